@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"text/template"
+
+	"scavenger.dev/devcluster"
+)
+
+// Cluster is what `cargo xtask cluster` decided; the fields are also the
+// variables of the templates in config/ and manifests/.
+type Cluster struct {
+	Name     string `json:"name"`
+	StateDir string `json:"state_dir"`
+	BinDir   string `json:"bin_dir"`
+	NodeName string `json:"node_name"`
+	// HostDevice is the host's end of the cable to the node.
+	HostDevice string `json:"host_device"`
+	// Network holds the two addresses below and nothing else.
+	Network     string `json:"network"`
+	HostAddress string `json:"host_address"`
+	NodeAddress string `json:"node_address"`
+	PodCIDR     string `json:"pod_cidr"`
+	ServiceCIDR string `json:"service_cidr"`
+	APIAddress  string `json:"api_service_address"`
+	DNSAddress  string `json:"dns_service_address"`
+	CgroupRoot  string `json:"cgroup_root"`
+	PauseImage  string `json:"pause_image"`
+	VolumeCount int    `json:"volume_count"`
+
+	path string
+}
+
+func readCluster(path string) (*Cluster, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the cluster's description: %w", err)
+	}
+	cluster := &Cluster{path: path}
+	if err := json.Unmarshal(content, cluster); err != nil {
+		return nil, fmt.Errorf("cannot understand the cluster's description %s: %w", path, err)
+	}
+	return cluster, nil
+}
+
+// Pki is the folder of certificates, keys and kubeconfigs.
+func (c *Cluster) Pki() string { return filepath.Join(c.StateDir, "pki") }
+
+// Volumes names the pool's PersistentVolumes, each a folder of the same name.
+func (c *Cluster) Volumes() []string {
+	names := make([]string, c.VolumeCount)
+	for i := range names {
+		names[i] = fmt.Sprintf("local-%02d", i+1)
+	}
+	return names
+}
+
+// ContainerdSocket is in the state folder, not in /run: /run is private to the
+// cluster, and `cluster load` works from outside.
+func (c *Cluster) ContainerdSocket() string { return filepath.Join(c.StateDir, "containerd.sock") }
+
+func (c *Cluster) controlSocket() string { return filepath.Join(c.StateDir, "control.sock") }
+
+func (c *Cluster) binary(name string) string { return filepath.Join(c.BinDir, name) }
+
+func (c *Cluster) config(name string) string { return filepath.Join(c.StateDir, "config", name) }
+
+// writeFiles renders config/, manifests/ and kwok/ into the state folder.
+func (c *Cluster) writeFiles() error {
+	err := fs.WalkDir(devcluster.Files, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(c.StateDir, path)
+		if entry.IsDir() {
+			return os.MkdirAll(target, 0o755)
+		}
+		content, err := fs.ReadFile(devcluster.Files, path)
+		if err != nil {
+			return err
+		}
+		// KWOK's stages are templates themselves, of KWOK's own kind.
+		if filepath.Dir(path) != "kwok" {
+			parsed, err := template.New(path).Option("missingkey=error").Parse(string(content))
+			if err != nil {
+				return err
+			}
+			var rendered bytes.Buffer
+			if err := parsed.Execute(&rendered, c); err != nil {
+				return err
+			}
+			content = rendered.Bytes()
+		}
+		return os.WriteFile(target, content, 0o644)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot write the cluster's configuration: %w", err)
+	}
+	for _, volume := range c.Volumes() {
+		directory := filepath.Join(c.StateDir, "volumes", volume)
+		if err := os.MkdirAll(directory, 0o777); err != nil {
+			return fmt.Errorf("cannot create the volume %s: %w", volume, err)
+		}
+		// The umask does not count for chmod. Pods run as any user.
+		if err := os.Chmod(directory, 0o777); err != nil {
+			return fmt.Errorf("cannot open the volume %s for every user: %w", volume, err)
+		}
+	}
+	return nil
+}

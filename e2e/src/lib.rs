@@ -1,0 +1,24 @@
+//! What the end-to-end tests share: a namespace for each test, and waiting for conditions.
+//!
+//! The tests run against the cluster named by [`KUBECONFIG`], with operator, tuner and submitter installed;
+//! `cargo xtask test` makes one. Without it they say that they are skipped, except in CI, where that is a failure.
+
+pub mod postgres;
+pub mod world;
+
+pub use world::{World, run};
+
+/// Environment variable that names the kubeconfig of the cluster to test on.
+pub const KUBECONFIG: &str = "SCAVENGER_E2E_KUBECONFIG";
+
+/// Environment variable that keeps the namespaces of failed tests.
+pub const KEEP: &str = "SCAVENGER_E2E_KEEP";
+
+/// Environment variable with the number of repetitions of tests that repeat; `cargo xtask soak` raises it.
+pub const REPEAT: &str = "SCAVENGER_E2E_REPEAT";
+
+/// Number of repetitions asked for, or `modest` without a wish.
+#[must_use]
+pub fn repetitions(modest: usize) -> usize {
+    std::env::var(REPEAT).ok().and_then(|text| text.parse().ok()).unwrap_or(modest)
+}

@@ -1,0 +1,369 @@
+//! A namespace on the cluster and what a test does in it.
+
+use std::{collections::BTreeMap, fmt::Debug, future::Future, time::Duration};
+
+use anyhow::{Context, Result, bail};
+use futures::StreamExt;
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod},
+};
+use kube::{
+    Api, Client, Config, Resource, ResourceExt,
+    api::{DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+    runtime::{WatchStreamExt, watcher},
+};
+use scavenger_schema::{
+    names,
+    scavenger_job::{Phase, ScavengerJob},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+/// Longest wait for a condition. Ten times what anything here takes on a slow machine; a wait ends when the condition
+/// arrives.
+pub const LIMIT: Duration = Duration::from_secs(180);
+
+/// Image of the demo workload.
+pub const COUNTER: &str = concat!("scavenger.dev/counter:", env!("CARGO_PKG_VERSION"));
+
+/// A namespace on the cluster.
+pub struct World {
+    /// Connection to the API server.
+    pub client: Client,
+    /// Name of the namespace.
+    pub namespace: String,
+}
+
+/// Runs a test in a namespace of its own, which is removed afterwards. When the test fails, what is in the namespace
+/// is printed first.
+///
+/// # Panics
+/// If the test fails.
+pub fn run<F>(name: &str, test: impl FnOnce(&'static World) -> F)
+where
+    F: Future<Output = Result<()>>,
+{
+    let Some(path) = std::env::var_os(crate::KUBECONFIG) else {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "{} is not set: these tests need a cluster; run `cargo xtask test`",
+            crate::KUBECONFIG
+        );
+        eprintln!("skipped {name}: {} is not set; `cargo xtask test` makes a cluster", crate::KUBECONFIG);
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime should start in any process");
+    runtime.block_on(async {
+        let world = World::new(&path.to_string_lossy(), name)
+            .await
+            .expect("a namespace should be made on the test cluster");
+        // Leaked: one for each test of a process that ends after its tests, and futures may borrow it freely.
+        let world: &'static World = Box::leak(Box::new(world));
+        let result = tokio::time::timeout(5 * LIMIT, test(world))
+            .await
+            .unwrap_or_else(|_| bail!("the test took too long"));
+        if let Err(error) = &result {
+            eprintln!("{name} failed: {error:?}");
+            world.describe().await;
+        }
+        if result.is_ok() || std::env::var_os(crate::KEEP).is_none() {
+            world.remove().await;
+        }
+        if let Err(error) = result {
+            panic!("{name}: {error:#}");
+        }
+    });
+}
+
+impl World {
+    async fn new(kubeconfig: &str, name: &str) -> Result<Self> {
+        let kubeconfig = Kubeconfig::read_from(kubeconfig).context("the kubeconfig can not be read")?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let client = Client::try_from(config)?;
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let namespace: Namespace = serde_json::from_value(json!({
+            "metadata": {
+                "generateName": format!("e2e-{name}-"),
+                "labels": { "scavenger.dev/e2e": name, "pod-security.kubernetes.io/warn": "restricted" },
+            }
+        }))?;
+        let namespace = namespaces.create(&PostParams::default(), &namespace).await?;
+        Ok(Self { client, namespace: namespace.name_any() })
+    }
+
+    async fn remove(&self) {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        if let Err(error) = namespaces.delete(&self.namespace, &DeleteParams::default()).await {
+            eprintln!("namespace {} was not removed: {error}", self.namespace);
+        }
+        // Volumes and room of one test must not be missed by the next.
+        let pods: Api<Pod> = self.api();
+        let gone = until("the namespace's pods are gone", || async {
+            Ok(pods.list(&ListParams::default()).await?.items.is_empty().then_some(()))
+        });
+        if let Err(error) = gone.await {
+            eprintln!("{error}");
+        }
+    }
+
+    /// Prints ScavengerJobs, pods and events of the namespace.
+    async fn describe(&self) {
+        let jobs = self.api::<ScavengerJob>().list(&ListParams::default()).await;
+        for job in jobs.into_iter().flatten() {
+            eprintln!("ScavengerJob {}: {}", job.name_any(), json!(job.status));
+        }
+        let pods = self.api::<Pod>().list(&ListParams::default()).await;
+        for pod in pods.into_iter().flatten() {
+            eprintln!("pod {}: {}", pod.name_any(), json!(pod.status));
+            let parameters = LogParams { tail_lines: Some(20), ..LogParams::default() };
+            if let Ok(log) = self.api::<Pod>().logs(&pod.name_any(), &parameters).await {
+                eprintln!("{log}");
+            }
+        }
+    }
+
+    /// Objects of one kind in the namespace.
+    #[must_use]
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Creates an object.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn create<K>(&self, object: Value) -> kube::Result<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned,
+        K::DynamicType: Default,
+    {
+        // Sent as it was written: typed structs would drop or fill in what is being tested.
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let dynamic: kube::core::DynamicObject =
+            serde_json::from_value(object).map_err(kube::Error::SerdeError)?;
+        let kind = kube::core::ApiResource::erase::<K>(&K::DynamicType::default());
+        let api: Api<kube::core::DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &self.namespace, &kind);
+        api.create(&PostParams::default(), &dynamic).await?;
+        self.api::<K>().get(&name).await
+    }
+
+    /// Makes a PersistentVolumeClaim.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn claim(&self, name: &str) -> Result<()> {
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": name },
+            "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "10Mi" } } },
+        });
+        self.create::<PersistentVolumeClaim>(claim).await?;
+        Ok(())
+    }
+
+    /// Waits until a ScavengerJob satisfies `condition`; an end that it was not waiting for is an error at once.
+    ///
+    /// # Errors
+    /// If that does not happen in time.
+    pub async fn job_until(
+        &self,
+        name: &str,
+        what: &str,
+        condition: impl Fn(&ScavengerJob) -> bool,
+    ) -> Result<ScavengerJob> {
+        let api = self.api::<ScavengerJob>();
+        let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let mut stream = watcher(api, only).default_backoff().applied_objects().boxed();
+        let mut last = None;
+        let found = tokio::time::timeout(LIMIT, async {
+            while let Some(event) = stream.next().await {
+                let Ok(job) = event else { continue };
+                if condition(&job) {
+                    return Ok(job);
+                }
+                let phase = job.status.as_ref().and_then(|status| status.phase);
+                if matches!(phase, Some(Phase::Completed | Phase::Failed)) {
+                    bail!("{name} ended before {what}: {}", json!(job.status));
+                }
+                last = job.status;
+            }
+            bail!("the watch ended")
+        });
+        found.await.unwrap_or_else(|_| {
+            bail!("{name}: not {what} within {} s; status {}", LIMIT.as_secs(), json!(last))
+        })
+    }
+
+    /// Waits until a ScavengerJob is in a phase.
+    ///
+    /// # Errors
+    /// If that does not happen in time.
+    pub async fn phase(&self, name: &str, phase: Phase) -> Result<ScavengerJob> {
+        self.job_until(name, &format!("{phase:?}"), |job| {
+            job.status.as_ref().is_some_and(|status| status.phase == Some(phase))
+        })
+        .await
+    }
+
+    /// Pods of a ScavengerJob.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn pods(&self, job: &str) -> Result<Vec<Pod>> {
+        let selector = format!("{}={job}", names::LABEL_JOB);
+        Ok(self.api::<Pod>().list(&ListParams::default().labels(&selector)).await?.items)
+    }
+
+    /// Waits until a pod's log holds a line that satisfies `condition`, and returns the whole log.
+    ///
+    /// # Errors
+    /// If that does not happen in time.
+    pub async fn log_until(&self, pod: &str, what: &str, condition: impl Fn(&str) -> bool) -> Result<String> {
+        until(what, || async {
+            match self.api::<Pod>().logs(pod, &LogParams::default()).await {
+                Ok(log) => Ok(log.lines().any(&condition).then_some(log)),
+                // Not started yet.
+                Err(kube::Error::Api(_)) => Ok(None),
+                Err(error) => Err(error.into()),
+            }
+        })
+        .await
+    }
+
+    /// Gives the real node an extended resource of the test's own, so that a preemption in one test touches no other,
+    /// and returns its name.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn slots(&self, count: u32) -> Result<String> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let name = format!("{}.e2e.scavenger.dev/slot", self.namespace);
+        let node = real_node(&nodes).await?;
+        let amount = count.to_string();
+        let patch = json!({ "status": { "capacity": { &name: amount }, "allocatable": { &name: amount } } });
+        nodes.patch_status(&node, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        until("the node has the test's resource", || async {
+            let node = nodes.get(&node).await?;
+            let allocatable = node.status.and_then(|status| status.allocatable).unwrap_or_default();
+            Ok(allocatable.contains_key(&name).then_some(()))
+        })
+        .await?;
+        Ok(name)
+    }
+
+    /// An ordinary pod of somebody else, without a class: it sleeps until it is deleted.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn owner_pod(&self, name: &str, resource: &str, amount: u32) -> Result<Pod> {
+        let requests: BTreeMap<&str, String> =
+            [(resource, amount.to_string()), ("cpu", "10m".to_owned()), ("memory", "16Mi".to_owned())].into();
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{
+                    "name": "owner", "image": COUNTER, "imagePullPolicy": "IfNotPresent",
+                    "command": ["scavenger-counter", "--to=1000000", "--every=1s", "--checkpoint=/tmp/count"],
+                    "resources": { "requests": requests, "limits": requests },
+                }],
+            },
+        });
+        Ok(self.create(pod).await?)
+    }
+
+    /// Waits until a pod runs.
+    ///
+    /// # Errors
+    /// If that does not happen in time.
+    pub async fn pod_runs(&self, name: &str) -> Result<()> {
+        until(&format!("pod {name} runs"), || async {
+            let pod = self.api::<Pod>().get(name).await?;
+            let phase = pod.status.and_then(|status| status.phase);
+            Ok((phase.as_deref() == Some("Running")).then_some(()))
+        })
+        .await
+    }
+}
+
+/// Name of the node that has a kubelet.
+async fn real_node(nodes: &Api<Node>) -> Result<String> {
+    let nodes = nodes.list(&ListParams::default()).await?;
+    let real = nodes.iter().find(|node| {
+        node.spec.as_ref().is_none_or(|spec| spec.taints.as_ref().is_none_or(Vec::is_empty))
+            && !node.annotations().contains_key("kwok.x-k8s.io/node")
+    });
+    Ok(real.context("the cluster has no real node")?.name_any())
+}
+
+/// Asks again and again until there is an answer.
+///
+/// # Errors
+/// If there is none within [`LIMIT`], or the question fails.
+pub async fn until<T, F>(what: &str, question: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<Option<T>>>,
+{
+    let asked = async {
+        let mut every = tokio::time::interval(Duration::from_millis(200));
+        loop {
+            every.tick().await;
+            if let Some(answer) = question().await? {
+                return Ok(answer);
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, asked)
+        .await
+        .unwrap_or_else(|_| bail!("{what}: not within {} s", LIMIT.as_secs()))
+}
+
+/// A ScavengerJob that counts to `to`, ten steps a second, with its checkpoint on claim `data`.
+#[must_use]
+pub fn counter(name: &str, to: u32) -> Value {
+    json!({
+        "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob", "metadata": { "name": name },
+        "spec": {
+            "image": COUNTER,
+            "command": ["scavenger-counter"],
+            "args": [
+                format!("--to={to}"), "--every=100ms", "--checkpoint=/data/count", "--checkpoint-interval=1s",
+                "--journal=/data/journal",
+            ],
+            "resources": { "requests": { "cpu": "20m", "memory": "16Mi" } },
+            "persistentVolumeClaims": [{ "claimName": "data", "mountPath": "/data" }],
+            "interruptionAfter": "3s",
+            "checkpoint": { "interval": "1s", "savesOnSigterm": true, "restartSeconds": 1 },
+            "terminationGracePeriodSeconds": 5,
+        },
+    })
+}
+
+/// Adds an argument to a counter's command line.
+pub fn argument(job: &mut Value, argument: &str) {
+    if let Some(args) = job["spec"]["args"].as_array_mut() {
+        args.push(argument.into());
+    }
+}
+
+/// The count at which the newest run of a counter began, from its log line `resumed at N`.
+///
+/// # Errors
+/// If the log has no such line.
+pub fn resumed_at(log: &str) -> Result<u32> {
+    let line = log
+        .lines()
+        .find_map(|line| line.strip_prefix("resumed at "))
+        .context("the log has no line `resumed at`")?;
+    line.trim().parse().with_context(|| format!("`resumed at {line}` names no count"))
+}

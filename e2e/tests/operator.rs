@@ -1,0 +1,414 @@
+//! The operator on a real cluster: real kubelet, real scheduler, real Job controller.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::{
+    batch::v1::Job as BatchJob,
+    core::v1::{Namespace, Pod},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use scavenger_e2e::{
+    World, run,
+    world::{argument, counter, resumed_at, until},
+};
+use scavenger_schema::scavenger_job::{Outcome, Phase, ScavengerJob, ScavengerJobStatus};
+use serde_json::{Value, json};
+
+fn status(job: &ScavengerJob) -> ScavengerJobStatus {
+    job.status.clone().unwrap_or_default()
+}
+
+async fn only_pod(world: &World, job: &str) -> Result<String> {
+    Ok(world.pods(job).await?.first().context("the ScavengerJob has no pod")?.name_any())
+}
+
+/// Waits until the pod of a counter has counted to `count`.
+async fn counted(world: &World, job: &str, count: u32) -> Result<String> {
+    let pod = only_pod(world, job).await?;
+    world
+        .log_until(&pod, &format!("{job} has a checkpoint at {count}"), |line| {
+            line.strip_prefix("checkpoint ").and_then(|at| at.parse().ok()).is_some_and(|at: u32| at >= count)
+        })
+        .await?;
+    Ok(pod)
+}
+
+#[test]
+fn it_completes() {
+    run("completes", |world| async move {
+        world.claim("data").await?;
+        world.create::<ScavengerJob>(counter("count", 20)).await?;
+        let job = world.phase("count", Phase::Completed).await?;
+        let status = status(&job);
+        ensure!(status.interrupted_count == 0 && status.attempts.len() == 1, "{status:?}");
+        ensure!(status.finish_time.is_some() && status.start_times.len() == 1, "{status:?}");
+        // The Job stays, so that the log can be read.
+        let pod = only_pod(world, "count").await?;
+        world.log_until(&pod, "the log of the completed pod", |line| line == "done 20").await?;
+        // Running it again after it had finished would be harmless, but it is not done.
+        ensure!(world.api::<BatchJob>().get_opt("count-2").await?.is_none(), "a second attempt was made");
+        Ok(())
+    });
+}
+
+#[test]
+fn it_fails_by_itself_and_is_not_tried_again() {
+    run("fails", |world| async move {
+        world.claim("data").await?;
+        let mut job = counter("fail", 100);
+        argument(&mut job, "--fail-at=5");
+        world.create::<ScavengerJob>(job).await?;
+        let job = world.phase("fail", Phase::Failed).await?;
+        let status = status(&job);
+        ensure!(status.interrupted_count == 0, "{status:?}");
+        let message = status.message.clone().unwrap_or_default();
+        ensure!(message.contains("exited with code 1"), "{message}");
+        ensure!(status.attempts.last().and_then(|a| a.outcome) == Some(Outcome::Failed), "{status:?}");
+        let failed = status.conditions.iter().find(|condition| condition.type_ == "Failed");
+        ensure!(failed.is_some_and(|condition| condition.reason == "ContainerFailed"), "{status:?}");
+        ensure!(world.api::<BatchJob>().get_opt("fail-2").await?.is_none(), "a second attempt was made");
+        Ok(())
+    });
+}
+
+/// An owner's pod arrives and wants the room; the ScavengerJob goes, and comes back when the pod is gone.
+async fn preempt_and_resume(world: &World, on_sigterm: &str) -> Result<()> {
+    world.claim("data").await?;
+    let slot = world.slots(10).await?;
+    let mut job = counter("count", 120);
+    argument(&mut job, &format!("--on-sigterm={on_sigterm}"));
+    job["spec"]["resources"]["requests"][&slot] = json!(6);
+    world.create::<ScavengerJob>(job).await?;
+    world.phase("count", Phase::Running).await?;
+    counted(world, "count", 20).await?;
+
+    world.owner_pod("owner", &slot, 6).await?;
+    let interrupted = world.phase("count", Phase::Interrupted).await?;
+    let first = status(&interrupted);
+    ensure!(first.interrupted_count == 1, "{first:?}");
+    let attempt = first.attempts.last().context("no attempt was recorded")?;
+    ensure!(attempt.reason.as_deref() == Some("PreemptionByScheduler"), "{attempt:?}");
+    world.pod_runs("owner").await?;
+    // While the owner's pod has the room, the ScavengerJob waits and says why.
+    let waiting = world
+        .job_until("count", "waiting for room", |job| {
+            status(job).conditions.iter().any(|condition| condition.reason == "NoRoom")
+        })
+        .await?;
+    ensure!(
+        status(&waiting).message.is_some_and(|message| message.contains(&slot)),
+        "{:?}",
+        status(&waiting).message
+    );
+
+    world.api::<Pod>().delete("owner", &DeleteParams::default()).await?;
+    let job = world.phase("count", Phase::Completed).await?;
+    let status = status(&job);
+    ensure!(status.interrupted_count == 1 && status.attempts.len() == 2, "{status:?}");
+    ensure!(status.attempts[1].priority_class_name == "scavenger-1", "{:?}", status.attempts[1]);
+    let pod = only_pod(world, "count").await?;
+    let log = world.log_until(&pod, "the second attempt's log", |line| line == "done 120").await?;
+    ensure!(resumed_at(&log)? >= 20, "it did not resume from its checkpoint: {log}");
+    Ok(())
+}
+
+#[test]
+fn it_is_preempted_and_resumes() {
+    run("preempted", |world| preempt_and_resume(world, "save-exit-1"));
+}
+
+/// Kubernetes calls a Job Complete whose preempted pod exits 0.
+#[test]
+fn it_is_preempted_while_exiting_0_and_resumes() {
+    run("preempted-0", |world| preempt_and_resume(world, "save-exit-0"));
+}
+
+#[test]
+fn it_is_deleted_from_outside_and_resumes() {
+    run("deleted", |world| async move {
+        world.claim("data").await?;
+        world.create::<ScavengerJob>(counter("count", 100)).await?;
+        world.phase("count", Phase::Running).await?;
+        let pod = counted(world, "count", 10).await?;
+        world.api::<Pod>().delete(&pod, &DeleteParams::default()).await?;
+        let first = world
+            .job_until("count", "running again", |job| {
+                status(job).interrupted_count == 1 && status(job).phase == Some(Phase::Running)
+            })
+            .await?;
+        ensure!(status(&first).attempts[0].reason.as_deref() == Some("Deleted"), "{:?}", status(&first));
+        counted(world, "count", 40).await?;
+        // The same by deleting the Job, as kubectl does it.
+        world.api::<BatchJob>().delete("count-2", &DeleteParams::background()).await?;
+        let job = world.phase("count", Phase::Completed).await?;
+        let status = status(&job);
+        ensure!(status.interrupted_count == 2 && status.attempts.len() == 3, "{status:?}");
+        let pod = only_pod(world, "count").await?;
+        let log = world.log_until(&pod, "the third attempt's log", |line| line == "done 100").await?;
+        ensure!(resumed_at(&log)? >= 40, "it did not resume from its checkpoint: {log}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_gang_goes_and_comes_back_as_one() {
+    run("gang", |world| async move {
+        world.claim("data").await?;
+        let slot = world.slots(10).await?;
+        let mut job = counter("gang", 100);
+        job["spec"]["podCount"] = json!(3);
+        job["spec"]["args"] = json!([
+            "--gang",
+            "--to=100",
+            "--every=100ms",
+            "--checkpoint=/data/count",
+            "--checkpoint-interval=1s",
+            "--journal=/data/journal-{index}"
+        ]);
+        job["spec"]["resources"]["requests"][&slot] = json!(2);
+        world.create::<ScavengerJob>(job).await?;
+        world.phase("gang", Phase::Running).await?;
+        let leader = world.pods("gang").await?.into_iter().find(|pod| {
+            pod.annotations()
+                .get("batch.kubernetes.io/job-completion-index")
+                .is_some_and(|index| index == "0")
+        });
+        let leader = leader.context("the gang has no pod with index 0")?.name_any();
+        world.log_until(&leader, "the gang counts", |line| line.starts_with("checkpoint ")).await?;
+        let old: Vec<String> = world.pods("gang").await?.iter().map(ResourceExt::name_any).collect();
+        ensure!(old.len() == 3, "{old:?}");
+
+        // Four of ten are free: one of the three pods has to go.
+        world.owner_pod("owner", &slot, 6).await?;
+        let interrupted = world.phase("gang", Phase::Interrupted).await?;
+        ensure!(status(&interrupted).interrupted_count == 1, "{:?}", status(&interrupted));
+        until("all three pods are gone", || async {
+            let left = world.pods("gang").await?.iter().any(|pod| old.contains(&pod.name_any()));
+            Ok((!left).then_some(()))
+        })
+        .await?;
+        world.pod_runs("owner").await?;
+        world.api::<Pod>().delete("owner", &DeleteParams::default()).await?;
+        let job = world.phase("gang", Phase::Completed).await?;
+        ensure!(status(&job).attempts.len() == 2, "{:?}", status(&job));
+        ensure!(world.pods("gang").await?.len() == 3, "not all three came back");
+        Ok(())
+    });
+}
+
+#[test]
+fn deleting_it_stops_its_pods_gracefully_before_the_name_is_free() {
+    run("delete", |world| async move {
+        world.claim("data").await?;
+        world.create::<ScavengerJob>(counter("count", 100_000)).await?;
+        world.phase("count", Phase::Running).await?;
+        counted(world, "count", 10).await?;
+        let jobs = world.api::<ScavengerJob>();
+        jobs.delete("count", &DeleteParams::default()).await?;
+        // Looked at in this order: once the ScavengerJob is gone, no pod of it may be there.
+        until("the ScavengerJob is gone", || async {
+            Ok(jobs.get_opt("count").await?.is_none().then_some(()))
+        })
+        .await?;
+        let left = world.pods("count").await?;
+        ensure!(
+            left.iter().all(|pod| pod.status.as_ref().and_then(|s| s.phase.as_deref()) != Some("Running")),
+            "{left:?}"
+        );
+        // The name is free, and the checkpoint that was written on SIGTERM is there.
+        world.create::<ScavengerJob>(counter("count", 60)).await?;
+        let job = world.phase("count", Phase::Completed).await?;
+        ensure!(status(&job).attempts.len() == 1, "{:?}", status(&job));
+        let pod = only_pod(world, "count").await?;
+        let log = world.log_until(&pod, "the log of the second one", |line| line == "done 60").await?;
+        ensure!(resumed_at(&log)? >= 10, "the pod was not stopped gracefully: {log}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_missing_claim_fails_it_and_is_named() {
+    run("no-claim", |world| async move {
+        world.create::<ScavengerJob>(counter("count", 10)).await?;
+        let job = world.phase("count", Phase::Failed).await?;
+        let status = status(&job);
+        let message = status.message.clone().unwrap_or_default();
+        ensure!(message.contains("PersistentVolumeClaim \"data\" does not exist"), "{message}");
+        ensure!(status.attempts.is_empty(), "an attempt was made: {status:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_claim_that_comes_late_is_no_failure() {
+    run("late-claim", |world| async move {
+        world.create::<ScavengerJob>(counter("count", 10)).await?;
+        world
+            .job_until("count", "waiting for its claim", |job| {
+                status(job).message.is_some_and(|message| message.contains("PersistentVolumeClaim \"data\""))
+            })
+            .await?;
+        world.claim("data").await?;
+        world.phase("count", Phase::Completed).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn it_runs_where_the_restricted_level_is_enforced() {
+    run("restricted", |world| async move {
+        let namespaces: Api<Namespace> = Api::all(world.client.clone());
+        let label =
+            json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": "restricted" } } });
+        namespaces.patch(&world.namespace, &PatchParams::default(), &Patch::Merge(&label)).await?;
+        world.claim("data").await?;
+        world.create::<ScavengerJob>(counter("count", 10)).await?;
+        world.phase("count", Phase::Completed).await?;
+        Ok(())
+    });
+}
+
+/// What the API server says to a ScavengerJob that was spoilt.
+async fn refusal(world: &World, spoil: impl FnOnce(&mut Value)) -> Result<String> {
+    let mut job = counter("bad", 10);
+    spoil(&mut job["spec"]);
+    match world.create::<ScavengerJob>(job).await {
+        Err(kube::Error::Api(status)) => Ok(status.message.clone()),
+        Err(error) => Err(error.into()),
+        Ok(_) => anyhow::bail!("it was accepted"),
+    }
+}
+
+#[test]
+fn a_bad_one_is_refused_with_the_name_of_its_field() {
+    run("refused", |world| async move {
+        type Spoil = fn(&mut Value);
+        let cases: [(&str, Spoil); 12] = [
+            ("spec.resources.limits", |spec| {
+                spec["resources"]["limits"] = json!({ "cpu": "30m", "memory": "16Mi" })
+            }),
+            ("spec.resources.requests", |spec| spec["resources"]["requests"] = json!({ "cpu": "1" })),
+            ("spec.resources.requests", |spec| spec["resources"]["requests"]["cpu"] = json!(0)),
+            ("spec.resources.requests", |spec| spec["resources"]["requests"]["cpu"] = json!("many")),
+            ("spec.podCount", |spec| spec["podCount"] = json!(0)),
+            ("spec.persistentVolumeClaims[0].mountPath", |spec| {
+                spec["persistentVolumeClaims"][0]["mountPath"] = json!("data");
+            }),
+            ("mountPath must be distinct", |spec| {
+                spec["secrets"] = json!([{ "secretName": "s", "mountPath": "/data" }]);
+            }),
+            ("spec.runAsUser", |spec| spec["runAsUser"] = json!(0)),
+            ("spec.interruptionAfter", |spec| spec["interruptionAfter"] = json!("-5m")),
+            ("spec.interruptionAfter", |spec| spec["interruptionAfter"] = json!("500ms")),
+            ("spec.checkpoint.interval", |spec| spec["checkpoint"]["interval"] = json!("1h")),
+            ("spec.env[0].name", |spec| spec["env"] = json!([{ "name": "SCAVENGER_HOSTS", "value": "x" }])),
+        ];
+        for (field, spoil) in cases {
+            let message = refusal(world, spoil).await.with_context(|| format!("{field} was not refused"))?;
+            ensure!(message.contains(field), "{field} is not named in: {message}");
+        }
+        let mut long = counter(&"a".repeat(46), 10);
+        long["spec"]["podCount"] = json!(1);
+        let refused = world.create::<ScavengerJob>(long).await;
+        ensure!(
+            matches!(&refused, Err(kube::Error::Api(status)) if status.message.contains("metadata.name")),
+            "{refused:?}"
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn its_spec_can_be_replaced_only_while_nothing_runs() {
+    run("replace", |world| async move {
+        world.claim("data").await?;
+        let slot = world.slots(10).await?;
+        let mut job = counter("count", 40);
+        job["spec"]["resources"]["requests"][&slot] = json!(20);
+        world.create::<ScavengerJob>(job).await?;
+        world
+            .job_until("count", "told that it never fits", |job| {
+                status(job).conditions.iter().any(|condition| condition.reason == "NeverFits")
+            })
+            .await?;
+        let jobs = world.api::<ScavengerJob>();
+        let smaller = json!({ "spec": { "resources": { "requests": { &slot: 2 } } } });
+        jobs.patch("count", &PatchParams::default(), &Patch::Merge(&smaller)).await?;
+        world.phase("count", Phase::Running).await?;
+        let larger = json!({ "spec": { "resources": { "requests": { &slot: 3 } } } });
+        let refused = jobs.patch("count", &PatchParams::default(), &Patch::Merge(&larger)).await;
+        ensure!(
+            matches!(&refused, Err(kube::Error::Api(status)) if status.message.contains("while no attempt is active")),
+            "{refused:?}"
+        );
+        let job = world.phase("count", Phase::Completed).await?;
+        ensure!(status(&job).attempts[0].generation == 2, "{:?}", status(&job));
+        Ok(())
+    });
+}
+
+/// Prints how long it takes from the Job's FailureTarget to phase Interrupted; the bound is reported, not asserted.
+#[test]
+fn interruptions_are_told_soon() {
+    run("latency", |world| async move {
+        world.claim("data").await?;
+        let slot = world.slots(10).await?;
+        let mut job = counter("count", 1_000_000);
+        job["spec"]["resources"]["requests"][&slot] = json!(6);
+        world.create::<ScavengerJob>(job).await?;
+        let mut seconds = Vec::new();
+        for round in 1..=scavenger_e2e::repetitions(3) {
+            let count = i64::try_from(round)?;
+            world.phase("count", Phase::Running).await?;
+            let failing = until_failing(world, round);
+            let owner = async {
+                world.owner_pod("owner", &slot, 6).await?;
+                anyhow::Ok(())
+            };
+            let interrupted = async {
+                world.job_until("count", "interrupted", |job| status(job).interrupted_count == count).await?;
+                anyhow::Ok(Instant::now())
+            };
+            let (failing, (), interrupted) = tokio::try_join!(failing, owner, interrupted)?;
+            // Interrupted may come first: the operator does not wait for the Job controller.
+            seconds.push(interrupted.saturating_duration_since(failing).as_secs_f64());
+            world.api::<Pod>().delete("owner", &DeleteParams::default()).await?;
+            until("the owner's pod is gone", || async {
+                Ok(world.api::<Pod>().get_opt("owner").await?.is_none().then_some(()))
+            })
+            .await?;
+        }
+        seconds.sort_by(f64::total_cmp);
+        let p95 = seconds[(seconds.len() * 95).div_ceil(100) - 1];
+        println!(
+            "FailureTarget to Interrupted: p95 {p95:.3} s of {} interruptions (aim: 1 s)",
+            seconds.len()
+        );
+        Ok(())
+    });
+}
+
+/// When the attempt's Job gets FailureTarget.
+async fn until_failing(world: &World, attempt: usize) -> Result<Instant> {
+    let name = format!("count-{attempt}");
+    let jobs = world.api::<BatchJob>();
+    let only = kube::runtime::watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let failing = kube::runtime::wait::Condition::or(
+        |job: Option<&BatchJob>| {
+            job.and_then(|job| job.status.as_ref()?.conditions.as_ref()).is_some_and(|conditions| {
+                conditions
+                    .iter()
+                    .any(|condition| condition.type_ == "FailureTarget" && condition.status == "True")
+            })
+        },
+        // The operator may delete the Job before the Job controller comes to it.
+        |job: Option<&BatchJob>| job.is_some_and(|job| job.metadata.deletion_timestamp.is_some()),
+    );
+    drop(only);
+    kube::runtime::wait::await_condition(jobs, &name, failing).await?;
+    Ok(Instant::now())
+}

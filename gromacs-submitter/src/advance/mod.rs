@@ -1,0 +1,489 @@
+//! What happens next to a row: a pure function of the row, what is seen of its ScavengerJobs, the pool, the settings
+//! and the time.
+//!
+//! A step either writes to Kubernetes or to the database, never both. What a write to Kubernetes brought about is
+//! recorded when the next step sees it, so a step that is repeated after a crash finds what it made and goes on.
+
+mod follow;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use scavenger_schema::reasons::failure;
+use scavenger_schema::scavenger_job::Phase;
+use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State, job_name};
+use scavenger_schema::tuning::{Resources, SystemDescription};
+
+use crate::manifest::{Probe, probe_name};
+use crate::mdrun_log::{LogFacts, error_message};
+use crate::probe::{Inspection, ProbeError, parse_inspection};
+use crate::view::{AttemptView, JobView, PoolView};
+
+/// How often a row is looked at although no event asked for it: heals whatever an event should have told.
+const HEAL_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The first delay before the ladder is tried again from its largest configuration; doubles with each lap.
+const FIRST_LAP_DELAY: Duration = Duration::from_secs(60);
+
+/// The longest such delay.
+const LONGEST_LAP_DELAY: Duration = Duration::from_secs(3600);
+
+/// What the admin of the submitter decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a row waits for room before it falls back, unless the row says otherwise.
+    pub fallback_after: Duration,
+    /// How often the progress of a running row is read.
+    pub progress_interval: Duration,
+}
+
+/// Everything a decision rests on.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'a> {
+    /// The row.
+    pub row: &'a GromacsToTune,
+    /// The configurations of its submission.
+    pub ladder: &'a [LadderRung],
+    /// The probe that its state is about: inspection, or verification while `verifying`.
+    pub probe: Option<&'a JobView>,
+    /// The ScavengerJob of its submission.
+    pub job: Option<&'a JobView>,
+    /// The ScavengerJob of the submission before.
+    pub previous: Option<&'a JobView>,
+    /// The pool, if there is one.
+    pub pool: Option<&'a PoolView>,
+    /// The log of the last attempt, or of the probe.
+    pub log: &'a Log,
+    /// Settings.
+    pub settings: &'a Settings,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// The log of a pod.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Log {
+    /// Nothing asked for it.
+    #[default]
+    NotRead,
+    /// The pod or its log is gone.
+    Gone,
+    /// Its beginning and its end.
+    Read {
+        /// What mdrun says in it.
+        facts: LogFacts,
+        /// The text.
+        text: String,
+    },
+}
+
+impl Log {
+    fn text(&self) -> &str {
+        match self {
+            Self::Read { text, .. } => text,
+            Self::NotRead | Self::Gone => "",
+        }
+    }
+
+    fn facts(&self) -> Option<&LogFacts> {
+        match self {
+            Self::Read { facts, .. } => Some(facts),
+            Self::NotRead | Self::Gone => None,
+        }
+    }
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Does it, or nothing.
+    pub action: Action,
+    /// What the row's columns shall be; written by [`Action::Record`] and [`Action::Settle`] only.
+    pub status: RowStatus,
+    /// What the inspection found.
+    pub inspection: Option<Inspection>,
+    /// Attempts to record.
+    pub attempts: Vec<AttemptRecord>,
+    /// A measured run.
+    pub observation: Option<Observation>,
+    /// Takes back `cancel_requested` and `retry_requested`.
+    pub clears_requests: bool,
+}
+
+/// The one thing that a step does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Writes the row; more can be done at once.
+    Record,
+    /// Writes the row; nothing more until `status.next_attempt_time` or an event.
+    Settle,
+    /// Makes a probe's ScavengerJob.
+    CreateProbe(Probe),
+    /// Deletes it.
+    DeleteProbe(Probe),
+    /// Asks the tuner, and records the ladder.
+    AskTuner(Box<SystemDescription>),
+    /// Makes the ScavengerJob with this rung.
+    CreateJob(i32),
+    /// Replaces its spec by that of a rung, if its version is still the one that was judged.
+    ReplaceJob {
+        /// The rung.
+        rung: i32,
+        /// The version.
+        resource_version: String,
+    },
+    /// Deletes the ScavengerJob of a submission.
+    DeleteJob {
+        /// The submission.
+        submission: i32,
+        /// Its UID: another one of the same name is left alone.
+        uid: String,
+    },
+}
+
+impl Action {
+    /// Name in metrics and logs.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Record => "record",
+            Self::Settle => "settle",
+            Self::CreateProbe(_) => "create_probe",
+            Self::DeleteProbe(_) => "delete_probe",
+            Self::AskTuner(_) => "ask_tuner",
+            Self::CreateJob(_) => "create_job",
+            Self::ReplaceJob { .. } => "replace_job",
+            Self::DeleteJob { .. } => "delete_job",
+        }
+    }
+}
+
+/// An attempt and what its log said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttemptRecord {
+    /// What the ScavengerJob's status says.
+    pub view: AttemptView,
+    /// Step at which it started.
+    pub first_step: Option<i64>,
+    /// Last step seen.
+    pub last_step: Option<i64>,
+    /// Measured speed.
+    pub ns_per_day: Option<f64>,
+}
+
+/// A measured run, from which the tuner learns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observation {
+    /// The attempt.
+    pub attempt: i32,
+    /// The system.
+    pub system: SystemDescription,
+    /// The configuration it ran with.
+    pub rung: i32,
+    /// Labels of the nodes it can have run on; empty if these were of several kinds.
+    pub node_labels: std::collections::BTreeMap<String, String>,
+    /// Measured speed.
+    pub ns_per_day: f64,
+    /// Steps it was measured over.
+    pub steps: i64,
+    /// Wall time it was measured over.
+    pub wall_seconds: f64,
+}
+
+/// Decides the next step of a row.
+#[must_use]
+pub fn advance(input: &Input<'_>) -> Step {
+    let row = input.row;
+    match row.status.state {
+        State::Completed | State::Failed | State::Cancelled => finished(input),
+        State::Queued => queued(input),
+        State::Inspecting => inspecting(input),
+        State::Tuning => tuning(input),
+        State::Submitted | State::Running | State::Interrupted => follow::follow(input),
+    }
+}
+
+/// What the row becomes when the tuner has answered.
+#[must_use]
+pub fn with_ladder(row: &GromacsToTune, rungs: usize) -> RowStatus {
+    let configurations = if rungs == 1 { "configuration" } else { "configurations" };
+    RowStatus {
+        state: State::Submitted,
+        reason: Some(format!("the tuner proposes {rungs} {configurations}; the largest is tried first")),
+        rung: Some(1),
+        next_rung: None,
+        failures: 0,
+        ..row.status.clone()
+    }
+}
+
+/// What the row becomes when a step can not be done for good.
+#[must_use]
+pub fn with_failure(row: &GromacsToTune, reason: String, now: Timestamp) -> RowStatus {
+    RowStatus {
+        state: State::Failed,
+        reason: Some(reason),
+        finish_time: Some(now.into()),
+        next_rung: None,
+        verifying: false,
+        ..row.status.clone()
+    }
+}
+
+/// What the row becomes when a step could not be done now. `jitter` between 0 and 1 spreads the rows that failed
+/// together.
+#[must_use]
+pub fn with_backoff(row: &GromacsToTune, reason: String, jitter: f64, now: Timestamp) -> RowStatus {
+    let failures = row.status.failures.saturating_add(1);
+    RowStatus {
+        reason: Some(reason),
+        failures,
+        next_attempt_time: later(now, backoff(failures, jitter)).into(),
+        ..row.status.clone()
+    }
+}
+
+/// 2 s, 4 s, 8 s ... up to 5 minutes, of which `jitter` takes away up to half.
+#[must_use]
+pub fn backoff(failures: i32, jitter: f64) -> Duration {
+    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(0).min(10);
+    let full = Duration::from_secs(2_u64 << doublings).min(Duration::from_secs(300));
+    full.mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0)
+}
+
+fn finished(input: &Input<'_>) -> Step {
+    let row = input.row;
+    if !row.retry_requested || row.status.state == State::Completed {
+        return settle(row.status.clone(), None, input);
+    }
+    let status = next_submission(row, "retry requested".to_owned());
+    Step { clears_requests: true, ..record(status) }
+}
+
+/// The row starts over, from its checkpoint, with a ScavengerJob of its own.
+fn next_submission(row: &GromacsToTune, reason: String) -> RowStatus {
+    RowStatus {
+        state: State::Queued,
+        reason: Some(reason),
+        submission: row.status.submission.saturating_add(1),
+        job_uid: None,
+        rung: None,
+        next_rung: None,
+        laps: 0,
+        next_lap_time: None,
+        no_room_since: None,
+        no_room_seconds: 0.0,
+        attempt: 0,
+        attempts_recorded: 0,
+        first_step: None,
+        verifying: false,
+        finish_time: None,
+        failures: 0,
+        ..row.status.clone()
+    }
+}
+
+fn queued(input: &Input<'_>) -> Step {
+    let row = input.row;
+    if row.cancel_requested {
+        return cancelled(input);
+    }
+    // One ScavengerJob at a time: the one before must be gone, and its pods with it (its finalizer sees to that).
+    if let Some(previous) = input.previous.filter(|previous| previous.ours) {
+        let submission = row.status.submission - 1;
+        let reason = format!("waits until {} and its pods are gone", job_name(row.id, submission));
+        return delete_and_wait(
+            Action::DeleteJob { submission, uid: previous.uid.clone() },
+            previous,
+            reason,
+            input,
+        );
+    }
+    if let Some(probe) = input.probe.filter(|probe| probe.ours) {
+        let reason = format!("waits until {} is gone", probe_name(row, Probe::Inspection));
+        return delete_and_wait(Action::DeleteProbe(Probe::Inspection), probe, reason, input);
+    }
+    let state = if row.is_inspected { State::Tuning } else { State::Inspecting };
+    record(RowStatus { state, reason: None, ..row.status.clone() })
+}
+
+fn inspecting(input: &Input<'_>) -> Step {
+    let row = input.row;
+    if row.cancel_requested {
+        return cancel_probe(input);
+    }
+    let Some(probe) = input.probe else {
+        return act(Action::CreateProbe(Probe::Inspection), row);
+    };
+    let name = probe_name(row, Probe::Inspection);
+    if !probe.ours {
+        return fail(input, name_taken(&name, row));
+    }
+    if probe.deleting {
+        return settle(row.status.clone(), Some(format!("waits until {name} is gone")), input);
+    }
+    match probe.phase {
+        Phase::Completed => match answer(probe, input.log, parse_inspection) {
+            Ok(inspection) => Step {
+                inspection: Some(inspection),
+                ..record(RowStatus { state: State::Tuning, reason: None, failures: 0, ..row.status.clone() })
+            },
+            Err(error) => fail(input, error.to_string()),
+        },
+        Phase::Failed => {
+            fail(input, probe_failure(probe, input.log, &format!("reading {} failed", row.tpr_path)))
+        }
+        Phase::Waiting | Phase::Starting | Phase::Running | Phase::Interrupted => {
+            settle(row.status.clone(), Some(format!("reads the .tpr file: {}", said(probe))), input)
+        }
+    }
+}
+
+fn tuning(input: &Input<'_>) -> Step {
+    let row = input.row;
+    if row.cancel_requested {
+        return cancel_probe(input);
+    }
+    // What it found is recorded, so it is not needed any more.
+    if input.probe.is_some_and(|probe| probe.ours && !probe.deleting) {
+        return act(Action::DeleteProbe(Probe::Inspection), row);
+    }
+    let Some(pool) = input.pool else {
+        return settle(row.status.clone(), Some("there is no ScavengerPool \"default\"".to_owned()), input);
+    };
+    if pool.nodes.is_empty() {
+        let reason = "the ScavengerPool \"default\" shows no nodes (status.nodeShapes is empty)".to_owned();
+        return settle(row.status.clone(), Some(reason), input);
+    }
+    match row.system.description() {
+        Some(system) => act(Action::AskTuner(Box::new(system)), row),
+        None => fail(input, "the number of atoms is not known; set the column atoms and retry".to_owned()),
+    }
+}
+
+/// Cancels a row that has at most a probe.
+fn cancel_probe(input: &Input<'_>) -> Step {
+    match input.probe.filter(|probe| probe.ours) {
+        Some(probe) => {
+            let reason = "cancel requested; waits until the inspection is gone".to_owned();
+            delete_and_wait(Action::DeleteProbe(Probe::Inspection), probe, reason, input)
+        }
+        None => cancelled(input),
+    }
+}
+
+fn cancelled(input: &Input<'_>) -> Step {
+    record(RowStatus {
+        state: State::Cancelled,
+        reason: Some("cancelled by its owner".to_owned()),
+        finish_time: Some(input.now.into()),
+        no_room_since: None,
+        next_rung: None,
+        verifying: false,
+        failures: 0,
+        ..input.row.status.clone()
+    })
+}
+
+fn delete_and_wait(action: Action, job: &JobView, reason: String, input: &Input<'_>) -> Step {
+    if job.deleting { settle(input.row.status.clone(), Some(reason), input) } else { act(action, input.row) }
+}
+
+/// What a probe said: its last words in the status, else its log.
+fn answer<T>(
+    probe: &JobView,
+    log: &Log,
+    parse: impl Fn(&str) -> Result<T, ProbeError>,
+) -> Result<T, ProbeError> {
+    let message = probe.last_attempt().and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
+    match parse(message) {
+        Err(ProbeError::FindAnswer(_)) => parse(log.text()),
+        read => read,
+    }
+}
+
+/// Why a probe failed, in GROMACS's or the script's own words where there are any.
+fn probe_failure(probe: &JobView, log: &Log, what: &str) -> String {
+    if probe.failure_reason.as_deref() != Some(failure::CONTAINER_FAILED) {
+        return format!("{what}: {}", said(probe));
+    }
+    let message = probe.last_attempt().and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
+    let words = [log.text(), message]
+        .into_iter()
+        .find_map(error_message)
+        .or_else(|| last_line(log.text()))
+        .unwrap_or_else(|| said(probe));
+    format!("{what}: {words}")
+}
+
+fn last_line(text: &str) -> Option<String> {
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(ToOwned::to_owned)
+}
+
+/// The operator's sentence, or that there is none yet.
+fn said(job: &JobView) -> String {
+    job.message.clone().unwrap_or_else(|| match job.phase {
+        Phase::Waiting => "waits for the operator".to_owned(),
+        Phase::Starting => "starts".to_owned(),
+        Phase::Running => "runs".to_owned(),
+        Phase::Interrupted => "was interrupted".to_owned(),
+        Phase::Completed => "is complete".to_owned(),
+        Phase::Failed => "failed".to_owned(),
+    })
+}
+
+fn name_taken(name: &str, row: &GromacsToTune) -> String {
+    format!(
+        "a ScavengerJob {name} that is not this row's exists in namespace {}; delete it there and set retry_requested",
+        row.namespace
+    )
+}
+
+fn describe(resources: Resources) -> String {
+    let cores = f64::from(resources.cpu_millicores) / 1000.0;
+    let plural = |amount: f64| if (amount - 1.0).abs() < f64::EPSILON { "" } else { "s" };
+    let mut text = format!("{cores} core{}", plural(cores));
+    if resources.gpus > 0 {
+        text.push_str(&format!(" and {} GPU{}", resources.gpus, plural(resources.gpus.into())));
+    }
+    text
+}
+
+fn step(action: Action, status: RowStatus) -> Step {
+    Step { action, status, inspection: None, attempts: Vec::new(), observation: None, clears_requests: false }
+}
+
+fn record(status: RowStatus) -> Step {
+    step(Action::Record, status)
+}
+
+fn act(action: Action, row: &GromacsToTune) -> Step {
+    step(action, row.status.clone())
+}
+
+fn fail(input: &Input<'_>, reason: String) -> Step {
+    record(with_failure(input.row, reason, input.now))
+}
+
+/// Nothing to do until the next event; `reason` if the row shall say something new.
+fn settle(status: RowStatus, reason: Option<String>, input: &Input<'_>) -> Step {
+    settle_until(status, reason, later(input.now, HEAL_INTERVAL))
+}
+
+fn settle_until(status: RowStatus, reason: Option<String>, time: Timestamp) -> Step {
+    let reason = reason.or_else(|| status.reason.clone());
+    step(Action::Settle, RowStatus { reason, failures: 0, next_attempt_time: time.into(), ..status })
+}
+
+fn later(time: Timestamp, delay: Duration) -> Timestamp {
+    jiff::SignedDuration::try_from(delay)
+        .ok()
+        .and_then(|delay| time.checked_add(delay).ok())
+        .unwrap_or(Timestamp::MAX)
+}
+
+fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
+    later.duration_since(earlier).as_secs_f64().max(0.0)
+}

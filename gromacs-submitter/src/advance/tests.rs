@@ -1,0 +1,528 @@
+//! Stories of one row, told step by step with plain values.
+
+use jiff::{SignedDuration, Timestamp};
+use scavenger_schema::reasons::{failure, waiting};
+use scavenger_schema::simulation::AttemptOutcome;
+
+use super::*;
+use crate::fixtures::{attempt, job, ladder, now, pool, row, submitted};
+use crate::mdrun_log;
+
+const ANSWER: &str = include_str!("../../tests/fixtures/inspection-2022.txt");
+const CONTINUED: &str = include_str!("../../tests/fixtures/mdrun-continued.txt");
+const TERMINATED: &str = include_str!("../../tests/fixtures/mdrun-terminated.txt");
+
+/// What a test lets [`advance`] see.
+struct Scene {
+    row: GromacsToTune,
+    ladder: Vec<LadderRung>,
+    probe: Option<JobView>,
+    job: Option<JobView>,
+    previous: Option<JobView>,
+    pool: Option<PoolView>,
+    log: Log,
+    now: Timestamp,
+}
+
+impl Scene {
+    fn of(row: GromacsToTune) -> Self {
+        Self {
+            row,
+            ladder: ladder(),
+            probe: None,
+            job: None,
+            previous: None,
+            pool: Some(pool()),
+            log: Log::NotRead,
+            now: now(),
+        }
+    }
+
+    fn with_job(row: GromacsToTune, job: JobView) -> Self {
+        Self { job: Some(job), ..Self::of(row) }
+    }
+
+    fn read(mut self, text: &str) -> Self {
+        self.log = Log::Read { facts: mdrun_log::parse(text), text: text.to_owned() };
+        self
+    }
+
+    fn step(&self) -> Step {
+        let settings =
+            Settings { fallback_after: Duration::from_secs(600), progress_interval: Duration::from_secs(5) };
+        advance(&Input {
+            row: &self.row,
+            ladder: &self.ladder,
+            probe: self.probe.as_ref(),
+            job: self.job.as_ref(),
+            previous: self.previous.as_ref(),
+            pool: self.pool.as_ref(),
+            log: &self.log,
+            settings: &settings,
+            now: self.now,
+        })
+    }
+
+    /// The step, its status written to the row.
+    fn go(&mut self) -> Step {
+        let step = self.step();
+        assert!(matches!(step.action, Action::Record | Action::Settle), "{:?} writes no row", step.action);
+        self.row.status = step.status.clone();
+        step
+    }
+
+    fn after(&mut self, seconds: i64) {
+        self.now += SignedDuration::from_secs(seconds);
+    }
+}
+
+fn waits(rung: i32, reason: &str) -> JobView {
+    JobView { waiting_reason: Some(reason.to_owned()), ..job(Phase::Waiting, rung) }
+}
+
+fn completed_job() -> JobView {
+    JobView {
+        attempts: vec![attempt(1, 1, Some(AttemptOutcome::Completed))],
+        has_run: true,
+        ..job(Phase::Completed, 1)
+    }
+}
+
+fn failed_job(reason: &str) -> JobView {
+    JobView {
+        failure_reason: Some(reason.to_owned()),
+        attempts: vec![attempt(1, 1, Some(AttemptOutcome::Failed))],
+        ..job(Phase::Failed, 1)
+    }
+}
+
+fn reason(step: &Step) -> &str {
+    step.status.reason.as_deref().unwrap_or_default()
+}
+
+#[test]
+fn from_queued_to_submitted() {
+    let mut scene = Scene::of(row());
+    scene.row.system.atoms = None;
+    assert_eq!(scene.go().status.state, State::Inspecting);
+    assert_eq!(scene.step().action, Action::CreateProbe(Probe::Inspection));
+
+    scene.probe = Some(job(Phase::Running, 1));
+    assert_eq!(scene.go().action, Action::Settle);
+
+    let mut done = attempt(1, 1, Some(AttemptOutcome::Completed));
+    done.message = Some(ANSWER.to_owned());
+    scene.probe = Some(JobView { attempts: vec![done], ..job(Phase::Completed, 1) });
+    let step = scene.go();
+    assert_eq!(step.status.state, State::Tuning);
+    let inspection = step.inspection.expect("should have found the system");
+    assert_eq!(inspection.system.atoms, Some(2652));
+    scene.row.system = inspection.system;
+    scene.row.is_inspected = true;
+
+    assert_eq!(scene.step().action, Action::DeleteProbe(Probe::Inspection));
+    scene.probe = None;
+    assert!(matches!(scene.step().action, Action::AskTuner(_)));
+    scene.row.status = with_ladder(&scene.row, 3);
+    assert_eq!(scene.step().action, Action::CreateJob(1));
+
+    scene.job = Some(waits(1, waiting::BEHIND_IN_QUEUE));
+    let step = scene.go();
+    assert_eq!((step.status.state, step.status.job_uid.as_deref()), (State::Submitted, Some("uid-1")));
+    assert_eq!(scene.go().status, step.status, "looking again changes nothing");
+}
+
+#[test]
+fn the_answer_is_found_in_the_log_when_the_status_has_none() {
+    let mut row = row();
+    row.status.state = State::Inspecting;
+    let mut scene = Scene::of(row).read(ANSWER);
+    scene.probe = Some(JobView { attempts: vec![attempt(1, 1, None)], ..job(Phase::Completed, 1) });
+    assert_eq!(scene.step().status.state, State::Tuning);
+}
+
+#[test]
+fn a_file_that_can_not_be_read_fails_the_row_with_a_sentence() {
+    let newer = include_str!("../../tests/fixtures/dump-newer.txt");
+    for (text, expected) in [
+        (
+            newer,
+            "reading water/topol.tpr failed: reading tpx file (newer.tpr) version 143 with version 127 program",
+        ),
+        ("there is no file /data/x.tpr on the volume\n", "there is no file /data/x.tpr on the volume"),
+    ] {
+        let mut row = row();
+        row.status.state = State::Inspecting;
+        let mut scene = Scene::of(row).read(text);
+        scene.probe = Some(failed_job(failure::CONTAINER_FAILED));
+        let step = scene.go();
+        assert_eq!(step.status.state, State::Failed);
+        assert!(reason(&step).contains(expected), "{}", reason(&step));
+        assert_eq!(scene.step().action, Action::Settle, "final");
+    }
+    let mut row = row();
+    row.status.state = State::Inspecting;
+    let mut scene = Scene::of(row);
+    let missing = Some("PersistentVolumeClaim data does not exist".to_owned());
+    scene.probe = Some(JobView { message: missing, ..failed_job(failure::REFERENCE_MISSING) });
+    assert!(reason(&scene.step()).ends_with("PersistentVolumeClaim data does not exist"));
+}
+
+#[test]
+fn a_bad_answer_is_not_hidden_by_the_log() {
+    let mut row = row();
+    row.status.state = State::Inspecting;
+    let mut scene = Scene::of(row);
+    let mut done = attempt(1, 1, Some(AttemptOutcome::Completed));
+    done.message = Some(ANSWER.replace("nsteps=4000", "nsteps=-1"));
+    scene.probe = Some(JobView { attempts: vec![done], ..job(Phase::Completed, 1) });
+    assert!(reason(&scene.step()).contains("never end"), "{}", reason(&scene.step()));
+}
+
+#[test]
+fn objects_of_others_are_left_alone() {
+    let mut inspecting = row();
+    inspecting.status.state = State::Inspecting;
+    let mut scene = Scene::of(inspecting);
+    scene.probe = Some(JobView { ours: false, ..job(Phase::Completed, 1) });
+    assert_eq!(scene.step().status.state, State::Failed);
+
+    let scene = Scene::with_job(submitted(), JobView { ours: false, ..job(Phase::Running, 1) });
+    let step = scene.step();
+    assert_eq!(step.status.state, State::Failed);
+    assert!(reason(&step).contains("gromacs-7-1 that is not this row's"), "{}", reason(&step));
+}
+
+#[test]
+fn without_nodes_it_waits() {
+    let mut row = row();
+    row.status.state = State::Tuning;
+    for pool in [None, Some(PoolView { nodes: Vec::new(), ..pool() })] {
+        let mut scene = Scene::of(row.clone());
+        scene.pool = pool;
+        let step = scene.step();
+        assert_eq!((step.action, step.status.state), (Action::Settle, State::Tuning));
+    }
+}
+
+#[test]
+fn never_fits_falls_back_at_once_and_only_when_judged() {
+    let mut scene = Scene::with_job(submitted(), waits(1, waiting::NEVER_FITS));
+    let step = scene.go();
+    assert_eq!((step.action, step.status.next_rung, step.status.rung), (Action::Record, Some(2), Some(1)));
+    // The intention is written; now it is done. A crash here repeats this step.
+    let replace = Action::ReplaceJob { rung: 2, resource_version: "42".to_owned() };
+    assert_eq!(scene.step().action, replace);
+    // Replaced; the status still speaks of the spec before.
+    scene.job = Some(JobView { judged: false, ..waits(2, waiting::NEVER_FITS) });
+    let step = scene.go();
+    assert_eq!((step.status.rung, step.status.next_rung), (Some(2), None));
+    let step = scene.go();
+    assert_eq!((step.action, step.status.next_rung), (Action::Settle, None));
+}
+
+#[test]
+fn no_room_falls_back_after_a_while() {
+    for reason in [waiting::NO_ROOM, waiting::UNSCHEDULED] {
+        let mut scene = Scene::with_job(submitted(), waits(1, reason));
+        assert_eq!(scene.go().status.next_rung, None);
+        scene.after(599);
+        let step = scene.go();
+        assert_eq!(step.status.next_rung, None);
+        assert_eq!(step.status.next_attempt_time.to_jiff(), scene.now + SignedDuration::from_secs(1));
+        scene.after(1);
+        assert_eq!(scene.go().status.next_rung, Some(2), "{reason}");
+    }
+}
+
+#[test]
+fn waiting_in_line_is_no_reason_to_shrink() {
+    for reason in [waiting::BEHIND_IN_QUEUE, waiting::BACKING_OFF, waiting::PAUSED] {
+        let mut scene = Scene::with_job(submitted(), waits(1, reason));
+        for _ in 0..10 {
+            scene.after(10_000);
+            let step = scene.go();
+            assert_eq!((step.action, step.status.next_rung), (Action::Settle, None), "{reason}");
+        }
+    }
+}
+
+#[test]
+fn the_clock_stands_still_in_between_and_starts_again_after_an_interruption() {
+    let mut scene = Scene::with_job(submitted(), waits(1, waiting::NO_ROOM));
+    scene.go();
+    scene.after(400);
+    scene.job = Some(waits(1, waiting::BEHIND_IN_QUEUE));
+    scene.go();
+    scene.after(10_000);
+    scene.job = Some(waits(1, waiting::NO_ROOM));
+    scene.go();
+    scene.after(150);
+    assert_eq!(scene.go().status.next_rung, None, "550 s without room");
+
+    let interrupted = JobView {
+        attempts: vec![attempt(1, 1, Some(AttemptOutcome::Interrupted))],
+        has_run: true,
+        phase: Phase::Interrupted,
+        ..waits(1, waiting::NO_ROOM)
+    };
+    scene.job = Some(interrupted);
+    scene.after(60);
+    let step = scene.go();
+    assert_eq!((step.status.state, step.status.interruptions), (State::Interrupted, 1));
+    assert_eq!(step.status.next_rung, None, "the clock started again");
+    scene.after(600);
+    assert_eq!(scene.go().status.next_rung, Some(2));
+}
+
+#[test]
+fn patience_is_longer_than_the_operators() {
+    let mut row = submitted();
+    row.fallback_after_seconds = Some(5);
+    let mut scene = Scene::with_job(row, waits(1, waiting::UNSCHEDULED));
+    scene.go();
+    scene.after(60);
+    assert_eq!(scene.go().status.next_rung, None, "pendingTimeout is 60 s");
+    scene.after(1);
+    assert_eq!(scene.go().status.next_rung, Some(2));
+}
+
+#[test]
+fn after_the_smallest_it_starts_over_with_growing_delay() {
+    let mut row = submitted();
+    row.status.rung = Some(3);
+    let mut scene = Scene::with_job(row, waits(3, waiting::NEVER_FITS));
+    for delay in [60, 120, 240] {
+        let step = scene.go();
+        assert_eq!((&step.action, step.status.next_rung), (&Action::Settle, None));
+        assert!(reason(&step).contains("over again from the largest at"), "{}", reason(&step));
+        scene.after(delay - 1);
+        assert_eq!(scene.go().status.next_rung, None);
+        scene.after(1);
+        assert_eq!(scene.go().status.next_rung, Some(1));
+        scene.job = Some(waits(1, waiting::BEHIND_IN_QUEUE));
+        assert_eq!(scene.go().status.rung, Some(1));
+        scene.row.status.rung = Some(3);
+        scene.job = Some(waits(3, waiting::NEVER_FITS));
+    }
+    assert_eq!(scene.row.status.laps, 3);
+}
+
+#[test]
+fn a_job_that_just_started_is_not_replaced() {
+    let mut row = submitted();
+    row.status.next_rung = Some(2);
+    for phase in [Phase::Starting, Phase::Running] {
+        let scene = Scene::with_job(row.clone(), job(phase, 1));
+        let step = scene.step();
+        assert!(matches!(step.action, Action::Settle), "{phase:?}: {:?}", step.action);
+    }
+    let running = Scene::with_job(row, job(Phase::Running, 1)).step();
+    assert_eq!((running.status.next_rung, running.status.rung), (None, Some(1)));
+}
+
+#[test]
+fn an_interruption_is_counted_once_and_the_attempt_recorded() {
+    let running = JobView { attempts: vec![attempt(1, 1, None)], has_run: true, ..job(Phase::Running, 1) };
+    let mut scene = Scene::with_job(submitted(), running).read(TERMINATED);
+    let step = scene.go();
+    assert_eq!(
+        (step.status.state, step.status.step, step.status.first_step),
+        (State::Running, Some(1120), Some(0))
+    );
+    assert_eq!((step.attempts.len(), step.attempts[0].first_step), (1, Some(0)));
+    assert_eq!(scene.go().attempts, Vec::new(), "known");
+
+    scene.log = Log::NotRead;
+    let ended = attempt(1, 1, Some(AttemptOutcome::Interrupted));
+    scene.job = Some(JobView {
+        attempts: vec![ended],
+        has_run: true,
+        phase: Phase::Interrupted,
+        ..waits(1, waiting::BACKING_OFF)
+    });
+    let step = scene.go();
+    assert_eq!((step.status.state, step.status.interruptions), (State::Interrupted, 1));
+    assert_eq!((step.attempts[0].first_step, step.attempts[0].last_step), (Some(0), Some(1120)));
+    assert_eq!(step.observation, None, "its log is gone");
+    let step = scene.go();
+    assert_eq!((step.status.interruptions, step.attempts.len()), (1, 0));
+
+    // The next attempt starts from its checkpoint, on another configuration.
+    scene.job = Some(JobView {
+        attempts: vec![attempt(1, 1, Some(AttemptOutcome::Interrupted)), attempt(2, 2, None)],
+        has_run: true,
+        ..job(Phase::Running, 2)
+    });
+    let mut scene = scene
+        .read("starting mdrun 'W'\n4000 steps, 8.0 ps (continuing from step 1100, 2.2 ps).\n\rstep 1100");
+    let step = scene.go();
+    assert_eq!((step.status.attempt, step.status.first_step, step.status.rung), (2, Some(1100), Some(2)));
+    assert_eq!((step.attempts[0].view.rung, step.attempts[0].first_step), (Some(2), Some(1100)));
+}
+
+#[test]
+fn speed_is_estimated_while_it_runs() {
+    let running = JobView { attempts: vec![attempt(1, 1, None)], ..job(Phase::Running, 1) };
+    let text = "starting mdrun 'W'\n4000 steps, 8.0 ps.\n\rstep 2000, remaining wall clock time:    40 s ";
+    let step = Scene::with_job(submitted(), running).read(text).step();
+    // 2000 steps of 2 fs in 40 s are 4 ps in 40 s: 8.64 ns a day.
+    assert!(
+        step.status.ns_per_day.is_some_and(|speed| (speed - 8.64).abs() < 1e-9),
+        "{:?}",
+        step.status.ns_per_day
+    );
+    assert_eq!(step.status.next_attempt_time.to_jiff(), now() + SignedDuration::from_secs(5));
+}
+
+#[test]
+fn completed_means_that_the_last_step_was_reached() {
+    let mut scene = Scene::with_job(submitted(), completed_job()).read(CONTINUED);
+    let step = scene.go();
+    assert_eq!((step.status.state, step.status.step), (State::Completed, Some(4000)));
+    assert_eq!(step.status.ns_per_day, Some(29.768));
+    assert_eq!((step.attempts[0].first_step, step.attempts[0].last_step), (Some(1120), Some(4000)));
+    let observation = step.observation.expect("should be measured");
+    assert_eq!((observation.steps, observation.rung, observation.attempt), (2880, 1, 1));
+    assert_eq!(scene.step().action, Action::Settle);
+    assert_eq!(scene.step().status.state, State::Completed);
+}
+
+#[test]
+fn a_run_with_nothing_left_to_do_measures_nothing() {
+    let again = include_str!("../../tests/fixtures/mdrun-again.txt");
+    let step = Scene::with_job(submitted(), completed_job()).read(again).step();
+    assert_eq!((step.status.state, step.observation), (State::Completed, None));
+    assert_eq!(step.attempts[0].ns_per_day, None);
+}
+
+#[test]
+fn success_before_the_last_step_goes_on_from_the_checkpoint() {
+    let mut scene = Scene::with_job(submitted(), completed_job()).read(TERMINATED);
+    let step = scene.go();
+    assert_eq!((step.status.state, step.status.submission), (State::Queued, 2));
+    assert!(reason(&step).contains("step 1120 of 4000"), "{}", reason(&step));
+    assert_eq!((step.status.job_uid, step.status.attempt), (None, 0));
+    // The one before must be gone first.
+    scene.job = None;
+    scene.previous = Some(completed_job());
+    assert_eq!(scene.step().action, Action::DeleteJob { submission: 1, uid: "uid-1".to_owned() });
+    scene.previous = Some(JobView { deleting: true, ..completed_job() });
+    assert_eq!(scene.go().action, Action::Settle);
+    scene.previous = None;
+    assert_eq!(scene.go().status.state, State::Tuning);
+}
+
+#[test]
+fn success_without_any_progress_fails() {
+    let text = "starting mdrun 'W'\n4000 steps, 8.0 ps (continuing from step 1120, 2.2 ps).\n\rstep 1120\n";
+    let step = Scene::with_job(submitted(), completed_job()).read(text).step();
+    assert_eq!(step.status.state, State::Failed);
+    assert!(reason(&step).contains("gets no further"), "{}", reason(&step));
+}
+
+#[test]
+fn when_the_log_is_gone_the_checkpoint_tells() {
+    for (answer, state) in
+        [("verification=1\nstep=4000", State::Completed), ("verification=1\nstep=3999", State::Queued)]
+    {
+        let mut scene = Scene::with_job(submitted(), completed_job());
+        scene.log = Log::Gone;
+        assert!(scene.go().status.verifying);
+        assert_eq!(scene.step().action, Action::CreateProbe(Probe::Verification));
+        scene.probe = Some(job(Phase::Starting, 1));
+        assert_eq!(scene.go().action, Action::Settle);
+        let mut done = attempt(1, 1, Some(AttemptOutcome::Completed));
+        done.message = Some(answer.to_owned());
+        scene.probe = Some(JobView { attempts: vec![done], ..job(Phase::Completed, 1) });
+        let step = scene.go();
+        assert_eq!((step.status.state, step.status.verifying), (state, false), "{answer}");
+        assert_eq!(step.observation, None, "never a guess");
+    }
+}
+
+#[test]
+fn failures_say_what_gromacs_said() {
+    let text = "Program: gmx mdrun\n\nFatal error:\nToo many LINCS warnings (1000)\n\nFor more information";
+    let step = Scene::with_job(submitted(), failed_job(failure::CONTAINER_FAILED)).read(text).step();
+    assert_eq!(step.status.state, State::Failed);
+    assert_eq!(reason(&step), "mdrun failed: Too many LINCS warnings (1000)");
+    assert_eq!(step.attempts.len(), 1);
+
+    let step = Scene::with_job(submitted(), failed_job(failure::OOM_KILLED)).step();
+    assert_eq!(reason(&step), "mdrun needed more than the 300 MiB of memory that it was given");
+    let step = Scene::with_job(submitted(), failed_job(failure::REFUSED)).step();
+    assert_eq!(reason(&step), "the operator's sentence");
+}
+
+#[test]
+fn a_job_deleted_by_somebody_else_is_not_made_again() {
+    let scene = Scene::of(submitted());
+    let step = scene.step();
+    assert_eq!(step.status.state, State::Failed);
+    assert!(reason(&step).contains("deleted by somebody else"), "{}", reason(&step));
+    let deleting = JobView { deleting: true, ..job(Phase::Running, 1) };
+    assert_eq!(Scene::with_job(submitted(), deleting).step().action, Action::Settle);
+}
+
+#[test]
+fn a_cancelled_row_is_cleaned_up_in_every_state() {
+    let cancel = |state: State| {
+        let mut row = submitted();
+        row.cancel_requested = true;
+        row.status.state = state;
+        row
+    };
+    assert_eq!(Scene::of(cancel(State::Queued)).step().status.state, State::Cancelled);
+    for state in [State::Inspecting, State::Tuning] {
+        let mut scene = Scene::of(cancel(state));
+        scene.probe = Some(job(Phase::Running, 1));
+        assert_eq!(scene.step().action, Action::DeleteProbe(Probe::Inspection), "{state}");
+        scene.probe = Some(JobView { deleting: true, ..job(Phase::Running, 1) });
+        assert_eq!(scene.go().action, Action::Settle, "{state}");
+        scene.probe = None;
+        assert_eq!(scene.go().status.state, State::Cancelled, "{state}");
+    }
+    for state in [State::Submitted, State::Running, State::Interrupted] {
+        let mut scene = Scene::with_job(cancel(state), job(Phase::Running, 1));
+        assert_eq!(
+            scene.step().action,
+            Action::DeleteJob { submission: 1, uid: "uid-1".to_owned() },
+            "{state}"
+        );
+        scene.job = Some(JobView { deleting: true, ..job(Phase::Running, 1) });
+        assert_eq!(scene.go().status.state, state, "until its pods are gone");
+        scene.job = None;
+        assert_eq!(scene.go().status.state, State::Cancelled, "{state}");
+    }
+    let late = Scene::with_job(cancel(State::Running), completed_job()).read(CONTINUED);
+    assert_eq!(late.step().status.state, State::Completed, "too late to cancel");
+}
+
+#[test]
+fn a_retry_makes_the_next_submission_and_never_looks_back() {
+    let mut row = submitted();
+    row.status = with_failure(&row, "disk full".to_owned(), now());
+    row.status.interruptions = 2;
+    assert_eq!(Scene::of(row.clone()).step().action, Action::Settle);
+    row.retry_requested = true;
+    row.cancel_requested = true;
+    let step = Scene::of(row).step();
+    assert_eq!(
+        (&step.action, step.status.state, step.status.submission),
+        (&Action::Record, State::Queued, 2)
+    );
+    assert!(step.clears_requests);
+    assert_eq!((step.status.interruptions, step.status.rung, step.status.finish_time), (2, None, None));
+}
+
+#[test]
+fn delays_grow_and_end_at_five_minutes() {
+    assert_eq!(backoff(1, 0.0), Duration::from_secs(2));
+    assert_eq!(backoff(2, 0.0), Duration::from_secs(4));
+    assert_eq!(backoff(2, 1.0), Duration::from_secs(2));
+    assert_eq!(backoff(i32::MAX, 0.0), Duration::from_secs(300));
+    let status = with_backoff(&submitted(), "the tuner is down".to_owned(), 0.0, now());
+    assert_eq!((status.failures, status.state), (1, State::Submitted));
+    assert_eq!(status.next_attempt_time.to_jiff(), now() + SignedDuration::from_secs(2));
+}

@@ -1,0 +1,119 @@
+//! `run`: works on the queue, for ever or once.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+
+use super::Outcome;
+use crate::advance::Settings;
+use crate::cluster::Cluster;
+use crate::config::{Database, RunOptions};
+use crate::daemon::{self, Pace};
+use crate::health::{self, Metrics};
+use crate::manifest::ManifestSettings;
+use crate::store::{Store, StoreError};
+use crate::tuner_client::TunerClient;
+use crate::worker::Worker;
+
+/// Connections beyond those of the rows in work: the loop, LISTEN.
+const EXTRA_CONNECTIONS: u32 = 2;
+
+/// Rows write for milliseconds and wait for seconds, so they share few connections.
+const MOST_CONNECTIONS: u32 = 10;
+
+pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Result<Outcome> {
+    anyhow::ensure!(
+        options.lease.as_secs() >= 30,
+        "--lease {:?} is shorter than 30s, which a request to Kubernetes and one to the tuner can take together",
+        options.lease
+    );
+    let connections = u32::from(options.concurrency).min(MOST_CONNECTIONS) + EXTRA_CONNECTIONS;
+    let store =
+        Store::new(&database.database_url, holder(), options.lease, connections, database.connect_timeout)?;
+    let queue_id = first_contact(&store, options.once).await?;
+    let cluster = Cluster::connect().await?;
+    let metrics = Arc::new(Metrics::default());
+    let worker = Arc::new(Worker {
+        store: store.clone(),
+        cluster,
+        tuner: TunerClient::new(&options.tuner_url)?,
+        settings: Settings {
+            fallback_after: options.fallback_after,
+            progress_interval: options.progress_interval,
+        },
+        manifest: ManifestSettings {
+            queue_id,
+            gromacs_image: options.gromacs_image,
+            image_pull_policy: options.image_pull_policy.into(),
+        },
+        metrics: Arc::clone(&metrics),
+    });
+    let pace = Pace {
+        concurrency: options.concurrency.into(),
+        max_waiting: options.max_waiting.into(),
+        shutdown_grace: options.shutdown_grace,
+    };
+    if options.once {
+        let all_well = daemon::run_once(worker, &pace).await?;
+        store.close().await;
+        return Ok(if all_well { Outcome::Done } else { Outcome::Failed });
+    }
+    let stop = Arc::new(Notify::new());
+    let stop_serving = Arc::new(Notify::new());
+    let serving = {
+        let stop_serving = Arc::clone(&stop_serving);
+        tokio::spawn(health::serve(options.listen, metrics, async move { stop_serving.notified().await }))
+    };
+    let daemon = tokio::spawn(daemon::run(worker, pace, Arc::clone(&stop)));
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "works on the queue");
+    let outcome = tokio::select! {
+        // The end of either is the end of the process: whoever started it starts it again.
+        served = serving => {
+            served.context("serving health ended")?.with_context(|| format!("can not listen on {}", options.listen))?;
+            anyhow::bail!("serving health ended");
+        }
+        signal = terminated() => signal,
+    };
+    outcome?;
+    stop.notify_one();
+    daemon.await.context("the loop ended unexpectedly")?;
+    stop_serving.notify_one();
+    store.close().await;
+    Ok(Outcome::Done)
+}
+
+/// Waits for the database at the start of the daemon: it may come up later than the submitter. An old schema is no
+/// matter of waiting.
+async fn first_contact(store: &Store, once: bool) -> Result<String, StoreError> {
+    loop {
+        let contact = async {
+            store.check_schema().await?;
+            store.queue_id().await
+        };
+        match contact.await {
+            Err(StoreError::Query(error)) if !once => {
+                tracing::warn!(%error, "the database does not answer; tries again");
+                tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+async fn terminated() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("can not wait for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("can not wait for SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// Names this process in leases: a restarted one must not take itself for the one before.
+fn holder() -> String {
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "submitter".to_owned());
+    format!("{host}-{}-{:08x}", std::process::id(), rand::random::<u32>())
+}

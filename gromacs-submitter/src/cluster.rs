@@ -1,0 +1,284 @@
+//! All requests to Kubernetes: ScavengerJobs, the pool, logs.
+
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, ListParams, LogParams, PostParams, Preconditions};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, ResourceExt};
+use scavenger_schema::names;
+use scavenger_schema::scavenger_job::ScavengerJob;
+use scavenger_schema::scavenger_pool::ScavengerPool;
+use scavenger_schema::simulation::{LABEL_QUEUE, LABEL_ROW, State, selector};
+
+/// Longest time for one request. A lease outlives several of them.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How much of a log's beginning is read: mdrun's banner and the step it starts from.
+const LOG_HEAD_BYTES: i64 = 8192;
+
+/// How many lines of a log's end are read. A container runtime cuts mdrun's endless progress line into lines of at
+/// most 16 kB, so this is at most 640 kB.
+const LOG_TAIL_LINES: i64 = 40;
+
+/// Why Kubernetes did not do it. A refusal names its object; whether it is final depends on the row's state.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// No cluster is configured.
+    #[error("no Kubernetes cluster is configured: {0}")]
+    FindCluster(String),
+    /// It refuses, and will refuse the same request again.
+    #[error("Kubernetes refuses to {act} {name} in namespace {namespace}: {message}")]
+    Allow {
+        /// What was asked.
+        act: &'static str,
+        /// The object.
+        name: String,
+        /// Its namespace.
+        namespace: String,
+        /// HTTP status.
+        code: u16,
+        /// The API server's words.
+        message: String,
+    },
+    /// It did not answer in time.
+    #[error("Kubernetes did not {act} {name} within {} s", TIMEOUT.as_secs())]
+    AnswerInTime {
+        /// What was asked.
+        act: &'static str,
+        /// The object.
+        name: String,
+    },
+    /// Anything else; asking again may help.
+    #[error("Kubernetes can not {act} {name}: {source}")]
+    Request {
+        /// What was asked.
+        act: &'static str,
+        /// The object.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+impl ClusterError {
+    /// True if the row can not go on without a person.
+    ///
+    /// A right that is missing is final only while nothing of the row runs: whoever changes a role for a minute must
+    /// not fail simulations that are under way.
+    #[must_use]
+    pub fn is_final(&self, state: State) -> bool {
+        match self {
+            Self::Allow { code: 403, .. } => {
+                matches!(state, State::Queued | State::Inspecting | State::Tuning | State::Submitted)
+            }
+            Self::Allow { .. } => true,
+            Self::FindCluster(_) | Self::AnswerInTime { .. } | Self::Request { .. } => false,
+        }
+    }
+}
+
+/// The cluster.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+}
+
+impl Cluster {
+    /// Connects to the cluster that KUBECONFIG or the pod's service account names. No request is made.
+    ///
+    /// # Errors
+    /// If neither is there.
+    pub async fn connect() -> Result<Self, ClusterError> {
+        let config =
+            kube::Config::infer().await.map_err(|error| ClusterError::FindCluster(error.to_string()))?;
+        let client =
+            Client::try_from(config).map_err(|error| ClusterError::FindCluster(error.to_string()))?;
+        Ok(Self { client })
+    }
+
+    fn jobs(&self, namespace: &str) -> Api<ScavengerJob> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Reads a ScavengerJob.
+    ///
+    /// # Errors
+    /// [`ClusterError`]; its absence is none.
+    pub async fn job(&self, namespace: &str, name: &str) -> Result<Option<ScavengerJob>, ClusterError> {
+        within("read", namespace, name, self.jobs(namespace).get_opt(name)).await
+    }
+
+    /// Reads the pool.
+    ///
+    /// # Errors
+    /// [`ClusterError`]; its absence is none.
+    pub async fn pool(&self) -> Result<Option<ScavengerPool>, ClusterError> {
+        let pools: Api<ScavengerPool> = Api::all(self.client.clone());
+        within("read the ScavengerPool", "", names::DEFAULT_POOL, pools.get_opt(names::DEFAULT_POOL)).await
+    }
+
+    /// Makes a ScavengerJob. One of that name that is there already is no error: whoever looks next sees whether it
+    /// is the one that was to be made.
+    ///
+    /// # Errors
+    /// [`ClusterError`].
+    pub async fn create(&self, job: &ScavengerJob) -> Result<(), ClusterError> {
+        let namespace = job.namespace().unwrap_or_default();
+        let jobs = self.jobs(&namespace);
+        let parameters =
+            PostParams { field_manager: Some(names::SUBMITTER.to_owned()), ..PostParams::default() };
+        let request = async {
+            match jobs.create(&parameters, job).await {
+                Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+                result => result.map(|_| ()),
+            }
+        };
+        within("create", &namespace, &job.name_any(), request).await
+    }
+
+    /// Replaces the spec of a ScavengerJob if its version is still `resource_version`; false if it is not, or if the
+    /// operator started it meanwhile.
+    ///
+    /// # Errors
+    /// [`ClusterError`].
+    pub async fn replace(&self, job: &ScavengerJob, resource_version: &str) -> Result<bool, ClusterError> {
+        let namespace = job.namespace().unwrap_or_default();
+        let name = job.name_any();
+        let jobs = self.jobs(&namespace);
+        let parameters =
+            PostParams { field_manager: Some(names::SUBMITTER.to_owned()), ..PostParams::default() };
+        let request = async {
+            let Some(mut current) = jobs.get_opt(&name).await? else { return Ok(false) };
+            if current.resource_version().as_deref() != Some(resource_version) {
+                return Ok(false);
+            }
+            // Everything but the spec stays as it is, the operator's finalizer above all.
+            current.spec = job.spec.clone();
+            match jobs.replace(&name, &parameters, &current).await {
+                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(false),
+                result => result.map(|_| true),
+            }
+        };
+        within("replace", &namespace, &name, request).await
+    }
+
+    /// Deletes a ScavengerJob. The operator's finalizer holds its name until its pods are gone.
+    ///
+    /// # Errors
+    /// [`ClusterError`]; that it is gone, or that another one has its name, is none.
+    pub async fn delete(&self, namespace: &str, name: &str, uid: Option<&str>) -> Result<(), ClusterError> {
+        let mut parameters = DeleteParams::foreground();
+        if let Some(uid) = uid {
+            parameters = parameters
+                .preconditions(Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() });
+        }
+        let jobs = self.jobs(namespace);
+        let request = async {
+            match jobs.delete(name, &parameters).await {
+                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+                result => result.map(|_| ()),
+            }
+        };
+        within("delete", namespace, name, request).await
+    }
+
+    /// Beginning and end of the log of an attempt's pod; none if the pod or its log is gone.
+    ///
+    /// # Errors
+    /// [`ClusterError`].
+    pub async fn log(
+        &self,
+        namespace: &str,
+        job: &ScavengerJob,
+        attempt: i32,
+        with_head: bool,
+    ) -> Result<Option<String>, ClusterError> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let name = job.name_any();
+        let labels = format!(
+            "{}={},{}={attempt}",
+            names::LABEL_JOB_UID,
+            job.uid().unwrap_or_default(),
+            names::LABEL_ATTEMPT
+        );
+        let request = async {
+            let list = pods.list_metadata(&ListParams::default().labels(&labels)).await?;
+            let Some(pod) = list.items.first().map(ResourceExt::name_any) else { return Ok(None) };
+            let mut text = String::new();
+            if with_head {
+                let parameters = LogParams { limit_bytes: Some(LOG_HEAD_BYTES), ..LogParams::default() };
+                let Some(head) = log_or_none(pods.logs(&pod, &parameters).await)? else { return Ok(None) };
+                text.push_str(&head);
+                text.push('\n');
+            }
+            let parameters = LogParams { tail_lines: Some(LOG_TAIL_LINES), ..LogParams::default() };
+            let Some(tail) = log_or_none(pods.logs(&pod, &parameters).await)? else { return Ok(None) };
+            text.push_str(&tail);
+            Ok(Some(text))
+        };
+        within("read the log of", namespace, &name, request).await
+    }
+
+    /// Rows of this queue whose ScavengerJobs in `namespace` changed. The stream goes on for ever; errors are in it
+    /// and heal by themselves.
+    pub fn changed_rows(
+        &self,
+        namespace: &str,
+        queue_id: &str,
+    ) -> impl Stream<Item = Result<i64, watcher::Error>> + Send + use<> {
+        let config = watcher::Config::default().labels(&format!("{},{LABEL_QUEUE}={queue_id}", selector()));
+        watcher(self.jobs(namespace), config).default_backoff().filter_map(|event| async {
+            match event {
+                Ok(
+                    watcher::Event::Apply(job) | watcher::Event::InitApply(job) | watcher::Event::Delete(job),
+                ) => row_of(&job).map(Ok),
+                Ok(watcher::Event::Init | watcher::Event::InitDone) => None,
+                Err(error) => Some(Err(error)),
+            }
+        })
+    }
+}
+
+fn row_of(job: &ScavengerJob) -> Option<i64> {
+    job.labels().get(LABEL_ROW)?.parse().ok()
+}
+
+/// A log that can not be had now and never again: the pod is gone, its container never started, or it is no text.
+fn log_or_none(result: Result<String, kube::Error>) -> Result<Option<String>, kube::Error> {
+    match result {
+        Ok(text) => Ok(Some(text)),
+        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 400 => Ok(None),
+        Err(kube::Error::FromUtf8(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn within<T>(
+    act: &'static str,
+    namespace: &str,
+    name: &str,
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, ClusterError> {
+    match tokio::time::timeout(TIMEOUT, request).await {
+        Err(_) => Err(ClusterError::AnswerInTime { act, name: name.to_owned() }),
+        Ok(Ok(value)) => Ok(value),
+        // 403 no right, 404 no namespace (an absent object is handled before), 422 the object is refused.
+        Ok(Err(kube::Error::Api(status)))
+            if matches!(status.code, 403 | 404 | 422) && !namespace.is_empty() =>
+        {
+            Err(ClusterError::Allow {
+                act,
+                name: name.to_owned(),
+                namespace: namespace.to_owned(),
+                code: status.code,
+                message: status.message.clone(),
+            })
+        }
+        Ok(Err(source)) => {
+            Err(ClusterError::Request { act, name: name.to_owned(), source: Box::new(source) })
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! What can be set, on the command line or in the environment.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use scavenger_schema::scavenger_job::ImagePullPolicy;
+
+/// Compute GROMACS simulations from a Postgres queue as ScavengerJobs
+///
+/// A row of the table gromacs_to_tune names a .tpr file on a PersistentVolumeClaim. The submitter reads the file,
+/// asks the tuner for configurations, makes a ScavengerJob, follows it through interruptions to its end, and writes
+/// down what came of it.
+#[derive(Debug, Parser)]
+#[command(name = "gromacs-submitter", version, propagate_version = true)]
+pub struct Cli {
+    /// Connection.
+    #[command(flatten)]
+    pub database: Database,
+    /// How to log.
+    #[command(flatten)]
+    pub logging: Logging,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Create or update the tables
+    Migrate,
+    /// Work on the queue, for ever or once
+    Run(RunOptions),
+    /// Add a simulation to the queue
+    Add(AddOptions),
+    /// List the queue
+    List(ListOptions),
+    /// Show everything about one simulation
+    Show(RowOptions),
+    /// Stop a simulation for good
+    Cancel(RequestOptions),
+    /// Go on with a failed or cancelled simulation
+    Retry(RequestOptions),
+}
+
+/// Where the database is.
+#[derive(Clone, Args)]
+#[command(next_help_heading = "Connection")]
+pub struct Database {
+    /// Connect to the Postgres at URL
+    ///
+    /// postgres://USER:PASSWORD@HOST:5432/DATABASE. Better set in the environment than on the command line, where
+    /// other users of the machine can read the password.
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "DATABASE_URL",
+        hide_env_values = true,
+        default_value = ""
+    )]
+    pub database_url: String,
+    /// Give up connecting after TIME
+    #[arg(long, global = true, value_name = "TIME", env = "SCAVENGER_SUBMITTER_CONNECT_TIMEOUT", default_value = "10s", value_parser = duration)]
+    pub connect_timeout: Duration,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The URL holds a password.
+        formatter
+            .debug_struct("Database")
+            .field("connect_timeout", &self.connect_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where and how much to log.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Logging")]
+pub struct Logging {
+    /// Log what FILTER lets through
+    ///
+    /// A level (error, warn, info, debug, trace) or directives as of the tracing crate. Logs go to stderr.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILTER",
+        env = "SCAVENGER_SUBMITTER_LOG",
+        default_value = "info"
+    )]
+    pub log: String,
+    /// Write each event as text or as one line of JSON
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        env = "SCAVENGER_SUBMITTER_LOG_FORMAT",
+        default_value = "text"
+    )]
+    pub log_format: LogFormat,
+}
+
+/// Form of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For a person.
+    Text,
+    /// For a machine.
+    Json,
+}
+
+/// Form of what is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// A table for a person.
+    Text,
+    /// JSON for a machine.
+    Json,
+}
+
+/// Options of `run`.
+#[derive(Debug, Clone, Args)]
+pub struct RunOptions {
+    /// Take every row as far as it goes without waiting, then end
+    ///
+    /// For cron: ends with 0, or with 1 if a row failed or a step could not be done.
+    #[arg(long, env = "SCAVENGER_SUBMITTER_ONCE")]
+    pub once: bool,
+    /// Ask the tuner at URL
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "SCAVENGER_SUBMITTER_TUNER_URL",
+        default_value = "http://tuner:8080",
+        help_heading = "Connection"
+    )]
+    pub tuner_url: String,
+    /// Serve /healthz, /readyz and /metrics on ADDRESS
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "SCAVENGER_SUBMITTER_LISTEN",
+        default_value = "0.0.0.0:8080",
+        help_heading = "Connection"
+    )]
+    pub listen: SocketAddr,
+    /// Run rows that name no image in IMAGE
+    #[arg(
+        long,
+        value_name = "IMAGE",
+        env = "SCAVENGER_SUBMITTER_GROMACS_IMAGE",
+        help_heading = "Scheduling"
+    )]
+    pub gromacs_image: String,
+    /// Pull images by POLICY
+    #[arg(
+        long,
+        value_name = "POLICY",
+        env = "SCAVENGER_SUBMITTER_IMAGE_PULL_POLICY",
+        default_value = "if-not-present",
+        help_heading = "Scheduling"
+    )]
+    pub image_pull_policy: PullPolicy,
+    /// Try the next smaller configuration after TIME without room
+    ///
+    /// Counted only while there is no room, not while others are ahead in the queue; always longer than the pool's
+    /// pendingTimeout. A row may say otherwise.
+    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_FALLBACK_AFTER", default_value = "10m", value_parser = duration, help_heading = "Scheduling")]
+    pub fallback_after: Duration,
+    /// Let at most COUNT simulations of one owner wait in the cluster
+    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_MAX_WAITING", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..), help_heading = "Scheduling")]
+    pub max_waiting: u16,
+    /// Work on at most COUNT rows at the same time
+    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000), help_heading = "Scheduling")]
+    pub concurrency: u16,
+    /// Read the progress of running simulations every TIME
+    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_PROGRESS_INTERVAL", default_value = "5s", value_parser = duration, help_heading = "Scheduling")]
+    pub progress_interval: Duration,
+    /// Hold a row for TIME without a sign of life
+    ///
+    /// After that another submitter takes it over; longer than a request to Kubernetes or the tuner can take.
+    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_LEASE", default_value = "60s", value_parser = duration, help_heading = "Safety")]
+    pub lease: Duration,
+    /// Let rows in work come to a stop within TIME when told to end
+    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_SHUTDOWN_GRACE", default_value = "20s", value_parser = duration, help_heading = "Safety")]
+    pub shutdown_grace: Duration,
+}
+
+/// When the kubelet pulls an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PullPolicy {
+    /// At every start.
+    Always,
+    /// If the node does not have it.
+    IfNotPresent,
+    /// Never.
+    Never,
+}
+
+impl From<PullPolicy> for ImagePullPolicy {
+    fn from(policy: PullPolicy) -> Self {
+        match policy {
+            PullPolicy::Always => Self::Always,
+            PullPolicy::IfNotPresent => Self::IfNotPresent,
+            PullPolicy::Never => Self::Never,
+        }
+    }
+}
+
+/// Options of `add`.
+#[derive(Debug, Clone, Args)]
+pub struct AddOptions {
+    /// Path of the .tpr file, relative to the root of the volume
+    #[arg(value_name = "PATH", required = true)]
+    pub tpr_path: Vec<String>,
+    /// Run in NAMESPACE
+    #[arg(long, value_name = "NAMESPACE", env = "SCAVENGER_SUBMITTER_NAMESPACE")]
+    pub namespace: String,
+    /// The PersistentVolumeClaim with the file
+    #[arg(long, value_name = "NAME", env = "SCAVENGER_SUBMITTER_PVC")]
+    pub persistent_volume_claim: String,
+    /// Run in this image instead of the submitter's default
+    #[arg(long, value_name = "IMAGE", env = "SCAVENGER_SUBMITTER_ROW_IMAGE")]
+    pub image: Option<String>,
+    /// Run as user UID [default: 1000]
+    #[arg(long, value_name = "UID", env = "SCAVENGER_SUBMITTER_RUN_AS_USER")]
+    pub run_as_user: Option<i64>,
+    /// Start before rows of lower priority
+    #[arg(long, value_name = "NUMBER", env = "SCAVENGER_SUBMITTER_PRIORITY", allow_hyphen_values = true)]
+    pub priority: Option<i32>,
+    /// Ask for at most this many thousandths of a core
+    #[arg(long, value_name = "MILLICORES", env = "SCAVENGER_SUBMITTER_MAX_CPU_MILLICORES")]
+    pub max_cpu_millicores: Option<i32>,
+    /// Write a checkpoint every TIME [default: 10m]
+    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_INTERRUPTION_AFTER", value_parser = duration)]
+    pub interruption_after: Option<Duration>,
+    /// Try the next smaller configuration after TIME without room
+    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_ROW_FALLBACK_AFTER", value_parser = duration)]
+    pub fallback_after: Option<Duration>,
+    /// Print what would be added, and add nothing
+    #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
+    pub dry_run: bool,
+    /// Print as text or as JSON
+    #[arg(long, value_name = "FORMAT", env = "SCAVENGER_SUBMITTER_OUTPUT", default_value = "text")]
+    pub output: OutputFormat,
+}
+
+/// Options of `list`.
+#[derive(Debug, Clone, Args)]
+pub struct ListOptions {
+    /// Only rows in STATE; may be repeated
+    #[arg(long, value_name = "STATE", env = "SCAVENGER_SUBMITTER_STATE", value_delimiter = ',')]
+    pub state: Vec<String>,
+    /// Print as text or as JSON
+    #[arg(long, value_name = "FORMAT", env = "SCAVENGER_SUBMITTER_OUTPUT", default_value = "text")]
+    pub output: OutputFormat,
+}
+
+/// Options of verbs about one row.
+#[derive(Debug, Clone, Args)]
+pub struct RowOptions {
+    /// Number of the row
+    #[arg(value_name = "ROW")]
+    pub row: i64,
+    /// Print as text or as JSON
+    #[arg(long, value_name = "FORMAT", env = "SCAVENGER_SUBMITTER_OUTPUT", default_value = "text")]
+    pub output: OutputFormat,
+}
+
+/// Options of verbs that ask the submitter for something.
+#[derive(Debug, Clone, Args)]
+pub struct RequestOptions {
+    /// Numbers of the rows
+    #[arg(value_name = "ROW", required = true)]
+    pub rows: Vec<i64>,
+    /// Print what would be asked, and ask nothing
+    #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
+    pub dry_run: bool,
+}
+
+/// Reads `90s`, `10m`, `1h30m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: kube::core::Duration =
+        text.parse().map_err(|error| format!("{error}; write for example 90s, 10m or 1h30m"))?;
+    let duration = Duration::from(parsed);
+    if parsed.is_negative() || duration.is_zero() {
+        return Err("it must be longer than nothing".to_owned());
+    }
+    Ok(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_is_an_environment_variable() {
+        fn check(command: &clap::Command) {
+            for argument in command.get_arguments().filter(|argument| !argument.is_positional()) {
+                let name = argument.get_id().as_str();
+                if !["help", "version"].contains(&name) {
+                    assert!(argument.get_env().is_some(), "--{name} of {} has none", command.get_name());
+                }
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("10m"), Ok(Duration::from_secs(600)));
+        assert!(duration("10").is_err());
+        assert!(duration("-1s").is_err());
+        assert!(duration("0s").is_err());
+    }
+
+    #[test]
+    fn the_password_is_never_shown() {
+        let cli =
+            Cli::parse_from(["gromacs-submitter", "--database-url", "postgres://u:secret@h/d", "migrate"]);
+        assert!(!format!("{cli:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,287 @@
+//! Many rows at once: claims what is due, and sleeps until something happens.
+//!
+//! What wakes it: an inserted row or a request (LISTEN), a changed ScavengerJob (watch), a row that is due (timer),
+//! a row that is done. A slow poll heals what these miss.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::{AbortHandle, Id, JoinSet};
+
+use crate::store::{Claim, ClaimOptions, StoreError};
+use crate::worker::{Turn, Worker};
+
+/// The loop turns at least this often.
+const SLOWEST_TURN: Duration = Duration::from_secs(10);
+
+/// How often the rows are counted for the metrics.
+const COUNT_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How soon it turns again after the database did not answer.
+const AFTER_DATABASE_ERROR: Duration = Duration::from_secs(2);
+
+/// How many changed ScavengerJobs may be on their way; when it is full the watches wait.
+const CHANGES_BUFFERED: usize = 1024;
+
+/// How many rows at once, and who waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pace {
+    /// Rows worked on at the same time.
+    pub concurrency: usize,
+    /// Rows of one owner that wait in the cluster.
+    pub max_waiting: usize,
+    /// How long rows in work may take to come to a stop.
+    pub shutdown_grace: Duration,
+}
+
+/// Runs until `stop` is notified, then lets the rows in work come to a stop and gives their leases back.
+pub async fn run(worker: Arc<Worker>, pace: Pace, stop: Arc<Notify>) {
+    let wake = Arc::new(Notify::new());
+    let (changed, mut changes) = mpsc::channel(CHANGES_BUFFERED);
+    let mut helpers = JoinSet::new();
+    helpers.spawn(listen(Arc::clone(&worker), Arc::clone(&wake)));
+    let mut watches = Watches { worker: Arc::clone(&worker), changed, by_namespace: HashMap::new() };
+    let mut rows = Rows::default();
+    let stopped = stop.notified();
+    tokio::pin!(stopped);
+    loop {
+        let delay = turn(&worker, &pace, &mut rows, &mut watches).await;
+        tokio::select! {
+            () = &mut stopped => break,
+            () = wake.notified() => {}
+            () = tokio::time::sleep(delay) => {}
+            Some(row) = changes.recv() => {
+                let mut changed = vec![row];
+                while let Ok(row) = changes.try_recv() {
+                    changed.push(row);
+                }
+                wake_rows(&worker, changed).await;
+            }
+            Some(ended) = rows.working.join_next_with_id() => rows.ended(ended),
+        }
+        while let Some(ended) = rows.working.try_join_next_with_id() {
+            rows.ended(ended);
+        }
+    }
+    tracing::info!(working = rows.working.len(), "stops: rows in work come to an end");
+    let finish = async { while rows.working.join_next().await.is_some() {} };
+    if tokio::time::timeout(pace.shutdown_grace, finish).await.is_err() {
+        tracing::warn!(
+            "rows in work did not come to an end in time; their steps are repeated by the next submitter"
+        );
+    }
+    rows.working.shutdown().await;
+    if let Err(error) = worker.store.release_all().await {
+        tracing::warn!(%error, "leases could not be given back; they end by themselves");
+    }
+}
+
+/// Advances every row as far as it goes without waiting. True if every step could be done and no row failed.
+///
+/// # Errors
+/// If the database can not be read or written.
+pub async fn run_once(worker: Arc<Worker>, pace: &Pace) -> Result<bool, StoreError> {
+    let mut seen: HashSet<i64> = HashSet::new();
+    let mut all_well = true;
+    loop {
+        let options = ClaimOptions {
+            limit: pace.concurrency,
+            except: seen.iter().copied().collect(),
+            max_waiting: pace.max_waiting,
+            early: true,
+        };
+        let claims = worker.store.claim(&options).await?;
+        if claims.is_empty() {
+            return Ok(all_well);
+        }
+        let mut working = JoinSet::new();
+        for claim in claims {
+            seen.insert(claim.row.id);
+            let worker = Arc::clone(&worker);
+            working.spawn(async move { worker.run(claim).await });
+        }
+        while let Some(ended) = working.join_next().await {
+            match ended {
+                Ok(Ok(Turn::Done)) => {}
+                Ok(Ok(Turn::Failed | Turn::BackedOff)) | Err(_) => all_well = false,
+                Ok(Err(StoreError::LoseLease(_))) => {}
+                Ok(Err(error)) => return Err(error),
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Rows {
+    counted: Option<Instant>,
+    working: JoinSet<()>,
+    by_task: HashMap<Id, i64>,
+}
+
+impl Rows {
+    fn ended(&mut self, ended: Result<(Id, ()), tokio::task::JoinError>) {
+        let id = match ended {
+            Ok((id, ())) => id,
+            Err(error) => {
+                // A defect in the handling of one row must not take the others along; its lease ends by itself.
+                tracing::error!(%error, "the handling of a row ended unexpectedly");
+                error.id()
+            }
+        };
+        self.by_task.remove(&id);
+    }
+}
+
+/// Claims what is due and starts work on it; returns how long there is nothing to do.
+async fn turn(worker: &Arc<Worker>, pace: &Pace, rows: &mut Rows, watches: &mut Watches) -> Duration {
+    let limit = pace.concurrency.saturating_sub(rows.working.len());
+    let result = claim(worker, pace, rows, watches, limit).await;
+    worker.metrics.turned(result.is_ok());
+    worker.metrics.set_working(rows.working.len());
+    match result {
+        Ok(delay) => delay,
+        Err(error) => {
+            tracing::warn!(%error, "the database does not answer; tries again");
+            AFTER_DATABASE_ERROR
+        }
+    }
+}
+
+async fn claim(
+    worker: &Arc<Worker>,
+    pace: &Pace,
+    rows: &mut Rows,
+    watches: &mut Watches,
+    limit: usize,
+) -> Result<Duration, StoreError> {
+    if limit > 0 {
+        let options = ClaimOptions {
+            limit,
+            except: rows.by_task.values().copied().collect(),
+            max_waiting: pace.max_waiting,
+            early: false,
+        };
+        let claims = worker.store.claim(&options).await?;
+        // Watched from before anything is made there, so that nothing that happens to it is missed.
+        watches.keep(claims.iter().map(|claim| claim.row.namespace.clone()));
+        for claim in claims {
+            let row = claim.row.id;
+            let task = rows.working.spawn(work(Arc::clone(worker), claim));
+            rows.by_task.insert(task.id(), row);
+        }
+    }
+    watches.only(worker.store.namespaces().await?);
+    if rows.counted.is_none_or(|counted| counted.elapsed() >= COUNT_INTERVAL) {
+        // Goes over the whole table.
+        worker.metrics.set_rows(&worker.store.count_by_state().await?);
+        rows.counted = Some(Instant::now());
+    }
+    if rows.working.len() >= pace.concurrency {
+        // The end of one of them is the next event.
+        return Ok(SLOWEST_TURN);
+    }
+    let due = worker.store.next_due().await?.unwrap_or(f64::INFINITY);
+    // Not at once again, so that a row that is due but can not be claimed does not keep the loop busy.
+    Ok(Duration::try_from_secs_f64(due.max(0.1)).unwrap_or(SLOWEST_TURN).min(SLOWEST_TURN))
+}
+
+async fn work(worker: Arc<Worker>, claim: Claim) {
+    let row = claim.row.id;
+    match worker.run(claim).await {
+        Ok(_) => {}
+        Err(StoreError::LoseLease(_)) => tracing::info!(row, "another submitter works on the row now"),
+        Err(error) => tracing::warn!(row, %error, "the row could not be written; the step is repeated"),
+    }
+}
+
+async fn wake_rows(worker: &Worker, mut changed: Vec<i64>) {
+    changed.sort_unstable();
+    changed.dedup();
+    if let Err(error) = worker.store.wake(&changed).await {
+        // The rows are due by themselves after a while.
+        tracing::warn!(%error, "rows could not be woken");
+    }
+}
+
+/// Wakes the loop when a row is inserted or a request is set. Listens again, for ever, when the database went away.
+async fn listen(worker: Arc<Worker>, wake: Arc<Notify>) {
+    loop {
+        match worker.store.listen().await {
+            Ok(mut listener) => {
+                // What was inserted before anybody listened.
+                wake.notify_one();
+                loop {
+                    match listener.try_recv().await {
+                        Ok(Some(_)) => wake.notify_one(),
+                        // The connection was lost and is made again by the next call; something may have been missed.
+                        Ok(None) => {
+                            wake.notify_one();
+                            tokio::time::sleep(AFTER_DATABASE_ERROR).await;
+                        }
+                        Err(error) => {
+                            tracing::warn!(%error, "listening to the database failed; listens again");
+                            break;
+                        }
+                    }
+                }
+            }
+            Err(error) => tracing::debug!(%error, "can not listen to the database yet"),
+        }
+        tokio::time::sleep(AFTER_DATABASE_ERROR).await;
+    }
+}
+
+/// One watch per namespace that has rows in work: the submitter needs no right to see any other.
+struct Watches {
+    worker: Arc<Worker>,
+    changed: mpsc::Sender<i64>,
+    by_namespace: HashMap<String, AbortHandle>,
+}
+
+impl Watches {
+    fn keep(&mut self, namespaces: impl IntoIterator<Item = String>) {
+        for namespace in namespaces {
+            if self.by_namespace.contains_key(&namespace) {
+                continue;
+            }
+            let task = tokio::spawn(watch(Arc::clone(&self.worker), namespace.clone(), self.changed.clone()));
+            self.by_namespace.insert(namespace, task.abort_handle());
+        }
+    }
+
+    fn only(&mut self, namespaces: Vec<String>) {
+        let wanted: HashSet<&String> = namespaces.iter().collect();
+        self.by_namespace.retain(|namespace, task| {
+            let keeps = wanted.contains(namespace);
+            if !keeps {
+                task.abort();
+            }
+            keeps
+        });
+        self.keep(namespaces);
+    }
+}
+
+impl Drop for Watches {
+    fn drop(&mut self) {
+        self.by_namespace.values().for_each(AbortHandle::abort);
+    }
+}
+
+async fn watch(worker: Arc<Worker>, namespace: String, changed: mpsc::Sender<i64>) {
+    let stream = worker.cluster.changed_rows(&namespace, &worker.manifest.queue_id);
+    futures::pin_mut!(stream);
+    while let Some(event) = stream.next().await {
+        match event {
+            Ok(row) => {
+                if changed.send(row).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => tracing::warn!(%namespace, %error, "watching ScavengerJobs failed; watches again"),
+        }
+    }
+}

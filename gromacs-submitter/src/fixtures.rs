@@ -1,0 +1,167 @@
+//! Values for the tests of several modules.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use scavenger_schema::scavenger_job::{ImagePullPolicy, Phase};
+use scavenger_schema::simulation::{AttemptOutcome, GromacsToTune, LadderRung, RowStatus, State, System};
+use scavenger_schema::tuning::{Layout, NodeShape, Resources};
+
+use crate::manifest::{ManifestSettings, rung_of, simulation_job};
+use crate::view::{AttemptView, JobView, PoolView};
+
+/// The time at which every test starts.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).expect("should be a time")
+}
+
+/// Row 7: a water box, just inserted.
+pub(crate) fn row() -> GromacsToTune {
+    GromacsToTune {
+        id: 7,
+        owner: "chemist".to_owned(),
+        namespace: "lab".to_owned(),
+        persistent_volume_claim: "data".to_owned(),
+        tpr_path: "water/topol.tpr".to_owned(),
+        image: None,
+        run_as_user: 1000,
+        run_as_group: None,
+        priority: 0,
+        max_cpu_millicores: None,
+        max_memory_bytes: None,
+        max_gpus: None,
+        interruption_after_seconds: 600,
+        fallback_after_seconds: None,
+        system: System {
+            atoms: Some(2652),
+            nsteps: Some(4000),
+            init_step: Some(0),
+            dt_ps: Some(0.002),
+            ..System::default()
+        },
+        is_inspected: false,
+        cancel_requested: false,
+        retry_requested: false,
+        status: RowStatus {
+            state: State::Queued,
+            reason: None,
+            submission: 1,
+            job_uid: None,
+            rung: None,
+            next_rung: None,
+            laps: 0,
+            next_lap_time: None,
+            no_room_since: None,
+            no_room_seconds: 0.0,
+            attempt: 0,
+            attempts_recorded: 0,
+            first_step: None,
+            step: None,
+            ns_per_day: None,
+            progress_time: None,
+            interruptions: 0,
+            verifying: false,
+            start_time: None,
+            finish_time: None,
+            next_attempt_time: now().into(),
+            failures: 0,
+        },
+    }
+}
+
+/// The row with its ScavengerJob submitted on the largest rung.
+pub(crate) fn submitted() -> GromacsToTune {
+    let mut row = row();
+    row.is_inspected = true;
+    row.status.state = State::Submitted;
+    row.status.rung = Some(1);
+    row.status.job_uid = Some("uid-1".to_owned());
+    row
+}
+
+/// 2 cores, 1 core, half a core.
+pub(crate) fn ladder() -> Vec<LadderRung> {
+    [(2000, 2, 78.0), (1000, 1, 45.0), (500, 1, 22.0)]
+        .into_iter()
+        .zip(1..)
+        .map(|((cpu_millicores, threads, ns_per_day), rung)| LadderRung {
+            rung,
+            cpu_millicores,
+            memory_bytes: 300 << 20,
+            gpus: 0,
+            layout: sqlx::types::Json(Layout::cpu(1, threads)),
+            ns_per_day_p10: ns_per_day * 0.8,
+            ns_per_day_p50: ns_per_day,
+            ns_per_day_p90: ns_per_day * 1.2,
+            hours_to_finish: None,
+            efficiency: 1.0,
+            predicted_memory_bytes: 100 << 20,
+            hardware_class: "unknown".to_owned(),
+            fits_now: true,
+            reason: "largest that pays".to_owned(),
+            model_version: "1".to_owned(),
+        })
+        .collect()
+}
+
+pub(crate) fn manifest_settings() -> ManifestSettings {
+    ManifestSettings {
+        queue_id: "queue".to_owned(),
+        gromacs_image: "gromacs:test".to_owned(),
+        image_pull_policy: ImagePullPolicy::IfNotPresent,
+    }
+}
+
+pub(crate) fn pool() -> PoolView {
+    let resources = Resources { cpu_millicores: 2000, memory_bytes: 4 << 30, gpus: 0 };
+    PoolView {
+        pending_timeout: Duration::from_secs(60),
+        nodes: vec![NodeShape {
+            count: 1,
+            allocatable: resources,
+            largest_free: Some(resources),
+            labels: BTreeMap::new(),
+        }],
+    }
+}
+
+/// Our ScavengerJob in `phase`, asking for `rung`.
+pub(crate) fn job(phase: Phase, rung: i32) -> JobView {
+    JobView {
+        uid: "uid-1".to_owned(),
+        resource_version: "42".to_owned(),
+        ours: true,
+        deleting: false,
+        phase,
+        judged: true,
+        waiting_reason: None,
+        failure_reason: None,
+        message: Some("the operator's sentence".to_owned()),
+        rung: Some(rung),
+        has_run: false,
+        finish_time: None,
+        attempts: Vec::new(),
+    }
+}
+
+/// An attempt on `rung` that started at [`now`].
+pub(crate) fn attempt(number: i32, rung: i32, outcome: Option<AttemptOutcome>) -> AttemptView {
+    let (row, ladder) = (row(), ladder());
+    let index = usize::try_from(rung - 1).expect("should be a rung");
+    let spec = simulation_job(&row, &ladder[index], &manifest_settings()).spec;
+    AttemptView {
+        number,
+        rung: rung_of(&row, &ladder, &spec.resources.requests, &spec.args),
+        cpu_millicores: Some(ladder[index].cpu_millicores),
+        memory_bytes: Some(ladder[index].memory_bytes),
+        gpus: Some(0),
+        args: spec.args,
+        creation_time: now(),
+        start_time: Some(now()),
+        end_time: outcome.map(|_| now()),
+        outcome,
+        reason: None,
+        message: None,
+    }
+}

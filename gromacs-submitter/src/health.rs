@@ -1,0 +1,175 @@
+//! /healthz, /readyz and /metrics.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use scavenger_schema::simulation::RowStatus;
+use tokio::net::TcpListener;
+
+/// The loop that claims rows turns at least every 10 s; after this long without a turn it hangs.
+const LONGEST_TURN: Duration = Duration::from_secs(90);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StepLabel {
+    step: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: String,
+}
+
+/// What the process counts, and whether it is well.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    steps: Family<StepLabel, Counter>,
+    entered: Family<StateLabel, Counter>,
+    rows: Family<StateLabel, Gauge>,
+    interruptions: Counter,
+    working: Gauge<i64, AtomicI64>,
+    database_errors: Counter,
+    started: Instant,
+    last_turn: AtomicU64,
+    database_answers: AtomicBool,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("gromacs_submitter");
+        let steps = Family::default();
+        registry.register("steps", "Steps of rows by kind; error: could not be done", Family::clone(&steps));
+        let entered = Family::default();
+        registry.register("state_changes", "Rows that entered a state", Family::clone(&entered));
+        let rows = Family::default();
+        registry.register("rows", "Rows of the queue by state", Family::clone(&rows));
+        let interruptions = Counter::default();
+        registry.register("interruptions", "Interruptions seen", Counter::clone(&interruptions));
+        let working = Gauge::default();
+        registry.register("working_rows", "Rows that are being worked on", Gauge::clone(&working));
+        let database_errors = Counter::default();
+        registry.register(
+            "database_errors",
+            "Requests that the database did not do",
+            Counter::clone(&database_errors),
+        );
+        Self {
+            registry,
+            steps,
+            entered,
+            rows,
+            interruptions,
+            working,
+            database_errors,
+            started: Instant::now(),
+            last_turn: AtomicU64::new(0),
+            database_answers: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Metrics {
+    /// Counts a step by its kind.
+    pub fn count_step(&self, step: &'static str) {
+        self.steps.get_or_create(&StepLabel { step }).inc();
+    }
+
+    /// Counts a change of state and interruptions.
+    pub fn count_state(&self, before: &RowStatus, after: &RowStatus) {
+        if before.state != after.state {
+            self.entered.get_or_create(&StateLabel { state: after.state.to_string() }).inc();
+        }
+        let interruptions = after.interruptions.saturating_sub(before.interruptions);
+        self.interruptions.inc_by(u64::try_from(interruptions).unwrap_or(0));
+    }
+
+    /// Sets the number of rows by state.
+    pub fn set_rows(&self, counts: &[(String, i64)]) {
+        for state in scavenger_schema::simulation::State::ALL {
+            let count = counts.iter().find(|(name, _)| name == state.as_str()).map_or(0, |(_, count)| *count);
+            self.rows.get_or_create(&StateLabel { state: state.to_string() }).set(count);
+        }
+    }
+
+    /// Sets the number of rows in work.
+    pub fn set_working(&self, count: usize) {
+        self.working.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// The loop turned, and the database did or did not answer.
+    pub fn turned(&self, database_answers: bool) {
+        self.last_turn.store(self.started.elapsed().as_secs(), Ordering::Relaxed);
+        self.database_answers.store(database_answers, Ordering::Relaxed);
+        if !database_answers {
+            self.database_errors.inc();
+        }
+    }
+
+    fn is_alive(&self) -> bool {
+        let last = Duration::from_secs(self.last_turn.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(last) < LONGEST_TURN
+    }
+}
+
+/// Serves the three paths until `stop` is done.
+///
+/// # Errors
+/// If the address can not be listened on.
+pub async fn serve(
+    address: SocketAddr,
+    metrics: Arc<Metrics>,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let listener = TcpListener::bind(address).await?;
+    tracing::info!(address = %listener.local_addr()?, "serves /healthz, /readyz and /metrics");
+    let router = Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(text))
+        .with_state(metrics);
+    axum::serve(listener, router).with_graceful_shutdown(stop).await
+}
+
+async fn healthz(State(metrics): State<Arc<Metrics>>) -> (StatusCode, &'static str) {
+    if metrics.is_alive() {
+        (StatusCode::OK, "ok\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the loop that claims rows hangs\n")
+    }
+}
+
+async fn readyz(State(metrics): State<Arc<Metrics>>) -> (StatusCode, &'static str) {
+    if metrics.database_answers.load(Ordering::Relaxed) {
+        (StatusCode::OK, "ok\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n")
+    }
+}
+
+async fn text(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
+    let mut body = String::new();
+    match prometheus_client::encoding::text::encode(&mut body, &metrics.registry) {
+        Ok(()) => (
+            StatusCode::OK,
+            [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")],
+            body,
+        ),
+        Err(_) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            [(header::CONTENT_TYPE, "text/plain")],
+            "encoding failed\n".to_owned(),
+        ),
+    }
+}

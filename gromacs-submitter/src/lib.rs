@@ -1,0 +1,20 @@
+//! Turns rows of `gromacs_to_tune` into ScavengerJobs, follows them, and writes down what came of it.
+//!
+//! The state machine ([`advance`]) is pure. [`store`] holds all SQL, [`cluster`] all requests to Kubernetes,
+//! [`tuner_client`] the one to the tuner; [`worker`] carries out one row's steps, [`daemon`] many rows at once.
+
+pub mod advance;
+pub mod cli;
+pub mod cluster;
+pub mod config;
+pub mod daemon;
+#[cfg(test)]
+mod fixtures;
+pub mod health;
+pub mod manifest;
+pub mod mdrun_log;
+pub mod probe;
+pub mod store;
+pub mod tuner_client;
+pub mod view;
+pub mod worker;

@@ -1,0 +1,283 @@
+//! From a row to its ScavengerJobs. Pure: the same row and configuration give the same object, so an object that is
+//! there already can be compared with the one that would be made.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kube::api::ObjectMeta;
+use scavenger_schema::names;
+use scavenger_schema::quantity::{format_bytes, format_milli};
+use scavenger_schema::scavenger_job::{
+    Checkpoint, ImagePullPolicy, PersistentVolumeClaimMount, Quantity, Resources, ScavengerJob,
+    ScavengerJobSpec,
+};
+use scavenger_schema::simulation::{
+    GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, LadderRung, inspection_name, job_name,
+    verification_name,
+};
+
+use crate::mdrun_log::step_interval;
+use crate::probe::{INSPECT_SCRIPT, VERIFY_SCRIPT};
+
+/// Where the row's volume is mounted.
+const MOUNT_PATH: &str = "/data";
+
+/// Seconds between SIGTERM and SIGKILL for mdrun: it stops at the next pair search and writes its checkpoint, which
+/// takes seconds even for millions of atoms; a minute leaves room for a slow volume.
+const MDRUN_GRACE_SECONDS: i64 = 60;
+
+/// A probe has nothing to save, and its shell ignores SIGTERM.
+const PROBE_GRACE_SECONDS: i64 = 1;
+
+/// What a probe asks for: `gmx dump` needs one core for less than a second, and about 100 bytes per atom.
+const PROBE_CPU: &str = "100m";
+const PROBE_MEMORY: &str = "256Mi";
+
+/// Settings of the process that go into the objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManifestSettings {
+    /// Identity of the queue in this database.
+    pub queue_id: String,
+    /// Image of rows that name none.
+    pub gromacs_image: String,
+    /// When the kubelet pulls it.
+    pub image_pull_policy: ImagePullPolicy,
+}
+
+/// What a probe reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probe {
+    /// The .tpr file.
+    Inspection,
+    /// The checkpoint.
+    Verification,
+}
+
+/// Name of a probe's ScavengerJob.
+#[must_use]
+pub fn probe_name(row: &GromacsToTune, probe: Probe) -> String {
+    match probe {
+        Probe::Inspection => inspection_name(row.id),
+        Probe::Verification => verification_name(row.id, row.status.submission),
+    }
+}
+
+/// The ScavengerJob that runs `rung`.
+#[must_use]
+pub fn simulation_job(row: &GromacsToTune, rung: &LadderRung, settings: &ManifestSettings) -> ScavengerJob {
+    let interval = Duration::from_secs(u64::try_from(row.interruption_after_seconds).unwrap_or(600));
+    let mut spec = base_spec(row, settings);
+    spec.command = vec!["gmx".to_owned(), "mdrun".to_owned()];
+    spec.args = mdrun_args(row, rung);
+    spec.working_dir = Some(working_directory(row));
+    spec.resources = requests(rung);
+    spec.interruption_after = interval.into();
+    spec.checkpoint =
+        Some(Checkpoint { interval: Some(interval.into()), saves_on_sigterm: true, restart_seconds: 30 });
+    spec.termination_grace_period_seconds = MDRUN_GRACE_SECONDS;
+    job(row, job_name(row.id, row.status.submission), spec, settings)
+}
+
+/// The ScavengerJob that reads the .tpr file or the checkpoint.
+#[must_use]
+pub fn probe_job(row: &GromacsToTune, probe: Probe, settings: &ManifestSettings) -> ScavengerJob {
+    let mut spec = base_spec(row, settings);
+    let (script, arguments) = match probe {
+        Probe::Inspection => {
+            (INSPECT_SCRIPT, vec!["inspect".to_owned(), tpr_file(row), working_directory(row)])
+        }
+        Probe::Verification => {
+            (VERIFY_SCRIPT, vec!["verify".to_owned(), format!("{}/state.cpt", working_directory(row))])
+        }
+    };
+    spec.command = vec!["sh".to_owned(), "-c".to_owned(), literal(script)];
+    spec.args = arguments.iter().map(|argument| literal(argument)).collect();
+    spec.resources.requests = BTreeMap::from([
+        ("cpu".to_owned(), Quantity(PROBE_CPU.to_owned())),
+        ("memory".to_owned(), Quantity(PROBE_MEMORY.to_owned())),
+    ]);
+    spec.termination_grace_period_seconds = PROBE_GRACE_SECONDS;
+    job(row, probe_name(row, probe), spec, settings)
+}
+
+/// The rung of `ladder` that has these requests and arguments; what ran is told by this, not by what was wished.
+#[must_use]
+pub fn rung_of(
+    row: &GromacsToTune,
+    ladder: &[LadderRung],
+    requests_of_pod: &BTreeMap<String, Quantity>,
+    args: &[String],
+) -> Option<i32> {
+    ladder
+        .iter()
+        .find(|rung| {
+            same_requests(&requests(rung).requests, requests_of_pod) && mdrun_args(row, rung) == args
+        })
+        .map(|rung| rung.rung)
+}
+
+/// Compares amounts, not spellings: an API server or a person may write `1000m` for `1`.
+fn same_requests(left: &BTreeMap<String, Quantity>, right: &BTreeMap<String, Quantity>) -> bool {
+    left.len() == right.len()
+        && left.iter().all(|(name, amount)| {
+            right.get(name).is_some_and(|other| amount.milli().is_ok() && amount.milli() == other.milli())
+        })
+}
+
+/// Folder of the row, beside its .tpr file. The inspection makes it.
+fn working_directory(row: &GromacsToTune) -> String {
+    let file = tpr_file(row);
+    let folder = file.rsplit_once('/').map_or(MOUNT_PATH, |(folder, _)| folder);
+    format!("{folder}/gromacs-{}", row.id)
+}
+
+fn tpr_file(row: &GromacsToTune) -> String {
+    format!("{MOUNT_PATH}/{}", row.tpr_path)
+}
+
+/// mdrun's own file names, in a folder of the row's own: no `-deffnm`, with which a run with pull code could not
+/// append to its output after an interruption. Appending is the default; said explicitly, mdrun refuses to start
+/// without a checkpoint, as it must at first.
+fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
+    // mdrun writes at the first pair search after the time is over, so a tenth less keeps the promise.
+    let checkpoint_minutes = f64::from(row.interruption_after_seconds) * 0.9 / 60.0;
+    let interval =
+        step_interval(rung.ns_per_day_p50, row.system.dt_ps.unwrap_or(0.002), rung.hours_to_finish);
+    let mut args = vec!["-s".to_owned(), literal(&tpr_file(row))];
+    args.extend(["-cpi", "state.cpt", "-cpo", "state.cpt", "-cpt"].map(ToOwned::to_owned));
+    args.push(format!("{checkpoint_minutes:.4}"));
+    args.extend(rung.layout.mdrun_args());
+    args.extend(["-v".to_owned(), "-stepout".to_owned(), interval.to_string()]);
+    args
+}
+
+fn requests(rung: &LadderRung) -> Resources {
+    let mut requests = BTreeMap::from([
+        ("cpu".to_owned(), Quantity(format_milli(rung.cpu_millicores.into()))),
+        ("memory".to_owned(), Quantity(format_bytes(rung.memory_bytes))),
+    ]);
+    if rung.gpus > 0 {
+        requests.insert("nvidia.com/gpu".to_owned(), Quantity(rung.gpus.to_string()));
+    }
+    Resources { requests, limits: None }
+}
+
+/// Kubernetes replaces `$(NAME)` in commands and arguments by variables of the container; `$$` stands for `$`.
+fn literal(text: &str) -> String {
+    text.replace('$', "$$")
+}
+
+fn base_spec(row: &GromacsToTune, settings: &ManifestSettings) -> ScavengerJobSpec {
+    ScavengerJobSpec {
+        image: row.image.clone().unwrap_or_else(|| settings.gromacs_image.clone()),
+        image_pull_policy: Some(settings.image_pull_policy),
+        image_pull_secrets: Vec::new(),
+        command: Vec::new(),
+        args: Vec::new(),
+        env: Vec::new(),
+        working_dir: None,
+        resources: Resources::default(),
+        pod_count: 1,
+        persistent_volume_claims: vec![PersistentVolumeClaimMount {
+            claim_name: row.persistent_volume_claim.clone(),
+            mount_path: MOUNT_PATH.to_owned(),
+            sub_path: None,
+            read_only: false,
+        }],
+        config_maps: Vec::new(),
+        secrets: Vec::new(),
+        run_as_user: row.run_as_user,
+        run_as_group: row.run_as_group,
+        fs_group: None,
+        interruption_after: Duration::from_secs(60).into(),
+        checkpoint: None,
+        termination_grace_period_seconds: PROBE_GRACE_SECONDS,
+        node_selector: BTreeMap::new(),
+        tolerations: Vec::new(),
+        service_account_name: None,
+    }
+}
+
+fn job(
+    row: &GromacsToTune,
+    name: String,
+    spec: ScavengerJobSpec,
+    settings: &ManifestSettings,
+) -> ScavengerJob {
+    let labels = BTreeMap::from([
+        (LABEL_MANAGED_BY.to_owned(), names::SUBMITTER.to_owned()),
+        (LABEL_ROW.to_owned(), row.id.to_string()),
+        (LABEL_QUEUE.to_owned(), settings.queue_id.clone()),
+    ]);
+    ScavengerJob {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(row.namespace.clone()),
+            labels: Some(labels),
+            ..ObjectMeta::default()
+        },
+        spec,
+        status: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{ladder, manifest_settings, row};
+
+    #[test]
+    fn mdrun_is_process_one_with_an_explicit_layout() {
+        let job = simulation_job(&row(), &ladder()[0], &manifest_settings());
+        assert_eq!(job.metadata.name.as_deref(), Some("gromacs-7-1"));
+        assert_eq!(job.spec.command, ["gmx", "mdrun"]);
+        assert_eq!(
+            job.spec.args.join(" "),
+            "-s /data/water/topol.tpr -cpi state.cpt -cpo state.cpt -cpt 9.0000 \
+             -ntmpi 1 -ntomp 2 -npme 0 -pin off -nb cpu -v -stepout 181"
+        );
+        assert_eq!(job.spec.working_dir.as_deref(), Some("/data/water/gromacs-7"));
+        assert_eq!(job.spec.resources.requests["cpu"].0, "2");
+        assert_eq!(job.spec.resources.requests["memory"].0, "300Mi");
+        assert_eq!(job.spec.image, "gromacs:test");
+    }
+
+    #[test]
+    fn strings_of_the_user_reach_neither_a_shell_nor_kubernetes_variables() {
+        let mut row = row();
+        row.tpr_path = "a $(SCAVENGER_HOSTS) `id` $HOME/'; rm -rf x #.tpr".to_owned();
+        let job = probe_job(&row, Probe::Inspection, &manifest_settings());
+        assert_eq!(job.spec.command[2], INSPECT_SCRIPT.replace('$', "$$"));
+        assert_eq!(job.spec.args[0], "inspect");
+        assert_eq!(job.spec.args[1], "/data/a $$(SCAVENGER_HOSTS) `id` $$HOME/'; rm -rf x #.tpr");
+        assert_eq!(job.spec.args[2], "/data/a $$(SCAVENGER_HOSTS) `id` $$HOME/gromacs-7");
+        // workingDir is not expanded by Kubernetes.
+        let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings());
+        assert_eq!(
+            mdrun.spec.working_dir.as_deref(),
+            Some("/data/a $(SCAVENGER_HOSTS) `id` $HOME/gromacs-7")
+        );
+    }
+
+    #[test]
+    fn a_file_in_the_root_of_the_volume_has_its_folder_there() {
+        let mut row = row();
+        row.tpr_path = "topol.tpr".to_owned();
+        let job = simulation_job(&row, &ladder()[0], &manifest_settings());
+        assert_eq!(job.spec.working_dir.as_deref(), Some("/data/gromacs-7"));
+    }
+
+    #[test]
+    fn a_rung_is_recognised_by_what_runs() {
+        let (row, ladder) = (row(), ladder());
+        for rung in &ladder {
+            let spec = simulation_job(&row, rung, &manifest_settings()).spec;
+            assert_eq!(rung_of(&row, &ladder, &spec.resources.requests, &spec.args), Some(rung.rung));
+        }
+        let mut spec = simulation_job(&row, &ladder[0], &manifest_settings()).spec;
+        spec.resources.requests.insert("cpu".to_owned(), "2000m".into());
+        assert_eq!(rung_of(&row, &ladder, &spec.resources.requests, &spec.args), Some(1));
+        spec.resources.requests.insert("cpu".to_owned(), "3".into());
+        assert_eq!(rung_of(&row, &ladder, &spec.resources.requests, &spec.args), None);
+    }
+}

@@ -1,0 +1,202 @@
+//! What mdrun writes to standard error with `-v`, which is the log of its pod.
+//!
+//! Progress lines end in a carriage return, not a newline, so a container runtime holds them back until 16 kB have
+//! come together; [`step_interval`] chooses `-stepout` accordingly.
+
+/// What a log says.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LogFacts {
+    /// Step at which mdrun started; 0 if it did not continue from a checkpoint. None if the start is not in the text.
+    pub first_step: Option<i64>,
+    /// Last step it printed.
+    pub last_step: Option<i64>,
+    /// Seconds it thought to need from there.
+    pub remaining_seconds: Option<f64>,
+    /// True if it wrote the final coordinates, which it does only at the last step of the run input file.
+    pub reached_the_end: bool,
+    /// Speed of its last `Performance:` line: ns per day.
+    pub ns_per_day: Option<f64>,
+    /// Wall time beside it, in seconds.
+    pub wall_seconds: Option<f64>,
+}
+
+/// Reads a log or a part of it.
+#[must_use]
+pub fn parse(text: &str) -> LogFacts {
+    let mut facts = LogFacts::default();
+    let mut started = false;
+    for line in text.split(['\n', '\r']).map(str::trim) {
+        if line.starts_with("starting mdrun") {
+            // Only what follows the last start counts.
+            facts = LogFacts::default();
+            started = true;
+        } else if let Some(first_step) = start_line(line).filter(|_| started && facts.first_step.is_none()) {
+            facts.first_step = Some(first_step);
+        } else if let Some((step, remaining)) = progress_line(line) {
+            facts.last_step = Some(step);
+            facts.remaining_seconds = remaining;
+        } else if line.starts_with("Writing final coordinates") {
+            facts.reached_the_end = true;
+        } else if let Some(rest) = line.strip_prefix("Performance:") {
+            facts.ns_per_day = positive(rest.split_whitespace().next());
+        } else if let Some(rest) = line.strip_prefix("Time:") {
+            facts.wall_seconds = positive(rest.split_whitespace().nth(1));
+        }
+    }
+    facts
+}
+
+/// `4000 steps,      8.0 ps (continuing from step 1120,      2.2 ps).`, or without the bracket.
+fn start_line(line: &str) -> Option<i64> {
+    let (count, rest) = line.split_once(" steps,")?;
+    if count != "-1" && count.parse::<u64>().is_err() {
+        return None;
+    }
+    match rest.split_once("continuing from step ") {
+        Some((_, behind)) => behind.split(',').next()?.trim().parse().ok(),
+        None => Some(0),
+    }
+}
+
+/// `step 1200, remaining wall clock time:    17 s`, `step 20` or `step 1200, will finish Sat Nov 21 10:00:00 2026`.
+fn progress_line(line: &str) -> Option<(i64, Option<f64>)> {
+    let rest = line.strip_prefix("step ")?;
+    let (step, behind) = rest.split_once(',').unwrap_or((rest, ""));
+    let step = step.trim().parse().ok()?;
+    let remaining = behind
+        .trim()
+        .strip_prefix("remaining wall clock time:")
+        .and_then(|time| time.split_whitespace().next()?.parse().ok());
+    Some((step, remaining))
+}
+
+fn positive(text: Option<&str>) -> Option<f64> {
+    text?.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0)
+}
+
+/// The message of a GROMACS program that gave up, as one line; none if the text holds no such message.
+#[must_use]
+pub fn error_message(text: &str) -> Option<String> {
+    const STARTS: [&str; 7] = [
+        "Fatal error:",
+        "Error in user input:",
+        "Inconsistency in user input:",
+        "Feature not implemented:",
+        "File input/output error:",
+        "Internal error (bug):",
+        "Assertion failed:",
+    ];
+    let lines: Vec<&str> = text.split(['\n', '\r']).map(str::trim).collect();
+    let start = lines.iter().rposition(|line| STARTS.contains(line))?;
+    let message = lines[start + 1..]
+        .iter()
+        .take_while(|line| !line.is_empty() && !line.starts_with("For more information"))
+        .copied()
+        .collect::<Vec<_>>()
+        .join(" ");
+    (!message.is_empty()).then_some(message)
+}
+
+/// Progress line as a container runtime counts it.
+const PROGRESS_LINE_BYTES: f64 = 55.0;
+
+/// How much a container runtime collects before it writes a line that does not end (containerd, CRI-O).
+const RUNTIME_BUFFER_BYTES: f64 = 16384.0;
+
+/// Steps between progress lines (`-stepout`), such that progress shows up about a hundred times in the run, and at
+/// least every 2 minutes, but not more often than every 5 seconds.
+#[must_use]
+pub fn step_interval(ns_per_day: f64, dt_ps: f64, hours_to_finish: Option<f64>) -> i64 {
+    let steps_per_second = ns_per_day * 1000.0 / dt_ps / 86400.0;
+    let seconds_between = (hours_to_finish.unwrap_or(24.0) * 3600.0 / 100.0).clamp(5.0, 120.0);
+    let lines_per_buffer = RUNTIME_BUFFER_BYTES / PROGRESS_LINE_BYTES;
+    let interval = steps_per_second * seconds_between / lines_per_buffer;
+    if interval.is_finite() { (interval as i64).clamp(1, 1_000_000) } else { 100 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_was_terminated_did_not_reach_its_end() {
+        let facts = parse(include_str!("../tests/fixtures/mdrun-terminated.txt"));
+        assert_eq!(
+            facts,
+            LogFacts {
+                first_step: Some(0),
+                last_step: Some(1120),
+                remaining_seconds: Some(15.0),
+                reached_the_end: false,
+                ns_per_day: Some(31.422),
+                wall_seconds: Some(6.165),
+            }
+        );
+    }
+
+    #[test]
+    fn a_run_that_continued_tells_from_where() {
+        let facts = parse(include_str!("../tests/fixtures/mdrun-continued.txt"));
+        assert_eq!(
+            (facts.first_step, facts.last_step, facts.reached_the_end),
+            (Some(1120), Some(4000), true)
+        );
+        assert_eq!(facts.ns_per_day, Some(29.768));
+    }
+
+    #[test]
+    fn a_run_that_had_finished_before_says_so_again() {
+        let facts = parse(include_str!("../tests/fixtures/mdrun-again.txt"));
+        assert_eq!(
+            (facts.first_step, facts.last_step, facts.reached_the_end),
+            (Some(4000), Some(4000), true)
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_log_is_enough_for_progress() {
+        let facts = parse(
+            "ll clock time:    16 s          \rstep 20, remaining wall clock time:     5 s      \rstep 4",
+        );
+        assert_eq!((facts.first_step, facts.last_step), (None, Some(4)));
+        let long = parse("step 1200, will finish Sat Nov 21 10:00:00 2026");
+        assert_eq!((long.last_step, long.remaining_seconds), (Some(1200), None));
+    }
+
+    #[test]
+    fn only_the_last_start_and_the_last_performance_count() {
+        let text = format!(
+            "{}{}",
+            include_str!("../tests/fixtures/mdrun-terminated.txt"),
+            include_str!("../tests/fixtures/mdrun-continued.txt")
+        );
+        assert_eq!(parse(&text), parse(include_str!("../tests/fixtures/mdrun-continued.txt")));
+    }
+
+    #[test]
+    fn garbage_says_nothing() {
+        assert_eq!(parse("step x\nPerformance: nan\nTime: 1\n4 steps,\u{0}"), LogFacts::default());
+        assert_eq!(parse(""), LogFacts::default());
+    }
+
+    #[test]
+    fn gromacs_own_message_is_found() {
+        assert_eq!(
+            error_message(include_str!("../tests/fixtures/dump-newer.txt")).as_deref(),
+            Some("reading tpx file (newer.tpr) version 143 with version 127 program")
+        );
+        let missing =
+            error_message(include_str!("../tests/fixtures/mdrun-no-file.txt")).expect("should be there");
+        assert!(missing.contains("File 'nope.tpr' does not exist or is not accessible."), "{missing}");
+        assert_eq!(error_message("GROMACS reminds you"), None);
+    }
+
+    #[test]
+    fn progress_lines_fill_the_runtimes_buffer_in_time() {
+        // 78 ns/day at 2 fs are 451 steps/s. A run of 2 minutes shows progress every 5 s: 298 lines in 2257 steps.
+        assert_eq!(step_interval(78.0, 0.002, Some(2.0 / 60.0)), 7);
+        assert_eq!(step_interval(78.0, 0.002, Some(100.0)), 181);
+        assert_eq!(step_interval(0.01, 0.002, Some(100.0)), 1);
+        assert_eq!(step_interval(f64::NAN, 0.002, None), 100);
+    }
+}

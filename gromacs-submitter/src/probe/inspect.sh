@@ -1,0 +1,47 @@
+# $1: the .tpr file, $2: the working directory of the simulation. Run by sh -c; no user's string is ever part of it.
+if ! [ -f "$1" ]; then
+    echo "there is no file $1 on the volume" >&2
+    exit 4
+fi
+mkdir -p -- "$2" || exit 5
+if ! [ -w "$2" ]; then
+    echo "user $(id -u) can not write to $2" >&2
+    exit 6
+fi
+# The dump ends before the coordinates: awk leaves there, and gmx with it. The exit code is awk's.
+found=$(gmx -quiet dump -s "$1" | awk '
+BEGIN {
+    split("integrator dt nsteps init-step nstlist rlist verlet-buffer-tolerance coulombtype vdw-type rcoulomb rvdw" \
+        " fourier-nx fourier-ny fourier-nz pme-order tcoupl pcoupl free-energy pull awh mts simulation-part #atoms", names, " ")
+    for (i in names) wanted[names[i]] = 1
+    split("Bond:3,G96Bond:3,Morse:3,Cubic Bonds:3,Harmonic Pot.:3,FENE Bonds:3,Angle:4,G96Angle:4,U-B:4,Quartic Angles:4," \
+        "Proper Dih.:5,Ryckaert-Bell.:5,Fourier Dih.:5,Improper Dih.:5,Per. Imp. Dih.:5,CMAP Dih.:6,LJ-14:3", kinds, ",")
+    for (i in kinds) { split(kinds[i], pair, ":"); size[pair[1]] = pair[2] }
+}
+/^ *x \(/ { exit }
+$1 == "moltype" && $2 == "=" { block = $3; next }
+$1 == "#molecules" && $2 == "=" { molecules[block] += $3; next }
+$1 == "moltype" { molecule = substr($2, 2) + 0; kind = ""; next }
+/^ +[A-Z][^=]*:$/ { kind = $0; sub(/^ +/, "", kind); sub(/:$/, "", kind); next }
+$1 == "nr:" {
+    if (kind in size) bonded += $2 / size[kind] * molecules[molecule]
+    if (kind == "Constraint") constraints += $2 / 3 * molecules[molecule]
+    if (kind == "Settle") constraints += $2 / 4 * 3 * molecules[molecule]
+    kind = ""
+    next
+}
+$2 == "=" && ($1 in wanted) && !($1 in value) { value[$1] = $3; next }
+/^ *box\[/ { gsub(/[]{},=[]/, " "); box[$2 + 0] = $(3 + $2) }
+END {
+    if (!("#atoms" in value) || !("integrator" in value)) exit 7
+    print "inspection=1"
+    for (name in value) { key = name; sub(/^#/, "", key); print key "=" value[name] }
+    printf "bonded=%d\nconstraints=%d\n", bonded, constraints
+    if (2 in box) print "box=" box[0] "," box[1] "," box[2]
+}
+') || exit 7
+version=$(gmx --version 2>/dev/null | awk '$1 == "GROMACS" && $2 == "version:" { print $3; exit }')
+found="$found
+gromacs-version=$version"
+printf '%s\n' "$found"
+printf '%s\n' "$found" >/dev/termination-log

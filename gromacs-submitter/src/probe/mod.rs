@@ -1,0 +1,221 @@
+//! Small ScavengerJobs that read a file where it is: the .tpr file of a row, or the checkpoint of a submission.
+//!
+//! Each runs a constant script with `sh -c SCRIPT NAME PATH`: the path is `$1`, so no shell ever parses a user's
+//! string. The script writes a few `key=value` lines (under 1 kB) to the termination message, which the operator
+//! copies into the ScavengerJob's status; the same lines are in the pod's log.
+
+use std::collections::BTreeMap;
+
+use scavenger_schema::simulation::System;
+
+/// Reads the .tpr file and makes the working directory.
+pub const INSPECT_SCRIPT: &str = include_str!("inspect.sh");
+
+/// Reads the step of a checkpoint.
+pub const VERIFY_SCRIPT: &str = include_str!("verify.sh");
+
+/// Why the answer of a probe is of no use.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ProbeError {
+    /// The lines are not there.
+    #[error("the answer has no line {0:?}")]
+    FindAnswer(&'static str),
+    /// A value is missing or no number.
+    #[error(
+        "GROMACS printed no usable {key} for the .tpr file ({value:?}); give the column a value in the row"
+    )]
+    ReadValue {
+        /// Its name in the dump.
+        key: &'static str,
+        /// What was there.
+        value: String,
+    },
+    /// Energy minimisation and the like have no checkpoints.
+    #[error(
+        "integrator {0} can not be continued from a checkpoint; only dynamics can run as a scavenger (integrator md, md-vv, md-vv-avek, sd or bd)"
+    )]
+    UseIntegrator(String),
+    /// A run without an end never completes.
+    #[error("nsteps is -1: the simulation would never end; set nsteps (gmx convert-tpr -nsteps) and retry")]
+    EndSimulation,
+    /// Nothing to compute.
+    #[error("the .tpr file holds no atoms")]
+    FindAtoms,
+    /// No time passes.
+    #[error("dt is {0} ps in the .tpr file; it must be above 0 and at most 1 ps")]
+    UseTimeStep(f64),
+}
+
+/// What an inspection found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Inspection {
+    /// The columns it can fill.
+    pub system: System,
+    /// Every value it printed, for people and for later.
+    pub values: BTreeMap<String, String>,
+}
+
+/// Reads what the inspection script printed, wherever in `text` it stands.
+///
+/// # Errors
+/// [`ProbeError`] with a sentence for the row.
+pub fn parse_inspection(text: &str) -> Result<Inspection, ProbeError> {
+    let values = values_behind(text, "inspection=1")?;
+    let word = |key: &str| values.get(key).map(String::as_str).unwrap_or_default();
+    let integrator = word("integrator");
+    if !["md", "md-vv", "md-vv-avek", "sd", "sd1", "bd"].contains(&integrator) {
+        return Err(ProbeError::UseIntegrator(integrator.to_owned()));
+    }
+    let atoms: i64 = number(&values, "atoms")?;
+    if atoms < 1 {
+        return Err(ProbeError::FindAtoms);
+    }
+    let nsteps: i64 = number(&values, "nsteps")?;
+    if nsteps < 0 {
+        return Err(ProbeError::EndSimulation);
+    }
+    let dt_ps: f64 = number(&values, "dt")?;
+    if !(dt_ps > 0.0 && dt_ps <= 1.0) {
+        return Err(ProbeError::UseTimeStep(dt_ps));
+    }
+    let rcoulomb: f64 = number(&values, "rcoulomb")?;
+    let rvdw: f64 = number(&values, "rvdw")?;
+    let cutoff_nm = Some(rcoulomb.max(rvdw)).filter(|cutoff| *cutoff > 0.0 && *cutoff <= 5.0);
+    // With a tolerance mdrun chooses both itself, and larger ones than the file says.
+    let fixed_list =
+        optional::<f64>(&values, "verlet-buffer-tolerance").is_some_and(|tolerance| tolerance < 0.0);
+    let uses_pme = word("coulombtype").to_ascii_lowercase().starts_with("pme");
+    let pme_order: Option<i32> =
+        optional(&values, "pme-order").filter(|order| uses_pme && (3..=12).contains(order));
+    let pme_grid = ["fourier-nx", "fourier-ny", "fourier-nz"]
+        .map(|key| optional::<i32>(&values, key).filter(|points| uses_pme && (4..=4096).contains(points)))
+        .into_iter()
+        .collect::<Option<Vec<i32>>>();
+    let system = System {
+        atoms: Some(atoms),
+        box_nm: box_diagonal(word("box")),
+        nsteps: Some(nsteps),
+        init_step: Some(optional(&values, "init-step").filter(|step| *step >= 0).unwrap_or(0)),
+        dt_ps: Some(dt_ps),
+        cutoff_nm,
+        rlist_nm: optional(&values, "rlist").filter(|rlist| fixed_list && *rlist > 0.0 && *rlist <= 10.0),
+        nstlist: optional(&values, "nstlist").filter(|steps| fixed_list && (1..=1000).contains(steps)),
+        pme_order: pme_order.filter(|_| pme_grid.is_some()),
+        gpu_pme: uses_pme.then_some(pme_order == Some(4)),
+        pme_grid,
+        bonded_interactions: optional(&values, "bonded").filter(|count| *count >= 0),
+        constraints: optional(&values, "constraints").filter(|count| *count >= 0),
+        gpu_nonbonded: None,
+        gpu_bonded: None,
+        gpu_update: None,
+        gromacs_version: Some(word("gromacs-version"))
+            .filter(|version| !version.is_empty() && version.len() <= 100)
+            .map(ToOwned::to_owned),
+    };
+    Ok(Inspection { system, values })
+}
+
+/// Reads the step that the verification script printed.
+///
+/// # Errors
+/// [`ProbeError`] if there is none.
+pub fn parse_verification(text: &str) -> Result<i64, ProbeError> {
+    number(&values_behind(text, "verification=1")?, "step")
+}
+
+/// The `key=value` lines from the line `start` on.
+fn values_behind(text: &str, start: &'static str) -> Result<BTreeMap<String, String>, ProbeError> {
+    let mut lines = text.lines().map(str::trim).skip_while(|line| !line.ends_with(start));
+    lines.next().ok_or(ProbeError::FindAnswer(start))?;
+    Ok(lines
+        .filter_map(|line| line.split_once('='))
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect())
+}
+
+fn number<T: std::str::FromStr>(
+    values: &BTreeMap<String, String>,
+    key: &'static str,
+) -> Result<T, ProbeError> {
+    optional(values, key)
+        .ok_or_else(|| ProbeError::ReadValue { key, value: values.get(key).cloned().unwrap_or_default() })
+}
+
+fn optional<T: std::str::FromStr>(values: &BTreeMap<String, String>, key: &str) -> Option<T> {
+    values.get(key)?.parse().ok()
+}
+
+fn box_diagonal(text: &str) -> Option<Vec<f64>> {
+    let lengths: Vec<f64> =
+        text.split(',').map(|length| length.trim().parse().ok()).collect::<Option<_>>()?;
+    (lengths.len() == 3 && lengths.iter().all(|length| *length > 0.0 && *length < 1e6)).then_some(lengths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WATER: &str = include_str!("../../tests/fixtures/inspection-2022.txt");
+
+    #[test]
+    fn the_answer_fills_the_columns() {
+        let inspection = parse_inspection(WATER).expect("should be a good answer");
+        assert_eq!(
+            inspection.system,
+            System {
+                atoms: Some(2652),
+                box_nm: Some(vec![3.0, 3.0, 3.0]),
+                nsteps: Some(4000),
+                init_step: Some(0),
+                dt_ps: Some(0.002),
+                cutoff_nm: Some(0.9),
+                pme_grid: Some(vec![25, 25, 25]),
+                pme_order: Some(4),
+                bonded_interactions: Some(0),
+                constraints: Some(2652),
+                gpu_pme: Some(true),
+                gromacs_version: Some("2022.5-Debian_2022.5_2".to_owned()),
+                ..System::default()
+            }
+        );
+        assert_eq!(inspection.values["tcoupl"], "V-rescale");
+    }
+
+    #[test]
+    fn what_stands_before_the_answer_does_not_matter() {
+        let text = format!("Reading file a=b\nnsteps=7\n{WATER}");
+        assert_eq!(parse_inspection(&text), parse_inspection(WATER));
+    }
+
+    #[test]
+    fn the_list_counts_only_if_mdrun_may_not_change_it() {
+        let text = WATER.replace("verlet-buffer-tolerance=0.005", "verlet-buffer-tolerance=-1");
+        let system = parse_inspection(&text).expect("should be a good answer").system;
+        assert_eq!((system.rlist_nm, system.nstlist), (Some(0.9), Some(10)));
+    }
+
+    #[test]
+    fn bad_files_are_named() {
+        for (from, to, error) in [
+            ("integrator=md", "integrator=steep", ProbeError::UseIntegrator("steep".to_owned())),
+            ("nsteps=4000", "nsteps=-1", ProbeError::EndSimulation),
+            ("atoms=2652", "atoms=0", ProbeError::FindAtoms),
+            ("dt=0.002", "dt=0", ProbeError::UseTimeStep(0.0)),
+            ("rvdw=0.9", "rvdw=x", ProbeError::ReadValue { key: "rvdw", value: "x".to_owned() }),
+            ("inspection=1", "", ProbeError::FindAnswer("inspection=1")),
+        ] {
+            assert_eq!(parse_inspection(&WATER.replace(from, to)), Err(error), "{to}");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_tells_its_step() {
+        assert_eq!(parse_verification("verification=1\nstep=4000\n"), Ok(4000));
+        assert!(parse_verification("step=4000").is_err());
+    }
+
+    #[test]
+    fn the_answer_fits_into_a_termination_message() {
+        assert!(WATER.len() < 1000, "the operator copies at most 1 kB: {}", WATER.len());
+    }
+}

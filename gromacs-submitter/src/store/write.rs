@@ -1,0 +1,248 @@
+//! The writes of one step.
+
+use scavenger_schema::simulation::{GromacsToTune, RowStatus};
+use sqlx::types::Json;
+use sqlx::{Postgres, Transaction};
+
+use super::{Changes, Claim, Store, StoreError, columns, sql_time};
+use crate::advance::{AttemptRecord, Observation};
+use crate::probe::Inspection;
+
+pub(super) async fn changes(
+    transaction: &mut Transaction<'_, Postgres>,
+    row: &GromacsToTune,
+    changes: &Changes,
+) -> Result<(), StoreError> {
+    if let Some(inspection) = &changes.inspection {
+        fill_system(transaction, row, inspection).await?;
+    }
+    if let Some(ladder) = &changes.ladder {
+        replace_ladder(transaction, row, ladder).await?;
+    }
+    for attempt in &changes.attempts {
+        upsert_attempt(transaction, row, attempt).await?;
+    }
+    if let Some(observation) = &changes.observation {
+        insert_observation(transaction, row, observation).await?;
+    }
+    if changes.clears_requests {
+        sqlx::query(
+            "update gromacs_to_tune set cancel_requested = false, retry_requested = false where id = $1",
+        )
+        .bind(row.id)
+        .execute(&mut **transaction)
+        .await?;
+    }
+    Ok(())
+}
+
+/// Writes the status of a row that this process holds. A row that was woken while it was worked on is due again.
+pub(super) async fn status(
+    transaction: &mut Transaction<'_, Postgres>,
+    store: &Store,
+    claim: &Claim,
+    status: &RowStatus,
+    changes: &Changes,
+) -> Result<Claim, StoreError> {
+    const UPDATE: &str = concat!(
+        "update gromacs_to_tune set
+            state = $4, reason = $5, submission = $6, job_uid = $7, rung = $8, next_rung = $9, laps = $10,
+            next_lap_time = $11, no_room_since = $12, no_room_seconds = $13, attempt = $14, attempts_recorded = $15,
+            first_step = $16, step = $17, ns_per_day = $18, progress_time = $19, interruptions = $20,
+            verifying = $21, start_time = $22, finish_time = $23, failures = $24,
+            next_attempt_time = case when wakes = $25 then $26 else now() end,
+            lease_holder = case when $27 then null else lease_holder end,
+            lease_until = case when $27 then null else now() + make_interval(secs => $3) end
+        where id = $1 and lease_holder = $2 returning ",
+        columns!()
+    );
+    sqlx::query_as(UPDATE)
+        .bind(claim.row.id)
+        .bind(&store.holder)
+        .bind(store.lease.as_secs_f64())
+        .bind(status.state.as_str())
+        .bind(&status.reason)
+        .bind(status.submission)
+        .bind(&status.job_uid)
+        .bind(status.rung)
+        .bind(status.next_rung)
+        .bind(status.laps)
+        .bind(status.next_lap_time)
+        .bind(status.no_room_since)
+        .bind(status.no_room_seconds)
+        .bind(status.attempt)
+        .bind(status.attempts_recorded)
+        .bind(status.first_step)
+        .bind(status.step)
+        .bind(status.ns_per_day)
+        .bind(status.progress_time)
+        .bind(status.interruptions)
+        .bind(status.verifying)
+        .bind(status.start_time)
+        .bind(status.finish_time)
+        .bind(status.failures)
+        .bind(claim.wakes)
+        .bind(status.next_attempt_time)
+        .bind(changes.releases)
+        .fetch_optional(&mut **transaction)
+        .await?
+        .ok_or(StoreError::LoseLease(claim.row.id))
+}
+
+/// Values that the user gave win.
+async fn fill_system(
+    transaction: &mut Transaction<'_, Postgres>,
+    row: &GromacsToTune,
+    inspection: &Inspection,
+) -> Result<(), StoreError> {
+    let system = &inspection.system;
+    sqlx::query(
+        "update gromacs_to_tune set
+            atoms = coalesce(atoms, $2), box_nm = coalesce(box_nm, $3), nsteps = coalesce(nsteps, $4),
+            init_step = coalesce(init_step, $5), dt_ps = coalesce(dt_ps, $6), cutoff_nm = coalesce(cutoff_nm, $7),
+            rlist_nm = coalesce(rlist_nm, $8), nstlist = coalesce(nstlist, $9), pme_grid = coalesce(pme_grid, $10),
+            pme_order = coalesce(pme_order, $11), bonded_interactions = coalesce(bonded_interactions, $12),
+            constraints = coalesce(constraints, $13), gpu_nonbonded = coalesce(gpu_nonbonded, $14),
+            gpu_pme = coalesce(gpu_pme, $15), gpu_bonded = coalesce(gpu_bonded, $16),
+            gpu_update = coalesce(gpu_update, $17), gromacs_version = coalesce(gromacs_version, $18), inspected = $19
+        where id = $1",
+    )
+    .bind(row.id)
+    .bind(system.atoms)
+    .bind(&system.box_nm)
+    .bind(system.nsteps)
+    .bind(system.init_step)
+    .bind(system.dt_ps)
+    .bind(system.cutoff_nm)
+    .bind(system.rlist_nm)
+    .bind(system.nstlist)
+    .bind(&system.pme_grid)
+    .bind(system.pme_order)
+    .bind(system.bonded_interactions)
+    .bind(system.constraints)
+    .bind(system.gpu_nonbonded)
+    .bind(system.gpu_pme)
+    .bind(system.gpu_bonded)
+    .bind(system.gpu_update)
+    .bind(&system.gromacs_version)
+    .bind(Json(&inspection.values))
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+async fn replace_ladder(
+    transaction: &mut Transaction<'_, Postgres>,
+    row: &GromacsToTune,
+    ladder: &[scavenger_schema::simulation::LadderRung],
+) -> Result<(), StoreError> {
+    sqlx::query("delete from gromacs_ladder where row_id = $1 and submission = $2")
+        .bind(row.id)
+        .bind(row.status.submission)
+        .execute(&mut **transaction)
+        .await?;
+    for rung in ladder {
+        sqlx::query(
+            "insert into gromacs_ladder (row_id, submission, rung, cpu_millicores, memory_bytes, gpus, layout,
+                ns_per_day_p10, ns_per_day_p50, ns_per_day_p90, hours_to_finish, efficiency, predicted_memory_bytes,
+                hardware_class, fits_now, reason, model_version)
+            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
+        )
+        .bind(row.id)
+        .bind(row.status.submission)
+        .bind(rung.rung)
+        .bind(rung.cpu_millicores)
+        .bind(rung.memory_bytes)
+        .bind(rung.gpus)
+        .bind(rung.layout)
+        .bind(rung.ns_per_day_p10)
+        .bind(rung.ns_per_day_p50)
+        .bind(rung.ns_per_day_p90)
+        .bind(rung.hours_to_finish)
+        .bind(rung.efficiency)
+        .bind(rung.predicted_memory_bytes)
+        .bind(&rung.hardware_class)
+        .bind(rung.fits_now)
+        .bind(&rung.reason)
+        .bind(&rung.model_version)
+        .execute(&mut **transaction)
+        .await?;
+    }
+    Ok(())
+}
+
+/// What was known of an attempt stays known: a later look at the ScavengerJob may no longer show its log.
+async fn upsert_attempt(
+    transaction: &mut Transaction<'_, Postgres>,
+    row: &GromacsToTune,
+    attempt: &AttemptRecord,
+) -> Result<(), StoreError> {
+    let view = &attempt.view;
+    sqlx::query(
+        "insert into gromacs_attempt (row_id, submission, attempt, rung, cpu_millicores, memory_bytes, gpus,
+            mdrun_args, creation_time, start_time, end_time, outcome, reason, message, first_step, last_step,
+            ns_per_day)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+        on conflict (row_id, submission, attempt) do update set
+            rung = excluded.rung, cpu_millicores = excluded.cpu_millicores, memory_bytes = excluded.memory_bytes,
+            gpus = excluded.gpus, mdrun_args = excluded.mdrun_args,
+            start_time = coalesce(excluded.start_time, gromacs_attempt.start_time),
+            end_time = coalesce(excluded.end_time, gromacs_attempt.end_time),
+            outcome = coalesce(excluded.outcome, gromacs_attempt.outcome),
+            reason = coalesce(excluded.reason, gromacs_attempt.reason),
+            message = coalesce(excluded.message, gromacs_attempt.message),
+            first_step = coalesce(excluded.first_step, gromacs_attempt.first_step),
+            last_step = coalesce(excluded.last_step, gromacs_attempt.last_step),
+            ns_per_day = coalesce(excluded.ns_per_day, gromacs_attempt.ns_per_day)",
+    )
+    .bind(row.id)
+    .bind(row.status.submission)
+    .bind(view.number)
+    .bind(view.rung)
+    .bind(view.cpu_millicores)
+    .bind(view.memory_bytes)
+    .bind(view.gpus)
+    .bind(&view.args)
+    .bind(sql_time(view.creation_time))
+    .bind(view.start_time.map(sql_time))
+    .bind(view.end_time.map(sql_time))
+    .bind(view.outcome.map(scavenger_schema::simulation::AttemptOutcome::as_str))
+    .bind(&view.reason)
+    .bind(&view.message)
+    .bind(attempt.first_step)
+    .bind(attempt.last_step)
+    .bind(attempt.ns_per_day)
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+async fn insert_observation(
+    transaction: &mut Transaction<'_, Postgres>,
+    row: &GromacsToTune,
+    observation: &Observation,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "insert into gromacs_observation (row_id, submission, attempt, owner, source, atoms, system, cpu_millicores,
+            gpus, layout, hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds)
+        select $1, $2, $3, $4, 'simulation', $5, $6, l.cpu_millicores, l.gpus, l.layout, l.hardware_class, $7, $8, $9,
+            $10, $11
+        from gromacs_ladder l where l.row_id = $1 and l.submission = $2 and l.rung = $12
+        on conflict on constraint gromacs_observation_once do nothing",
+    )
+    .bind(row.id)
+    .bind(row.status.submission)
+    .bind(observation.attempt)
+    .bind(&row.owner)
+    .bind(i64::try_from(observation.system.atoms).unwrap_or(i64::MAX))
+    .bind(Json(&observation.system))
+    .bind(Json(&observation.node_labels))
+    .bind(&row.system.gromacs_version)
+    .bind(observation.ns_per_day)
+    .bind(observation.steps)
+    .bind(observation.wall_seconds)
+    .bind(observation.rung)
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! The one request to the tuner. A failure tells whether asking again can help; waiting is the caller's business.
+
+use std::time::Duration;
+
+use scavenger_schema::simulation::{GromacsToTune, LadderRung};
+use scavenger_schema::tuning::{
+    ErrorCode, ErrorReply, LADDER_PATH, LadderReply, LadderRequest, NodeShape, Rung, SystemDescription,
+};
+use sqlx::types::Json;
+
+/// Longest time for one answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Largest answer that is read; a ladder has at most 32 rungs of about 1 kB.
+const LARGEST_REPLY_BYTES: usize = 1 << 20;
+
+/// Why there is no ladder.
+#[derive(Debug, thiserror::Error)]
+pub enum TunerError {
+    /// The address is none, or the client can not be built.
+    #[error("the tuner's address {url} can not be used: {source}")]
+    BuildClient {
+        /// The address.
+        url: String,
+        /// Why.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// No answer came.
+    #[error("the tuner at {url} does not answer: {}", root_cause(source))]
+    ReachTuner {
+        /// The address.
+        url: String,
+        /// Why.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// It can not answer now.
+    #[error("the tuner can not answer now: {0}")]
+    AskLater(String),
+    /// An answer that is none.
+    #[error("the tuner at {url} gave an answer that can not be read: {reason}")]
+    ReadReply {
+        /// The address.
+        url: String,
+        /// Why.
+        reason: String,
+    },
+    /// Nothing fits the nodes there are, within the limits.
+    #[error("no configuration fits: {0}")]
+    FitNodes(String),
+    /// The request is wrong, and will be wrong again.
+    #[error("the tuner refuses the simulation: {0}")]
+    AcceptSystem(String),
+}
+
+impl TunerError {
+    /// True if the same request will fail again.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::AcceptSystem(_))
+    }
+}
+
+/// A client of the tuner.
+#[derive(Debug, Clone)]
+pub struct TunerClient {
+    url: String,
+    client: reqwest::Client,
+}
+
+impl TunerClient {
+    /// A client of the tuner at `url`. The process must have a TLS provider installed.
+    ///
+    /// # Errors
+    /// If the TLS set-up fails.
+    pub fn new(url: &str) -> Result<Self, TunerError> {
+        let url = url.trim_end_matches('/').to_owned();
+        // No proxy: the tuner is a neighbour in the cluster.
+        let client = reqwest::Client::builder()
+            .timeout(TIMEOUT)
+            .connect_timeout(TIMEOUT / 2)
+            .no_proxy()
+            .build()
+            .map_err(|source| TunerError::BuildClient { url: url.clone(), source })?;
+        Ok(Self { url, client })
+    }
+
+    /// Asks for the configurations of a row.
+    ///
+    /// # Errors
+    /// [`TunerError`], which knows whether asking again can help.
+    pub async fn ladder(
+        &self,
+        row: &GromacsToTune,
+        system: SystemDescription,
+        nodes: &[NodeShape],
+    ) -> Result<Vec<LadderRung>, TunerError> {
+        let request = LadderRequest {
+            system,
+            limits: row.limits(),
+            gromacs_version: row.system.gromacs_version.clone(),
+            nodes: nodes.to_vec(),
+        };
+        let url = format!("{}{LADDER_PATH}", self.url);
+        let reach = |source: reqwest::Error| TunerError::ReachTuner { url: self.url.clone(), source };
+        let mut response = self.client.post(&url).json(&request).send().await.map_err(reach)?;
+        let status = response.status();
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(reach)? {
+            body.extend_from_slice(&chunk);
+            if body.len() > LARGEST_REPLY_BYTES {
+                return Err(self.unreadable("it is larger than 1 MiB"));
+            }
+        }
+        if !status.is_success() {
+            return Err(self.refusal(status, &body));
+        }
+        let reply: LadderReply =
+            serde_json::from_slice(&body).map_err(|error| self.unreadable(&error.to_string()))?;
+        if reply.rungs.is_empty() {
+            return Err(self.unreadable("the ladder is empty"));
+        }
+        reply
+            .rungs
+            .iter()
+            .zip(1..)
+            .map(|(rung, number)| ladder_rung(rung, number, &reply.model_version))
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| self.unreadable("a rung has resources that are none"))
+    }
+
+    fn unreadable(&self, reason: &str) -> TunerError {
+        TunerError::ReadReply { url: self.url.clone(), reason: reason.to_owned() }
+    }
+
+    fn refusal(&self, status: reqwest::StatusCode, body: &[u8]) -> TunerError {
+        match serde_json::from_slice::<ErrorReply>(body) {
+            Ok(reply) => match reply.code {
+                ErrorCode::Invalid => TunerError::AcceptSystem(reply.error),
+                ErrorCode::NothingFits => TunerError::FitNodes(reply.error),
+                ErrorCode::Unavailable => TunerError::AskLater(reply.error),
+            },
+            // A gateway in between, or another program at that address: neither speaks for the tuner.
+            Err(_) => TunerError::AskLater(format!("HTTP status {status} from {}", self.url)),
+        }
+    }
+}
+
+fn ladder_rung(rung: &Rung, number: i32, model_version: &str) -> Option<LadderRung> {
+    let finite = |value: f64| value.is_finite().then_some(value);
+    Some(LadderRung {
+        rung: number,
+        cpu_millicores: i32::try_from(rung.resources.cpu_millicores).ok().filter(|cpu| *cpu > 0)?,
+        memory_bytes: i64::try_from(rung.resources.memory_bytes).ok().filter(|memory| *memory > 0)?,
+        gpus: i32::try_from(rung.resources.gpus).ok()?,
+        layout: Json(rung.layout),
+        ns_per_day_p10: finite(rung.ns_per_day.p10)?,
+        ns_per_day_p50: finite(rung.ns_per_day.p50)?,
+        ns_per_day_p90: finite(rung.ns_per_day.p90)?,
+        hours_to_finish: rung.hours_to_finish.and_then(finite),
+        efficiency: finite(rung.efficiency)?,
+        predicted_memory_bytes: i64::try_from(rung.memory_bytes).ok()?,
+        hardware_class: rung.hardware_class.clone(),
+        fits_now: rung.fits_now,
+        reason: rung.reason.clone(),
+        model_version: model_version.to_owned(),
+    })
+}
+
+/// The innermost cause says what is wrong (connection refused, timed out); the outer ones repeat the address.
+fn root_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

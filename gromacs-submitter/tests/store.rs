@@ -1,0 +1,448 @@
+//! Every query, on a real Postgres: defaults, rules, claims by two submitters at once, history, the view.
+
+#![allow(clippy::too_many_lines, reason = "a story is told in one piece")]
+
+mod postgres;
+
+use std::collections::HashSet;
+
+use gromacs_submitter::advance::{AttemptRecord, Observation, with_failure};
+use gromacs_submitter::probe::parse_inspection;
+use gromacs_submitter::store::{Changes, Claim, ClaimOptions, NewRow, Store, StoreError};
+use gromacs_submitter::view::AttemptView;
+use jiff::{SignedDuration, Timestamp};
+use postgres::{empty_database, migrated_store, store};
+use scavenger_schema::simulation::{AttemptOutcome, LadderRung, RowStatus, State};
+use scavenger_schema::tuning::Layout;
+use sqlx::types::Json;
+
+const ANSWER: &str = include_str!("fixtures/inspection-2022.txt");
+
+fn new_row(tpr_path: &str) -> NewRow {
+    NewRow {
+        namespace: "lab".to_owned(),
+        persistent_volume_claim: "data".to_owned(),
+        tpr_path: tpr_path.to_owned(),
+        ..NewRow::default()
+    }
+}
+
+fn any(limit: usize) -> ClaimOptions {
+    ClaimOptions { limit, except: Vec::new(), max_waiting: 1000, early: false }
+}
+
+async fn claim_one(store: &Store) -> Claim {
+    let mut claims = store.claim(&any(1)).await.expect("should claim");
+    assert_eq!(claims.len(), 1, "should find a row that is due");
+    claims.remove(0)
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).expect("should be a time")
+}
+
+fn rung(rung: i32, cpu_millicores: i32) -> LadderRung {
+    LadderRung {
+        rung,
+        cpu_millicores,
+        memory_bytes: 314_572_800,
+        gpus: 0,
+        layout: Json(Layout::cpu(1, 1)),
+        ns_per_day_p10: 30.0,
+        ns_per_day_p50: 40.0,
+        ns_per_day_p90: 50.0,
+        hours_to_finish: Some(1.0),
+        efficiency: 0.9,
+        predicted_memory_bytes: 100_000_000,
+        hardware_class: "unknown".to_owned(),
+        fits_now: true,
+        reason: "largest that pays".to_owned(),
+        model_version: "1".to_owned(),
+    }
+}
+
+fn attempt(number: i32, rung: i32, outcome: Option<AttemptOutcome>) -> AttemptRecord {
+    AttemptRecord {
+        view: AttemptView {
+            number,
+            rung: Some(rung),
+            cpu_millicores: Some(1000),
+            memory_bytes: Some(314_572_800),
+            gpus: Some(0),
+            args: vec!["-v".to_owned()],
+            creation_time: now(),
+            start_time: Some(now()),
+            end_time: outcome.map(|_| now() + SignedDuration::from_secs(60)),
+            outcome,
+            reason: None,
+            message: None,
+        },
+        first_step: Some(0),
+        last_step: None,
+        ns_per_day: None,
+    }
+}
+
+#[tokio::test]
+async fn migrations_apply_from_zero_and_again() {
+    let url = empty_database().await;
+    let store = store(&url, "a");
+    let error = store.check_schema().await.expect_err("should refuse an empty database");
+    assert!(matches!(error, StoreError::UseSchema { found: 0, .. }), "{error}");
+    assert!(error.to_string().contains("gromacs-submitter migrate"), "{error}");
+    let version = store.migrate().await.expect("should migrate from zero");
+    assert_eq!(store.migrate().await.expect("should migrate again"), version);
+    store.check_schema().await.expect("should be new enough");
+    let first = store.queue_id().await.expect("should have an identity");
+    assert_eq!(store.queue_id().await.expect("should have an identity"), first);
+}
+
+#[tokio::test]
+async fn every_column_says_what_it_holds() {
+    let (store, _) = migrated_store("a").await;
+    let silent: Vec<String> = sqlx::query_scalar(
+        "select c.relname || '.' || a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid
+        where c.relname like 'gromacs_%' and c.relkind = 'r' and a.attnum > 0 and not a.attisdropped
+            and col_description(c.oid, a.attnum) is null",
+    )
+    .fetch_all(store.pool())
+    .await
+    .expect("should list the columns");
+    assert!(silent.is_empty(), "columns without a comment: {silent:?}");
+}
+
+#[tokio::test]
+async fn an_insert_needs_three_columns() {
+    let (store, _) = migrated_store("a").await;
+    let id: i64 = sqlx::query_scalar(
+        "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path)
+        values ('lab', 'data', 'water/my file.tpr') returning id",
+    )
+    .fetch_one(store.pool())
+    .await
+    .expect("should insert");
+    let claim = claim_one(&store).await;
+    assert_eq!((claim.row.id, claim.row.owner.as_str()), (id, "tester"));
+    assert_eq!(claim.row.status.state, State::Queued);
+    assert_eq!((claim.row.run_as_user, claim.row.interruption_after_seconds), (1000, 600));
+    assert!(!claim.row.is_inspected);
+}
+
+#[tokio::test]
+async fn bad_values_are_refused_with_a_sentence() {
+    let (store, _) = migrated_store("a").await;
+    let long = format!("{}.tpr", "a".repeat(10_000));
+    for path in [
+        "",
+        "/etc/x.tpr",
+        "../x.tpr",
+        "a/../x.tpr",
+        "a//b.tpr",
+        "a\nb.tpr",
+        "./x.tpr",
+        "x.gro",
+        ".tpr",
+        "a/.tpr",
+        &long,
+    ] {
+        let error = store.add(&new_row(path)).await.expect_err(path);
+        assert!(matches!(error, StoreError::BreakRule(_)), "{path:?}: {error}");
+        assert!(error.to_string().contains("tpr_path must be"), "{error}");
+    }
+    for path in [
+        "x.tpr",
+        "a b/x.tpr",
+        "it's.tpr",
+        "a/\"$(id)`.tpr",
+        "..a/b..c.tpr",
+        "日本/水.tpr",
+        "'; drop table gromacs_to_tune; --.tpr",
+    ] {
+        store.add(&new_row(path)).await.expect(path);
+    }
+    for namespace in ["", "Lab", "a b", "a/b", "-a", &"a".repeat(64)] {
+        let new = NewRow { namespace: namespace.to_owned(), ..new_row("x.tpr") };
+        let error = store.add(&new).await.expect_err(namespace);
+        assert!(error.to_string().contains("namespace must be"), "{error}");
+    }
+    for (new, field) in [
+        (NewRow { persistent_volume_claim: "a_b".to_owned(), ..new_row("x.tpr") }, "persistent_volume_claim"),
+        (NewRow { image: Some("a b".to_owned()), ..new_row("x.tpr") }, "image"),
+        (NewRow { run_as_user: Some(0), ..new_row("x.tpr") }, "run_as_user"),
+        (NewRow { max_cpu_millicores: Some(1), ..new_row("x.tpr") }, "max_cpu_millicores"),
+        (NewRow { interruption_after_seconds: Some(0), ..new_row("x.tpr") }, "interruption_after_seconds"),
+        (NewRow { fallback_after_seconds: Some(0), ..new_row("x.tpr") }, "fallback_after_seconds"),
+    ] {
+        let error = store.add(&new).await.expect_err(field);
+        assert!(error.to_string().starts_with(field), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn two_submitters_never_claim_the_same_row() {
+    let (first, url) = migrated_store("first").await;
+    let second = store(&url, "second");
+    for number in 0..200 {
+        first.add(&new_row(&format!("{number}.tpr"))).await.expect("should add");
+    }
+    let claim_all = |store: Store| async move {
+        let mut ids = Vec::new();
+        loop {
+            let options = ClaimOptions { except: ids.clone(), ..any(7) };
+            let claims = store.claim(&options).await.expect("should claim");
+            if claims.is_empty() {
+                return ids;
+            }
+            ids.extend(claims.iter().map(|claim| claim.row.id));
+        }
+    };
+    let (left, right) = tokio::join!(tokio::spawn(claim_all(first)), tokio::spawn(claim_all(second)));
+    let (left, right) = (left.expect("should not panic"), right.expect("should not panic"));
+    let all: HashSet<i64> = left.iter().chain(&right).copied().collect();
+    assert_eq!((left.len() + right.len(), all.len()), (200, 200));
+}
+
+#[tokio::test]
+async fn a_lease_keeps_others_away_and_ends() {
+    let (first, url) = migrated_store("first").await;
+    let second = store(&url, "second");
+    first.add(&new_row("x.tpr")).await.expect("should add");
+    let claim = claim_one(&first).await;
+    assert!(second.claim(&any(1)).await.expect("should claim").is_empty());
+    // Its own lease on a row that it does not work on any more was left behind by a failed write.
+    assert_eq!(claim_one(&first).await.row.id, claim.row.id);
+    sqlx::query("update gromacs_to_tune set lease_until = now() - interval '1 second'")
+        .execute(first.pool())
+        .await
+        .expect("should end the lease");
+    let taken = claim_one(&second).await;
+    let error = first
+        .record(&claim, &claim.row.status, &Changes::default())
+        .await
+        .expect_err("should not write a row that another holds");
+    assert!(matches!(error, StoreError::LoseLease(_)), "{error}");
+    second.record(&taken, &taken.row.status, &Changes::default()).await.expect("should write its own row");
+    second.release_all().await.expect("should release");
+    assert_eq!(claim_one(&first).await.row.id, claim.row.id);
+}
+
+#[tokio::test]
+async fn owners_take_turns_and_few_of_each_wait() {
+    let (store, _) = migrated_store("a").await;
+    sqlx::query(
+        "insert into gromacs_to_tune (owner, namespace, persistent_volume_claim, tpr_path, priority)
+        select 'rich', 'lab', 'data', n || '.tpr', 0 from generate_series(1, 1000) n
+        union all select 'poor', 'lab', 'data', n || '.tpr', n from generate_series(1, 3) n",
+    )
+    .execute(store.pool())
+    .await
+    .expect("should insert");
+    let claims = store.claim(&any(4)).await.expect("should claim");
+    let mut owners: Vec<&str> = claims.iter().map(|claim| claim.row.owner.as_str()).collect();
+    owners.sort_unstable();
+    assert_eq!(owners, ["poor", "poor", "rich", "rich"]);
+    let priorities: HashSet<i32> =
+        claims.iter().filter(|claim| claim.row.owner == "poor").map(|claim| claim.row.priority).collect();
+    assert_eq!(priorities, HashSet::from([2, 3]), "higher priority first");
+    // Two of each are leased: with room for three per owner, one more of each comes.
+    let taken: Vec<i64> = claims.iter().map(|claim| claim.row.id).collect();
+    let options = ClaimOptions { except: taken, max_waiting: 3, ..any(100) };
+    assert_eq!(store.claim(&options).await.expect("should claim").len(), 2);
+}
+
+#[tokio::test]
+async fn a_wake_during_the_work_is_not_lost() {
+    let (store, _) = migrated_store("a").await;
+    let id = store.add(&new_row("x.tpr")).await.expect("should add");
+    let claim = claim_one(&store).await;
+    let later = now() + SignedDuration::from_hours(24 * 365);
+    let status =
+        RowStatus { state: State::Submitted, next_attempt_time: later.into(), ..claim.row.status.clone() };
+    let releases = Changes { releases: true, ..Changes::default() };
+    store.wake(&[id]).await.expect("should wake");
+    store.record(&claim, &status, &releases).await.expect("should write");
+    let again = claim_one(&store).await;
+    store.record(&again, &status, &releases).await.expect("should write");
+    assert!(store.claim(&any(1)).await.expect("should claim").is_empty(), "it is due in a year");
+    assert!(store.next_due().await.expect("should ask").is_some_and(|seconds| seconds > 1000.0));
+    store.wake(&[id]).await.expect("should wake");
+    assert_eq!(claim_one(&store).await.row.id, id);
+}
+
+#[tokio::test]
+async fn once_takes_rows_early_but_not_those_that_sit_out_a_failure() {
+    let (store, _) = migrated_store("a").await;
+    store.add(&new_row("x.tpr")).await.expect("should add");
+    let claim = claim_one(&store).await;
+    let later = now() + SignedDuration::from_hours(24 * 365);
+    let releases = Changes { releases: true, ..Changes::default() };
+    let mut status =
+        RowStatus { state: State::Running, next_attempt_time: later.into(), ..claim.row.status.clone() };
+    store.record(&claim, &status, &releases).await.expect("should write");
+    let early = ClaimOptions { early: true, ..any(1) };
+    let mut claims = store.claim(&early).await.expect("should claim");
+    let claim = claims.pop().expect("should be taken early");
+    status.failures = 1;
+    store.record(&claim, &status, &releases).await.expect("should write");
+    assert!(store.claim(&early).await.expect("should claim").is_empty());
+}
+
+#[tokio::test]
+async fn requests_make_a_row_due_and_are_taken_back() {
+    let (store, _) = migrated_store("a").await;
+    let id = store.add(&new_row("x.tpr")).await.expect("should add");
+    assert!(!store.request_retry(id).await.expect("should ask"), "it has not failed");
+    let claim = claim_one(&store).await;
+    let failed = with_failure(&claim.row, "no such file".to_owned(), now());
+    let releases = Changes { releases: true, ..Changes::default() };
+    store.record(&claim, &failed, &releases).await.expect("should write");
+    assert!(store.claim(&any(1)).await.expect("should claim").is_empty(), "failed is final");
+    assert!(!store.request_cancel(id).await.expect("should ask"), "it has ended");
+    assert!(store.request_retry(id).await.expect("should ask"));
+    let claim = claim_one(&store).await;
+    assert!(claim.row.retry_requested);
+    let queued = RowStatus { state: State::Queued, submission: 2, ..claim.row.status.clone() };
+    let changes = Changes { clears_requests: true, ..releases };
+    let written = store.record(&claim, &queued, &changes).await.expect("should write");
+    assert!(!written.row.retry_requested);
+    assert!(store.request_cancel(id).await.expect("should ask"));
+    // Even when its owner has no room for one more.
+    let crowded = ClaimOptions { max_waiting: 0, ..any(1) };
+    assert_eq!(store.claim(&crowded).await.expect("should claim").len(), 1);
+}
+
+#[tokio::test]
+async fn a_whole_life_is_written_down() {
+    let (store, _) = migrated_store("a").await;
+    let id = store.add(&new_row("water/topol.tpr")).await.expect("should add");
+    sqlx::query("update gromacs_to_tune set cutoff_nm = 1.2 where id = $1")
+        .bind(id)
+        .execute(store.pool())
+        .await
+        .expect("should set what the user knows");
+    let claim = claim_one(&store).await;
+    let mut status = RowStatus { state: State::Tuning, ..claim.row.status.clone() };
+    let changes = Changes { inspection: parse_inspection(ANSWER).ok(), ..Changes::default() };
+    let claim = store.record(&claim, &status, &changes).await.expect("should record the inspection");
+    assert!(claim.row.is_inspected);
+    assert_eq!(claim.row.system.atoms, Some(2652));
+    assert_eq!(claim.row.system.pme_grid, Some(vec![25, 25, 25]));
+    assert_eq!(claim.row.system.cutoff_nm, Some(1.2), "what the user gave wins");
+
+    status.state = State::Submitted;
+    status.rung = Some(1);
+    let ladder = vec![rung(1, 2000), rung(2, 1000)];
+    let changes = Changes { ladder: Some(ladder.clone()), ..Changes::default() };
+    let claim = store.record(&claim, &status, &changes).await.expect("should record the ladder");
+    assert_eq!(store.ladder(id, 1).await.expect("should read"), ladder);
+    assert_eq!(store.namespaces().await.expect("should ask"), ["lab"]);
+
+    status.state = State::Running;
+    status.rung = Some(2);
+    status.start_time = Some(now().into());
+    status.step = Some(1000);
+    status.ns_per_day = Some(40.0);
+    status.progress_time = Some(now().into());
+    let changes = Changes { attempts: vec![attempt(1, 2, None)], ..Changes::default() };
+    let claim = store.record(&claim, &status, &changes).await.expect("should record the start");
+    let view = &store.list(&["running".to_owned()]).await.expect("should list")[0];
+    assert_eq!(view["configuration"], "1 core, 300 MiB, 1x1");
+    assert_eq!((view["rung"].as_i64(), view["rungs"].as_i64()), (Some(2), Some(2)));
+    assert_eq!(view["percent"].as_f64(), Some(25.0));
+    assert!(view["expected_finish_time"].is_string());
+
+    status.state = State::Completed;
+    status.finish_time = Some((now() + SignedDuration::from_secs(90)).into());
+    let mut ended = attempt(1, 2, Some(AttemptOutcome::Completed));
+    ended.first_step = None;
+    ended.last_step = Some(4000);
+    ended.ns_per_day = Some(41.5);
+    let observation = Observation {
+        attempt: 1,
+        system: claim.row.system.description().expect("should have atoms"),
+        rung: 2,
+        node_labels: std::collections::BTreeMap::new(),
+        ns_per_day: 41.5,
+        steps: 4000,
+        wall_seconds: 60.0,
+    };
+    let changes = Changes {
+        attempts: vec![ended],
+        observation: Some(observation),
+        releases: true,
+        ..Changes::default()
+    };
+    let mut again = claim.clone();
+    store.record(&claim, &status, &changes).await.expect("should record the end");
+    // The same once more, as after a crash in between: nothing is counted twice.
+    sqlx::query("update gromacs_to_tune set lease_holder = 'a'")
+        .execute(store.pool())
+        .await
+        .expect("should lease");
+    again.row.status = status.clone();
+    store.record(&again, &status, &changes).await.expect("should record it again");
+    let counts: (i64, i64) = sqlx::query_as(
+        "select (select count(*) from gromacs_observation), (select count(*) from gromacs_attempt)",
+    )
+    .fetch_one(store.pool())
+    .await
+    .expect("should count");
+    assert_eq!(counts, (1, 1));
+    let first_step: Option<i64> = sqlx::query_scalar("select first_step from gromacs_attempt")
+        .fetch_one(store.pool())
+        .await
+        .expect("should read");
+    assert_eq!(first_step, Some(0), "what was known of an attempt stays known");
+
+    let story = store.show(id).await.expect("should ask").expect("should be there");
+    let states: Vec<&str> = story["events"]
+        .as_array()
+        .expect("should be a list")
+        .iter()
+        .map(|event| event["state"].as_str().unwrap_or_default())
+        .collect();
+    assert_eq!(states, ["queued", "tuning", "submitted", "running", "completed"]);
+    assert_eq!(story["row"]["wall_seconds"].as_i64(), Some(90));
+    assert_eq!(story["row"]["run_seconds"].as_i64(), Some(60));
+    assert!(store.show(id + 1).await.expect("should ask").is_none());
+    assert_eq!(store.count_by_state().await.expect("should count"), [("completed".to_owned(), 1)]);
+}
+
+#[tokio::test]
+async fn inserts_and_requests_are_heard() {
+    let (store, _) = migrated_store("a").await;
+    let mut listener = store.listen().await.expect("should listen");
+    let wait = std::time::Duration::from_secs(10);
+    let id = store.add(&new_row("x.tpr")).await.expect("should add");
+    tokio::time::timeout(wait, listener.recv())
+        .await
+        .expect("should hear of the row")
+        .expect("should listen");
+    store.request_cancel(id).await.expect("should ask");
+    tokio::time::timeout(wait, listener.recv())
+        .await
+        .expect("should hear of the request")
+        .expect("should listen");
+}
+
+#[tokio::test]
+async fn a_database_that_is_not_there_is_an_error_without_its_password() {
+    let store = Store::new(
+        "postgres://u:secret@127.0.0.1:1/x",
+        "a".to_owned(),
+        std::time::Duration::from_secs(60),
+        1,
+        std::time::Duration::from_millis(300),
+    )
+    .expect("should read the URL");
+    let error = store.check_schema().await.expect_err("should not connect");
+    assert!(!format!("{error:?} {error}").contains("secret"));
+    let bad = Store::new(
+        "mysql//u:secret@h",
+        "a".to_owned(),
+        std::time::Duration::ZERO,
+        1,
+        std::time::Duration::ZERO,
+    );
+    assert!(!format!("{:?}", bad.expect_err("should refuse")).contains("secret"));
+}

@@ -1,0 +1,152 @@
+//! Values out: what is to be done. Nothing is left to choose for whoever carries them out.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::snapshot::{Attempt, Child, Job, JobStatus, Key, Name, Pod};
+
+/// One thing to do about one ScavengerJob. There is at most one under way for each ScavengerJob.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Action {
+    /// The ScavengerJob.
+    pub job: Key,
+    /// Its UID: the action is void if another object has the name by now.
+    pub uid: Name,
+    /// What is to be done.
+    pub task: Task,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Task {
+    /// Add the finalizer if it is missing, list the ScavengerJob's pods live, and look whether what the spec refers
+    /// to exists. Answered with [`Answer::Prepared`].
+    Prepare,
+    /// Write the status if the ScavengerJob still has this version. Answered with [`Answer::Job`].
+    WriteStatus(Box<StatusWrite>),
+    /// Create the batch/v1 Job of an attempt; one of that name that is ours and equal counts as made. Answered with
+    /// [`Answer::Child`].
+    CreateChild {
+        /// Number of the attempt.
+        attempt: u32,
+        /// Index of its PriorityClass.
+        priority_class: u32,
+    },
+    /// List the ScavengerJob's pods live. Answered with [`Answer::Pods`].
+    ListPods {
+        /// Child Job whose events tell why it has no pods.
+        child: Option<Key>,
+    },
+    /// Delete a child Job in the foreground, if it still has this UID. Answered with [`Answer::Deleted`].
+    DeleteChild {
+        /// Its namespace and name.
+        child: Key,
+        /// Its UID.
+        uid: Name,
+    },
+    /// Take the finalizer off if a live list shows no pod that has not ended. Answered with [`Answer::Released`].
+    RemoveFinalizer,
+}
+
+/// A status to be written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StatusWrite {
+    /// Version of the ScavengerJob that was judged.
+    pub resource_version: u64,
+    /// The new status.
+    pub status: JobStatus,
+    /// An attempt that ended with this write and goes into the history.
+    pub ended: Option<Attempt>,
+    /// Event to be published once the write succeeded.
+    pub event: Option<Event>,
+}
+
+/// An event on the ScavengerJob; the message is the status message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Event {
+    /// An attempt starts.
+    Started,
+    /// All pods run.
+    Running,
+    /// The attempt was taken away.
+    Interrupted,
+    /// The attempt was withdrawn.
+    Withdrawn,
+    /// Ended with success.
+    Completed,
+    /// Ended without.
+    Failed,
+}
+
+/// What became of an action.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ActionResult {
+    /// The ScavengerJob.
+    pub job: Key,
+    /// Its UID when the action was planned.
+    pub uid: Name,
+    /// When the answer came.
+    pub time: Timestamp,
+    /// The answer, or why there is none.
+    pub answer: Result<Answer, Failure>,
+}
+
+/// A successful answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Answer {
+    /// The ScavengerJob is ready to start, or what is in the way.
+    Prepared {
+        /// The ScavengerJob with its finalizer.
+        job: Box<Job>,
+        /// Pods of it that have not ended.
+        pods_left: u32,
+        /// What the spec names and does not exist: kind and name.
+        missing: Vec<(String, String)>,
+    },
+    /// The ScavengerJob as written.
+    Job(Box<Job>),
+    /// The child Job as it is now.
+    Child(Child),
+    /// All pods of the ScavengerJob as they are now.
+    Pods {
+        /// The pods.
+        pods: Vec<Pod>,
+        /// Version of the list: a pod that was last seen before it and is not in it is gone.
+        resource_version: u64,
+        /// Why the Job controller could not create pods, if it says so.
+        create_failure: Option<String>,
+    },
+    /// The child Job is being deleted or gone.
+    Deleted {
+        /// UID of the child Job.
+        uid: Name,
+    },
+    /// The finalizer is off, or pods are left.
+    Released {
+        /// Pods that have not ended.
+        pods_left: u32,
+    },
+}
+
+/// Why an action was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Failure {
+    /// The object changed since it was seen: look again.
+    #[error("the object changed meanwhile")]
+    Conflict,
+    /// The object is gone.
+    #[error("the object is gone")]
+    Gone,
+    /// A child Job of that name exists and is not ours.
+    #[error("{0}")]
+    NameTaken(String),
+    /// The API server will never take this object.
+    #[error("{0}")]
+    Refused(String),
+    /// A quota is used up.
+    #[error("{0}")]
+    QuotaExceeded(String),
+    /// Anything that may pass: to be tried again later.
+    #[error("{0}")]
+    Transient(String),
+}

@@ -1,0 +1,166 @@
+//! What must hold after any plan, and in any state; run on every plan in every test.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    Plan, Planner,
+    action::Task,
+    resources::Resources,
+    snapshot::{Key, Phase, WaitReason},
+};
+
+/// What was so before a plan.
+#[derive(Debug)]
+pub struct Before {
+    starting: BTreeSet<Key>,
+    under_way: BTreeSet<Key>,
+}
+
+impl Before {
+    /// To be taken just before [`Planner::plan`].
+    #[must_use]
+    pub fn of(planner: &Planner) -> Self {
+        let under_way = planner.jobs.iter().filter(|(_, entry)| entry.under_way);
+        Self {
+            starting: planner.starting.iter().cloned().collect(),
+            under_way: under_way.map(|(key, _)| key.clone()).collect(),
+        }
+    }
+
+    /// Checks a plan and the state it left.
+    ///
+    /// # Errors
+    /// What is broken.
+    pub fn check(&self, planner: &Planner, plan: &Plan) -> Result<(), String> {
+        self.one_action_each(planner, plan)?;
+        self.admitted_within_limits(planner)?;
+        state(planner)
+    }
+
+    fn one_action_each(&self, planner: &Planner, plan: &Plan) -> Result<(), String> {
+        let mut seen = BTreeSet::new();
+        for action in &plan.actions {
+            let key = &action.job;
+            ensure(seen.insert(key), || format!("{key} has two actions in one plan"))?;
+            ensure(!self.under_way.contains(key), || format!("{key} has a second action under way"))?;
+            let entry = planner.jobs.get(key).ok_or_else(|| format!("{key} is not in the view"))?;
+            ensure(entry.under_way && entry.job.uid == action.uid, || {
+                format!("the action of {key} is not remembered")
+            })?;
+            if let Task::WriteStatus(write) = &action.task {
+                let old = entry.job.status.attempt.as_ref().map_or(0, |attempt| attempt.number);
+                let new = write.status.attempt.as_ref().map_or(0, |attempt| attempt.number);
+                ensure(new == old || new == old + 1, || format!("{key} goes from attempt {old} to {new}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn admitted_within_limits(&self, planner: &Planner) -> Result<(), String> {
+        let admitted = planner.starting.iter().filter(|key| !self.starting.contains(*key));
+        // What was found starting after a restart was admitted by somebody else.
+        let admitted: Vec<&Key> = admitted
+            .filter(|key| planner.jobs.get(*key).is_some_and(|entry| !entry.job.status.phase.is_active()))
+            .collect();
+        let (Some(first), Ok(settings)) = (admitted.first(), planner.settings()) else { return Ok(()) };
+        let count = planner.starting.len();
+        ensure(count <= settings.max_concurrent_starts, || {
+            format!("{count} start at once, {first} among them")
+        })?;
+        let limit = settings.start_thresholds.of(planner.capacity.allocatable());
+        let used = planner.capacity.used(&planner.ledger);
+        for key in admitted {
+            let Some(Ok(spec)) = planner.jobs.get(key).map(|entry| &entry.job.spec) else { continue };
+            for (name, amount) in spec.demand.total().iter().filter(|(_, amount)| *amount > 0) {
+                ensure(used.get(name) <= limit.get(name), || {
+                    format!(
+                        "{key} was admitted with {amount} {name}, so {} of {} are used",
+                        used.get(name),
+                        limit.get(name)
+                    )
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks a state in which nothing is left to be planned.
+///
+/// # Errors
+/// What is broken.
+pub fn state(planner: &Planner) -> Result<(), String> {
+    counts(planner)?;
+    ledger(planner)?;
+    queue(planner)?;
+    let timers: BTreeSet<_> =
+        planner.jobs.iter().filter_map(|(key, entry)| Some((entry.timer?, key.clone()))).collect();
+    ensure(timers == planner.timers, || "timers differ from those of the entries".to_owned())?;
+    let keys: BTreeMap<_, _> =
+        planner.jobs.iter().map(|(key, entry)| (entry.job.uid.clone(), key.clone())).collect();
+    ensure(keys == planner.keys, || "the index by UID differs from the entries".to_owned())
+}
+
+fn counts(planner: &Planner) -> Result<(), String> {
+    let mut phases: BTreeMap<Phase, usize> = BTreeMap::new();
+    let mut waiting: BTreeMap<WaitReason, usize> = BTreeMap::new();
+    for entry in planner.jobs.values() {
+        *phases.entry(entry.job.status.phase).or_default() += 1;
+        let admitted = entry.job.status.admitted.as_ref();
+        if let Some(said) = admitted.and_then(|admitted| admitted.waiting.as_ref()) {
+            *waiting.entry(said.reason).or_default() += 1;
+        }
+    }
+    let mut counted = planner.counts.clone();
+    counted.phases.retain(|_, count| *count > 0);
+    counted.waiting.retain(|_, count| *count > 0);
+    ensure(counted.phases == phases && counted.waiting == waiting, || {
+        format!("counts are {counted:?} instead of {phases:?} and {waiting:?}")
+    })
+}
+
+fn ledger(planner: &Planner) -> Result<(), String> {
+    let mut total = Resources::default();
+    let mut promised: BTreeMap<_, Resources> = BTreeMap::new();
+    for (key, per_pod, places) in planner.ledger.iter() {
+        let entry = planner.jobs.get(key);
+        ensure(entry.is_some(), || format!("room is reserved for {key}, which is gone"))?;
+        let active = entry.is_some_and(|entry| entry.job.status.phase.is_active());
+        let held = entry.is_some_and(|entry| entry.under_way || entry.pause.is_some());
+        ensure(active || planner.starting.contains(key) || held, || {
+            format!("room is reserved for {key}, which does not start")
+        })?;
+        ensure(!places.is_empty(), || format!("nothing is reserved for {key}"))?;
+        for place in places {
+            total.add(per_pod);
+            if let Some(node) = place {
+                promised.entry(node.clone()).or_default().add(per_pod);
+            }
+        }
+    }
+    ensure(total == *planner.ledger.total(), || {
+        format!("the ledger's total is {} instead of {total}", planner.ledger.total())
+    })?;
+    for (node, amount) in &promised {
+        ensure(planner.ledger.promised(node) == Some(amount), || {
+            format!("{:?} is promised on {node} instead of {amount}", planner.ledger.promised(node))
+        })?;
+    }
+    ensure(planner.ledger.promised_nodes() == promised.len(), || "a node is promised to nobody".to_owned())
+}
+
+fn queue(planner: &Planner) -> Result<(), String> {
+    for key in planner.queue.iter() {
+        let Some(entry) = planner.jobs.get(key) else { return Err(format!("{key} waits but is gone")) };
+        ensure(!planner.starting.contains(key), || format!("{key} starts and waits in the queue"))?;
+        // Whoever has an action under way is looked at again when its answer comes.
+        ensure(!entry.job.status.phase.is_active() || entry.under_way, || {
+            format!("{key} is active and waits in the queue")
+        })?;
+    }
+    Ok(())
+}
+
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}

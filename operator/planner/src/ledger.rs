@@ -1,0 +1,111 @@
+//! What is in flight: room that was given to a ScavengerJob whose pods the watch does not show on nodes yet.
+//!
+//! A reservation is made when a ScavengerJob is admitted, shrinks as its pods are seen bound (or ended), and goes
+//! when the attempt has ended or was given up. So the same room is never given twice, and none is held for longer
+//! than it is promised to somebody.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    resources::Resources,
+    snapshot::{Key, Name},
+};
+
+/// Reservations by ScavengerJob.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    reservations: BTreeMap<Key, Reservation>,
+    promised: BTreeMap<Name, Resources>,
+    total: Resources,
+}
+
+#[derive(Debug, Clone)]
+struct Reservation {
+    per_pod: Resources,
+    /// A node for each pod that was not seen yet, where one is known.
+    places: Vec<Option<Name>>,
+}
+
+impl Ledger {
+    /// Reserves room for one pod of `per_pod` on each of `places`, instead of what was reserved before.
+    pub fn reserve(&mut self, job: &Key, per_pod: &Resources, places: Vec<Option<Name>>) {
+        self.release(job);
+        for place in &places {
+            self.total.add(per_pod);
+            if let Some(node) = place {
+                self.promised.entry(node.clone()).or_default().add(per_pod);
+            }
+        }
+        if !places.is_empty() {
+            self.reservations.insert(job.clone(), Reservation { per_pod: per_pod.clone(), places });
+        }
+    }
+
+    /// Gives everything back.
+    pub fn release(&mut self, job: &Key) {
+        self.shrink(job, 0, &[]);
+    }
+
+    /// Keeps at most `left` pods reserved; first to go are places on the nodes `seen`, where the pods turned up.
+    pub fn shrink(&mut self, job: &Key, left: usize, seen: &[Name]) {
+        let Some(reservation) = self.reservations.get_mut(job) else { return };
+        let mut dropped = Vec::new();
+        for node in seen {
+            if reservation.places.len() <= left {
+                break;
+            }
+            if let Some(index) = reservation.places.iter().position(|place| place.as_ref() == Some(node)) {
+                dropped.push(reservation.places.swap_remove(index));
+            }
+        }
+        while reservation.places.len() > left {
+            dropped.extend(reservation.places.pop());
+        }
+        let per_pod = reservation.per_pod.clone();
+        if reservation.places.is_empty() {
+            self.reservations.remove(job);
+        }
+        for place in dropped {
+            self.total.subtract(&per_pod);
+            if let Some(node) = place
+                && let Some(promised) = self.promised.get_mut(&node)
+            {
+                promised.subtract(&per_pod);
+                if *promised == Resources::default() {
+                    self.promised.remove(&node);
+                }
+            }
+        }
+    }
+
+    /// Number of pods that are reserved for a ScavengerJob.
+    #[must_use]
+    pub fn reserved_pods(&self, job: &Key) -> usize {
+        self.reservations.get(job).map_or(0, |reservation| reservation.places.len())
+    }
+
+    /// Everything that is reserved.
+    #[must_use]
+    pub fn total(&self) -> &Resources {
+        &self.total
+    }
+
+    /// What is reserved on a node.
+    #[must_use]
+    pub fn promised(&self, node: &Name) -> Option<&Resources> {
+        self.promised.get(node)
+    }
+
+    /// Every reservation: for whom, how much for each pod, and where.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Resources, &[Option<Name>])> {
+        self.reservations.iter().map(|(key, one)| (key, &one.per_pod, one.places.as_slice()))
+    }
+
+    /// Number of nodes on which something is reserved.
+    #[cfg(any(test, feature = "fixtures"))]
+    #[must_use]
+    pub fn promised_nodes(&self) -> usize {
+        self.promised.len()
+    }
+}

@@ -1,0 +1,704 @@
+//! The pure planner of ScavengerJobs: what is seen goes in, actions come out.
+//!
+//! [`Planner::observe`] takes in one thing that was seen, [`Planner::plan`] says what is to be done now. There is no
+//! I/O, no clock, no randomness and no concurrency in here, so the same code runs in the operator, in tests and in a
+//! simulator. The rules, each in one place:
+//!
+//! | rule | where |
+//! |---|---|
+//! | what is next for one ScavengerJob; which outcome leads to which phase | [`lifecycle`] |
+//! | whether the workload ended an attempt or was taken away | [`verdict`] |
+//! | who starts next | [`admission`] |
+//! | what room there is | [`capacity`] |
+//! | what is in flight | [`ledger`] |
+//! | the running priority | [`priority`] |
+//!
+//! Work is proportional to what changed: a plan looks at ScavengerJobs about which something was seen, at timers that
+//! are due, and at the heads of the queue's lines. At most one action per ScavengerJob is under way; until its result
+//! is observed nothing else is planned for it, so a stale view can not make the planner act twice.
+
+pub mod action;
+pub mod admission;
+pub mod capacity;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod check;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
+pub mod ledger;
+pub mod lifecycle;
+pub mod priority;
+pub mod resources;
+pub mod snapshot;
+pub mod verdict;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use action::{Action, ActionResult, Answer, Failure, Task};
+use admission::Queue;
+use capacity::Capacity;
+use ledger::Ledger;
+use lifecycle::{Known, Memory, Next, Prepared};
+use snapshot::{Child, Job, Key, Name, Observation, Phase, Pod, Settings, WaitReason, Waiting};
+use verdict::Evidence;
+
+/// What is to be done now.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Actions, at most one per ScavengerJob.
+    pub actions: Vec<Action>,
+    /// When to plan again if nothing is seen until then.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// How many ScavengerJobs are where.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// By phase.
+    pub phases: BTreeMap<Phase, usize>,
+    /// Those that wait, by reason.
+    pub waiting: BTreeMap<WaitReason, usize>,
+}
+
+/// One ScavengerJob in the view.
+#[derive(Debug)]
+struct Entry {
+    job: Job,
+    memory: Memory,
+    /// True while an action for it is under way.
+    under_way: bool,
+    /// Why nothing may be done right now, although something could be.
+    pause: Option<Pause>,
+    timer: Option<Timestamp>,
+    /// The attempt for which room was reserved after a restart, so that it is done once.
+    recovered: Option<u32>,
+    /// A status that must be written because an action was refused for good.
+    refused: Option<Failure>,
+    counted: Option<(Phase, Option<WaitReason>)>,
+}
+
+/// A wait that is not part of the ScavengerJob's own life.
+#[derive(Debug, Clone, Copy)]
+struct Pause {
+    /// Failed actions in a row.
+    failures: u32,
+    until: Timestamp,
+    /// True after a conflict: the version that caused it ends the pause.
+    ends_with_change: bool,
+}
+
+/// Child Jobs and pods of one ScavengerJob; they may be seen before it.
+#[derive(Debug, Default)]
+struct Attachments {
+    children: BTreeMap<Name, Child>,
+    pods: BTreeMap<Name, Pod>,
+    evidence: BTreeMap<u32, Evidence>,
+    /// UID of the child Job that was last seen to go: a late answer must not bring it back.
+    gone_child: Option<Name>,
+}
+
+/// The view of the cluster and the rules over it.
+#[derive(Debug)]
+pub struct Planner {
+    settings: Result<Settings, String>,
+    capacity: Capacity,
+    ledger: Ledger,
+    queue: Queue,
+    jobs: BTreeMap<Key, Entry>,
+    keys: BTreeMap<Name, Key>,
+    attachments: BTreeMap<Name, Attachments>,
+    /// ScavengerJob of each pod that belongs to one.
+    pod_owners: BTreeMap<Key, Name>,
+    pod_epoch: u64,
+    dirty: BTreeSet<Key>,
+    timers: BTreeSet<(Timestamp, Key)>,
+    /// ScavengerJobs that are admitted and whose pods do not all run yet.
+    starting: BTreeSet<Key>,
+    /// Who waits because it can never fit, for when the pool changes.
+    never_fit: BTreeSet<Key>,
+    /// Newcomers of the queue that were not told yet why they wait.
+    untold: BTreeSet<Key>,
+    counts: Counts,
+    seen_epoch: u64,
+    seen_version: u64,
+    walk_due: bool,
+}
+
+impl Default for Planner {
+    fn default() -> Self {
+        Self {
+            settings: Err("the ScavengerPool \"default\" does not exist; an admin must create it".to_owned()),
+            capacity: Capacity::default(),
+            ledger: Ledger::default(),
+            queue: Queue::default(),
+            jobs: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            attachments: BTreeMap::new(),
+            pod_owners: BTreeMap::new(),
+            pod_epoch: 0,
+            dirty: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            starting: BTreeSet::new(),
+            never_fit: BTreeSet::new(),
+            untold: BTreeSet::new(),
+            counts: Counts::default(),
+            seen_epoch: 0,
+            seen_version: 0,
+            walk_due: false,
+        }
+    }
+}
+
+impl Planner {
+    /// Takes in one thing that was seen at `now`.
+    pub fn observe(&mut self, observation: Observation, now: Timestamp) {
+        match observation {
+            Observation::Job(job) => self.set_job(*job),
+            Observation::JobGone(key) => self.remove_job(&key),
+            Observation::Child(child) => self.set_child(child),
+            Observation::ChildGone { owner, uid } => self.remove_child(&owner, &uid),
+            Observation::Pod(pod) => self.set_pod(*pod, now),
+            Observation::PodGone(key) => self.remove_pod(&key),
+            Observation::PodsRelisted => self.pod_epoch += 1,
+            Observation::Node(node) => self.capacity.set_node(node, self.settings.as_ref().ok()),
+            Observation::NodeGone(name) => self.capacity.remove_node(&name),
+            Observation::Pool(settings) => {
+                if self.settings != settings {
+                    self.settings = settings;
+                    self.capacity.set_settings(self.settings.as_ref().ok());
+                    self.dirty.extend(self.jobs.keys().cloned());
+                }
+            }
+            Observation::Done(result) => self.done(result),
+        }
+    }
+
+    /// Says what is to be done now.
+    pub fn plan(&mut self, now: Timestamp) -> Plan {
+        let mut plan = Plan::default();
+        if self.seen_epoch != self.capacity.epoch() {
+            self.seen_epoch = self.capacity.epoch();
+            self.dirty.extend(self.never_fit.iter().cloned());
+            self.dirty.extend(self.queue.iter().cloned());
+        }
+        while let Some((time, key)) = self.timers.first().cloned() {
+            if time > now {
+                break;
+            }
+            self.timers.remove(&(time, key.clone()));
+            if let Some(entry) = self.jobs.get_mut(&key) {
+                entry.timer = None;
+            }
+            self.dirty.insert(key);
+        }
+        while let Some(key) = self.dirty.pop_first() {
+            self.visit(&key, now, &mut plan.actions);
+        }
+        self.admit(now, &mut plan.actions);
+        plan.wake_at = self.timers.first().map(|(time, _)| *time);
+        plan
+    }
+
+    /// How many ScavengerJobs are where.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The room there is.
+    #[must_use]
+    pub fn capacity(&self) -> &Capacity {
+        &self.capacity
+    }
+
+    /// What is in flight.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Settings in force, or why nothing is admitted.
+    ///
+    /// # Errors
+    /// A sentence for people.
+    pub fn settings(&self) -> Result<&Settings, &str> {
+        self.settings.as_ref().map_err(String::as_str)
+    }
+
+    fn set_job(&mut self, job: Job) {
+        let key = job.key.clone();
+        if let Some(entry) = self.jobs.get(&key) {
+            if entry.job.uid == job.uid {
+                // Older than what an answer brought already.
+                if entry.job.resource_version >= job.resource_version {
+                    return;
+                }
+            } else {
+                // Deleted and made anew while nobody watched.
+                self.remove_job(&key);
+            }
+        }
+        self.keys.insert(job.uid.clone(), key.clone());
+        self.dirty.insert(key.clone());
+        match self.jobs.get_mut(&key) {
+            Some(entry) => {
+                let attempt = |job: &Job| job.status.attempt.as_ref().map(|attempt| attempt.number);
+                if attempt(&entry.job) != attempt(&job) {
+                    entry.memory = Memory { may_create: entry.memory.may_create, ..Memory::default() };
+                }
+                entry.job = job;
+                if entry.pause.is_some_and(|pause| pause.ends_with_change) {
+                    entry.pause = None;
+                }
+                let number = attempt(&entry.job).unwrap_or(0);
+                if let Some(attachments) = self.attachments.get_mut(&entry.job.uid) {
+                    attachments.evidence.retain(|attempt, _| *attempt >= number);
+                }
+            }
+            None => {
+                let entry = Entry {
+                    job,
+                    memory: Memory::default(),
+                    under_way: false,
+                    pause: None,
+                    timer: None,
+                    recovered: None,
+                    refused: None,
+                    counted: None,
+                };
+                self.jobs.insert(key.clone(), entry);
+            }
+        }
+        self.count(&key);
+    }
+
+    fn remove_job(&mut self, key: &Key) {
+        self.set_timer(key, None);
+        self.uncount(key);
+        if let Some(entry) = self.jobs.remove(key) {
+            self.keys.remove(&entry.job.uid);
+            self.prune(&entry.job.uid);
+        }
+        self.queue.remove(key);
+        self.ledger.release(key);
+        self.walk_due = true;
+        self.dirty.remove(key);
+        self.starting.remove(key);
+        self.never_fit.remove(key);
+        self.untold.remove(key);
+    }
+
+    /// Forgets attachments of a ScavengerJob that is gone once they are gone too.
+    fn prune(&mut self, uid: &Name) {
+        let empty =
+            self.attachments.get(uid).is_some_and(|all| all.children.is_empty() && all.pods.is_empty());
+        if empty && !self.keys.contains_key(uid) {
+            self.attachments.remove(uid);
+        }
+    }
+
+    fn touch(&mut self, uid: &Name) {
+        if let Some(key) = self.keys.get(uid) {
+            self.dirty.insert(key.clone());
+        }
+    }
+
+    fn set_child(&mut self, child: Child) {
+        let owner = child.owner.clone();
+        let attachments = self.attachments.entry(owner.clone()).or_default();
+        if attachments.gone_child.as_ref() == Some(&child.uid) {
+            return;
+        }
+        match attachments.children.get_mut(&child.uid) {
+            Some(known) if known.resource_version >= child.resource_version => return,
+            Some(known) => *known = Child { deleting: known.deleting || child.deleting, ..child },
+            None => {
+                attachments.children.insert(child.uid.clone(), child);
+            }
+        }
+        self.touch(&owner);
+    }
+
+    fn remove_child(&mut self, owner: &Name, uid: &Name) {
+        let Some(attachments) = self.attachments.get_mut(owner) else { return };
+        attachments.gone_child = Some(uid.clone());
+        if let Some(child) = attachments.children.remove(uid)
+            && let Some(entry) = self.keys.get(owner).and_then(|key| self.jobs.get_mut(key))
+        {
+            entry.memory.lost_child = Some(child.attempt);
+        }
+        self.touch(owner);
+        self.prune(owner);
+    }
+
+    fn set_pod(&mut self, pod: Pod, now: Timestamp) {
+        if let Some((owner, attempt)) = pod.owner.clone() {
+            let attachments = self.attachments.entry(owner.clone()).or_default();
+            let known = attachments.pods.get(&pod.key.name);
+            if known
+                .is_some_and(|known| known.uid == pod.uid && known.resource_version > pod.resource_version)
+            {
+                return;
+            }
+            attachments.evidence.entry(attempt).or_default().note(&pod, self.pod_epoch, now);
+            self.pod_owners.insert(pod.key.clone(), owner.clone());
+            self.capacity.set_pod(&pod);
+            attachments.pods.insert(pod.key.name.clone(), pod);
+            self.touch(&owner);
+        } else {
+            self.capacity.set_pod(&pod);
+        }
+    }
+
+    fn remove_pod(&mut self, key: &Key) {
+        self.capacity.remove_pod(key);
+        let Some(owner) = self.pod_owners.remove(key) else { return };
+        if let Some(attachments) = self.attachments.get_mut(&owner) {
+            attachments.pods.remove(&key.name);
+        }
+        self.touch(&owner);
+        self.prune(&owner);
+    }
+
+    fn done(&mut self, result: ActionResult) {
+        let ActionResult { job: key, uid, time, answer } = result;
+        let Some(entry) = self.jobs.get_mut(&key).filter(|entry| entry.job.uid == uid) else { return };
+        entry.under_way = false;
+        self.dirty.insert(key.clone());
+        match answer {
+            Ok(answer) => {
+                // A pause after failures is over; one that was asked for is not.
+                entry.pause = entry.pause.filter(|pause| pause.failures == 0);
+                self.answered(&key, &uid, answer, time);
+            }
+            Err(failure) => self.failed(&key, failure, time),
+        }
+    }
+
+    fn answered(&mut self, key: &Key, uid: &Name, answer: Answer, time: Timestamp) {
+        match answer {
+            Answer::Prepared { job, pods_left, missing } => {
+                if let Some(entry) = self.jobs.get_mut(key) {
+                    if missing.is_empty() {
+                        entry.memory.missing_since = None;
+                    } else {
+                        entry.memory.missing_since.get_or_insert(time);
+                    }
+                    entry.memory.prepared = Some(Prepared { pods_left, missing });
+                }
+                self.set_job(*job);
+            }
+            Answer::Job(job) => {
+                if let Some(attempt) =
+                    job.status.attempt.as_ref().filter(|_| job.status.phase == Phase::Starting)
+                    && let Some(entry) = self.jobs.get_mut(key)
+                {
+                    // This planner wrote Starting just now, so nobody can have made the Job before.
+                    entry.memory.may_create = Some(attempt.number);
+                }
+                self.set_job(*job);
+            }
+            Answer::Child(child) => self.set_child(child),
+            Answer::Deleted { uid: child } => {
+                if let Some(child) =
+                    self.attachments.get_mut(uid).and_then(|all| all.children.get_mut(&child))
+                {
+                    child.deleting = true;
+                }
+            }
+            Answer::Pods { pods, resource_version, create_failure } => {
+                self.listed(key, uid, pods, resource_version, create_failure, time);
+            }
+            Answer::Released { pods_left } => {
+                if let Some(entry) = self.jobs.get_mut(key) {
+                    if pods_left == 0 {
+                        entry.job.has_finalizer = false;
+                    } else {
+                        // The watch does not show them yet.
+                        let until = time + SignedDuration::from_secs(2);
+                        entry.pause = Some(Pause { failures: 0, until, ends_with_change: false });
+                    }
+                }
+            }
+        }
+    }
+
+    fn listed(
+        &mut self,
+        key: &Key,
+        uid: &Name,
+        pods: Vec<Pod>,
+        resource_version: u64,
+        create_failure: Option<String>,
+        time: Timestamp,
+    ) {
+        let listed: BTreeSet<Name> = pods.iter().map(|pod| pod.key.name.clone()).collect();
+        for pod in pods {
+            self.set_pod(pod, time);
+        }
+        let attachments = self.attachments.entry(uid.clone()).or_default();
+        let gone: Vec<Key> = attachments
+            .pods
+            .values()
+            .filter(|pod| pod.resource_version <= resource_version && !listed.contains(&pod.key.name))
+            .map(|pod| pod.key.clone())
+            .collect();
+        for pod in &gone {
+            self.remove_pod(pod);
+        }
+        let attachments = self.attachments.entry(uid.clone()).or_default();
+        let Some(entry) = self.jobs.get_mut(key) else { return };
+        let Some(number) = entry.job.status.attempt.as_ref().map(|attempt| attempt.number) else { return };
+        let of_attempt = |pod: &&Pod| pod.owner.as_ref().is_some_and(|(_, attempt)| *attempt == number);
+        match attachments.children.values().find(|child| child.attempt == number) {
+            Some(child) if !child.is_over() && !child.deleting => {
+                entry.memory.create_failure = Some(create_failure);
+            }
+            Some(_) => entry.memory.listed = Some(number),
+            None if attachments.pods.values().any(|pod| of_attempt(&pod)) => {
+                entry.memory.lost_child = Some(number);
+                entry.memory.listed = Some(number);
+            }
+            None if entry.memory.lost_child == Some(number)
+                || entry.job.status.attempt.as_ref().is_some_and(|attempt| attempt.child_uid.is_some()) =>
+            {
+                entry.memory.listed = Some(number);
+            }
+            None => entry.memory.may_create = Some(number),
+        }
+    }
+
+    fn failed(&mut self, key: &Key, failure: Failure, time: Timestamp) {
+        let Some(entry) = self.jobs.get_mut(key) else { return };
+        let failures = entry.pause.map_or(0, |pause| pause.failures) + 1;
+        match failure {
+            Failure::NameTaken(_) | Failure::Refused(_) | Failure::QuotaExceeded(_) => {
+                entry.refused = Some(failure);
+            }
+            // Gone: the child Job of a delete, or the ScavengerJob itself; the watch will say so.
+            Failure::Gone | Failure::Conflict | Failure::Transient(_) => {
+                // 100 ms, doubled up to 25 s.
+                let delay = SignedDuration::from_millis(100 << failures.min(8));
+                let ends_with_change = failure == Failure::Conflict;
+                entry.pause = Some(Pause { failures, until: time + delay, ends_with_change });
+            }
+        }
+        if !entry.job.status.phase.is_active() {
+            // A start that failed gives its slot back; it is prepared anew when its turn comes again.
+            entry.memory.prepared = None;
+            self.ledger.release(key);
+            self.starting.remove(key);
+            self.walk_due = true;
+        }
+    }
+
+    /// Decides about one ScavengerJob.
+    fn visit(&mut self, key: &Key, now: Timestamp, actions: &mut Vec<Action>) {
+        let Some(entry) = self.jobs.get_mut(key) else { return };
+        if entry.under_way {
+            return;
+        }
+        let none = Attachments::default();
+        let no_evidence = Evidence::default();
+        let attachments = self.attachments.get(&entry.job.uid).unwrap_or(&none);
+        let number = entry.job.status.attempt.as_ref().map(|attempt| attempt.number);
+        let evidence = number.and_then(|number| attachments.evidence.get(&number)).unwrap_or(&no_evidence);
+
+        // Room first: what is reserved follows from what is known, whatever comes next.
+        let active = entry.job.status.phase.is_active() && !entry.job.deleting;
+        if let Some(attempt) = entry.job.status.attempt.as_ref().filter(|_| active) {
+            let (seen, left) = lifecycle::expected_pods(attempt, &attachments.pods);
+            if entry.recovered != Some(attempt.number) {
+                entry.recovered = Some(attempt.number);
+                if self.ledger.reserved_pods(key) == 0 && left > 0 {
+                    // After a restart: promised, but nobody remembers where.
+                    let places = match self.capacity.nodes_for(&attempt.demand, &self.ledger) {
+                        Ok(nodes) => nodes.into_iter().take(left).map(Some).collect(),
+                        Err(_) => vec![None; left],
+                    };
+                    self.ledger.reserve(key, &attempt.demand.per_pod, places);
+                }
+            }
+            if self.ledger.reserved_pods(key) > left {
+                self.ledger.shrink(key, left, &seen);
+                self.walk_due = true;
+            }
+            if entry.job.status.phase == Phase::Starting {
+                self.starting.insert(key.clone());
+            } else if self.starting.remove(key) {
+                self.walk_due = true;
+            }
+        }
+        let known = Known {
+            job: &entry.job,
+            children: &attachments.children,
+            pods: &attachments.pods,
+            evidence,
+            memory: &entry.memory,
+            has_reservation: !active && self.starting.contains(key),
+        };
+        if let Some(pause) = entry.pause.filter(|pause| pause.until > now) {
+            self.queue.remove(key);
+            self.set_timer(key, Some(pause.until));
+            return;
+        }
+        let next = match entry.refused.take() {
+            Some(Failure::NameTaken(message)) => Next::Do(lifecycle::fail(&known, "NameTaken", message, now)),
+            Some(Failure::QuotaExceeded(message)) => match lifecycle::quota_exceeded(&known, message, now) {
+                Some(task) => Next::Do(task),
+                None => lifecycle::next(&known, &self.settings, now),
+            },
+            Some(Failure::Refused(message)) => Next::Do(lifecycle::fail(&known, "Refused", message, now)),
+            _ => lifecycle::next(&known, &self.settings, now),
+        };
+        let hold = |waiting: &Waiting| lifecycle::hold(&known, waiting, now);
+        let (task, timer) = match &next {
+            Next::Do(task) => (Some(task.clone()), None),
+            Next::Wait(timer) => (None, *timer),
+            Next::Held(waiting, timer) => (hold(waiting), *timer),
+            Next::GiveBack(waiting, time) => (hold(waiting), Some(*time)),
+            Next::Candidate => (None, None),
+        };
+        // A started attempt keeps its reservation until its pods are seen; preparing needs it too.
+        let keeps = active || matches!(next, Next::Do(Task::Prepare)) || starts(&next);
+        if let Next::GiveBack(_, time) = &next {
+            entry.memory.prepared = None;
+            // Until then it is no candidate.
+            entry.pause = Some(Pause { failures: 0, until: *time, ends_with_change: false });
+        }
+        if matches!(next, Next::Candidate) {
+            if let Ok(spec) = &entry.job.spec {
+                let (job, demand) = (&entry.job, &spec.demand);
+                self.queue.insert(job, demand);
+            }
+            self.untold.insert(key.clone());
+            self.walk_due = true;
+        } else {
+            self.queue.remove(key);
+            self.never_fit.remove(key);
+            self.untold.remove(key);
+        }
+        if !keeps && (self.starting.remove(key) || self.ledger.reserved_pods(key) > 0) {
+            self.ledger.release(key);
+            self.walk_due = true;
+        }
+        match task {
+            Some(task) => self.dispatch(key, task, actions),
+            None => self.set_timer(key, timer),
+        }
+    }
+
+    /// Starts whom there is room for, and tells the others why they wait.
+    fn admit(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        let Ok(settings) = self.settings.clone() else { return };
+        if self.seen_version != self.capacity.version() {
+            self.seen_version = self.capacity.version();
+            self.walk_due = true;
+        }
+        if !self.walk_due {
+            return;
+        }
+        self.walk_due = false;
+        let walk = self.queue.walk(&self.capacity, &mut self.ledger, &settings, self.starting.len());
+        for (key, _) in walk.started {
+            self.untold.remove(&key);
+            self.never_fit.remove(&key);
+            self.starting.insert(key.clone());
+            if let Some(entry) = self.jobs.get_mut(&key) {
+                entry.memory.prepared = None;
+                // Being told why it waits: it is prepared when that answer comes.
+                if !entry.under_way {
+                    self.dispatch(&key, Task::Prepare, actions);
+                }
+            }
+        }
+        let mut told: BTreeMap<Key, Waiting> = walk.heads.into_iter().collect();
+        for key in std::mem::take(&mut self.untold) {
+            let waiting = match self.queue.never_fits(&key, &self.capacity, &settings) {
+                Some(never) => {
+                    self.never_fit.insert(key.clone());
+                    never
+                }
+                None => match told.remove(&key) {
+                    Some(waiting) => waiting,
+                    None => self.queue.behind(&key),
+                },
+            };
+            self.tell(&key, &waiting, now, actions);
+        }
+        for (key, waiting) in told {
+            self.tell(&key, &waiting, now, actions);
+        }
+    }
+
+    fn tell(&mut self, key: &Key, waiting: &Waiting, now: Timestamp, actions: &mut Vec<Action>) {
+        let Some(entry) = self.jobs.get(key).filter(|entry| !entry.under_way) else { return };
+        let none = Attachments::default();
+        let known = Known {
+            job: &entry.job,
+            children: &none.children,
+            pods: &none.pods,
+            evidence: &Evidence::default(),
+            memory: &entry.memory,
+            has_reservation: false,
+        };
+        if let Some(task) = lifecycle::hold(&known, waiting, now) {
+            self.dispatch(key, task, actions);
+        }
+    }
+
+    fn dispatch(&mut self, key: &Key, task: Task, actions: &mut Vec<Action>) {
+        self.set_timer(key, None);
+        let Some(entry) = self.jobs.get_mut(key) else { return };
+        entry.under_way = true;
+        actions.push(Action { job: key.clone(), uid: entry.job.uid.clone(), task });
+    }
+
+    fn set_timer(&mut self, key: &Key, time: Option<Timestamp>) {
+        let Some(entry) = self.jobs.get_mut(key) else { return };
+        if entry.timer == time {
+            return;
+        }
+        if let Some(old) = entry.timer.take() {
+            self.timers.remove(&(old, key.clone()));
+        }
+        if let Some(time) = time {
+            entry.timer = Some(time);
+            self.timers.insert((time, key.clone()));
+        }
+    }
+
+    fn count(&mut self, key: &Key) {
+        self.uncount(key);
+        let Some(entry) = self.jobs.get_mut(key) else { return };
+        let status = &entry.job.status;
+        let reason = status
+            .admitted
+            .as_ref()
+            .and_then(|admitted| admitted.waiting.as_ref())
+            .map(|waiting| waiting.reason);
+        entry.counted = Some((status.phase, reason));
+        *self.counts.phases.entry(status.phase).or_default() += 1;
+        if let Some(reason) = reason {
+            *self.counts.waiting.entry(reason).or_default() += 1;
+        }
+    }
+
+    fn uncount(&mut self, key: &Key) {
+        let Some((phase, reason)) = self.jobs.get_mut(key).and_then(|entry| entry.counted.take()) else {
+            return;
+        };
+        if let Some(count) = self.counts.phases.get_mut(&phase) {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(count) = reason.and_then(|reason| self.counts.waiting.get_mut(&reason)) {
+            *count = count.saturating_sub(1);
+        }
+    }
+}
+
+/// True if the next thing is the status write that starts an attempt.
+fn starts(next: &Next) -> bool {
+    matches!(next, Next::Do(Task::WriteStatus(write)) if write.status.phase == Phase::Starting)
+}

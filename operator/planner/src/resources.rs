@@ -1,0 +1,261 @@
+//! Amounts of cpu, memory, pods and extended resources, and shares of them.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+/// An amount of every resource. What is not named is 0.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Resources {
+    /// Processor time in thousandths of a core.
+    pub cpu_milli: i64,
+    /// Memory in bytes.
+    pub memory_bytes: i64,
+    /// Number of pods.
+    pub pods: i64,
+    /// Extended resources (`nvidia.com/gpu`, ...) in whole units.
+    pub other: BTreeMap<Arc<str>, i64>,
+}
+
+/// Name of a resource as Kubernetes spells it.
+pub const CPU: &str = "cpu";
+/// See [`CPU`].
+pub const MEMORY: &str = "memory";
+/// See [`CPU`].
+pub const PODS: &str = "pods";
+
+impl Resources {
+    /// Every resource that is named, in a fixed order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, i64)> {
+        [(CPU, self.cpu_milli), (MEMORY, self.memory_bytes), (PODS, self.pods)]
+            .into_iter()
+            .chain(self.other.iter().map(|(name, amount)| (&**name, *amount)))
+    }
+
+    /// Amount of one resource.
+    #[must_use]
+    pub fn get(&self, name: &str) -> i64 {
+        match name {
+            CPU => self.cpu_milli,
+            MEMORY => self.memory_bytes,
+            PODS => self.pods,
+            _ => self.other.get(name).copied().unwrap_or(0),
+        }
+    }
+
+    /// Adds `more` to every resource.
+    pub fn add(&mut self, more: &Self) {
+        self.combine(more, i64::saturating_add);
+    }
+
+    /// Takes `less` from every resource. What falls below 0 stays there: a node can be overcommitted.
+    pub fn subtract(&mut self, less: &Self) {
+        self.combine(less, i64::saturating_sub);
+    }
+
+    fn combine(&mut self, with: &Self, operation: fn(i64, i64) -> i64) {
+        self.cpu_milli = operation(self.cpu_milli, with.cpu_milli);
+        self.memory_bytes = operation(self.memory_bytes, with.memory_bytes);
+        self.pods = operation(self.pods, with.pods);
+        for (name, amount) in &with.other {
+            let mine = self.other.entry(name.clone()).or_insert(0);
+            *mine = operation(*mine, *amount);
+        }
+        self.other.retain(|_, amount| *amount != 0);
+    }
+
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(&self, more: &Self) -> Self {
+        let mut sum = self.clone();
+        sum.add(more);
+        sum
+    }
+
+    /// What is left of this without `less`.
+    #[must_use]
+    pub fn minus(&self, less: &Self) -> Self {
+        let mut difference = self.clone();
+        difference.subtract(less);
+        difference
+    }
+
+    /// `count` times this.
+    #[must_use]
+    pub fn times(&self, count: i64) -> Self {
+        Self {
+            cpu_milli: self.cpu_milli.saturating_mul(count),
+            memory_bytes: self.memory_bytes.saturating_mul(count),
+            pods: self.pods.saturating_mul(count),
+            other: self
+                .other
+                .iter()
+                .map(|(name, amount)| (name.clone(), amount.saturating_mul(count)))
+                .collect(),
+        }
+    }
+
+    /// The first resource of which this is more than `room`; none if it fits.
+    #[must_use]
+    pub fn exceeds<'a>(&'a self, room: &Self) -> Option<&'a str> {
+        self.iter().find(|(name, amount)| *amount > 0 && *amount > room.get(name)).map(|(name, _)| name)
+    }
+
+    /// Larger of both, resource by resource.
+    #[must_use]
+    pub fn larger(&self, other: &Self) -> Self {
+        let mut larger = self.clone();
+        larger.cpu_milli = larger.cpu_milli.max(other.cpu_milli);
+        larger.memory_bytes = larger.memory_bytes.max(other.memory_bytes);
+        larger.pods = larger.pods.max(other.pods);
+        for (name, amount) in &other.other {
+            let mine = larger.other.entry(name.clone()).or_insert(*amount);
+            *mine = (*mine).max(*amount);
+        }
+        larger
+    }
+}
+
+/// For people: `1.5 cpu, 512 MiB`, without pods, which everybody has one of.
+impl fmt::Display for Resources {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (name, amount) in self.iter().filter(|(name, amount)| *name != PODS && *amount != 0) {
+            write!(formatter, "{separator}{}", Amount(name, amount))?;
+            separator = ", ";
+        }
+        if separator.is_empty() { formatter.write_str("nothing") } else { Ok(()) }
+    }
+}
+
+/// One resource for people: `1.5 cpu`, `512 MiB`, `2 nvidia.com/gpu`.
+pub struct Amount<'a>(pub &'a str, pub i64);
+
+impl fmt::Display for Amount<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(name, amount) = *self;
+        match name {
+            CPU => {
+                let (sign, cores, rest) =
+                    (if amount < 0 { "-" } else { "" }, amount.abs() / 1000, amount.abs() % 1000);
+                if rest == 0 {
+                    write!(formatter, "{sign}{cores} cpu")
+                } else {
+                    let fraction = format!("{rest:03}");
+                    write!(formatter, "{sign}{cores}.{} cpu", fraction.trim_end_matches('0'))
+                }
+            }
+            // Whole MiB, rounded down: for reading, not for reckoning.
+            MEMORY => write!(formatter, "{} MiB", amount / (1 << 20)),
+            _ => write!(formatter, "{amount} {name}"),
+        }
+    }
+}
+
+/// A share in millionths, so that thresholds are exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Share(u32);
+
+impl Share {
+    /// From a fraction of 1; values outside 0 to 1 are cut off there.
+    #[must_use]
+    pub fn from_fraction(fraction: f64) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "clamped to 0..=1e6 before"
+        )]
+        Self((fraction.clamp(0.0, 1.0) * 1e6).round() as u32)
+    }
+
+    /// This share of `amount`, rounded down.
+    #[must_use]
+    pub fn of(self, amount: i64) -> i64 {
+        let part = i128::from(amount) * i128::from(self.0) / 1_000_000;
+        i64::try_from(part).expect("a share of at most 1 should fit where the whole did")
+    }
+}
+
+/// `70%`, `66.7%`.
+impl fmt::Display for Share {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = (self.0 + 500) / 1000;
+        if tenths.is_multiple_of(10) {
+            write!(formatter, "{}%", tenths / 10)
+        } else {
+            write!(formatter, "{}.{}%", tenths / 10, tenths % 10)
+        }
+    }
+}
+
+/// Up to which share of each resource ScavengerJobs may fill the pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thresholds {
+    /// For resources that are not named below.
+    pub default: Share,
+    /// For single resources.
+    pub overrides: BTreeMap<Arc<str>, Share>,
+}
+
+impl Thresholds {
+    /// Share that holds for a resource.
+    #[must_use]
+    pub fn share(&self, name: &str) -> Share {
+        self.overrides.get(name).copied().unwrap_or(self.default)
+    }
+
+    /// What may be used of `whole`.
+    #[must_use]
+    pub fn of(&self, whole: &Resources) -> Resources {
+        Resources {
+            cpu_milli: self.share(CPU).of(whole.cpu_milli),
+            memory_bytes: self.share(MEMORY).of(whole.memory_bytes),
+            pods: self.share(PODS).of(whole.pods),
+            other: whole
+                .other
+                .iter()
+                .map(|(name, amount)| (name.clone(), self.share(name).of(*amount)))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpu(milli: i64) -> Resources {
+        Resources { cpu_milli: milli, ..Resources::default() }
+    }
+
+    #[test]
+    fn a_share_is_exact() {
+        let thresholds = Thresholds { default: Share::from_fraction(0.7), overrides: BTreeMap::new() };
+        assert_eq!(thresholds.of(&cpu(10_000)), cpu(7_000));
+        assert_eq!(Share::from_fraction(0.29).of(100), 29);
+        assert_eq!(Share::from_fraction(f64::NAN).of(100), 0);
+        assert_eq!(Share::from_fraction(1.0).of(i64::MAX), i64::MAX);
+        assert_eq!(Share::from_fraction(0.95).to_string(), "95%");
+        assert_eq!(Share::from_fraction(0.666_7).to_string(), "66.7%");
+    }
+
+    #[test]
+    fn an_extended_resource_that_nobody_has_does_not_fit() {
+        let gpu = Resources { other: [("nvidia.com/gpu".into(), 1)].into(), ..Resources::default() };
+        assert_eq!(gpu.exceeds(&cpu(1000)), Some("nvidia.com/gpu"));
+        assert_eq!(Resources::default().exceeds(&cpu(-1)), None);
+    }
+
+    #[test]
+    fn people_can_read_it() {
+        let some = Resources {
+            cpu_milli: 1500,
+            memory_bytes: 512 << 20,
+            pods: 1,
+            other: [("a/b".into(), 2)].into(),
+        };
+        assert_eq!(some.to_string(), "1.5 cpu, 512 MiB, 2 a/b");
+        assert_eq!(cpu(-250).to_string(), "-0.25 cpu");
+        assert_eq!(Resources::default().to_string(), "nothing");
+    }
+}

@@ -1,0 +1,499 @@
+//! Values in: the cluster as the planner sees it, in plain types. Whoever observes turns API objects into these.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    action::ActionResult,
+    resources::{Resources, Thresholds},
+};
+
+/// A short, shared text: names, UIDs.
+pub type Name = Arc<str>;
+
+/// Namespace and name of a namespaced object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Key {
+    /// Namespace.
+    pub namespace: Name,
+    /// Name.
+    pub name: Name,
+}
+
+impl Key {
+    /// Key of `namespace/name`.
+    pub fn new(namespace: impl Into<Name>, name: impl Into<Name>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// One thing that was seen, or that became of an action.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Observation {
+    /// A ScavengerJob is there, in this version.
+    Job(Box<Job>),
+    /// A ScavengerJob is gone.
+    JobGone(Key),
+    /// A child Job is there, in this version.
+    Child(Child),
+    /// A child Job is gone: its ScavengerJob's UID, and its own.
+    ChildGone {
+        /// UID of the ScavengerJob.
+        owner: Name,
+        /// UID of the child Job.
+        uid: Name,
+    },
+    /// A pod is there, in this version.
+    Pod(Box<Pod>),
+    /// A pod is gone.
+    PodGone(Key),
+    /// The pod watch lists all pods anew: versions seen before and after have no order.
+    PodsRelisted,
+    /// A node is there, in this version.
+    Node(Node),
+    /// A node is gone.
+    NodeGone(Name),
+    /// The pool's settings, or why nothing can be admitted.
+    Pool(Result<Settings, String>),
+    /// An action was carried out, or was not.
+    Done(ActionResult),
+}
+
+/// Settings of the pool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Labels that a node of the pool must have.
+    pub node_selector: BTreeMap<Name, Name>,
+    /// Keys of taints that a node of the pool may have.
+    pub tolerated_taints: Vec<Name>,
+    /// Up to where ScavengerJobs may fill the pool.
+    pub start_thresholds: Thresholds,
+    /// How many may be starting at the same time.
+    pub max_concurrent_starts: usize,
+    /// How long a pod may stay unscheduled.
+    pub pending_timeout: SignedDuration,
+    /// How long a container may fail to be created.
+    pub start_deadline: SignedDuration,
+    /// How long a missing reference may be missing.
+    pub reference_grace: SignedDuration,
+    /// Wait after an interruption.
+    pub interruption_backoff: SignedDuration,
+    /// Steps of the running priority.
+    pub priority_steps: i32,
+}
+
+/// A ScavengerJob.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Namespace and name.
+    pub key: Key,
+    /// UID.
+    pub uid: Name,
+    /// `metadata.resourceVersion`; a number that only grows.
+    pub resource_version: u64,
+    /// `metadata.generation` of the spec.
+    pub generation: i64,
+    /// When it was created.
+    pub creation_time: Timestamp,
+    /// True once it is being deleted.
+    pub deleting: bool,
+    /// True if it carries our finalizer.
+    pub has_finalizer: bool,
+    /// What it asks, or why that can not be understood.
+    pub spec: Result<JobSpec, String>,
+    /// What became of it so far.
+    pub status: JobStatus,
+}
+
+/// What a ScavengerJob asks, as far as the rules need it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// What it needs where.
+    pub demand: Demand,
+    /// The stretch it needs for lasting progress.
+    pub interruption_after: SignedDuration,
+}
+
+/// What has to fit where. ScavengerJobs with equal demands either all fit or none does.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Demand {
+    /// Requests of one pod, `pods: 1` included.
+    pub per_pod: Resources,
+    /// Number of pods.
+    pub pod_count: u32,
+    /// Where its pods may go.
+    pub placement: Placement,
+}
+
+impl Demand {
+    /// Requests of all pods.
+    #[must_use]
+    pub fn total(&self) -> Resources {
+        self.per_pod.times(i64::from(self.pod_count))
+    }
+}
+
+/// Where a pod may go.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Placement {
+    /// Labels that the node must have.
+    pub node_selector: BTreeMap<Name, Name>,
+    /// Taints that are tolerated.
+    pub tolerations: Vec<Toleration>,
+}
+
+/// A toleration; see the Kubernetes API.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Toleration {
+    /// Key; every key if none.
+    pub key: Option<Name>,
+    /// Value that must be equal; every value if none.
+    pub value: Option<Name>,
+    /// Effect; every effect if none.
+    pub effect: Option<Name>,
+}
+
+/// A taint of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taint {
+    /// Key.
+    pub key: Name,
+    /// Value, or nothing.
+    pub value: Name,
+    /// NoSchedule, PreferNoSchedule or NoExecute.
+    pub effect: Name,
+}
+
+impl Placement {
+    /// True if the node's labels and taints let the pod in.
+    #[must_use]
+    pub fn admits(&self, node: &Node) -> bool {
+        self.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+            && node.taints.iter().filter(|taint| taint.repels()).all(|taint| {
+                self.tolerations.iter().any(|toleration| {
+                    toleration.key.as_ref().is_none_or(|key| *key == taint.key)
+                        && toleration.value.as_ref().is_none_or(|value| *value == taint.value)
+                        && toleration.effect.as_ref().is_none_or(|effect| *effect == taint.effect)
+                })
+            })
+    }
+}
+
+impl Taint {
+    /// True if pods that do not tolerate it can not go there.
+    #[must_use]
+    pub fn repels(&self) -> bool {
+        matches!(&*self.effect, "NoSchedule" | "NoExecute")
+    }
+}
+
+/// Where a ScavengerJob is in its life.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Phase {
+    /// Not seen before, or waiting and not yet run.
+    #[default]
+    Waiting,
+    /// An attempt was made; not all pods run.
+    Starting,
+    /// All pods run.
+    Running,
+    /// Taken away; waits.
+    Interrupted,
+    /// Ended with success.
+    Completed,
+    /// Ended without.
+    Failed,
+}
+
+impl Phase {
+    /// True for Starting and Running.
+    #[must_use]
+    pub fn is_active(self) -> bool {
+        matches!(self, Self::Starting | Self::Running)
+    }
+
+    /// True for Completed and Failed.
+    #[must_use]
+    pub fn is_finished(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed)
+    }
+}
+
+/// What became of a ScavengerJob. A plan carries the whole new value; whoever carries it out writes it as it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobStatus {
+    /// False until a status was written for the first time.
+    pub written: bool,
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// Generation that the status speaks of.
+    pub observed_generation: i64,
+    /// Why it is there.
+    pub message: String,
+    /// Condition Admitted.
+    pub admitted: Option<Admitted>,
+    /// How often it was taken away after a container had started.
+    pub interrupted_count: u32,
+    /// Step of its running priority, 1 to the pool's steps; present while it runs.
+    pub running_priority: Option<i32>,
+    /// When that last fell back to 1.
+    pub priority_start_over: Option<Timestamp>,
+    /// The newest times it started to run.
+    pub start_times: Vec<Timestamp>,
+    /// The newest times it was interrupted.
+    pub interruption_times: Vec<Timestamp>,
+    /// When it finished.
+    pub finish_time: Option<Timestamp>,
+    /// No start before this.
+    pub not_before: Option<Timestamp>,
+    /// Withdrawals and failed starts in a row.
+    pub failed_starts: u32,
+    /// The active or last attempt.
+    pub attempt: Option<Attempt>,
+}
+
+/// Condition Admitted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Admitted {
+    /// None while an attempt is active, else why it waits.
+    pub waiting: Option<Waiting>,
+    /// Since when the condition has its status (True or False).
+    pub since: Timestamp,
+}
+
+/// Why a ScavengerJob waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The reason.
+    pub reason: WaitReason,
+    /// The same as a sentence.
+    pub message: String,
+}
+
+/// Why a ScavengerJob waits, one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum WaitReason {
+    /// It asks for more than the pool could give.
+    NeverFits,
+    /// Not enough room right now.
+    NoRoom,
+    /// The scheduler found no place in time.
+    Unscheduled,
+    /// Others come first.
+    BehindInQueue,
+    /// It waits out a delay.
+    BackingOff,
+    /// Nothing is admitted.
+    Paused,
+    /// A quota is used up.
+    QuotaExceeded,
+}
+
+impl WaitReason {
+    /// Every reason.
+    pub const ALL: [Self; 7] = [
+        Self::NeverFits,
+        Self::NoRoom,
+        Self::Unscheduled,
+        Self::BehindInQueue,
+        Self::BackingOff,
+        Self::Paused,
+        Self::QuotaExceeded,
+    ];
+}
+
+/// One attempt to run a ScavengerJob.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Counted from 1.
+    pub number: u32,
+    /// UID of the child Job once it was seen.
+    pub child_uid: Option<Name>,
+    /// Generation of the spec it runs with.
+    pub generation: i64,
+    /// What it runs with, as far as room is concerned.
+    pub demand: Demand,
+    /// Index of its PriorityClass.
+    pub priority_class: u32,
+    /// When the planner decided to start it.
+    pub creation_time: Timestamp,
+    /// When all its pods ran.
+    pub start_time: Option<Timestamp>,
+    /// When it ended.
+    pub end_time: Option<Timestamp>,
+    /// First sign that it was taken away.
+    pub disruption: Option<Disruption>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// Reason of the outcome.
+    pub reason: Option<String>,
+    /// The reason as a sentence.
+    pub message: Option<String>,
+}
+
+/// First sign that an attempt was taken away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disruption {
+    /// When it was seen.
+    pub time: Timestamp,
+    /// That of the pod's condition DisruptionTarget, or [`DELETED`].
+    pub reason: String,
+    /// The message beside it.
+    pub message: String,
+    /// Name of the pod (or child Job) that showed it.
+    pub pod: Name,
+}
+
+/// Reason of a [`Disruption`] that is a plain deletion.
+pub const DELETED: &str = "Deleted";
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Outcome {
+    /// With success.
+    Completed,
+    /// By itself, without.
+    Failed,
+    /// Taken away after a container had started.
+    Interrupted,
+    /// Ended before any container had started.
+    Withdrawn,
+}
+
+/// The batch/v1 Job of an attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Child {
+    /// Namespace and name.
+    pub key: Key,
+    /// UID.
+    pub uid: Name,
+    /// Version.
+    pub resource_version: u64,
+    /// UID of its ScavengerJob.
+    pub owner: Name,
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// True once it is being deleted.
+    pub deleting: bool,
+    /// True with condition Complete or SuccessCriteriaMet.
+    pub complete: bool,
+    /// Reason and message of condition FailureTarget or Failed.
+    pub failed: Option<(String, String)>,
+}
+
+impl Child {
+    /// True if the Job controller will make no more pods for it.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.complete || self.failed.is_some()
+    }
+}
+
+/// A pod, of a ScavengerJob or not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pod {
+    /// Namespace and name.
+    pub key: Key,
+    /// UID.
+    pub uid: Name,
+    /// Version.
+    pub resource_version: u64,
+    /// UID of its ScavengerJob and number of the attempt, if it belongs to one.
+    pub owner: Option<(Name, u32)>,
+    /// What it occupies: containers, sidecars, init containers, overhead, and `pods: 1`.
+    pub requests: Resources,
+    /// Where it is bound.
+    pub node: Option<Name>,
+    /// Where the scheduler makes room for it.
+    pub nominated_node: Option<Name>,
+    /// Where it may go.
+    pub placement: Placement,
+    /// `status.phase`.
+    pub phase: PodPhase,
+    /// When its deletion was requested.
+    pub deletion_requested: Option<Timestamp>,
+    /// Reason and message of condition DisruptionTarget=True.
+    pub disruption_target: Option<(String, String)>,
+    /// The scheduler's message, with condition PodScheduled=False and reason Unschedulable.
+    pub unschedulable: Option<String>,
+    /// True while scheduling gates hold it.
+    pub gated: bool,
+    /// `status.reason` and `status.message`, for example Evicted or OutOfcpu.
+    pub status_reason: Option<(String, String)>,
+    /// Its main container.
+    pub container: Container,
+}
+
+/// `status.phase` of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PodPhase {
+    /// Not started, or not known.
+    Pending,
+    /// At least one container runs or restarts.
+    Running,
+    /// All containers ended with 0.
+    Succeeded,
+    /// All containers ended, one without success.
+    Failed,
+}
+
+impl PodPhase {
+    /// True for Succeeded and Failed.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+}
+
+/// State of a pod's main container.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Container {
+    /// It was not created yet; reason and message of the kubelet, if it says why.
+    Waiting(Option<(String, String)>),
+    /// It runs.
+    Running,
+    /// It ended.
+    Ended {
+        /// Exit code.
+        exit_code: i32,
+        /// The kubelet's reason: Completed, Error, OOMKilled, ContainerStatusUnknown...
+        reason: String,
+        /// Termination message.
+        message: String,
+        /// When it ended; whole seconds.
+        time: Option<Timestamp>,
+        /// False if the kubelet never started it.
+        started: bool,
+    },
+}
+
+impl Container {
+    /// True if the container ran at some time.
+    #[must_use]
+    pub fn has_started(&self) -> bool {
+        matches!(self, Self::Running | Self::Ended { started: true, .. })
+    }
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Name.
+    pub name: Name,
+    /// What it has for pods.
+    pub allocatable: Resources,
+    /// Labels.
+    pub labels: BTreeMap<Name, Name>,
+    /// Taints.
+    pub taints: Vec<Taint>,
+    /// True if it is ready, schedulable and under no pressure.
+    pub usable: bool,
+}

@@ -1,0 +1,6 @@
+//! Tests of the planner as a whole: its rules in the middle of a model of the cluster, in virtual time.
+//!
+//! After every single plan the model checks [`scavenger_planner::check`], plans again at once (nothing may come of it),
+//! and checks every write and the true state of the cluster, so the tests themselves state only what is special.
+
+mod scenarios;

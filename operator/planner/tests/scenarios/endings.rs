@@ -1,0 +1,254 @@
+//! How a life ends.
+
+use scavenger_planner::{
+    action::Task,
+    fixtures::{Workload, job, key, millis, node, seconds},
+    snapshot::{Outcome, Phase},
+};
+
+use super::{all_is_quiet, attempt, cluster, completed, outcome, work};
+
+#[test]
+fn a_job_completes() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), work(300));
+    cluster.run_until_phase("a", Phase::Running);
+    assert_eq!(cluster.status("a").running_priority, Some(1));
+    assert_eq!(cluster.status("a").start_times.len(), 1);
+    completed(&mut cluster, "a");
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Completed), "Completed"));
+    assert_eq!(cluster.status("a").interrupted_count, 0);
+    assert_eq!(cluster.status("a").message, "the workload ended with success");
+}
+
+#[test]
+fn a_start_costs_three_writes_and_a_finalizer() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), work(300));
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.settle();
+    let tasks: Vec<&Task> = cluster.log.iter().map(|(_, action)| &action.task).collect();
+    assert!(
+        matches!(
+            tasks[..],
+            [Task::Prepare, Task::WriteStatus(_), Task::CreateChild { .. }, Task::WriteStatus(_)]
+        ),
+        "{tasks:?}"
+    );
+}
+
+#[test]
+fn a_gang_completes_when_all_its_pods_have() {
+    let mut cluster = cluster();
+    cluster.submit(job("a").gang(3), work(60));
+    cluster.run_until_phase("a", Phase::Running);
+    assert_eq!(cluster.live_pods("a").len(), 3);
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn a_workload_that_ends_before_it_was_seen_to_run_completes() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), Workload { needs: millis(1), ..work(0) });
+    completed(&mut cluster, "a");
+    assert_eq!(cluster.status("a").start_times.len(), 1);
+}
+
+#[test]
+fn exit_code_1_fails_and_is_not_retried() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), Workload { exit_code: 1, ..work(10) });
+    cluster.run_until_phase("a", Phase::Failed);
+    all_is_quiet(&mut cluster);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "ContainerFailed"));
+    assert_eq!(cluster.status("a").message, "ContainerFailed: pod a-1-0 exited with code 1");
+    assert_eq!(cluster.status("a").interrupted_count, 0);
+    assert_eq!(cluster.children_of("a").len(), 1, "the Job stays, so that its log can be read");
+}
+
+#[test]
+fn a_gang_of_which_one_pod_fails_has_failed() {
+    let mut cluster = cluster();
+    cluster.submit(job("a").gang(3), work(600));
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.exit(&key("a-1-1"), 2);
+    cluster.run_until_phase("a", Phase::Failed);
+    all_is_quiet(&mut cluster);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "ContainerFailed"));
+    assert_eq!(cluster.children_of("a").len(), 1, "the Job stays, so that its log can be read");
+}
+
+#[test]
+fn running_out_of_memory_is_a_failure() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), work(600));
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.end_pod(&key("a-1-0"), 137, "OOMKilled");
+    cluster.run_until_phase("a", Phase::Failed);
+    all_is_quiet(&mut cluster);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "OOMKilled"));
+}
+
+#[test]
+fn a_spec_that_can_not_be_understood_fails_at_once() {
+    let mut cluster = cluster();
+    cluster.submit(job("a").invalid("spec.resources.requests.cpu: \"many\" is not a quantity"), work(1));
+    cluster.run_until_phase("a", Phase::Failed);
+    all_is_quiet(&mut cluster);
+    assert!(cluster.status("a").message.starts_with("InvalidSpec: spec.resources"));
+    assert_eq!(cluster.status("a").attempt, None);
+}
+
+#[test]
+fn the_running_priority_rises_in_steps_and_starts_over_with_one_write_each() {
+    let mut cluster = cluster();
+    cluster.submit(job("a").interruptible_after(seconds(60)), work(200));
+    cluster.run_until_phase("a", Phase::Running);
+    let started = attempt(&cluster, "a").start_time.unwrap();
+    let mut seen = Vec::new();
+    for second in [1, 19, 21, 39, 41, 59, 61, 81, 121] {
+        cluster.run_for((started + seconds(second)).duration_since(cluster.now));
+        let status = cluster.status("a");
+        let over = status.priority_start_over.map(|time| time.duration_since(started).as_secs());
+        seen.push((status.running_priority.unwrap(), over));
+    }
+    let over = |second| Some(second);
+    assert_eq!(
+        seen,
+        [
+            (1, None),
+            (1, None),
+            (2, None),
+            (2, None),
+            (3, None),
+            (3, None),
+            (1, over(60)),
+            (2, over(60)),
+            (1, over(120)),
+        ]
+    );
+    // Starting, Running, and one for each of the six steps so far.
+    let writes = cluster.log.iter().filter(|(_, action)| matches!(action.task, Task::WriteStatus(_))).count();
+    assert_eq!(writes, 2 + 6);
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn a_reference_that_is_missing_fails_only_after_the_grace() {
+    let mut cluster = cluster();
+    let claim = ("PersistentVolumeClaim".to_owned(), "data".to_owned());
+    cluster.submit(job("a"), Workload { refers_to: vec![claim], ..work(10) });
+    let began = cluster.now;
+    cluster.run_until_phase("a", Phase::Failed);
+    let waited = cluster.now.duration_since(began);
+    assert!(waited >= seconds(30) && waited < seconds(32), "{waited}");
+    all_is_quiet(&mut cluster);
+    assert_eq!(
+        cluster.status("a").message,
+        "ReferenceMissing: PersistentVolumeClaim \"data\" does not exist in namespace \"lab\""
+    );
+    assert!(cluster.children_of("a").is_empty());
+}
+
+#[test]
+fn a_reference_that_appears_in_time_is_no_failure() {
+    let mut cluster = cluster();
+    let claim = ("PersistentVolumeClaim".to_owned(), "data".to_owned());
+    cluster.submit(job("a"), Workload { refers_to: vec![claim.clone()], ..work(10) });
+    cluster.run_for(seconds(25));
+    assert_eq!(cluster.status("a").phase, Phase::Waiting);
+    assert!(cluster.status("a").message.contains("does not exist"));
+    cluster.references.insert(claim);
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn another_missing_reference_after_the_spec_was_replaced_gets_a_grace_of_its_own() {
+    let mut cluster = cluster();
+    let claim = |name: &str| ("PersistentVolumeClaim".to_owned(), name.to_owned());
+    cluster.submit(job("a"), Workload { refers_to: vec![claim("old")], ..work(10) });
+    cluster.run_for(seconds(25));
+    cluster.replace("a", |job| job.asking(500));
+    cluster.refers_to("a", vec![claim("new")]);
+    cluster.run_for(seconds(25));
+    assert_eq!(cluster.status("a").phase, Phase::Waiting);
+    cluster.references.insert(claim("new"));
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn a_container_that_can_not_be_created_fails_after_the_deadline_and_its_job_goes() {
+    let mut cluster = cluster();
+    let stuck = ("ImagePullBackOff".to_owned(), "no such image".to_owned());
+    cluster.submit(job("a"), Workload { stuck: Some(stuck), ..work(10) });
+    cluster.run_for(seconds(299));
+    assert_eq!(cluster.status("a").phase, Phase::Starting);
+    cluster.run_until_phase("a", Phase::Failed);
+    all_is_quiet(&mut cluster);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "ContainerNotCreated"));
+    assert_eq!(
+        cluster.status("a").message,
+        "ContainerNotCreated: pod a-1-0: ImagePullBackOff: no such image"
+    );
+    assert!(cluster.status("a").start_times.is_empty(), "no container ever ran");
+    assert!(cluster.children_of("a").is_empty(), "it would go on trying");
+}
+
+#[test]
+fn a_job_that_ends_at_the_start_deadline_is_not_failed_for_not_having_started() {
+    let mut cluster = cluster();
+    cluster.delays.kubelet = seconds(298);
+    cluster.delays.job_controller = seconds(4);
+    cluster.submit(job("a"), Workload { needs: millis(1), ..work(0) });
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn a_child_job_that_the_api_server_refuses_is_a_failure() {
+    use scavenger_planner::action::Failure;
+    let mut cluster = cluster();
+    cluster.child_refused = Some(Failure::Refused("violates PodSecurity \"restricted\"".to_owned()));
+    cluster.submit(job("a"), work(10));
+    cluster.run_until_phase("a", Phase::Failed);
+    all_is_quiet(&mut cluster);
+    assert_eq!(cluster.status("a").message, "Refused: violates PodSecurity \"restricted\"");
+    assert!(cluster.status("a").start_times.is_empty());
+}
+
+#[test]
+fn a_node_that_goes_down_under_a_pod_is_an_interruption() {
+    let mut cluster = cluster().with_nodes([node("n2", 10_000)]);
+    cluster.strict = false;
+    cluster.submit(job("a"), work(300));
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.end_pod(&key("a-1-0"), 255, "Unknown");
+    cluster.run_until_phase("a", Phase::Interrupted);
+    assert_eq!(cluster.status("a").interrupted_count, 1);
+    completed(&mut cluster, "a");
+    assert_eq!(attempt(&cluster, "a").number, 2);
+}
+
+#[test]
+fn a_pod_that_the_kubelet_refuses_is_no_interruption() {
+    let mut cluster = cluster();
+    cluster.delays.kubelet = seconds(20);
+    cluster.submit(job("a"), work(300));
+    cluster.run_for(seconds(5));
+    cluster.refuse_pod(&key("a-1-0"), "OutOfcpu");
+    cluster.run_until_phase("a", Phase::Waiting);
+    assert_eq!(cluster.status("a").interrupted_count, 0);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), "NodeFailure"));
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn a_container_that_the_kubelet_lost_before_it_started_is_no_interruption() {
+    let mut cluster = cluster();
+    cluster.delays.kubelet = seconds(20);
+    cluster.submit(job("a"), work(300));
+    cluster.run_for(seconds(5));
+    cluster.end_pod(&key("a-1-0"), 137, "ContainerStatusUnknown");
+    cluster.run_until_phase("a", Phase::Waiting);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), "NodeFailure"));
+    completed(&mut cluster, "a");
+}

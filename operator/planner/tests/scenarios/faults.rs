@@ -1,0 +1,259 @@
+//! Writes that fail, watches that lag, planners that are killed.
+
+use scavenger_planner::{
+    action::{Failure, Task},
+    fixtures::{Cluster, Fault, Kill, Stream, Workload, at, job, key, millis, node, seconds, settings},
+    snapshot::Phase,
+};
+
+use super::{all_is_quiet, attempt, cluster, completed, work};
+
+#[test]
+fn a_conflict_is_looked_at_again() {
+    let mut cluster = cluster();
+    cluster.hold_watch(Stream::Jobs);
+    cluster.submit(job("a"), work(10));
+    cluster.let_go(Stream::Jobs);
+    cluster.settle();
+    cluster.run_until("it is prepared", |cluster| cluster.log.len() == 1);
+    // Somebody labels it just before the status is written.
+    cluster.label("a");
+    completed(&mut cluster, "a");
+    assert_eq!(attempt(&cluster, "a").number, 1);
+}
+
+#[test]
+fn a_write_that_always_conflicts_is_tried_less_and_less_often() {
+    let mut cluster = cluster();
+    for number in 2..10_000 {
+        cluster.faults.insert(number, Fault::Refused(Failure::Conflict));
+    }
+    cluster.submit(job("a"), work(10));
+    cluster.run_for(seconds(60));
+    assert!(cluster.actions < 30, "{}", cluster.actions);
+    cluster.faults.clear();
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn a_write_that_fails_gives_its_slot_back() {
+    let mut cluster = Cluster::new(settings().starting_at_once(1)).with_nodes([node("n1", 10_000)]);
+    cluster.faults.insert(1, Fault::Refused(Failure::Transient("away".to_owned())));
+    cluster.submit(job("a").asking(7000), work(10));
+    cluster.settle();
+    cluster.run_for(millis(10));
+    cluster.submit(job("b").asking(7000), work(10));
+    cluster.run_until_phase("b", Phase::Completed);
+    completed(&mut cluster, "a");
+    assert_eq!(cluster.starts[0].0, key("b"));
+}
+
+#[test]
+fn one_whose_every_write_fails_does_not_hold_up_the_others() {
+    let mut cluster = Cluster::new(settings().starting_at_once(1)).with_nodes([node("n1", 10_000)]);
+    cluster.poisoned.insert(key("poison"));
+    cluster.submit(job("poison").asking(7000), work(10));
+    for number in 0..10 {
+        cluster.submit(job(&format!("job{number}")).asking(7000), work(10));
+    }
+    for number in 0..10 {
+        cluster.run_until_phase(&format!("job{number}"), Phase::Completed);
+    }
+    assert!(cluster.now < at(300), "{}", cluster.now);
+}
+
+#[test]
+fn an_outage_of_a_minute_blocks_nothing_for_long() {
+    let mut cluster = Cluster::new(settings().starting_at_once(5)).with_nodes([node("n1", 100_000)]);
+    for number in 0..30 {
+        cluster.submit(job(&format!("job{number:02}")), work(100));
+    }
+    cluster.run_for(millis(20));
+    cluster.outage = true;
+    cluster.run_for(seconds(60));
+    cluster.outage = false;
+    let over = cluster.now;
+    for number in 0..30 {
+        cluster.run_until_phase(&format!("job{number:02}"), Phase::Completed);
+    }
+    assert!(cluster.now.duration_since(over) < seconds(180), "{}", cluster.now.duration_since(over));
+    all_is_quiet(&mut cluster);
+}
+
+#[test]
+fn blind_for_ten_seconds_the_planner_still_keeps_to_the_limits() {
+    let mut cluster = Cluster::new(settings().filled_to(0.5)).with_nodes([node("n1", 100_000)]);
+    for stream in Stream::ALL {
+        cluster.delays.watch.insert(stream, seconds(10));
+    }
+    // Room for 50.
+    for number in 0..200 {
+        cluster.submit(job(&format!("job{number:03}")), work(100));
+    }
+    for number in 0..200 {
+        cluster.run_until_phase(&format!("job{number:03}"), Phase::Completed);
+    }
+    all_is_quiet(&mut cluster);
+    assert_eq!(cluster.starts.len(), 200);
+}
+
+#[test]
+fn stale_and_repeated_events_change_nothing() {
+    use scavenger_planner::snapshot::Observation;
+    let mut cluster = cluster();
+    cluster.submit(job("a"), work(300));
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.settle();
+    let old = cluster.objects();
+    cluster.preempt(&key("a-1-0"));
+    cluster.run_until_phase("a", Phase::Interrupted);
+    for observation in old.iter().filter(|observation| matches!(observation, Observation::Job(_))) {
+        cluster.tell(observation.clone());
+    }
+    cluster.run_for(seconds(20));
+    let writes = cluster.log.len();
+    for observation in old {
+        // A pod or a Job that is gone does not come back through its watch; a ScavengerJob's late answer can.
+        if matches!(observation, Observation::Job(_) | Observation::Node(_) | Observation::Pool(_)) {
+            cluster.tell(observation.clone());
+            cluster.tell(observation);
+        }
+    }
+    cluster.turn();
+    cluster.settle();
+    assert_eq!(cluster.log.len(), writes);
+    completed(&mut cluster, "a");
+    assert_eq!(cluster.status("a").interrupted_count, 1);
+}
+
+#[test]
+fn a_late_answer_does_not_bring_back_a_job_that_is_gone() {
+    let mut cluster = cluster();
+    cluster.delays.answer = seconds(15);
+    cluster.submit(job("a"), work(300));
+    cluster.run_until("the Job is made", |cluster| !cluster.children_of("a").is_empty());
+    cluster.run_for(seconds(2));
+    cluster.delete_child_in_background(&key("a-1"));
+    cluster.delays.answer = millis(3);
+    completed(&mut cluster, "a");
+    assert_eq!(attempt(&cluster, "a").number, 2);
+}
+
+#[test]
+fn pods_seen_before_their_job_and_jobs_seen_before_their_pods_are_the_same() {
+    for slow in [Stream::Jobs, Stream::Children, Stream::Pods, Stream::Nodes] {
+        let mut cluster = cluster();
+        cluster.delays.watch.insert(slow, seconds(7));
+        cluster.submit(job("a"), work(100));
+        cluster.run_until_phase("a", Phase::Running);
+        cluster.run_for(seconds(10));
+        cluster.preempt(&key("a-1-0"));
+        cluster.run_until_phase("a", Phase::Interrupted);
+        completed(&mut cluster, "a");
+        assert_eq!(
+            (cluster.status("a").interrupted_count, attempt(&cluster, "a").number),
+            (1, 2),
+            "{slow:?}"
+        );
+    }
+}
+
+#[test]
+fn a_pod_watch_that_is_cut_and_lists_anew_hides_no_interruption() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), Workload { on_sigterm: 1, ..work(300) });
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_for(seconds(10));
+    cluster.hold_watch(Stream::Pods);
+    cluster.delete_pod(&key("a-1-0"));
+    cluster.run_for(seconds(1));
+    cluster.relist(Stream::Pods);
+    cluster.run_until_phase("a", Phase::Interrupted);
+    completed(&mut cluster, "a");
+
+    // The same, but the pod has gone before the watch is back.
+    let mut cluster = super::cluster();
+    cluster.submit(job("a"), Workload { on_sigterm: 1, ..work(300) });
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_for(seconds(10));
+    cluster.hold_watch(Stream::Pods);
+    cluster.delete_pod(&key("a-1-0"));
+    cluster.run_for(seconds(10));
+    cluster.relist(Stream::Pods);
+    cluster.run_until_phase("a", Phase::Interrupted);
+    completed(&mut cluster, "a");
+}
+
+/// A life with everything in it: a start, an interruption, a gang, a failure, a job that waits.
+fn eventful(kill: Option<Kill>) -> Cluster {
+    let mut cluster = Cluster::new(settings()).with_nodes([node("n1", 10_000)]);
+    cluster.kill = kill;
+    cluster.submit(job("single").asking(2000), work(100));
+    cluster.submit(job("gang").gang(3), work(100));
+    cluster.submit(job("fails"), Workload { exit_code: 3, ..work(20) });
+    cluster.submit(job("waits").asking(5000), work(10));
+    cluster.submit(job("goes"), work(1000));
+    cluster.run_until("both run", |cluster| {
+        ["single", "gang"].iter().all(|name| cluster.status(name).phase == Phase::Running)
+    });
+    let (one, gang) = (cluster.live_pods("single")[0].key.clone(), cluster.live_pods("gang")[1].key.clone());
+    cluster.preempt(&one);
+    cluster.delete_pod(&gang);
+    cluster.run_until("both are interrupted", |cluster| {
+        ["single", "gang"].iter().all(|name| cluster.status(name).interrupted_count == 1)
+    });
+    cluster.delete_job("goes");
+    cluster.run_until("all have ended", |cluster| {
+        ["single", "gang", "waits"].iter().all(|name| cluster.status(name).phase == Phase::Completed)
+            && cluster.status("fails").phase == Phase::Failed
+            && !cluster.exists("goes")
+    });
+    all_is_quiet(&mut cluster);
+    cluster
+}
+
+#[test]
+fn killed_before_and_after_every_action_the_end_is_the_same() {
+    let undisturbed = eventful(None);
+    let end = |cluster: &Cluster| {
+        ["single", "gang", "waits", "fails"].map(|name| {
+            let status = cluster.status(name);
+            (status.phase, status.interrupted_count, attempt(cluster, name).outcome)
+        })
+    };
+    assert!(undisturbed.actions > 30);
+    for number in 1..=undisturbed.actions {
+        for kill in [Kill::Before(number), Kill::After(number), Kill::Late(number)] {
+            let disturbed = eventful(Some(kill));
+            assert_eq!(end(&disturbed), end(&undisturbed), "{kill:?}\n{}", disturbed.history());
+        }
+    }
+}
+
+#[test]
+fn the_same_attempt_is_created_once_whatever_is_lost() {
+    for number in 1..12 {
+        let mut cluster = cluster();
+        cluster.faults.insert(number, Fault::AnswerLost);
+        cluster.submit(job("a"), work(10));
+        completed(&mut cluster, "a");
+        assert_eq!(attempt(&cluster, "a").number, 1, "{number}");
+    }
+}
+
+#[test]
+fn room_of_attempts_that_were_starting_is_kept_over_a_restart() {
+    let mut cluster = cluster();
+    cluster.scheduler_works = false;
+    cluster.submit(job("a").asking(5000), work(10));
+    cluster.run_until("its pod is there", |cluster| cluster.live_pods("a").len() == 1);
+    cluster.submit(job("b").asking(5000), work(10));
+    cluster.restart(false);
+    cluster.run_for(seconds(10));
+    assert_eq!(cluster.planner.ledger().total().cpu_milli, 5000);
+    assert_eq!(cluster.status("b").phase, Phase::Waiting);
+    let prepared = cluster.log.iter().filter(|(_, action)| action.task == Task::Prepare).count();
+    assert_eq!(prepared, 1);
+    cluster.scheduler_works = true;
+    completed(&mut cluster, "a");
+}

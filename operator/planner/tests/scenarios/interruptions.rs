@@ -1,0 +1,241 @@
+//! Attempts that are taken away.
+
+use scavenger_planner::{
+    fixtures::{Workload, job, key, millis, node, pod, seconds},
+    snapshot::{DELETED, Outcome, Phase, WaitReason},
+};
+
+use super::{all_is_quiet, attempt, cluster, completed, outcome, whole_cluster, work};
+
+#[test]
+fn a_preempted_job_is_interrupted_and_resumes_as_attempt_2() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), work(300));
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_for(seconds(100));
+    cluster.preempt(&key("a-1-0"));
+    let interrupted = cluster.now;
+    cluster.run_until_phase("a", Phase::Interrupted);
+    assert!(cluster.now.duration_since(interrupted) < millis(100), "at once, not when the pod has gone");
+    assert_eq!(cluster.status("a").interrupted_count, 1);
+    assert_eq!(cluster.status("a").interruption_times.len(), 1);
+    assert_eq!(cluster.waits("a"), Some(WaitReason::BackingOff));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), "PreemptionByScheduler"));
+    assert_eq!(cluster.status("a").running_priority, None);
+    cluster.run_until_phase("a", Phase::Starting);
+    assert!(cluster.now.duration_since(interrupted) >= seconds(29), "the backoff, to the second");
+    cluster.run_until_phase("a", Phase::Running);
+    let resumed = cluster.now;
+    completed(&mut cluster, "a");
+    let ran = attempt(&cluster, "a").end_time.unwrap().duration_since(resumed);
+    assert!(ran < seconds(205), "it goes on where it stopped: {ran}");
+    assert_eq!(attempt(&cluster, "a").number, 2);
+    assert_eq!(attempt(&cluster, "a").priority_class, 1);
+    assert_eq!(cluster.status("a").start_times.len(), 2);
+}
+
+#[test]
+fn a_preempted_job_that_exits_0_is_interrupted_although_kubernetes_calls_it_complete() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), Workload { on_sigterm: 0, ..work(300) });
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_for(seconds(10));
+    cluster.preempt(&key("a-1-0"));
+    cluster.run_until_phase("a", Phase::Interrupted);
+    completed(&mut cluster, "a");
+    assert_eq!(cluster.status("a").interrupted_count, 1);
+    assert_eq!(attempt(&cluster, "a").number, 2);
+}
+
+#[test]
+fn a_pod_deleted_from_outside_is_an_interruption_whatever_its_exit_code() {
+    for on_sigterm in [0, 1, 143] {
+        let mut cluster = cluster();
+        cluster.submit(job("a"), Workload { on_sigterm, ..work(300) });
+        cluster.run_until_phase("a", Phase::Running);
+        cluster.run_for(seconds(10));
+        cluster.delete_pod(&key("a-1-0"));
+        cluster.run_until_phase("a", Phase::Interrupted);
+        assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), DELETED));
+        completed(&mut cluster, "a");
+        assert_eq!(cluster.status("a").interrupted_count, 1);
+    }
+}
+
+#[test]
+fn a_job_deleted_from_outside_is_an_interruption() {
+    for background in [true, false] {
+        let mut cluster = cluster();
+        cluster.submit(job("a"), work(300));
+        cluster.run_until_phase("a", Phase::Running);
+        cluster.run_for(seconds(10));
+        if background {
+            cluster.delete_child_in_background(&key("a-1"));
+        } else {
+            cluster.delete_child_in_foreground(&key("a-1"));
+        }
+        cluster.run_until_phase("a", Phase::Interrupted);
+        assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), DELETED));
+        completed(&mut cluster, "a");
+        assert_eq!(cluster.status("a").interrupted_count, 1);
+    }
+}
+
+#[test]
+fn a_job_deleted_while_nobody_watched_is_an_interruption() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), work(300));
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.hold_watch(scavenger_planner::fixtures::Stream::Pods);
+    cluster.hold_watch(scavenger_planner::fixtures::Stream::Children);
+    cluster.delete_child_in_background(&key("a-1"));
+    cluster.run_for(seconds(20));
+    cluster.restart(false);
+    cluster.run_until_phase("a", Phase::Interrupted);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), DELETED));
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn a_gang_of_which_one_pod_is_preempted_goes_as_a_whole_and_comes_back_as_a_whole() {
+    let mut cluster = cluster();
+    cluster.submit(job("a").gang(3), work(300));
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_for(seconds(10));
+    cluster.preempt(&key("a-1-1"));
+    cluster.run_until_phase("a", Phase::Interrupted);
+    cluster.run_for(seconds(5));
+    assert!(cluster.live_pods("a").is_empty());
+    cluster.run_until_phase("a", Phase::Running);
+    assert_eq!(cluster.live_pods("a").len(), 3);
+    completed(&mut cluster, "a");
+    assert_eq!(cluster.status("a").interrupted_count, 1);
+}
+
+#[test]
+fn a_gang_whose_peers_fail_while_the_preempted_pod_is_in_its_grace_is_interrupted() {
+    for restart in [false, true] {
+        let mut cluster = cluster();
+        let workload = Workload { fails_with_peer: true, grace: seconds(1), ..work(300) };
+        cluster.submit(job("a").gang(3), workload);
+        cluster.run_until_phase("a", Phase::Running);
+        cluster.run_for(seconds(10));
+        cluster.preempt(&key("a-1-1"));
+        cluster.exit(&key("a-1-0"), 1);
+        cluster.exit(&key("a-1-2"), 1);
+        if restart {
+            cluster.restart(false);
+        }
+        cluster.run_until_phase("a", Phase::Interrupted);
+        completed(&mut cluster, "a");
+        assert_eq!(cluster.status("a").interrupted_count, 1);
+    }
+}
+
+#[test]
+fn a_gang_of_which_one_pod_is_deleted_after_another_has_completed_is_interrupted() {
+    let mut cluster = cluster();
+    cluster.submit(job("a").gang(3), work(300));
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_for(seconds(10));
+    cluster.exit(&key("a-1-0"), 0);
+    cluster.run_for(seconds(10));
+    cluster.delete_pod(&key("a-1-1"));
+    cluster.run_until_phase("a", Phase::Interrupted);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), DELETED));
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn pods_that_the_job_controller_deletes_after_a_failure_are_no_interruption() {
+    let mut cluster = cluster();
+    // The operator is slower than the Job controller.
+    cluster.delays.request = seconds(3);
+    cluster.submit(job("a").gang(3), work(300));
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_for(seconds(10));
+    cluster.exit(&key("a-1-0"), 1);
+    cluster.run_until_phase("a", Phase::Failed);
+    all_is_quiet(&mut cluster);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "ContainerFailed"));
+}
+
+#[test]
+fn a_lost_node_interrupts_and_holds_the_next_attempt_until_its_pods_are_gone() {
+    let mut cluster = cluster().with_nodes([node("n2", 10_000)]);
+    cluster.strict = false;
+    cluster.submit(job("a"), work(300));
+    cluster.run_until_phase("a", Phase::Running);
+    let node = cluster.live_pods("a")[0].node.clone().unwrap();
+    cluster.lose_node(&node);
+    cluster.run_until_phase("a", Phase::Interrupted);
+    assert_eq!(outcome(&cluster, "a").2, "DeletionByTaintManager");
+    cluster.run_for(seconds(600));
+    assert_eq!(cluster.status("a").phase, Phase::Interrupted, "two writers could meet");
+    assert_eq!(cluster.live_pods("a").len(), 1);
+    cluster.remove_node(&node);
+    completed(&mut cluster, "a");
+    assert_eq!(attempt(&cluster, "a").number, 2);
+}
+
+#[test]
+fn a_removed_node_interrupts() {
+    let mut cluster = cluster().with_nodes([node("n2", 10_000)]);
+    cluster.strict = false;
+    cluster.submit(job("a"), work(300));
+    cluster.run_until_phase("a", Phase::Running);
+    let node = cluster.live_pods("a")[0].node.clone().unwrap();
+    cluster.remove_node(&node);
+    cluster.run_until_phase("a", Phase::Interrupted);
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn an_owner_gets_its_room_and_the_job_resumes_when_the_owner_is_done() {
+    let mut cluster = whole_cluster();
+    for name in ["a", "b"] {
+        cluster.submit(job(name).asking(10_000), work(300));
+    }
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_until_phase("b", Phase::Running);
+    cluster.create_pod(pod("owner", 4000), seconds(200));
+    cluster.run_for(seconds(60));
+    let interrupted: Vec<&str> =
+        ["a", "b"].into_iter().filter(|name| cluster.status(name).interrupted_count == 1).collect();
+    let [victim] = interrupted[..] else { panic!("{interrupted:?}") };
+    assert_eq!(cluster.waits(victim), Some(WaitReason::NoRoom));
+    assert!(cluster.starts.iter().filter(|(name, _)| *name == key(victim)).count() == 1);
+    completed(&mut cluster, victim);
+    assert_eq!(attempt(&cluster, victim).number, 2);
+}
+
+#[test]
+fn a_preemption_before_any_container_started_is_no_interruption() {
+    let mut cluster = cluster();
+    cluster.delays.kubelet = seconds(20);
+    cluster.submit(job("a"), work(300));
+    cluster.run_for(seconds(5));
+    cluster.preempt(&key("a-1-0"));
+    cluster.run_until_phase("a", Phase::Waiting);
+    assert_eq!(cluster.status("a").interrupted_count, 0);
+    assert_eq!(cluster.status("a").failed_starts, 1);
+    completed(&mut cluster, "a");
+    assert_eq!(attempt(&cluster, "a").number, 2);
+}
+
+#[test]
+fn a_gang_that_starts_is_interrupted_if_one_of_its_containers_had_started() {
+    let mut cluster = cluster();
+    cluster.submit(job("a").gang(2), work(300));
+    cluster.delays.kubelet = seconds(5);
+    cluster.random = Some((scavenger_planner::fixtures::Random::new(7), 0));
+    cluster.run_until("one of two runs", |cluster| {
+        let pods = cluster.live_pods("a");
+        pods.iter().filter(|pod| pod.container.has_started()).count() == 1
+    });
+    cluster.preempt(&key("a-1-0"));
+    cluster.preempt(&key("a-1-1"));
+    cluster.run_until_phase("a", Phase::Interrupted);
+    completed(&mut cluster, "a");
+    assert_eq!(cluster.status("a").interrupted_count, 1);
+}

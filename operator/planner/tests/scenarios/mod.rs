@@ -1,0 +1,63 @@
+//! One story per test.
+
+mod admission;
+mod deletion;
+mod endings;
+mod faults;
+mod interruptions;
+mod starting;
+
+use scavenger_planner::{
+    fixtures::{Cluster, Workload, at, key, node, seconds, settings},
+    snapshot::{Attempt, Outcome, Phase},
+};
+
+/// One node with 10 cpu, of which ScavengerJobs may use 7.
+fn cluster() -> Cluster {
+    Cluster::default().with_nodes([node("n1", 10_000)])
+}
+
+/// Two such nodes, all of which may be used.
+fn whole_cluster() -> Cluster {
+    Cluster::new(settings().filled_to(1.0)).with_nodes([node("n1", 10_000), node("n2", 10_000)])
+}
+
+fn work(needs: i64) -> Workload {
+    Workload { needs: seconds(needs), ..Workload::default() }
+}
+
+fn attempt<'a>(cluster: &'a Cluster, name: &str) -> &'a Attempt {
+    cluster.status(name).attempt.as_ref().expect("an attempt should have been made")
+}
+
+fn outcome(cluster: &Cluster, name: &str) -> (u32, Option<Outcome>, &'static str) {
+    let attempt = attempt(cluster, name);
+    let reason = attempt.reason.clone().unwrap_or_default();
+    (attempt.number, attempt.outcome, Box::leak(reason.into_boxed_str()))
+}
+
+/// Everything has ended well, nothing is held, and planning again yields nothing.
+fn all_is_quiet(cluster: &mut Cluster) {
+    cluster.run_for(seconds(30));
+    cluster.check_recomputed();
+    let plans = cluster.log.len();
+    cluster.run_for(seconds(3600));
+    assert_eq!(
+        cluster.log.len(),
+        plans,
+        "something was done although nothing happened\n{}",
+        cluster.history()
+    );
+    assert_eq!(cluster.planner.ledger().total(), &scavenger_planner::resources::Resources::default());
+}
+
+fn completed(cluster: &mut Cluster, name: &str) {
+    cluster.run_until_phase(name, Phase::Completed);
+    all_is_quiet(cluster);
+    let status = cluster.status(name);
+    assert!(status.finish_time.is_some_and(|time| time > at(0)));
+    assert_eq!(status.running_priority, None);
+    assert_eq!(cluster.children_of(name).len(), 1, "the last Job stays, so that its log can be read");
+    assert!(cluster.live_pods(name).is_empty());
+    let _ = key(name);
+}

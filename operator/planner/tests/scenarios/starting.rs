@@ -1,0 +1,152 @@
+//! Attempts that are made and do not get to run.
+
+use scavenger_planner::{
+    action::{Failure, Task},
+    fixtures::{Cluster, Workload, job, key, node, seconds, settings},
+    snapshot::{Outcome, Phase, WaitReason},
+};
+
+use super::{attempt, cluster, completed, outcome, work};
+
+#[test]
+fn an_attempt_that_is_not_scheduled_in_time_is_withdrawn_and_retried_after_a_growing_delay() {
+    let mut cluster = cluster();
+    cluster.scheduler_works = false;
+    cluster.submit(job("a"), work(10));
+    let mut delays = Vec::new();
+    for number in 1..=4 {
+        cluster.run_until(&format!("attempt {number} starts"), |cluster| {
+            cluster.status("a").phase == Phase::Starting && attempt(cluster, "a").number == number
+        });
+        let made = cluster.now;
+        cluster.run_until_phase("a", Phase::Waiting);
+        let pending = cluster.now.duration_since(made);
+        assert!(pending > seconds(58) && pending < seconds(61), "{pending}");
+        let withdrawn = cluster.now;
+        assert_eq!(cluster.waits("a"), Some(WaitReason::Unscheduled));
+        assert_eq!(outcome(&cluster, "a"), (number, Some(Outcome::Withdrawn), "Unscheduled"));
+        cluster.run_for(seconds(3));
+        assert_eq!(cluster.waits("a"), Some(WaitReason::Unscheduled), "the reason stays during the delay");
+        assert!(cluster.children_of("a").is_empty(), "its Job is gone");
+        cluster.run_until_phase("a", Phase::Starting);
+        delays.push(cluster.now.duration_since(withdrawn).as_secs());
+    }
+    assert!(delays.is_sorted() && delays[0] >= 4 && delays[0] < 7 && delays[3] >= 39, "{delays:?}");
+    assert_eq!(cluster.status("a").interrupted_count, 0);
+    cluster.scheduler_works = true;
+    cluster.set_node(node("n1", 10_000));
+    completed(&mut cluster, "a");
+    assert_eq!(cluster.status("a").failed_starts, 0);
+}
+
+#[test]
+fn the_schedulers_own_reason_is_in_the_message() {
+    let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes([node("n1", 4000)]);
+    // Room that the planner does not know to be taken: the scheduler sees a smaller node.
+    cluster.submit(job("a").asking(3000), work(10));
+    cluster.run_until_phase("a", Phase::Starting);
+    let mut small = node("n1", 1000);
+    small.usable = true;
+    cluster.hold_watch(scavenger_planner::fixtures::Stream::Nodes);
+    cluster.strict = false;
+    cluster.set_node(small);
+    cluster.run_until_phase("a", Phase::Waiting);
+    assert_eq!(cluster.status("a").message, "0/1 nodes are available: Insufficient cpu.");
+}
+
+#[test]
+fn an_interrupted_job_that_is_withdrawn_goes_back_to_interrupted() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), work(300));
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.preempt(&key("a-1-0"));
+    cluster.scheduler_works = false;
+    cluster.run_until("attempt 2 is withdrawn", |cluster| {
+        attempt(cluster, "a").number == 2 && cluster.status("a").phase == Phase::Interrupted
+    });
+    assert_eq!(outcome(&cluster, "a"), (2, Some(Outcome::Withdrawn), "Unscheduled"));
+    assert_eq!(cluster.status("a").interrupted_count, 1);
+    assert_eq!(cluster.status("a").interruption_times.len(), 1);
+    cluster.scheduler_works = true;
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn a_quota_that_the_job_controller_runs_into_is_named() {
+    let mut cluster = cluster();
+    cluster.create_failure = Some("pods \"a-1-0\" is forbidden: exceeded quota: small".to_owned());
+    cluster.submit(job("a"), work(10));
+    cluster.run_until("it is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
+    assert_eq!(cluster.waits("a"), Some(WaitReason::QuotaExceeded));
+    assert!(cluster.status("a").message.contains("exceeded quota: small"));
+    cluster.run_for(seconds(3));
+    assert_eq!(cluster.waits("a"), Some(WaitReason::QuotaExceeded), "the reason stays during the delay");
+    cluster.create_failure = None;
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn a_quota_on_jobs_is_named_at_once() {
+    let mut cluster = cluster();
+    cluster.child_refused = Some(Failure::QuotaExceeded("exceeded quota: jobs".to_owned()));
+    cluster.submit(job("a"), work(10));
+    cluster.run_until("it is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
+    assert!(cluster.now < scavenger_planner::fixtures::at(2));
+    assert_eq!(cluster.waits("a"), Some(WaitReason::QuotaExceeded));
+    cluster.child_refused = None;
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn a_quota_that_was_asked_for_too_early_is_asked_for_again() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), work(10));
+    cluster.run_until_phase("a", Phase::Starting);
+    // The child Job exists, and a new planner has seen neither it nor its pods.
+    cluster.create_failure = Some("exceeded quota: small".to_owned());
+    cluster.run_until("the Job is made", |cluster| !cluster.children_of("a").is_empty());
+    cluster.restart(false);
+    cluster.run_until("it is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
+    assert_eq!(cluster.waits("a"), Some(WaitReason::QuotaExceeded));
+}
+
+#[test]
+fn a_hundred_that_are_stuck_do_not_hold_up_the_101st() {
+    let missing = ("ConfigMap".to_owned(), "nothing".to_owned());
+    let mut cluster = Cluster::new(settings()).with_nodes([node("n1", 1_000_000)]);
+    for number in 0..100 {
+        let workload = Workload { refers_to: vec![missing.clone()], ..work(10) };
+        cluster.submit(job(&format!("stuck{number:03}")).asking(1000 + number), workload);
+    }
+    cluster.run_for(seconds(5));
+    let began = cluster.now;
+    cluster.submit(job("last"), work(10));
+    cluster.run_until_phase("last", Phase::Running);
+    let waited = cluster.now.duration_since(began);
+    assert!(waited < seconds(3), "{waited}");
+}
+
+#[test]
+fn a_job_whose_pods_are_orphaned_before_they_run_gives_its_slot_back() {
+    let mut cluster = cluster();
+    cluster.scheduler_works = false;
+    cluster.submit(job("a"), work(10));
+    cluster.run_for(seconds(10));
+    cluster.orphan(&key("a-1"));
+    cluster.run_until_phase("a", Phase::Waiting);
+    cluster.run_for(seconds(10));
+    assert!(cluster.planner.ledger().total().cpu_milli == 0);
+}
+
+#[test]
+fn nobody_is_asked_twice_for_the_same() {
+    let mut cluster = cluster();
+    cluster.scheduler_works = false;
+    cluster.submit(job("a"), work(10));
+    cluster.run_until_phase("a", Phase::Starting);
+    cluster.run_until_phase("a", Phase::Waiting);
+    cluster.run_for(seconds(2));
+    // Starting, withdrawn: the delay and the deletion of the Job need no status of their own.
+    let writes = cluster.log.iter().filter(|(_, action)| matches!(action.task, Task::WriteStatus(_))).count();
+    assert_eq!(writes, 2, "{}", cluster.history());
+}

@@ -1,0 +1,31 @@
+//! The command line.
+
+mod crd;
+mod run;
+
+use clap::{Parser, Subcommand};
+
+/// Run ScavengerJobs on the room a Kubernetes cluster has left
+#[derive(Debug, Parser)]
+#[command(name = "scavenger-operator", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Options),
+    Crd(crd::Options),
+}
+
+/// Parses the command line and does what it says.
+///
+/// # Errors
+/// One sentence: what did not work, and on which object.
+pub async fn main() -> anyhow::Result<()> {
+    match Arguments::parse().command {
+        Command::Run(options) => run::exec(options).await,
+        Command::Crd(options) => crd::exec(&options),
+    }
+}

@@ -1,0 +1,105 @@
+//! `scavenger-operator run`: the operator itself.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::Context;
+use kube::Client;
+use tokio::{net::TcpListener, signal::unix::SignalKind, sync::watch};
+use tracing::info;
+use tracing_subscriber::EnvFilter;
+
+use crate::{
+    controller::{Controller, Health},
+    health,
+    metrics::Metrics,
+};
+
+/// Run the operator
+///
+/// Watches ScavengerJobs, Jobs, pods, nodes and the ScavengerPool `default`, and runs ScavengerJobs as batch/v1 Jobs
+/// on the room that the pool's threshold leaves. Settings of the pool are in the ScavengerPool and may change while
+/// the operator runs; these flags are settings of the process.
+#[derive(Debug, clap::Args)]
+pub(super) struct Options {
+    /// Address of /healthz, /readyz and /metrics
+    #[arg(long, env = "SCAVENGER_OPERATOR_LISTEN", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    #[arg(help_heading = "Connection")]
+    listen: SocketAddr,
+
+    /// Calls to the API server that run at the same time
+    #[arg(long, env = "SCAVENGER_OPERATOR_CONCURRENCY", default_value_t = 32, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Connection")]
+    concurrency: u16,
+
+    /// What to log, as a tracing filter (`info`, `scavenger_operator=debug`)
+    #[arg(long, env = "SCAVENGER_OPERATOR_LOG", default_value = "info", value_name = "FILTER")]
+    #[arg(help_heading = "Logging")]
+    log: String,
+
+    /// How to log
+    #[arg(long, env = "SCAVENGER_OPERATOR_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
+    #[arg(help_heading = "Logging")]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum LogFormat {
+    /// A line for people
+    Text,
+    /// A JSON object for each line
+    Json,
+}
+
+pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
+    init_log(&options)?;
+    let client =
+        Client::try_default().await.context("no connection to the Kubernetes API could be set up")?;
+    let listener = TcpListener::bind(options.listen)
+        .await
+        .with_context(|| format!("could not listen on {} (--listen)", options.listen))?;
+    let metrics = Arc::new(Metrics::new());
+    let health = Arc::new(Health::default());
+    let router = health::router(Arc::clone(&health), Arc::clone(&metrics));
+    let (stopped, mut stop) = watch::channel(false);
+    tokio::spawn(async move {
+        wait_for_signal().await;
+        // Nobody listens any more if the loop ended first.
+        let _ended = stopped.send(true);
+    });
+    let mut stop_server = stop.clone();
+    let server = axum::serve(listener, router).with_graceful_shutdown(async move {
+        let _closed = stop_server.wait_for(|stopped| *stopped).await;
+    });
+    info!(listen = %options.listen, "scavenger-operator {} starts", env!("CARGO_PKG_VERSION"));
+    let controller = Controller { client, metrics, health, concurrency: options.concurrency.into() };
+    let server = tokio::spawn(server.into_future());
+    controller
+        .run(async move {
+            let _closed = stop.wait_for(|stopped| *stopped).await;
+        })
+        .await?;
+    // A client that keeps its connection open must not hold up the end.
+    server.abort();
+    Ok(())
+}
+
+async fn wait_for_signal() {
+    let mut terminate = tokio::signal::unix::signal(SignalKind::terminate())
+        .expect("a handler for SIGTERM should be installable in any process");
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}
+
+fn init_log(options: &Options) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&options.log).with_context(|| {
+        format!("--log {:?} is no tracing filter; write for example info or kube=debug", options.log)
+    })?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match options.log_format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().init(),
+    }
+    Ok(())
+}

@@ -1,0 +1,281 @@
+//! The loop: what is seen goes into the planner, its actions go out to the executor, their results come back in.
+//!
+//! One task owns the planner, so no lock is ever held. Nothing in here waits for a single ScavengerJob: actions run
+//! beside the loop, and their answers arrive as messages.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use scavenger_planner::{Planner, action::ActionResult, snapshot::Observation};
+use scavenger_schema::{
+    names,
+    scavenger_pool::{ScavengerPool, ScavengerPoolStatus},
+};
+use serde_json::json;
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::JoinSet,
+};
+use tracing::{debug, info, warn};
+
+use crate::{
+    execute::Executor,
+    metrics::Metrics,
+    observe::{self, Watched},
+    pool,
+};
+
+/// Messages that may wait for the loop. A watch that is faster than the loop waits; nothing is dropped.
+const CHANNEL: usize = 4096;
+
+/// Messages taken in before the next plan, so that a burst is planned once and a stream still gets its plans.
+const BATCH: usize = 1000;
+
+/// How often the pool's status is written at most.
+const POOL_STATUS_EVERY: Duration = Duration::from_secs(5);
+
+/// How long a graceful stop waits for actions that are under way.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+
+/// What the loop takes in.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A watch saw something.
+    Seen(Observation),
+    /// A watch has delivered a full list.
+    Listed(Watched),
+    /// A watch ended, which it never should.
+    WatchEnded(Watched),
+}
+
+/// What health checks may ask.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    ready: AtomicBool,
+    /// Second of the loop's last turn.
+    last_turn: AtomicI64,
+}
+
+impl Health {
+    /// True once every watch has delivered its first list.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+
+    /// Seconds since the loop last turned; it turns at least every 5 s.
+    pub(crate) fn idle_seconds(&self, now: Timestamp) -> i64 {
+        now.as_second() - self.last_turn.load(Ordering::Relaxed)
+    }
+}
+
+/// Why the loop ended although nobody asked it to.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ControllerError {
+    #[error("the watch of {0} ended; the view would grow stale unseen")]
+    WatchEnded(&'static str),
+}
+
+/// The operator's loop.
+pub(crate) struct Controller {
+    pub(crate) client: Client,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) health: Arc<Health>,
+    /// Actions that run at the same time.
+    pub(crate) concurrency: usize,
+}
+
+impl Controller {
+    /// Runs until `stop` ends, then waits for actions under way.
+    pub(crate) async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ControllerError> {
+        let (sender, mut messages) = mpsc::channel(CHANNEL);
+        observe::start(&self.client, &sender);
+        let executor = Arc::new(Executor::new(self.client.clone(), Arc::clone(&self.metrics)));
+        let slots = Arc::new(Semaphore::new(self.concurrency));
+        let mut under_way: JoinSet<ActionResult> = JoinSet::new();
+        let mut planner = Planner::default();
+        let mut unlisted: BTreeSet<Watched> = Watched::ALL.into();
+        let mut pool_status = PoolStatus::new(self.client.clone());
+        let mut wake_at: Option<Timestamp> = None;
+        tokio::pin!(stop);
+
+        loop {
+            self.health.last_turn.store(now().as_second(), Ordering::Relaxed);
+            tokio::select! {
+                () = &mut stop => break,
+                Some(message) = messages.recv() => {
+                    let mut next = Some(message);
+                    for _ in 0..BATCH {
+                        let Some(message) = next else { break };
+                        match message {
+                            Message::Seen(observation) => planner.observe(observation, now()),
+                            Message::Listed(watched) => {
+                                if unlisted.remove(&watched) {
+                                    debug!(kind = watched.name(), "first list is complete");
+                                }
+                            }
+                            Message::WatchEnded(watched) => return Err(ControllerError::WatchEnded(watched.name())),
+                        }
+                        next = messages.try_recv().ok();
+                    }
+                }
+                Some(result) = under_way.join_next() => {
+                    take_in(&mut planner, result);
+                    while let Some(result) = under_way.try_join_next() {
+                        take_in(&mut planner, result);
+                    }
+                }
+                () = tokio::time::sleep(until(wake_at)) => {}
+            }
+            // Half a view would show room that is not there and Jobs that seem to be gone.
+            if !unlisted.is_empty() {
+                continue;
+            }
+            if !self.health.ready.swap(true, Ordering::Relaxed) {
+                info!("every watch has delivered its first list; planning begins");
+            }
+            let began = Instant::now();
+            let plan = planner.plan(now());
+            self.metrics.planned(began.elapsed());
+            wake_at = plan.wake_at;
+            for action in plan.actions {
+                let (executor, slots) = (Arc::clone(&executor), Arc::clone(&slots));
+                under_way.spawn(async move {
+                    let _slot = slots.acquire().await;
+                    executor.execute(action).await
+                });
+            }
+            pool_status.offer(&planner, &self.metrics);
+        }
+        info!(under_way = under_way.len(), "stopping: nothing new is planned");
+        let finish = async { while under_way.join_next().await.is_some() {} };
+        if tokio::time::timeout(STOP_GRACE, finish).await.is_err() {
+            warn!("stopped before every action was answered; the next start finds what became of them");
+        }
+        Ok(())
+    }
+}
+
+fn take_in(planner: &mut Planner, result: Result<ActionResult, tokio::task::JoinError>) {
+    match result {
+        Ok(result) => {
+            let time = result.time;
+            planner.observe(Observation::Done(result), time);
+        }
+        // A task that panicked never answers, and its ScavengerJob would wait for ever: better to start anew.
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => {}
+    }
+}
+
+/// How long to sleep if nothing is seen; at most a few seconds, so that health and pool status stay fresh.
+fn until(wake_at: Option<Timestamp>) -> Duration {
+    let Some(wake_at) = wake_at else { return POOL_STATUS_EVERY };
+    let milliseconds = wake_at.as_millisecond().saturating_sub(now().as_millisecond());
+    // Stamps have microseconds: one more millisecond, or a timer could fire just before it is due.
+    Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0) + 1).min(POOL_STATUS_EVERY)
+}
+
+/// Writes the pool's status when it changed, at most every [`POOL_STATUS_EVERY`].
+struct PoolStatus {
+    client: Client,
+    written: Option<ScavengerPoolStatus>,
+    last: Option<Instant>,
+    under_way: Option<tokio::task::JoinHandle<bool>>,
+}
+
+impl PoolStatus {
+    fn new(client: Client) -> Self {
+        Self { client, written: None, last: None, under_way: None }
+    }
+
+    fn offer(&mut self, planner: &Planner, metrics: &Metrics) {
+        if self.last.is_some_and(|last| last.elapsed() < POOL_STATUS_EVERY) {
+            return;
+        }
+        if let Some(task) = self.under_way.take() {
+            if !task.is_finished() {
+                self.under_way = Some(task);
+                return;
+            }
+            if !futures::FutureExt::now_or_never(task).is_some_and(|written| written.unwrap_or(false)) {
+                self.written = None;
+            }
+        }
+        self.last = Some(Instant::now());
+        let now = now();
+        let capacity = planner.capacity();
+        let threshold = planner
+            .settings()
+            .map(|settings| settings.start_thresholds.of(capacity.allocatable()))
+            .unwrap_or_default();
+        metrics.room(capacity.allocatable(), &capacity.used(planner.ledger()), &threshold);
+        metrics.counts(planner.counts());
+        let mut status = pool::status(planner, now);
+        if let (Some(old), Some(new)) = (&self.written, status.conditions.first_mut())
+            && let Some(old) = old.conditions.first()
+            && old.status == new.status
+        {
+            new.last_transition_time = old.last_transition_time.clone();
+        }
+        if self.written.as_ref() == Some(&status) {
+            return;
+        }
+        self.written = Some(status.clone());
+        status.update_time = Some(Time(now));
+        let pools: Api<ScavengerPool> = Api::all(self.client.clone());
+        self.under_way = Some(tokio::spawn(async move { write(&pools, status).await }));
+    }
+}
+
+/// Writes a pool status; false if it was not written.
+async fn write(pools: &Api<ScavengerPool>, mut status: ScavengerPoolStatus) -> bool {
+    let pool = match pools.get_opt(names::DEFAULT_POOL).await {
+        Ok(Some(pool)) => pool,
+        Ok(None) => return false,
+        Err(error) => {
+            warn!(%error, "the pool could not be read");
+            return false;
+        }
+    };
+    status.observed_generation = pool.metadata.generation;
+    let mut patch = json!({ "status": status });
+    // Maps are merged key by key: what is no longer there must be named to go away.
+    if let (Some(old), Some(new)) = (pool.status.map(|old| json!(old)), patch.get_mut("status")) {
+        for field in ["allocatable", "used", "free"] {
+            for key in old[field].as_object().into_iter().flat_map(|map| map.keys()) {
+                if new[field].get(key).is_none() {
+                    new[field][key] = serde_json::Value::Null;
+                }
+            }
+        }
+        for key in old["queue"]["waitingByReason"].as_object().into_iter().flat_map(|map| map.keys()) {
+            if new["queue"]["waitingByReason"].get(key).is_none() {
+                new["queue"]["waitingByReason"][key] = serde_json::Value::Null;
+            }
+        }
+    }
+    match pools.patch_status(names::DEFAULT_POOL, &PatchParams::default(), &Patch::Merge(&patch)).await {
+        Ok(_) => true,
+        Err(error) => {
+            warn!(%error, "the pool's status was not written");
+            false
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the edge: the one clock of the loop")]
+fn now() -> Timestamp {
+    Timestamp::now()
+}

@@ -1,0 +1,399 @@
+//! Writes to the cluster: one function for each task of the planner. Each is idempotent, and none chooses anything.
+//!
+//! A start costs three writes: status Starting, the Job, status Running. Extra are the finalizer (once in a
+//! ScavengerJob's life), the headless Service of a gang (once) and events.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    batch::v1::Job as BatchJob,
+    core::v1::{
+        ConfigMap, Event as CoreEvent, PersistentVolumeClaim, Pod as ApiPod, Service, ServiceAccount,
+    },
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
+    runtime::events::{Event as ApiEvent, EventType, Recorder, Reporter},
+};
+use scavenger_planner::{
+    action::{Action, ActionResult, Answer, Event, Failure, StatusWrite, Task},
+    snapshot::{Key, Phase},
+};
+use scavenger_schema::{names, reasons, scavenger_job::ScavengerJob};
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use crate::{manifest, metrics::Metrics, observe::convert, status};
+
+/// Longest time that one task may take. What takes longer failed, as far as the planner is concerned; since every task
+/// is idempotent, one that was carried out after all is found when it is tried again.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Longest note of an event, in bytes.
+const MAX_NOTE: usize = 1000;
+
+/// Carries out tasks.
+pub(crate) struct Executor {
+    client: Client,
+    recorder: Recorder,
+    metrics: Arc<Metrics>,
+}
+
+type Outcome = Result<Answer, Failure>;
+
+impl Executor {
+    pub(crate) fn new(client: Client, metrics: Arc<Metrics>) -> Self {
+        let reporter = Reporter { controller: names::OPERATOR.to_owned(), instance: None };
+        Self { recorder: Recorder::new(client.clone(), reporter), client, metrics }
+    }
+
+    /// Carries out one action.
+    pub(crate) async fn execute(&self, action: Action) -> ActionResult {
+        let kind = task_name(&action.task);
+        let Action { job, uid, task } = action;
+        let answer = match tokio::time::timeout(TIMEOUT, self.carry_out(&job, &uid, task)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Failure::Transient(format!("no answer within {} s", TIMEOUT.as_secs()))),
+        };
+        self.metrics.action(kind, &answer);
+        match &answer {
+            Ok(_) | Err(Failure::Conflict | Failure::Gone) => {}
+            Err(failure) => {
+                warn!(namespace = %job.namespace, name = %job.name, task = kind, error = %failure, "action failed");
+            }
+        }
+        #[expect(clippy::disallowed_methods, reason = "the edge: an answer is stamped when it arrives")]
+        let time = Timestamp::now();
+        ActionResult { job, uid, time, answer }
+    }
+
+    async fn carry_out(&self, job: &Key, uid: &str, task: Task) -> Outcome {
+        match task {
+            Task::Prepare => self.prepare(job, uid).await,
+            Task::WriteStatus(write) => self.write_status(job, uid, *write).await,
+            Task::CreateChild { attempt, priority_class } => {
+                self.create_child(job, uid, attempt, priority_class).await
+            }
+            Task::ListPods { child } => self.list_pods(job, uid, child.as_ref()).await,
+            Task::DeleteChild { child, uid } => self.delete_child(&child, &uid).await,
+            Task::RemoveFinalizer => self.remove_finalizer(job, uid).await,
+        }
+    }
+
+    fn api<K>(&self, key: &Key) -> Api<K>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), &key.namespace)
+    }
+
+    /// The ScavengerJob, if it is still the one that was judged.
+    async fn get(&self, key: &Key, uid: &str) -> Result<ScavengerJob, Failure> {
+        let job = self.api::<ScavengerJob>(key).get(&key.name).await.map_err(failure)?;
+        if job.uid().as_deref() == Some(uid) { Ok(job) } else { Err(Failure::Gone) }
+    }
+
+    async fn prepare(&self, key: &Key, uid: &str) -> Outcome {
+        let mut job = self.get(key, uid).await?;
+        if !job.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER) {
+            let mut finalizers = job.finalizers().to_vec();
+            finalizers.push(names::FINALIZER.to_owned());
+            job = self.patch_finalizers(&job, key, finalizers).await?;
+        }
+        let pods_left = self.pods_left(key, uid).await?;
+        let missing = self.missing(key, &job).await?;
+        Ok(Answer::Prepared { job: Box::new(convert::job(&job)), pods_left, missing })
+    }
+
+    async fn patch_finalizers(
+        &self,
+        job: &ScavengerJob,
+        key: &Key,
+        finalizers: Vec<String>,
+    ) -> Result<ScavengerJob, Failure> {
+        // The resourceVersion makes this a compare-and-swap: a merge patch replaces the whole list.
+        let patch =
+            json!({ "metadata": { "resourceVersion": job.resource_version(), "finalizers": finalizers } });
+        self.api::<ScavengerJob>(key)
+            .patch(&key.name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .map_err(failure)
+    }
+
+    async fn live_pods(&self, key: &Key, uid: &str) -> Result<kube::core::ObjectList<ApiPod>, Failure> {
+        // Without a resourceVersion the API server answers with the newest state, not from its cache's past.
+        self.api::<ApiPod>(key)
+            .list(&ListParams::default().labels(&manifest::selector(uid)))
+            .await
+            .map_err(failure)
+    }
+
+    /// Pods of the ScavengerJob that have not ended. Phases Succeeded and Failed are final: the kubelet reports them
+    /// only once every container has ended.
+    async fn pods_left(&self, key: &Key, uid: &str) -> Result<u32, Failure> {
+        let pods = self.live_pods(key, uid).await?;
+        let left = pods.iter().filter(|pod| !convert::pod(pod).phase.is_terminal()).count();
+        Ok(u32::try_from(left).unwrap_or(u32::MAX))
+    }
+
+    /// What the spec refers to and does not exist. Secrets are not looked up: the right to see whether one exists is
+    /// the right to read it. The kubelet tells.
+    async fn missing(&self, key: &Key, job: &ScavengerJob) -> Result<Vec<(String, String)>, Failure> {
+        let mut missing = Vec::new();
+        for claim in &job.spec.persistent_volume_claims {
+            self.look::<PersistentVolumeClaim>(key, &claim.claim_name, &mut missing).await?;
+        }
+        for map in &job.spec.config_maps {
+            self.look::<ConfigMap>(key, &map.name, &mut missing).await?;
+        }
+        if let Some(account) = &job.spec.service_account_name {
+            self.look::<ServiceAccount>(key, account, &mut missing).await?;
+        }
+        Ok(missing)
+    }
+
+    async fn look<K>(&self, key: &Key, name: &str, missing: &mut Vec<(String, String)>) -> Result<(), Failure>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned,
+        K::DynamicType: Default,
+    {
+        let entry = (K::kind(&K::DynamicType::default()).into_owned(), name.to_owned());
+        if missing.contains(&entry) {
+            return Ok(());
+        }
+        if self.api::<K>(key).get_metadata_opt(name).await.map_err(failure)?.is_none() {
+            missing.push(entry);
+        }
+        Ok(())
+    }
+
+    async fn write_status(&self, key: &Key, uid: &str, write: StatusWrite) -> Outcome {
+        let StatusWrite { resource_version, status: new, ended, event } = write;
+        let mut patch = status::to_json(&key.name, &new);
+        let starting = new.phase == Phase::Starting;
+        if starting || ended.is_some() {
+            let current = self.get(key, uid).await?;
+            if convert::resource_version(&current) != resource_version {
+                return Err(Failure::Conflict);
+            }
+            if starting {
+                patch["attempt"]["requests"] = json!(current.spec.resources.requests);
+                patch["attempt"]["args"] = json!(current.spec.args);
+            }
+            if let Some(ended) = &ended {
+                let current = current.status.unwrap_or_default();
+                let history = current.attempts.iter().map(|attempt| json!(attempt)).collect();
+                let active = current.attempt.as_ref().map(|attempt| json!(attempt));
+                let ended = status::attempt_json(&key.name, ended);
+                patch["attempts"] = Value::Array(status::appended(history, active, ended));
+            }
+        }
+        let patch = json!({
+            "metadata": { "uid": uid, "resourceVersion": resource_version.to_string() },
+            "status": patch,
+        });
+        let written = self
+            .api::<ScavengerJob>(key)
+            .patch_status(&key.name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .map_err(failure)?;
+        info!(
+            namespace = %key.namespace, name = %key.name,
+            phase = status::phase_name(new.phase),
+            attempt = new.attempt.as_ref().map(|attempt| attempt.number),
+            reason = new.admitted.as_ref().and_then(|a| a.waiting.as_ref()).map(|w| status::wait_reason_name(w.reason)),
+            message = %new.message,
+            "status written"
+        );
+        if let Some(event) = event {
+            self.metrics.event(event, &new);
+            self.publish(&written, event, &new.message).await;
+        }
+        Ok(Answer::Job(Box::new(convert::job(&written))))
+    }
+
+    /// Publishes an event. One that is lost is no reason to do anything twice.
+    async fn publish(&self, job: &ScavengerJob, event: Event, message: &str) {
+        let (reason, type_) = match event {
+            Event::Started => (reasons::event::STARTED, EventType::Normal),
+            Event::Running => (reasons::event::RUNNING, EventType::Normal),
+            Event::Interrupted => (reasons::event::INTERRUPTED, EventType::Normal),
+            Event::Withdrawn => (reasons::event::WITHDRAWN, EventType::Normal),
+            Event::Completed => (reasons::event::COMPLETED, EventType::Normal),
+            Event::Failed => (reasons::event::FAILED, EventType::Warning),
+        };
+        let event = ApiEvent {
+            type_,
+            reason: reason.to_owned(),
+            note: Some(convert::shortened(message, MAX_NOTE)),
+            // Events are merged when all but the note are equal: each attempt gets its own.
+            action: job
+                .status
+                .as_ref()
+                .and_then(|status| status.attempt.as_ref())
+                .map_or_else(|| "Reconcile".to_owned(), |attempt| format!("Attempt{}", attempt.number)),
+            secondary: None,
+        };
+        if let Err(error) = self.recorder.publish(&event, &job.object_ref(&())).await {
+            warn!(namespace = job.namespace(), name = job.name_any(), %error, "event was not published");
+        }
+    }
+
+    async fn create_child(&self, key: &Key, uid: &str, attempt: u32, priority_class: u32) -> Outcome {
+        let job = self.get(key, uid).await?;
+        if job.spec.pod_count > 1 {
+            self.create_service(key, &job, uid).await?;
+        }
+        let wanted = manifest::child_job(&job, attempt, priority_class);
+        let name = names::child_job(&key.name, attempt);
+        let api = self.api::<BatchJob>(key);
+        let made = match api.create(&PostParams::default(), &wanted).await {
+            Ok(made) => made,
+            Err(kube::Error::Api(error)) if error.is_already_exists() => {
+                let existing = api.get(&name).await.map_err(failure)?;
+                if !manifest::is_same(&existing, &wanted, uid) {
+                    return Err(Failure::NameTaken(format!(
+                        "Job {name:?} exists in namespace {:?} and is not this ScavengerJob's; delete or rename it",
+                        &*key.namespace
+                    )));
+                }
+                existing
+            }
+            Err(error) => return Err(refusal(error)),
+        };
+        convert::child(&made).map(Answer::Child).ok_or_else(|| {
+            Failure::Transient(format!("Job {name:?} came back without the operator's labels"))
+        })
+    }
+
+    async fn create_service(&self, key: &Key, job: &ScavengerJob, uid: &str) -> Result<(), Failure> {
+        let wanted = manifest::service(job);
+        let name = wanted.name_any();
+        let api = self.api::<Service>(key);
+        match api.create(&PostParams::default(), &wanted).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(error)) if error.is_already_exists() => {
+                let existing = api.get(&name).await.map_err(failure)?;
+                if existing.owner_references().iter().any(|reference| reference.uid == uid) {
+                    return Ok(());
+                }
+                Err(Failure::NameTaken(format!(
+                    "Service {name:?} exists in namespace {:?} and is not this ScavengerJob's; delete or rename it",
+                    &*key.namespace
+                )))
+            }
+            Err(error) => Err(refusal(error)),
+        }
+    }
+
+    async fn list_pods(&self, key: &Key, uid: &str, child: Option<&Key>) -> Outcome {
+        let list = self.live_pods(key, uid).await?;
+        let resource_version =
+            list.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0);
+        let create_failure = match child {
+            Some(child) => self.create_failure(child).await?,
+            None => None,
+        };
+        Ok(Answer::Pods { pods: list.iter().map(convert::pod).collect(), resource_version, create_failure })
+    }
+
+    /// Why the Job controller could not create pods: it says so only in events.
+    async fn create_failure(&self, child: &Key) -> Result<Option<String>, Failure> {
+        let fields =
+            format!("involvedObject.kind=Job,involvedObject.name={},reason=FailedCreate", child.name);
+        let events = self
+            .api::<CoreEvent>(child)
+            .list(&ListParams::default().fields(&fields))
+            .await
+            .map_err(failure)?;
+        let newest = events.items.into_iter().max_by_key(|event| {
+            event.last_timestamp.as_ref().map(|time| time.0).or(event.event_time.as_ref().map(|time| time.0))
+        });
+        Ok(newest.and_then(|event| event.message))
+    }
+
+    async fn delete_child(&self, child: &Key, uid: &str) -> Outcome {
+        let parameters = DeleteParams {
+            // Foreground: the Job stays until its pods are gone, and shows in the watch until then.
+            propagation_policy: Some(PropagationPolicy::Foreground),
+            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        match self.api::<BatchJob>(child).delete(&child.name, &parameters).await {
+            Ok(_) => Ok(Answer::Deleted { uid: uid.into() }),
+            // Gone, or another one by that name.
+            Err(kube::Error::Api(error)) if error.is_not_found() || error.is_conflict() => {
+                Ok(Answer::Deleted { uid: uid.into() })
+            }
+            Err(error) => Err(failure(error)),
+        }
+    }
+
+    async fn remove_finalizer(&self, key: &Key, uid: &str) -> Outcome {
+        let pods_left = self.pods_left(key, uid).await?;
+        if pods_left > 0 {
+            return Ok(Answer::Released { pods_left });
+        }
+        let released = Ok(Answer::Released { pods_left: 0 });
+        let job = match self.get(key, uid).await {
+            Ok(job) => job,
+            Err(Failure::Gone) => return released,
+            Err(failure) => return Err(failure),
+        };
+        let finalizers = job.finalizers().iter().filter(|name| *name != names::FINALIZER).cloned().collect();
+        match self.patch_finalizers(&job, key, finalizers).await {
+            Ok(_) | Err(Failure::Gone) => released,
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+/// Name of a task as metrics and log spell it.
+fn task_name(task: &Task) -> &'static str {
+    match task {
+        Task::Prepare => "prepare",
+        Task::WriteStatus(_) => "write_status",
+        Task::CreateChild { .. } => "create_child",
+        Task::ListPods { .. } => "list_pods",
+        Task::DeleteChild { .. } => "delete_child",
+        Task::RemoveFinalizer => "remove_finalizer",
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
+fn failure(error: kube::Error) -> Failure {
+    match &error {
+        kube::Error::Api(status) if status.is_not_found() => Failure::Gone,
+        kube::Error::Api(status) if status.is_conflict() => Failure::Conflict,
+        kube::Error::Api(status) => Failure::Transient(status.message.clone()),
+        other => Failure::Transient(other.to_string()),
+    }
+}
+
+/// Why the API server did not take an object. What it will never take is told from what may pass: a 403 is final if it
+/// judges the object (Pod Security, LimitRange, a policy), but not if it judges the operator's own rights or a
+/// namespace that is going away.
+fn refusal(error: kube::Error) -> Failure {
+    match &error {
+        kube::Error::Api(status) if status.message.contains("exceeded quota") => {
+            Failure::QuotaExceeded(status.message.clone())
+        }
+        kube::Error::Api(status)
+            if status.is_forbidden()
+                && !status.message.contains("cannot create resource")
+                && !status.message.contains("because it is being terminated") =>
+        {
+            Failure::Refused(status.message.clone())
+        }
+        kube::Error::Api(status) if status.is_invalid() || status.code == 400 => {
+            Failure::Refused(status.message.clone())
+        }
+        _ => failure(error),
+    }
+}

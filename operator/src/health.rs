@@ -1,0 +1,61 @@
+//! /healthz (the loop turns), /readyz (every watch has delivered its first list) and /metrics.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header},
+    response::IntoResponse,
+    routing::get,
+};
+use jiff::Timestamp;
+
+use crate::{controller::Health, metrics::Metrics};
+
+/// The loop turns at least every 5 s; a plan of a very large cluster takes 2 s.
+const MAX_IDLE_SECONDS: i64 = 60;
+
+#[derive(Clone)]
+struct Shared {
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
+}
+
+/// Routes of the operator's HTTP port.
+pub(crate) fn router(health: Arc<Health>, metrics: Arc<Metrics>) -> Router {
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(render))
+        .with_state(Shared { health, metrics })
+}
+
+#[expect(clippy::disallowed_methods, reason = "the edge: asked from outside how old the last turn is")]
+async fn healthz(State(shared): State<Shared>) -> impl IntoResponse {
+    let idle = shared.health.idle_seconds(Timestamp::now());
+    if idle <= MAX_IDLE_SECONDS {
+        (StatusCode::OK, "ok\n".to_owned())
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, format!("the loop has not turned for {idle} s\n"))
+    }
+}
+
+async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
+    if shared.health.is_ready() {
+        (StatusCode::OK, "ok\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not every watch has delivered its first list\n")
+    }
+}
+
+async fn render(State(shared): State<Shared>) -> impl IntoResponse {
+    match shared.metrics.render() {
+        Ok(text) => (
+            StatusCode::OK,
+            [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")],
+            text,
+        ),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, [(header::CONTENT_TYPE, "text/plain")], String::new()),
+    }
+}

@@ -1,0 +1,20 @@
+//! The operator of ScavengerJobs: observe, plan, apply.
+//!
+//! | room | module | does |
+//! |---|---|---|
+//! | observe | `observe`, `validate` | reads the cluster and turns it into the planner's values |
+//! | plan | crate `scavenger-planner` | decides, without I/O |
+//! | apply | `execute`, `manifest`, `status` | carries the actions out |
+//!
+//! `controller` is the loop between them; `pool` is what the ScavengerPool's status says.
+
+pub mod cli;
+mod controller;
+mod execute;
+mod health;
+mod manifest;
+mod metrics;
+mod observe;
+mod pool;
+mod status;
+mod validate;

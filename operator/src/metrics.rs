@@ -1,0 +1,209 @@
+//! Metric names and what they count.
+
+use std::sync::Mutex;
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+use scavenger_planner::{
+    Counts,
+    action::{Answer, Event, Failure},
+    resources::Resources,
+    snapshot::{JobStatus, WaitReason},
+};
+
+use crate::status;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PhaseLabel {
+    phase: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ActionLabels {
+    task: &'static str,
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResourceLabel {
+    resource: String,
+}
+
+/// Everything the operator measures.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Mutex<Registry>,
+    starts: Counter,
+    completions: Counter,
+    interruptions: Family<Reason, Counter>,
+    withdrawals: Family<Reason, Counter>,
+    failures: Family<Reason, Counter>,
+    start_latency: Histogram,
+    phases: Family<PhaseLabel, Gauge>,
+    waiting: Family<Reason, Gauge>,
+    actions: Family<ActionLabels, Counter>,
+    plan_duration: Histogram,
+    allocatable: Family<ResourceLabel, Gauge>,
+    used: Family<ResourceLabel, Gauge>,
+    threshold: Family<ResourceLabel, Gauge>,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let metrics = Self {
+            registry: Mutex::new(Registry::with_prefix("scavenger")),
+            starts: Counter::default(),
+            completions: Counter::default(),
+            interruptions: Family::default(),
+            withdrawals: Family::default(),
+            failures: Family::default(),
+            // 1 s to about 9 hours.
+            start_latency: Histogram::new((0..16).map(|power| f64::from(1_u32 << power))),
+            phases: Family::default(),
+            waiting: Family::default(),
+            actions: Family::default(),
+            // 10 µs to about 0.3 s.
+            plan_duration: Histogram::new((0..16).map(|power| 1e-5 * f64::from(1_u32 << power))),
+            allocatable: Family::default(),
+            used: Family::default(),
+            threshold: Family::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&self) {
+        let mut registry = self.registry.lock().expect("nobody should panic while holding the registry");
+        registry.register("starts", "Attempts whose pods all ran", self.starts.clone());
+        registry.register("completions", "ScavengerJobs that ended with success", self.completions.clone());
+        registry.register(
+            "interruptions",
+            "Attempts taken away after a container had started",
+            self.interruptions.clone(),
+        );
+        registry.register(
+            "withdrawals",
+            "Attempts that ended before any container had started",
+            self.withdrawals.clone(),
+        );
+        registry.register("failures", "ScavengerJobs that failed", self.failures.clone());
+        registry.register_with_unit(
+            "start_latency",
+            "From the decision to start until all pods ran",
+            Unit::Seconds,
+            self.start_latency.clone(),
+        );
+        registry.register("jobs", "ScavengerJobs by phase", self.phases.clone());
+        registry.register("waiting_jobs", "ScavengerJobs that wait, by reason", self.waiting.clone());
+        registry.register("actions", "Actions of the operator by task and result", self.actions.clone());
+        registry.register_with_unit(
+            "plan_duration",
+            "Duration of one plan",
+            Unit::Seconds,
+            self.plan_duration.clone(),
+        );
+        let resources = "cpu in millicores, memory in bytes, others in units";
+        registry.register(
+            "pool_allocatable",
+            format!("What the pool's nodes have: {resources}"),
+            self.allocatable.clone(),
+        );
+        registry.register("pool_used", format!("What is used or promised: {resources}"), self.used.clone());
+        registry.register(
+            "pool_start_threshold",
+            format!("Up to where ScavengerJobs start: {resources}"),
+            self.threshold.clone(),
+        );
+    }
+
+    /// Counts what became of an action.
+    pub(crate) fn action(&self, task: &'static str, answer: &Result<Answer, Failure>) {
+        let result = match answer {
+            Ok(_) => "ok",
+            Err(Failure::Conflict) => "conflict",
+            Err(Failure::Gone) => "gone",
+            Err(Failure::NameTaken(_)) => "name_taken",
+            Err(Failure::Refused(_)) => "refused",
+            Err(Failure::QuotaExceeded(_)) => "quota_exceeded",
+            Err(Failure::Transient(_)) => "error",
+        };
+        self.actions.get_or_create(&ActionLabels { task, result }).inc();
+    }
+
+    /// Counts an event of a ScavengerJob's life, once its status write succeeded.
+    pub(crate) fn event(&self, event: Event, status: &JobStatus) {
+        let attempt = status.attempt.as_ref();
+        let reason =
+            || Reason { reason: attempt.and_then(|attempt| attempt.reason.clone()).unwrap_or_default() };
+        match event {
+            Event::Started => {}
+            Event::Running => {
+                self.starts.inc();
+                if let Some((creation, start)) = attempt.and_then(|a| Some((a.creation_time, a.start_time?)))
+                {
+                    self.start_latency
+                        .observe((start.as_millisecond() - creation.as_millisecond()).max(0) as f64 / 1e3);
+                }
+            }
+            Event::Interrupted => {
+                self.interruptions.get_or_create(&reason()).inc();
+            }
+            Event::Withdrawn => {
+                self.withdrawals.get_or_create(&reason()).inc();
+            }
+            Event::Completed => {
+                self.completions.inc();
+            }
+            Event::Failed => {
+                // Without an attempt of its own the message begins with the reason.
+                let reason = status.message.split(':').next().unwrap_or_default().to_owned();
+                self.failures.get_or_create(&Reason { reason }).inc();
+            }
+        }
+    }
+
+    /// Takes in how long a plan took.
+    pub(crate) fn planned(&self, duration: std::time::Duration) {
+        self.plan_duration.observe(duration.as_secs_f64());
+    }
+
+    /// Takes in how many ScavengerJobs are where.
+    pub(crate) fn counts(&self, counts: &Counts) {
+        for (phase, count) in &counts.phases {
+            let label = PhaseLabel { phase: status::phase_name(*phase) };
+            self.phases.get_or_create(&label).set(i64::try_from(*count).unwrap_or(i64::MAX));
+        }
+        for reason in WaitReason::ALL {
+            let count = counts.waiting.get(&reason).copied().unwrap_or(0);
+            let label = Reason { reason: status::wait_reason_name(reason).to_owned() };
+            self.waiting.get_or_create(&label).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Takes in the room of the pool.
+    pub(crate) fn room(&self, allocatable: &Resources, used: &Resources, threshold: &Resources) {
+        for (family, amounts) in
+            [(&self.allocatable, allocatable), (&self.used, used), (&self.threshold, threshold)]
+        {
+            for (name, amount) in amounts.iter() {
+                family.get_or_create(&ResourceLabel { resource: name.to_owned() }).set(amount);
+            }
+        }
+    }
+
+    /// Everything in OpenMetrics text.
+    pub(crate) fn render(&self) -> Result<String, std::fmt::Error> {
+        let registry = self.registry.lock().expect("nobody should panic while holding the registry");
+        let mut text = String::new();
+        encode(&mut text, &registry)?;
+        Ok(text)
+    }
+}

@@ -1,0 +1,460 @@
+//! From API objects to the planner's values. Only what the planner needs is kept.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::{
+        batch::v1::Job as BatchJob,
+        core::v1::{
+            Container as PodContainer, Node as ApiNode, Pod as ApiPod, PodSpec, ResourceRequirements,
+        },
+    },
+    apimachinery::pkg::api::resource::Quantity as ApiQuantity,
+};
+use kube::ResourceExt;
+use scavenger_planner::{
+    resources::{CPU, MEMORY, Resources},
+    snapshot::{
+        Admitted, Attempt, Child, Container, Disruption, Job, JobStatus, Key, Name, Node, Outcome, Phase,
+        Placement, Pod, PodPhase, Taint, Toleration, WaitReason, Waiting,
+    },
+};
+use scavenger_schema::{
+    names, quantity, reasons,
+    scavenger_job::{self as crd, ScavengerJob},
+};
+
+use crate::validate;
+
+/// Longest termination message that goes on into a status, in bytes.
+const MAX_MESSAGE: usize = 1024;
+
+/// Namespace and name.
+pub(crate) fn key<K: kube::Resource>(object: &K) -> Key {
+    let meta = object.meta();
+    Key::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+}
+
+fn uid<K: kube::Resource>(object: &K) -> Name {
+    object.meta().uid.as_deref().unwrap_or_default().into()
+}
+
+/// `metadata.resourceVersion` as the number it is in Kubernetes 1.35 and newer.
+pub(crate) fn resource_version<K: kube::Resource>(object: &K) -> u64 {
+    object.meta().resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
+}
+
+/// A ScavengerJob.
+pub(crate) fn job(object: &ScavengerJob) -> Job {
+    Job {
+        key: key(object),
+        uid: uid(object),
+        resource_version: resource_version(object),
+        generation: object.metadata.generation.unwrap_or(0),
+        creation_time: object
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        deleting: object.metadata.deletion_timestamp.is_some(),
+        has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
+        spec: validate::job_spec(&object.spec).map_err(|error| error.to_string()),
+        status: job_status(object.status.as_ref()),
+    }
+}
+
+fn job_status(status: Option<&crd::ScavengerJobStatus>) -> JobStatus {
+    let Some(status) = status else { return JobStatus::default() };
+    let admitted =
+        status.conditions.iter().find(|condition| condition.type_ == reasons::condition::ADMITTED).map(
+            |condition| Admitted {
+                waiting: (condition.status == "False").then(|| Waiting {
+                    reason: wait_reason(&condition.reason),
+                    message: condition.message.clone(),
+                }),
+                since: condition.last_transition_time.0,
+            },
+        );
+    let times = |times: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Time]| {
+        times.iter().map(|time| time.0).collect()
+    };
+    JobStatus {
+        written: status.phase.is_some(),
+        phase: status.phase.map_or(Phase::Waiting, phase),
+        observed_generation: status.observed_generation.unwrap_or(0),
+        message: status.message.clone().unwrap_or_default(),
+        admitted,
+        interrupted_count: clamped(status.interrupted_count),
+        running_priority: status.running_priority,
+        priority_start_over: status.priority_start_over_timestamp.as_ref().map(|time| time.0),
+        start_times: times(&status.start_times),
+        interruption_times: times(&status.interruption_times),
+        finish_time: status.finish_time.as_ref().map(|time| time.0),
+        not_before: status.not_before.as_ref().map(|time| time.0),
+        failed_starts: clamped(status.failed_starts),
+        attempt: status.attempt.as_ref().map(attempt),
+    }
+}
+
+fn clamped(number: i64) -> u32 {
+    u32::try_from(number.max(0)).unwrap_or(u32::MAX)
+}
+
+fn attempt(attempt: &crd::Attempt) -> Attempt {
+    // Written by the operator from a spec that was checked; an amount that can not be read counts as none.
+    let mut per_pod = validate::resources("requests", &attempt.requests).unwrap_or_default();
+    per_pod.pods = 1;
+    let class = attempt.priority_class_name.rsplit('-').next().and_then(|number| number.parse().ok());
+    Attempt {
+        number: clamped(attempt.number),
+        child_uid: attempt.job_uid.as_deref().map(Name::from),
+        generation: attempt.generation,
+        demand: scavenger_planner::snapshot::Demand {
+            per_pod,
+            pod_count: clamped(i64::from(attempt.pod_count)),
+            placement: Placement::default(),
+        },
+        priority_class: class.unwrap_or(0),
+        creation_time: attempt.creation_time.0,
+        start_time: attempt.start_time.as_ref().map(|time| time.0),
+        end_time: attempt.end_time.as_ref().map(|time| time.0),
+        disruption: attempt.disruption.as_ref().map(|disruption| Disruption {
+            time: disruption.time.0,
+            reason: disruption.reason.clone(),
+            message: disruption.message.clone(),
+            pod: disruption.pod.as_str().into(),
+        }),
+        outcome: attempt.outcome.map(|outcome| match outcome {
+            crd::Outcome::Completed => Outcome::Completed,
+            crd::Outcome::Failed => Outcome::Failed,
+            crd::Outcome::Interrupted => Outcome::Interrupted,
+            crd::Outcome::Withdrawn => Outcome::Withdrawn,
+        }),
+        reason: attempt.reason.clone(),
+        message: attempt.message.clone(),
+    }
+}
+
+fn phase(phase: crd::Phase) -> Phase {
+    match phase {
+        crd::Phase::Waiting => Phase::Waiting,
+        crd::Phase::Starting => Phase::Starting,
+        crd::Phase::Running => Phase::Running,
+        crd::Phase::Interrupted => Phase::Interrupted,
+        crd::Phase::Completed => Phase::Completed,
+        crd::Phase::Failed => Phase::Failed,
+    }
+}
+
+fn wait_reason(reason: &str) -> WaitReason {
+    WaitReason::ALL
+        .into_iter()
+        .find(|candidate| crate::status::wait_reason_name(*candidate) == reason)
+        .unwrap_or(WaitReason::BackingOff)
+}
+
+/// A batch/v1 Job that belongs to a ScavengerJob; none if its labels do not say so.
+pub(crate) fn child(object: &BatchJob) -> Option<Child> {
+    let owner = object.labels().get(names::LABEL_JOB_UID)?;
+    let attempt = object.labels().get(names::LABEL_ATTEMPT)?.parse().ok()?;
+    // Labels can be set by anybody; the controller reference can not be forged without the right to create Jobs.
+    let controlled = object.owner_references().iter().any(|reference| {
+        reference.controller == Some(true) && reference.uid == *owner && reference.kind == "ScavengerJob"
+    });
+    if !controlled {
+        return None;
+    }
+    let conditions = object.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let true_condition = |kinds: &[&str]| {
+        conditions?
+            .iter()
+            .find(|condition| condition.status == "True" && kinds.contains(&condition.type_.as_str()))
+    };
+    Some(Child {
+        key: key(object),
+        uid: uid(object),
+        resource_version: resource_version(object),
+        owner: owner.as_str().into(),
+        attempt,
+        deleting: object.metadata.deletion_timestamp.is_some(),
+        complete: true_condition(&["Complete", "SuccessCriteriaMet"]).is_some(),
+        failed: true_condition(&["FailureTarget", "Failed"]).map(|condition| {
+            (condition.reason.clone().unwrap_or_default(), condition.message.clone().unwrap_or_default())
+        }),
+    })
+}
+
+/// A pod.
+pub(crate) fn pod(object: &ApiPod) -> Pod {
+    let spec = object.spec.as_ref();
+    let status = object.status.as_ref();
+    let labels = object.labels();
+    let owner = labels
+        .get(names::LABEL_JOB_UID)
+        .and_then(|uid| Some((Name::from(uid.as_str()), labels.get(names::LABEL_ATTEMPT)?.parse().ok()?)));
+    let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let condition = |kind: &str, value: &str| {
+        conditions.iter().find(|condition| condition.type_ == kind && condition.status == value)
+    };
+    let said = |reason: &Option<String>, message: &Option<String>| {
+        (reason.clone().unwrap_or_default(), message.clone().unwrap_or_default())
+    };
+    Pod {
+        key: key(object),
+        uid: uid(object),
+        resource_version: resource_version(object),
+        owner,
+        requests: spec.map(pod_requests).unwrap_or_default(),
+        node: spec.and_then(|spec| spec.node_name.as_deref()).map(Name::from),
+        nominated_node: status
+            .and_then(|status| status.nominated_node_name.as_deref())
+            .filter(|name| !name.is_empty())
+            .map(Name::from),
+        placement: spec.map(placement).unwrap_or_default(),
+        phase: match status.and_then(|status| status.phase.as_deref()) {
+            Some("Running") => PodPhase::Running,
+            Some("Succeeded") => PodPhase::Succeeded,
+            Some("Failed") => PodPhase::Failed,
+            _ => PodPhase::Pending,
+        },
+        deletion_requested: object.metadata.deletion_timestamp.as_ref().map(|time| {
+            // The stamp is when the grace period ends.
+            let grace = object.metadata.deletion_grace_period_seconds.unwrap_or(0);
+            time.0.saturating_sub(SignedDuration::from_secs(grace)).unwrap_or(time.0)
+        }),
+        disruption_target: condition("DisruptionTarget", "True")
+            .map(|condition| said(&condition.reason, &condition.message)),
+        unschedulable: condition("PodScheduled", "False")
+            .filter(|condition| condition.reason.as_deref() == Some("Unschedulable"))
+            .map(|condition| condition.message.clone().unwrap_or_default()),
+        gated: spec.is_some_and(|spec| spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty())),
+        status_reason: status
+            .filter(|status| status.reason.as_ref().is_some_and(|reason| !reason.is_empty()))
+            .map(|status| said(&status.reason, &status.message)),
+        container: main_container(object),
+    }
+}
+
+fn main_container(object: &ApiPod) -> Container {
+    let state = object
+        .status
+        .as_ref()
+        .and_then(|status| status.container_statuses.as_deref())
+        .and_then(|statuses| statuses.first())
+        .and_then(|status| status.state.as_ref());
+    let Some(state) = state else { return Container::Waiting(None) };
+    if let Some(ended) = &state.terminated {
+        return Container::Ended {
+            exit_code: ended.exit_code,
+            reason: ended.reason.clone().unwrap_or_default(),
+            message: shortened(ended.message.as_deref().unwrap_or_default().trim(), MAX_MESSAGE),
+            time: ended.finished_at.as_ref().map(|time| time.0),
+            // A container that could not be started carries the zero time.
+            started: ended.started_at.as_ref().is_some_and(|time| time.0 > Timestamp::UNIX_EPOCH),
+        };
+    }
+    if state.running.is_some() {
+        return Container::Running;
+    }
+    let waiting = state.waiting.as_ref();
+    Container::Waiting(waiting.and_then(|waiting| {
+        Some((
+            waiting.reason.clone()?,
+            shortened(waiting.message.as_deref().unwrap_or_default(), MAX_MESSAGE),
+        ))
+    }))
+}
+
+/// The end of a text, at most `bytes` long: of a log, the last lines tell why.
+pub(crate) fn shortened(text: &str, bytes: usize) -> String {
+    if text.len() <= bytes {
+        return text.to_owned();
+    }
+    let mut start = text.len() - bytes;
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    text[start..].to_owned()
+}
+
+fn placement(spec: &PodSpec) -> Placement {
+    Placement {
+        node_selector: spec
+            .node_selector
+            .iter()
+            .flatten()
+            .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
+            .collect(),
+        tolerations: spec
+            .tolerations
+            .iter()
+            .flatten()
+            .map(|toleration| Toleration {
+                key: toleration.key.as_deref().filter(|key| !key.is_empty()).map(Name::from),
+                value: match toleration.operator.as_deref() {
+                    Some("Exists") => None,
+                    _ => Some(toleration.value.as_deref().unwrap_or_default().into()),
+                },
+                effect: toleration.effect.as_deref().filter(|effect| !effect.is_empty()).map(Name::from),
+            })
+            .collect(),
+    }
+}
+
+/// What a pod occupies on its node, as kube-scheduler counts it: the larger of what runs together (containers and
+/// sidecars) and what an init container needs while the sidecars before it run; plus the overhead. A pod-level
+/// request takes the place of its containers' for the resource that it names.
+fn pod_requests(spec: &PodSpec) -> Resources {
+    let mut together = Resources::default();
+    for container in &spec.containers {
+        together.add(&container_requests(container));
+    }
+    let mut sidecars = Resources::default();
+    let mut starting = Resources::default();
+    for container in spec.init_containers.iter().flatten() {
+        let requests = container_requests(container);
+        if container.restart_policy.as_deref() == Some("Always") {
+            sidecars.add(&requests);
+            starting = starting.larger(&sidecars);
+        } else {
+            starting = starting.larger(&sidecars.plus(&requests));
+        }
+    }
+    let mut requests = together.plus(&sidecars).larger(&starting);
+    if let Some(pod_level) = &spec.resources {
+        let given = requirements(pod_level);
+        for name in [CPU, MEMORY] {
+            let amount = given.get(name);
+            match name {
+                CPU if amount > 0 => requests.cpu_milli = amount,
+                MEMORY if amount > 0 => requests.memory_bytes = amount,
+                _ => {}
+            }
+        }
+    }
+    if let Some(overhead) = &spec.overhead {
+        requests.add(&amounts(overhead));
+    }
+    requests.pods = 1;
+    requests
+}
+
+fn container_requests(container: &PodContainer) -> Resources {
+    container.resources.as_ref().map(requirements).unwrap_or_default()
+}
+
+fn requirements(requirements: &ResourceRequirements) -> Resources {
+    requirements.requests.as_ref().map(amounts).unwrap_or_default()
+}
+
+/// Amounts of a list that the API server accepted; what can not be read all the same counts as none.
+fn amounts(list: &BTreeMap<String, ApiQuantity>) -> Resources {
+    let mut sum = Resources::default();
+    for (name, ApiQuantity(text)) in list {
+        match name.as_str() {
+            CPU => sum.cpu_milli = quantity::parse_milli(text).unwrap_or(0),
+            MEMORY => sum.memory_bytes = quantity::parse_units(text).unwrap_or(0),
+            "pods" => sum.pods = quantity::parse_units(text).unwrap_or(0),
+            // No SJ can ask for hugepages or scratch space apart from others yet, and nodes always have both.
+            "ephemeral-storage" => {}
+            other => {
+                sum.other.insert(other.into(), quantity::parse_units(text).unwrap_or(0));
+            }
+        }
+    }
+    sum.other.retain(|_, amount| *amount != 0);
+    sum
+}
+
+/// A node.
+pub(crate) fn node(object: &ApiNode) -> Node {
+    let spec = object.spec.as_ref();
+    let status = object.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let is_true =
+        |kind: &str| conditions.iter().any(|condition| condition.type_ == kind && condition.status == "True");
+    let schedulable = spec.is_none_or(|spec| spec.unschedulable != Some(true));
+    let under_pressure =
+        ["MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"].into_iter().any(is_true);
+    Node {
+        name: object.name_any().as_str().into(),
+        allocatable: status.and_then(|status| status.allocatable.as_ref()).map(amounts).unwrap_or_default(),
+        labels: object
+            .labels()
+            .iter()
+            .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
+            .collect(),
+        taints: spec
+            .and_then(|spec| spec.taints.as_deref())
+            .unwrap_or_default()
+            .iter()
+            .map(|taint| Taint {
+                key: taint.key.as_str().into(),
+                value: taint.value.as_deref().unwrap_or_default().into(),
+                effect: taint.effect.as_str().into(),
+            })
+            .collect(),
+        usable: is_true("Ready")
+            && schedulable
+            && !under_pressure
+            && object.metadata.deletion_timestamp.is_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requests(pod: serde_json::Value) -> Resources {
+        pod_requests(&serde_json::from_value(pod).unwrap())
+    }
+
+    fn container(cpu: &str) -> serde_json::Value {
+        serde_json::json!({ "name": "c", "resources": { "requests": { "cpu": cpu, "memory": "1Mi" } } })
+    }
+
+    #[test]
+    fn sidecars_init_containers_and_overhead_count() {
+        let mut sidecar = container("100m");
+        sidecar["restartPolicy"] = "Always".into();
+        let both = requests(serde_json::json!({
+            "initContainers": [sidecar, container("700m")],
+            "containers": [container("200m"), container("300m")],
+            "overhead": { "cpu": "50m" },
+        }));
+        // The init container beside the sidecar (800m) needs more than all containers with it (600m).
+        assert_eq!(both.cpu_milli, 850);
+        assert_eq!(both.memory_bytes, 3 << 20);
+        assert_eq!(both.pods, 1);
+        let pod_level = requests(serde_json::json!({
+            "containers": [container("200m")], "resources": { "requests": { "cpu": "1" } },
+        }));
+        assert_eq!((pod_level.cpu_milli, pod_level.memory_bytes), (1000, 1 << 20));
+    }
+
+    #[test]
+    fn a_long_message_keeps_its_end() {
+        assert_eq!(shortened("abcdef", 3), "def");
+        assert_eq!(shortened("aé", 2), "é");
+        assert_eq!(shortened("éa", 2), "a");
+    }
+
+    #[test]
+    fn a_deletion_was_requested_before_its_stamp() {
+        let object: ApiPod = serde_json::from_value(serde_json::json!({
+            "metadata": { "name": "p", "namespace": "n", "resourceVersion": "7",
+                "deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 30,
+                "labels": { "scavenger.dev/job-uid": "u", "scavenger.dev/attempt": "2" } },
+            "status": { "phase": "Failed", "containerStatuses": [{
+                "name": "main", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                "state": { "terminated": { "exitCode": 128, "reason": "StartError", "message": "no such file",
+                    "startedAt": "1970-01-01T00:00:00Z" } } }] },
+        }))
+        .unwrap();
+        let pod = pod(&object);
+        assert_eq!(pod.owner, Some(("u".into(), 2)));
+        assert_eq!(pod.deletion_requested, Some("2026-01-01T00:00:30Z".parse().unwrap()));
+        assert!(matches!(&pod.container, Container::Ended { exit_code: 128, started: false, .. }));
+    }
+}

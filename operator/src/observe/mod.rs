@@ -1,0 +1,227 @@
+//! Reads the cluster: one watch for each kind, each turned into the planner's observations and sent through one
+//! bounded channel, in the order in which the watch delivers them.
+
+pub(crate) mod convert;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::StreamExt;
+use k8s_openapi::api::{
+    batch::v1::Job as BatchJob,
+    core::v1::{Node as ApiNode, Pod as ApiPod},
+};
+use kube::{
+    Api, Client,
+    core::DeserializeGuard,
+    runtime::{WatchStreamExt, watcher},
+};
+use scavenger_planner::snapshot::{Key, Name, Observation};
+use scavenger_schema::{names, scavenger_job::ScavengerJob, scavenger_pool::ScavengerPool};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+use tracing::warn;
+
+use crate::{controller::Message, validate};
+
+/// The kinds that are watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Watched {
+    Jobs,
+    Children,
+    Pods,
+    Nodes,
+    Pools,
+}
+
+impl Watched {
+    pub(crate) const ALL: [Self; 5] = [Self::Jobs, Self::Children, Self::Pods, Self::Nodes, Self::Pools];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Jobs => "scavengerjobs",
+            Self::Children => "jobs",
+            Self::Pods => "pods",
+            Self::Nodes => "nodes",
+            Self::Pools => "scavengerpools",
+        }
+    }
+}
+
+/// How one kind becomes observations.
+struct Kind<K, I> {
+    watched: Watched,
+    /// What identifies an object once it is gone, and what is seen of it while it is there; none if it is not ours.
+    see: fn(&K) -> Option<(I, Observation)>,
+    gone: fn(I) -> Observation,
+    /// What is seen when the watch lists everything anew.
+    relisted: Option<fn() -> Observation>,
+}
+
+/// Starts all watches. Each sends [`Message::Listed`] when its first list is complete.
+pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) {
+    let jobs = Kind { watched: Watched::Jobs, see: see_job, gone: Observation::JobGone, relisted: None };
+    spawn(
+        Api::<DeserializeGuard<ScavengerJob>>::all(client.clone()),
+        watcher::Config::default(),
+        jobs,
+        sender,
+    );
+
+    let children = Kind {
+        watched: Watched::Children,
+        see: |job: &BatchJob| {
+            let child = convert::child(job)?;
+            Some(((child.owner.clone(), child.uid.clone()), Observation::Child(child)))
+        },
+        gone: |(owner, uid): (Name, Name)| Observation::ChildGone { owner, uid },
+        relisted: None,
+    };
+    spawn(
+        Api::<BatchJob>::all(client.clone()),
+        watcher::Config::default().labels(names::LABEL_JOB),
+        children,
+        sender,
+    );
+
+    let pods = Kind {
+        watched: Watched::Pods,
+        see: |pod: &ApiPod| Some((convert::key(pod), Observation::Pod(Box::new(convert::pod(pod))))),
+        gone: Observation::PodGone,
+        relisted: Some(|| Observation::PodsRelisted),
+    };
+    spawn(Api::<ApiPod>::all(client.clone()), watcher::Config::default(), pods, sender);
+
+    let nodes = Kind {
+        watched: Watched::Nodes,
+        see: |node: &ApiNode| {
+            let node = convert::node(node);
+            Some((node.name.clone(), Observation::Node(node)))
+        },
+        gone: Observation::NodeGone,
+        relisted: None,
+    };
+    spawn(Api::<ApiNode>::all(client.clone()), watcher::Config::default(), nodes, sender);
+
+    let pools = Kind {
+        watched: Watched::Pools,
+        see: see_pool,
+        gone: |()| Observation::Pool(Err(no_pool())),
+        relisted: None,
+    };
+    let only_default = watcher::Config::default().fields(&format!("metadata.name={}", names::DEFAULT_POOL));
+    spawn(Api::<DeserializeGuard<ScavengerPool>>::all(client.clone()), only_default, pools, sender);
+}
+
+fn no_pool() -> String {
+    format!("the ScavengerPool {:?} does not exist; an admin must create it", names::DEFAULT_POOL)
+}
+
+fn see_job(guard: &DeserializeGuard<ScavengerJob>) -> Option<(Key, Observation)> {
+    match &guard.0 {
+        Ok(job) => Some((convert::key(job), Observation::Job(Box::new(convert::job(job))))),
+        Err(invalid) => {
+            // One object that can not be read must not end the watch of all others.
+            warn!(
+                namespace = invalid.metadata.namespace.as_deref().unwrap_or_default(),
+                name = invalid.metadata.name.as_deref().unwrap_or_default(),
+                error = %invalid.error,
+                "skipped a ScavengerJob that can not be decoded"
+            );
+            None
+        }
+    }
+}
+
+fn see_pool(guard: &DeserializeGuard<ScavengerPool>) -> Option<((), Observation)> {
+    let settings = match &guard.0 {
+        Ok(pool) => validate::settings(&pool.spec).map_err(|error| error.to_string()),
+        Err(invalid) => Err(invalid.error.clone()),
+    };
+    let named = |reason| format!("the ScavengerPool {:?} can not be used: {reason}", names::DEFAULT_POOL);
+    Some(((), Observation::Pool(settings.map_err(named))))
+}
+
+fn spawn<K, I>(api: Api<K>, config: watcher::Config, kind: Kind<K, I>, sender: &mpsc::Sender<Message>)
+where
+    K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+    I: Ord + Clone + Send + 'static,
+{
+    let sender = sender.clone();
+    tokio::spawn(async move {
+        let watched = kind.watched;
+        if let Err(mpsc::error::SendError(_)) = follow(api, config, kind, &sender).await {
+            // The controller is gone: the process is ending.
+            return;
+        }
+        // A watch never ends by itself; if it does, the view would grow stale unseen.
+        let _closed = sender.send(Message::WatchEnded(watched)).await;
+    });
+}
+
+async fn follow<K, I>(
+    api: Api<K>,
+    config: watcher::Config,
+    kind: Kind<K, I>,
+    sender: &mpsc::Sender<Message>,
+) -> Result<(), mpsc::error::SendError<Message>>
+where
+    K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+    I: Ord + Clone + Send + 'static,
+{
+    // What is there, by identity of the API object, so that what vanished during a gap is seen to be gone.
+    let mut there: BTreeMap<Key, I> = BTreeMap::new();
+    let mut relisted: BTreeSet<Key> = BTreeSet::new();
+    let mut stream = watcher(api, config).default_backoff().boxed();
+    while let Some(event) = stream.next().await {
+        match event {
+            Ok(watcher::Event::Init) => {
+                relisted.clear();
+                if let Some(relisted) = kind.relisted {
+                    sender.send(Message::Seen(relisted())).await?;
+                }
+            }
+            Ok(watcher::Event::InitApply(object)) => {
+                relisted.insert(convert::key(&object));
+                apply(&kind, &object, &mut there, sender).await?;
+            }
+            Ok(watcher::Event::InitDone) => {
+                let vanished: Vec<Key> =
+                    there.keys().filter(|key| !relisted.contains(*key)).cloned().collect();
+                for key in vanished {
+                    if let Some(identity) = there.remove(&key) {
+                        sender.send(Message::Seen((kind.gone)(identity))).await?;
+                    }
+                }
+                relisted.clear();
+                sender.send(Message::Listed(kind.watched)).await?;
+            }
+            Ok(watcher::Event::Apply(object)) => apply(&kind, &object, &mut there, sender).await?,
+            Ok(watcher::Event::Delete(object)) => {
+                // The last version may carry news (a container's end) that no other version did.
+                apply(&kind, &object, &mut there, sender).await?;
+                if let Some(identity) = there.remove(&convert::key(&object)) {
+                    sender.send(Message::Seen((kind.gone)(identity))).await?;
+                }
+            }
+            Err(error) => warn!(kind = kind.watched.name(), %error, "watch failed; it is started again"),
+        }
+    }
+    Ok(())
+}
+
+async fn apply<K, I>(
+    kind: &Kind<K, I>,
+    object: &K,
+    there: &mut BTreeMap<Key, I>,
+    sender: &mpsc::Sender<Message>,
+) -> Result<(), mpsc::error::SendError<Message>>
+where
+    K: kube::Resource,
+    I: Clone,
+{
+    if let Some((identity, observation)) = (kind.see)(object) {
+        there.insert(convert::key(object), identity);
+        sender.send(Message::Seen(observation)).await?;
+    }
+    Ok(())
+}

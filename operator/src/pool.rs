@@ -1,0 +1,125 @@
+//! The status of the ScavengerPool: what everyone may know about the room there is.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use scavenger_planner::{
+    Planner,
+    resources::{CPU, MEMORY, Resources},
+    snapshot::{Name, Phase},
+};
+use scavenger_schema::{
+    quantity::{format_bytes, format_milli},
+    scavenger_job::Quantity,
+    scavenger_pool::{NodeShape, Queue, ScavengerPoolStatus},
+};
+
+use crate::status;
+
+/// Prefixes and names of labels that describe hardware; the tuner recognises the processor and the GPU by them.
+const HARDWARE_LABELS: [&str; 5] = [
+    "kubernetes.io/arch",
+    "node.kubernetes.io/instance-type",
+    "feature.node.kubernetes.io/",
+    "nvidia.com/",
+    "amd.com/",
+];
+
+/// The status at one moment, without `updateTime` and `observedGeneration`, which the writer adds.
+pub(crate) fn status(planner: &Planner, now: Timestamp) -> ScavengerPoolStatus {
+    let capacity = planner.capacity();
+    let allocatable = capacity.allocatable();
+    let used = capacity.used(planner.ledger());
+    let (condition, free) = match planner.settings() {
+        Ok(settings) => {
+            let free = settings.start_thresholds.of(allocatable).minus(&used);
+            (ready(true, "Admitting", "ScavengerJobs are admitted", now), free)
+        }
+        Err(reason) => (ready(false, "Unusable", reason, now), Resources::default()),
+    };
+    let counts = planner.counts();
+    let of = |phase| counts.phases.get(&phase).copied().unwrap_or(0);
+    ScavengerPoolStatus {
+        observed_generation: None,
+        update_time: None,
+        conditions: vec![condition],
+        nodes: count(capacity.pool_nodes().count()),
+        allocatable: quantities(allocatable),
+        used: quantities(&used),
+        free: quantities(&free),
+        node_shapes: node_shapes(planner),
+        queue: Queue {
+            waiting: count(of(Phase::Waiting) + of(Phase::Interrupted)),
+            starting: count(of(Phase::Starting)),
+            running: count(of(Phase::Running)),
+            waiting_by_reason: counts
+                .waiting
+                .iter()
+                .filter(|(_, number)| **number > 0)
+                .map(|(reason, number)| (status::wait_reason_name(*reason).to_owned(), count(*number)))
+                .collect(),
+        },
+    }
+}
+
+fn ready(ready: bool, reason: &str, message: &str, now: Timestamp) -> Condition {
+    Condition {
+        type_: "Ready".to_owned(),
+        status: if ready { "True" } else { "False" }.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition_time: Time(now),
+        observed_generation: None,
+    }
+}
+
+fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// Nodes with equal allocatable resources and hardware labels, in a fixed order.
+fn node_shapes(planner: &Planner) -> Vec<NodeShape> {
+    let none = Resources::default();
+    let mut shapes: BTreeMap<(Resources, BTreeMap<Name, Name>), (i32, Resources)> = BTreeMap::new();
+    for (node, used) in planner.capacity().pool_nodes() {
+        let labels = node.labels.iter().filter(|(key, _)| describes_hardware(key));
+        let labels = labels.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let promised = planner.ledger().promised(&node.name).unwrap_or(&none);
+        let free = node.allocatable.minus(used).minus(promised);
+        let (count, largest) = shapes.entry((node.allocatable.clone(), labels)).or_insert((0, none.clone()));
+        *count += 1;
+        *largest = largest.larger(&free);
+    }
+    shapes
+        .into_iter()
+        .map(|((allocatable, labels), (count, largest_free))| NodeShape {
+            count,
+            labels: labels.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+            allocatable: quantities(&allocatable),
+            largest_free: quantities(&largest_free),
+        })
+        .collect()
+}
+
+fn describes_hardware(label: &str) -> bool {
+    HARDWARE_LABELS
+        .iter()
+        .any(|known| if known.ends_with('/') { label.starts_with(known) } else { label == *known })
+}
+
+/// Amounts as Kubernetes writes them. What is overcommitted shows as 0.
+fn quantities(resources: &Resources) -> BTreeMap<String, Quantity> {
+    resources
+        .iter()
+        .map(|(name, amount)| {
+            let amount = amount.max(0);
+            let text = match name {
+                CPU => format_milli(amount),
+                MEMORY => format_bytes(amount),
+                _ => amount.to_string(),
+            };
+            (name.to_owned(), Quantity(text))
+        })
+        .collect()
+}

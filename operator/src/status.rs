@@ -1,0 +1,184 @@
+//! The planner's status as the merge patch that writes it. Fields that became empty are written as null, since a merge
+//! patch leaves out what it does not name; the pods' requests and arguments are written once, when an attempt is made.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use scavenger_planner::snapshot::{Attempt, Disruption, JobStatus, Outcome, Phase, WaitReason};
+use scavenger_schema::{names, reasons};
+use serde_json::{Value, json};
+
+/// Attempts that the history keeps.
+const HISTORY: usize = 50;
+
+/// Name of a reason as condition, metric and log field spell it.
+pub(crate) fn wait_reason_name(reason: WaitReason) -> &'static str {
+    match reason {
+        WaitReason::NeverFits => reasons::waiting::NEVER_FITS,
+        WaitReason::NoRoom => reasons::waiting::NO_ROOM,
+        WaitReason::Unscheduled => reasons::waiting::UNSCHEDULED,
+        WaitReason::BehindInQueue => reasons::waiting::BEHIND_IN_QUEUE,
+        WaitReason::BackingOff => reasons::waiting::BACKING_OFF,
+        WaitReason::Paused => reasons::waiting::PAUSED,
+        WaitReason::QuotaExceeded => reasons::waiting::QUOTA_EXCEEDED,
+    }
+}
+
+/// Name of a phase as CRD, metric and log field spell it.
+pub(crate) fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Waiting => "Waiting",
+        Phase::Starting => "Starting",
+        Phase::Running => "Running",
+        Phase::Interrupted => "Interrupted",
+        Phase::Completed => "Completed",
+        Phase::Failed => "Failed",
+    }
+}
+
+/// The whole status except the history of attempts.
+pub(crate) fn to_json(job: &str, status: &JobStatus) -> Value {
+    json!({
+        "phase": phase_name(status.phase),
+        "observedGeneration": status.observed_generation,
+        "message": status.message,
+        "conditions": conditions(status),
+        "interruptedCount": status.interrupted_count,
+        "runningPriority": status.running_priority,
+        "priorityStartOverTimestamp": status.priority_start_over.map(Time),
+        "startTimes": status.start_times.iter().copied().map(Time).collect::<Vec<_>>(),
+        "interruptionTimes": status.interruption_times.iter().copied().map(Time).collect::<Vec<_>>(),
+        "finishTime": status.finish_time.map(Time),
+        "notBefore": status.not_before.map(Time),
+        "failedStarts": status.failed_starts,
+        "attempt": status.attempt.as_ref().map(|attempt| attempt_json(job, attempt)),
+    })
+}
+
+/// One attempt, without what it runs with.
+pub(crate) fn attempt_json(job: &str, attempt: &Attempt) -> Value {
+    json!({
+        "number": attempt.number,
+        "jobName": names::child_job(job, attempt.number),
+        "jobUid": attempt.child_uid,
+        "generation": attempt.generation,
+        "podCount": attempt.demand.pod_count,
+        "priorityClassName": names::priority_class(attempt.priority_class),
+        "creationTime": Time(attempt.creation_time),
+        "startTime": attempt.start_time.map(Time),
+        "endTime": attempt.end_time.map(Time),
+        "disruption": attempt.disruption.as_ref().map(disruption_json),
+        "outcome": attempt.outcome.map(outcome_name),
+        "reason": attempt.reason,
+        "message": attempt.message,
+    })
+}
+
+fn disruption_json(disruption: &Disruption) -> Value {
+    json!({
+        "time": Time(disruption.time),
+        "reason": disruption.reason,
+        "message": disruption.message,
+        "pod": disruption.pod,
+    })
+}
+
+fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Completed => "Completed",
+        Outcome::Failed => "Failed",
+        Outcome::Interrupted => "Interrupted",
+        Outcome::Withdrawn => "Withdrawn",
+    }
+}
+
+/// The history with one more attempt, the newest 50. `active` is the attempt as the API server has it, with what it
+/// ran with.
+pub(crate) fn appended(mut history: Vec<Value>, active: Option<Value>, ended: Value) -> Vec<Value> {
+    let mut entry = active.unwrap_or_else(|| json!({}));
+    if let (Some(entry), Value::Object(ended)) = (entry.as_object_mut(), ended) {
+        for (field, value) in ended {
+            if value.is_null() {
+                entry.remove(&field);
+            } else {
+                entry.insert(field, value);
+            }
+        }
+    }
+    history.push(entry);
+    let excess = history.len().saturating_sub(HISTORY);
+    history.drain(..excess);
+    history
+}
+
+fn conditions(status: &JobStatus) -> Vec<Value> {
+    let condition = |kind: &str, value: bool, reason: &str, message: &str, since: Timestamp| {
+        json!({
+            "type": kind,
+            "status": if value { "True" } else { "False" },
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": Time(since),
+            "observedGeneration": status.observed_generation,
+        })
+    };
+    let mut conditions = Vec::new();
+    if let Some(admitted) = &status.admitted {
+        conditions.push(match &admitted.waiting {
+            Some(waiting) => condition(
+                reasons::condition::ADMITTED,
+                false,
+                wait_reason_name(waiting.reason),
+                &waiting.message,
+                admitted.since,
+            ),
+            None => {
+                condition(reasons::condition::ADMITTED, true, reasons::event::STARTED, "", admitted.since)
+            }
+        });
+    }
+    let reason = status.attempt.as_ref().and_then(|attempt| attempt.reason.as_deref());
+    match (status.phase, status.finish_time) {
+        (Phase::Completed, Some(time)) => {
+            conditions.push(condition(
+                reasons::condition::COMPLETE,
+                true,
+                "Completed",
+                &status.message,
+                time,
+            ));
+        }
+        (Phase::Failed, Some(time)) => {
+            // Without an attempt the message begins with the reason.
+            let reason = reason.or_else(|| status.message.split(':').next()).unwrap_or("Failed");
+            conditions.push(condition(reasons::condition::FAILED, true, reason, &status.message, time));
+        }
+        _ => {}
+    }
+    conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_history_keeps_what_an_attempt_ran_with_and_the_newest_fifty() {
+        let history = (1..=50).map(|number| json!({ "number": number })).collect();
+        let active = json!({ "number": 51, "args": ["a"], "disruption": null, "outcome": "Failed" });
+        let ended = json!({ "number": 51, "outcome": "Interrupted", "message": null });
+        let history = appended(history, Some(active), ended);
+        assert_eq!(history.len(), 50);
+        assert_eq!(history[0]["number"], 2);
+        assert_eq!(
+            history[49],
+            json!({ "number": 51, "args": ["a"], "disruption": null, "outcome": "Interrupted" })
+        );
+    }
+
+    #[test]
+    fn every_reason_has_a_name_of_its_own() {
+        let names: std::collections::BTreeSet<_> =
+            WaitReason::ALL.into_iter().map(wait_reason_name).collect();
+        assert_eq!(names.len(), WaitReason::ALL.len());
+    }
+}

@@ -1,0 +1,169 @@
+//! From raw specs to checked planner values. What the API server could not check is found here, once; later steps can
+//! not fail on input.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use scavenger_planner::{
+    resources::{CPU, MEMORY, Resources, Share, Thresholds},
+    snapshot::{Demand, JobSpec, Name, Placement, Settings, Toleration},
+};
+use scavenger_schema::{
+    quantity::QuantityError,
+    scavenger_job::{Quantity, ScavengerJobSpec, TaintEffect, TolerationOperator},
+    scavenger_pool::ScavengerPoolSpec,
+};
+use thiserror::Error;
+
+/// Why a spec can not be used.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub(crate) enum SpecError {
+    #[error("{field}: {source}")]
+    ReadQuantity { field: String, source: QuantityError },
+    #[error("{field} must be at least {least}")]
+    TooSmall { field: &'static str, least: &'static str },
+}
+
+/// What the planner needs to know of a ScavengerJob's spec.
+pub(crate) fn job_spec(spec: &ScavengerJobSpec) -> Result<JobSpec, SpecError> {
+    let mut per_pod = resources("spec.resources.requests", &spec.resources.requests)?;
+    per_pod.pods = 1;
+    let pod_count = u32::try_from(spec.pod_count)
+        .ok()
+        .filter(|count| *count > 0)
+        .ok_or(SpecError::TooSmall { field: "spec.podCount", least: "1" })?;
+    let interruption_after = signed(spec.interruption_after);
+    if interruption_after < SignedDuration::from_secs(1) {
+        return Err(SpecError::TooSmall { field: "spec.interruptionAfter", least: "1s" });
+    }
+    let placement = Placement {
+        node_selector: names(&spec.node_selector),
+        tolerations: spec
+            .tolerations
+            .iter()
+            .map(|toleration| Toleration {
+                key: toleration.key.as_deref().filter(|key| !key.is_empty()).map(Name::from),
+                value: match toleration.operator {
+                    Some(TolerationOperator::Exists) => None,
+                    Some(TolerationOperator::Equal) | None => {
+                        Some(toleration.value.as_deref().unwrap_or_default().into())
+                    }
+                },
+                effect: toleration.effect.map(effect_name).map(Name::from),
+            })
+            .collect(),
+    };
+    Ok(JobSpec { demand: Demand { per_pod, pod_count, placement }, interruption_after })
+}
+
+fn effect_name(effect: TaintEffect) -> &'static str {
+    match effect {
+        TaintEffect::NoSchedule => "NoSchedule",
+        TaintEffect::PreferNoSchedule => "PreferNoSchedule",
+        TaintEffect::NoExecute => "NoExecute",
+    }
+}
+
+/// Settings of a pool.
+pub(crate) fn settings(spec: &ScavengerPoolSpec) -> Result<Settings, SpecError> {
+    let at_least_one = |field, value: i32| {
+        usize::try_from(value)
+            .ok()
+            .filter(|value| *value > 0)
+            .ok_or(SpecError::TooSmall { field, least: "1" })
+    };
+    at_least_one("spec.prioritySteps", spec.priority_steps)?;
+    Ok(Settings {
+        node_selector: names(&spec.node_selector),
+        tolerated_taints: spec.tolerated_taints.iter().map(|key| Name::from(key.as_str())).collect(),
+        start_thresholds: Thresholds {
+            default: Share::from_fraction(spec.start_threshold),
+            overrides: spec
+                .start_threshold_overrides
+                .iter()
+                .map(|(name, fraction)| (name.as_str().into(), Share::from_fraction(*fraction)))
+                .collect(),
+        },
+        max_concurrent_starts: at_least_one("spec.maxConcurrentStarts", spec.max_concurrent_starts)?,
+        pending_timeout: signed(spec.pending_timeout),
+        start_deadline: signed(spec.start_deadline),
+        reference_grace: signed(spec.reference_grace),
+        interruption_backoff: signed(spec.interruption_backoff),
+        priority_steps: spec.priority_steps,
+    })
+}
+
+/// A list of resources by name; cpu in millicores, everything else in whole units.
+pub(crate) fn resources(field: &str, list: &BTreeMap<String, Quantity>) -> Result<Resources, SpecError> {
+    let mut sum = Resources::default();
+    for (name, quantity) in list {
+        let read = |source| SpecError::ReadQuantity { field: format!("{field}.{name}"), source };
+        match name.as_str() {
+            CPU => sum.cpu_milli = quantity.milli().map_err(read)?,
+            MEMORY => sum.memory_bytes = quantity.units().map_err(read)?,
+            "pods" => sum.pods = quantity.units().map_err(read)?,
+            other => {
+                sum.other.insert(other.into(), quantity.units().map_err(read)?);
+            }
+        }
+    }
+    Ok(sum)
+}
+
+fn names(map: &BTreeMap<String, String>) -> BTreeMap<Name, Name> {
+    map.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
+}
+
+/// CEL keeps durations positive; one that is not (or too long for the planner's type) is taken as its bound.
+fn signed(duration: kube::core::Duration) -> SignedDuration {
+    if duration.is_negative() {
+        return SignedDuration::ZERO;
+    }
+    // Ten years: far from overflow when added to a time stamp, and longer than anybody waits.
+    let longest = SignedDuration::from_hours(24 * 3650);
+    SignedDuration::try_from(std::time::Duration::from(duration))
+        .map_or(longest, |duration| duration.min(longest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(cpu: &str) -> ScavengerJobSpec {
+        serde_json::from_value(serde_json::json!({
+            "image": "counter",
+            "resources": { "requests": { "cpu": cpu, "memory": "1Gi", "nvidia.com/gpu": 1 } },
+            "interruptionAfter": "10m",
+            "tolerations": [{ "key": "gpu", "operator": "Exists" }, { "key": "a", "value": "b", "effect": "NoSchedule" }],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_spec_becomes_numbers() {
+        let checked = job_spec(&spec("1500m")).unwrap();
+        assert_eq!(checked.interruption_after, SignedDuration::from_secs(600));
+        assert_eq!(checked.demand.pod_count, 1);
+        let per_pod = &checked.demand.per_pod;
+        assert_eq!((per_pod.cpu_milli, per_pod.memory_bytes, per_pod.pods), (1500, 1 << 30, 1));
+        assert_eq!(per_pod.other.get("nvidia.com/gpu"), Some(&1));
+        let tolerations = &checked.demand.placement.tolerations;
+        assert_eq!(tolerations[0].value, None);
+        assert_eq!(tolerations[1].value.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_bad_quantity_names_its_field() {
+        let error = job_spec(&spec("many")).unwrap_err();
+        assert!(error.to_string().starts_with("spec.resources.requests.cpu: \"many\" is not"), "{error}");
+    }
+
+    #[test]
+    fn a_pool_without_settings_has_the_documented_ones() {
+        let pool: ScavengerPoolSpec = serde_json::from_str("{}").unwrap();
+        assert_eq!(pool, ScavengerPoolSpec::default());
+        let settings = settings(&pool).unwrap();
+        assert_eq!(settings.start_thresholds.default.to_string(), "70%");
+        assert_eq!(settings.pending_timeout, SignedDuration::from_secs(60));
+    }
+}

@@ -1,0 +1,69 @@
+//! Names that more than one place must spell the same way.
+
+/// API group of the custom resources; also the prefix of labels and annotations.
+pub const GROUP: &str = "scavenger.dev";
+
+/// The one ScavengerPool that is read for now.
+pub const DEFAULT_POOL: &str = "default";
+
+/// Label on a Job and its pods: name of the ScavengerJob they belong to.
+pub const LABEL_JOB: &str = "scavenger.dev/job";
+
+/// Label on a Job and its pods: UID of the ScavengerJob. A ScavengerJob that was deleted and made again under
+/// the same name has another UID, so pods of the old one are never taken for pods of the new one.
+pub const LABEL_JOB_UID: &str = "scavenger.dev/job-uid";
+
+/// Label on a Job and its pods: number of the attempt, counted from 1.
+pub const LABEL_ATTEMPT: &str = "scavenger.dev/attempt";
+
+/// Annotation on a Job: hash of the Job's spec as the operator made it. A POST that is answered with 409 counts
+/// as done only if the Job that is there carries the same hash.
+pub const ANNOTATION_SPEC_HASH: &str = "scavenger.dev/spec-hash";
+
+/// Finalizer on a ScavengerJob: holds its name until its pods are gone.
+pub const FINALIZER: &str = "scavenger.dev/pods-gone";
+
+/// Field manager and event source of the operator.
+pub const OPERATOR: &str = "scavenger-operator";
+
+/// Field manager of the submitter.
+pub const SUBMITTER: &str = "gromacs-submitter";
+
+/// Longest name of a ScavengerJob. An Indexed Job's pods append `-<attempt>-<index>` and a random suffix to it
+/// and use it in host names, which end at 63 characters.
+pub const MAX_NAME_LENGTH: usize = 45;
+
+/// Number of PriorityClasses `scavenger-0` to `scavenger-9`.
+pub const PRIORITY_CLASSES: u32 = 10;
+
+/// Name of the Job that runs attempt `number` of ScavengerJob `job`.
+///
+/// ```
+/// assert_eq!(scavenger_schema::names::child_job("water", 3), "water-3");
+/// ```
+#[must_use]
+pub fn child_job(job: &str, number: u32) -> String {
+    format!("{job}-{number}")
+}
+
+/// PriorityClass of an attempt, by how often its ScavengerJob was interrupted before: the more often, the
+/// higher the class, up to `scavenger-9`.
+///
+/// ```
+/// assert_eq!(scavenger_schema::names::priority_class(0), "scavenger-0");
+/// assert_eq!(scavenger_schema::names::priority_class(42), "scavenger-9");
+/// ```
+#[must_use]
+pub fn priority_class(interruptions: u32) -> String {
+    format!("scavenger-{}", interruptions.min(PRIORITY_CLASSES - 1))
+}
+
+/// Names of the variables that every pod of a ScavengerJob gets.
+pub mod env {
+    /// Number of pods of the ScavengerJob.
+    pub const POD_COUNT: &str = "SCAVENGER_POD_COUNT";
+    /// Host names of all pods of the attempt in index order, separated by commas.
+    pub const HOSTS: &str = "SCAVENGER_HOSTS";
+    /// Number of the attempt, counted from 1.
+    pub const ATTEMPT: &str = "SCAVENGER_ATTEMPT";
+}

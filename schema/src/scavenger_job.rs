@@ -1,0 +1,494 @@
+//! The ScavengerJob: a low-priority, checkpointing batch job that lives on the room a cluster has left.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{CustomResource, KubeSchema, core::Duration};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::shapes;
+pub use crate::shapes::Quantity;
+
+/// A low-priority batch job that may be interrupted whenever something else needs the room, and continues from its
+/// own checkpoint later. Its workload must write a checkpoint at least every `interruptionAfter`, resume from it
+/// after a restart, and stop at once when it is run again after it had finished.
+#[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "scavenger.dev",
+    version = "v1alpha1",
+    kind = "ScavengerJob",
+    plural = "scavengerjobs",
+    shortname = "sj",
+    category = "all",
+    namespaced,
+    status = "ScavengerJobStatus",
+    derive = "PartialEq",
+    doc = "A low-priority batch job that may be interrupted whenever something else needs the room, and continues from its own checkpoint later.",
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Interruptions", type_ = "integer", json_path = ".status.interruptedCount"),
+    printcolumn(name = "Priority", type_ = "integer", json_path = ".status.runningPriority"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.message"),
+    validation = Rule::new("self.metadata.name.size() <= 45 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("metadata.name must be a DNS-1035 label (lower case letters, digits and '-', starting with a letter) of at most 45 characters, since the names of its pods append to it"),
+    validation = Rule::new("self.spec == oldSelf.spec || !has(self.status) || !has(self.status.phase) || self.status.phase in ['Waiting', 'Interrupted']").message("spec can be changed only while no attempt is active (phase Waiting or Interrupted)").field_path(".spec")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("duration(self.interruptionAfter) >= duration('1s')").message("interruptionAfter must be at least 1s").field_path(".interruptionAfter"),
+    validation = Rule::new("!has(self.checkpoint) || !has(self.checkpoint.interval) || (duration(self.checkpoint.interval) > duration('0s') && duration(self.checkpoint.interval) <= duration(self.interruptionAfter))").message("checkpoint.interval must be positive and not longer than interruptionAfter: the workload promises a checkpoint at least that often").field_path(".checkpoint.interval"),
+    validation = Rule::new("((has(self.persistentVolumeClaims) ? self.persistentVolumeClaims.map(m, m.mountPath) : []) + (has(self.configMaps) ? self.configMaps.map(m, m.mountPath) : []) + (has(self.secrets) ? self.secrets.map(m, m.mountPath) : [])).all(p, ((has(self.persistentVolumeClaims) ? self.persistentVolumeClaims.map(m, m.mountPath) : []) + (has(self.configMaps) ? self.configMaps.map(m, m.mountPath) : []) + (has(self.secrets) ? self.secrets.map(m, m.mountPath) : [])).exists_one(q, q == p))").message("mountPath must be distinct among persistentVolumeClaims, configMaps and secrets")
+)]
+pub struct ScavengerJobSpec {
+    /// Container image.
+    #[schemars(length(min = 1, max = 1024))]
+    pub image: String,
+
+    /// When the kubelet pulls the image; by default Always for the tag `latest`, else IfNotPresent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<ImagePullPolicy>,
+
+    /// Names of the Secrets with which the image is pulled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(length(min = 1, max = 253)))]
+    pub image_pull_secrets: Vec<String>,
+
+    /// The program and its first arguments, in exec form; the image's entry point if empty. The program is process 1
+    /// of its container and gets SIGTERM when the ScavengerJob is interrupted: a shell there would swallow it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(max = 16384)))]
+    pub command: Vec<String>,
+
+    /// Arguments behind `command`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(max = 16384)))]
+    pub args: Vec<String>,
+
+    /// Environment variables. Every pod also gets SCAVENGER_POD_COUNT, SCAVENGER_HOSTS and SCAVENGER_ATTEMPT.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128))]
+    pub env: Vec<EnvVar>,
+
+    /// Working directory of the container, absolute; the image's own if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^/"), length(max = 1024))]
+    pub working_dir: Option<String>,
+
+    /// What each pod asks for and gets. Requests equal limits: the pods are Guaranteed.
+    pub resources: Resources,
+
+    /// Number of pods, all with the same resources. When one of them is interrupted, all are.
+    #[serde(default = "default_pod_count")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub pod_count: i32,
+
+    /// PersistentVolumeClaims of the namespace and where they are mounted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub persistent_volume_claims: Vec<PersistentVolumeClaimMount>,
+
+    /// ConfigMaps of the namespace and where they are mounted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub config_maps: Vec<ConfigMapMount>,
+
+    /// Secrets of the namespace and where they are mounted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub secrets: Vec<SecretMount>,
+
+    /// User id the containers run as; never 0.
+    #[serde(default = "default_user")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub run_as_user: i64,
+
+    /// Group id the containers run as; `runAsUser` if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub run_as_group: Option<i64>,
+
+    /// Group that owns the volumes where the volume's driver can change it; `runAsGroup` if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub fs_group: Option<i64>,
+
+    /// The stretch of run time that this job needs to make lasting progress, for example `10m`: it promises a
+    /// checkpoint at least that often.
+    #[schemars(schema_with = "shapes::duration")]
+    pub interruption_after: Duration,
+
+    /// What the workload does about checkpoints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Checkpoint>,
+
+    /// Seconds between SIGTERM and SIGKILL: enough to write the last checkpoint. 30 by default.
+    #[serde(default = "default_grace_period")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub termination_grace_period_seconds: i64,
+
+    /// Labels that a node must have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::labels")]
+    pub node_selector: BTreeMap<String, String>,
+
+    /// Taints that the pods tolerate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub tolerations: Vec<Toleration>,
+
+    /// Service account of the pods. Without one they run as `default` and get no token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub service_account_name: Option<String>,
+}
+
+fn default_pod_count() -> i32 {
+    1
+}
+
+fn default_user() -> i64 {
+    1000
+}
+
+fn default_grace_period() -> i64 {
+    30
+}
+
+fn default_restart_seconds() -> i64 {
+    60
+}
+
+/// When the kubelet pulls an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ImagePullPolicy {
+    /// At every start.
+    Always,
+    /// If the node does not have it.
+    IfNotPresent,
+    /// Never: the image must be on the node.
+    Never,
+}
+
+/// What each pod asks for and gets.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("'cpu' in self.requests && 'memory' in self.requests").message("requests must name cpu and memory").field_path(".requests"),
+    validation = Rule::new("!has(self.limits) || (self.limits.size() == self.requests.size() && self.requests.all(k, k in self.limits && isQuantity(string(self.limits[k])) && isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) == 0))").message("limits must equal requests: the pods are Guaranteed (leave limits out, or write the same values)").field_path(".limits"),
+    validation = Rule::new("self.requests.all(k, isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).isGreaterThan(quantity('0')))").message("every request must be a quantity greater than 0").field_path(".requests")
+)]
+pub struct Resources {
+    /// Requests by resource name (`cpu`, `memory`, `nvidia.com/gpu`, ...); cpu and memory are required.
+    #[schemars(schema_with = "shapes::resource_list")]
+    pub requests: BTreeMap<String, Quantity>,
+
+    /// Limits; equal to the requests, which is also what they are when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "shapes::resource_list")]
+    pub limits: Option<BTreeMap<String, Quantity>>,
+}
+
+/// What the workload does about checkpoints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Checkpoint {
+    /// How often the workload writes a checkpoint; `interruptionAfter` if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "shapes::optional_duration")]
+    pub interval: Option<Duration>,
+
+    /// True if the workload writes one more checkpoint when it gets SIGTERM (GROMACS does), so that an interruption
+    /// costs only the restart.
+    #[serde(default)]
+    pub saves_on_sigterm: bool,
+
+    /// Seconds of work that a restart costs (start-up, reading the checkpoint). 60 by default.
+    #[serde(default = "default_restart_seconds")]
+    #[schemars(range(min = 0, max = 86400))]
+    pub restart_seconds: i64,
+}
+
+/// An environment variable.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!self.name.startsWith('SCAVENGER_')").message("env names that start with SCAVENGER_ are the operator's").field_path(".name"),
+    validation = Rule::new("!(has(self.value) && has(self.valueFrom))").message("value and valueFrom exclude each other")
+)]
+pub struct EnvVar {
+    /// Name.
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z][-._a-zA-Z0-9]*$"))]
+    pub name: String,
+    /// Value, literally.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16384))]
+    pub value: Option<String>,
+    /// Where the value comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_from: Option<EnvVarSource>,
+}
+
+/// Where the value of a variable comes from: exactly one of the three.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("[has(self.configMapKeyRef), has(self.secretKeyRef), has(self.fieldRef)].exists_one(x, x)").message("valueFrom needs exactly one of configMapKeyRef, secretKeyRef and fieldRef")
+)]
+pub struct EnvVarSource {
+    /// A key of a ConfigMap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_map_key_ref: Option<KeyRef>,
+    /// A key of a Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_key_ref: Option<KeyRef>,
+    /// A field of the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field_ref: Option<FieldRef>,
+}
+
+/// A key of a ConfigMap or Secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyRef {
+    /// Name of the ConfigMap or Secret.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The key.
+    #[schemars(length(min = 1, max = 253))]
+    pub key: String,
+    /// True if the pod may start without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optional: Option<bool>,
+}
+
+/// A field of the pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FieldRef {
+    /// Path of the field, for example `metadata.name` or `status.podIP`.
+    #[schemars(length(min = 1, max = 253))]
+    pub field_path: String,
+}
+
+/// A taint that the pods tolerate.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Toleration {
+    /// Key of the taint; all keys if empty (with operator Exists).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 317))]
+    pub key: Option<String>,
+    /// Equal (default) or Exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator: Option<TolerationOperator>,
+    /// Value of the taint, for Equal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub value: Option<String>,
+    /// Effect of the taint; all effects if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<TaintEffect>,
+}
+
+/// How a toleration compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TolerationOperator {
+    /// Key and value are equal.
+    Equal,
+    /// The key exists.
+    Exists,
+}
+
+/// What a taint does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TaintEffect {
+    /// No new pods.
+    NoSchedule,
+    /// No new pods if it can be avoided.
+    PreferNoSchedule,
+    /// No pods.
+    NoExecute,
+}
+
+/// A PersistentVolumeClaim and where it is mounted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PersistentVolumeClaimMount {
+    /// Name of the PersistentVolumeClaim.
+    #[schemars(length(min = 1, max = 253))]
+    pub claim_name: String,
+    /// Where it is mounted, absolute.
+    #[schemars(schema_with = "shapes::absolute_path")]
+    pub mount_path: String,
+    /// A folder of the volume instead of its root, relative.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "shapes::optional_relative_path")]
+    pub sub_path: Option<String>,
+    /// True if it is mounted read-only.
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+/// A ConfigMap and where it is mounted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigMapMount {
+    /// Name of the ConfigMap.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Where it is mounted, absolute.
+    #[schemars(schema_with = "shapes::absolute_path")]
+    pub mount_path: String,
+}
+
+/// A Secret and where it is mounted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretMount {
+    /// Name of the Secret.
+    #[schemars(length(min = 1, max = 253))]
+    pub secret_name: String,
+    /// Where it is mounted, absolute.
+    #[schemars(schema_with = "shapes::absolute_path")]
+    pub mount_path: String,
+}
+
+/// What became of a ScavengerJob; written by the operator only.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScavengerJobStatus {
+    /// Where it is in its life.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// `metadata.generation` that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Why it is in this phase, in one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Conditions Admitted, Complete and Failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "shapes::conditions")]
+    pub conditions: Vec<Condition>,
+    /// How often an attempt was taken away after a container of it had started.
+    #[serde(default)]
+    pub interrupted_count: i64,
+    /// The step of its running priority, 1 to the pool's `prioritySteps`: the higher, the more would be lost if it
+    /// were stopped now. Present while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running_priority: Option<i32>,
+    /// When the running priority last fell back to its lowest level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority_start_over_timestamp: Option<Time>,
+    /// When it started to run, the newest 50 times, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub start_times: Vec<Time>,
+    /// When it was interrupted, the newest 50 times, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interruption_times: Vec<Time>,
+    /// When it was completed or failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_time: Option<Time>,
+    /// No new attempt starts before this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Time>,
+    /// Withdrawals and failed starts in a row; the delay before the next attempt grows with it.
+    #[serde(default)]
+    pub failed_starts: i64,
+    /// The active attempt, or the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Attempt>,
+    /// Attempts that ended, the newest 50, oldest first, with what each really ran with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Attempt>,
+}
+
+/// Where a ScavengerJob is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Phase {
+    /// It has not run yet, and waits for room.
+    Waiting,
+    /// An attempt was made; not all of its pods run yet.
+    Starting,
+    /// All pods of the attempt run.
+    Running,
+    /// It was taken away and waits for its next attempt.
+    Interrupted,
+    /// The workload ended with success.
+    Completed,
+    /// The workload failed, or can not run at all.
+    Failed,
+}
+
+/// One attempt: one batch/v1 Job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Attempt {
+    /// Counted from 1, never reused.
+    pub number: i64,
+    /// Name of the Job.
+    pub job_name: String,
+    /// UID of the Job, once it was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_uid: Option<String>,
+    /// `metadata.generation` of the spec it runs with.
+    pub generation: i64,
+    /// What each of its pods has.
+    #[schemars(schema_with = "shapes::resource_list")]
+    pub requests: BTreeMap<String, Quantity>,
+    /// Number of its pods.
+    pub pod_count: i32,
+    /// Arguments it runs with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// PriorityClass of its pods.
+    pub priority_class_name: String,
+    /// When the operator decided to start it.
+    pub creation_time: Time,
+    /// When all its pods ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<Time>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_time: Option<Time>,
+    /// First sign that it was taken away from outside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disruption: Option<Disruption>,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+    /// Reason of the outcome, one CamelCase word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The reason as a sentence, with the container's last words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// First sign that an attempt was taken away from outside. It is written down when it is first seen, since the pod
+/// that shows it may be gone when the attempt is judged.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Disruption {
+    /// When it was seen.
+    pub time: Time,
+    /// Reason: that of the pod's condition DisruptionTarget, or Deleted.
+    pub reason: String,
+    /// The message beside it.
+    pub message: String,
+    /// Name of the pod that showed it.
+    pub pod: String,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Outcome {
+    /// The workload ended with success.
+    Completed,
+    /// The workload failed by itself.
+    Failed,
+    /// It was taken away from outside after a container had started.
+    Interrupted,
+    /// It ended before any container had started; this is no interruption.
+    Withdrawn,
+}

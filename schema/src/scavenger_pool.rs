@@ -1,0 +1,211 @@
+//! The ScavengerPool: what admins set while everything runs, and what everyone may know about the room there is.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{CustomResource, KubeSchema, core::Duration};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::shapes::{self, Quantity};
+
+/// The nodes on which ScavengerJobs may run, and the rules for using them. One object named `default` for now.
+#[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "scavenger.dev",
+    version = "v1alpha1",
+    kind = "ScavengerPool",
+    plural = "scavengerpools",
+    status = "ScavengerPoolStatus",
+    derive = "PartialEq",
+    doc = "The nodes on which ScavengerJobs may run, and the rules for using them.",
+    printcolumn(name = "Threshold", type_ = "number", json_path = ".spec.startThreshold"),
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes"),
+    printcolumn(name = "CPU used", type_ = "string", json_path = ".status.used.cpu"),
+    printcolumn(name = "CPU", type_ = "string", json_path = ".status.allocatable.cpu"),
+    printcolumn(name = "Running", type_ = "integer", json_path = ".status.queue.running"),
+    printcolumn(name = "Waiting", type_ = "integer", json_path = ".status.queue.waiting"),
+    validation = Rule::new("self.metadata.name == 'default'").message("metadata.name must be 'default': one pool is read for now")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("duration(self.pendingTimeout) >= duration('1s')").message("pendingTimeout must be at least 1s").field_path(".pendingTimeout"),
+    validation = Rule::new("duration(self.startDeadline) >= duration('1s')").message("startDeadline must be at least 1s").field_path(".startDeadline"),
+    validation = Rule::new("duration(self.referenceGrace) >= duration('0s')").message("referenceGrace must not be negative").field_path(".referenceGrace"),
+    validation = Rule::new("duration(self.interruptionBackoff) >= duration('0s')").message("interruptionBackoff must not be negative").field_path(".interruptionBackoff")
+)]
+pub struct ScavengerPoolSpec {
+    /// Labels that a node of the pool must have; every node if empty.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::labels")]
+    pub node_selector: BTreeMap<String, String>,
+
+    /// Keys of node taints that ScavengerJobs may tolerate. A node with another NoSchedule or NoExecute taint is not
+    /// in the pool; one with these is used by the ScavengerJobs that tolerate its taints.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), inner(length(max = 317)))]
+    pub tolerated_taints: Vec<String>,
+
+    /// A ScavengerJob starts only while the pool's used resources, the ScavengerJob included, stay within this share
+    /// of what is allocatable.
+    #[serde(default = "default_start_threshold")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub start_threshold: f64,
+
+    /// Thresholds of single resources, for example 1 for `nvidia.com/gpu`, since 70% of one GPU is none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::thresholds")]
+    pub start_threshold_overrides: BTreeMap<String, f64>,
+
+    /// How many ScavengerJobs may be starting at the same time.
+    #[serde(default = "default_max_concurrent_starts")]
+    #[schemars(range(min = 1, max = 10000))]
+    pub max_concurrent_starts: i32,
+
+    /// An attempt with a pod that stays unscheduled longer than this is withdrawn.
+    #[serde(default = "default_pending_timeout")]
+    #[schemars(schema_with = "shapes::duration")]
+    pub pending_timeout: Duration,
+
+    /// A ScavengerJob whose container can not be created within this time has failed.
+    #[serde(default = "default_start_deadline")]
+    #[schemars(schema_with = "shapes::duration")]
+    pub start_deadline: Duration,
+
+    /// A missing PersistentVolumeClaim, ConfigMap or service account is final only after this time, so that the order
+    /// in which objects are applied does not matter.
+    #[serde(default = "default_reference_grace")]
+    #[schemars(schema_with = "shapes::duration")]
+    pub reference_grace: Duration,
+
+    /// How long a ScavengerJob waits at least after an interruption before its next attempt.
+    #[serde(default = "default_interruption_backoff")]
+    #[schemars(schema_with = "shapes::duration")]
+    pub interruption_backoff: Duration,
+
+    /// In how many equal steps the running priority rises over `interruptionAfter`.
+    #[serde(default = "default_priority_steps")]
+    #[schemars(range(min = 1, max = 10))]
+    pub priority_steps: i32,
+}
+
+fn default_start_threshold() -> f64 {
+    0.7
+}
+
+fn default_max_concurrent_starts() -> i32 {
+    10
+}
+
+fn default_priority_steps() -> i32 {
+    3
+}
+
+fn seconds(seconds: u64) -> Duration {
+    std::time::Duration::from_secs(seconds).into()
+}
+
+fn default_pending_timeout() -> Duration {
+    seconds(60)
+}
+
+fn default_start_deadline() -> Duration {
+    seconds(300)
+}
+
+fn default_reference_grace() -> Duration {
+    seconds(30)
+}
+
+fn default_interruption_backoff() -> Duration {
+    seconds(30)
+}
+
+impl Default for ScavengerPoolSpec {
+    fn default() -> Self {
+        Self {
+            node_selector: BTreeMap::new(),
+            tolerated_taints: Vec::new(),
+            start_threshold: default_start_threshold(),
+            start_threshold_overrides: BTreeMap::new(),
+            max_concurrent_starts: default_max_concurrent_starts(),
+            pending_timeout: default_pending_timeout(),
+            start_deadline: default_start_deadline(),
+            reference_grace: default_reference_grace(),
+            interruption_backoff: default_interruption_backoff(),
+            priority_steps: default_priority_steps(),
+        }
+    }
+}
+
+/// The room of the pool as the operator sees it; written at most every 5 seconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScavengerPoolStatus {
+    /// `metadata.generation` of the spec in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// When this status was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_time: Option<Time>,
+    /// Condition Ready: false with the reason while nothing can be admitted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "shapes::conditions")]
+    pub conditions: Vec<Condition>,
+    /// Number of nodes in the pool that can take pods.
+    #[serde(default)]
+    pub nodes: i32,
+    /// What these nodes have for pods, by resource.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::resource_list")]
+    pub allocatable: BTreeMap<String, Quantity>,
+    /// What is used or promised of it, by resource.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::resource_list")]
+    pub used: BTreeMap<String, Quantity>,
+    /// What ScavengerJobs may still take under the threshold, by resource.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::resource_list")]
+    pub free: BTreeMap<String, Quantity>,
+    /// Nodes that are alike, with their labels and the room they have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_shapes: Vec<NodeShape>,
+    /// How many ScavengerJobs are where.
+    #[serde(default)]
+    pub queue: Queue,
+}
+
+/// Nodes with the same allocatable resources and the same hardware labels.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeShape {
+    /// How many such nodes there are.
+    pub count: i32,
+    /// Their common labels that describe hardware (architecture, CPU model and features, GPU product).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// What one of them has for pods.
+    #[schemars(schema_with = "shapes::resource_list")]
+    pub allocatable: BTreeMap<String, Quantity>,
+    /// The most that is free on one of them, by resource.
+    #[schemars(schema_with = "shapes::resource_list")]
+    pub largest_free: BTreeMap<String, Quantity>,
+}
+
+/// How many ScavengerJobs are where.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Queue {
+    /// Waiting or interrupted, whatever the reason.
+    #[serde(default)]
+    pub waiting: i32,
+    /// Starting.
+    #[serde(default)]
+    pub starting: i32,
+    /// Running.
+    #[serde(default)]
+    pub running: i32,
+    /// Those that wait, by reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub waiting_by_reason: BTreeMap<String, i32>,
+}

@@ -1,0 +1,112 @@
+//! Schemas of values that both custom resources use, with the bounds that keep CEL rules affordable: the API server
+//! estimates a rule's cost from the largest value the schema allows.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// A Kubernetes quantity as it was written: `500m`, `2`, `1.5Gi`. A plain number is taken as well.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(with = "String")]
+pub struct Quantity(pub String);
+
+impl Quantity {
+    /// In thousandths of its unit; for cpu: millicores.
+    ///
+    /// # Errors
+    /// If it is no quantity, negative or too large.
+    pub fn milli(&self) -> Result<i64, crate::quantity::QuantityError> {
+        crate::quantity::parse_milli(&self.0)
+    }
+
+    /// In whole units; for memory: bytes.
+    ///
+    /// # Errors
+    /// If it is no quantity, negative or too large.
+    pub fn units(&self) -> Result<i64, crate::quantity::QuantityError> {
+        crate::quantity::parse_units(&self.0)
+    }
+}
+
+impl From<&str> for Quantity {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Text(String),
+            Integer(i64),
+            Float(f64),
+        }
+        Ok(Self(match Written::deserialize(deserializer)? {
+            Written::Text(text) => text,
+            Written::Integer(number) => number.to_string(),
+            Written::Float(number) => number.to_string(),
+        }))
+    }
+}
+
+/// A Go duration such as `90s`, `10m` or `1h30m`.
+pub(crate) fn duration(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "maxLength": 32, "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$" })
+}
+
+pub(crate) fn optional_duration(generator: &mut SchemaGenerator) -> Schema {
+    nullable(duration(generator))
+}
+
+pub(crate) fn absolute_path(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": 2, "maxLength": 256, "pattern": "^/[^:]+$" })
+}
+
+/// Kubernetes itself refuses `..` in a subPath only when the pod is made.
+pub(crate) fn optional_relative_path(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string", "nullable": true, "minLength": 1, "maxLength": 256,
+        "pattern": r"^([^/.]|\.[^/.]|\.\.[^/])[^/]*(/([^/.]|\.[^/.]|\.\.[^/])[^/]*)*$"
+    })
+}
+
+pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object", "maxProperties": 32,
+        "additionalProperties": { "type": "string", "maxLength": 63 }
+    })
+}
+
+pub(crate) fn thresholds(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object", "maxProperties": 16,
+        "additionalProperties": { "type": "number", "minimum": 0.0, "maximum": 1.0 }
+    })
+}
+
+pub(crate) fn resource_list(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object", "maxProperties": 16,
+        "additionalProperties": {
+            "x-kubernetes-int-or-string": true,
+            "anyOf": [{ "type": "integer" }, { "type": "string" }],
+            "maxLength": 32,
+            "pattern": r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$"
+        }
+    })
+}
+
+/// Conditions as every Kubernetes API has them, merged by type.
+pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
+    let item = generator.subschema_for::<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>();
+    json_schema!({
+        "type": "array", "items": item,
+        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]
+    })
+}
+
+fn nullable(mut schema: Schema) -> Schema {
+    schema.insert("nullable".to_owned(), true.into());
+    schema
+}

@@ -1,0 +1,452 @@
+//! Rows of the Postgres queue, the names derived from them, and the migrations that make the tables.
+//!
+//! The columns are documented in `schema/migrations`, where each has a comment with its unit.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff_sqlx::Timestamp;
+use sqlx::types::Json;
+
+use crate::names;
+use crate::tuning::{GpuOffload, Layout, Limits, PmeDescription, Resources, SystemDescription};
+
+/// The migrations, embedded. An applied one is never edited.
+pub static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("./migrations");
+
+/// Channel on which Postgres tells that a row was inserted or a request set.
+pub const NOTIFY_CHANNEL: &str = "gromacs_to_tune";
+
+/// Label on a ScavengerJob: the row it belongs to.
+pub const LABEL_ROW: &str = "scavenger.dev/row";
+
+/// Label on a ScavengerJob: the queue (database) its row is in. Two queues that share a cluster may both have a row 1.
+pub const LABEL_QUEUE: &str = "scavenger.dev/queue";
+
+/// Label that says which program manages an object; for ours the value is [`names::SUBMITTER`].
+pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+
+/// Name of the ScavengerJob of a submission.
+///
+/// ```
+/// assert_eq!(scavenger_schema::simulation::job_name(12, 1), "gromacs-12-1");
+/// ```
+#[must_use]
+pub fn job_name(row: i64, submission: i32) -> String {
+    format!("gromacs-{row}-{submission}")
+}
+
+/// Name of the ScavengerJob that reads a row's .tpr file.
+#[must_use]
+pub fn inspection_name(row: i64) -> String {
+    format!("gromacs-{row}-inspect")
+}
+
+/// Name of the ScavengerJob that reads the checkpoint of a submission.
+#[must_use]
+pub fn verification_name(row: i64, submission: i32) -> String {
+    format!("gromacs-{row}-{submission}-verify")
+}
+
+/// Selector of everything the submitter makes.
+#[must_use]
+pub fn selector() -> String {
+    format!("{LABEL_MANAGED_BY}={}", names::SUBMITTER)
+}
+
+/// Where a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum State {
+    /// Nothing was done yet.
+    Queued,
+    /// Its .tpr file is read.
+    Inspecting,
+    /// The tuner is asked.
+    Tuning,
+    /// Its ScavengerJob waits for its first start.
+    Submitted,
+    /// Its ScavengerJob runs.
+    Running,
+    /// Its ScavengerJob was interrupted and waits.
+    Interrupted,
+    /// Every step was computed.
+    Completed,
+    /// It can not go on without a person.
+    Failed,
+    /// Its owner stopped it.
+    Cancelled,
+}
+
+impl State {
+    /// All states, in the order of a life.
+    pub const ALL: [Self; 9] = [
+        Self::Queued,
+        Self::Inspecting,
+        Self::Tuning,
+        Self::Submitted,
+        Self::Running,
+        Self::Interrupted,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    /// As the database and the metrics spell it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Inspecting => "inspecting",
+            Self::Tuning => "tuning",
+            Self::Submitted => "submitted",
+            Self::Running => "running",
+            Self::Interrupted => "interrupted",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// True if nothing happens any more unless a person asks for it.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// The text is no state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownState(String);
+
+impl fmt::Display for UnknownState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?} is no state of a row; a newer schema than this program's?", self.0)
+    }
+}
+
+impl std::error::Error for UnknownState {}
+
+impl FromStr for State {
+    type Err = UnknownState;
+
+    fn from_str(text: &str) -> Result<Self, UnknownState> {
+        Self::ALL
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or_else(|| UnknownState(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for State {
+    type Error = UnknownState;
+
+    fn try_from(text: String) -> Result<Self, UnknownState> {
+        text.parse()
+    }
+}
+
+/// A row of `gromacs_to_tune`: what the user asked for, what is known of the system, and where it is.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct GromacsToTune {
+    /// Number of the row.
+    pub id: i64,
+    /// Database role that inserted it.
+    pub owner: String,
+    /// Namespace it runs in.
+    pub namespace: String,
+    /// PersistentVolumeClaim with the .tpr file.
+    pub persistent_volume_claim: String,
+    /// Path of the .tpr file in that volume.
+    pub tpr_path: String,
+    /// Container image, if not the default.
+    pub image: Option<String>,
+    /// User id it runs as.
+    pub run_as_user: i64,
+    /// Group id it runs as, if not the same.
+    pub run_as_group: Option<i64>,
+    /// Higher starts first.
+    pub priority: i32,
+    /// Most CPU it may ask for, millicores.
+    pub max_cpu_millicores: Option<i32>,
+    /// Most memory it may ask for, bytes.
+    pub max_memory_bytes: Option<i64>,
+    /// Most GPUs it may ask for.
+    pub max_gpus: Option<i32>,
+    /// Seconds between checkpoints.
+    pub interruption_after_seconds: i32,
+    /// Seconds it waits for room before it falls back, if not the default.
+    pub fallback_after_seconds: Option<i32>,
+    /// The simulated system, as far as it is known.
+    #[sqlx(flatten)]
+    pub system: System,
+    /// True once the .tpr file was read, and the working directory made.
+    pub is_inspected: bool,
+    /// The owner wants it stopped.
+    pub cancel_requested: bool,
+    /// The owner wants it tried again.
+    pub retry_requested: bool,
+    /// What the submitter writes.
+    #[sqlx(flatten)]
+    pub status: RowStatus,
+}
+
+/// The columns that describe the system: given by the user, else found by the inspection.
+#[derive(Debug, Clone, Default, PartialEq, sqlx::FromRow)]
+pub struct System {
+    /// Number of atoms.
+    pub atoms: Option<i64>,
+    /// Diagonal of the box, nm.
+    pub box_nm: Option<Vec<f64>>,
+    /// Steps to do.
+    pub nsteps: Option<i64>,
+    /// Number of the first step.
+    pub init_step: Option<i64>,
+    /// Time step, ps.
+    pub dt_ps: Option<f64>,
+    /// Cut-off, nm.
+    pub cutoff_nm: Option<f64>,
+    /// Radius of the pair list, nm.
+    pub rlist_nm: Option<f64>,
+    /// Steps between pair searches.
+    pub nstlist: Option<i32>,
+    /// PME grid.
+    pub pme_grid: Option<Vec<i32>>,
+    /// PME order.
+    pub pme_order: Option<i32>,
+    /// Bonded interactions.
+    pub bonded_interactions: Option<i64>,
+    /// Constraints.
+    pub constraints: Option<i64>,
+    /// Short-range interactions may go to a GPU.
+    pub gpu_nonbonded: Option<bool>,
+    /// PME may go to a GPU.
+    pub gpu_pme: Option<bool>,
+    /// Bonded interactions may go to a GPU.
+    pub gpu_bonded: Option<bool>,
+    /// Update may go to a GPU.
+    pub gpu_update: Option<bool>,
+    /// Version of GROMACS.
+    pub gromacs_version: Option<String>,
+}
+
+impl System {
+    /// Step at which the simulation is complete, once it is known.
+    #[must_use]
+    pub fn last_step(&self) -> Option<i64> {
+        self.nsteps?.checked_add(self.init_step.unwrap_or(0))
+    }
+
+    /// As the tuner wants it; none until the number of atoms is known.
+    #[must_use]
+    pub fn description(&self) -> Option<SystemDescription> {
+        let usual = GpuOffload::default();
+        Some(SystemDescription {
+            atoms: u64::try_from(self.atoms?).ok()?,
+            box_nm: self.box_nm.as_deref().and_then(|lengths| lengths.try_into().ok()),
+            nsteps: self.nsteps.unwrap_or(-1),
+            dt_ps: self.dt_ps.unwrap_or(0.002),
+            cutoff_nm: self.cutoff_nm.unwrap_or(1.0),
+            rlist_nm: self.rlist_nm,
+            nstlist: self.nstlist.and_then(|steps| u32::try_from(steps).ok()),
+            pme: self.pme(),
+            bonded_interactions: self.bonded_interactions.and_then(|count| u64::try_from(count).ok()),
+            constraints: self.constraints.and_then(|count| u64::try_from(count).ok()),
+            gpu_offload: GpuOffload {
+                nonbonded: self.gpu_nonbonded.unwrap_or(usual.nonbonded),
+                pme: self.gpu_pme.unwrap_or(usual.pme),
+                bonded: self.gpu_bonded.unwrap_or(usual.bonded),
+                update: self.gpu_update.unwrap_or(usual.update),
+            },
+        })
+    }
+
+    fn pme(&self) -> Option<PmeDescription> {
+        let grid: Vec<u32> = self
+            .pme_grid
+            .as_ref()?
+            .iter()
+            .map(|points| u32::try_from(*points).ok())
+            .collect::<Option<_>>()?;
+        Some(PmeDescription {
+            grid: grid.try_into().ok()?,
+            order: self.pme_order.and_then(|order| u32::try_from(order).ok()).unwrap_or(4),
+        })
+    }
+}
+
+impl GromacsToTune {
+    /// The user's limits as the tuner wants them.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        Limits {
+            max_cpu_millicores: self.max_cpu_millicores.and_then(|millicores| u32::try_from(millicores).ok()),
+            max_memory_bytes: self.max_memory_bytes.and_then(|bytes| u64::try_from(bytes).ok()),
+            max_gpus: self.max_gpus.and_then(|gpus| u32::try_from(gpus).ok()),
+            ..Limits::default()
+        }
+    }
+}
+
+/// The columns that the submitter writes, all together at the end of each step.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct RowStatus {
+    /// Where it is.
+    #[sqlx(try_from = "String")]
+    pub state: State,
+    /// Why, one sentence.
+    pub reason: Option<String>,
+    /// Number of its ScavengerJob.
+    pub submission: i32,
+    /// UID of the ScavengerJob once it was seen.
+    pub job_uid: Option<String>,
+    /// Configuration in use.
+    pub rung: Option<i32>,
+    /// Configuration that is about to replace it.
+    pub next_rung: Option<i32>,
+    /// How often the whole ladder was tried.
+    pub laps: i32,
+    /// When it starts over from the largest configuration.
+    pub next_lap_time: Option<Timestamp>,
+    /// Since when it waits for room.
+    pub no_room_since: Option<Timestamp>,
+    /// Seconds it waited for room before that.
+    pub no_room_seconds: f64,
+    /// Attempt that the progress belongs to.
+    pub attempt: i32,
+    /// Highest attempt whose end is recorded.
+    pub attempts_recorded: i32,
+    /// Step at which that attempt started.
+    pub first_step: Option<i64>,
+    /// Last step seen.
+    pub step: Option<i64>,
+    /// Speed.
+    pub ns_per_day: Option<f64>,
+    /// When they were seen.
+    pub progress_time: Option<Timestamp>,
+    /// Interruptions over all submissions.
+    pub interruptions: i32,
+    /// The checkpoint is being read.
+    pub verifying: bool,
+    /// When mdrun first ran.
+    pub start_time: Option<Timestamp>,
+    /// When it ended.
+    pub finish_time: Option<Timestamp>,
+    /// When the row is looked at next.
+    pub next_attempt_time: Timestamp,
+    /// Steps in a row that could not be done.
+    pub failures: i32,
+}
+
+/// A configuration that the tuner proposed.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct LadderRung {
+    /// Place in the ladder, counted from 1.
+    pub rung: i32,
+    /// CPU, millicores.
+    pub cpu_millicores: i32,
+    /// Memory, bytes.
+    pub memory_bytes: i64,
+    /// GPUs.
+    pub gpus: i32,
+    /// How mdrun divides them.
+    pub layout: Json<Layout>,
+    /// Predicted speed, one time in ten it is lower.
+    pub ns_per_day_p10: f64,
+    /// Predicted speed, median.
+    pub ns_per_day_p50: f64,
+    /// Predicted speed, one time in ten it is higher.
+    pub ns_per_day_p90: f64,
+    /// Predicted hours for all steps.
+    pub hours_to_finish: Option<f64>,
+    /// Speed per unit of price, relative to the best.
+    pub efficiency: f64,
+    /// Predicted peak memory, bytes.
+    pub predicted_memory_bytes: i64,
+    /// Hardware class of the prediction.
+    pub hardware_class: String,
+    /// True if there was room when the tuner was asked.
+    pub fits_now: bool,
+    /// Why it is on the ladder.
+    pub reason: String,
+    /// Version of the tuner's model.
+    pub model_version: String,
+}
+
+impl LadderRung {
+    /// What its pod asks for.
+    #[must_use]
+    pub fn resources(&self) -> Resources {
+        Resources {
+            cpu_millicores: u32::try_from(self.cpu_millicores).unwrap_or(0),
+            memory_bytes: u64::try_from(self.memory_bytes).unwrap_or(0),
+            gpus: u32::try_from(self.gpus).unwrap_or(0),
+        }
+    }
+}
+
+/// How an attempt ended, as `gromacs_attempt.outcome` spells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttemptOutcome {
+    /// mdrun ended with success.
+    Completed,
+    /// mdrun failed by itself.
+    Failed,
+    /// Taken away while it ran.
+    Interrupted,
+    /// Taken back before it ran.
+    Withdrawn,
+}
+
+impl AttemptOutcome {
+    /// As the database spells it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_survive_the_way_through_text() {
+        for state in State::ALL {
+            assert_eq!(state.as_str().parse(), Ok(state));
+        }
+        assert!("done".parse::<State>().is_err());
+    }
+
+    #[test]
+    fn migrations_are_numbered_without_gaps() {
+        let versions: Vec<i64> = MIGRATIONS.iter().map(|migration| migration.version).collect();
+        assert_eq!(versions, (1..=i64::try_from(versions.len()).expect("should be few")).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_system_without_atoms_can_not_be_described() {
+        assert_eq!(System::default().description(), None);
+        let water = System {
+            atoms: Some(2652),
+            pme_grid: Some(vec![25, 25, 25]),
+            pme_order: Some(4),
+            nsteps: Some(100),
+            init_step: Some(50),
+            ..System::default()
+        };
+        let description = water.description().expect("should have atoms");
+        assert_eq!(description.pme, Some(PmeDescription { grid: [25, 25, 25], order: 4 }));
+        assert_eq!(water.last_step(), Some(150));
+    }
+}

@@ -1,0 +1,601 @@
+//! What the tuner is asked and what it answers.
+//!
+//! JSON in camel case, like the Kubernetes objects beside it. Integers carry their unit in the name, so that
+//! nothing here parses a Kubernetes quantity. Requests refuse unknown fields: a misspelt limit would otherwise
+//! be no limit. Ranges are stated at each field and checked by the tuner, which answers 422 with an
+//! [`ErrorReply`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Path of the ladder of configurations.
+pub const LADDER_PATH: &str = "/v1/ladder";
+/// Path of the prediction for one given layout.
+pub const PREDICT_PATH: &str = "/v1/predict";
+/// Path of the table of hardware classes.
+pub const HARDWARE_PATH: &str = "/v1/hardware";
+/// Path of the description of the model in use.
+pub const MODEL_PATH: &str = "/v1/model";
+
+/// A mebibyte; memory is requested in multiples of it.
+pub const MIB: u64 = 1 << 20;
+
+/// Asks for the configurations a simulation should try, largest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LadderRequest {
+    /// What is simulated.
+    pub system: SystemDescription,
+    /// What no configuration may exceed.
+    #[serde(default)]
+    pub limits: Limits,
+    /// Version of GROMACS in the image, as `gmx --version` prints it (`2022.5-Debian_2022.5_2`, `2024.4`).
+    /// Missing: no version-dependent option is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gromacs_version: Option<String>,
+    /// The shapes of nodes the pod may run on, at least one and at most 1000.
+    pub nodes: Vec<NodeShape>,
+}
+
+/// What is simulated: the part of a run input file that decides the cost of a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SystemDescription {
+    /// Number of atoms, 1 to 1,000,000,000.
+    pub atoms: u64,
+    /// Diagonal of the GROMACS box matrix in nm. Its product is the volume, for triclinic boxes too, because
+    /// the matrix is triangular. Missing: a cube with the density of water (100 atoms per nm³).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub box_nm: Option<[f64; 3]>,
+    /// Steps to do; -1 is a run without an end.
+    #[serde(default = "endless")]
+    pub nsteps: i64,
+    /// Time step in ps, above 0 and at most 1.
+    #[serde(default = "default_dt_ps")]
+    pub dt_ps: f64,
+    /// The larger of `rcoulomb` and `rvdw` in nm, above 0 and at most 5.
+    #[serde(default = "default_cutoff_nm")]
+    pub cutoff_nm: f64,
+    /// Radius of the pair list (`rlist`) in nm, at least the cut-off. Missing: estimated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rlist_nm: Option<f64>,
+    /// Steps between pair searches (`nstlist`), 1 to 1000. Missing: what mdrun would choose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nstlist: Option<u32>,
+    /// Particle-mesh Ewald, if the simulation uses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pme: Option<PmeDescription>,
+    /// Bonded interactions (bonds, angles, dihedrals) evaluated per step. Missing: a typical solvated
+    /// biomolecule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bonded_interactions: Option<u64>,
+    /// Constraints, three per rigid water molecule included. Missing: typical.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constraints: Option<u64>,
+    /// What the settings of the run allow on a GPU.
+    #[serde(default)]
+    pub gpu_offload: GpuOffload,
+}
+
+/// Particle-mesh Ewald electrostatics.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PmeDescription {
+    /// Grid points along x, y and z, 4 to 4096 each.
+    pub grid: [u32; 3],
+    /// Interpolation order (`pme-order`), 3 to 12.
+    #[serde(default = "default_pme_order")]
+    pub order: u32,
+}
+
+/// Which parts of a step the settings of the run allow on a GPU.
+///
+/// `update` excludes many features (virtual sites on old versions, pull code, Nosé-Hoover, free energy with
+/// constraints), so it is off unless the inspection found the run eligible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct GpuOffload {
+    /// Short-range nonbonded interactions; without it no GPU is proposed at all.
+    pub nonbonded: bool,
+    /// PME; needs order 4 and `nonbonded`.
+    pub pme: bool,
+    /// Bonded interactions; needs `nonbonded`.
+    pub bonded: bool,
+    /// Update and constraints; needs `nonbonded`.
+    pub update: bool,
+}
+
+impl Default for GpuOffload {
+    fn default() -> Self {
+        Self { nonbonded: true, pme: true, bonded: true, update: false }
+    }
+}
+
+/// What no configuration may exceed, and how the ladder is cut.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Limits {
+    /// Most CPU a pod may request, in thousandths of a core, 500 to 1,024,000. Missing: the nodes decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cpu_millicores: Option<u32>,
+    /// Most memory a pod may request, in bytes. Missing: the nodes decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_memory_bytes: Option<u64>,
+    /// Most GPUs a pod may request, 0 to 16. Missing: the nodes decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_gpus: Option<u32>,
+    /// Most rungs in the reply, 1 to 32.
+    pub max_rungs: u32,
+    /// The first rung is the fastest whose speed per unit of price is at least this share of the best, above
+    /// 0 and at most 1.
+    pub min_efficiency: f64,
+    /// What a resource is worth against another; orders CPU rungs and GPU rungs in one list.
+    pub weights: PriceWeights,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_cpu_millicores: None,
+            max_memory_bytes: None,
+            max_gpus: None,
+            max_rungs: 8,
+            min_efficiency: 0.7,
+            weights: PriceWeights::default(),
+        }
+    }
+}
+
+/// The price of a resource in any common unit; only ratios matter. Each is 0 to 1,000,000, the core's above 0.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PriceWeights {
+    /// Price of one core.
+    pub core: f64,
+    /// Price of one GiB of memory.
+    pub memory_gib: f64,
+    /// Price of one GPU.
+    pub gpu: f64,
+}
+
+impl Default for PriceWeights {
+    /// A GPU as ten cores, about the ratio of cloud list prices; memory only breaks ties, because a
+    /// simulation of any size needs little of it per core.
+    fn default() -> Self {
+        Self { core: 1.0, memory_gib: 0.01, gpu: 10.0 }
+    }
+}
+
+/// Nodes that look alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NodeShape {
+    /// How many there are, at least 1.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// What one node offers to pods in all. Bounds every rung.
+    pub allocatable: Resources,
+    /// What is free at this moment on the node of this shape with the most free CPU. Decides
+    /// [`Rung::fits_now`] and nothing else. Missing: all of `allocatable`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest_free: Option<Resources>,
+    /// Labels that all nodes of the shape share. Node Feature Discovery's CPU labels and `nvidia.com/gpu.product`
+    /// tell the hardware class; without them the hardware is unknown and the interval wide.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// An amount of each resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Resources {
+    /// CPU in thousandths of a core.
+    pub cpu_millicores: u32,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Whole GPUs.
+    #[serde(default)]
+    pub gpus: u32,
+}
+
+impl Resources {
+    /// True if `self` fits into `room` in every resource.
+    #[must_use]
+    pub fn fits_in(&self, room: &Self) -> bool {
+        self.cpu_millicores <= room.cpu_millicores
+            && self.memory_bytes <= room.memory_bytes
+            && self.gpus <= room.gpus
+    }
+}
+
+/// The configurations to try, the first one first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LadderReply {
+    /// Version of the model and of what it has learned from; the same request to the same version gives the
+    /// same reply.
+    pub model_version: String,
+    /// At least one rung; each costs less than the one before and is slower.
+    pub rungs: Vec<Rung>,
+    /// Sentences for the user about the ladder as a whole, such as hardware that was not recognised.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// One configuration of the ladder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Rung {
+    /// Requests of the pod; its limits are the same.
+    pub resources: Resources,
+    /// How mdrun divides them.
+    pub layout: Layout,
+    /// Predicted speed in ns of simulated time per day.
+    pub ns_per_day: Interval,
+    /// Hours until the last step at the predicted p50 speed; none for a run without an end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hours_to_finish: Option<f64>,
+    /// Speed per unit of price, relative to the best of all configurations; 0 to 1.
+    pub efficiency: f64,
+    /// Predicted peak memory in bytes, without the margin that is in `resources`.
+    pub memory_bytes: u64,
+    /// Hardware class the prediction was made for (`unknown` if no label told); the slowest of those it fits.
+    pub hardware_class: String,
+    /// True if some node had the room free when the request was made.
+    pub fits_now: bool,
+    /// Why this rung is on the ladder, one sentence.
+    pub reason: String,
+}
+
+/// How mdrun divides its resources. Turned into arguments by [`Layout::mdrun_args`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Layout {
+    /// Thread-MPI ranks (`-ntmpi`), separate PME ranks included.
+    pub ntmpi: u32,
+    /// OpenMP threads per rank (`-ntomp`).
+    pub ntomp: u32,
+    /// Ranks that do only PME (`-npme`).
+    #[serde(default)]
+    pub npme: u32,
+    /// GPUs used.
+    #[serde(default)]
+    pub gpus: u32,
+    /// Where the nonbonded interactions are computed (`-nb`).
+    #[serde(default)]
+    pub nb: Device,
+    /// Where PME is computed (`-pme`).
+    #[serde(default)]
+    pub pme: Device,
+    /// Where the bonded interactions are computed (`-bonded`).
+    #[serde(default)]
+    pub bonded: Device,
+    /// Where update and constraints are computed (`-update`).
+    #[serde(default)]
+    pub update: Device,
+    /// Pin threads to cores (`-pin`): only right where the pod's cores are its own.
+    #[serde(default)]
+    pub pin: bool,
+}
+
+impl Layout {
+    /// One node's CPU cores: `ntmpi` ranks of `ntomp` threads, none of them for PME alone, not pinned.
+    #[must_use]
+    pub fn cpu(ntmpi: u32, ntomp: u32) -> Self {
+        Self {
+            ntmpi,
+            ntomp,
+            npme: 0,
+            gpus: 0,
+            nb: Device::Cpu,
+            pme: Device::Cpu,
+            bonded: Device::Cpu,
+            update: Device::Cpu,
+            pin: false,
+        }
+    }
+
+    /// Threads in all.
+    #[must_use]
+    pub fn threads(&self) -> u32 {
+        self.ntmpi.saturating_mul(self.ntomp)
+    }
+
+    /// The arguments that make mdrun use exactly this layout.
+    ///
+    /// Nothing is left to mdrun's own choice: inside a container it may count the cores of the whole node.
+    /// On CPUs only `-nb cpu` is said of the offload flags, since it implies the others and every version
+    /// knows it; `-bonded` (2019) and `-update` (2020) appear with a GPU only.
+    ///
+    /// ```
+    /// use scavenger_schema::tuning::Layout;
+    /// assert_eq!(
+    ///     Layout::cpu(1, 2).mdrun_args().join(" "),
+    ///     "-ntmpi 1 -ntomp 2 -npme 0 -pin off -nb cpu"
+    /// );
+    /// ```
+    #[must_use]
+    pub fn mdrun_args(&self) -> Vec<String> {
+        let mut args = vec![
+            "-ntmpi".to_owned(),
+            self.ntmpi.to_string(),
+            "-ntomp".to_owned(),
+            self.ntomp.to_string(),
+            "-npme".to_owned(),
+            self.npme.to_string(),
+            "-pin".to_owned(),
+            if self.pin { "on" } else { "off" }.to_owned(),
+            "-nb".to_owned(),
+            self.nb.to_string(),
+        ];
+        if self.nb == Device::Gpu {
+            for (flag, device) in [("-pme", self.pme), ("-bonded", self.bonded), ("-update", self.update)] {
+                args.push(flag.to_owned());
+                args.push(device.to_string());
+            }
+        }
+        args
+    }
+}
+
+/// Where a part of the step is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum Device {
+    /// On CPU cores.
+    #[default]
+    Cpu,
+    /// On a GPU.
+    Gpu,
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+        })
+    }
+}
+
+/// A predictive interval: the truth lies below `p10` one time in ten, and above `p90` one time in ten.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Interval {
+    /// Lower end.
+    pub p10: f64,
+    /// Median.
+    pub p50: f64,
+    /// Upper end.
+    pub p90: f64,
+}
+
+/// Asks how fast one given layout would be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PredictRequest {
+    /// What is simulated.
+    pub system: SystemDescription,
+    /// How it would run.
+    pub layout: Layout,
+    /// The node it would run on; the layout must fit it.
+    pub node: NodeShape,
+    /// CPU of the pod in thousandths of a core, 500 or a multiple of 1000. Missing: one core per thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_millicores: Option<u32>,
+    /// Version of GROMACS in the image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gromacs_version: Option<String>,
+}
+
+/// The prediction for one layout.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct PredictReply {
+    /// Version of the model, as in [`LadderReply::model_version`].
+    pub model_version: String,
+    /// Hardware class recognised from the labels, `unknown` if none.
+    pub hardware_class: String,
+    /// Predicted speed in ns of simulated time per day.
+    pub ns_per_day: Interval,
+    /// Hours until the last step at the predicted p50 speed; none for a run without an end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hours_to_finish: Option<f64>,
+    /// Predicted peak memory in bytes.
+    pub memory_bytes: u64,
+    /// What a pod should request for it, limits being the same.
+    pub resources: Resources,
+    /// Where the time of a step goes.
+    pub step: StepCost,
+}
+
+/// Where the wall time of one step goes, in microseconds at the predicted p50 speed. Parts that overlap (PME
+/// on ranks of its own, work on a GPU) do not add up to `total_us`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct StepCost {
+    /// Pair interactions, pair search included.
+    pub pair_us: f64,
+    /// PME: spread, FFT, solve, gather.
+    pub pme_us: f64,
+    /// Bonded interactions, constraints and update.
+    pub other_us: f64,
+    /// Threads, halo, PME redistribution, latency.
+    pub overhead_us: f64,
+    /// The whole step.
+    pub total_us: f64,
+}
+
+/// The table of hardware classes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct HardwareReply {
+    /// Micro-architectures of CPUs.
+    pub cpus: Vec<CpuHardware>,
+    /// GPU products.
+    pub gpus: Vec<GpuHardware>,
+}
+
+/// A micro-architecture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct CpuHardware {
+    /// Name of the class, as in [`Rung::hardware_class`].
+    pub class: String,
+    /// Products it stands for.
+    pub products: String,
+    /// Vector instructions, as GROMACS names its builds.
+    pub simd: String,
+    /// Typical all-core clock under vector load in GHz.
+    pub clock_ghz: f64,
+    /// Half-width of the 80% interval without a measurement, as a factor above 1.
+    pub half_width: f64,
+    /// Where the figures are published.
+    pub source: String,
+}
+
+/// A GPU product.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct GpuHardware {
+    /// Name of the class, as in [`Rung::hardware_class`].
+    pub class: String,
+    /// Peak single precision in TFLOP/s of one device.
+    pub teraflops: f64,
+    /// Memory bandwidth in GB/s.
+    pub bandwidth_gb_per_second: f64,
+    /// Device memory in GiB.
+    pub memory_gib: f64,
+    /// Half-width of the 80% interval without a measurement, as a factor above 1.
+    pub half_width: f64,
+    /// Where the figures are published.
+    pub source: String,
+}
+
+/// The model in use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ModelReply {
+    /// Version, as in [`LadderReply::model_version`].
+    pub model_version: String,
+    /// Measured runs of this cluster that it knows.
+    pub runs: u64,
+    /// What was learned, by hardware class.
+    pub classes: Vec<ClassResidual>,
+}
+
+/// How far measured runs of a hardware class were from the physics.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ClassResidual {
+    /// Name of the class.
+    pub class: String,
+    /// Measured runs of it.
+    pub runs: u64,
+    /// Median of measured over predicted time.
+    pub median_ratio: f64,
+    /// Median absolute deviation of its logarithm.
+    pub spread: f64,
+}
+
+/// Body of every reply that is not 2xx.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ErrorReply {
+    /// What went wrong, for a program.
+    pub code: ErrorCode,
+    /// What went wrong and what to do, one sentence for a person.
+    pub error: String,
+    /// The field of the request to change, as a path (`system.atoms`, `nodes[2].allocatable.gpus`), if it is
+    /// one field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+}
+
+/// Why there is no reply; decides whether asking again can help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum ErrorCode {
+    /// 4xx: the request is wrong; the same request will always fail.
+    Invalid,
+    /// 422: the request is well formed, but no node and no layout can run the system within the limits;
+    /// other nodes or limits may.
+    NothingFits,
+    /// 5xx or 408: nothing wrong with the request; ask again later.
+    Unavailable,
+}
+
+fn endless() -> i64 {
+    -1
+}
+
+fn default_dt_ps() -> f64 {
+    0.002
+}
+
+fn default_cutoff_nm() -> f64 {
+    1.0
+}
+
+fn default_pme_order() -> u32 {
+    4
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpu_layouts_name_every_offload_flag() {
+        let layout = Layout {
+            gpus: 1,
+            nb: Device::Gpu,
+            pme: Device::Gpu,
+            bonded: Device::Gpu,
+            pin: true,
+            ..Layout::cpu(1, 8)
+        };
+        assert_eq!(
+            layout.mdrun_args().join(" "),
+            "-ntmpi 1 -ntomp 8 -npme 0 -pin on -nb gpu -pme gpu -bonded gpu -update cpu"
+        );
+    }
+
+    #[test]
+    fn resources_fit_only_if_every_one_does() {
+        let room = Resources { cpu_millicores: 2000, memory_bytes: 4 * MIB, gpus: 0 };
+        assert!(room.fits_in(&room));
+        assert!(!Resources { cpu_millicores: 2001, ..room }.fits_in(&room));
+        assert!(!Resources { memory_bytes: 4 * MIB + 1, ..room }.fits_in(&room));
+        assert!(!Resources { gpus: 1, ..room }.fits_in(&room));
+    }
+}

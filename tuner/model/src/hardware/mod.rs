@@ -1,0 +1,14 @@
+//! Hardware classes: what can be known of a node's speed without a measurement.
+
+mod cpu;
+mod gpu;
+mod recognise;
+
+pub use cpu::{CPU_CLASSES, CpuClass, Simd};
+pub use gpu::{GPU_CLASSES, GpuClass};
+pub use recognise::{
+    Hardware, cpu_from_cpuinfo, cpu_from_labels, gpu_from_labels, hardware_of, labels_from_cpuinfo,
+};
+
+/// Key of the class for CPUs and GPUs that nothing is known of.
+pub const UNKNOWN: &str = "unknown";

@@ -1,0 +1,368 @@
+//! From node labels and `/proc/cpuinfo` to classes.
+
+use std::collections::BTreeMap;
+
+use super::{CpuClass, GPU_CLASSES, GpuClass};
+
+/// Labels of Node Feature Discovery and of the kubelet that tell the hardware.
+mod label {
+    pub(super) const VENDOR: &str = "feature.node.kubernetes.io/cpu-model.vendor_id";
+    pub(super) const FAMILY: &str = "feature.node.kubernetes.io/cpu-model.family";
+    pub(super) const MODEL: &str = "feature.node.kubernetes.io/cpu-model.id";
+    pub(super) const CPUID: &str = "feature.node.kubernetes.io/cpu-cpuid.";
+    pub(super) const SMT: &str = "feature.node.kubernetes.io/cpu-hardware_multithreading";
+    pub(super) const ARCH: &str = "kubernetes.io/arch";
+    pub(super) const INSTANCE: &str = "node.kubernetes.io/instance-type";
+    pub(super) const GPU_PRODUCTS: [&str; 3] =
+        ["nvidia.com/gpu.product", "amd.com/gpu.product-name", "beta.amd.com/gpu.product-name"];
+}
+
+/// Families of cloud instances, by the start of their type. From the providers' instance pages; families that
+/// mix generations are left out.
+const INSTANCES: &[(&str, &str)] = &[
+    ("c5a", "zen2"),
+    ("c6a", "zen3"),
+    ("c6g", "neoverse-n1"),
+    ("c6i", "icelake-sp"),
+    ("c7a", "zen4"),
+    ("c7g", "neoverse-v1"),
+    ("c7i", "sapphirerapids"),
+    ("c8g", "neoverse-v2"),
+    ("hpc6a", "zen3"),
+    ("hpc7a", "zen4"),
+    ("hpc7g", "neoverse-v1"),
+    ("m5a", "zen"),
+    ("m6a", "zen3"),
+    ("m6g", "neoverse-n1"),
+    ("m6i", "icelake-sp"),
+    ("m7a", "zen4"),
+    ("m7g", "neoverse-v1"),
+    ("m7i", "sapphirerapids"),
+    ("m8g", "neoverse-v2"),
+    ("r6i", "icelake-sp"),
+    ("r7i", "sapphirerapids"),
+    ("c2-standard", "cascadelake"),
+    ("c2d-", "zen3"),
+    ("c3-", "sapphirerapids"),
+    ("c3d-", "zen4"),
+    ("t2a-", "neoverse-n1"),
+    ("Standard_HB120rs_v2", "zen2"),
+    ("Standard_HB120rs_v3", "zen3"),
+    ("Standard_HB176rs_v4", "zen4"),
+];
+
+/// What is known of a node's processors.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hardware {
+    /// Class of the CPU.
+    pub cpu: &'static CpuClass,
+    /// True if a CPU of Kubernetes is one of two hardware threads of a core.
+    pub smt: bool,
+    /// Class of the GPUs, if the node has any.
+    pub gpu: Option<&'static GpuClass>,
+}
+
+/// What the labels of a node with `gpus` GPUs tell.
+#[must_use]
+pub fn hardware_of(labels: &BTreeMap<String, String>, gpus: u32) -> Hardware {
+    Hardware {
+        cpu: cpu_from_labels(labels),
+        smt: labels.get(label::SMT).is_some_and(|value| value == "true"),
+        gpu: (gpus > 0).then(|| gpu_from_labels(labels)),
+    }
+}
+
+/// CPU class by NFD's model labels, else the instance type, else the feature labels, else the architecture.
+#[must_use]
+pub fn cpu_from_labels(labels: &BTreeMap<String, String>) -> &'static CpuClass {
+    let get = |key: &str| labels.get(key).map(String::as_str);
+    let has = |feature: &str| labels.contains_key(&format!("{}{feature}", label::CPUID));
+    let number = |key: &str| get(key).and_then(|text| text.parse::<u32>().ok());
+
+    let vendor = get(label::VENDOR).unwrap_or_default();
+    if let (Some(family), Some(model)) = (number(label::FAMILY), number(label::MODEL))
+        && let Some(key) = x86_model(vendor, family, model, has("AVX512VNNI"))
+    {
+        return class(key);
+    }
+    if let Some(instance) = get(label::INSTANCE)
+        && let Some((_, key)) = INSTANCES.iter().find(|(start, _)| instance_starts_with(instance, start))
+    {
+        return class(key);
+    }
+    let arch = get(label::ARCH).unwrap_or_default();
+    class(match arch {
+        "arm64" if has("SVE") => "arm64-sve",
+        "arm64" => "arm64",
+        "amd64" | "" if has("AVX512F") => "amd64-avx512",
+        "amd64" | "" if has("AVX2") => "amd64-avx2",
+        "amd64" => "amd64",
+        _ => super::UNKNOWN,
+    })
+}
+
+/// `m6i` must match `m6i.large` and `m6id.large`, but `m6` nothing.
+fn instance_starts_with(instance: &str, start: &str) -> bool {
+    instance.strip_prefix(start).is_some_and(|rest| {
+        start.contains('-')
+            || start.contains('_')
+            || rest.trim_start_matches(['d', 'n', 'e']).starts_with('.')
+    })
+}
+
+/// Class by vendor and the decimal family and model of CPUID.
+fn x86_model(vendor: &str, family: u32, model: u32, vnni: bool) -> Option<&'static str> {
+    match vendor {
+        "Intel" | "GenuineIntel" => intel_model(family, model, vnni),
+        "AMD" | "AuthenticAMD" => amd_model(family, model),
+        _ => None,
+    }
+}
+
+/// Intel Software Developer's Manual, table of DisplayFamily_DisplayModel.
+fn intel_model(family: u32, model: u32, vnni: bool) -> Option<&'static str> {
+    if family != 6 {
+        return None;
+    }
+    Some(match model {
+        42 | 45 => "sandybridge",
+        58 | 62 => "ivybridge",
+        60 | 63 | 69 | 70 => "haswell",
+        61 | 71 | 79 | 86 => "broadwell",
+        78 | 94 | 142 | 158 | 165 | 166 => "skylake-client",
+        // Skylake-SP and Cascade Lake share the number; only the latter has VNNI.
+        85 if vnni => "cascadelake",
+        85 => "skylake-sp",
+        87 | 133 => "knightslanding",
+        106 | 108 => "icelake-sp",
+        125 | 126 | 140 | 141 | 167 => "icelake-client",
+        143 => "sapphirerapids",
+        151 | 154 | 183 | 186 | 191 => "alderlake",
+        173 | 174 => "graniterapids",
+        207 => "emeraldrapids",
+        _ => return None,
+    })
+}
+
+/// Families and models as the Linux kernel groups them (`arch/x86/kernel/cpu/amd.c`).
+fn amd_model(family: u32, model: u32) -> Option<&'static str> {
+    Some(match (family, model) {
+        (23, 0..=47) => "zen",
+        (23, 49) => "zen2",
+        (23, _) => "zen2-client",
+        (25, 0..=15) => "zen3",
+        (25, 16..=31 | 160..=175) => "zen4",
+        (25, 96..=127) => "zen4-client",
+        (25, _) => "zen3-client",
+        (26, _) => "zen5",
+        _ => return None,
+    })
+}
+
+/// ARM implementer and part numbers as in the kernel's `arch/arm64/include/asm/cputype.h`.
+fn arm_part(implementer: u32, part: u32) -> Option<&'static str> {
+    Some(match (implementer, part) {
+        (0x41, 0xd0c) => "neoverse-n1",
+        (0x41, 0xd40) => "neoverse-v1",
+        (0x41, 0xd4f) => "neoverse-v2",
+        (0x42, 0x516) | (0x43, 0x0af) => "thunderx2",
+        (0x46, 0x001) => "a64fx",
+        _ => return None,
+    })
+}
+
+/// CPU class by the text of `/proc/cpuinfo` (its first processor).
+#[must_use]
+pub fn cpu_from_cpuinfo(text: &str) -> &'static CpuClass {
+    let field = |name: &str| cpuinfo_field(text, name);
+    let decimal = |name: &str| field(name).and_then(|value| value.parse::<u32>().ok());
+    let hex = |name: &str| {
+        field(name).and_then(|value| u32::from_str_radix(value.trim_start_matches("0x"), 16).ok())
+    };
+    let flags = field("flags").or_else(|| field("Features")).unwrap_or_default();
+    let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
+
+    if let (Some(implementer), Some(part)) = (hex("CPU implementer"), hex("CPU part")) {
+        return class(arm_part(implementer, part).unwrap_or(if has("sve") { "arm64-sve" } else { "arm64" }));
+    }
+    if let (Some(vendor), Some(family), Some(model)) =
+        (field("vendor_id"), decimal("cpu family"), decimal("model"))
+        && let Some(key) = x86_model(vendor, family, model, has("avx512_vnni"))
+    {
+        return class(key);
+    }
+    class(if has("avx512f") {
+        "amd64-avx512"
+    } else if has("avx2") {
+        "amd64-avx2"
+    } else if field("vendor_id").is_some() {
+        "amd64"
+    } else {
+        super::UNKNOWN
+    })
+}
+
+/// GPU class by the product label of the device plugin's feature discovery.
+#[must_use]
+pub fn gpu_from_labels(labels: &BTreeMap<String, String>) -> &'static GpuClass {
+    let Some(product) = label::GPU_PRODUCTS.iter().find_map(|key| labels.get(*key)) else {
+        return GpuClass::unknown();
+    };
+    // A slice of a device (MIG) or a time share is not the product.
+    let upper = product.to_ascii_uppercase();
+    if upper.contains("MIG-") || upper.contains("SHARED") {
+        return GpuClass::unknown();
+    }
+    GPU_CLASSES
+        .iter()
+        .skip(1)
+        .filter(|class| names(&upper, class.pattern))
+        .max_by_key(|class| class.pattern.len())
+        .unwrap_or(GpuClass::unknown())
+}
+
+/// True if `product` holds `pattern` from the start of one of its words on, separators aside, and no digit follows
+/// directly: `RTX-3090` is an RTX3090, `A100` is no A10, and `GH200-480GB` is a GH200.
+fn names(product: &str, pattern: &str) -> bool {
+    let words: Vec<&str> = product.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    (0..words.len()).any(|start| {
+        let mut wanted = pattern;
+        for word in &words[start..] {
+            if let Some(after) = word.strip_prefix(wanted) {
+                return !after.starts_with(|next: char| next.is_ascii_digit());
+            }
+            let Some(rest) = wanted.strip_prefix(word).filter(|_| !word.is_empty()) else { return false };
+            wanted = rest;
+        }
+        false
+    })
+}
+
+/// What Node Feature Discovery would say of this `/proc/cpuinfo`, as far as [`cpu_from_labels`] looks at it.
+#[must_use]
+pub fn labels_from_cpuinfo(text: &str) -> BTreeMap<String, String> {
+    let field = |name: &str| cpuinfo_field(text, name).map(str::to_owned);
+    let arm = field("CPU implementer").is_some();
+    let flags = field("flags").or_else(|| field("Features")).unwrap_or_default();
+    let has = |flag: &str| flags.split_whitespace().any(|word| word == flag).then(|| "true".to_owned());
+    let cpuid = |feature: &str| format!("{}{feature}", label::CPUID);
+    [
+        (label::ARCH.to_owned(), Some(if arm { "arm64" } else { "amd64" }.to_owned())),
+        (label::VENDOR.to_owned(), field("vendor_id")),
+        (label::FAMILY.to_owned(), field("cpu family")),
+        (label::MODEL.to_owned(), field("model")),
+        (cpuid("AVX2"), has("avx2")),
+        (cpuid("AVX512F"), has("avx512f")),
+        (cpuid("AVX512VNNI"), has("avx512_vnni")),
+        (cpuid("SVE"), has("sve")),
+    ]
+    .into_iter()
+    .filter_map(|(key, value)| Some((key, value?)))
+    .collect()
+}
+
+/// Value of a field of the first processor.
+fn cpuinfo_field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim())
+    })
+}
+
+fn class(key: &str) -> &'static CpuClass {
+    CpuClass::by_key(key).unwrap_or(CpuClass::unknown())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn nfd(vendor: &str, family: &str, model: &str) -> BTreeMap<String, String> {
+        labels(&[(label::VENDOR, vendor), (label::FAMILY, family), (label::MODEL, model)])
+    }
+
+    #[test]
+    fn every_class_that_recognition_names_exists() {
+        for family in 0..40 {
+            for model in 0..300 {
+                for vendor in ["Intel", "AMD"] {
+                    for vnni in [false, true] {
+                        if let Some(key) = x86_model(vendor, family, model, vnni) {
+                            assert!(CpuClass::by_key(key).is_some(), "{key}");
+                        }
+                    }
+                }
+            }
+        }
+        for (_, key) in INSTANCES {
+            assert!(CpuClass::by_key(key).is_some(), "{key}");
+        }
+    }
+
+    #[test]
+    fn model_labels_tell_the_class() {
+        assert_eq!(cpu_from_labels(&nfd("AMD", "23", "49")).key, "zen2");
+        assert_eq!(cpu_from_labels(&nfd("Intel", "6", "79")).key, "broadwell");
+        let mut skylake = nfd("Intel", "6", "85");
+        assert_eq!(cpu_from_labels(&skylake).key, "skylake-sp");
+        skylake.insert(format!("{}AVX512VNNI", label::CPUID), "true".to_owned());
+        assert_eq!(cpu_from_labels(&skylake).key, "cascadelake");
+    }
+
+    #[test]
+    fn instance_types_tell_the_class() {
+        let of = |instance: &str| cpu_from_labels(&labels(&[(label::INSTANCE, instance)])).key;
+        assert_eq!(of("m6i.4xlarge"), "icelake-sp");
+        assert_eq!(of("m6id.4xlarge"), "icelake-sp");
+        assert_eq!(of("c3d-standard-8"), "zen4");
+        assert_eq!(of("c3-standard-8"), "sapphirerapids");
+        assert_eq!(of("e2-standard-4"), "unknown");
+    }
+
+    #[test]
+    fn without_a_model_the_features_and_the_architecture_are_left() {
+        let arch = labels(&[(label::ARCH, "amd64")]);
+        assert_eq!(cpu_from_labels(&arch).key, "amd64");
+        let mut wide = arch;
+        wide.insert(format!("{}AVX512F", label::CPUID), "true".to_owned());
+        assert_eq!(cpu_from_labels(&wide).key, "amd64-avx512");
+        assert_eq!(cpu_from_labels(&labels(&[(label::ARCH, "arm64")])).key, "arm64");
+        assert_eq!(cpu_from_labels(&labels(&[(label::ARCH, "riscv64")])).key, "unknown");
+        assert_eq!(cpu_from_labels(&BTreeMap::new()).key, "unknown");
+    }
+
+    #[test]
+    fn cpuinfo_tells_the_class() {
+        let rome = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 23\nmodel\t\t: 49\n\
+                    model name\t: AMD EPYC 7742\nflags\t\t: fpu avx avx2\n";
+        assert_eq!(cpu_from_cpuinfo(rome).key, "zen2");
+        assert_eq!(cpu_from_labels(&labels_from_cpuinfo(rome)).key, "zen2");
+        let hidden = "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t: 9999\nflags\t: avx avx2 avx512f\n";
+        assert_eq!(cpu_from_cpuinfo(hidden).key, "amd64-avx512");
+        let graviton = "processor : 0\nCPU implementer : 0x41\nCPU part : 0xd40\nFeatures : asimd sve\n";
+        assert_eq!(cpu_from_cpuinfo(graviton).key, "neoverse-v1");
+        assert_eq!(cpu_from_cpuinfo("").key, "unknown");
+    }
+
+    #[test]
+    fn product_labels_tell_the_gpu() {
+        let of = |product: &str| gpu_from_labels(&labels(&[("nvidia.com/gpu.product", product)])).key;
+        assert_eq!(of("NVIDIA-A100-SXM4-40GB"), "a100");
+        assert_eq!(of("NVIDIA-A10"), "a10");
+        assert_eq!(of("NVIDIA-A10G"), "a10");
+        assert_eq!(of("NVIDIA-L40S"), "l40s");
+        assert_eq!(of("NVIDIA-L4"), "l4");
+        assert_eq!(of("NVIDIA-GH200-480GB"), "gh200");
+        assert_eq!(of("Tesla-V100-SXM2-32GB"), "v100");
+        assert_eq!(of("NVIDIA-GeForce-RTX-3090"), "rtx3090");
+        assert_eq!(of("NVIDIA-GeForce-GTX-1080-Ti"), "gtx1080ti");
+        assert_eq!(of("AMD_Instinct_MI250X_/_MI250"), "mi250x");
+        assert_eq!(of("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"), "unknown");
+        assert_eq!(of("Something-new"), "unknown");
+        assert_eq!(gpu_from_labels(&BTreeMap::new()).key, "unknown");
+    }
+}

@@ -1,0 +1,54 @@
+//! Systems and nodes for tests.
+
+use std::collections::BTreeMap;
+
+use scavenger_schema::tuning::{
+    GpuOffload, LadderRequest, Limits, NodeShape, PmeDescription, Resources, SystemDescription,
+};
+
+/// A cube of water with the usual settings; the PME grid has a spacing of 0.12 nm.
+#[must_use]
+pub fn water(atoms: u64) -> SystemDescription {
+    let edge = (atoms as f64 / 100.0).cbrt();
+    let points = ((edge / 0.12).ceil() as u32).max(4);
+    SystemDescription {
+        atoms,
+        box_nm: None,
+        nsteps: 50_000,
+        dt_ps: 0.002,
+        cutoff_nm: 1.0,
+        rlist_nm: None,
+        nstlist: None,
+        pme: Some(PmeDescription { grid: [points; 3], order: 4 }),
+        bonded_interactions: Some(0),
+        constraints: Some(atoms),
+        gpu_offload: GpuOffload::default(),
+    }
+}
+
+/// A node without labels and GPUs.
+#[must_use]
+pub fn node(cpu_millicores: u32, memory_gib: u64) -> NodeShape {
+    NodeShape {
+        count: 1,
+        allocatable: Resources { cpu_millicores, memory_bytes: memory_gib << 30, gpus: 0 },
+        largest_free: None,
+        labels: BTreeMap::new(),
+    }
+}
+
+/// A node with labels that tell its hardware, and GPUs.
+#[must_use]
+pub fn labelled(node: &NodeShape, labels: &[(&str, &str)], gpus: u32) -> NodeShape {
+    NodeShape {
+        allocatable: Resources { gpus, ..node.allocatable },
+        labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        ..node.clone()
+    }
+}
+
+/// A request without limits.
+#[must_use]
+pub fn request(system: SystemDescription, nodes: Vec<NodeShape>) -> LadderRequest {
+    LadderRequest { system, limits: Limits::default(), gromacs_version: None, nodes }
+}

@@ -1,0 +1,411 @@
+//! The ladder: configurations in the order in which a simulation should try them.
+//!
+//! 1. Candidates: for every useful amount of resources the best layout that mdrun accepts, on the slowest of the
+//!    kinds of nodes that can hold it.
+//! 2. What is not dominated: of two candidates the cheaper one must be the slower one.
+//! 3. The first rung is the fastest whose speed per price reaches the limit: beyond that knee more cores are
+//!    mostly waste. Whether it fits at this moment plays no part; the submitter climbs down.
+//! 4. Each further rung is the largest that asks for at most two thirds of the one before.
+//!
+//! Ties go to the candidate with less memory, then fewer ranks, so the same request always gives the same ladder.
+
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
+#[cfg(test)]
+mod tests;
+
+use scavenger_schema::tuning::{
+    Interval, LadderReply, LadderRequest, Layout, Limits, NodeShape, PriceWeights, Resources, Rung,
+};
+
+use crate::error::{FieldError, TuneError, count_within, within};
+use crate::hardware::{GpuClass, Hardware, UNKNOWN, hardware_of};
+use crate::memory::{peak_bytes, request_bytes};
+use crate::model::{Job, Model, check_node, class_name, display};
+use crate::{layout, model};
+
+/// Smallest share of a core that a rung asks for.
+const HALF_CORE: u32 = 500;
+/// Most CPU that is considered for one pod.
+const MOST_CPU: u32 = 1_024_000;
+/// Most cores that are considered beside one GPU: from 20 to 40 cores was seen to gain 5 to 9%.
+const MOST_CORES_PER_GPU: u32 = 24;
+/// Steps between rungs that are tried in turn until there are no more rungs than asked for.
+const STEPS: [f64; 8] = [1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0];
+
+/// One amount of resources with its best layout.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Candidate {
+    pub(crate) resources: Resources,
+    pub(crate) layout: Layout,
+    pub(crate) peak_bytes: u64,
+    pub(crate) ns_per_day: Interval,
+    pub(crate) class: String,
+    pub(crate) price: f64,
+}
+
+impl Candidate {
+    /// Speed per price.
+    pub(crate) fn value(&self) -> f64 {
+        self.ns_per_day.p50 / self.price
+    }
+}
+
+/// Nodes whose processors are of the same classes.
+pub(crate) struct Kind {
+    hardware: Hardware,
+    /// What its nodes offer, without those that offer no more than another.
+    offers: Vec<Resources>,
+}
+
+impl Kind {
+    fn holds(&self, resources: &Resources) -> bool {
+        self.offers.iter().any(|offer| resources.fits_in(offer))
+    }
+}
+
+/// Groups nodes by their processors, so that a prediction is made once per kind and not once per shape.
+pub(crate) fn kinds_of(nodes: &[NodeShape]) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    for node in nodes {
+        let hardware = hardware_of(&node.labels, node.allocatable.gpus);
+        let offer = node.allocatable;
+        match kinds.iter_mut().find(|kind| kind.hardware == hardware) {
+            None => kinds.push(Kind { hardware, offers: vec![offer] }),
+            Some(kind) => {
+                if !kind.holds(&offer) {
+                    kind.offers.retain(|held| !held.fits_in(&offer));
+                    kind.offers.push(offer);
+                }
+            }
+        }
+    }
+    kinds
+}
+
+/// Builds the ladder for a request.
+pub fn build(model: &Model, request: &LadderRequest) -> Result<LadderReply, TuneError> {
+    let job = Job::new(&request.system, request.gromacs_version.as_deref())?;
+    check_limits(&request.limits).map_err(|error| error.within("limits"))?;
+    if request.nodes.is_empty() || request.nodes.len() > 1000 {
+        let problem = format!("must hold 1 to 1000 node shapes, holds {}", request.nodes.len());
+        return Err(FieldError::new("nodes", problem).into());
+    }
+    for (index, node) in request.nodes.iter().enumerate() {
+        check_node(&format!("nodes[{index}]"), node)?;
+    }
+    let kinds = kinds_of(&request.nodes);
+    let candidates = candidates(model, &job, &request.limits, &kinds);
+    if candidates.is_empty() {
+        return Err(nothing_fits(&job, request));
+    }
+    let best_value = candidates.iter().map(Candidate::value).fold(0.0, f64::max);
+    let largest = candidates.iter().map(|c| c.price).fold(0.0, f64::max);
+    let frontier = undominated(candidates);
+    let chosen = choose(&frontier, &request.limits, best_value, &kinds);
+    let rungs = describe(&chosen, &job, request, best_value, largest);
+    Ok(LadderReply { model_version: model.version().to_owned(), rungs, notes: notes(&kinds, &job) })
+}
+
+fn check_limits(limits: &Limits) -> Result<(), FieldError> {
+    if let Some(cpu) = limits.max_cpu_millicores {
+        count_within("maxCpuMillicores", cpu, HALF_CORE, MOST_CPU)?;
+    }
+    if let Some(bytes) = limits.max_memory_bytes {
+        count_within("maxMemoryBytes", bytes, 1 << 20, 1 << 50)?;
+    }
+    if let Some(gpus) = limits.max_gpus {
+        count_within("maxGpus", gpus, 0, 16)?;
+    }
+    count_within("maxRungs", limits.max_rungs, 1, 32)?;
+    within("minEfficiency", limits.min_efficiency, 0.01, 1.0)?;
+    let PriceWeights { core, memory_gib, gpu } = limits.weights;
+    within("weights.core", core, 1e-6, 1e6)?;
+    within("weights.memoryGib", memory_gib, 0.0, 1e6)?;
+    within("weights.gpu", gpu, 0.0, 1e6)?;
+    Ok(())
+}
+
+/// Numbers of cores that are tried: those with many small factors, so that ranks and threads divide them well,
+/// and the whole of each kind of node.
+fn core_counts(kinds: &[Kind], most: u32) -> Vec<u32> {
+    let whole_nodes = kinds.iter().flat_map(|kind| &kind.offers).map(|offer| offer.cpu_millicores / 1000);
+    let mut counts: Vec<u32> = [1_u32, 3, 9, 5]
+        .into_iter()
+        .flat_map(|odd| (0..11).map(move |power| odd << power))
+        .chain(whole_nodes)
+        .chain([most])
+        .filter(|&cores| (1..=most).contains(&cores))
+        .collect();
+    counts.sort_unstable();
+    counts.dedup();
+    counts
+}
+
+pub(crate) fn candidates(model: &Model, job: &Job, limits: &Limits, kinds: &[Kind]) -> Vec<Candidate> {
+    let offers = || kinds.iter().flat_map(|kind| &kind.offers);
+    let largest_node = offers().map(|offer| offer.cpu_millicores).max().unwrap_or(0);
+    let most = limits.max_cpu_millicores.unwrap_or(u32::MAX).min(largest_node).min(MOST_CPU) / 1000;
+    let mut gpus: Vec<&GpuClass> = kinds.iter().filter_map(|kind| kind.hardware.gpu).collect();
+    gpus.sort_by_key(|gpu| gpu.key);
+    gpus.dedup_by_key(|gpu| gpu.key);
+    let pick =
+        |layouts: &[Layout], cpu_millicores: u32| best_of(model, job, limits, kinds, layouts, cpu_millicores);
+
+    let mut found = Vec::new();
+    if limits.max_cpu_millicores.is_none_or(|most| most >= HALF_CORE) {
+        found.extend(pick(&[Layout::cpu(1, 1)], HALF_CORE));
+    }
+    for cores in core_counts(kinds, most) {
+        found.extend(pick(&layout::cpu_layouts(&job.system, cores), cores * 1000));
+        if limits.max_gpus != Some(0) && cores <= MOST_CORES_PER_GPU {
+            let mut layouts: Vec<Layout> =
+                gpus.iter().filter_map(|gpu| layout::gpu_layout(&job.system, cores, gpu)).collect();
+            layouts.dedup();
+            found.extend(pick(&layouts, cores * 1000));
+        }
+    }
+    found
+}
+
+/// The fastest of `layouts` on the slowest hardware that holds it.
+fn best_of(
+    model: &Model,
+    job: &Job,
+    limits: &Limits,
+    kinds: &[Kind],
+    layouts: &[Layout],
+    cpu_millicores: u32,
+) -> Option<Candidate> {
+    let mut best: Option<(f64, Layout, Resources, u64)> = None;
+    for layout in layouts {
+        let peak = peak_bytes(&job.system, layout);
+        let resources = Resources { cpu_millicores, memory_bytes: request_bytes(peak), gpus: layout.gpus };
+        if limits.max_memory_bytes.is_some_and(|most| resources.memory_bytes > most) {
+            continue;
+        }
+        // The scheduler may choose any node that holds the pod, so a GPU that is too small on one of them
+        // forbids the layout.
+        let refused = |hardware: &Hardware| layout::check(&job.system, layout, hardware.gpu).is_err();
+        if layout.gpus > 0 && holding(kinds, &resources).any(refused) {
+            continue;
+        }
+        let slowest = holding(kinds, &resources)
+            .map(|hardware| model.speed(job, hardware, layout, cpu_millicores))
+            .min_by(f64::total_cmp);
+        let Some(speed) = slowest else { continue };
+        let better = best.as_ref().is_none_or(|(fastest, _, held, _)| {
+            speed > *fastest || (speed >= *fastest && resources.memory_bytes < held.memory_bytes)
+        });
+        if better {
+            best = Some((speed, *layout, resources, peak));
+        }
+    }
+    let (_, layout, resources, peak_bytes) = best?;
+    let (ns_per_day, class) = over_kinds(model, job, kinds, &layout, &resources)?;
+    let price = price(&resources, &limits.weights);
+    Some(Candidate { resources, layout, peak_bytes, ns_per_day, class, price })
+}
+
+/// The kinds of hardware whose nodes can hold `resources` when empty.
+fn holding<'a>(kinds: &'a [Kind], resources: &'a Resources) -> impl Iterator<Item = &'a Hardware> {
+    kinds.iter().filter(|kind| kind.holds(resources)).map(|kind| &kind.hardware)
+}
+
+/// Interval over all kinds: the low end of the slowest, the high end of the fastest, the median of the slowest.
+fn over_kinds(
+    model: &Model,
+    job: &Job,
+    kinds: &[Kind],
+    layout: &Layout,
+    resources: &Resources,
+) -> Option<(Interval, String)> {
+    let mut joined: Option<(Interval, String)> = None;
+    for hardware in holding(kinds, resources) {
+        let one = model.predict(job, hardware, layout, resources.cpu_millicores).ns_per_day;
+        let name = class_name(hardware.cpu, hardware, layout);
+        joined = Some(match joined {
+            None => (one, name),
+            Some((all, slowest)) => (
+                Interval { p10: all.p10.min(one.p10), p50: all.p50.min(one.p50), p90: all.p90.max(one.p90) },
+                if one.p50 < all.p50 { name } else { slowest },
+            ),
+        });
+    }
+    joined
+}
+
+fn price(resources: &Resources, weights: &PriceWeights) -> f64 {
+    let gib = resources.memory_bytes as f64 / 1024.0_f64.powi(3);
+    f64::from(resources.cpu_millicores) / 1000.0 * weights.core
+        + gib * weights.memory_gib
+        + f64::from(resources.gpus) * weights.gpu
+}
+
+/// Those of which no other is both cheaper (or as cheap) and faster (or as fast), cheapest first.
+fn undominated(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    candidates.sort_by(|a, b| {
+        a.price
+            .total_cmp(&b.price)
+            .then(b.ns_per_day.p50.total_cmp(&a.ns_per_day.p50))
+            .then(a.resources.memory_bytes.cmp(&b.resources.memory_bytes))
+            .then(a.layout.ntmpi.cmp(&b.layout.ntmpi))
+    });
+    let mut fastest = 0.0;
+    candidates.retain(|candidate| {
+        let faster = candidate.ns_per_day.p50 > fastest;
+        if faster {
+            fastest = candidate.ns_per_day.p50;
+        }
+        faster
+    });
+    candidates
+}
+
+/// Picks the rungs out of the frontier (cheapest first), largest first.
+fn choose(frontier: &[Candidate], limits: &Limits, best_value: f64, kinds: &[Kind]) -> Vec<Candidate> {
+    // The candidate of best value is never dominated, so one always qualifies.
+    let first = frontier
+        .iter()
+        .rposition(|candidate| candidate.value() >= limits.min_efficiency * best_value)
+        .unwrap_or(0);
+    let most = limits.max_rungs as usize;
+    let mut chosen = Vec::new();
+    for step in STEPS {
+        chosen = climb_down(&frontier[..=first], step, limits, kinds);
+        if chosen.len() <= most {
+            break;
+        }
+    }
+    chosen.truncate(most);
+    chosen
+}
+
+/// From the last of `frontier` down, each rung asking for at most `1/step` of the one before.
+fn climb_down(frontier: &[Candidate], step: f64, limits: &Limits, kinds: &[Kind]) -> Vec<Candidate> {
+    let mut rungs: Vec<Candidate> = Vec::new();
+    for candidate in frontier.iter().rev() {
+        let Some(last) = rungs.last() else {
+            rungs.push(candidate.clone());
+            continue;
+        };
+        let steps_down = if last.resources.gpus == candidate.resources.gpus {
+            f64::from(last.resources.cpu_millicores) >= step * f64::from(candidate.resources.cpu_millicores)
+        } else {
+            last.price >= step * candidate.price
+        };
+        if steps_down && raise_memory(&mut rungs, candidate.resources.memory_bytes, limits, kinds) {
+            rungs.push(candidate.clone());
+        }
+    }
+    rungs
+}
+
+/// A layout with fewer cores may need more memory (more ranks). A smaller rung must not ask for more of
+/// anything, so the rungs above it ask for as much; false if no node or limit allows that.
+fn raise_memory(rungs: &mut [Candidate], bytes: u64, limits: &Limits, kinds: &[Kind]) -> bool {
+    let raised = |rung: &Candidate| Resources {
+        memory_bytes: rung.resources.memory_bytes.max(bytes),
+        ..rung.resources
+    };
+    let same_kinds =
+        |rung: &Candidate| holding(kinds, &raised(rung)).count() == holding(kinds, &rung.resources).count();
+    if limits.max_memory_bytes.is_some_and(|most| bytes > most) || !rungs.iter().all(same_kinds) {
+        return false;
+    }
+    for rung in rungs {
+        let resources = raised(rung);
+        rung.price += price(&resources, &limits.weights) - price(&rung.resources, &limits.weights);
+        rung.resources = resources;
+    }
+    true
+}
+
+fn describe(
+    chosen: &[Candidate],
+    job: &Job,
+    request: &LadderRequest,
+    best_value: f64,
+    largest: f64,
+) -> Vec<Rung> {
+    let mut rungs = Vec::with_capacity(chosen.len());
+    for (index, candidate) in chosen.iter().enumerate() {
+        let efficiency = (candidate.value() / best_value).min(1.0);
+        let reason = match index.checked_sub(1).map(|above| &chosen[above]) {
+            None if candidate.price >= largest => {
+                format!("the most that nodes and limits allow, at {:.0}% efficiency", efficiency * 100.0)
+            }
+            None => format!(
+                "the fastest with at least {:.0}% efficiency: more would gain little",
+                request.limits.min_efficiency * 100.0
+            ),
+            Some(above) => format!(
+                "{:.0}% of the speed of the rung above for {:.0}% of its price",
+                candidate.ns_per_day.p50 / above.ns_per_day.p50 * 100.0,
+                candidate.price / above.price * 100.0
+            ),
+        };
+        rungs.push(Rung {
+            resources: candidate.resources,
+            layout: candidate.layout,
+            ns_per_day: candidate.ns_per_day,
+            hours_to_finish: job.system.hours(candidate.ns_per_day.p50),
+            efficiency,
+            memory_bytes: candidate.peak_bytes,
+            hardware_class: candidate.class.clone(),
+            fits_now: fits_now(&candidate.resources, &request.nodes),
+            reason,
+        });
+    }
+    rungs
+}
+
+fn fits_now(resources: &Resources, nodes: &[NodeShape]) -> bool {
+    nodes.iter().any(|node| resources.fits_in(node.largest_free.as_ref().unwrap_or(&node.allocatable)))
+}
+
+fn notes(kinds: &[Kind], job: &Job) -> Vec<String> {
+    let mut notes = Vec::new();
+    if kinds.iter().any(|kind| kind.hardware.cpu.key == UNKNOWN) {
+        notes.push(
+            "the CPU of some nodes is unknown, so their speeds are uncertain; \
+             labels of Node Feature Discovery tell it"
+                .to_owned(),
+        );
+    }
+    if job.system.gpu_offload.nonbonded {
+        if kinds.iter().any(|kind| kind.hardware.gpu.is_some_and(|gpu| gpu.key == UNKNOWN)) {
+            notes.push("the GPU of some nodes is unknown, so its speeds are uncertain".to_owned());
+        }
+        if kinds.iter().flat_map(|kind| &kind.offers).any(|offer| offer.gpus > 1) {
+            notes.push("several GPUs are not proposed: unmeasured, they may be slower than one".to_owned());
+        }
+    }
+    notes
+}
+
+/// Says which of limits and nodes is in the way of the smallest configuration.
+fn nothing_fits(job: &Job, request: &LadderRequest) -> TuneError {
+    let least = Layout::cpu(1, 1);
+    let needed = Resources {
+        cpu_millicores: HALF_CORE,
+        memory_bytes: request_bytes(peak_bytes(&job.system, &least)),
+        gpus: 0,
+    };
+    let (field, offer) = match request.limits.max_memory_bytes {
+        Some(most) if most < needed.memory_bytes => {
+            ("limits.maxMemoryBytes", format!("{most} bytes are allowed"))
+        }
+        _ => {
+            let largest = request
+                .nodes
+                .iter()
+                .map(|node| node.allocatable)
+                .max_by_key(|offer| (offer.memory_bytes, offer.cpu_millicores));
+            let largest = largest.map_or_else(String::new, |offer| model::display(&offer));
+            ("nodes", format!("the largest node offers {largest}"))
+        }
+    };
+    let problem = format!("the smallest configuration needs {}; {offer}", display(&needed));
+    TuneError::NothingFits(FieldError::new(field, problem))
+}

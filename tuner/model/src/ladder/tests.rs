@@ -1,0 +1,279 @@
+use proptest::prelude::*;
+use scavenger_schema::tuning::{ErrorCode, MIB, Rung};
+
+use super::fixtures::{labelled, node, request, water};
+use super::*;
+use crate::layout::check;
+use crate::system::System;
+
+const INSTANCE: &str = "node.kubernetes.io/instance-type";
+
+fn ladder(request: &LadderRequest) -> Vec<Rung> {
+    build(&Model::prior(), request).expect("the request should have a ladder").rungs
+}
+
+fn millicores(rungs: &[Rung]) -> Vec<u32> {
+    rungs.iter().map(|rung| rung.resources.cpu_millicores).collect()
+}
+
+fn zen3(cores: u32, memory_gib: u64) -> NodeShape {
+    labelled(&node(cores * 1000, memory_gib), &[(INSTANCE, "hpc6a.48xlarge")], 0)
+}
+
+#[test]
+fn a_small_node_yields_two_cores_one_and_a_half() {
+    for atoms in [3_000, 10_000, 30_000] {
+        assert_eq!(millicores(&ladder(&request(water(atoms), vec![node(2000, 4)]))), [2000, 1000, 500]);
+    }
+}
+
+#[test]
+fn the_first_rung_follows_allocatable_and_not_what_is_free() {
+    let mut small = node(2000, 4);
+    small.largest_free = Some(Resources { cpu_millicores: 1400, memory_bytes: 2 << 30, gpus: 0 });
+    let rungs = ladder(&request(water(10_000), vec![small]));
+    assert_eq!(millicores(&rungs), [2000, 1000, 500]);
+    assert_eq!(rungs.iter().map(|rung| rung.fits_now).collect::<Vec<_>>(), [false, true, true]);
+}
+
+#[test]
+fn parts_of_a_core_beyond_a_half_are_left_alone() {
+    assert_eq!(millicores(&ladder(&request(water(10_000), vec![node(1930, 4)]))), [1000, 500]);
+    assert_eq!(millicores(&ladder(&request(water(10_000), vec![node(700, 4)]))), [500]);
+}
+
+#[test]
+fn a_small_system_starts_at_its_knee_and_not_at_the_largest_machine() {
+    let first = |atoms| ladder(&request(water(atoms), vec![zen3(96, 384)]))[0].resources.cpu_millicores;
+    assert!(first(3_000) < 40_000, "{}", first(3_000));
+    assert_eq!(first(2_000_000), 96_000);
+}
+
+#[test]
+fn fourteen_cores_are_used_without_fourteen_ranks() {
+    let rungs = ladder(&request(water(300_000), vec![zen3(14, 64)]));
+    assert_eq!(rungs[0].resources.cpu_millicores, 14_000);
+    assert_ne!(rungs[0].layout.ntmpi, 14);
+}
+
+#[test]
+fn limits_bound_every_rung() {
+    let mut limited = request(water(1_000_000), vec![zen3(64, 256)]);
+    limited.limits.max_cpu_millicores = Some(12_500);
+    limited.limits.max_memory_bytes = Some(3 << 30);
+    limited.limits.max_rungs = 3;
+    let rungs = ladder(&limited);
+    assert_eq!(rungs[0].resources.cpu_millicores, 12_000);
+    assert_eq!(rungs.len(), 3);
+    assert!(rungs.iter().all(|rung| rung.resources.memory_bytes <= 3 << 30));
+}
+
+#[test]
+fn one_gpu_comes_before_the_cores_that_it_replaces() {
+    let gpu_node = labelled(
+        &zen3(64, 256),
+        &[(INSTANCE, "hpc6a.48xlarge"), ("nvidia.com/gpu.product", "NVIDIA-A100")],
+        4,
+    );
+    let both = request(water(500_000), vec![gpu_node, zen3(64, 256)]);
+    let rungs = ladder(&both);
+    assert_eq!(rungs[0].resources.gpus, 1);
+    assert_eq!(rungs[0].hardware_class, "zen3+a100");
+    assert!(rungs.iter().any(|rung| rung.resources.gpus == 0));
+    let mut without = both;
+    without.limits.max_gpus = Some(0);
+    assert!(ladder(&without).iter().all(|rung| rung.resources.gpus == 0));
+}
+
+#[test]
+fn runs_that_keep_off_the_gpu_get_none() {
+    let gpu_node = labelled(&zen3(16, 64), &[("nvidia.com/gpu.product", "NVIDIA-A100")], 1);
+    let mut kept_off = request(water(500_000), vec![gpu_node]);
+    kept_off.system.gpu_offload.nonbonded = false;
+    assert!(ladder(&kept_off).iter().all(|rung| rung.resources.gpus == 0));
+}
+
+#[test]
+fn a_rung_is_predicted_for_the_slowest_node_that_can_hold_it() {
+    let slow = labelled(&node(8000, 64), &[(INSTANCE, "m6g.2xlarge")], 0);
+    let fast = labelled(&node(32_000, 64), &[(INSTANCE, "m7a.8xlarge")], 0);
+    let rungs = ladder(&request(water(300_000), vec![fast, slow]));
+    for rung in &rungs {
+        let expected = if rung.resources.cpu_millicores > 8000 { "zen4" } else { "neoverse-n1" };
+        assert_eq!(rung.hardware_class, expected, "{}", rung.resources.cpu_millicores);
+    }
+}
+
+#[test]
+fn a_system_that_no_node_can_hold_is_refused_with_the_figures() {
+    let error = build(&Model::prior(), &request(water(50_000_000), vec![node(64_000, 4)]))
+        .expect_err("50 million atoms should not fit into 4 GiB");
+    assert!(matches!(error, TuneError::NothingFits(_)));
+    assert_eq!(error.field(), "nodes");
+    let mut limited = request(water(500_000), vec![node(64_000, 64)]);
+    limited.limits.max_memory_bytes = Some(100 * MIB);
+    let error = build(&Model::prior(), &limited).expect_err("500,000 atoms should not fit into 100 MiB");
+    assert_eq!(error.field(), "limits.maxMemoryBytes");
+    let cordoned = request(water(3000), vec![node(0, 0)]);
+    assert_eq!(build(&Model::prior(), &cordoned).expect_err("nothing is offered").field(), "nodes");
+}
+
+#[test]
+fn bad_requests_name_the_field() {
+    let refused = |spoil: fn(&mut LadderRequest)| {
+        let mut request = request(water(3000), vec![node(2000, 4), node(4000, 8)]);
+        spoil(&mut request);
+        let error = build(&Model::prior(), &request).expect_err("the spoilt request should be refused");
+        assert!(matches!(error, TuneError::Invalid(_)), "{error}");
+        error.field().to_owned()
+    };
+    assert_eq!(refused(|r| r.nodes.clear()), "nodes");
+    assert_eq!(refused(|r| r.nodes[1].count = 0), "nodes[1].count");
+    assert_eq!(refused(|r| r.nodes[1].allocatable.gpus = 1_000_000), "nodes[1].allocatable.gpus");
+    assert_eq!(refused(|r| r.limits.max_gpus = Some(1_000_000)), "limits.maxGpus");
+    assert_eq!(refused(|r| r.limits.max_cpu_millicores = Some(100)), "limits.maxCpuMillicores");
+    assert_eq!(refused(|r| r.limits.max_memory_bytes = Some(0)), "limits.maxMemoryBytes");
+    assert_eq!(refused(|r| r.limits.max_rungs = 0), "limits.maxRungs");
+    assert_eq!(refused(|r| r.limits.min_efficiency = 0.0), "limits.minEfficiency");
+    assert_eq!(refused(|r| r.limits.weights.core = f64::NAN), "limits.weights.core");
+    assert_eq!(refused(|r| r.system.atoms = 0), "system.atoms");
+    assert_eq!(refused(|r| r.system.box_nm = Some([-3.0; 3])), "system.boxNm[0]");
+    // The codes are part of the contract with the submitter.
+    assert_eq!(serde_json::to_string(&ErrorCode::NothingFits).expect("should serialise"), "\"nothingFits\"");
+}
+
+#[test]
+fn unknown_hardware_is_said() {
+    let reply =
+        build(&Model::prior(), &request(water(3000), vec![node(2000, 4)])).expect("should have a ladder");
+    assert!(reply.notes[0].contains("unknown"), "{:?}", reply.notes);
+}
+
+/// Labels of hardware classes, one of them of none.
+const LABELS: [&str; 6] =
+    ["hpc6a.48xlarge", "m6g.metal", "m7i.metal", "c5a.large", "something.else", "m5a.large"];
+
+prop_compose! {
+    fn any_node()(
+        cores in 0_u32..200,
+        rest in 0_u32..1000,
+        memory_gib in 1_u64..64,
+        label in prop::sample::select(&LABELS[..]),
+        gpus in prop_oneof![3 => Just(0_u32), 1 => 1_u32..8],
+        product in prop::sample::select(&["NVIDIA-A100-SXM4-40GB", "Tesla-T4", "other"][..]),
+        free in prop::option::of((0_u32..200_000, 0_u64..(64 << 30))),
+    ) -> NodeShape {
+        let labels = [(INSTANCE, label), ("nvidia.com/gpu.product", product)];
+        NodeShape {
+            largest_free: free.map(|(cpu_millicores, memory_bytes)| Resources {
+                cpu_millicores, memory_bytes, gpus
+            }),
+            ..labelled(&node(cores * 1000 + rest, memory_gib), &labels, gpus)
+        }
+    }
+}
+
+prop_compose! {
+    fn any_request()(
+        log_atoms in 2.0_f64..7.0,
+        nodes in prop::collection::vec(any_node(), 1..5),
+        max_cpu in prop::option::of(500_u32..150_000),
+        max_rungs in 1_u32..12,
+        min_efficiency in 0.3_f64..1.0,
+        max_gpus in prop::option::of(0_u32..3),
+        pme in any::<bool>(),
+    ) -> LadderRequest {
+        let mut system = water(10_f64.powf(log_atoms) as u64);
+        if !pme {
+            system.pme = None;
+        }
+        let limits = Limits {
+            max_cpu_millicores: max_cpu, max_rungs, min_efficiency, max_gpus, ..Limits::default()
+        };
+        LadderRequest { system, limits, gromacs_version: None, nodes }
+    }
+}
+
+/// The rule for the first rung once more, slowly and from its definition.
+fn expected_first(request: &LadderRequest) -> Option<(Resources, Layout)> {
+    let job = Job::new(&request.system, None).expect("the system should be right");
+    let all = candidates(&Model::prior(), &job, &request.limits, &kinds_of(&request.nodes));
+    let best = all.iter().map(Candidate::value).max_by(f64::total_cmp)?;
+    let dominated = |one: &Candidate| {
+        all.iter().any(|other| {
+            (other.price < one.price && other.ns_per_day.p50 >= one.ns_per_day.p50)
+                || (other.price <= one.price && other.ns_per_day.p50 > one.ns_per_day.p50)
+        })
+    };
+    all.iter()
+        .filter(|one| !dominated(one) && one.value() >= request.limits.min_efficiency * best)
+        .max_by(|a, b| a.ns_per_day.p50.total_cmp(&b.ns_per_day.p50))
+        .map(|one| (one.resources, one.layout))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_ladder_keeps_the_rules(request in any_request()) {
+        let model = Model::prior();
+        let Ok(reply) = build(&model, &request) else {
+            prop_assert_eq!(expected_first(&request), None);
+            return Ok(());
+        };
+        let rungs = reply.rungs;
+        prop_assert!(!rungs.is_empty() && rungs.len() <= request.limits.max_rungs as usize);
+
+        let (resources, layout) = expected_first(&request).expect("there is a ladder");
+        prop_assert_eq!(rungs[0].layout, layout);
+        prop_assert_eq!(rungs[0].resources.cpu_millicores, resources.cpu_millicores);
+
+        let system = System::check(&request.system).expect("the system should be right");
+        for rung in &rungs {
+            let asked = rung.resources;
+            prop_assert!(asked.cpu_millicores == 500 || asked.cpu_millicores % 1000 == 0);
+            prop_assert_eq!(asked.cpu_millicores.div_ceil(1000), rung.layout.threads());
+            prop_assert_eq!(asked.memory_bytes % MIB, 0);
+            prop_assert!(asked.memory_bytes > rung.memory_bytes);
+            prop_assert_eq!(asked.gpus, rung.layout.gpus);
+            prop_assert!(asked.gpus <= 1);
+            prop_assert!(request.limits.max_cpu_millicores.is_none_or(|most| asked.cpu_millicores <= most));
+            prop_assert!(request.limits.max_gpus.is_none_or(|most| asked.gpus <= most));
+            prop_assert!(request.nodes.iter().any(|node| asked.fits_in(&node.allocatable)));
+            let fits = request.nodes.iter().any(|n| asked.fits_in(&n.largest_free.unwrap_or(n.allocatable)));
+            prop_assert_eq!(rung.fits_now, fits);
+            let gpu = request.nodes.iter().filter(|node| node.allocatable.gpus > 0)
+                .map(|node| crate::hardware::gpu_from_labels(&node.labels))
+                .max_by(|a, b| a.memory_gib.total_cmp(&b.memory_gib));
+            prop_assert_eq!(check(&system, &rung.layout, gpu), Ok(()));
+            let speed = rung.ns_per_day;
+            prop_assert!(0.0 < speed.p10 && speed.p10 <= speed.p50 && speed.p50 <= speed.p90);
+            prop_assert!(speed.p90.is_finite());
+            prop_assert!(0.0 < rung.efficiency && rung.efficiency <= 1.0);
+        }
+        for pair in rungs.windows(2) {
+            let (above, below) = (&pair[0], &pair[1]);
+            prop_assert!(below.ns_per_day.p50 < above.ns_per_day.p50);
+            prop_assert!(below.resources.memory_bytes <= above.resources.memory_bytes);
+            let weights = &request.limits.weights;
+            prop_assert!(price(&below.resources, weights) < price(&above.resources, weights));
+            if below.resources.gpus == above.resources.gpus {
+                prop_assert!(2 * above.resources.cpu_millicores >= 3 * below.resources.cpu_millicores);
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_question_has_the_same_answer(request in any_request()) {
+        let model = Model::prior();
+        let once = build(&model, &request);
+        prop_assert_eq!(&once, &build(&model, &request));
+        // Nor does it matter in which order the nodes are listed.
+        let mut turned = request;
+        turned.nodes.reverse();
+        let plain = |reply: Result<LadderReply, TuneError>| {
+            reply.ok().map(|r| r.rungs.iter().map(|g| (g.resources, g.layout, g.fits_now)).collect::<Vec<_>>())
+        };
+        prop_assert_eq!(plain(once), plain(build(&model, &turned)));
+    }
+}

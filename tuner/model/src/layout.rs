@@ -1,0 +1,366 @@
+//! Which layouts mdrun accepts, and why it refuses the others.
+
+use scavenger_schema::tuning::{Device, Layout};
+
+use crate::hardware::GpuClass;
+use crate::system::System;
+
+/// Fewest atoms per rank that does pair work, on CPUs: mdrun's own lower limit for choosing ranks.
+pub const MIN_ATOMS_PER_RANK: f64 = 90.0;
+/// The same with a GPU.
+pub const MIN_ATOMS_PER_GPU_RANK: f64 = 900.0;
+/// Shortest edge of a domain in nm: bonded interactions and constraints reach up to about 1 nm, and dynamic load
+/// balancing must be able to shrink a domain to 0.8 of its edge.
+pub const MIN_DOMAIN_NM: f64 = 1.25;
+/// Most OpenMP threads per rank that mdrun is compiled for.
+pub const MAX_THREADS: u32 = 128;
+/// From this number of ranks on, PME ranks of their own are considered, as mdrun does by itself.
+pub const PME_RANKS_FROM: u32 = 19;
+/// Device memory per atom in bytes, pair lists and grids included, generously.
+const GPU_BYTES_PER_ATOM: f64 = 1500.0;
+
+/// Why mdrun would refuse a layout, or why it makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// Ranks or threads are zero.
+    #[error("needs at least one rank and one thread")]
+    Nothing,
+    /// More threads per rank than mdrun is compiled for.
+    #[error("{threads} threads per rank are more than the {MAX_THREADS} that mdrun is compiled for")]
+    TooManyThreads {
+        /// Threads per rank.
+        threads: u32,
+    },
+    /// mdrun refuses numbers of ranks whose largest prime factor is too large.
+    #[error("{ranks} ranks for pair work have the prime factor {factor}, which mdrun refuses")]
+    PrimeFactor {
+        /// Ranks that do pair work.
+        ranks: u32,
+        /// Their largest prime factor.
+        factor: u32,
+    },
+    /// Too few atoms for so many ranks.
+    #[error("{atoms} atoms are too few for {ranks} ranks, at least {least} per rank are needed")]
+    TooFewAtoms {
+        /// Atoms.
+        atoms: f64,
+        /// Ranks that do pair work.
+        ranks: u32,
+        /// Fewest per rank.
+        least: f64,
+    },
+    /// The box cannot be cut into so many domains.
+    #[error("the box cannot be cut into {ranks} domains of at least {MIN_DOMAIN_NM} nm")]
+    DomainsTooSmall {
+        /// Ranks that do pair work.
+        ranks: u32,
+    },
+    /// mdrun refuses more PME ranks than others.
+    #[error("{npme} of {ranks} ranks for PME leave too few for pair work")]
+    TooManyPmeRanks {
+        /// PME ranks.
+        npme: u32,
+        /// Ranks in all.
+        ranks: u32,
+    },
+    /// PME ranks without PME.
+    #[error("ranks for PME need a system with PME")]
+    PmeRanksWithoutPme,
+    /// The PME grid cannot be divided among so many ranks.
+    #[error("a PME grid of {points} points along x cannot be divided among {ranks} ranks")]
+    PmeGridTooSmall {
+        /// Grid points along x.
+        points: u32,
+        /// Ranks that do PME.
+        ranks: u32,
+    },
+    /// Something is put on a GPU that the run's settings keep off it.
+    #[error("the settings of the run do not allow {part} on a GPU")]
+    NotOnGpu {
+        /// The part of the step.
+        part: &'static str,
+    },
+    /// Something is put on a GPU although there is none, or the nonbonded interactions are not there.
+    #[error("work on a GPU needs a GPU, and the nonbonded interactions on it")]
+    NoGpu,
+    /// Each GPU needs a rank of its own at least.
+    #[error("{gpus} GPUs cannot be divided among {ranks} ranks")]
+    GpusAndRanks {
+        /// GPUs.
+        gpus: u32,
+        /// Ranks.
+        ranks: u32,
+    },
+    /// PME on a GPU with several ranks needs exactly one PME rank.
+    #[error("PME on a GPU with {ranks} ranks needs exactly one rank for PME")]
+    PmeOnGpuNeedsOneRank {
+        /// Ranks in all.
+        ranks: u32,
+    },
+    /// Update on a GPU works with one rank here.
+    #[error("update on a GPU needs a single rank, and PME on the GPU")]
+    UpdateOnGpu,
+    /// The system does not fit into the GPU's memory.
+    #[error("{atoms} atoms need more than the {gib} GiB of the GPU")]
+    GpuMemory {
+        /// Atoms.
+        atoms: f64,
+        /// GiB of one GPU.
+        gib: f64,
+    },
+}
+
+/// Largest prime factor; 1 for 1.
+fn largest_prime_factor(mut n: u32) -> u32 {
+    let mut largest = 1;
+    let mut factor = 2;
+    while factor * factor <= n {
+        while n.is_multiple_of(factor) {
+            largest = factor;
+            n /= factor;
+        }
+        factor += 1;
+    }
+    if n > 1 { n } else { largest }
+}
+
+/// mdrun's check in `domdec_setup.cpp`: above 12 ranks, the largest prime factor may be at most ranks^(2/3).
+fn refused_prime_factor(ranks: u32) -> Option<u32> {
+    if ranks <= 12 {
+        return None;
+    }
+    let factor = largest_prime_factor(ranks);
+    (u64::from(factor).pow(3) > u64::from(ranks).pow(2)).then_some(factor)
+}
+
+/// True if the box can be cut into `ranks` boxes whose edges are long enough.
+fn can_be_cut(box_nm: [f64; 3], ranks: u32) -> bool {
+    let cuts = box_nm.map(|edge| (edge / MIN_DOMAIN_NM).floor().max(1.0) as u32);
+    (1..=cuts[0].min(ranks)).filter(|&x| ranks.is_multiple_of(x)).any(|x| {
+        let rest = ranks / x;
+        (1..=cuts[1].min(rest)).filter(|&y| rest.is_multiple_of(y)).any(|y| rest / y <= cuts[2])
+    })
+}
+
+/// Checks that mdrun accepts `layout` for `system`, with `gpu` in the node if any.
+pub fn check(system: &System, layout: &Layout, gpu: Option<&GpuClass>) -> Result<(), Refusal> {
+    let Layout { ntmpi: ranks, ntomp: threads, npme, .. } = *layout;
+    if ranks == 0 || threads == 0 {
+        return Err(Refusal::Nothing);
+    }
+    if threads > MAX_THREADS {
+        return Err(Refusal::TooManyThreads { threads });
+    }
+    check_pme_ranks(system, ranks, npme)?;
+    let least = if layout.gpus > 0 { MIN_ATOMS_PER_GPU_RANK } else { MIN_ATOMS_PER_RANK };
+    check_domains(system, ranks - npme, least)?;
+    check_gpu(system, layout, gpu)
+}
+
+fn check_pme_ranks(system: &System, ranks: u32, npme: u32) -> Result<(), Refusal> {
+    let Some(pme) = system.pme else {
+        return if npme == 0 { Ok(()) } else { Err(Refusal::PmeRanksWithoutPme) };
+    };
+    if u64::from(npme) * 2 > u64::from(ranks) {
+        return Err(Refusal::TooManyPmeRanks { npme, ranks });
+    }
+    // Without ranks of their own, PME is divided like the domains, in two dimensions: never the tighter limit.
+    if npme > 0 && pme.grid[0] / npme < pme.order {
+        return Err(Refusal::PmeGridTooSmall { points: pme.grid[0], ranks: npme });
+    }
+    Ok(())
+}
+
+fn check_domains(system: &System, ranks: u32, least: f64) -> Result<(), Refusal> {
+    if ranks == 1 {
+        return Ok(());
+    }
+    if let Some(factor) = refused_prime_factor(ranks) {
+        return Err(Refusal::PrimeFactor { ranks, factor });
+    }
+    if system.atoms < least * f64::from(ranks) {
+        return Err(Refusal::TooFewAtoms { atoms: system.atoms, ranks, least });
+    }
+    if !can_be_cut(system.box_nm, ranks) {
+        return Err(Refusal::DomainsTooSmall { ranks });
+    }
+    Ok(())
+}
+
+fn check_gpu(system: &System, layout: &Layout, gpu: Option<&GpuClass>) -> Result<(), Refusal> {
+    let on = |device: Device| device == Device::Gpu;
+    let any = on(layout.nb) || on(layout.pme) || on(layout.bonded) || on(layout.update);
+    if layout.gpus == 0 {
+        return if any { Err(Refusal::NoGpu) } else { Ok(()) };
+    }
+    let Some(gpu) = gpu else { return Err(Refusal::NoGpu) };
+    if !on(layout.nb) {
+        return Err(Refusal::NoGpu);
+    }
+    let allowed = system.gpu_offload;
+    for (part, device, allowed) in [
+        ("nonbonded interactions", layout.nb, allowed.nonbonded),
+        ("PME", layout.pme, allowed.pme),
+        ("bonded interactions", layout.bonded, allowed.bonded),
+        ("update", layout.update, allowed.update),
+    ] {
+        if on(device) && !allowed {
+            return Err(Refusal::NotOnGpu { part });
+        }
+    }
+    if !layout.ntmpi.is_multiple_of(layout.gpus) {
+        return Err(Refusal::GpusAndRanks { gpus: layout.gpus, ranks: layout.ntmpi });
+    }
+    if on(layout.pme) && layout.ntmpi > 1 && layout.npme != 1 {
+        return Err(Refusal::PmeOnGpuNeedsOneRank { ranks: layout.ntmpi });
+    }
+    if on(layout.update) && (layout.ntmpi > 1 || (system.pme.is_some() && !on(layout.pme))) {
+        return Err(Refusal::UpdateOnGpu);
+    }
+    if system.atoms * GPU_BYTES_PER_ATOM > gpu.memory_gib * f64::from(layout.gpus) * 1024.0_f64.powi(3) {
+        return Err(Refusal::GpuMemory { atoms: system.atoms, gib: gpu.memory_gib });
+    }
+    Ok(())
+}
+
+/// Every way to divide `cores` cores among ranks and threads that [`check`] accepts, fewest ranks first.
+#[must_use]
+pub fn cpu_layouts(system: &System, cores: u32) -> Vec<Layout> {
+    let mut layouts = Vec::new();
+    for ranks in (1..=cores).filter(|&ranks| cores.is_multiple_of(ranks)) {
+        // With atoms for no more ranks, larger divisors are refused too.
+        if ranks > 1 && f64::from(ranks) * MIN_ATOMS_PER_RANK > 2.0 * system.atoms {
+            break;
+        }
+        let even = Layout::cpu(ranks, cores / ranks);
+        let separate = (ranks >= PME_RANKS_FROM && system.pme.is_some())
+            .then_some([ranks / 8, ranks / 4, ranks / 3])
+            .into_iter()
+            .flatten()
+            .map(|npme| Layout { npme, ..even });
+        layouts.extend(std::iter::once(even).chain(separate).filter(|l| check(system, l, None).is_ok()));
+    }
+    layouts
+}
+
+/// The layout for one GPU beside `cores` cores: a single rank with all that is allowed on the GPU.
+///
+/// Several GPUs are not proposed: without a measurement of the link between them they may be slower than one.
+#[must_use]
+pub fn gpu_layout(system: &System, cores: u32, gpu: &GpuClass) -> Option<Layout> {
+    let allowed = system.gpu_offload;
+    let on = |allowed: bool| if allowed { Device::Gpu } else { Device::Cpu };
+    let layout = Layout {
+        gpus: 1,
+        nb: on(allowed.nonbonded),
+        pme: on(allowed.pme),
+        bonded: on(allowed.bonded),
+        update: on(allowed.update && (allowed.pme || system.pme.is_none())),
+        ..Layout::cpu(1, cores)
+    };
+    check(system, &layout, Some(gpu)).is_ok().then_some(layout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ladder::fixtures::water;
+
+    fn system(atoms: u64) -> System {
+        System::check(&water(atoms)).expect("water should be accepted")
+    }
+
+    #[test]
+    fn fourteen_ranks_are_refused_for_their_factor_seven() {
+        assert_eq!(
+            check(&system(100_000), &Layout::cpu(14, 1), None),
+            Err(Refusal::PrimeFactor { ranks: 14, factor: 7 })
+        );
+        assert_eq!(check(&system(100_000), &Layout::cpu(2, 7), None), Ok(()));
+        assert_eq!(check(&system(100_000), &Layout::cpu(15, 1), None), Ok(()));
+    }
+
+    #[test]
+    fn one_rank_cannot_be_a_pme_rank() {
+        for (ranks, npme) in [(1, 1), (2, 2), (4, 3), (24, 13)] {
+            let layout = Layout { npme, ..Layout::cpu(ranks, 1) };
+            assert_eq!(
+                check(&system(100_000), &layout, None),
+                Err(Refusal::TooManyPmeRanks { npme, ranks }),
+                "{ranks} {npme}"
+            );
+        }
+    }
+
+    #[test]
+    fn small_systems_are_not_cut_into_many_domains() {
+        // A box of 3 nm can be cut twice along each edge.
+        assert_eq!(check(&system(2700), &Layout::cpu(8, 1), None), Ok(()));
+        assert_eq!(
+            check(&system(2700), &Layout::cpu(12, 1), None),
+            Err(Refusal::DomainsTooSmall { ranks: 12 })
+        );
+        assert_eq!(
+            check(&system(300), &Layout::cpu(4, 1), None),
+            Err(Refusal::TooFewAtoms { atoms: 300.0, ranks: 4, least: MIN_ATOMS_PER_RANK })
+        );
+    }
+
+    #[test]
+    fn without_pme_there_are_no_pme_ranks() {
+        let mut raw = water(100_000);
+        raw.pme = None;
+        let system = System::check(&raw).expect("water should be accepted");
+        let layout = Layout { npme: 4, ..Layout::cpu(20, 1) };
+        assert_eq!(check(&system, &layout, None), Err(Refusal::PmeRanksWithoutPme));
+        assert!(cpu_layouts(&system, 64).iter().all(|layout| layout.npme == 0));
+    }
+
+    #[test]
+    fn a_thin_pme_grid_limits_the_pme_ranks() {
+        let mut raw = water(100_000);
+        raw.pme = Some(scavenger_schema::tuning::PmeDescription { grid: [24, 96, 96], order: 4 });
+        let system = System::check(&raw).expect("water should be accepted");
+        let layout = Layout { npme: 8, ..Layout::cpu(32, 1) };
+        assert_eq!(check(&system, &layout, None), Err(Refusal::PmeGridTooSmall { points: 24, ranks: 8 }));
+    }
+
+    #[test]
+    fn gpu_rules() {
+        let gpu = GpuClass::by_key("a100").expect("the A100 should be in the table");
+        let system = system(100_000);
+        let one = gpu_layout(&system, 8, gpu).expect("water should run on a GPU");
+        assert_eq!((one.nb, one.pme, one.update), (Device::Gpu, Device::Gpu, Device::Cpu));
+        assert_eq!(check(&system, &one, None), Err(Refusal::NoGpu));
+        assert_eq!(
+            check(&system, &Layout { ntmpi: 4, ..one }, Some(gpu)),
+            Err(Refusal::PmeOnGpuNeedsOneRank { ranks: 4 })
+        );
+        assert_eq!(check(&system, &Layout { ntmpi: 4, npme: 1, ..one }, Some(gpu)), Ok(()));
+        assert_eq!(
+            check(&system, &Layout { update: Device::Gpu, ..one }, Some(gpu)),
+            Err(Refusal::NotOnGpu { part: "update" })
+        );
+        assert_eq!(check(&system, &Layout { nb: Device::Cpu, ..one }, Some(gpu)), Err(Refusal::NoGpu));
+        assert_eq!(
+            check(&system, &Layout { ntmpi: 3, gpus: 2, pme: Device::Cpu, ..one }, Some(gpu)),
+            Err(Refusal::GpusAndRanks { gpus: 2, ranks: 3 })
+        );
+    }
+
+    #[test]
+    fn a_gpu_whose_memory_is_too_small_is_refused() {
+        let gpu = GpuClass::by_key("k80").expect("the K80 should be in the table");
+        assert!(gpu_layout(&system(30_000_000), 8, gpu).is_none());
+    }
+
+    #[test]
+    fn every_number_of_cores_has_a_layout() {
+        let system = system(3000);
+        for cores in 1..=MAX_THREADS {
+            let layouts = cpu_layouts(&system, cores);
+            assert!(layouts.iter().all(|layout| layout.threads() == cores));
+            assert!(!layouts.is_empty(), "{cores}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! How much memory mdrun needs, and what to request so that it is not killed for it.
+
+use scavenger_schema::tuning::{Layout, MIB};
+
+use crate::system::System;
+
+/// What a process with one rank takes before it has read a system, in bytes.
+const BASE: f64 = 20e6;
+/// Per atom with one rank and one thread (measured, GROMACS 2022).
+const PER_ATOM: f64 = 1000.0;
+/// Per atom and doubling of the threads of a rank: each has force buffers and lists of its own. Measured is the
+/// first doubling (0.25 kB).
+const PER_ATOM_AND_DOUBLING: f64 = 250.0;
+/// Per further rank: stacks, communication buffers, its part of the grid.
+const PER_RANK: f64 = 12e6;
+/// Bytes per PME grid point: two real grids and one complex one, per set.
+const PER_GRID_POINT: f64 = 12.0;
+/// Most that halos may multiply the memory per atom; library MPI was measured at 8.5 kB per atom in total.
+const MOST_PER_ATOM: f64 = 8500.0;
+/// Host memory of a GPU context, its pinned buffers included.
+const PER_GPU_CONTEXT: f64 = 450e6;
+
+/// The request over the predicted peak. Measured peaks differ by less between runs, but an out-of-memory kill
+/// costs a whole attempt and a request 25% too large costs little.
+const MARGIN: f64 = 1.25;
+/// Smallest request: the container's own processes, page tables and output buffers count too.
+const LEAST: u64 = 64 * MIB;
+
+/// Predicted peak of resident memory in bytes.
+#[must_use]
+pub fn peak_bytes(system: &System, layout: &Layout) -> u64 {
+    let ranks = f64::from(layout.ntmpi.max(1));
+    let threads = f64::from(layout.ntomp.max(1));
+    let own = system.atoms / ranks;
+    let edge = (own / system.density).cbrt();
+    let halo = if ranks > 1.0 { (1.0 + system.rlist_nm / edge).powi(3).min(ranks) } else { 1.0 };
+    let per_atom = ((PER_ATOM + PER_ATOM_AND_DOUBLING * threads.log2()) * halo.sqrt()).min(MOST_PER_ATOM);
+    let grid = system.pme.map_or(0.0, |pme| pme.points() * PER_GRID_POINT);
+    let gpu = if layout.gpus > 0 { PER_GPU_CONTEXT * f64::from(layout.gpus) } else { 0.0 };
+    // Bounded: at most 1e9 atoms, 4096^3 points and 2^32 ranks are far below 2^63.
+    (BASE + PER_RANK * (ranks - 1.0) + per_atom * system.atoms + grid + gpu) as u64
+}
+
+/// What to request for a predicted peak: with a margin, in whole MiB.
+#[must_use]
+pub fn request_bytes(peak: u64) -> u64 {
+    let wanted = (peak as f64 * MARGIN) as u64;
+    wanted.max(LEAST).div_ceil(MIB) * MIB
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ladder::fixtures::water;
+
+    fn peak(atoms: u64, ranks: u32, threads: u32) -> u64 {
+        let system = System::check(&water(atoms)).expect("water should be accepted");
+        peak_bytes(&system, &Layout::cpu(ranks, threads))
+    }
+
+    #[test]
+    fn covers_what_was_measured_by_at_most_half_again() {
+        for (atoms, threads, measured_per_atom) in
+            [(30_000, 1, 1000.0), (300_000, 1, 1000.0), (300_000, 2, 1250.0)]
+        {
+            let measured = 20e6 + measured_per_atom * atoms as f64;
+            let request = request_bytes(peak(atoms, 1, threads)) as f64;
+            assert!(request >= measured, "{atoms}");
+            assert!(request <= 1.5 * measured + LEAST as f64, "{atoms}: {request} for {measured}");
+        }
+    }
+
+    #[test]
+    fn grows_with_ranks_and_threads_but_not_without_bound() {
+        assert!(peak(30_000, 8, 1) > peak(30_000, 1, 1));
+        assert!(peak(30_000, 1, 8) > peak(30_000, 1, 1));
+        assert!(peak(1_000_000, 128, 1) < 128 * 45_000_000 + 8_500_000_000 + 200_000_000);
+    }
+
+    #[test]
+    fn requests_are_whole_mebibytes() {
+        for peak in [0, 1, 50 * MIB, 64 * MIB + 1, 1_234_567_890] {
+            assert_eq!(request_bytes(peak) % MIB, 0);
+            assert!(request_bytes(peak) >= peak.max(LEAST));
+        }
+    }
+}

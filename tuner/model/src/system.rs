@@ -1,0 +1,194 @@
+//! A simulated system, checked once: later steps cannot fail on it.
+
+use scavenger_schema::tuning::{GpuOffload, PmeDescription, SystemDescription};
+
+use crate::error::{FieldError, count_within, within};
+
+/// Atoms per nm³ of water at room temperature, and nearly of every solvated biomolecule.
+pub const WATER_ATOMS_PER_NM3: f64 = 100.0;
+
+/// A system whose values are all in range, with the missing ones filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct System {
+    /// Atoms.
+    pub atoms: f64,
+    /// Edges of the box, the diagonal of the box matrix, in nm.
+    pub box_nm: [f64; 3],
+    /// Atoms per nm³.
+    pub density: f64,
+    /// Steps left; none for a run without an end.
+    pub nsteps: Option<u64>,
+    /// Time step in ps.
+    pub dt_ps: f64,
+    /// Cut-off in nm.
+    pub cutoff_nm: f64,
+    /// Radius of the pair list in nm.
+    pub rlist_nm: f64,
+    /// Particle-mesh Ewald.
+    pub pme: Option<Pme>,
+    /// Bonded interactions per step.
+    pub bonded: f64,
+    /// Constraints.
+    pub constraints: f64,
+    /// What may run on a GPU, made consistent.
+    pub gpu_offload: GpuOffload,
+}
+
+/// PME grid and order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pme {
+    /// Grid points along each edge.
+    pub grid: [u32; 3],
+    /// Interpolation order.
+    pub order: u32,
+}
+
+impl Pme {
+    /// Grid points in all.
+    #[must_use]
+    pub fn points(&self) -> f64 {
+        self.grid.iter().map(|&n| f64::from(n)).product()
+    }
+}
+
+impl System {
+    /// Checks a description. Fields of the error are relative to it.
+    pub fn check(raw: &SystemDescription) -> Result<Self, FieldError> {
+        let atoms = count_within("atoms", raw.atoms, 1, 1_000_000_000)? as f64;
+        let cutoff_nm = within("cutoffNm", raw.cutoff_nm, 0.1, 5.0)?;
+        let rlist_nm = match raw.rlist_nm {
+            Some(rlist) => within("rlistNm", rlist, cutoff_nm, 10.0)?,
+            // The Verlet buffer that mdrun's default tolerance gives at 2 fs and 20 to 40 steps.
+            None => cutoff_nm + 0.1,
+        };
+        let box_nm = match raw.box_nm {
+            Some(edges) => {
+                for (axis, edge) in edges.iter().enumerate() {
+                    within(&format!("boxNm[{axis}]"), *edge, 0.1, 100_000.0)?;
+                }
+                edges
+            }
+            None => [(atoms / WATER_ATOMS_PER_NM3).cbrt().max(0.1); 3],
+        };
+        let density = atoms / box_nm.iter().product::<f64>();
+        // Metals and coarse-grained or gas systems lie inside; a box in Å instead of nm does not.
+        if !(0.01..=1000.0).contains(&density) {
+            return Err(FieldError::new(
+                "boxNm",
+                format!(
+                    "{} atoms in {} x {} x {} nm are {density:.3} atoms per nm³, must be 0.01 to 1000; \
+                     the edges are in nm",
+                    raw.atoms, box_nm[0], box_nm[1], box_nm[2]
+                ),
+            ));
+        }
+        if let Some(nstlist) = raw.nstlist {
+            count_within("nstlist", nstlist, 1, 1000)?;
+        }
+        let nsteps = match raw.nsteps {
+            -1 => None,
+            steps if steps >= 0 => Some(steps.unsigned_abs()),
+            steps => {
+                return Err(FieldError::new(
+                    "nsteps",
+                    format!("must be 0 or more, or -1 for no end, is {steps}"),
+                ));
+            }
+        };
+        let pme = raw.pme.as_ref().map(check_pme).transpose().map_err(|error| error.within("pme"))?;
+        let interactions = |field: &str, value: Option<u64>, per_atom: f64| match value {
+            Some(value) => count_within(field, value, 0, 100_000_000_000).map(|value| value as f64),
+            None => Ok(per_atom * atoms),
+        };
+        Ok(Self {
+            atoms,
+            box_nm,
+            density,
+            nsteps,
+            dt_ps: within("dtPs", raw.dt_ps, 1e-6, 1.0)?,
+            cutoff_nm,
+            rlist_nm,
+            bonded: interactions("bondedInteractions", raw.bonded_interactions, 0.4)?,
+            constraints: interactions("constraints", raw.constraints, 0.9)?,
+            gpu_offload: offload(raw.gpu_offload, pme),
+            pme,
+        })
+    }
+
+    /// Hours that the run takes at this speed; none for a run without an end.
+    #[must_use]
+    pub fn hours(&self, ns_per_day: f64) -> Option<f64> {
+        let ns = self.nsteps? as f64 * self.dt_ps / 1000.0;
+        Some(ns / ns_per_day * 24.0)
+    }
+
+    /// Speed in ns per day for a time per step in seconds.
+    #[must_use]
+    pub fn ns_per_day(&self, seconds_per_step: f64) -> f64 {
+        self.dt_ps / 1000.0 * 86_400.0 / seconds_per_step
+    }
+}
+
+fn check_pme(raw: &PmeDescription) -> Result<Pme, FieldError> {
+    for (axis, points) in raw.grid.iter().enumerate() {
+        count_within(&format!("grid[{axis}]"), *points, 4, 4096)?;
+    }
+    Ok(Pme { grid: raw.grid, order: count_within("order", raw.order, 3, 12)? })
+}
+
+/// PME on a GPU needs order 4, and everything there needs the nonbonded interactions there.
+fn offload(raw: GpuOffload, pme: Option<Pme>) -> GpuOffload {
+    let nonbonded = raw.nonbonded;
+    GpuOffload {
+        nonbonded,
+        pme: nonbonded && raw.pme && pme.is_some_and(|pme| pme.order == 4),
+        bonded: nonbonded && raw.bonded,
+        update: nonbonded && raw.update,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ladder::fixtures::water;
+
+    fn refused(spoil: impl FnOnce(&mut SystemDescription)) -> String {
+        let mut raw = water(3000);
+        spoil(&mut raw);
+        System::check(&raw).expect_err("the spoilt system should be refused").field
+    }
+
+    #[test]
+    fn fills_in_a_cube_of_water() {
+        let system = System::check(&water(2700)).expect("water should be accepted");
+        assert!((system.box_nm[0] - 3.0).abs() < 1e-9);
+        assert!((system.density - 100.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn names_the_field_that_is_out_of_range() {
+        assert_eq!(refused(|s| s.atoms = 0), "atoms");
+        assert_eq!(refused(|s| s.box_nm = Some([-1.0, 3.0, 3.0])), "boxNm[0]");
+        assert_eq!(refused(|s| s.box_nm = Some([3.0, f64::NAN, 3.0])), "boxNm[1]");
+        assert_eq!(refused(|s| s.box_nm = Some([300.0, 300.0, 300.0])), "boxNm");
+        assert_eq!(refused(|s| s.dt_ps = 0.0), "dtPs");
+        assert_eq!(refused(|s| s.dt_ps = f64::INFINITY), "dtPs");
+        assert_eq!(refused(|s| s.nsteps = -2), "nsteps");
+        assert_eq!(refused(|s| s.cutoff_nm = -1.0), "cutoffNm");
+        assert_eq!(refused(|s| s.rlist_nm = Some(0.5)), "rlistNm");
+        assert_eq!(refused(|s| s.nstlist = Some(0)), "nstlist");
+        assert_eq!(refused(|s| s.pme = Some(PmeDescription { grid: [24, 0, 24], order: 4 })), "pme.grid[1]");
+        assert_eq!(refused(|s| s.pme = Some(PmeDescription { grid: [24; 3], order: 99 })), "pme.order");
+        assert_eq!(refused(|s| s.constraints = Some(u64::MAX)), "constraints");
+    }
+
+    #[test]
+    fn a_run_takes_as_long_as_its_steps() {
+        let mut raw = water(3000);
+        raw.nsteps = 500_000;
+        let system = System::check(&raw).expect("water should be accepted");
+        assert_eq!(system.hours(24.0), Some(1.0));
+        raw.nsteps = -1;
+        assert_eq!(System::check(&raw).expect("water should be accepted").hours(24.0), None);
+    }
+}

@@ -1,0 +1,202 @@
+//! The measured table, read into jobs and placements. `tuner/data/README.md` says what is assumed.
+
+use scavenger_schema::tuning::{GpuOffload, PmeDescription, SystemDescription};
+use scavenger_tuner_model::hardware::{CpuClass, GpuClass};
+use scavenger_tuner_model::model::Job;
+use scavenger_tuner_model::performance::{GpuPlacement, Placement};
+
+const HECBIOSIM: &str = include_str!("../../data/hecbiosim.csv");
+const ARCHER: &str = include_str!("../../data/archer-benchmarks.csv");
+
+/// One measured run.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Computer it ran on: what is left out as a whole.
+    pub machine: String,
+    /// Computer, build and version: two builds on one computer differ like two computers.
+    pub site: String,
+    /// Name of the system.
+    pub system: String,
+    /// Class of its CPUs.
+    pub cpu: &'static CpuClass,
+    /// The system.
+    pub job: Job,
+    /// How it ran; `npme` is none if it was not recorded.
+    pub place: Placement,
+    /// PME ranks, if they were recorded.
+    pub npme: Option<f64>,
+    /// Measured speed.
+    pub ns_per_day: f64,
+}
+
+impl Row {
+    /// True if it used a GPU.
+    #[must_use]
+    pub fn on_gpu(&self) -> bool {
+        self.place.gpu.is_some()
+    }
+
+    /// Measured seconds per step.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        // ns per day and seconds per step are each other's inverse up to the same factor.
+        self.job.system.ns_per_day(self.ns_per_day)
+    }
+}
+
+/// A table with a header; none of the files quotes.
+struct Table<'a> {
+    header: Vec<&'a str>,
+    lines: std::str::Lines<'a>,
+}
+
+impl<'a> Table<'a> {
+    fn new(text: &'a str) -> Self {
+        let mut lines = text.lines();
+        Self { header: lines.next().unwrap_or_default().split(',').collect(), lines }
+    }
+
+    fn rows(self) -> impl Iterator<Item = impl Fn(&str) -> &'a str> {
+        let header = self.header;
+        self.lines.map(move |line| {
+            let cells: Vec<&str> = line.split(',').collect();
+            let header = header.clone();
+            move |name: &str| {
+                let column = header.iter().position(|title| *title == name);
+                column.and_then(|at| cells.get(at).copied()).unwrap_or_default()
+            }
+        })
+    }
+}
+
+/// All usable rows.
+#[must_use]
+pub fn load() -> Vec<Row> {
+    let hecbiosim = Table::new(HECBIOSIM).rows().filter_map(|cell| hecbiosim_row(&cell));
+    let archer = Table::new(ARCHER).rows().filter_map(|cell| archer_row(&cell));
+    hecbiosim.chain(archer).collect()
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0)
+}
+
+fn job<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Job> {
+    let point = |name: &str| Some(number(cell(name))? as u32);
+    let system = SystemDescription {
+        atoms: number(cell("atoms"))? as u64,
+        box_nm: None,
+        nsteps: -1,
+        dt_ps: number(cell("dt_ps"))?,
+        cutoff_nm: number(cell("rcoulomb_nm"))?,
+        rlist_nm: None,
+        nstlist: None,
+        pme: Some(PmeDescription { grid: [point("pme_nx")?, point("pme_ny")?, point("pme_nz")?], order: 4 }),
+        bonded_interactions: None,
+        constraints: None,
+        gpu_offload: GpuOffload::default(),
+    };
+    Job::new(&system, Some(cell("gromacs_version"))).ok()
+}
+
+fn hecbiosim_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
+    let machine = cell("machine");
+    let nodes = number(cell("nodes"))?;
+    let threads = number(cell("threads_per_rank"));
+    // (CPU, GPU, cores beside the GPU)
+    let (cpu, gpu, host) = match machine {
+        "archer2" => ("zen2", None, 0.0),
+        "bede" => ("neoverse-v2", Some("gh200"), 72.0),
+        "jade2" => ("broadwell", Some("v100"), 4.0),
+        "lumi" => ("zen3", Some("mi250x"), 16.0),
+        _ => return None,
+    };
+    let place = if let Some(gpu) = gpu {
+        gpu_place(gpu, 1.0, 1.0, host)?
+    } else {
+        let threads = threads?;
+        // With two threads per rank and more, the threads were the two of each of 64 cores.
+        let (cores, smt) = if threads > 1.0 { (64.0, 2.0) } else { (128.0, 1.0) };
+        let ranks = nodes * number(cell("ranks_per_node"))?;
+        Placement { nodes, ranks, threads, npme: 0.0, cores: nodes * cores, smt, gpu: None }
+    };
+    Some(Row {
+        machine: machine.to_owned(),
+        site: format!("{machine} {}", cell("gromacs_version")),
+        system: cell("system").to_owned(),
+        cpu: CpuClass::by_key(cpu)?,
+        job: job(cell)?,
+        npme: None,
+        place,
+        ns_per_day: number(cell("ns_per_day"))?,
+    })
+}
+
+fn archer_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
+    if cell("remarks").contains("confout") {
+        return None;
+    }
+    let (machine, cpu) = match cell("hardware") {
+        "E5-2695 v4" => ("cirrus", "broadwell"),
+        "E5-2697 v2" => ("archer", "ivybridge"),
+        "EPYC 7742" => ("archer2", "zen2"),
+        "Gold 6142" => ("csd3", "skylake-sp"),
+        "P100(Myriad)" => ("myriad", "broadwell"),
+        _ => return None,
+    };
+    let ranks = number(cell("ranks"))?;
+    let cores = number(cell("cores"))?;
+    let npme = cell("npme").parse().unwrap_or(0.0);
+    let place = match number(cell("gpus")) {
+        Some(gpus) => gpu_place("p100", gpus, ranks, cores)?,
+        None => Placement {
+            nodes: number(cell("nodes"))?,
+            ranks,
+            threads: number(cell("threads"))?,
+            npme,
+            cores,
+            smt: number(cell("smt"))?,
+            gpu: None,
+        },
+    };
+    Some(Row {
+        site: format!("{machine} {}", cell("gromacs_version")),
+        machine: machine.to_owned(),
+        system: cell("system").to_owned(),
+        cpu: CpuClass::by_key(cpu)?,
+        job: job(cell)?,
+        npme: Some(npme),
+        place,
+        ns_per_day: number(cell("ns_per_day"))?,
+    })
+}
+
+/// PME on the GPU, bonded interactions and update on the host unless the release can do otherwise: what mdrun
+/// chooses by itself.
+fn gpu_place(gpu: &str, gpus: f64, ranks: f64, cores: f64) -> Option<Placement> {
+    let class = GpuClass::by_key(gpu)?;
+    let gpu = GpuPlacement { class, count: gpus, pme: true, bonded: true, update: false };
+    let threads = (cores / ranks).floor().max(1.0);
+    Some(Placement { nodes: 1.0, ranks, threads, npme: 0.0, cores, smt: 1.0, gpu: Some(gpu) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_usable_row_is_read() {
+        let rows = load();
+        let of = |machine: &str| rows.iter().filter(|row| row.machine == machine).count();
+        assert_eq!(of("archer2"), 586 + 4);
+        assert_eq!((of("bede"), of("jade2"), of("lumi"), of("myriad")), (5, 5, 5, 60));
+        // 247 rows of which 109 wrote coordinates in the timed part or are of Myriad or archer2.
+        assert_eq!((of("archer"), of("cirrus"), of("csd3")), (40, 16, 17 - 3 + 3));
+    }
+
+    #[test]
+    fn seconds_are_the_inverse_of_speed() {
+        let row = &load()[0];
+        assert!((row.job.system.ns_per_day(row.seconds()) / row.ns_per_day - 1.0).abs() < 1e-12);
+    }
+}

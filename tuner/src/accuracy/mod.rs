@@ -1,0 +1,363 @@
+//! How good the model is on measurements that it has not seen.
+
+pub mod data;
+pub mod fit;
+pub mod plain;
+pub mod report;
+
+use std::collections::BTreeMap;
+
+use scavenger_tuner_model::Model;
+use scavenger_tuner_model::interval::Z90;
+use scavenger_tuner_model::model::Observation;
+use scavenger_tuner_model::performance::{Constants, Placement};
+
+use data::Row;
+use plain::Plain;
+
+/// Rows that count together: one system on one machine.
+fn groups<'a>(rows: &[&'a Row]) -> BTreeMap<(String, String), Vec<&'a Row>> {
+    let mut groups: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        groups.entry((row.machine.clone(), row.system.clone())).or_default().push(*row);
+    }
+    groups
+}
+
+/// The placement of a row. Where the PME ranks were not recorded, the best number is assumed.
+fn assumed_place(model: &Model, row: &Row) -> Placement {
+    let with = |npme: f64| Placement { npme: npme.round(), ..row.place };
+    let ranks = row.place.ranks;
+    match row.npme {
+        Some(npme) => with(npme),
+        None if row.on_gpu() || ranks < 19.0 => with(0.0),
+        None => [8.0, 6.0, 4.0, 3.0]
+            .map(|part| with(ranks / part))
+            .into_iter()
+            .map(|place| (model.step_time(&row.job, row.cpu, &place).total, place))
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .map_or_else(|| with(0.0), |(_, place)| place),
+    }
+}
+
+/// Predicted seconds per step.
+fn seconds(model: &Model, row: &Row) -> f64 {
+    model.step_time(&row.job, row.cpu, &assumed_place(model, row)).total
+}
+
+/// Fits the common constants to `rows`, each machine x system counting the same.
+#[must_use]
+pub fn fit_constants(rows: &[&Row], rounds: usize) -> Constants {
+    let groups = groups(rows);
+    let centre = Constants::PHYSICS.logs();
+    let cost = |logs: &[f64]| {
+        let Ok(array) = <[f64; Constants::COUNT]>::try_from(logs) else { return f64::INFINITY };
+        let model = Model::with_constants(Constants::from_logs(&array));
+        let misfit: f64 = groups
+            .values()
+            .map(|rows| {
+                let errors = rows.iter().map(|row| (seconds(&model, row) / row.seconds()).ln());
+                errors.map(huber).sum::<f64>() / rows.len() as f64
+            })
+            .sum();
+        // Drawn to physics where the data say nothing: one unit of logarithm costs as much as a group that
+        // is off by a tenth.
+        let drawn: f64 = logs.iter().zip(centre).map(|(log, centre)| (log - centre).powi(2)).sum();
+        misfit + 0.01 * drawn
+    };
+    let found = fit::minimise(&centre, rounds, cost);
+    <[f64; Constants::COUNT]>::try_from(found.as_slice())
+        .map_or(Constants::PHYSICS, |logs| Constants::from_logs(&logs))
+}
+
+/// Square near zero, straight beyond 0.2: one odd row does not rule a fit.
+fn huber(error: f64) -> f64 {
+    let bound = 0.2;
+    let size = error.abs();
+    if size <= bound { size * size } else { bound * (2.0 * size - bound) }
+}
+
+/// How one regime came out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Regime {
+    /// What was known.
+    pub name: &'static str,
+    /// The goal of this row: median and 90th percentile of the error, half-width of the interval.
+    pub goal: (f64, f64, f64),
+    /// Systems on machines, each counting the same.
+    pub groups: usize,
+    /// Errors of the model, of cycles over speed x cores, and of the same plus thread, halo and rank terms.
+    pub model: Errors,
+    /// See [`Regime::model`].
+    pub plain: Errors,
+    /// See [`Regime::model`].
+    pub terms: Errors,
+    /// Share of measurements inside p10 to p90.
+    pub coverage: f64,
+    /// Median of p90 / p50.
+    pub half_width: f64,
+}
+
+/// exp(|ln(predicted / measured)|) - 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Errors {
+    /// Median.
+    pub median: f64,
+    /// 90th percentile.
+    pub p90: f64,
+}
+
+/// One prediction beside its measurement, in logarithms.
+struct Outcome {
+    group: (String, String),
+    model: f64,
+    sigma: f64,
+    plain: f64,
+    terms: f64,
+}
+
+/// The constants fitted without one machine.
+struct Fold<'a> {
+    machine: &'a str,
+    model: Model,
+    plain: Plain,
+    terms: Plain,
+}
+
+fn folds<'a>(rows: &[&'a Row], rounds: usize) -> Vec<Fold<'a>> {
+    let mut machines: Vec<&str> = rows.iter().map(|row| row.machine.as_str()).collect();
+    machines.sort_unstable();
+    machines.dedup();
+    let fold = |machine| {
+        let rest: Vec<&Row> = rows.iter().copied().filter(|row| row.machine != machine).collect();
+        Fold {
+            machine,
+            model: Model::with_constants(fit_constants(&rest, rounds)),
+            plain: Plain::fit(&rest, false),
+            terms: Plain::fit(&rest, true),
+        }
+    };
+    machines.into_iter().map(fold).collect()
+}
+
+fn key(row: &Row) -> (String, String) {
+    (row.machine.clone(), row.system.clone())
+}
+
+impl Fold<'_> {
+    /// Predicts `targets` knowing `known` of the machine.
+    fn outcomes(&self, known: &[&Row], targets: &[&Row]) -> Vec<Outcome> {
+        let observations: Vec<Observation> = known.iter().map(|row| observation(&self.model, row)).collect();
+        let model = if known.is_empty() { self.model.clone() } else { self.model.learn(&observations) };
+        let (plain, terms) = (self.plain.scaled_to(known), self.terms.scaled_to(known));
+        targets
+            .iter()
+            .map(|row| {
+                let place = assumed_place(&self.model, row);
+                let (median, sigma) = model.expect(&row.job, row.cpu, &place, &row.machine);
+                let error = |predicted: f64| (predicted / row.seconds()).ln();
+                Outcome {
+                    group: key(row),
+                    model: error(median),
+                    sigma,
+                    plain: error(plain.seconds(row)),
+                    terms: error(terms.seconds(row)),
+                }
+            })
+            .collect()
+    }
+}
+
+fn observation(model: &Model, row: &Row) -> Observation {
+    Observation {
+        job: row.job.clone(),
+        cpu: row.cpu,
+        place: assumed_place(model, row),
+        site: row.machine.clone(),
+        ns_per_day: row.ns_per_day,
+    }
+}
+
+/// Never measured: whole machines are left out.
+fn unmeasured(folds: &[Fold<'_>], rows: &[&Row]) -> Vec<Outcome> {
+    folds
+        .iter()
+        .flat_map(|fold| {
+            let out: Vec<&Row> = rows.iter().copied().filter(|row| row.machine == fold.machine).collect();
+            fold.outcomes(&[], &out)
+        })
+        .collect()
+}
+
+/// One run of another system on that machine: each other system's middle run in turn.
+fn other_system(folds: &[Fold<'_>], rows: &[&Row]) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    for fold in folds {
+        let of_machine: Vec<&Row> = rows.iter().copied().filter(|row| row.machine == fold.machine).collect();
+        let groups = groups(&of_machine);
+        for (target, targets) in &groups {
+            for (source, sources) in &groups {
+                if source != target {
+                    outcomes.extend(fold.outcomes(&[middle(sources)], targets));
+                }
+            }
+        }
+    }
+    outcomes
+}
+
+/// One run of this system, other core counts within a factor of 4: five runs spread over the measured ones in
+/// turn.
+fn same_system(folds: &[Fold<'_>], rows: &[&Row]) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    for fold in folds {
+        let of_machine: Vec<&Row> = rows.iter().copied().filter(|row| row.machine == fold.machine).collect();
+        for members in groups(&of_machine).values() {
+            let step = (members.len() / 5).max(1);
+            for known in members.iter().step_by(step) {
+                let others: Vec<&Row> = members
+                    .iter()
+                    .copied()
+                    .filter(|row| {
+                        let ratio = row.place.cores / known.place.cores;
+                        (ratio - 1.0).abs() > 0.01 && (0.249..=4.01).contains(&ratio)
+                    })
+                    .collect();
+                outcomes.extend(fold.outcomes(&[known], &others));
+            }
+        }
+    }
+    outcomes
+}
+
+/// The run in the middle of the measured speeds.
+fn middle<'a>(rows: &[&'a Row]) -> &'a Row {
+    let mut sorted = rows.to_vec();
+    sorted.sort_by(|a, b| a.ns_per_day.total_cmp(&b.ns_per_day));
+    sorted[sorted.len() / 2]
+}
+
+fn regime(name: &'static str, goal: (f64, f64, f64), outcomes: &[Outcome]) -> Regime {
+    let mut counts: BTreeMap<&(String, String), f64> = BTreeMap::new();
+    for outcome in outcomes {
+        *counts.entry(&outcome.group).or_default() += 1.0;
+    }
+    let weighted = |value: fn(&Outcome) -> f64| -> Vec<(f64, f64)> {
+        outcomes.iter().map(|outcome| (value(outcome), 1.0 / counts[&outcome.group])).collect()
+    };
+    let errors = |values: &[(f64, f64)]| {
+        let size = |share| fit::weighted_quantile(values, share).exp() - 1.0;
+        Errors { median: size(0.5), p90: size(0.9) }
+    };
+    let covered = weighted(|outcome| f64::from(u8::from(outcome.model.abs() <= Z90 * outcome.sigma)));
+    let total: f64 = covered.iter().map(|(_, weight)| weight).sum();
+    Regime {
+        name,
+        goal,
+        groups: counts.len(),
+        model: errors(&weighted(|outcome| outcome.model.abs())),
+        plain: errors(&weighted(|outcome| outcome.plain.abs())),
+        terms: errors(&weighted(|outcome| outcome.terms.abs())),
+        coverage: covered.iter().map(|(value, weight)| value * weight).sum::<f64>() / total.max(1e-9),
+        half_width: fit::weighted_quantile(&weighted(|outcome| Z90 * outcome.sigma), 0.5).exp(),
+    }
+}
+
+/// How much is lost by choosing the split that the model finds best instead of the best measured one, at a fixed
+/// machine, system and number of nodes. Relative losses, one per choice.
+fn split_losses(folds: &[Fold<'_>], rows: &[&Row]) -> Vec<f64> {
+    let mut losses = Vec::new();
+    for fold in folds {
+        let mut choices: BTreeMap<(String, String, u64), Vec<&Row>> = BTreeMap::new();
+        for row in rows.iter().filter(|row| row.machine == fold.machine) {
+            let choice = (row.site.clone(), row.system.clone(), row.place.nodes as u64);
+            choices.entry(choice).or_default().push(row);
+        }
+        for splits in choices.values().filter(|splits| splits.len() > 1) {
+            let best = splits.iter().map(|row| row.ns_per_day).fold(0.0, f64::max);
+            let chosen = splits
+                .iter()
+                .min_by(|a, b| seconds(&fold.model, a).total_cmp(&seconds(&fold.model, b)))
+                .map_or(best, |row| row.ns_per_day);
+            losses.push(best / chosen - 1.0);
+        }
+    }
+    losses
+}
+
+/// Everything the `accuracy` command prints.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accuracy {
+    /// One row of the table each.
+    pub regimes: Vec<Regime>,
+    /// Number of choices of a split, mean and worst loss.
+    pub splits: (usize, f64, f64),
+    /// The constants that all rows together give.
+    pub fitted: Constants,
+}
+
+/// Validates and fits; `rounds` bounds the effort of each fit.
+#[must_use]
+pub fn run(rounds: usize) -> Accuracy {
+    let rows = data::load();
+    let cpu: Vec<&Row> = rows.iter().filter(|row| !row.on_gpu()).collect();
+    // What several GPUs do is not modelled, so it is not validated either.
+    let gpu: Vec<&Row> = rows.iter().filter(|row| row.place.gpu.is_some_and(|gpu| gpu.count < 1.5)).collect();
+    let cpu_folds = folds(&cpu, rounds);
+    let gpu_folds = folds(&gpu, rounds);
+    let regimes = vec![
+        regime("CPU, machine never measured, class known", (0.12, 0.40, 1.35), &unmeasured(&cpu_folds, &cpu)),
+        regime(
+            "CPU, one run of another system on that machine",
+            (0.12, 0.35, 1.30),
+            &other_system(&cpu_folds, &cpu),
+        ),
+        regime(
+            "CPU, one run of this system, other cores within 4x",
+            (0.07, 0.20, 1.15),
+            &same_system(&cpu_folds, &cpu),
+        ),
+        regime("one GPU, class never measured", (0.25, 0.60, 1.8), &unmeasured(&gpu_folds, &gpu)),
+        regime(
+            "one GPU, class measured on another system",
+            (0.15, 0.30, 1.3),
+            &other_system(&gpu_folds, &gpu),
+        ),
+    ];
+    let losses = split_losses(&cpu_folds, &cpu);
+    let mean = losses.iter().sum::<f64>() / losses.len().max(1) as f64;
+    let splits = (losses.len(), mean, losses.iter().copied().fold(0.0, f64::max));
+    let all: Vec<&Row> = cpu.iter().chain(&gpu).copied().collect();
+    Accuracy { regimes, splits, fitted: fit_constants(&all, rounds) }
+}
+
+/// Errors of the shipped constants on all rows: no validation, but it shows at once if a change spoils them.
+#[must_use]
+pub fn shipped() -> Vec<Regime> {
+    let rows = data::load();
+    let fold = |on_gpu: bool, name| {
+        let rows: Vec<&Row> = rows
+            .iter()
+            .filter(|row| row.on_gpu() == on_gpu && row.place.gpu.is_none_or(|g| g.count < 1.5))
+            .collect();
+        let model = Model::prior();
+        let fold =
+            Fold { machine: "", model, plain: Plain::fit(&rows, false), terms: Plain::fit(&rows, true) };
+        regime(name, (0.0, 0.0, 0.0), &fold.outcomes(&[], &rows))
+    };
+    vec![fold(false, "CPU, constants as shipped"), fold(true, "one GPU, constants as shipped")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_constants_describe_the_measurements() {
+        for regime in shipped() {
+            assert!(regime.model.median < 0.25, "{regime:?}");
+            assert!(regime.model.p90 < 0.8, "{regime:?}");
+            assert!(regime.model.p90 < regime.plain.p90, "{regime:?}");
+        }
+    }
+}

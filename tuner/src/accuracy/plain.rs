@@ -1,0 +1,72 @@
+//! Two plain models to be beaten, fitted in the same folds.
+
+use scavenger_tuner_model::work::Work;
+
+use super::data::Row;
+use super::fit;
+
+/// Cycles over speed x cores, optionally with terms for threads, halo and ranks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plain {
+    /// ln of: cycles per counted cycle; loss per thread; seconds per relative halo; seconds per rank's root.
+    logs: [f64; 4],
+    terms: bool,
+    /// Measured over predicted, of the runs known on the machine.
+    scale: f64,
+}
+
+impl Plain {
+    /// Fits to rows, each machine x system counting the same.
+    #[must_use]
+    pub fn fit(rows: &[&Row], terms: bool) -> Self {
+        let groups = super::groups(rows);
+        let start =
+            Self { logs: [1.0_f64.ln(), 0.01_f64.ln(), 1e-5_f64.ln(), 1e-5_f64.ln()], terms, scale: 1.0 };
+        let with = |logs: &[f64]| {
+            let mut model = start.clone();
+            model.logs[..logs.len()].copy_from_slice(logs);
+            model
+        };
+        let free = if terms { 4 } else { 1 };
+        let found = fit::minimise(&start.logs[..free], 80, |logs| {
+            let model = with(logs);
+            let errors = |rows: &Vec<&Row>| {
+                rows.iter().map(|row| (model.seconds(row) / row.seconds()).ln().abs()).sum::<f64>()
+                    / rows.len() as f64
+            };
+            groups.values().map(errors).sum()
+        });
+        with(&found)
+    }
+
+    /// The same model with the machine's speed taken from runs on it.
+    #[must_use]
+    pub fn scaled_to(&self, known: &[&Row]) -> Self {
+        let values: Vec<(f64, f64)> =
+            known.iter().map(|row| ((row.seconds() / self.seconds(row)).ln(), 1.0)).collect();
+        Self { scale: fit::weighted_quantile(&values, 0.5).exp(), ..self.clone() }
+    }
+
+    /// Predicted seconds per step.
+    #[must_use]
+    pub fn seconds(&self, row: &Row) -> f64 {
+        let [cycle, thread, halo, rank] = self.logs.map(f64::exp);
+        let work: &Work = &row.job.work;
+        let cycles = 4.2 * work.pairs + work.spread + work.mesh;
+        let place = &row.place;
+        let speed = match place.gpu {
+            Some(gpu) => gpu.class.tflops * 1e12 * gpu.count / 64.0,
+            None => row.cpu.clock_ghz * 1e9 * place.cores,
+        };
+        let time = cycle * cycles / speed;
+        if !self.terms {
+            return time * self.scale;
+        }
+        let cores_per_rank = (place.cores / place.ranks).max(1.0);
+        let edge = (row.job.system.atoms / place.ranks / row.job.system.density).cbrt();
+        let relative_halo = if place.ranks > 1.0 { (1.0 + 1.0 / edge).powi(3) - 1.0 } else { 0.0 };
+        let terms =
+            time * (1.0 + thread * (cores_per_rank - 1.0)) + halo * relative_halo + rank * place.ranks.sqrt();
+        terms * self.scale
+    }
+}

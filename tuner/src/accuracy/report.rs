@@ -1,0 +1,54 @@
+//! The table of the `accuracy` command.
+
+use std::fmt::Write as _;
+
+use super::{Accuracy, Errors};
+
+/// Fewest groups for which a percentile means anything.
+const FEW: usize = 8;
+
+/// The table as Markdown.
+#[must_use]
+pub fn table(accuracy: &Accuracy) -> String {
+    let mut text = String::from(
+        "Error = exp(|ln(predicted/measured)|) - 1 on machines and systems left out of the fit, each machine x \
+         system counting the same: median / 90th percentile.\n\n\
+         | regime | groups | this model | goal | cycles / (speed x cores) | with thread, halo and rank terms | 80% interval covers | half-width (goal) |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    for regime in &accuracy.regimes {
+        let errors = |errors: &Errors| {
+            let p90 = if regime.groups < FEW { "too few".to_owned() } else { percent(errors.p90) };
+            format!("{} / {p90}", percent(errors.median))
+        };
+        let (median, p90, width) = regime.goal;
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} / {} | {} | {} | {} | x{:.2} (x{width:.2}) |",
+            regime.name,
+            regime.groups,
+            errors(&regime.model),
+            percent(median),
+            percent(p90),
+            errors(&regime.plain),
+            errors(&regime.terms),
+            percent(regime.coverage),
+            regime.half_width,
+        );
+    }
+    let (choices, mean, worst) = accuracy.splits;
+    let _ = writeln!(
+        text,
+        "| loss by choosing the model's best split | {choices} | mean {}, worst {} | mean 2%, worst 10% | - | - | - | - |",
+        percent(mean),
+        percent(worst)
+    );
+    text.push_str(
+        "| memory request | 0 | too few: the recorded figures are samples, not peaks | - | - | - | - | - |\n",
+    );
+    text
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}

@@ -1,0 +1,15 @@
+//! `accuracy`: the model against measurements.
+
+use super::Failure;
+use crate::accuracy::{report, run};
+use crate::config::AccuracyOptions;
+
+/// Validates and prints the table.
+pub fn exec(options: &AccuracyOptions) -> Result<(), Failure> {
+    let accuracy = run(usize::from(options.fit_rounds));
+    let mut text = report::table(&accuracy);
+    if options.show_constants {
+        text.push_str(&format!("\n{:#?}\n", accuracy.fitted));
+    }
+    super::print(&text)
+}

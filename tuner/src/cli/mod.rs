@@ -1,0 +1,41 @@
+//! A file per verb.
+
+pub mod accuracy;
+pub mod openapi;
+pub mod recommend;
+pub mod serve;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+/// Why a verb failed, and the exit code that says so.
+#[derive(Debug)]
+pub struct Failure {
+    /// For the user.
+    pub error: anyhow::Error,
+    /// 1 the work failed, 2 usage or environment.
+    pub code: ExitCode,
+}
+
+impl Failure {
+    /// The input was understood, but there is no answer.
+    pub fn work(error: impl Into<anyhow::Error>) -> Self {
+        Self { error: error.into(), code: ExitCode::from(1) }
+    }
+
+    /// Something outside must be changed first.
+    pub fn environment(error: impl Into<anyhow::Error>) -> Self {
+        Self { error: error.into(), code: ExitCode::from(2) }
+    }
+}
+
+/// Writes data to standard output, the one place that does.
+fn print(text: &str) -> Result<(), Failure> {
+    match io::stdout().write_all(text.as_bytes()) {
+        // `recommend | head -1` is no failure.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome.context("cannot write to standard output").map_err(Failure::environment),
+    }
+}

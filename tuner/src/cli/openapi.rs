@@ -1,0 +1,8 @@
+//! `openapi`: the contract of the service.
+
+use super::Failure;
+
+/// Prints the document.
+pub fn exec() -> Result<(), Failure> {
+    super::print(&crate::openapi::openapi())
+}

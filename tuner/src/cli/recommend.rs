@@ -1,0 +1,187 @@
+//! `recommend`: one ladder, offline.
+
+use std::fmt::Write as _;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow};
+use scavenger_schema::tuning::{
+    GpuOffload, LadderReply, LadderRequest, Limits, MIB, NodeShape, PmeDescription, Resources,
+    SystemDescription,
+};
+use scavenger_tuner_model::{Model, hardware, ladder};
+
+use super::Failure;
+use crate::config::{Output, RecommendOptions};
+
+/// Spacing of the PME grid if none is given, in nm: GROMACS's default.
+const SPACING_NM: f64 = 0.12;
+
+/// Prints the ladder.
+pub fn exec(options: &RecommendOptions) -> Result<(), Failure> {
+    let request = request(options)?;
+    let reply = ladder::build(&Model::prior(), &request)
+        .map_err(|error| Failure::work(anyhow!("no configuration: {error}")))?;
+    let text = match options.output {
+        Output::Table => table(&reply),
+        Output::Json => {
+            let mut text = serde_json::to_string_pretty(&reply).map_err(Failure::work)?;
+            text.push('\n');
+            text
+        }
+    };
+    super::print(&text)
+}
+
+fn request(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
+    let mut request = match &options.request {
+        Some(path) => read(path)?,
+        None => described(options)?,
+    };
+    if let Some(cores) = options.max_cores {
+        request.limits.max_cpu_millicores = Some(cores.saturating_mul(1000));
+    }
+    if let Some(rungs) = options.max_rungs {
+        request.limits.max_rungs = rungs;
+    }
+    Ok(request)
+}
+
+fn read(path: &Path) -> Result<LadderRequest, Failure> {
+    let mut text = String::new();
+    let outcome = if path == Path::new("-") {
+        io::stdin().read_to_string(&mut text).map(drop)
+    } else {
+        std::fs::read_to_string(path).map(|content| text = content)
+    };
+    outcome.with_context(|| format!("cannot read {}", path.display())).map_err(Failure::environment)?;
+    crate::http::parse(text.as_bytes())
+        .map_err(|reply| Failure::environment(anyhow!("{}: {}", path.display(), reply.error)))
+}
+
+fn described(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
+    let three = |name: &str, given: usize| {
+        Failure::environment(anyhow!("{name}: must be three numbers, X,Y,Z, are {given}"))
+    };
+    let box_nm = match &options.box_nm {
+        None => None,
+        Some(edges) => Some(<[f64; 3]>::try_from(edges.as_slice()).map_err(|_| three("--box", edges.len()))?),
+    };
+    let atoms = options.atoms.unwrap_or_default();
+    let grid = match &options.pme_grid {
+        Some(points) => {
+            <[u32; 3]>::try_from(points.as_slice()).map_err(|_| three("--pme-grid", points.len()))?
+        }
+        // Casting saturates, and the check of the request refuses what is out of range.
+        None => box_nm
+            .unwrap_or([(atoms as f64 / 100.0).cbrt(); 3])
+            .map(|edge| ((edge / SPACING_NM).ceil() as u32).max(4)),
+    };
+    let node = if options.node.is_empty() { vec![this_machine()?] } else { options.node.clone() };
+    Ok(LadderRequest {
+        system: SystemDescription {
+            atoms,
+            box_nm,
+            nsteps: options.nsteps,
+            dt_ps: options.dt_ps,
+            cutoff_nm: options.cutoff_nm,
+            rlist_nm: None,
+            nstlist: None,
+            pme: (!options.no_pme).then_some(PmeDescription { grid, order: 4 }),
+            bonded_interactions: None,
+            constraints: None,
+            gpu_offload: GpuOffload::default(),
+        },
+        limits: Limits::default(),
+        gromacs_version: options.gromacs_version.clone(),
+        nodes: node,
+    })
+}
+
+/// This machine as a node: all its cores and memory, no GPU.
+fn this_machine() -> Result<NodeShape, Failure> {
+    let help = "describe a node with --node";
+    let cores = std::thread::available_parallelism()
+        .with_context(|| format!("cannot tell the cores of this machine; {help}"))
+        .map_err(Failure::environment)?;
+    let memory = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+            line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+        })
+        .ok_or_else(|| Failure::environment(anyhow!("cannot tell the memory of this machine; {help}")))?;
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    Ok(NodeShape {
+        count: 1,
+        allocatable: Resources {
+            cpu_millicores: u32::try_from(cores.get() * 1000).unwrap_or(u32::MAX),
+            memory_bytes: memory * 1024,
+            gpus: 0,
+        },
+        largest_free: None,
+        labels: hardware::labels_from_cpuinfo(&cpuinfo),
+    })
+}
+
+/// The ladder for a person.
+fn table(reply: &LadderReply) -> String {
+    let mut rows = vec![
+        ["cores", "gpus", "memory", "ns/day", "p10", "p90", "hours", "efficiency", "hardware", "mdrun"]
+            .map(str::to_owned),
+    ];
+    for rung in &reply.rungs {
+        rows.push([
+            (f64::from(rung.resources.cpu_millicores) / 1000.0).to_string(),
+            rung.resources.gpus.to_string(),
+            format!("{} MiB", rung.resources.memory_bytes / MIB),
+            speed(rung.ns_per_day.p50),
+            speed(rung.ns_per_day.p10),
+            speed(rung.ns_per_day.p90),
+            rung.hours_to_finish.map_or_else(|| "-".to_owned(), speed),
+            format!("{:.0}%", rung.efficiency * 100.0),
+            rung.hardware_class.clone(),
+            rung.layout.mdrun_args().join(" "),
+        ]);
+    }
+    let widths: Vec<usize> = (0..rows[0].len())
+        .map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for row in &rows {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            // The last two columns are words, and nothing follows the last.
+            let _ = if column + 1 == row.len() {
+                write!(text, "{cell}")
+            } else if column + 2 == row.len() {
+                write!(text, "{cell:<width$}  ")
+            } else {
+                write!(text, "{cell:>width$}  ")
+            };
+        }
+        text.push('\n');
+    }
+    for note in &reply.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+/// Three significant digits.
+fn speed(value: f64) -> String {
+    let digits = if value > 0.0 { (2 - value.log10().floor() as i32).clamp(0, 6) } else { 0 };
+    format!("{value:.*}", digits.unsigned_abs() as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_have_three_digits() {
+        assert_eq!(speed(123.4), "123");
+        assert_eq!(speed(12.34), "12.3");
+        assert_eq!(speed(0.001_234), "0.00123");
+        assert_eq!(speed(0.0), "0");
+    }
+}

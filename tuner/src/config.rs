@@ -1,0 +1,358 @@
+//! What can be set, on the command line or in the environment.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Predict how fast GROMACS runs and recommend configurations
+///
+/// The tuner takes the description of a simulation and of the nodes it may run on, and answers with a ladder of
+/// configurations: requests, limits and the mdrun layout that goes with them, the fastest sensible one first.
+/// It runs nothing and writes nothing.
+#[derive(Debug, Parser)]
+#[command(name = "scavenger-tuner", version, propagate_version = true)]
+pub struct Cli {
+    /// How to log.
+    #[command(flatten)]
+    pub logging: Logging,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve ladders over HTTP
+    Serve(ServeOptions),
+    /// Print the ladder for one simulation, without a service
+    Recommend(RecommendOptions),
+    /// Print how good predictions are on measured runs left out of the fit
+    ///
+    /// Fits the model to public measurements with whole machines left out, predicts those, and prints a table in
+    /// Markdown with two plain models beside. Takes some seconds.
+    Accuracy(AccuracyOptions),
+    /// Print the OpenAPI document of the service
+    Openapi,
+}
+
+/// Options of `accuracy`.
+#[derive(Clone, Debug, Args)]
+pub struct AccuracyOptions {
+    /// Stop each fit after N rounds over all constants
+    #[arg(
+        long,
+        value_name = "N",
+        env = "SCAVENGER_TUNER_FIT_ROUNDS",
+        default_value_t = 60,
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
+    pub fit_rounds: u16,
+    /// Print the constants that all measurements together give, too
+    #[arg(long, env = "SCAVENGER_TUNER_SHOW_CONSTANTS")]
+    pub show_constants: bool,
+}
+
+/// Where and how much to log.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Logging")]
+pub struct Logging {
+    /// Log what FILTER lets through
+    ///
+    /// A level (error, warn, info, debug, trace) or directives as of the tracing crate, such as
+    /// `info,scavenger_tuner=debug`. Logs go to stderr.
+    #[arg(long, global = true, value_name = "FILTER", env = "SCAVENGER_TUNER_LOG", default_value = "info")]
+    pub log: String,
+    /// Write each event as text or as one line of JSON
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        env = "SCAVENGER_TUNER_LOG_FORMAT",
+        default_value = "text"
+    )]
+    pub log_format: LogFormat,
+}
+
+/// Form of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For a person.
+    Text,
+    /// For a machine.
+    Json,
+}
+
+/// Options of `serve`.
+#[derive(Clone, Debug, Args)]
+pub struct ServeOptions {
+    /// Listen on ADDRESS
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "SCAVENGER_TUNER_LISTEN",
+        default_value = "0.0.0.0:8080",
+        help_heading = "Connection"
+    )]
+    pub listen: SocketAddr,
+    /// Give up on a request after DURATION
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "SCAVENGER_TUNER_REQUEST_TIMEOUT",
+        default_value = "5s",
+        value_parser = duration,
+        help_heading = "Connection"
+    )]
+    pub request_timeout: Duration,
+    /// Refuse bodies of more than BYTES
+    #[arg(
+        long,
+        value_name = "BYTES",
+        env = "SCAVENGER_TUNER_BODY_LIMIT",
+        default_value_t = 1 << 20,
+        value_parser = body_limit,
+        help_heading = "Connection"
+    )]
+    pub body_limit: usize,
+    /// Wait DURATION for open requests after SIGTERM
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "SCAVENGER_TUNER_SHUTDOWN_GRACE",
+        default_value = "10s",
+        value_parser = duration,
+        help_heading = "Connection"
+    )]
+    pub shutdown_grace: Duration,
+    /// Learn from the measured runs in the Postgres database at URL
+    ///
+    /// The table gromacs_observation is read, nothing is written. Without it, or while the database cannot be
+    /// reached, predictions rest on the hardware classes alone.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "SCAVENGER_TUNER_DATABASE_URL",
+        hide_env_values = true,
+        help_heading = "Learning"
+    )]
+    pub database_url: Option<String>,
+    /// Look for new measured runs every DURATION
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "SCAVENGER_TUNER_LEARN_EVERY",
+        default_value = "1m",
+        value_parser = duration,
+        help_heading = "Learning"
+    )]
+    pub learn_every: Duration,
+}
+
+/// Options of `recommend`.
+#[derive(Clone, Debug, Args)]
+pub struct RecommendOptions {
+    /// Number of atoms
+    #[arg(
+        long,
+        value_name = "N",
+        env = "SCAVENGER_TUNER_ATOMS",
+        required_unless_present = "request",
+        conflicts_with = "request",
+        help_heading = "Simulation"
+    )]
+    pub atoms: Option<u64>,
+    /// Read the whole request as JSON from FILE, - for standard input
+    ///
+    /// The body of `POST /v1/ladder`. Nothing else of the simulation or the nodes is taken from flags then.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SCAVENGER_TUNER_REQUEST",
+        help_heading = "Simulation",
+        conflicts_with_all = ["box_nm", "nsteps", "dt_ps", "cutoff_nm", "pme_grid", "no_pme", "node"]
+    )]
+    pub request: Option<PathBuf>,
+    /// Edges of the box in nm, the diagonal of the box matrix [default: a cube of water's density]
+    #[arg(
+        long = "box",
+        value_name = "X,Y,Z",
+        env = "SCAVENGER_TUNER_BOX",
+        value_delimiter = ',',
+        num_args = 1,
+        help_heading = "Simulation"
+    )]
+    pub box_nm: Option<Vec<f64>>,
+    /// Steps to do, -1 for a run without an end
+    #[arg(
+        long,
+        value_name = "N",
+        env = "SCAVENGER_TUNER_NSTEPS",
+        default_value_t = -1,
+        allow_negative_numbers = true,
+        help_heading = "Simulation"
+    )]
+    pub nsteps: i64,
+    /// Time step in ps
+    #[arg(
+        long = "dt",
+        value_name = "PS",
+        env = "SCAVENGER_TUNER_DT",
+        default_value_t = 0.002,
+        help_heading = "Simulation"
+    )]
+    pub dt_ps: f64,
+    /// Cut-off in nm, the larger of rcoulomb and rvdw
+    #[arg(
+        long = "cutoff",
+        value_name = "NM",
+        env = "SCAVENGER_TUNER_CUTOFF",
+        default_value_t = 1.0,
+        help_heading = "Simulation"
+    )]
+    pub cutoff_nm: f64,
+    /// Points of the PME grid [default: a spacing of 0.12 nm]
+    #[arg(
+        long,
+        value_name = "X,Y,Z",
+        env = "SCAVENGER_TUNER_PME_GRID",
+        value_delimiter = ',',
+        num_args = 1,
+        help_heading = "Simulation"
+    )]
+    pub pme_grid: Option<Vec<u32>>,
+    /// The simulation does not use PME
+    #[arg(long, env = "SCAVENGER_TUNER_NO_PME", conflicts_with = "pme_grid", help_heading = "Simulation")]
+    pub no_pme: bool,
+    /// Version of GROMACS
+    #[arg(
+        long,
+        value_name = "VERSION",
+        env = "SCAVENGER_TUNER_GROMACS_VERSION",
+        help_heading = "Simulation",
+        conflicts_with = "request"
+    )]
+    pub gromacs_version: Option<String>,
+    /// A node it may run on, may be given several times [default: this machine]
+    ///
+    /// Cores and memory, then GPUs and labels that tell the hardware, such as
+    /// `64,256Gi,gpus=1,nvidia.com/gpu.product=NVIDIA-A100` or `16,64Gi,node.kubernetes.io/instance-type=m6i.4xlarge`.
+    #[arg(
+        long,
+        value_name = "CORES,MEMORY[,gpus=N][,LABEL=VALUE]",
+        env = "SCAVENGER_TUNER_NODE",
+        value_parser = node_argument,
+        help_heading = "Scheduling"
+    )]
+    pub node: Vec<scavenger_schema::tuning::NodeShape>,
+    /// Most cores that a configuration may ask for
+    #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_CORES", help_heading = "Scheduling")]
+    pub max_cores: Option<u32>,
+    /// Most configurations to print
+    #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_RUNGS", help_heading = "Scheduling")]
+    pub max_rungs: Option<u32>,
+    /// Print a table or JSON
+    #[arg(long, value_name = "FORMAT", env = "SCAVENGER_TUNER_OUTPUT", default_value = "table")]
+    pub output: Output,
+}
+
+/// Form of what is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For a person.
+    Table,
+    /// The reply of `POST /v1/ladder`.
+    Json,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: jiff::SignedDuration =
+        text.parse().map_err(|_| "write a duration with its unit, such as 5s or 2m".to_owned())?;
+    let wanted = Duration::try_from(parsed).map_err(|_| "must not be negative".to_owned())?;
+    if wanted.is_zero() || wanted > Duration::from_secs(3600) {
+        return Err("must be more than 0 and at most 1h".to_owned());
+    }
+    Ok(wanted)
+}
+
+fn body_limit(text: &str) -> Result<usize, String> {
+    let bytes: usize = text.parse().map_err(|_| "write a number of bytes".to_owned())?;
+    if (1024..=64 << 20).contains(&bytes) { Ok(bytes) } else { Err("must be 1024 to 67108864".to_owned()) }
+}
+
+/// `16,64Gi,gpus=1,label=value`
+fn node_argument(text: &str) -> Result<scavenger_schema::tuning::NodeShape, String> {
+    let mut parts = text.split(',');
+    let cores = parts.next().unwrap_or_default();
+    let milli = scavenger_schema::quantity::parse_milli(cores)
+        .map_err(|error| format!("cannot read the cores {cores:?}: {error}"))?;
+    let memory = parts.next().ok_or("memory is missing after the cores, such as 16,64Gi")?;
+    let bytes = scavenger_schema::quantity::parse_units(memory)
+        .map_err(|error| format!("cannot read the memory {memory:?}: {error}"))?;
+    let mut node = scavenger_schema::tuning::NodeShape {
+        count: 1,
+        allocatable: scavenger_schema::tuning::Resources {
+            cpu_millicores: u32::try_from(milli).map_err(|_| format!("{cores} cores are out of range"))?,
+            memory_bytes: u64::try_from(bytes).map_err(|_| format!("{memory} is out of range"))?,
+            gpus: 0,
+        },
+        largest_free: None,
+        labels: std::collections::BTreeMap::new(),
+    };
+    for part in parts {
+        let (key, value) = part.split_once('=').ok_or_else(|| format!("{part:?} is not LABEL=VALUE"))?;
+        if key == "gpus" {
+            node.allocatable.gpus =
+                value.parse().map_err(|_| format!("{value:?} is not a number of GPUs"))?;
+        } else {
+            node.labels.insert(key.to_owned(), value.to_owned());
+        }
+    }
+    Ok(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_units_and_bounds() {
+        assert_eq!(duration("5s"), Ok(Duration::from_secs(5)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        for bad in ["5", "0s", "-1s", "2h", ""] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_read_from_one_argument() {
+        let node = node_argument("1500m,4Gi,gpus=2,a/b=c").expect("the node should be read");
+        assert_eq!(node.allocatable.cpu_millicores, 1500);
+        assert_eq!(node.allocatable.memory_bytes, 4 << 30);
+        assert_eq!(node.allocatable.gpus, 2);
+        assert_eq!(node.labels["a/b"], "c");
+        for bad in ["", "4", "x,4Gi", "4,x", "4,4Gi,gpus=x", "4,4Gi,label", "-4,4Gi", "99999999999,4Gi"] {
+            assert!(node_argument(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_flag_is_an_environment_variable_too() {
+        for command in Cli::command().get_subcommands() {
+            for flag in
+                command.get_arguments().filter(|a| !["help", "version"].contains(&a.get_id().as_str()))
+            {
+                assert!(flag.get_env().is_some(), "{} {}", command.get_name(), flag.get_id());
+            }
+        }
+    }
+}

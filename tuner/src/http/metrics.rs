@@ -1,0 +1,88 @@
+//! What `/metrics` shows.
+
+use std::fmt;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use scavenger_tuner_model::Model;
+
+/// Media type of the text that [`Metrics::encode`] writes.
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RequestLabels {
+    path: String,
+    status: u16,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct PathLabels {
+    path: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ModelLabels {
+    version: String,
+}
+
+/// The metrics of one service.
+pub(super) struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    seconds: Family<PathLabels, Histogram>,
+    rungs: Histogram,
+    versions: Family<ModelLabels, Gauge>,
+}
+
+impl Metrics {
+    pub(super) fn new(model: &Model) -> Self {
+        let mut registry = Registry::with_prefix("scavenger_tuner");
+        let requests = Family::<RequestLabels, Counter>::default();
+        registry.register("requests", "Requests by path and status", requests.clone());
+        // 50 µs to 1.6 s: a ladder takes about a millisecond.
+        let seconds = Family::<PathLabels, Histogram>::new_with_constructor(|| {
+            Histogram::new(exponential_buckets(50e-6, 2.0, 16))
+        });
+        registry.register("request_seconds", "Time to answer a request, by path", seconds.clone());
+        let rungs = Histogram::new((1..=16).map(f64::from));
+        registry.register("ladder_rungs", "Rungs per ladder", rungs.clone());
+        let versions = Family::<ModelLabels, Gauge>::default();
+        registry.register(
+            "model_runs",
+            "Measured runs known to the model in use, by its version",
+            versions.clone(),
+        );
+        let metrics = Self { registry, requests, seconds, rungs, versions };
+        metrics.model(model);
+        metrics
+    }
+
+    pub(super) fn request(&self, path: String, status: u16, took: Duration) {
+        self.seconds.get_or_create(&PathLabels { path: path.clone() }).observe(took.as_secs_f64());
+        self.requests.get_or_create(&RequestLabels { path, status }).inc();
+    }
+
+    /// Only the version in use is shown.
+    pub(super) fn model(&self, model: &Model) {
+        let runs: u64 = model.classes().iter().map(|class| class.runs).sum();
+        self.versions.clear();
+        let labels = ModelLabels { version: model.version().to_owned() };
+        self.versions.get_or_create(&labels).set(i64::try_from(runs).unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn ladder(&self, rungs: usize) {
+        self.rungs.observe(rungs as f64);
+    }
+
+    pub(super) fn encode(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}

@@ -1,0 +1,88 @@
+//! The HTTP face of the model.
+
+mod error;
+mod metrics;
+mod routes;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use scavenger_schema::tuning::{HARDWARE_PATH, LADDER_PATH, MODEL_PATH, PREDICT_PATH};
+use scavenger_tuner_model::Model;
+
+pub use error::{ApiError, parse};
+use metrics::Metrics;
+
+/// What all requests share.
+#[derive(Clone)]
+pub struct Service(Arc<Inner>);
+
+struct Inner {
+    model: RwLock<Arc<Model>>,
+    metrics: Metrics,
+    ready: AtomicBool,
+    request_timeout: Duration,
+    body_limit: usize,
+}
+
+impl Service {
+    /// A service that answers with `model`, ready at once.
+    #[must_use]
+    pub fn new(model: Model, request_timeout: Duration, body_limit: usize) -> Self {
+        let metrics = Metrics::new(&model);
+        let model = RwLock::new(Arc::new(model));
+        Self(Arc::new(Inner { model, metrics, ready: AtomicBool::new(true), request_timeout, body_limit }))
+    }
+
+    /// The model in use.
+    #[must_use]
+    pub fn model(&self) -> Arc<Model> {
+        // The lock only guards a pointer, so a panic elsewhere cannot have left it half written.
+        Arc::clone(&self.0.model.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Answers with `model` from now on.
+    pub fn set_model(&self, model: Model) {
+        self.0.metrics.model(&model);
+        *self.0.model.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(model);
+    }
+
+    /// Whether `/readyz` says yes.
+    pub fn set_ready(&self, ready: bool) {
+        self.0.ready.store(ready, Ordering::Relaxed);
+    }
+
+    fn ready(&self) -> bool {
+        self.0.ready.load(Ordering::Relaxed)
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    fn request_timeout(&self) -> Duration {
+        self.0.request_timeout
+    }
+}
+
+/// All routes.
+pub fn router(service: &Service) -> Router {
+    Router::new()
+        .route(LADDER_PATH, post(routes::ladder))
+        .route(PREDICT_PATH, post(routes::predict))
+        .route(HARDWARE_PATH, get(routes::hardware))
+        .route(MODEL_PATH, get(routes::model))
+        .route("/healthz", get(routes::healthz))
+        .route("/readyz", get(routes::readyz))
+        .route("/metrics", get(routes::metrics))
+        .method_not_allowed_fallback(routes::method_not_allowed)
+        .fallback(routes::not_found)
+        .layer(DefaultBodyLimit::max(service.0.body_limit))
+        .layer(from_fn_with_state(service.clone(), routes::observe))
+        .with_state(service.clone())
+}

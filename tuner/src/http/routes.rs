@@ -1,0 +1,127 @@
+//! Handlers.
+
+use std::time::Instant;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use scavenger_schema::tuning::{
+    CpuHardware, ErrorCode, GpuHardware, HardwareReply, LadderReply, LadderRequest, ModelReply, PredictReply,
+    PredictRequest,
+};
+use scavenger_tuner_model::hardware::{CPU_CLASSES, GPU_CLASSES};
+use scavenger_tuner_model::interval::Z90;
+use scavenger_tuner_model::ladder;
+
+use super::error::{ApiError, parse};
+use super::{Service, metrics};
+
+type Body = Result<Bytes, BytesRejection>;
+
+pub(super) async fn ladder(
+    State(service): State<Service>,
+    body: Body,
+) -> Result<Json<LadderReply>, ApiError> {
+    let request: LadderRequest = parse(&body?)?;
+    let reply = ladder::build(&service.model(), &request)?;
+    service.metrics().ladder(reply.rungs.len());
+    tracing::debug!(atoms = request.system.atoms, rungs = reply.rungs.len(), "ladder");
+    Ok(Json(reply))
+}
+
+pub(super) async fn predict(
+    State(service): State<Service>,
+    body: Body,
+) -> Result<Json<PredictReply>, ApiError> {
+    let request: PredictRequest = parse(&body?)?;
+    Ok(Json(service.model().answer(&request)?))
+}
+
+pub(super) async fn hardware() -> Json<HardwareReply> {
+    let half_width = |sigma: f64| (Z90 * sigma).exp();
+    let cpus = CPU_CLASSES.iter().map(|class| CpuHardware {
+        class: class.key.to_owned(),
+        products: class.products.to_owned(),
+        simd: class.simd.to_string(),
+        clock_ghz: class.clock_ghz,
+        half_width: half_width(class.sigma),
+        source: class.source.to_owned(),
+    });
+    let gpus = GPU_CLASSES.iter().map(|class| GpuHardware {
+        class: class.key.to_owned(),
+        teraflops: class.tflops,
+        bandwidth_gb_per_second: class.bandwidth,
+        memory_gib: class.memory_gib,
+        half_width: half_width(class.sigma),
+        source: class.source.to_owned(),
+    });
+    Json(HardwareReply { cpus: cpus.collect(), gpus: gpus.collect() })
+}
+
+pub(super) async fn model(State(service): State<Service>) -> Json<ModelReply> {
+    let model = service.model();
+    Json(ModelReply {
+        model_version: model.version().to_owned(),
+        runs: model.classes().iter().map(|class| class.runs).sum(),
+        classes: model.classes().to_vec(),
+    })
+}
+
+pub(super) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+pub(super) async fn readyz(State(service): State<Service>) -> (StatusCode, &'static str) {
+    if service.ready() { (StatusCode::OK, "ok\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "stopping\n") }
+}
+
+pub(super) async fn metrics(State(service): State<Service>) -> Response {
+    match service.metrics().encode() {
+        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "cannot encode the metrics");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+pub(super) async fn not_found() -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, ErrorCode::Invalid, "there is nothing at this path")
+}
+
+pub(super) async fn method_not_allowed() -> ApiError {
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::Invalid, "this path has another method")
+}
+
+/// Bounds the time of a request, counts it and logs failures.
+pub(super) async fn observe(
+    State(service): State<Service>,
+    matched: Option<MatchedPath>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let started = Instant::now();
+    // Paths that do not exist are one label, so that a scanner cannot grow the metrics.
+    let path = matched.map_or_else(|| "other".to_owned(), |path| path.as_str().to_owned());
+    let response = match tokio::time::timeout(service.request_timeout(), next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => ApiError::new(
+            StatusCode::REQUEST_TIMEOUT,
+            ErrorCode::Unavailable,
+            format!("the request took longer than {:?}", service.request_timeout()),
+        )
+        .into_response(),
+    };
+    let status = response.status();
+    service.metrics().request(path.clone(), status.as_u16(), started.elapsed());
+    if status.is_server_error() {
+        tracing::error!(path, status = status.as_u16(), "request failed");
+    } else if status.is_client_error() {
+        tracing::info!(path, status = status.as_u16(), "request refused");
+    }
+    response
+}

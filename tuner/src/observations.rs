@@ -1,0 +1,163 @@
+//! Measured runs from Postgres. Read only: the submitter writes them.
+
+use std::collections::BTreeMap;
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use scavenger_schema::tuning::{Layout, Resources, SystemDescription};
+use scavenger_tuner_model::Model;
+use scavenger_tuner_model::hardware::UNKNOWN;
+use scavenger_tuner_model::model::Observation;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::http::Service;
+
+/// Longest wait for a connection or an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Most runs of one owner on one class of hardware: nobody's runs can crowd out those of others.
+const MOST_PER_OWNER: i64 = 200;
+/// Most runs in all.
+const MOST: i64 = 100_000;
+/// Runs shorter than this say more about the start than about the speed.
+const SHORTEST_SECONDS: f64 = 5.0;
+
+/// Why the measured runs could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The URL of the database is no such.
+    #[error("--database-url is no Postgres URL")]
+    Url(#[source] sqlx::Error),
+    /// The database did not answer, or not what was expected.
+    #[error("cannot read gromacs_observation")]
+    Query(#[source] sqlx::Error),
+    /// The database took too long.
+    #[error("the database did not answer within {PATIENCE:?}")]
+    Timeout,
+}
+
+/// Where the runs are.
+#[derive(Clone, Debug)]
+pub struct Source {
+    pool: PgPool,
+}
+
+/// What is compared to see whether anything is new: rows are only added.
+type Newest = (i64, Option<i64>);
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    system: Value,
+    layout: Value,
+    node_labels: Value,
+    cpu_millicores: i32,
+    gpus: i32,
+    hardware_class: String,
+    gromacs_version: Option<String>,
+    ns_per_day: f64,
+}
+
+impl Source {
+    /// Reads from the database at `url`. Connects when first asked.
+    pub fn new(url: &str) -> Result<Self, ReadError> {
+        let options =
+            PgConnectOptions::from_str(url).map_err(ReadError::Url)?.application_name("scavenger-tuner");
+        let pool =
+            PgPoolOptions::new().max_connections(1).acquire_timeout(PATIENCE).connect_lazy_with(options);
+        Ok(Self { pool })
+    }
+
+    async fn newest(&self) -> Result<Newest, ReadError> {
+        let query = sqlx::query_as("select count(*), max(id) from gromacs_observation").fetch_one(&self.pool);
+        patiently(query).await
+    }
+
+    /// All runs that count: round robin over owners, each owner's newest last.
+    ///
+    /// The order decides which runs are kept where there are too many: the last ones.
+    pub async fn observations(&self) -> Result<Vec<Observation>, ReadError> {
+        let query = sqlx::query_as::<_, Row>(
+            "select system, layout, node_labels, cpu_millicores, gpus, hardware_class, gromacs_version, ns_per_day
+            from (
+                select *, row_number() over (partition by owner, hardware_class order by id desc) as age
+                from gromacs_observation where wall_seconds >= $1
+            ) as ranked
+            where age <= $2 order by age desc, id limit $3",
+        )
+        .bind(SHORTEST_SECONDS)
+        .bind(MOST_PER_OWNER)
+        .bind(MOST)
+        .fetch_all(&self.pool);
+        let rows: Vec<Row> = patiently(query).await?;
+        let read = rows.len();
+        let usable: Vec<Observation> = rows.into_iter().filter_map(observation).collect();
+        tracing::debug!(read, usable = usable.len(), "read measured runs");
+        Ok(usable)
+    }
+}
+
+async fn patiently<T>(query: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, ReadError> {
+    tokio::time::timeout(PATIENCE, query).await.map_err(|_| ReadError::Timeout)?.map_err(ReadError::Query)
+}
+
+/// None if the row does not say enough. Rows are imported by people too, so a bad one is skipped, not fatal.
+fn observation(row: Row) -> Option<Observation> {
+    let labels: BTreeMap<String, String> = parsed(row.node_labels)?;
+    // It may have run on several kinds of nodes: nobody knows which.
+    if labels.is_empty() && row.hardware_class != UNKNOWN {
+        return None;
+    }
+    let system: SystemDescription = parsed(row.system)?;
+    let layout: Layout = parsed(row.layout)?;
+    let resources = Resources {
+        cpu_millicores: u32::try_from(row.cpu_millicores).ok()?,
+        memory_bytes: 0,
+        gpus: u32::try_from(row.gpus).ok()?,
+    };
+    let version = row.gromacs_version.as_deref();
+    Observation::local(&system, version, &layout, &resources, &labels, row.ns_per_day).ok()
+}
+
+fn parsed<T: DeserializeOwned>(value: Value) -> Option<T> {
+    serde_json::from_value(value).ok()
+}
+
+/// Keeps the service's model up to date with the runs, looking `every` so often. The first look makes the service
+/// ready, whatever comes of it: without measurements the model is worse, without a tuner nothing starts.
+pub async fn follow(service: Service, source: Source, every: Duration) {
+    let mut timer = tokio::time::interval(every);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut known: Newest = (0, None);
+    loop {
+        timer.tick().await;
+        match look(&source, known).await {
+            Ok(None) => {}
+            Ok(Some((newest, model))) => {
+                let runs: u64 = model.classes().iter().map(|class| class.runs).sum();
+                tracing::info!(runs, model = model.version(), "learned from measured runs");
+                service.set_model(model);
+                known = newest;
+            }
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                tracing::warn!(%error, cause, "cannot learn; the model stays as it is");
+            }
+        }
+        service.set_ready(true);
+    }
+}
+
+/// A new model, if there is anything new.
+async fn look(source: &Source, known: Newest) -> Result<Option<(Newest, Model)>, ReadError> {
+    let newest = source.newest().await?;
+    if newest == known {
+        return Ok(None);
+    }
+    let observations = source.observations().await?;
+    // Off the threads that answer requests: with many runs this takes a while.
+    let learned = tokio::task::spawn_blocking(move || Model::prior().learn(&observations)).await;
+    // It fails only if it panics or the runtime stops; then the old model stays.
+    Ok(learned.ok().map(|model| (newest, model)))
+}

@@ -1,0 +1,130 @@
+//! Help pages and outcomes of the command line, as a user sees them.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Command, Output, Stdio};
+
+use clap::CommandFactory as _;
+use scavenger_schema::tuning::LadderReply;
+use scavenger_tuner::config::Cli;
+
+const TUNER: &str = env!("CARGO_BIN_EXE_scavenger-tuner");
+
+fn tuner(args: &[&str]) -> Output {
+    Command::new(TUNER).args(args).env_clear().stdin(Stdio::null()).output().expect("the tuner should start")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("output should be text")
+}
+
+#[test]
+fn help_pages() {
+    let mut pages = String::new();
+    let mut command = Cli::command().term_width(100).version("0.0.0");
+    command.build();
+    pages.push_str(&command.render_long_help().to_string());
+    for verb in command.get_subcommands_mut().filter(|verb| verb.get_name() != "help") {
+        pages.push_str("\n----------\n");
+        pages.push_str(&verb.render_long_help().to_string());
+    }
+    insta::assert_snapshot!("help", pages);
+}
+
+#[test]
+fn recommends_a_ladder_as_a_table() {
+    let output = tuner(&["recommend", "--atoms", "10000", "--nsteps", "50000", "--node", "2,4Gi"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    let cores: Vec<_> = table
+        .lines()
+        .skip(1)
+        .filter(|line| !line.starts_with("note"))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert_eq!(cores, ["2", "1", "0.5"], "{table}");
+    assert!(table.contains("-ntmpi 1 -ntomp 1 -npme 0 -pin off -nb cpu"), "{table}");
+}
+
+#[test]
+fn recommends_a_ladder_as_json_from_a_whole_request() {
+    let mut child = Command::new(TUNER)
+        .args(["recommend", "--request", "-", "--output", "json"])
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the tuner should start");
+    let request = r#"{"system":{"atoms":3000},"nodes":[{"allocatable":{"cpuMillicores":4000,"memoryBytes":8589934592}}]}"#;
+    child.stdin.take().expect("stdin is piped").write_all(request.as_bytes()).expect("stdin should be read");
+    let output = child.wait_with_output().expect("the tuner should end");
+    assert!(output.status.success());
+    let reply: LadderReply = serde_json::from_slice(&output.stdout).expect("stdout should be the reply");
+    assert_eq!(reply.rungs[0].resources.cpu_millicores, 4000);
+}
+
+#[test]
+fn this_machine_is_the_default_node() {
+    let output = tuner(&["recommend", "--atoms", "3000"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn prints_the_contract_of_the_service() {
+    let output = tuner(&["openapi"]);
+    assert!(output.status.success());
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("stdout should be JSON");
+    assert_eq!(document["openapi"], "3.1.0");
+    assert!(document["paths"]["/v1/ladder"]["post"].is_object());
+}
+
+#[test]
+fn serves_until_sigterm_and_then_ends_well() {
+    let mut child = Command::new(TUNER)
+        .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
+        .env_clear()
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the tuner should start");
+    let mut log = BufReader::new(child.stderr.take().expect("stderr is piped"));
+    let mut line = String::new();
+    log.read_line(&mut line).expect("the first event should be logged");
+    let event: serde_json::Value = serde_json::from_str(&line).expect("events should be JSON");
+    let address = event["fields"]["listen"].as_str().expect("the address should be logged");
+    let mut connection = TcpStream::connect(address).expect("the tuner should listen");
+    connection
+        .write_all(b"GET /readyz HTTP/1.1\r\nHost: tuner\r\nConnection: close\r\n\r\n")
+        .expect("the request should be sent");
+    let mut reply = String::new();
+    connection.read_to_string(&mut reply).expect("the reply should be read");
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    let signalled = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(signalled.expect("kill should run").success());
+    assert!(child.wait().expect("the tuner should end").success());
+}
+
+#[test]
+fn failures_have_a_sentence_and_an_exit_code() {
+    let cases: [(&[&str], i32, &str); 9] = [
+        (&["recommend"], 2, "--atoms"),
+        (&["recommend", "--atoms", "0"], 1, "system.atoms"),
+        (&["recommend", "--atoms", "3000", "--box", "3,3"], 2, "--box: must be three numbers"),
+        (&["recommend", "--atoms", "3000", "--box=-1,3,3"], 1, "system.boxNm[0]"),
+        (&["recommend", "--atoms", "50000000", "--node", "4,1Gi"], 1, "the smallest configuration needs"),
+        (&["recommend", "--request", "/nowhere.json"], 2, "cannot read /nowhere.json"),
+        (&["serve", "--request-timeout", "5"], 2, "write a duration with its unit"),
+        (
+            &["serve", "--listen", "127.0.0.1:0", "--database-url", "x"],
+            2,
+            "--database-url is no Postgres URL",
+        ),
+        (&["serve", "--listen", "192.0.2.1:1"], 2, "cannot listen on 192.0.2.1:1"),
+    ];
+    for (args, code, sentence) in cases {
+        let output = tuner(args);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+        assert!(stderr.contains(sentence), "{args:?}: {stderr}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}

@@ -1,0 +1,188 @@
+//! Learning from a real Postgres, started here on a Unix socket in a temporary folder.
+
+use std::fmt::Write as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use scavenger_schema::simulation::MIGRATIONS;
+use scavenger_schema::tuning::{LadderReply, Layout, ModelReply};
+use scavenger_tuner::http::{Service, router};
+use scavenger_tuner::observations::{Source, follow};
+use scavenger_tuner_model::ladder::fixtures::{node, request, water};
+use scavenger_tuner_model::{Model, ladder};
+use sqlx::types::Json;
+use sqlx::{Connection as _, PgConnection};
+use tower::ServiceExt as _;
+
+/// Debian's folder of the programs.
+const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
+
+/// A server that ends when this is dropped.
+struct Postgres {
+    folder: PathBuf,
+    /// The shell that holds the server: it stops the server when its standard input closes.
+    guard: Child,
+}
+
+impl Postgres {
+    fn start() -> Self {
+        let program = Path::new(PROGRAMS).join("postgres");
+        assert!(
+            program.exists(),
+            "{} is missing; install it: apt-get install postgresql-15",
+            program.display()
+        );
+        // Short: the path of a Unix socket has at most 107 bytes.
+        let folder = std::env::temp_dir().join(format!("tuner-pg-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("should make a temporary folder");
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))
+            .expect("should set permissions");
+        let script = r#"
+            "$1/initdb" --pgdata="$2/data" --username=tester --auth=trust --no-sync --encoding=UTF8 --locale=C >"$2/log" 2>&1 || exit 1
+            "$1/postgres" -D "$2/data" -k "$2" -c listen_addresses= -c fsync=off >>"$2/log" 2>&1 </dev/null &
+            server=$!
+            read -r _
+            kill -INT $server
+            wait $server
+            rm -rf "$2"
+        "#;
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "postgres", PROGRAMS]).arg(&folder);
+        command.stdin(Stdio::piped()).current_dir(&folder).process_group(0);
+        // Postgres refuses to run as root.
+        if std::fs::metadata(&folder).expect("should see the folder").uid() == 0 {
+            let nobody = 65534;
+            chown(&folder, Some(nobody), Some(nobody)).expect("should give the folder away");
+            command.uid(nobody).gid(nobody);
+        }
+        let guard = command.spawn().expect("should start a shell");
+        Self { folder, guard }
+    }
+
+    fn url(&self) -> String {
+        let mut host = String::new();
+        for byte in self.folder.to_string_lossy().bytes() {
+            let _ = write!(host, "%{byte:02X}");
+        }
+        format!("postgres://tester@{host}/postgres")
+    }
+
+    async fn connect(&self) -> PgConnection {
+        let mut last = String::new();
+        for _ in 0..300 {
+            match PgConnection::connect(&self.url()).await {
+                Ok(connection) => return connection,
+                Err(error) => last = error.to_string(),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("Postgres did not start within 30 s: {last}");
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
+    }
+}
+
+async fn insert(connection: &mut PgConnection, atoms: i64, system: serde_json::Value, ns_per_day: f64) {
+    sqlx::query(
+        "insert into gromacs_observation (owner, source, atoms, system, cpu_millicores, gpus, layout,
+            hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds)
+        values ('chemist', 'import', $1, $2, 1000, 0, $3, 'unknown', '{}', null, $4, 50000, 60)",
+    )
+    .bind(atoms)
+    .bind(system)
+    .bind(Json(Layout::cpu(1, 1)))
+    .bind(ns_per_day)
+    .execute(connection)
+    .await
+    .expect("should insert an observation");
+}
+
+async fn get(service: &Service, path: &str) -> (u16, String) {
+    let request = Request::get(path).body(Body::empty()).expect("the request should be right");
+    let response = router(service).oneshot(request).await.expect("the router should always answer");
+    let status = response.status().as_u16();
+    let body = to_bytes(response.into_body(), 1 << 20).await.expect("the body should be read");
+    (status, String::from_utf8(body.to_vec()).expect("the body should be text"))
+}
+
+async fn model(service: &Service) -> ModelReply {
+    serde_json::from_str(&get(service, "/v1/model").await.1).expect("the reply should have its type")
+}
+
+/// Waits for a condition on the model, at most 20 s.
+async fn until(service: &Service, wanted: impl Fn(&ModelReply) -> bool) -> ModelReply {
+    for _ in 0..200 {
+        let reply = model(service).await;
+        if wanted(&reply) {
+            return reply;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the model did not become as wanted: {:?}", model(service).await);
+}
+
+fn one_core(reply: &LadderReply) -> f64 {
+    let rung = reply.rungs.iter().find(|rung| rung.resources.cpu_millicores == 1000);
+    rung.expect("there should be a rung of one core").ns_per_day.p50
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn measured_runs_change_the_answers() {
+    let postgres = Postgres::start();
+    let mut connection = postgres.connect().await;
+    let service = Service::new(Model::prior(), Duration::from_secs(5), 1 << 20);
+    service.set_ready(false);
+    let source = Source::new(&postgres.url()).expect("the URL should be right");
+    let following = tokio::spawn(follow(service.clone(), source, Duration::from_millis(100)));
+
+    // Before the tables are made the tuner is ready with what it knows by itself.
+    for _ in 0..100 {
+        if get(&service, "/readyz").await.0 == 200 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(get(&service, "/readyz").await.0, 200);
+    let asked = request(water(10_000), vec![node(2000, 4)]);
+    let before = ladder::build(&service.model(), &asked).expect("there should be a ladder");
+
+    MIGRATIONS.run(&mut connection).await.expect("should migrate from zero");
+    let system = serde_json::to_value(water(10_000)).expect("should serialise");
+    let measured = one_core(&before) * 0.5;
+    insert(&mut connection, 10_000, system, measured).await;
+    // What cannot be read is skipped.
+    insert(&mut connection, 10_000, serde_json::json!({"atoms": "many"}), 1.0).await;
+    let learned = until(&service, |model| model.runs > 0).await;
+    assert_eq!((learned.runs, learned.classes[0].class.as_str()), (1, "unknown"));
+    assert!((learned.classes[0].median_ratio - 2.0).abs() < 0.2, "{learned:?}");
+
+    let after = ladder::build(&service.model(), &asked).expect("there should be a ladder");
+    assert_ne!(before.model_version, after.model_version);
+    assert!((one_core(&after) / measured - 1.0).abs() < 0.15, "{} for {measured}", one_core(&after));
+
+    // Two replicas that read the same rows agree.
+    let other = Service::new(Model::prior(), Duration::from_secs(5), 1 << 20);
+    let source = Source::new(&postgres.url()).expect("the URL should be right");
+    let following_too = tokio::spawn(follow(other.clone(), source, Duration::from_millis(100)));
+    until(&other, |model| model.runs > 0).await;
+    let theirs = ladder::build(&other.model(), &asked).expect("there should be a ladder");
+    assert_eq!(theirs, after);
+
+    // A database that is gone changes nothing.
+    drop(connection);
+    drop(postgres);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(ladder::build(&service.model(), &asked).expect("there should be a ladder"), after);
+    following.abort();
+    following_too.abort();
+}

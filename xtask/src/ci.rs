@@ -1,0 +1,85 @@
+//! `cargo xtask ci`: the one list of checks.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{generate, shell, test};
+
+/// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
+/// them forgot to ask for.
+const CRATES: [&str; 9] = [
+    "scavenger-planner",
+    "scavenger-schema",
+    "scavenger-tuner-model",
+    "scavenger-operator",
+    "scavenger-tuner",
+    "gromacs-submitter",
+    "scavenger-counter",
+    "scavenger-e2e",
+    "xtask",
+];
+
+/// Run the list of checks that a change must pass
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Leave out the tests (and with them the cluster)
+    #[arg(long)]
+    pub(crate) no_test: bool,
+}
+
+/// Runs every check, all of them even if one fails, and says at the end which did.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let began = Instant::now();
+    let mut failed = Vec::new();
+    let mut check = |name: &str, result: Result<()>| match result {
+        Ok(()) => eprintln!("ci: {name}: ok ({:.0} s)", began.elapsed().as_secs_f64()),
+        Err(error) => {
+            eprintln!("ci: {name}: FAILED: {error:#}");
+            failed.push(name.to_owned());
+        }
+    };
+    check("format", shell::run(&mut shell::cargo(&["fmt", "--all", "--check"])));
+    let clippy =
+        ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "--deny", "warnings"];
+    check("clippy", shell::run(&mut shell::cargo(&clippy)));
+    let doc = ["doc", "--workspace", "--no-deps", "--locked", "--document-private-items"];
+    check("documentation", shell::run(shell::cargo(&doc).env("RUSTDOCFLAGS", "--deny warnings")));
+    check("generated files", generate::run(&generate::Arguments { check: true }));
+    for name in CRATES {
+        check(
+            &format!("{name} alone"),
+            shell::run(&mut shell::cargo(&["check", "--locked", "--package", name])),
+        );
+    }
+    check("planner depends on no client", planner_is_pure());
+    if arguments.no_test {
+        eprintln!("ci: tests: left out (--no-test)");
+    } else {
+        check("tests", test::run(&test::Arguments::default(), test::Depth::Test));
+    }
+    if failed.is_empty() {
+        eprintln!("ci: all checks passed ({:.0} s)", began.elapsed().as_secs_f64());
+        Ok(())
+    } else {
+        bail!("these checks failed: {}", failed.join(", "))
+    }
+}
+
+/// The planner is a function of values: no client, runtime or log crate among what it depends on.
+fn planner_is_pure() -> Result<()> {
+    let tree =
+        ["tree", "--locked", "--package", "scavenger-planner", "--edges", "normal", "--prefix", "none"];
+    let output = shell::cargo(&tree).output().context("cannot run `cargo tree`")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        bail!("`cargo tree` failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let banned = ["kube", "k8s-openapi", "tokio", "tracing", "log", "rand", "scavenger-schema"];
+    let found: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| banned.contains(name))
+        .collect();
+    if found.is_empty() { Ok(()) } else { bail!("scavenger-planner depends on {}", found.join(", ")) }
+}

@@ -1,0 +1,241 @@
+//! Builds the cluster's programs from the Go modules, once per state of their sources.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::cache::{self, Key};
+use crate::preflight;
+use crate::progress::Task;
+
+/// What one compilation of everything leaves behind, Go's own cache included, is about 8 GiB.
+const BUILD_GIB: u64 = 10;
+
+/// The names by which the one Kubernetes program is called.
+const KUBERNETES: &[&str] = &[
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+    "kube-scheduler",
+    "kubectl",
+    "kubelet",
+];
+
+/// Programs that are built together, because they change together.
+struct Set {
+    /// The kind of cache entry.
+    kind: &'static str,
+    /// Shown while it is built.
+    title: &'static str,
+    /// The Go module's folder.
+    module: PathBuf,
+    /// Files and folders of the module that decide what comes out.
+    sources: &'static [&'static str],
+    flags: Vec<String>,
+    /// Package and the programs' names.
+    programs: Vec<(&'static str, &'static str)>,
+}
+
+/// Where every program is, by the name it is called by.
+pub(super) type Programs = BTreeMap<&'static str, PathBuf>;
+
+/// Checks, without changing anything, that what is missing could be built.
+pub(super) fn check(with_kwok: bool) -> Result<()> {
+    let sets = sets(with_kwok)?;
+    let mut missing = Vec::new();
+    for set in &sets {
+        if !cache::has(set.kind, &set.key()?)? {
+            missing.push(set);
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    preflight::go(&missing.iter().map(|set| set.module.clone()).collect::<Vec<_>>())?;
+    // The node's own two programs take a second and no room to speak of.
+    if missing.iter().any(|set| set.kind != "devnode") {
+        preflight::disk(&cache::folder()?, BUILD_GIB)?;
+    }
+    Ok(())
+}
+
+/// Builds what is missing.
+pub(super) fn ensure(with_kwok: bool) -> Result<Programs> {
+    let mut programs = Programs::new();
+    for set in sets(with_kwok)? {
+        let folder = cache::entry(set.kind, &set.key()?, |target| set.build(target))?;
+        for (_, name) in &set.programs {
+            if *name == "kube" {
+                programs.extend(KUBERNETES.iter().map(|name| (*name, folder.join("kube"))));
+            } else {
+                programs.insert(name, folder.join(name));
+            }
+        }
+    }
+    Ok(programs)
+}
+
+fn sets(with_kwok: bool) -> Result<Vec<Set>> {
+    // The checkout that this program was built from.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/devcluster");
+    let root = root.canonicalize().with_context(|| {
+        format!("the checkout has no {}: run `cargo xtask` in a complete one", root.display())
+    })?;
+    let node = root.join("node");
+    let strip = "-ldflags=-s -w".to_owned();
+    let mut sets = vec![
+        Set {
+            kind: "kubernetes",
+            title: "Kubernetes and etcd",
+            flags: vec![format!("-ldflags=-s -w {}", version_flags(&root)?)],
+            module: root.clone(),
+            sources: &["go.mod", "go.sum", "cmd/kube"],
+            programs: vec![("./cmd/kube", "kube")],
+        },
+        Set {
+            kind: "node",
+            title: "containerd and CoreDNS",
+            flags: vec!["-tags=no_btrfs".into(), strip.clone()],
+            module: node.clone(),
+            sources: &["go.mod", "go.sum", "cmd"],
+            programs: vec![
+                ("github.com/containerd/containerd/v2/cmd/containerd", "containerd"),
+                (
+                    "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+                    "containerd-shim-runc-v2",
+                ),
+                ("github.com/containerd/containerd/v2/cmd/ctr", "ctr"),
+                ("./cmd/coredns", "coredns"),
+            ],
+        },
+        Set {
+            kind: "devnode",
+            title: "the node's supervisor",
+            flags: vec![strip.clone()],
+            module: root,
+            sources: &["cmd/devnode", "cmd/pause", "embed.go", "config", "manifests", "kwok"],
+            programs: vec![("./cmd/devnode", "devnode"), ("./cmd/pause", "pause")],
+        },
+    ];
+    if with_kwok {
+        sets.push(Set {
+            kind: "kwok",
+            title: "KWOK",
+            flags: vec![strip],
+            module: node,
+            sources: &["go.mod", "go.sum"],
+            programs: vec![("sigs.k8s.io/kwok/cmd/kwok", "kwok")],
+        });
+    }
+    Ok(sets)
+}
+
+/// The version that the programs answer with is the one that go.mod requires.
+fn version_flags(module: &Path) -> Result<String> {
+    let path = module.join("go.mod");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let version = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes v"))
+        .with_context(|| format!("{} does not require k8s.io/kubernetes", path.display()))?;
+    let mut numbers = version.split('.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let package = "k8s.io/component-base/version";
+    Ok(format!(
+        "-X {package}.gitVersion=v{version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor} \
+         -X {package}.gitTreeState=clean"
+    ))
+}
+
+impl Set {
+    fn key(&self) -> Result<Key> {
+        let recipe = format!("{:?} {:?} {}", self.flags, self.programs, std::env::consts::ARCH);
+        self.sources.iter().try_fold(Key::new(&recipe), |key, source| key.with_path(&self.module, source))
+    }
+
+    fn build(&self, target: &Path) -> Result<()> {
+        let task = Task::start(format!("building {}", self.title));
+        let packages: Vec<_> = self.programs.iter().map(|(package, _)| *package).collect();
+        task.detail("downloading the sources");
+        task.set_total(self.count_packages(&packages)?);
+        // Several packages at once go into a folder, each by the last part of its name.
+        let mut build = self.go("build");
+        // Stamping the commit in would make every commit a new program, and fail where git is missing.
+        build
+            .args(["-v", "-trimpath", "-buildvcs=false", "-o"])
+            .arg(format!("{}/", target.display()))
+            .args(&self.flags)
+            .args(&packages);
+        let mut build = build.stderr(Stdio::piped()).spawn().context("cannot run `go build`")?;
+        let stderr = build.stderr.take().expect("should be piped");
+        let mut said = Vec::new();
+        let mut compiled = 0;
+        for line in BufReader::new(stderr).lines() {
+            let line = line.context("cannot read what `go build` says")?;
+            // With -v, go names each package it compiles, and nothing else has no space in its line.
+            if line.contains(' ') {
+                said.push(line);
+            } else {
+                compiled += 1;
+                task.set_position(compiled);
+            }
+        }
+        let status = build.wait().context("cannot wait for `go build`")?;
+        if !status.success() {
+            bail!("building {} failed: {}", self.title, said.join("\n"));
+        }
+        task.done(format!("built {}", self.title));
+        Ok(())
+    }
+
+    fn count_packages(&self, packages: &[&str]) -> Result<u64> {
+        let mut list = self.go("list");
+        let output = list.args(["-deps", "-f", "."]).args(&self.flags).args(packages).output();
+        let output = output.context("cannot run `go list`")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last = said.lines().rfind(|line| !line.starts_with("go: downloading")).unwrap_or_default();
+            bail!("cannot find the sources of {}: {last}", self.title);
+        }
+        Ok(output.stdout.lines().count() as u64)
+    }
+
+    fn go(&self, verb: &str) -> Command {
+        let mut command = Command::new("go");
+        // Static programs run in an image of nothing else; a vendored or workspace build of the user's does not count.
+        command.arg(verb).current_dir(&self.module).env("CGO_ENABLED", "0").env("GOFLAGS", "-mod=readonly");
+        command.env("GOWORK", "off").env("GOTOOLCHAIN", "local").stdin(Stdio::null());
+        command
+    }
+}
+
+/// Where each of the programs shall be found in a cluster's bin folder.
+pub(super) fn link(programs: &Programs, folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    for (name, program) in programs {
+        let link = folder.join(name);
+        cache::remove(&link)?;
+        std::os::unix::fs::symlink(program, &link)
+            .with_context(|| format!("cannot create {}", link.display()))?;
+    }
+    Ok(())
+}
+
+/// Whether the bin folder links to these very programs.
+pub(super) fn are_linked(programs: &Programs, folder: &Path) -> bool {
+    programs
+        .iter()
+        .all(|(name, program)| std::fs::read_link(folder.join(name)).is_ok_and(|target| target == *program))
+}
+
+/// Reads all of a child's output, for a message.
+pub(super) fn read_all(mut from: impl Read) -> String {
+    let mut text = Vec::new();
+    // What could be read until an error is still worth showing.
+    let _ = from.read_to_end(&mut text);
+    String::from_utf8_lossy(&text).trim().to_owned()
+}

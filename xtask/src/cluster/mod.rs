@@ -1,0 +1,138 @@
+//! The development cluster: a real Kubernetes on this machine, in namespaces of its own.
+//!
+//! The programs come from the Go modules in `deploy/devcluster`. What Kubernetes is told to do is decided there
+//! (`cmd/devnode`); what the machine must provide (programs, addresses, cgroups, locks) is decided here.
+
+mod binaries;
+mod cgroups;
+mod description;
+mod down;
+mod fake_nodes;
+mod kubectl;
+mod load;
+mod processes;
+mod status;
+mod up;
+mod volumes;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+pub(crate) use description::Cluster;
+pub(crate) use up::Options;
+
+/// Where every cluster keeps its files while it lives.
+const STATE_ROOT: &str = "/var/lib/scavenger-devcluster";
+
+/// Run a real Kubernetes on this machine
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Args)]
+struct Which {
+    /// Which cluster: several can run side by side
+    #[arg(long, default_value = "dev", env = "SCAVENGER_CLUSTER")]
+    name: Name,
+}
+
+/// A cluster's name: it becomes part of paths, of a cgroup and of a kubeconfig.
+#[derive(Debug, Clone)]
+struct Name(String);
+
+impl std::str::FromStr for Name {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let letters =
+            name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+        // Socket paths below the state folder end at 107 bytes.
+        if name.is_empty() || name.len() > 20 || !letters || name.starts_with('-') {
+            return Err("a cluster's name is 1 to 20 of a-z, 0-9 and '-', and does not begin with '-'".into());
+        }
+        Ok(Self(name.into()))
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Start a cluster and wait until its node is Ready
+    ///
+    /// Builds what is missing first. Harmless if the cluster is up already: it then only offers released
+    /// volumes again, and adds fake nodes if asked to.
+    Up {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Stop a cluster and remove everything it left on this machine
+    Down {
+        #[command(flatten)]
+        which: Which,
+        /// Stop all clusters, whatever their names
+        #[arg(long)]
+        all: bool,
+    },
+    /// Say what runs, and what ended though it should run
+    Status {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Print the shell commands that point kubectl at a cluster
+    ///
+    /// Use it as: eval "$(cargo xtask cluster env)"
+    Env {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Load container images (docker-archive files) onto the node
+    Load {
+        #[command(flatten)]
+        which: Which,
+        /// Archives, as written by `cargo xtask images`
+        #[arg(value_name = "IMAGE.tar", required = true)]
+        archives: Vec<PathBuf>,
+    },
+    /// Empty the released volumes and offer them again
+    Volumes {
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+/// Carries out `cargo xtask cluster ...`.
+pub(crate) fn run(arguments: Arguments) -> Result<()> {
+    match arguments.verb {
+        Verb::Up { which, options } => {
+            let cluster = up::up(&which.name.0, &options)?;
+            eprintln!("to use it: eval \"$(cargo xtask cluster env --name {})\"", cluster.name);
+            Ok(())
+        }
+        Verb::Down { all: true, .. } => down::down_all(),
+        Verb::Down { which, all: false } => down::down(&which.name.0),
+        Verb::Status { which } => status::print(&which.name.0),
+        Verb::Env { which } => {
+            for (variable, value) in Cluster::running(&which.name.0)?.environment() {
+                println!("export {variable}={value}");
+            }
+            Ok(())
+        }
+        Verb::Load { which, archives } => Cluster::running(&which.name.0)?.load(&archives),
+        Verb::Volumes { which } => Cluster::running(&which.name.0)?.recycle_volumes(),
+    }
+}
+
+/// Starts the cluster `name`, or finds it running.
+pub(crate) fn up(name: &str, options: &Options) -> Result<Cluster> {
+    up::up(name, options)
+}
+
+/// Stops the cluster `name` and leaves nothing of it; no error if there is none.
+pub(crate) fn down(name: &str) -> Result<()> {
+    down::down(name)
+}

@@ -1,0 +1,154 @@
+//! Starts a cluster.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use nix::fcntl::Flock;
+
+use super::binaries::{self, Programs};
+use super::processes::{self, wait_until};
+use super::status::{Phase, Status};
+use super::{Cluster, STATE_ROOT, cgroups, description, down};
+use crate::cache;
+use crate::packages;
+use crate::preflight;
+use crate::progress::Task;
+
+/// Images, their unpacked layers, etcd and logs.
+const STATE_GIB: u64 = 5;
+
+/// As long as the supervisor itself tries.
+const START_LIMIT: Duration = Duration::from_secs(180);
+
+/// How a cluster shall be.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Options {
+    /// Have at least N nodes without containers, played by KWOK, beside the real one
+    ///
+    /// They are tainted kwok.x-k8s.io/node=fake:NoSchedule; deploy/devcluster/kwok says how their pods behave.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) fake_nodes: u32,
+    /// Name missing Debian packages instead of installing them
+    #[arg(long)]
+    pub(crate) no_install: bool,
+}
+
+/// Starts the cluster `name` unless it runs, and returns when its node is Ready.
+pub(super) fn up(name: &str, options: &Options) -> Result<Cluster> {
+    let with_kwok = options.fake_nodes > 0;
+    preflight::root()?;
+    preflight::debian()?;
+    preflight::disk(Path::new(STATE_ROOT), STATE_GIB)?;
+    binaries::check(with_kwok)?;
+    packages::ensure(packages::CLUSTER, !options.no_install)?;
+    let programs = binaries::ensure(with_kwok)?;
+
+    let _turn = lock()?;
+    let cluster = match processes::init(name)? {
+        Some(_) => join(name, &programs, with_kwok)?,
+        None => start(name, &programs)?,
+    };
+    if with_kwok {
+        cluster.ensure_fake_nodes(options.fake_nodes)?;
+    }
+    Ok(cluster)
+}
+
+/// Holds all other `up` and `down` off, of any cluster: they share numbers and the folder itself.
+pub(super) fn lock() -> Result<Flock<File>> {
+    loop {
+        fs::create_dir_all(STATE_ROOT).with_context(|| format!("cannot create {STATE_ROOT}"))?;
+        let folder = File::open(STATE_ROOT).with_context(|| format!("cannot open {STATE_ROOT}"))?;
+        let turn = cache::lock_file(folder, Path::new(STATE_ROOT))?;
+        // A `down` that held the lock before may have removed the folder: then this lock is on nothing.
+        let held = turn.metadata().with_context(|| format!("cannot look at {STATE_ROOT}"))?;
+        if fs::metadata(STATE_ROOT).is_ok_and(|now| now.ino() == held.ino()) {
+            return Ok(turn);
+        }
+    }
+}
+
+/// The cluster runs already, or another `up` was interrupted while it started.
+fn join(name: &str, programs: &Programs, with_kwok: bool) -> Result<Cluster> {
+    let cluster = Cluster::running(name)?;
+    let mut status = Status::read(&cluster)?;
+    // Until the status says otherwise, or the process is gone.
+    let waited = wait_until(START_LIMIT, || {
+        status = Status::read(&cluster).unwrap_or_default();
+        status.phase != Phase::Starting || !matches!(processes::init(name), Ok(Some(_)))
+    });
+    if waited.is_err() || status.phase != Phase::Ready {
+        bail!(
+            "the cluster {name} is {}: run `cargo xtask cluster down --name {name}`, then up",
+            status.phase
+        );
+    }
+    status.complain(&cluster)?;
+    let kwok: Programs =
+        programs.iter().filter(|(name, _)| **name == "kwok").map(|(n, p)| (*n, p.clone())).collect();
+    if with_kwok {
+        binaries::link(&kwok, &cluster.bin_dir)?;
+    }
+    if !binaries::are_linked(programs, &cluster.bin_dir) {
+        eprintln!("note: the cluster {name} runs an older build of its programs; down and up renew it");
+    }
+    cluster.recycle_volumes()?;
+    eprintln!("the cluster {name} is up");
+    Ok(cluster)
+}
+
+fn start(name: &str, programs: &Programs) -> Result<Cluster> {
+    // What a cluster that was killed, or a start that failed, has left.
+    down::remove_leftovers(name)?;
+    let addresses = Command::new("ip").args(["-4", "address", "show"]).output().context("cannot run `ip`")?;
+    let number = description::free_number(name, &String::from_utf8_lossy(&addresses.stdout))?;
+    let cluster = Cluster::new(name, number);
+    let logs = cluster.state_dir.join("logs");
+    fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
+    binaries::link(programs, &cluster.bin_dir)?;
+    // A folder with nothing but kubectl, for the user's PATH.
+    let kubectl =
+        programs.iter().filter(|(name, _)| **name == "kubectl").map(|(n, p)| (*n, p.clone())).collect();
+    binaries::link(&kubectl, &cluster.state_dir.join("tools"))?;
+    cluster.write()?;
+    cgroups::create(name)?;
+
+    let task = Task::start(format!("starting the cluster {name}"));
+    if let Err(error) = run_devnode(&cluster, &task) {
+        // Half a cluster serves nobody. Its files stay for the logs, until the next up or down.
+        if let Some(init) = processes::init(name)? {
+            init.kill()?;
+        }
+        return Err(error);
+    }
+    task.done(format!("the cluster {name} is up"));
+    Ok(cluster)
+}
+
+/// Runs the part that makes the namespaces; it ends when the cluster is ready, and the cluster stays.
+fn run_devnode(cluster: &Cluster, task: &Task) -> Result<()> {
+    let mut devnode = Command::new(cluster.binary("devnode"))
+        .arg("up")
+        .arg(cluster.file())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot run the cluster's supervisor")?;
+    let stdout = devnode.stdout.take().expect("should be piped");
+    for line in BufReader::new(stdout).lines() {
+        task.detail(&line.context("cannot read what the cluster's supervisor says")?);
+    }
+    let complaint = binaries::read_all(devnode.stderr.take().expect("should be piped"));
+    let status = devnode.wait().context("cannot wait for the cluster's supervisor")?;
+    if !status.success() {
+        bail!("the cluster {} did not start: {complaint}", cluster.name);
+    }
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! The proofs at the end of the demo, from the files that mdrun wrote and from what the submitter recorded.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+
+use super::queue::{Attempt, Queue, Row};
+use crate::{cluster::Cluster, images, progress::Task};
+
+/// Prints, for each folder given as an argument, what the checks need: gmx's opinion of the energies, and the lines of
+/// md.log that tell where mdrun stopped and began.
+const SCRIPT: &str = r#"
+for folder in "$@"; do
+    echo "== $folder"
+    gmx -quiet check -e "$folder/ener.edr" 2>&1 | tr '\r' '\n' | grep -E "don't match|Last energy frame|Found .* frames|rror" || true
+    awk '/Writing checkpoint, step/ { print "checkpoint", $4 }
+         /Restarting from checkpoint/ { print "restart" }
+         next_is_step { print "step", $1; next_is_step = 0 }
+         /^ +Step +Time$/ { next_is_step = 1 }' "$folder/md.log"
+done
+"#;
+
+/// Checks everything that the demo promises.
+pub(super) fn everything(cluster: &Cluster, namespace: &str, queue: &Queue<'_>, rows: &[Row]) -> Result<()> {
+    let task = Task::start("checking the results");
+    let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    let attempts = queue.attempts(&ids)?;
+    let folders: Vec<String> = rows.iter().map(folder).collect();
+    let report = report(cluster, namespace, &folders)?;
+    let mut wrong = Vec::new();
+    let mut told = String::new();
+    let mut interrupted = 0;
+    for (row, folder) in rows.iter().zip(&folders) {
+        let of_row: Vec<&Attempt> = attempts.iter().filter(|attempt| attempt.row_id == row.id).collect();
+        interrupted += row.interruptions;
+        match check(row, &of_row, section(&report, folder)) {
+            Ok(fact) => {
+                writeln!(told, "  {}: {fact}", row.tpr_path).expect("writing to a string should not fail")
+            }
+            Err(error) => wrong.push(format!("{}: {error:#}", row.tpr_path)),
+        }
+    }
+    if !rows.iter().any(|row| row.rung.is_some_and(|rung| rung > 1)) {
+        wrong.push("no row came down from its first configuration".to_owned());
+    }
+    if interrupted == 0 {
+        wrong.push("no simulation was interrupted".to_owned());
+    }
+    if !wrong.is_empty() {
+        bail!("the demo did not end well:\n  {}", wrong.join("\n  "));
+    }
+    task.done("every simulation is complete and continuous");
+    print!("{told}");
+    Ok(())
+}
+
+/// Folder of a row's files, beside its run input.
+fn folder(row: &Row) -> String {
+    let parent = row.tpr_path.rsplit_once('/').map_or("", |(parent, _)| parent);
+    format!("/data/{parent}/gromacs-{}", row.id)
+}
+
+/// Runs the script in a pod with the GROMACS image.
+fn report(cluster: &Cluster, namespace: &str, folders: &[String]) -> Result<String> {
+    let mut args = vec![SCRIPT.to_owned(), "check".to_owned()];
+    args.extend(folders.iter().cloned());
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "check", "namespace": namespace },
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": false,
+            "securityContext": {
+                "runAsNonRoot": true, "runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000,
+                "seccompProfile": { "type": "RuntimeDefault" },
+            },
+            "containers": [{
+                "name": "check", "image": images::Image::Gromacs.reference(), "imagePullPolicy": "IfNotPresent",
+                "command": ["bash", "-c"], "args": args,
+                "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
+                "volumeMounts": [{ "name": "data", "mountPath": "/data", "readOnly": true }],
+            }],
+            "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "simulations" } }],
+        },
+    });
+    cluster.kubectl_with_input(
+        &["replace", "--force", "--grace-period=1", "-f", "-"],
+        pod.to_string().as_bytes(),
+    )?;
+    let wait = [
+        "wait",
+        "--namespace",
+        namespace,
+        "--for=jsonpath={.status.phase}=Succeeded",
+        "--timeout=120s",
+        "pod/check",
+    ];
+    cluster.kubectl_output(&wait).context("the pod that checks the results did not succeed")?;
+    cluster.kubectl_output(&["logs", "--namespace", namespace, "check"])
+}
+
+/// The part of the report that speaks of one folder.
+fn section<'a>(report: &'a str, folder: &str) -> &'a str {
+    let Some((_, rest)) = report.split_once(&format!("== {folder}\n")) else { return "" };
+    rest.split("== ").next().unwrap_or_default()
+}
+
+/// Checks one simulation; returns a sentence about it.
+fn check(row: &Row, attempts: &[&Attempt], report: &str) -> Result<String> {
+    if row.state != "completed" {
+        bail!("the row is {}: {}", row.state, row.reason.as_deref().unwrap_or("no reason given"));
+    }
+    let last_step = row.last_step.context("the row has no number of steps")?;
+    if row.step != Some(last_step) {
+        bail!("it ended at step {:?}, not {last_step}", row.step);
+    }
+    if let Some(line) = report.lines().find(|line| line.contains("don't match") || line.contains("rror")) {
+        bail!("gmx check finds the energies not continuous: {}", line.trim());
+    }
+    let frames = report.lines().find(|line| line.contains("Found")).context("gmx check found no energies")?;
+    let journey = Journey::read(report)?;
+    if journey.restarts.len() != usize::try_from(row.interruptions)? {
+        bail!(
+            "mdrun was restarted {} times after {} interruptions",
+            journey.restarts.len(),
+            row.interruptions
+        );
+    }
+    if journey.last_step != Some(last_step) {
+        bail!("md.log ends at step {:?}, not {last_step}", journey.last_step);
+    }
+    // What the submitter recorded must agree with what mdrun wrote.
+    for (number, checkpoint) in journey.restarts.iter().enumerate() {
+        let next = attempts.get(number + 1).context("an attempt was not recorded")?;
+        if next.first_step.is_some_and(|first| first < *checkpoint) {
+            bail!(
+                "attempt {} began at step {:?}, before checkpoint {checkpoint}",
+                number + 2,
+                next.first_step
+            );
+        }
+    }
+    let resumed = match journey.restarts.as_slice() {
+        [] => "not interrupted".to_owned(),
+        steps => format!(
+            "interrupted and resumed at step {}, nothing computed twice",
+            steps.iter().map(i64::to_string).collect::<Vec<_>>().join(" and ")
+        ),
+    };
+    let ends: Vec<&str> = attempts.iter().filter_map(|attempt| attempt.outcome.as_deref()).collect();
+    let reached = attempts.last().and_then(|attempt| attempt.last_step).unwrap_or(last_step);
+    Ok(format!(
+        "step {reached} of {last_step}; {resumed}; energies continuous ({}); {}",
+        frames.trim(),
+        ends.join(", ")
+    ))
+}
+
+/// What md.log tells about where mdrun stopped and began.
+#[derive(Debug, PartialEq, Eq)]
+struct Journey {
+    /// The checkpoint of each restart.
+    restarts: Vec<i64>,
+    /// The last step that was written down.
+    last_step: Option<i64>,
+}
+
+impl Journey {
+    /// Reads the lines of the script.
+    ///
+    /// # Errors
+    /// If a step was computed again that a checkpoint had covered, or lies behind one that was never reached.
+    fn read(report: &str) -> Result<Self> {
+        let mut journey = Self { restarts: Vec::new(), last_step: None };
+        let mut checkpoint = None;
+        for line in report.lines() {
+            let number = || line.split_whitespace().nth(1).and_then(|step| step.parse::<i64>().ok());
+            if line.starts_with("checkpoint ") {
+                checkpoint = number();
+            } else if line == "restart" {
+                let from = checkpoint.context("mdrun was restarted without a checkpoint")?;
+                journey.restarts.push(from);
+                journey.last_step = Some(from);
+            } else if line.starts_with("step ") {
+                let step = number();
+                if step < journey.last_step {
+                    bail!("step {step:?} was computed again after step {:?}", journey.last_step);
+                }
+                journey.last_step = step;
+            }
+        }
+        Ok(journey)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_goes_on_from_the_checkpoint() {
+        let report = "step 0\ncheckpoint 480\nstep 1320\ncheckpoint 1320\nrestart\nstep 5000\nstep 20000\ncheckpoint 20000\n";
+        let journey = Journey::read(report).unwrap();
+        assert_eq!(journey, Journey { restarts: vec![1320], last_step: Some(20000) });
+    }
+
+    #[test]
+    fn a_step_computed_twice_is_found() {
+        let report = "step 0\ncheckpoint 480\nrestart\nstep 300\n";
+        assert!(Journey::read(report).is_err());
+        assert!(Journey::read("step 0\nrestart\n").is_err());
+    }
+
+    #[test]
+    fn sections_are_told_apart() {
+        let report = "== /data/a/gromacs-1\nFound 1 frames.\n== /data/a/gromacs-11\nFound 2 frames.\n";
+        assert_eq!(section(report, "/data/a/gromacs-1"), "Found 1 frames.\n");
+        assert_eq!(section(report, "/data/a/gromacs-11"), "Found 2 frames.\n");
+        assert_eq!(section(report, "/data/b"), "");
+    }
+}

@@ -1,0 +1,270 @@
+//! `cargo xtask demo`: one story from three rows in Postgres to three results, with an interruption in between.
+
+mod check;
+mod display;
+mod queue;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::{self, Cluster},
+    images, install, packages, preflight,
+    progress::Task,
+    shell::ROOT,
+};
+use display::Display;
+use queue::{Queue, Row};
+
+/// Namespace of the chemists.
+const CHEMISTS: &str = "chem";
+
+/// Namespace of somebody else.
+const OWNER: &str = "owner";
+
+/// Simulations, one row each: path of the run input on the claim `simulations`.
+const SIMULATIONS: [&str; 3] = ["water-3k/water-3k.tpr", "water-6k/water-6k.tpr", "water-12k/water-12k.tpr"];
+
+/// Share of its steps that a simulation has done when the owner's pod arrives, in percent.
+const OWNER_ARRIVES_AT: f64 = 15.0;
+
+/// The owner's pod needs its core for so long, in seconds.
+const OWNER_SECONDS: u32 = 20;
+
+/// Longest time for the whole story; it takes about a fifth of it.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// Show the whole pipeline: three simulations, a ladder, an interruption, three results
+///
+/// Starts a real Kubernetes on this machine, installs operator, tuner, submitter and Postgres, puts three rows into
+/// the queue and follows them. Exits with 1 unless every simulation reached its last step, lost nothing to the
+/// interruption, and its row is completed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Leave the cluster up, and print how to look around
+    #[arg(long)]
+    keep: bool,
+    /// Name missing Debian packages instead of installing them
+    #[arg(long)]
+    no_install: bool,
+    /// Name of the cluster; one that is up already is used
+    #[arg(long, default_value = "dev", value_name = "NAME")]
+    name: String,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    preflight::root()?;
+    preflight::debian()?;
+    let wanted = [packages::CLUSTER, images::PACKAGES].concat();
+    packages::ensure(&wanted, !arguments.no_install)?;
+    let options = cluster::Options { no_install: arguments.no_install, ..cluster::Options::default() };
+    let cluster = cluster::up(&arguments.name, &options)?;
+    let result = install::install(&cluster, "deploy/demo").and_then(|()| story(&cluster));
+    if arguments.keep {
+        look_around(&cluster);
+    } else {
+        let task = Task::start("taking the cluster down");
+        cluster::down(&cluster.name)?;
+        task.done("the cluster is down (--keep leaves it up)");
+    }
+    result
+}
+
+fn story(cluster: &Cluster) -> Result<()> {
+    let began = Instant::now();
+    prepare(cluster)?;
+    print_settings(cluster)?;
+    let queue = Queue::new(cluster);
+    let ids = queue.insert(CHEMISTS, "simulations", &SIMULATIONS)?;
+    let display = Display::new(&format!(
+        "{} rows are in gromacs_to_tune; the submitter takes them from here",
+        ids.len()
+    ));
+    let rows = follow(cluster, &queue, &ids, &display, began)?;
+    drop(display);
+    println!("\nFrom Postgres:\n\n{}", queue.summary(&ids)?);
+    check::everything(cluster, CHEMISTS, &queue, &rows)
+}
+
+/// Namespaces, the submitter's rights, and run inputs on a volume.
+fn prepare(cluster: &Cluster) -> Result<()> {
+    let task = Task::start("preparing three water boxes (solvate, minimise, grompp)");
+    for namespace in [CHEMISTS, OWNER] {
+        // Left over from an earlier demo on this cluster.
+        cluster.kubectl_output(&[
+            "delete",
+            "namespace",
+            namespace,
+            "--ignore-not-found",
+            "--timeout=180s",
+        ])?;
+    }
+    cluster.recycle_volumes()?;
+    let level = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": { "name": name, "labels": { "pod-security.kubernetes.io/enforce": "restricted" } },
+        })
+    };
+    for namespace in [level(CHEMISTS), level(OWNER)] {
+        cluster.kubectl_with_input(&["create", "-f", "-"], namespace.to_string().as_bytes())?;
+    }
+    let apply = |folder: &str| {
+        let path = format!("{ROOT}/{folder}");
+        cluster.kubectl_output(&["apply", "--server-side", "--namespace", CHEMISTS, "-k", &path])
+    };
+    apply("deploy/tenant")?;
+    apply("deploy/demo/water")?;
+    let wait =
+        ["wait", "--namespace", CHEMISTS, "--for=condition=Complete", "--timeout=300s", "job/prepare-water"];
+    cluster.kubectl_output(&wait)?;
+    // Its request of half a core must not be in the way.
+    cluster.kubectl_output(&["delete", "job", "prepare-water", "--namespace", CHEMISTS, "--wait"])?;
+    task.done("three water boxes are on the PersistentVolumeClaim simulations");
+    Ok(())
+}
+
+/// The thresholds that the demo sets, as the cluster has them.
+fn print_settings(cluster: &Cluster) -> Result<()> {
+    let pool = cluster.kubectl_output(&["get", "scavengerpool", "default", "-o", "json"])?;
+    let pool: Value = serde_json::from_str(&pool).context("kubectl printed no JSON for the ScavengerPool")?;
+    println!("\nScavengerPool default, as deploy/demo sets it:");
+    if let Some(spec) = pool["spec"].as_object() {
+        for (field, value) in spec {
+            println!("  {field}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        }
+    }
+    let status = &pool["status"];
+    println!(
+        "  room: {} of {} cpu used on {} node\n",
+        status["used"]["cpu"].as_str().unwrap_or("?"),
+        status["allocatable"]["cpu"].as_str().unwrap_or("?"),
+        status["nodes"]
+    );
+    Ok(())
+}
+
+/// Where the owner's pod is in its short life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OwnerPod {
+    NotYet,
+    Waits,
+    Runs,
+    Gone,
+}
+
+/// Follows the rows until all are done; in between an owner's pod comes and goes.
+fn follow(
+    cluster: &Cluster,
+    queue: &Queue<'_>,
+    ids: &[i64],
+    display: &Display,
+    began: Instant,
+) -> Result<Vec<Row>> {
+    let mut owner = OwnerPod::NotYet;
+    loop {
+        let rows = queue.rows(ids)?;
+        display.show(&rows);
+        owner = play_owner(cluster, owner, &rows, display)?;
+        if rows.iter().all(|row| matches!(row.state.as_str(), "completed" | "failed" | "cancelled")) {
+            if owner != OwnerPod::Gone {
+                bail!(
+                    "the simulations ended before the owner's pod had come and gone: nothing was interrupted"
+                );
+            }
+            return Ok(rows);
+        }
+        if began.elapsed() > LIMIT {
+            bail!("not all simulations were done within {} minutes", LIMIT.as_secs() / 60);
+        }
+        #[expect(clippy::disallowed_methods, reason = "a person watches: the rows are shown once a second")]
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// One step of the owner's pod.
+fn play_owner(cluster: &Cluster, owner: OwnerPod, rows: &[Row], display: &Display) -> Result<OwnerPod> {
+    match owner {
+        OwnerPod::NotYet => {
+            let far = rows
+                .iter()
+                .any(|row| row.state == "running" && row.percent.is_some_and(|p| p >= OWNER_ARRIVES_AT));
+            if !far {
+                return Ok(owner);
+            }
+            display.say("an owner's pod arrives (ordinary priority, no class named) and asks for 1 cpu");
+            cluster.kubectl_with_input(&["create", "-f", "-"], owner_pod().to_string().as_bytes())?;
+            Ok(OwnerPod::Waits)
+        }
+        OwnerPod::Waits | OwnerPod::Runs => {
+            let phase = cluster.kubectl_output(&[
+                "get",
+                "pod",
+                "owner",
+                "--namespace",
+                OWNER,
+                "-o",
+                "jsonpath={.status.phase}",
+            ])?;
+            match (phase.as_str(), owner) {
+                ("Running", OwnerPod::Waits) => {
+                    display.say("kube-scheduler preempted a simulation; the owner's pod runs");
+                    Ok(OwnerPod::Runs)
+                }
+                ("Succeeded", _) => {
+                    display.say("the owner's pod has ended; its core is free again");
+                    Ok(OwnerPod::Gone)
+                }
+                ("Failed", _) => {
+                    bail!("the owner's pod failed, which nothing in this demo should make it do")
+                }
+                _ => Ok(owner),
+            }
+        }
+        OwnerPod::Gone => Ok(owner),
+    }
+}
+
+fn owner_pod() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "owner", "namespace": OWNER },
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": false,
+            "terminationGracePeriodSeconds": 1,
+            "securityContext": {
+                "runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": { "type": "RuntimeDefault" },
+            },
+            "containers": [{
+                "name": "owner",
+                "image": images::Image::Counter.reference(),
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["scavenger-counter"],
+                "args": [format!("--to={OWNER_SECONDS}"), "--every=1s", "--checkpoint=/tmp/count"],
+                "resources": { "requests": { "cpu": "1", "memory": "64Mi" } },
+                "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
+            }],
+        },
+    })
+}
+
+fn look_around(cluster: &Cluster) {
+    let name = &cluster.name;
+    println!("\nThe cluster stays up. To look around:");
+    println!("  eval \"$(cargo xtask cluster env --name {name})\"");
+    println!("  kubectl get scavengerjobs,jobs,pods --namespace {CHEMISTS}");
+    println!("  kubectl describe scavengerpool default");
+    println!(
+        "  kubectl exec --namespace {} --stdin --tty postgres-0 -- {}",
+        install::NAMESPACE,
+        queue::PSQL.join(" ")
+    );
+    println!("      select * from gromacs_queue;   select * from gromacs_event order by id;");
+    println!("To remove it:");
+    println!("  cargo xtask cluster down --name {name}");
+}

@@ -1,0 +1,371 @@
+//! What there is in each image.
+
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use super::debian::{Recipe, Suite};
+use super::layer::NewFile;
+
+/// Name of the registry in all image names; nothing is ever pulled from it.
+const REGISTRY: &str = "scavenger.dev";
+
+/// The user of our own programs; the number that images without a shell commonly use.
+const PROGRAM_USER: u32 = 65532;
+/// The user of GROMACS, the CRD's default for `runAsUser`.
+const GROMACS_USER: u32 = 1000;
+/// The user of Postgres. initdb insists that it has a name, so it is in the image's /etc/passwd.
+const POSTGRES_USER: u32 = 999;
+
+/// Paths that no image needs. Besides size it is about two files of the building machine that mmdebstrap copies
+/// into the tree: etc/hostname and etc/resolv.conf.
+const DROP_ALWAYS: &[&str] = &[
+    "dev/*",
+    "etc/apt",
+    "etc/fstab",
+    "etc/hostname",
+    "etc/machine-id",
+    "etc/resolv.conf",
+    "usr/lib/apt",
+    "usr/share/bash-completion",
+    "usr/share/bug",
+    "usr/share/doc-base",
+    "usr/share/info",
+    "usr/share/lintian",
+    "usr/share/locale",
+    "usr/share/man",
+    "usr/share/pixmaps",
+    "usr/lib/*/gconv",
+    "usr/lib/*/perl",
+    "usr/share/perl",
+    "usr/share/perl5",
+    "var/cache/*",
+    "var/lib/apt",
+    "var/lib/dpkg/info",
+    "var/log/*",
+];
+
+/// What ca-certificates and base-files bring along, and a program that is linked to libc alone does not use. What
+/// is left has no shell and no tools.
+const DROP_FROM_BASE: &[&str] = &[
+    "etc/debconf.conf",
+    "etc/dpkg",
+    "etc/skel",
+    "etc/ssl/openssl.cnf",
+    "etc/update-motd.d",
+    "usr/bin/*",
+    "usr/sbin/*",
+    "usr/games",
+    "usr/include",
+    "usr/src",
+    "usr/lib/ssl",
+    "usr/lib/*/audit",
+    "usr/lib/*/engines-3",
+    "usr/lib/*/ossl-modules",
+    "usr/lib/*/libcrypto.so.3",
+    "usr/lib/*/libssl.so.3",
+    "usr/share/base-files",
+    "usr/share/ca-certificates",
+    "usr/share/debconf",
+    "usr/share/dict",
+    "var/lib/dpkg",
+];
+
+/// Documentation, the libraries in double precision and those for ranks on several nodes. Nothing here starts
+/// gmx_mpi; without it Open MPI and all that belongs to it is dead weight, but small enough to stay.
+const DROP_FROM_GROMACS: &[&str] = &[
+    "usr/bin/gmx_d",
+    "usr/bin/gmx_mpi",
+    "usr/bin/gmx_mpi_d",
+    "usr/bin/perl5.36-x86_64-linux-gnu",
+    "usr/lib/*/libgromacs_d.so.7",
+    "usr/lib/*/libgromacs_d.so.7.0.0",
+    "usr/lib/*/libgromacs_mpi.so.7",
+    "usr/lib/*/libgromacs_mpi.so.7.0.0",
+    "usr/lib/*/libgromacs_mpi_d.so.7",
+    "usr/lib/*/libgromacs_mpi_d.so.7.0.0",
+    "usr/share/fonts-mathjax",
+    "usr/share/fonts",
+    "usr/share/javascript",
+    "usr/share/gromacs/html",
+];
+
+/// Perl wrappers of postgresql-common, and the just-in-time compiler, which is bigger than Postgres itself and
+/// is turned off by the start script.
+const DROP_FROM_POSTGRES: &[&str] = &[
+    "etc/dpkg",
+    "etc/init.d",
+    "etc/skel",
+    "etc/ssl/openssl.cnf",
+    "usr/games",
+    "usr/include",
+    "usr/lib/postgresql/15/lib/bitcode",
+    "usr/lib/postgresql/15/lib/llvmjit.so",
+    "usr/lib/*/libLLVM-14.so",
+    "usr/lib/*/libLLVM-14.so.1",
+    "usr/lib/llvm-14",
+    "usr/lib/*/libz3.so.4",
+    "usr/bin/perl",
+    "usr/bin/perl5.36.0",
+    "usr/bin/perl5.36-x86_64-linux-gnu",
+    "usr/lib/*/libperl.so.5.36",
+    "usr/lib/*/libperl.so.5.36.0",
+    "usr/share/base-files",
+    "usr/share/i18n",
+    "usr/lib/*/perl-base",
+    "usr/share/postgresql-common",
+    "usr/share/zoneinfo/posix",
+    "usr/share/zoneinfo/right",
+    "usr/src",
+    "var/lib/dpkg",
+];
+
+/// An image that can be built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
+pub(crate) enum Image {
+    /// The operator
+    Operator,
+    /// The tuner
+    Tuner,
+    /// The submitter
+    GromacsSubmitter,
+    /// The demo workload
+    Counter,
+    /// GROMACS from Debian
+    Gromacs,
+    /// Postgres from Debian
+    Postgres,
+}
+
+/// What an image is for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Content {
+    /// A program of this workspace.
+    Program(Program),
+    /// Debian packages.
+    Packages,
+}
+
+/// A program of this workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Program {
+    /// The crate it is in.
+    pub(super) package: &'static str,
+    /// Its file name.
+    pub(super) binary: &'static str,
+}
+
+impl Program {
+    /// Where it lies in its image.
+    pub(super) fn path(self) -> String {
+        format!("usr/local/bin/{}", self.binary)
+    }
+}
+
+impl Image {
+    /// Every image there is.
+    pub(crate) fn all() -> Vec<Self> {
+        Self::value_variants().to_vec()
+    }
+
+    /// What a pod writes in `image:`.
+    pub(crate) fn reference(self) -> String {
+        format!("{REGISTRY}/{}:{}", self.repository(), self.version())
+    }
+
+    /// File name of the archive for people.
+    pub(super) fn file_name(self) -> String {
+        format!("{}-{}.tar", self.repository(), self.version())
+    }
+
+    /// Last part of the image's name.
+    pub(super) fn repository(self) -> &'static str {
+        match self {
+            Self::Operator => "operator",
+            Self::Tuner => "tuner",
+            Self::GromacsSubmitter => "gromacs-submitter",
+            Self::Counter => "counter",
+            Self::Gromacs => "gromacs",
+            Self::Postgres => "postgres",
+        }
+    }
+
+    /// The tag: our version, or that of the software inside.
+    fn version(self) -> &'static str {
+        match self.content() {
+            // All crates carry the version of the workspace.
+            Content::Program(_) => env!("CARGO_PKG_VERSION"),
+            Content::Packages if self == Self::Postgres => "15",
+            Content::Packages => "2022.5",
+        }
+    }
+
+    /// What it is for.
+    pub(super) fn content(self) -> Content {
+        let program = |package, binary| Content::Program(Program { package, binary });
+        match self {
+            Self::Operator => program("scavenger-operator", "scavenger-operator"),
+            Self::Tuner => program("scavenger-tuner", "scavenger-tuner"),
+            Self::GromacsSubmitter => program("gromacs-submitter", "gromacs-submitter"),
+            Self::Counter => program("scavenger-counter", "scavenger-counter"),
+            Self::Gromacs | Self::Postgres => Content::Packages,
+        }
+    }
+
+    /// The program that must be built for it.
+    pub(super) fn program(self) -> Option<Program> {
+        match self.content() {
+            Content::Program(program) => Some(program),
+            Content::Packages => None,
+        }
+    }
+
+    /// Its lowest layer. Our programs share one.
+    pub(super) fn debian(self) -> Recipe {
+        match self {
+            Self::Gromacs => Recipe {
+                suite: Suite::Bookworm,
+                // Its libraries for linear algebra are reached through alternatives, which the packages' own
+                // scripts set up; so this one is installed, not only unpacked.
+                variant: "minbase",
+                packages: &["gromacs"],
+                hooks: &[],
+                drop: &[DROP_ALWAYS, DROP_FROM_GROMACS],
+            },
+            Self::Postgres => Recipe {
+                suite: Suite::Bookworm,
+                variant: "extract",
+                packages: &[
+                    "base-files",
+                    "coreutils",
+                    "dash",
+                    "libc-bin",
+                    "postgresql-15",
+                    "postgresql-client-15",
+                    "tzdata",
+                ],
+                hooks: &[],
+                drop: &[DROP_ALWAYS, DROP_FROM_POSTGRES],
+            },
+            _ => Recipe {
+                suite: Suite::ThisMachine,
+                variant: "extract",
+                packages: &["base-files", "ca-certificates", "libc6", "libgcc-s1"],
+                // Unpacking runs no package scripts, so what update-ca-certificates would write is written here.
+                hooks: &[
+                    r#"cat "$1"/usr/share/ca-certificates/mozilla/*.crt > "$1"/etc/ssl/certs/ca-certificates.crt"#,
+                ],
+                drop: &[DROP_ALWAYS, DROP_FROM_BASE],
+            },
+        }
+    }
+
+    /// Small files that lie above it.
+    pub(super) fn files(self) -> Vec<NewFile> {
+        let text = |path: &str, content: &str| NewFile::new(path, 0o644, content.as_bytes());
+        match self {
+            Self::Gromacs => Vec::new(),
+            Self::Postgres => vec![
+                text("etc/passwd", &passwd("postgres", POSTGRES_USER, "/var/lib/postgresql")),
+                text("etc/group", &group("postgres", POSTGRES_USER)),
+                text("etc/nsswitch.conf", NSSWITCH),
+                NewFile::new(
+                    "usr/local/bin/postgres-entrypoint",
+                    0o755,
+                    include_bytes!("../../../workloads/postgres/entrypoint.sh"),
+                ),
+            ],
+            _ => vec![
+                text("etc/passwd", &passwd("scavenger", PROGRAM_USER, "/")),
+                text("etc/group", &group("scavenger", PROGRAM_USER)),
+                text("etc/nsswitch.conf", NSSWITCH),
+            ],
+        }
+    }
+
+    /// How a container of it is run, unless the pod says otherwise: the `config` part of the image.
+    pub(super) fn run_config(self) -> Value {
+        let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+        match self.content() {
+            Content::Program(program) => json!({
+                "User": format!("{PROGRAM_USER}:{PROGRAM_USER}"),
+                "Env": [format!("PATH={path}"), "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"],
+                "Entrypoint": [format!("/{}", program.path())],
+                "WorkingDir": "/",
+            }),
+            Content::Packages if self == Self::Postgres => json!({
+                "User": format!("{POSTGRES_USER}:{POSTGRES_USER}"),
+                "Env": [
+                    format!("PATH={path}:/usr/lib/postgresql/15/bin"),
+                    "LANG=C.UTF-8",
+                    "PGDATA=/var/lib/postgresql/data/pgdata",
+                ],
+                "Entrypoint": ["/usr/local/bin/postgres-entrypoint"],
+                "WorkingDir": "/",
+                // SIGTERM would make Postgres wait until every client has gone, that is until SIGKILL; SIGINT
+                // disconnects them and shuts down in order.
+                "StopSignal": "SIGINT",
+                "ExposedPorts": { "5432/tcp": {} },
+            }),
+            Content::Packages => json!({
+                "User": format!("{GROMACS_USER}:{GROMACS_USER}"),
+                // HOME: gmx and MPI libraries look for their settings there, and / is not ours to write.
+                "Env": [format!("PATH={path}"), "LANG=C.UTF-8", "HOME=/tmp"],
+                "WorkingDir": "/",
+            }),
+        }
+    }
+}
+
+const NSSWITCH: &str = "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n";
+
+fn passwd(name: &str, user: u32, home: &str) -> String {
+    format!(
+        "root:x:0:0:root:/root:/usr/sbin/nologin\n{name}:x:{user}:{user}:{name}:{home}:/usr/sbin/nologin\n\
+         nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    )
+}
+
+fn group(name: &str, group: u32) -> String {
+    format!("root:x:0:\n{name}:x:{group}:\nnogroup:x:65534:\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn references_carry_the_version_of_what_is_inside() {
+        let references: Vec<_> = Image::all().into_iter().map(Image::reference).collect();
+        let ours = env!("CARGO_PKG_VERSION");
+        assert_eq!(
+            references,
+            [
+                &format!("scavenger.dev/operator:{ours}"),
+                &format!("scavenger.dev/tuner:{ours}"),
+                &format!("scavenger.dev/gromacs-submitter:{ours}"),
+                &format!("scavenger.dev/counter:{ours}"),
+                "scavenger.dev/gromacs:2022.5",
+                "scavenger.dev/postgres:15",
+            ]
+        );
+    }
+
+    #[test]
+    fn our_programs_share_their_lowest_layer() {
+        let programs: Vec<_> = Image::all().into_iter().filter(|image| image.program().is_some()).collect();
+        assert_eq!(programs.len(), 4);
+        let recipes: BTreeSet<_> = programs.iter().map(|image| format!("{:?}", image.debian())).collect();
+        assert_eq!(recipes.len(), 1);
+    }
+
+    #[test]
+    fn no_image_runs_as_root() {
+        for image in Image::all() {
+            let config = image.run_config();
+            let user = config["User"].as_str().unwrap();
+            assert!(user.parse::<u32>().is_err() && !user.starts_with("0:"), "{image:?}: {user}");
+        }
+    }
+}

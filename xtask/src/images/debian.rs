@@ -1,0 +1,164 @@
+//! Layers of Debian packages, made by mmdebstrap.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::layer::{Drop, EPOCH_SECONDS, Layer, Tar};
+use crate::cache::{self, Key};
+use crate::progress::Task;
+
+/// The kind of cache entry, and the files in one.
+const KIND: &str = "layer";
+const LAYER: &str = "layer.tar";
+const DIGEST: &str = "sha256";
+
+/// Set this to use another mirror than Debian's own, on a machine that reaches only that.
+const MIRROR_VARIABLE: &str = "SCAVENGER_DEBIAN_MIRROR";
+/// Makes /bin, /lib and the like links into /usr, as on any Debian 12; the variant `extract` does not by itself.
+const MERGED_USR: &str = "/usr/share/mmdebstrap/hooks/merged-usr";
+
+/// A Debian release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Suite {
+    /// Debian 12, for software whose version is part of the image's name.
+    Bookworm,
+    /// The one on this machine: a program runs only on a libc that is not older than the one it was linked with.
+    ThisMachine,
+}
+
+impl Suite {
+    fn name(self) -> String {
+        let bookworm = || "bookworm".to_owned();
+        match self {
+            Self::Bookworm => bookworm(),
+            Self::ThisMachine => {
+                let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+                codename(&release).unwrap_or_else(bookworm)
+            }
+        }
+    }
+}
+
+/// The codename in the text of an os-release file, if it is Debian's.
+fn codename(release: &str) -> Option<String> {
+    let value = |key| {
+        let line = release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
+        Some(line.trim_matches('"').to_owned())
+    };
+    value("ID").filter(|id| id == "debian").and_then(|_| value("VERSION_CODENAME"))
+}
+
+/// How to make a layer.
+#[derive(Debug)]
+pub(super) struct Recipe {
+    /// The release that the packages are from.
+    pub(super) suite: Suite,
+    /// mmdebstrap's variant: `extract` unpacks packages, `minbase` installs them in a minimal Debian.
+    pub(super) variant: &'static str,
+    /// Packages besides those of the variant; what they depend on comes along.
+    pub(super) packages: &'static [&'static str],
+    /// Shell commands that mmdebstrap runs once the packages are unpacked, with the tree as `$1`.
+    pub(super) hooks: &'static [&'static str],
+    /// Lists of paths that stay out.
+    pub(super) drop: &'static [&'static [&'static str]],
+}
+
+impl Recipe {
+    /// Names the layer in the cache, by all that goes into it.
+    ///
+    /// Versions of packages are not among it: a layer stays until it is refreshed, so that a build does not
+    /// depend on what the mirror carries today.
+    pub(super) fn key(&self) -> Key {
+        Key::new(&format!("{EPOCH_SECONDS} {:?} {:?}", self.arguments(), self.drop))
+    }
+
+    /// What mmdebstrap is called with, but for the target and the mirror.
+    fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec![
+            format!("--variant={}", self.variant),
+            format!("--include={}", self.packages.join(",")),
+            r#"--aptopt=APT::Install-Recommends "false""#.to_owned(),
+            "--format=tar".to_owned(),
+        ];
+        if self.variant == "extract" {
+            arguments.push(format!("--hook-dir={MERGED_USR}"));
+        }
+        arguments.extend(self.hooks.iter().map(|hook| format!("--extract-hook={hook}")));
+        arguments.push(self.suite.name());
+        arguments
+    }
+}
+
+/// The layer of a recipe, from the cache or made now.
+pub(super) fn layer(recipe: &Recipe) -> Result<Layer> {
+    let entry = cache::entry(KIND, &recipe.key(), |folder| {
+        let task = Task::start(format!("unpacking Debian packages: {}", recipe.packages.join(", ")));
+        let whole = folder.join("whole.tar");
+        mmdebstrap(recipe, &whole)?;
+        let layer = Layer::filtered(&whole, &folder.join(LAYER), &Drop::new(recipe.drop))?;
+        fs::remove_file(&whole).context("cannot remove a temporary file in the cache")?;
+        fs::write(folder.join(DIGEST), &layer.sha256).context("cannot write to the cache")?;
+        task.done(format!("unpacked Debian packages: {}", recipe.packages.join(", ")));
+        Ok(())
+    })?;
+    let digest = entry.join(DIGEST);
+    let sha256 = fs::read_to_string(&digest).with_context(|| format!("cannot read {}", digest.display()))?;
+    Ok(Layer { sha256, content: Tar::File(entry.join(LAYER)) })
+}
+
+/// Removes the layer from the cache, so that the next build unpacks the packages of today.
+pub(super) fn forget(recipe: &Recipe) -> Result<()> {
+    cache::remove(&cache::path(KIND, &recipe.key())?)
+}
+
+fn mmdebstrap(recipe: &Recipe, target: &Path) -> Result<()> {
+    let mut command = Command::new("mmdebstrap");
+    command.args(recipe.arguments()).arg(target);
+    if let Some(mirror) = std::env::var_os(MIRROR_VARIABLE) {
+        command.arg(mirror);
+    }
+    // With this set, mmdebstrap sorts what it packs and leaves out what differs from run to run.
+    command.env("SOURCE_DATE_EPOCH", EPOCH_SECONDS.to_string());
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot run mmdebstrap; is the Debian package mmdebstrap installed?")?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<_> = text.lines().collect();
+        let last = lines[lines.len().saturating_sub(20)..].join("\n");
+        bail!("mmdebstrap ended with {}; the last it said:\n{last}", output.status);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_codename_is_read_from_debian_only() {
+        let debian = "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nVERSION_CODENAME=bookworm\nID=debian\n";
+        assert_eq!(codename(debian).as_deref(), Some("bookworm"));
+        assert_eq!(codename("ID=ubuntu\nVERSION_CODENAME=noble\nID_LIKE=debian\n"), None);
+        assert_eq!(codename(""), None);
+    }
+
+    #[test]
+    fn every_input_of_a_recipe_reaches_mmdebstrap() {
+        let recipe = Recipe {
+            suite: Suite::Bookworm,
+            variant: "extract",
+            packages: &["libc6", "dash"],
+            hooks: &["true"],
+            drop: &[],
+        };
+        let arguments = recipe.arguments().join(" ");
+        for part in ["--variant=extract", "--include=libc6,dash", "--extract-hook=true", " bookworm"] {
+            assert!(arguments.contains(part), "{part} is not in {arguments}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Container images without a registry: `cargo xtask images`.
+//!
+//! An image is a docker-archive, one tar file that `ctr images import`, `docker load` or `skopeo copy` reads. Its
+//! lowest layer comes from Debian packages, what we add lies in a second, small one. Everything in an archive is
+//! sorted and dated alike, so the same inputs give the same digest, and an archive that is already in the cache
+//! is not made again.
+
+mod archive;
+mod catalogue;
+mod debian;
+mod layer;
+mod programs;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use self::catalogue::Content;
+pub(crate) use self::catalogue::Image;
+use self::layer::{Layer, NewFile};
+use crate::packages;
+
+/// Debian packages that building images needs on this machine.
+pub(crate) const PACKAGES: &[&str] = &["mmdebstrap"];
+
+/// The flags of `cargo xtask images`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Build these images; all if none is named
+    #[arg(value_name = "NAME", value_enum)]
+    names: Vec<Image>,
+
+    /// Also put the archives into this directory, as NAME-VERSION.tar
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Unpack the Debian packages again, to take in their updates
+    #[arg(long)]
+    refresh: bool,
+
+    /// Do not install missing Debian packages, only name them
+    #[arg(long)]
+    no_install: bool,
+}
+
+/// A built image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Archive {
+    /// What a pod writes in `image:`.
+    pub(crate) name: String,
+    /// The docker-archive.
+    pub(crate) path: PathBuf,
+    /// Digest of the image's configuration, which `crictl images` and `docker images` show as the image's id.
+    pub(crate) digest: String,
+}
+
+/// Carries out `cargo xtask images`. Prints one line for each image: name, size, digest, path.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let names = if arguments.names.is_empty() { Image::all() } else { arguments.names.clone() };
+    packages::ensure(PACKAGES, !arguments.no_install)?;
+    if arguments.refresh {
+        for image in &names {
+            debian::forget(&image.debian())?;
+        }
+    }
+    for (image, archive) in names.iter().zip(build(&names)?) {
+        let path = match &arguments.output {
+            None => archive.path,
+            Some(directory) => {
+                fs::create_dir_all(directory)
+                    .with_context(|| format!("cannot create {}", directory.display()))?;
+                let path = directory.join(image.file_name());
+                fs::copy(&archive.path, &path).with_context(|| format!("cannot write {}", path.display()))?;
+                path
+            }
+        };
+        let size = megabytes(fs::metadata(&path)?.len());
+        println!("{}\t{size}\t{}\t{}", archive.name, archive.digest, path.display());
+    }
+    Ok(())
+}
+
+/// Builds what is missing and returns the archives in the order of the names. [`PACKAGES`] must be installed.
+pub(crate) fn build(images: &[Image]) -> Result<Vec<Archive>> {
+    let wanted: Vec<_> = images.iter().filter_map(|image| image.program()).collect();
+    let programs = programs::build(&wanted)?;
+    let mut archives = Vec::new();
+    for image in images {
+        let mut layers = vec![debian::layer(&image.debian())?];
+        let mut files = image.files();
+        if let Content::Program(program) = image.content() {
+            let built = programs
+                .get(program.binary)
+                .with_context(|| format!("cargo did not say where it put the program {}", program.binary))?;
+            files.push(NewFile::read(&program.path(), built)?);
+        }
+        if !files.is_empty() {
+            layers.push(Layer::of_files(&files)?);
+        }
+        archives.push(archive::write(*image, &layers)?);
+    }
+    Ok(archives)
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10)
+}

@@ -1,0 +1,63 @@
+//! Development tasks of the project: `cargo xtask demo`, `test`, `ci`, `cluster`, `generate`.
+
+mod cache;
+mod ci;
+mod cluster;
+mod demo;
+mod generate;
+mod images;
+mod install;
+mod packages;
+mod preflight;
+mod progress;
+mod shell;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Build, test and show ScavengerJobs for Kubernetes
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", version)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    Demo(demo::Arguments),
+    Test(test::Arguments),
+    /// Run every test with the full counts: takes hours
+    Soak(test::Arguments),
+    Ci(ci::Arguments),
+    Generate(generate::Arguments),
+    /// Run a real Kubernetes on this machine
+    Cluster(cluster::Arguments),
+    /// Build the container images as archives that containerd imports
+    Images(images::Arguments),
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One sentence with its causes; a backtrace would tell nobody more.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
+        Task::Demo(arguments) => demo::run(&arguments),
+        Task::Test(arguments) => test::run(&arguments, test::Depth::Test),
+        Task::Soak(arguments) => test::run(&arguments, test::Depth::Soak),
+        Task::Ci(arguments) => ci::run(&arguments),
+        Task::Generate(arguments) => generate::run(&arguments),
+        Task::Cluster(arguments) => cluster::run(arguments),
+        Task::Images(arguments) => images::run(&arguments),
+    }
+}

@@ -1,0 +1,31 @@
+//! Runs cargo and other programs whose output belongs to the user.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+
+/// Root of the checkout.
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// A cargo command in the root of the checkout.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(ROOT).stdin(Stdio::null());
+    command
+}
+
+/// Runs a command; what it says goes to the user as it is.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let program =
+        Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy()).collect();
+    let line = format!("{program} {}", arguments.join(" "));
+    let status = command.status().with_context(|| format!("cannot run `{line}`"))?;
+    if !status.success() {
+        bail!("`{line}` ended with {status}");
+    }
+    Ok(())
+}

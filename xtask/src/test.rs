@@ -1,0 +1,81 @@
+//! `cargo xtask test` and `cargo xtask soak`: every test, those on the real cluster included.
+
+use anyhow::Result;
+
+use crate::{cluster, images, install, packages, preflight, progress::Task, shell};
+
+/// Cluster of the tests, beside any that the user has.
+const CLUSTER: &str = "test";
+
+/// Run every test, the ones on a real cluster included
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Arguments {
+    /// Leave the cluster `test` up afterwards
+    #[arg(long)]
+    keep: bool,
+    /// Name missing Debian packages instead of installing them
+    #[arg(long)]
+    no_install: bool,
+    /// Arguments for `cargo test`, for example `-p scavenger-e2e`; the whole workspace without any
+    #[arg(last = true, value_name = "ARGUMENT")]
+    arguments: Vec<String>,
+}
+
+/// How often tests repeat what they repeat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Every test, modest repetition.
+    Test,
+    /// The full counts.
+    Soak,
+}
+
+/// Runs the tests and takes the cluster down again.
+pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
+    // All that can be wrong with the machine first, before anything is changed.
+    preflight::root()?;
+    preflight::debian()?;
+    let mut wanted: Vec<&str> = packages::CLUSTER.to_vec();
+    wanted.extend(images::PACKAGES);
+    wanted.extend(packages::TESTS);
+    packages::ensure(&wanted, !arguments.no_install)?;
+
+    // What is compiled needs both cores; a cluster that waits would only disturb.
+    let mut build = shell::cargo(&["test", "--locked", "--no-run"]);
+    select(&mut build, arguments);
+    shell::run(&mut build)?;
+
+    // Left over from a run that was stopped: its objects would be in the way.
+    cluster::down(CLUSTER)?;
+    let options = cluster::Options { no_install: arguments.no_install, ..cluster::Options::default() };
+    let cluster = cluster::up(CLUSTER, &options)?;
+    let result = install::install(&cluster, "e2e/deploy").and_then(|()| {
+        let mut tests = shell::cargo(&["test", "--locked", "--no-fail-fast"]);
+        select(&mut tests, arguments);
+        tests
+            .env("SCAVENGER_E2E_KUBECONFIG", cluster.kubeconfig())
+            .env("SCAVENGER_E2E", "1")
+            // Most of the time the tests on the cluster wait for it.
+            .env("RUST_TEST_THREADS", "4");
+        if depth == Depth::Soak {
+            tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "20000");
+        }
+        shell::run(&mut tests)
+    });
+    if arguments.keep {
+        eprintln!("the cluster stays up: eval \"$(cargo xtask cluster env --name {CLUSTER})\"");
+    } else {
+        let task = Task::start("taking the cluster down");
+        cluster::down(CLUSTER)?;
+        task.done("the cluster is down");
+    }
+    result
+}
+
+fn select(command: &mut std::process::Command, arguments: &Arguments) {
+    if arguments.arguments.is_empty() {
+        command.arg("--workspace");
+    } else {
+        command.args(&arguments.arguments);
+    }
+}
