@@ -289,7 +289,7 @@ fn a_bad_one_is_refused_with_the_name_of_its_field() {
         type Spoil = fn(&mut Value);
         let cases: [(&str, Spoil); 12] = [
             ("spec.resources.limits", |spec| {
-                spec["resources"]["limits"] = json!({ "cpu": "30m", "memory": "16Mi" })
+                spec["resources"]["limits"] = json!({ "cpu": "30m", "memory": "16Mi" });
             }),
             ("spec.resources.requests", |spec| spec["resources"]["requests"] = json!({ "cpu": "1" })),
             ("spec.resources.requests", |spec| spec["resources"]["requests"]["cpu"] = json!(0)),

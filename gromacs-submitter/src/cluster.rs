@@ -12,6 +12,8 @@ use scavenger_schema::scavenger_job::ScavengerJob;
 use scavenger_schema::scavenger_pool::ScavengerPool;
 use scavenger_schema::simulation::{LABEL_QUEUE, LABEL_ROW, State, selector};
 
+use crate::root_cause;
+
 /// Longest time for one request. A lease outlives several of them.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -51,7 +53,7 @@ pub enum ClusterError {
         name: String,
     },
     /// Anything else; asking again may help.
-    #[error("Kubernetes can not {act} {name}: {source}")]
+    #[error("Kubernetes can not {act} {name}: {}", root_cause(source))]
     Request {
         /// What was asked.
         act: &'static str,

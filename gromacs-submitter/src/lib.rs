@@ -18,3 +18,12 @@ pub mod store;
 pub mod tuner_client;
 pub mod view;
 pub mod worker;
+
+/// The innermost cause says what is wrong (connection refused, timed out); the outer ones only say where.
+pub(crate) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

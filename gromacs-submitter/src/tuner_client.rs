@@ -8,6 +8,8 @@ use scavenger_schema::tuning::{
 };
 use sqlx::types::Json;
 
+use crate::root_cause;
+
 /// Longest time for one answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -168,11 +170,94 @@ fn ladder_rung(rung: &Rung, number: i32, model_version: &str) -> Option<LadderRu
     })
 }
 
-/// The innermost cause says what is wrong (connection refused, timed out); the outer ones repeat the address.
-fn root_cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::http::StatusCode;
+    use axum::routing::post;
+    use scavenger_schema::tuning::{Interval, Layout, Resources};
+
+    use super::*;
+    use crate::fixtures::{pool, row};
+
+    /// Stands in for the tuner, for what the real one does not do on demand: fail.
+    async fn answering(status: StatusCode, body: String) -> TunerClient {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("should listen");
+        let address = listener.local_addr().expect("should have an address");
+        let router = Router::new().route(LADDER_PATH, post(move || async move { (status, body) }));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        TunerClient::new(&format!("http://{address}/")).expect("should be an address")
     }
-    cause.to_string()
+
+    async fn ask(client: &TunerClient) -> Result<Vec<LadderRung>, TunerError> {
+        let row = row();
+        let system = row.system.description().expect("should have atoms");
+        client.ladder(&row, system, &pool().nodes).await
+    }
+
+    fn error(code: ErrorCode) -> String {
+        let reply = ErrorReply { code, error: "a sentence".to_owned(), field: None };
+        serde_json::to_string(&reply).expect("should be JSON")
+    }
+
+    fn reply(rungs: Vec<Rung>) -> String {
+        let reply = LadderReply { model_version: "7".to_owned(), rungs, notes: Vec::new() };
+        serde_json::to_string(&reply).expect("should be JSON")
+    }
+
+    fn rung(cpu_millicores: u32) -> Rung {
+        Rung {
+            resources: Resources { cpu_millicores, memory_bytes: 1 << 28, gpus: 0 },
+            layout: Layout::cpu(1, 2),
+            ns_per_day: Interval { p10: 1.0, p50: 2.0, p90: 3.0 },
+            hours_to_finish: None,
+            efficiency: 1.0,
+            memory_bytes: 1 << 27,
+            hardware_class: "unknown".to_owned(),
+            fits_now: true,
+            reason: "largest that pays".to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn rungs_are_numbered_from_one() {
+        let client = answering(StatusCode::OK, reply(vec![rung(2000), rung(500)])).await;
+        let ladder = ask(&client).await.expect("should be a ladder");
+        assert_eq!(
+            ladder.iter().map(|rung| (rung.rung, rung.cpu_millicores)).collect::<Vec<_>>(),
+            [(1, 2000), (2, 500)]
+        );
+        assert_eq!(ladder[0].model_version, "7");
+    }
+
+    #[tokio::test]
+    async fn only_a_refusal_of_the_system_is_final() {
+        for (status, body, is_final) in [
+            (StatusCode::UNPROCESSABLE_ENTITY, error(ErrorCode::Invalid), true),
+            (StatusCode::UNPROCESSABLE_ENTITY, error(ErrorCode::NothingFits), false),
+            (StatusCode::SERVICE_UNAVAILABLE, error(ErrorCode::Unavailable), false),
+            (StatusCode::BAD_GATEWAY, "<html>".to_owned(), false),
+            (StatusCode::NOT_FOUND, String::new(), false),
+            (StatusCode::OK, "{}".to_owned(), false),
+            (StatusCode::OK, reply(Vec::new()), false),
+            (StatusCode::OK, reply(vec![rung(0)]), false),
+            (StatusCode::OK, "x".repeat(LARGEST_REPLY_BYTES + 1), false),
+        ] {
+            let client = answering(status, body).await;
+            let error = ask(&client).await.expect_err("should be an error");
+            assert_eq!(error.is_final(), is_final, "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_tuner_that_is_down_is_named() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = TunerClient::new("http://127.0.0.1:1").expect("should be an address");
+        let error = ask(&client).await.expect_err("should not connect");
+        assert!(!error.is_final());
+        let text = error.to_string();
+        assert!(text.contains("the tuner at http://127.0.0.1:1 does not answer"), "{text}");
+        assert!(text.contains("refused"), "{text}");
+    }
 }

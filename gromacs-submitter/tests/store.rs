@@ -409,6 +409,47 @@ async fn a_whole_life_is_written_down() {
 }
 
 #[tokio::test]
+async fn the_next_attempt_tells_how_far_the_one_before_came() {
+    let (store, _) = migrated_store("a").await;
+    store.add(&new_row("x.tpr")).await.expect("should add");
+    let claim = claim_one(&store).await;
+    let mut first = attempt(1, 1, Some(AttemptOutcome::Interrupted));
+    first.last_step = Some(631);
+    let mut withdrawn = attempt(2, 1, Some(AttemptOutcome::Withdrawn));
+    withdrawn.view.start_time = None;
+    withdrawn.first_step = None;
+    let mut next = attempt(3, 1, None);
+    next.first_step = Some(1080);
+    let changes = Changes { attempts: vec![first, withdrawn, next], ..Changes::default() };
+    store.record(&claim, &claim.row.status, &changes).await.expect("should write");
+    let steps: Vec<Option<i64>> =
+        sqlx::query_scalar("select last_step from gromacs_attempt order by attempt")
+            .fetch_all(store.pool())
+            .await
+            .expect("should read");
+    assert_eq!(steps, [Some(1080), None, None]);
+}
+
+#[tokio::test]
+async fn a_cancelled_row_leaves_no_attempt_open() {
+    let (store, _) = migrated_store("a").await;
+    store.add(&new_row("x.tpr")).await.expect("should add");
+    let claim = claim_one(&store).await;
+    let mut status =
+        RowStatus { state: State::Running, attempt: 1, step: Some(500), ..claim.row.status.clone() };
+    let changes = Changes { attempts: vec![attempt(1, 1, None)], ..Changes::default() };
+    let claim = store.record(&claim, &status, &changes).await.expect("should write");
+    status.state = State::Cancelled;
+    status.finish_time = Some((now() + SignedDuration::from_secs(7)).into());
+    store.record(&claim, &status, &Changes::default()).await.expect("should write");
+    let story = store.show(claim.row.id).await.expect("should ask").expect("should be there");
+    assert_eq!(story["attempts"][0]["outcome"], "interrupted");
+    assert_eq!(story["attempts"][0]["reason"], "Cancelled");
+    assert_eq!(story["attempts"][0]["last_step"], 500);
+    assert_eq!(story["row"]["run_seconds"], 7);
+}
+
+#[tokio::test]
 async fn inserts_and_requests_are_heard() {
     let (store, _) = migrated_store("a").await;
     let mut listener = store.listen().await.expect("should listen");

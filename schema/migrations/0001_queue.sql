@@ -288,7 +288,7 @@ comment on column gromacs_attempt.outcome is 'completed, failed, interrupted (ta
 comment on column gromacs_attempt.reason is 'Reason of the outcome, one word.';
 comment on column gromacs_attempt.message is 'The reason as a sentence.';
 comment on column gromacs_attempt.first_step is 'Step at which it started.';
-comment on column gromacs_attempt.last_step is 'Last step seen in its log.';
+comment on column gromacs_attempt.last_step is 'Last step it is known to have computed: seen in its log, or in the checkpoint that the next attempt started from.';
 comment on column gromacs_attempt.ns_per_day is 'Speed that mdrun measured, in ns per day; null if its log was gone.';
 
 create table gromacs_observation (
@@ -429,15 +429,15 @@ select
     l.rung,
     r.rungs,
     q.step,
-    q.init_step + q.nsteps as last_step,
+    coalesce(q.init_step, 0) + q.nsteps as last_step,
     case when q.nsteps > 0 and q.step is not null then
-        round((100.0 * greatest(0, least(q.step - q.init_step, q.nsteps)) / q.nsteps)::numeric, 1)
+        round((100.0 * greatest(0, least(q.step - coalesce(q.init_step, 0), q.nsteps)) / q.nsteps)::numeric, 1)
     end as percent,
     q.ns_per_day,
     case when q.state = 'running' and q.ns_per_day > 0 and q.step is not null then
         q.progress_time + make_interval(secs =>
             -- At most 30 years: a longer interval than Postgres knows would fail the whole view.
-            least(1e9, greatest(0, q.init_step + q.nsteps - q.step) * q.dt_ps / 1000 / q.ns_per_day * 86400))
+            least(1e9, greatest(0, coalesce(q.init_step, 0) + q.nsteps - q.step) * q.dt_ps / 1000 / q.ns_per_day * 86400))
     end as expected_finish_time,
     q.interruptions,
     a.attempts,

@@ -131,7 +131,8 @@ pub struct Limits {
     /// Most GPUs a pod may request, 0 to 16. Missing: the nodes decide.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_gpus: Option<u32>,
-    /// Most rungs in the reply, 1 to 32.
+    /// Most rungs in the reply, 1 to 32. Steps between rungs are a factor of 1.5 in cores, larger if there would be
+    /// more rungs than this.
     pub max_rungs: u32,
     /// The first rung is the fastest whose speed per unit of price is at least this share of the best, above
     /// 0 and at most 1.
@@ -146,7 +147,7 @@ impl Default for Limits {
             max_cpu_millicores: None,
             max_memory_bytes: None,
             max_gpus: None,
-            max_rungs: 8,
+            max_rungs: 10,
             min_efficiency: 0.7,
             weights: PriceWeights::default(),
         }

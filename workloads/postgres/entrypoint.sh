@@ -39,11 +39,10 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
     rm -rf "$new" || die "cannot write to $(dirname "$PGDATA"); may user $(id -u) write to the volume?"
     mkdir -p "$(dirname "$PGDATA")" 2>/dev/null || true
     (umask 077 && mkdir "$new") || die "cannot create $new; may user $(id -u) write to the volume?"
-    printf '%s\n' "$password" > "$new.password"
     # Local connections (kubectl exec) need no password: whoever can run a program here can read the files too.
-    initdb --pgdata="$new" --username="$user" --pwfile="$new.password" --encoding=UTF8 --locale=C.UTF-8 \
-        --auth-local=trust --auth-host=scram-sha-256 --no-instructions >&2
-    rm -f "$new.password"
+    printf '%s\n' "$password" |
+        initdb --pgdata="$new" --username="$user" --pwfile=/dev/stdin --encoding=UTF8 --locale=C.UTF-8 \
+            --auth-local=trust --auth-host=scram-sha-256 --no-instructions >&2
     echo 'host all all all scram-sha-256' >> "$new/pg_hba.conf"
     if [ "$database" != postgres ]; then
         printf 'create database "%s";\n' "$database" |

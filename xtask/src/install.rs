@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{
     cluster::Cluster,
-    images::{self, Image},
+    images::{self, Image, Profile},
     progress::Task,
     shell::ROOT,
 };
@@ -24,8 +24,8 @@ const WORKLOADS: [&str; 4] = [
 ];
 
 /// Builds and loads all images, applies `overlay` (a folder below the checkout) and waits until everything runs.
-pub(crate) fn install(cluster: &Cluster, overlay: &str) -> Result<()> {
-    let archives = images::build(&Image::all())?;
+pub(crate) fn install(cluster: &Cluster, overlay: &str, profile: Profile) -> Result<()> {
+    let archives = images::build(&Image::all(), profile)?;
     let paths: Vec<_> = archives.iter().map(|archive| archive.path.clone()).collect();
     cluster.load(&paths)?;
 

@@ -49,9 +49,11 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
     cluster::down(CLUSTER)?;
     let options = cluster::Options { no_install: arguments.no_install, ..cluster::Options::default() };
     let cluster = cluster::up(CLUSTER, &options)?;
-    let result = install::install(&cluster, "e2e/deploy").and_then(|()| {
+    let result = install::install(&cluster, "e2e/deploy", images::Profile::Dev).and_then(|()| {
         let mut tests = shell::cargo(&["test", "--locked", "--no-fail-fast"]);
         select(&mut tests, arguments);
+        // Figures that a test prints are part of the result.
+        tests.args(["--", "--show-output"]);
         tests
             .env("SCAVENGER_E2E_KUBECONFIG", cluster.kubeconfig())
             .env("SCAVENGER_E2E", "1")

@@ -15,11 +15,14 @@ use crate::mdrun_log::{LogFacts, error_message};
 use crate::probe::parse_verification;
 use crate::view::{AttemptView, JobView};
 
-/// A shorter run says little about speed: start-up and the tuning of PME take most of it.
-const SHORTEST_MEASUREMENT_SECONDS: f64 = 10.0;
+/// A shorter run measures start-up. How much weight a short one has is the tuner's business: it sees the wall time.
+const SHORTEST_MEASUREMENT_SECONDS: f64 = 1.0;
 
 /// mdrun rounds the remaining time to seconds; below this many the speed derived from it is too coarse.
 const SHORTEST_REMAINING_SECONDS: f64 = 20.0;
+
+/// Within less time start-up weighs too much.
+const SHORTEST_ELAPSED_SECONDS: f64 = 30.0;
 
 pub(super) fn follow(input: &Input<'_>) -> Step {
     let row = input.row;
@@ -124,7 +127,7 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     let reason = attempt.map(|attempt| format!("attempt {} runs on {}", attempt.number, room_of(attempt)));
     let knew_start = status.first_step.is_some();
     if let Some(facts) = input.log.facts() {
-        take_progress(status, facts, input);
+        take_progress(status, facts, input, attempt.and_then(|attempt| attempt.start_time));
     }
     let learned_start = !knew_start && status.first_step.is_some();
     let mut attempts = Vec::new();
@@ -151,7 +154,7 @@ fn room_of(attempt: &AttemptView) -> String {
     })
 }
 
-fn take_progress(status: &mut RowStatus, facts: &LogFacts, input: &Input<'_>) {
+fn take_progress(status: &mut RowStatus, facts: &LogFacts, input: &Input<'_>, start_time: Option<Timestamp>) {
     status.first_step = status.first_step.or(facts.first_step);
     let Some(last_step) = facts.last_step.or(facts.first_step).filter(|step| Some(*step) != status.step)
     else {
@@ -159,12 +162,19 @@ fn take_progress(status: &mut RowStatus, facts: &LogFacts, input: &Input<'_>) {
     };
     status.step = Some(last_step);
     status.progress_time = Some(input.now.into());
-    if let (Some(remaining), Some(end), Some(dt_ps)) =
-        (facts.remaining_seconds, input.row.system.last_step(), input.row.system.dt_ps)
-        && remaining >= SHORTEST_REMAINING_SECONDS
-        && end > last_step
+    let Some(dt_ps) = input.row.system.dt_ps else { return };
+    let speed = |steps: i64, seconds: f64| steps as f64 * dt_ps / 1000.0 / seconds * 86400.0;
+    let to_do = input.row.system.last_step().map_or(0, |end| end - last_step);
+    let done = status.first_step.map_or(0, |first| last_step - first);
+    let elapsed = start_time.map_or(0.0, |start| seconds_between(start, input.now));
+    if let Some(remaining) =
+        facts.remaining_seconds.filter(|time| *time >= SHORTEST_REMAINING_SECONDS && to_do > 0)
     {
-        status.ns_per_day = Some((end - last_step) as f64 * dt_ps / 1000.0 / remaining * 86400.0);
+        status.ns_per_day = Some(speed(to_do, remaining));
+    } else if facts.remaining_seconds.is_none() && done > 0 && elapsed >= SHORTEST_ELAPSED_SECONDS {
+        // mdrun names a date instead when more than 5 minutes remain. Progress was just seen for the first time, so
+        // `now` is at most one look behind it.
+        status.ns_per_day = Some(speed(done, elapsed));
     }
 }
 
@@ -180,8 +190,8 @@ fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Ste
         status.next_rung = None;
         status.rung = Some(next);
         reset_clock(&mut status);
-        let reason = format!("now asks for configuration {next} of {rungs}, {}", configuration(input, next));
-        return record(RowStatus { reason: Some(reason), ..status });
+        // The reason stays: it says why, and the history shows it beside the new configuration.
+        return record(status);
     }
     // Its spec is the truth, also when a person changed it; what is no rung is not judged.
     status.rung = job.rung.or(status.rung);
@@ -201,7 +211,8 @@ fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Ste
     if rung < rungs {
         status.next_rung = Some(rung + 1);
         let why = if never_fits { said(job) } else { format!("no room for {waited:.0} s") };
-        let reason = format!("{why}; falls back to configuration {} of {rungs}", rung + 1);
+        let smaller = configuration(input, rung + 1);
+        let reason = format!("{why}; falls back to configuration {} of {rungs}, {smaller}", rung + 1);
         return record(RowStatus { reason: Some(reason), ..status });
     }
     start_over(status, rungs, input, job)

@@ -373,6 +373,16 @@ fn speed_is_estimated_while_it_runs() {
         step.status.ns_per_day
     );
     assert_eq!(step.status.next_attempt_time.to_jiff(), now() + SignedDuration::from_secs(5));
+
+    // With more than 5 minutes to go mdrun names a date: then the steps done tell, 2000 in 60 s.
+    let running = JobView { attempts: vec![attempt(1, 1, None)], ..job(Phase::Running, 1) };
+    let text =
+        "starting mdrun 'W'\n400000 steps, 800.0 ps.\n\rstep 2000, will finish Sat Nov 21 10:00:00 2026";
+    let mut scene = Scene::with_job(submitted(), running).read(text);
+    scene.row.system.nsteps = Some(400_000);
+    scene.after(60);
+    let speed = scene.step().status.ns_per_day;
+    assert!(speed.is_some_and(|speed| (speed - 5.76).abs() < 1e-9), "{speed:?}");
 }
 
 #[test]

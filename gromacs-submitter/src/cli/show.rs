@@ -38,16 +38,16 @@ fn line_of(list: &str, item: &Value) -> String {
     let text = |name: &str| plain(&item[name]);
     match list {
         "ladder" => format!(
-            "{}.{}: {}m cores, {} MiB, {}x{}, {} ns/day ({} to {}), {}",
+            "{}.{}: {} cores, {} MiB, {}x{}, {} ns/day ({} to {}), {}",
             text("submission"),
             text("rung"),
-            text("cpu_millicores"),
+            item["cpu_millicores"].as_f64().unwrap_or(0.0) / 1000.0,
             item["memory_bytes"].as_i64().unwrap_or(0) >> 20,
             plain(&item["layout"]["ntmpi"]),
             plain(&item["layout"]["ntomp"]),
-            text("ns_per_day_p50"),
-            text("ns_per_day_p10"),
-            text("ns_per_day_p90"),
+            speed(&item["ns_per_day_p50"]),
+            speed(&item["ns_per_day_p10"]),
+            speed(&item["ns_per_day_p90"]),
             text("reason")
         ),
         "attempts" => format!(
@@ -59,12 +59,16 @@ fn line_of(list: &str, item: &Value) -> String {
             text("end_time"),
             text("first_step"),
             text("last_step"),
-            text("ns_per_day"),
+            speed(&item["ns_per_day"]),
             text("outcome"),
             text("reason")
         ),
         _ => format!("{} {} {}", text("event_time"), text("state"), text("message")),
     }
+}
+
+fn speed(value: &Value) -> String {
+    value.as_f64().map_or_else(|| "-".to_owned(), |speed| format!("{speed:.1}"))
 }
 
 fn plain(value: &Value) -> String {

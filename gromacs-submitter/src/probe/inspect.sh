@@ -44,4 +44,4 @@ version=$(gmx --version 2>/dev/null | awk '$1 == "GROMACS" && $2 == "version:" {
 found="$found
 gromacs-version=$version"
 printf '%s\n' "$found"
-printf '%s\n' "$found" >/dev/termination-log
+printf '%s\n' "$found" >"${TERMINATION_LOG:-/dev/termination-log}"

@@ -5,4 +5,4 @@ if ! [ -f "$1" ]; then
 fi
 found=$(gmx -quiet dump -cp "$1" | awk '$1 == "step" && $2 == "=" { print "verification=1"; print "step=" $3; found = 1; exit } END { exit !found }') || exit 7
 printf '%s\n' "$found"
-printf '%s\n' "$found" >/dev/termination-log
+printf '%s\n' "$found" >"${TERMINATION_LOG:-/dev/termination-log}"

@@ -1,6 +1,6 @@
 //! The writes of one step.
 
-use scavenger_schema::simulation::{GromacsToTune, RowStatus};
+use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
 use sqlx::types::Json;
 use sqlx::{Postgres, Transaction};
 
@@ -56,6 +56,9 @@ pub(super) async fn status(
         where id = $1 and lease_holder = $2 returning ",
         columns!()
     );
+    if matches!(status.state, State::Cancelled | State::Failed) {
+        close_attempts(transaction, &claim.row, status).await?;
+    }
     sqlx::query_as(UPDATE)
         .bind(claim.row.id)
         .bind(&store.holder)
@@ -87,6 +90,31 @@ pub(super) async fn status(
         .fetch_optional(&mut **transaction)
         .await?
         .ok_or(StoreError::LoseLease(claim.row.id))
+}
+
+/// An attempt whose ScavengerJob was deleted under it has nobody left to tell its end.
+async fn close_attempts(
+    transaction: &mut Transaction<'_, Postgres>,
+    row: &GromacsToTune,
+    status: &RowStatus,
+) -> Result<(), StoreError> {
+    let reason = if status.state == State::Cancelled { "Cancelled" } else { "Deleted" };
+    sqlx::query(
+        "update gromacs_attempt set end_time = coalesce($4, now()), reason = $5,
+            outcome = case when start_time is null then 'withdrawn' else 'interrupted' end,
+            last_step = case when attempt = $3 and first_step is not null then greatest(last_step, $6)
+                else last_step end
+        where row_id = $1 and submission = $2 and outcome is null",
+    )
+    .bind(row.id)
+    .bind(row.status.submission)
+    .bind(row.status.attempt)
+    .bind(status.finish_time)
+    .bind(reason)
+    .bind(row.status.step)
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
 }
 
 /// Values that the user gave win.
@@ -212,6 +240,20 @@ async fn upsert_attempt(
     .bind(attempt.first_step)
     .bind(attempt.last_step)
     .bind(attempt.ns_per_day)
+    .execute(&mut **transaction)
+    .await?;
+    let Some(first_step) = attempt.first_step else { return Ok(()) };
+    // The checkpoint it started from was written by the attempt before, whose log may have been gone too early.
+    sqlx::query(
+        "update gromacs_attempt set last_step = greatest(last_step, $4)
+        where row_id = $1 and submission = $2 and attempt = (
+            select max(attempt) from gromacs_attempt
+            where row_id = $1 and submission = $2 and attempt < $3 and start_time is not null)",
+    )
+    .bind(row.id)
+    .bind(row.status.submission)
+    .bind(view.number)
+    .bind(first_step)
     .execute(&mut **transaction)
     .await?;
     Ok(())

@@ -67,8 +67,8 @@ struct Line {
 /// What became of one walk along the queue.
 #[derive(Debug, Default)]
 pub struct Walk {
-    /// Those that start, with a node for each pod.
-    pub started: Vec<(Key, Vec<Name>)>,
+    /// Those that start, and what room was reserved for.
+    pub started: Vec<(Key, Demand)>,
     /// Heads of lines that do not start, and why.
     pub heads: Vec<(Key, Waiting)>,
 }
@@ -160,14 +160,14 @@ impl Queue {
             }
             match capacity.fit(&demand, ledger, settings) {
                 Ok(nodes) => {
-                    let places = nodes.iter().cloned().map(Some).collect();
+                    let places = nodes.into_iter().map(Some).collect();
                     ledger.reserve(&rank.job, &demand.per_pod, places);
                     self.remove(&rank.job);
                     starting += 1;
-                    walk.started.push((rank.job, nodes));
                     if let Some(next) = self.lines.get(&demand).and_then(|line| line.members.first()) {
-                        heads.insert((next.clone(), demand));
+                        heads.insert((next.clone(), demand.clone()));
                     }
+                    walk.started.push((rank.job, demand));
                 }
                 Err(shortage) => {
                     walk.heads

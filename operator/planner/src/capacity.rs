@@ -16,6 +16,8 @@ struct Entry {
     in_pool: bool,
     /// Requests of non-terminal pods bound to it, or nominated for it.
     used: Resources,
+    /// Those of them that belong to no ScavengerJob.
+    ordinary: Resources,
 }
 
 /// The room there is.
@@ -38,6 +40,7 @@ pub struct Capacity {
 struct Occupant {
     node: Name,
     requests: Resources,
+    ordinary: bool,
 }
 
 /// Why a demand can not be placed.
@@ -63,6 +66,9 @@ impl Capacity {
         let is = entry.in_pool.then(|| (node.allocatable.clone(), entry.used.clone()));
         entry.node = Some(node);
         self.move_totals(was, is);
+        // Labels, taints, and nodes that are not usable yet decide about "never fits", too.
+        self.epoch += 1;
+        self.version += 1;
     }
 
     /// Takes a node away. Pods that are still bound to it keep their entry until they go.
@@ -72,7 +78,10 @@ impl Capacity {
             (entry.node.as_ref().map(|n| n.allocatable.clone()).unwrap_or_default(), entry.used.clone())
         });
         entry.in_pool = false;
-        entry.node = None;
+        if entry.node.take().is_some() {
+            self.epoch += 1;
+            self.version += 1;
+        }
         if entry.used == Resources::default() {
             self.nodes.remove(name);
         }
@@ -91,8 +100,6 @@ impl Capacity {
             self.allocatable.add(&allocatable);
             self.used.add(&used);
         }
-        self.epoch += 1;
-        self.version += 1;
     }
 
     /// Other settings of the pool: which nodes belong to it is decided anew.
@@ -116,13 +123,17 @@ impl Capacity {
     /// Takes in a version of a pod.
     pub fn set_pod(&mut self, pod: &Pod) {
         let alive = !pod.phase.is_terminal();
-        // The room a preemptor waits for looks free and is not.
-        let place = pod.node.as_ref().or(pod.nominated_node.as_ref());
-        let occupant = place
-            .filter(|_| alive)
-            .map(|node| Occupant { node: node.clone(), requests: pod.requests.clone() });
+        let ordinary = pod.owner.is_none();
+        // The room a preemptor waits for looks free and is not. Room of a ScavengerJob's pod is in the ledger until
+        // it is bound.
+        let place = pod.node.as_ref().or(pod.nominated_node.as_ref().filter(|_| ordinary));
+        let occupant = place.filter(|_| alive).map(|node| Occupant {
+            node: node.clone(),
+            requests: pod.requests.clone(),
+            ordinary,
+        });
         self.occupy(&pod.key, occupant);
-        if alive && place.is_none() && pod.owner.is_none() && !pod.gated && pod.deletion_requested.is_none() {
+        if alive && place.is_none() && ordinary && !pod.gated && pod.deletion_requested.is_none() {
             self.pending.insert(pod.key.clone(), (pod.requests.clone(), pod.placement.clone()));
         } else if self.pending.remove(&pod.key).is_some() {
             self.version += 1;
@@ -144,6 +155,9 @@ impl Capacity {
         if let Some(old) = self.occupants.remove(key) {
             if let Some(entry) = self.nodes.get_mut(&old.node) {
                 entry.used.subtract(&old.requests);
+                if old.ordinary {
+                    entry.ordinary.subtract(&old.requests);
+                }
                 if entry.in_pool {
                     self.used.subtract(&old.requests);
                 }
@@ -157,6 +171,9 @@ impl Capacity {
             // A pod may be seen before its node.
             let entry = self.nodes.entry(new.node.clone()).or_default();
             entry.used.add(&new.requests);
+            if new.ordinary {
+                entry.ordinary.add(&new.requests);
+            }
             if entry.in_pool {
                 self.used.add(&new.requests);
             }
@@ -182,15 +199,17 @@ impl Capacity {
         &self.allocatable
     }
 
-    /// What is used or promised: bound pods, pending ordinary pods that some node of the pool could take, and what
-    /// is in flight.
+    /// What is used or promised: bound pods, pending ordinary pods that would fit some node of the pool if no
+    /// ScavengerJob were there, and what is in flight.
     #[must_use]
     pub fn used(&self, ledger: &Ledger) -> Resources {
         let mut used = self.used.plus(ledger.total());
         for (requests, placement) in self.pending.values() {
-            let could_be_taken = self
-                .pool_nodes()
-                .any(|(node, _)| placement.admits(node) && requests.exceeds(&node.allocatable).is_none());
+            let could_be_taken = self.nodes.values().filter(|entry| entry.in_pool).any(|entry| {
+                entry.node.as_ref().is_some_and(|node| {
+                    placement.admits(node) && requests.fits_beside(&entry.ordinary, &node.allocatable)
+                })
+            });
             if could_be_taken {
                 used.add(requests);
             }

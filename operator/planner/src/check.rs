@@ -126,7 +126,11 @@ fn ledger(planner: &Planner) -> Result<(), String> {
         let entry = planner.jobs.get(key);
         ensure(entry.is_some(), || format!("room is reserved for {key}, which is gone"))?;
         let active = entry.is_some_and(|entry| entry.job.status.phase.is_active());
-        let held = entry.is_some_and(|entry| entry.under_way || entry.pause.is_some());
+        let held = entry.is_some_and(|entry| {
+            let attached = planner.attachments.get(&entry.job.uid);
+            let attached = attached.is_some_and(|all| !all.children.is_empty() || !all.pods.is_empty());
+            entry.under_way || entry.pause.is_some() || attached
+        });
         ensure(active || planner.starting.contains(key) || held, || {
             format!("room is reserved for {key}, which does not start")
         })?;

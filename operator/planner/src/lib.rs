@@ -40,7 +40,7 @@ use admission::Queue;
 use capacity::Capacity;
 use ledger::Ledger;
 use lifecycle::{Known, Memory, Next, Prepared};
-use snapshot::{Child, Job, Key, Name, Observation, Phase, Pod, Settings, WaitReason, Waiting};
+use snapshot::{Child, Demand, Job, Key, Name, Observation, Phase, Pod, Settings, WaitReason, Waiting};
 use verdict::Evidence;
 
 /// What is to be done now.
@@ -73,6 +73,8 @@ struct Entry {
     timer: Option<Timestamp>,
     /// The attempt for which room was reserved after a restart, so that it is done once.
     recovered: Option<u32>,
+    /// What it asked for when room was reserved; the spec may be replaced until the start is written.
+    reserved_for: Option<Demand>,
     /// A status that must be written because an action was refused for good.
     refused: Option<Failure>,
     counted: Option<(Phase, Option<WaitReason>)>,
@@ -96,6 +98,9 @@ struct Attachments {
     evidence: BTreeMap<u32, Evidence>,
     /// UID of the child Job that was last seen to go: a late answer must not bring it back.
     gone_child: Option<Name>,
+    /// UID of a child Job that an answer showed and the watch did not yet. If it goes in a gap of the watch, nobody
+    /// will ever say so.
+    unwatched_child: Option<Name>,
 }
 
 /// The view of the cluster and the rules over it.
@@ -111,6 +116,9 @@ pub struct Planner {
     /// ScavengerJob of each pod that belongs to one.
     pod_owners: BTreeMap<Key, Name>,
     pod_epoch: u64,
+    /// Pods that a live list showed and the watch did not yet. If they go in a gap of the watch, nobody will ever say
+    /// so; its next list is what counts.
+    unwatched_pods: BTreeSet<Key>,
     dirty: BTreeSet<Key>,
     timers: BTreeSet<(Timestamp, Key)>,
     /// ScavengerJobs that are admitted and whose pods do not all run yet.
@@ -137,6 +145,7 @@ impl Default for Planner {
             attachments: BTreeMap::new(),
             pod_owners: BTreeMap::new(),
             pod_epoch: 0,
+            unwatched_pods: BTreeSet::new(),
             dirty: BTreeSet::new(),
             timers: BTreeSet::new(),
             starting: BTreeSet::new(),
@@ -156,11 +165,25 @@ impl Planner {
         match observation {
             Observation::Job(job) => self.set_job(*job),
             Observation::JobGone(key) => self.remove_job(&key),
-            Observation::Child(child) => self.set_child(child),
+            Observation::Child(child) => {
+                let attachments = self.attachments.entry(child.owner.clone()).or_default();
+                if attachments.unwatched_child.as_ref() == Some(&child.uid) {
+                    attachments.unwatched_child = None;
+                }
+                self.set_child(child);
+            }
             Observation::ChildGone { owner, uid } => self.remove_child(&owner, &uid),
-            Observation::Pod(pod) => self.set_pod(*pod, now),
+            Observation::Pod(pod) => {
+                self.unwatched_pods.remove(&pod.key);
+                self.set_pod(*pod, now);
+            }
             Observation::PodGone(key) => self.remove_pod(&key),
-            Observation::PodsRelisted => self.pod_epoch += 1,
+            Observation::PodsRelisted => {
+                self.pod_epoch += 1;
+                for pod in std::mem::take(&mut self.unwatched_pods) {
+                    self.remove_pod(&pod);
+                }
+            }
             Observation::Node(node) => self.capacity.set_node(node, self.settings.as_ref().ok()),
             Observation::NodeGone(name) => self.capacity.remove_node(&name),
             Observation::Pool(settings) => {
@@ -246,6 +269,10 @@ impl Planner {
                 let attempt = |job: &Job| job.status.attempt.as_ref().map(|attempt| attempt.number);
                 if attempt(&entry.job) != attempt(&job) {
                     entry.memory = Memory { may_create: entry.memory.may_create, ..Memory::default() };
+                } else if entry.job.generation != job.generation {
+                    // Another spec may refer to other things.
+                    entry.memory.prepared = None;
+                    entry.memory.missing_since = None;
                 }
                 entry.job = job;
                 if entry.pause.is_some_and(|pause| pause.ends_with_change) {
@@ -264,6 +291,7 @@ impl Planner {
                     pause: None,
                     timer: None,
                     recovered: None,
+                    reserved_for: None,
                     refused: None,
                     counted: None,
                 };
@@ -352,6 +380,7 @@ impl Planner {
     }
 
     fn remove_pod(&mut self, key: &Key) {
+        self.unwatched_pods.remove(key);
         self.capacity.remove_pod(key);
         let Some(owner) = self.pod_owners.remove(key) else { return };
         if let Some(attachments) = self.attachments.get_mut(&owner) {
@@ -379,7 +408,10 @@ impl Planner {
     fn answered(&mut self, key: &Key, uid: &Name, answer: Answer, time: Timestamp) {
         match answer {
             Answer::Prepared { job, pods_left, missing } => {
-                if let Some(entry) = self.jobs.get_mut(key) {
+                let generation = job.generation;
+                self.set_job(*job);
+                if let Some(entry) = self.jobs.get_mut(key).filter(|entry| entry.job.generation == generation)
+                {
                     if missing.is_empty() {
                         entry.memory.missing_since = None;
                     } else {
@@ -387,7 +419,6 @@ impl Planner {
                     }
                     entry.memory.prepared = Some(Prepared { pods_left, missing });
                 }
-                self.set_job(*job);
             }
             Answer::Job(job) => {
                 if let Some(attempt) =
@@ -396,14 +427,26 @@ impl Planner {
                 {
                     // This planner wrote Starting just now, so nobody can have made the Job before.
                     entry.memory.may_create = Some(attempt.number);
+                    let evidence = &mut self.attachments.entry(uid.clone()).or_default().evidence;
+                    evidence
+                        .entry(attempt.number)
+                        .or_insert_with(|| Evidence::from_the_start(self.pod_epoch));
                 }
                 self.set_job(*job);
             }
-            Answer::Child(child) => self.set_child(child),
+            Answer::Child(child) => {
+                let attachments = self.attachments.entry(child.owner.clone()).or_default();
+                if !attachments.children.contains_key(&child.uid) {
+                    attachments.unwatched_child = Some(child.uid.clone());
+                }
+                self.set_child(child);
+            }
             Answer::Deleted { uid: child } => {
-                if let Some(child) =
-                    self.attachments.get_mut(uid).and_then(|all| all.children.get_mut(&child))
-                {
+                let Some(attachments) = self.attachments.get_mut(uid) else { return };
+                if attachments.unwatched_child.as_ref() == Some(&child) {
+                    // Maybe it was gone already. If it is not, its pods still hold the next attempt.
+                    self.remove_child(uid, &child);
+                } else if let Some(child) = attachments.children.get_mut(&child) {
                     child.deleting = true;
                 }
             }
@@ -433,8 +476,14 @@ impl Planner {
         create_failure: Option<String>,
         time: Timestamp,
     ) {
+        for evidence in self.attachments.entry(uid.clone()).or_default().evidence.values_mut() {
+            evidence.relisted();
+        }
         let listed: BTreeSet<Name> = pods.iter().map(|pod| pod.key.name.clone()).collect();
         for pod in pods {
+            if !self.pod_owners.contains_key(&pod.key) {
+                self.unwatched_pods.insert(pod.key.clone());
+            }
             self.set_pod(pod, time);
         }
         let attachments = self.attachments.entry(uid.clone()).or_default();
@@ -453,7 +502,9 @@ impl Planner {
         let of_attempt = |pod: &&Pod| pod.owner.as_ref().is_some_and(|(_, attempt)| *attempt == number);
         match attachments.children.values().find(|child| child.attempt == number) {
             Some(child) if !child.is_over() && !child.deleting => {
-                entry.memory.create_failure = Some(create_failure);
+                if entry.memory.asks_why {
+                    entry.memory.create_failure = Some(create_failure);
+                }
             }
             Some(_) => entry.memory.listed = Some(number),
             None if attachments.pods.values().any(|pod| of_attempt(&pod)) => {
@@ -465,7 +516,11 @@ impl Planner {
             {
                 entry.memory.listed = Some(number);
             }
-            None => entry.memory.may_create = Some(number),
+            None => {
+                entry.memory.may_create = Some(number);
+                let epoch = self.pod_epoch;
+                attachments.evidence.entry(number).or_insert_with(|| Evidence::from_the_start(epoch));
+            }
         }
     }
 
@@ -484,11 +539,10 @@ impl Planner {
                 entry.pause = Some(Pause { failures, until: time + delay, ends_with_change });
             }
         }
-        if !entry.job.status.phase.is_active() {
+        if entry.job.status.active_attempt().is_none() && self.starting.remove(key) {
             // A start that failed gives its slot back; it is prepared anew when its turn comes again.
             entry.memory.prepared = None;
             self.ledger.release(key);
-            self.starting.remove(key);
             self.walk_due = true;
         }
     }
@@ -496,9 +550,6 @@ impl Planner {
     /// Decides about one ScavengerJob.
     fn visit(&mut self, key: &Key, now: Timestamp, actions: &mut Vec<Action>) {
         let Some(entry) = self.jobs.get_mut(key) else { return };
-        if entry.under_way {
-            return;
-        }
         let none = Attachments::default();
         let no_evidence = Evidence::default();
         let attachments = self.attachments.get(&entry.job.uid).unwrap_or(&none);
@@ -506,7 +557,7 @@ impl Planner {
         let evidence = number.and_then(|number| attachments.evidence.get(&number)).unwrap_or(&no_evidence);
 
         // Room first: what is reserved follows from what is known, whatever comes next.
-        let active = entry.job.status.phase.is_active() && !entry.job.deleting;
+        let active = entry.job.status.active_attempt().is_some() && !entry.job.deleting;
         if let Some(attempt) = entry.job.status.attempt.as_ref().filter(|_| active) {
             let (seen, left) = lifecycle::expected_pods(attempt, &attachments.pods);
             if entry.recovered != Some(attempt.number) {
@@ -530,13 +581,18 @@ impl Planner {
                 self.walk_due = true;
             }
         }
+        if entry.under_way {
+            return;
+        }
+        let reserved = self.starting.contains(key)
+            && entry.job.spec.as_ref().is_ok_and(|spec| entry.reserved_for.as_ref() == Some(&spec.demand));
         let known = Known {
             job: &entry.job,
             children: &attachments.children,
             pods: &attachments.pods,
             evidence,
             memory: &entry.memory,
-            has_reservation: !active && self.starting.contains(key),
+            has_reservation: !active && reserved,
         };
         if let Some(pause) = entry.pause.filter(|pause| pause.until > now) {
             self.queue.remove(key);
@@ -579,9 +635,18 @@ impl Planner {
             self.never_fit.remove(key);
             self.untold.remove(key);
         }
-        if !keeps && (self.starting.remove(key) || self.ledger.reserved_pods(key) > 0) {
-            self.ledger.release(key);
-            self.walk_due = true;
+        if !keeps {
+            // An attempt that ended keeps what its pods may still take.
+            let (seen, left) = entry.job.status.attempt.as_ref().map_or((Vec::new(), 0), |attempt| {
+                lifecycle::lingering_pods(attempt, &attachments.children, &attachments.pods)
+            });
+            let more = self.ledger.reserved_pods(key) > left;
+            if more {
+                self.ledger.shrink(key, left, &seen);
+            }
+            if self.starting.remove(key) || more {
+                self.walk_due = true;
+            }
         }
         match task {
             Some(task) => self.dispatch(key, task, actions),
@@ -601,12 +666,13 @@ impl Planner {
         }
         self.walk_due = false;
         let walk = self.queue.walk(&self.capacity, &mut self.ledger, &settings, self.starting.len());
-        for (key, _) in walk.started {
+        for (key, demand) in walk.started {
             self.untold.remove(&key);
             self.never_fit.remove(&key);
             self.starting.insert(key.clone());
             if let Some(entry) = self.jobs.get_mut(&key) {
                 entry.memory.prepared = None;
+                entry.reserved_for = Some(demand);
                 // Being told why it waits: it is prepared when that answer comes.
                 if !entry.under_way {
                     self.dispatch(&key, Task::Prepare, actions);
@@ -652,6 +718,7 @@ impl Planner {
         self.set_timer(key, None);
         let Some(entry) = self.jobs.get_mut(key) else { return };
         entry.under_way = true;
+        entry.memory.asks_why = matches!(task, Task::ListPods { child: Some(_) });
         actions.push(Action { job: key.clone(), uid: entry.job.uid.clone(), task });
     }
 

@@ -12,7 +12,7 @@ use crate::{
         Admitted, Attempt, Child, Container, Job, JobSpec, JobStatus, Name, Outcome, Phase, Pod, PodPhase,
         Settings, WaitReason, Waiting,
     },
-    verdict::{self, ChildState, Ending, Evidence, Verdict},
+    verdict::{self, ChildState, Ending, Evidence, Verdict, reason},
 };
 
 /// How many start and interruption times a status keeps.
@@ -48,6 +48,8 @@ pub struct Memory {
     pub lost_child: Option<u32>,
     /// The attempt whose pods were listed live after its child Job was over or gone.
     pub listed: Option<u32>,
+    /// True while the list that is under way asks why the Job controller made no pods.
+    pub asks_why: bool,
     /// Set once it was asked live why the Job controller made no pods: its answer, if there is one.
     pub create_failure: Option<Option<String>>,
 }
@@ -84,8 +86,7 @@ pub fn next(known: &Known<'_>, settings: &Result<Settings, String>, now: Timesta
         return next_deleting(known);
     }
     if status.phase.is_finished() {
-        // A failed start leaves a Job that would go on trying.
-        return match running_child(known) {
+        return match useless_child(known) {
             Some(child) => Next::Do(delete(child)),
             None => Next::Wait(None),
         };
@@ -100,9 +101,15 @@ fn delete(child: &Child) -> Task {
     Task::DeleteChild { child: child.key.clone(), uid: child.uid.clone() }
 }
 
-/// A child Job that is neither over nor being deleted.
-fn running_child<'a>(known: &Known<'a>) -> Option<&'a Child> {
-    known.children.values().find(|child| !child.deleting && !child.is_over())
+/// A child Job of a finished ScavengerJob that has to go because it would go on trying. The Job of an attempt that
+/// really ended stays, so that its log can be read; the Job controller may be a second behind in seeing its end.
+fn useless_child<'a>(known: &Known<'a>) -> Option<&'a Child> {
+    let kept = known.job.status.attempt.as_ref().filter(|attempt| {
+        attempt.outcome.is_some() && attempt.reason.as_deref() != Some(reason::CONTAINER_NOT_CREATED)
+    });
+    known.children.values().find(|child| {
+        !child.deleting && !child.is_over() && kept.is_none_or(|attempt| attempt.number != child.attempt)
+    })
 }
 
 fn next_deleting(known: &Known<'_>) -> Next {
@@ -125,7 +132,8 @@ fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
     if let Some(child) = known.children.values().find(|child| !child.deleting) {
         return Next::Do(delete(child));
     }
-    if !known.children.is_empty() || known.pods.values().any(|pod| !pod.phase.is_terminal()) {
+    let pods_left = !known.children.is_empty() || known.pods.values().any(|pod| !pod.phase.is_terminal());
+    if pods_left && status.not_before.is_none_or(|time| time <= now) {
         let message = "waits until the pods of the last attempt have ended".to_owned();
         return Next::Held(Waiting { reason: WaitReason::BackingOff, message }, None);
     }
@@ -136,8 +144,9 @@ fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
         }
     };
     if let Some(time) = status.not_before.filter(|time| *time > now) {
-        // Whoever set the time also wrote why.
-        return match status.admitted.as_ref().and_then(|admitted| admitted.waiting.clone()) {
+        // Whoever set the time also wrote why, unless something else was said meanwhile.
+        let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.clone());
+        return match said.filter(|waiting| waiting.reason != WaitReason::Paused) {
             Some(waiting) if status.observed_generation == known.job.generation => {
                 Next::Held(waiting, Some(time))
             }
@@ -165,7 +174,7 @@ fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
         let message =
             format!("{} does not exist in namespace {:?}", names.join(", "), &*known.job.key.namespace);
         let since = known.memory.missing_since.unwrap_or(now);
-        let last = since + settings.reference_grace;
+        let last = later(since, settings.reference_grace);
         if now >= last {
             return Next::Do(fail(known, "ReferenceMissing", message, now));
         }
@@ -207,7 +216,7 @@ fn next_active(
     }
     let Some(child) = child else {
         return if matches!(state, ChildState::Gone) {
-            Next::Wait(None)
+            next_orphaned(known, attempt, &pods, settings, now)
         } else if known.memory.may_create == Some(attempt.number) {
             Next::Do(Task::CreateChild { attempt: attempt.number, priority_class: attempt.priority_class })
         } else {
@@ -229,6 +238,30 @@ fn next_active(
     }
 }
 
+/// The child Job is gone and its pods are not: whoever deleted it left them alone. They go on; if they never get to
+/// run, the attempt must not hold its place for ever.
+fn next_orphaned(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    pods: &BTreeMap<Name, Pod>,
+    settings: &Result<Settings, String>,
+    now: Timestamp,
+) -> Next {
+    let waits = pods.values().any(|pod| !pod.phase.is_terminal() && !pod.container.has_started());
+    match settings {
+        Ok(settings) if waits && known.job.status.phase == Phase::Starting => {
+            let until = later(attempt.creation_time, settings.pending_timeout);
+            if now < until {
+                return Next::Wait(Some(until));
+            }
+            let message = "its Job was deleted before its pods ran".to_owned();
+            let waiting = Waiting { reason: WaitReason::Unscheduled, message };
+            Next::Do(withdraw(known, attempt, waiting, now))
+        }
+        _ => Next::Wait(None),
+    }
+}
+
 fn next_starting(
     known: &Known<'_>,
     attempt: &Attempt,
@@ -239,8 +272,8 @@ fn next_starting(
 ) -> Next {
     // Without settings (the pool was deleted meanwhile) nothing is withdrawn.
     let Ok(settings) = settings else { return Next::Wait(None) };
-    let unscheduled_until = attempt.creation_time + settings.pending_timeout;
-    let created_until = attempt.creation_time + settings.start_deadline;
+    let unscheduled_until = later(attempt.creation_time, settings.pending_timeout);
+    let created_until = later(attempt.creation_time, settings.start_deadline);
     let unbound = pods.values().find(|pod| pod.node.is_none() && !pod.phase.is_terminal());
     let missing_pods = pods.len() < attempt.demand.pod_count as usize && !child.is_over();
     if unbound.is_some() || missing_pods {
@@ -265,36 +298,35 @@ fn next_starting(
         };
         return Next::Do(withdraw(known, attempt, Waiting { reason, message }, now));
     }
+    if pods.values().all(|pod| pod.phase.is_terminal() || pod.container.has_started()) {
+        // All have started or even ended; the Job will say so.
+        return Next::Wait(None);
+    }
     let stuck = pods.values().find_map(|pod| match &pod.container {
         Container::Waiting(Some((reason, message))) if is_creation_error(reason) => {
             Some(format!("pod {}: {reason}: {message}", pod.key.name))
         }
         _ => None,
     });
-    match stuck {
-        Some(message) if now >= created_until => {
-            let ending = Ending {
-                outcome: Outcome::Failed,
-                reason: "ContainerNotCreated".to_owned(),
-                message,
-                disruption: None,
-            };
-            Next::Do(finish(known, attempt, ending, now))
-        }
-        // A pod that is bound, says nothing and does not run (a volume that does not mount) gets the same time.
-        None if now >= created_until => {
-            let ending = Ending {
-                outcome: Outcome::Failed,
-                reason: "ContainerNotCreated".to_owned(),
-                message:
-                    "its pods were placed but did not start within the pool's startDeadline; see their events"
-                        .to_owned(),
-                disruption: None,
-            };
-            Next::Do(finish(known, attempt, ending, now))
-        }
-        _ => Next::Wait(Some(created_until)),
+    if now < created_until {
+        return Next::Wait(Some(created_until));
     }
+    // A pod that is bound, says nothing and does not run (a volume that does not mount) gets the same time.
+    let message = stuck.unwrap_or_else(|| {
+        "its pods were placed but did not start within the pool's startDeadline; see their events".to_owned()
+    });
+    let ending = Ending {
+        outcome: Outcome::Failed,
+        reason: reason::CONTAINER_NOT_CREATED.to_owned(),
+        message,
+        disruption: None,
+    };
+    Next::Do(finish(known, attempt, ending, now))
+}
+
+/// `time` after `duration`; what a status says may be absurd, and must not end the planner.
+fn later(time: Timestamp, duration: SignedDuration) -> Timestamp {
+    time.saturating_add(duration).unwrap_or(Timestamp::MAX)
 }
 
 /// Reasons with which the kubelet says that it can not create a container.
@@ -370,7 +402,7 @@ fn set_waiting(status: &mut JobStatus, waiting: Waiting, now: Timestamp) {
 
 fn start(known: &Known<'_>, spec: &JobSpec, now: Timestamp) -> Task {
     let mut status = known.job.status.clone();
-    let number = status.attempt.as_ref().map_or(0, |attempt| attempt.number) + 1;
+    let number = status.attempt.as_ref().map_or(0, |attempt| attempt.number).saturating_add(1);
     status.phase = Phase::Starting;
     status.message = format!("attempt {number} is starting");
     status.admitted = Some(Admitted { waiting: None, since: now });
@@ -398,6 +430,8 @@ fn running(known: &Known<'_>, attempt: &Attempt, child: &Child, now: Timestamp) 
     status.message = format!("attempt {} is running", attempt.number);
     status.failed_starts = 0;
     status.running_priority = Some(1);
+    // That of an earlier attempt says nothing about this one.
+    status.priority_start_over = None;
     push(&mut status.start_times, now);
     status.attempt =
         Some(Attempt { child_uid: Some(child.uid.clone()), start_time: Some(now), ..attempt.clone() });
@@ -433,19 +467,21 @@ fn end(
     }
 }
 
-/// The attempt as it goes into the history. One that ran and ended before all of its pods were seen to run together
-/// started, as far as anyone saw, when it ended.
-fn ended(status: &mut JobStatus, attempt: &Attempt, ending: &Ending, now: Timestamp) -> Attempt {
-    if attempt.start_time.is_none() && ending.outcome != Outcome::Withdrawn {
+/// The attempt as it goes into the history. One of which a container ran, and which ended before all of its pods were
+/// seen to run together, started, as far as anyone saw, when it ended.
+fn ended(
+    known: &Known<'_>,
+    status: &mut JobStatus,
+    attempt: &Attempt,
+    ending: &Ending,
+    now: Timestamp,
+) -> Attempt {
+    let ran = known.evidence.container_started && ending.outcome != Outcome::Withdrawn;
+    if attempt.start_time.is_none() && ran {
         push(&mut status.start_times, now);
     }
-    let start_time = if ending.outcome == Outcome::Withdrawn {
-        attempt.start_time
-    } else {
-        attempt.start_time.or(Some(now))
-    };
     Attempt {
-        start_time,
+        start_time: attempt.start_time.or(ran.then_some(now)),
         end_time: Some(now),
         disruption: attempt.disruption.clone().or_else(|| ending.disruption.clone()),
         outcome: Some(ending.outcome),
@@ -463,13 +499,13 @@ fn interrupt(
     now: Timestamp,
 ) -> Task {
     let mut status = known.job.status.clone();
-    let attempt = ended(&mut status, attempt, ending, now);
+    let attempt = ended(known, &mut status, attempt, ending, now);
     let message = format!("attempt {} was interrupted: {}", attempt.number, ending.message);
     let backoff = settings.as_ref().map_or(SignedDuration::ZERO, |settings| settings.interruption_backoff);
     status.phase = Phase::Interrupted;
-    status.interrupted_count += 1;
+    status.interrupted_count = status.interrupted_count.saturating_add(1);
     push(&mut status.interruption_times, now);
-    status.not_before = Some(now + backoff);
+    status.not_before = Some(later(now, backoff));
     status.failed_starts = 0;
     status.attempt = Some(attempt.clone());
     set_waiting(&mut status, Waiting { reason: WaitReason::BackingOff, message }, now);
@@ -489,9 +525,9 @@ fn withdraw(known: &Known<'_>, attempt: &Attempt, waiting: Waiting, now: Timesta
 /// Back to where it was before the attempt: waiting, or interrupted if it had run.
 fn set_back(known: &Known<'_>, attempt: &Attempt, ending: &Ending, waiting: Waiting, now: Timestamp) -> Task {
     let mut status = known.job.status.clone();
-    let attempt = ended(&mut status, attempt, ending, now);
+    let attempt = ended(known, &mut status, attempt, ending, now);
     status.phase = if status.interrupted_count > 0 { Phase::Interrupted } else { Phase::Waiting };
-    status.failed_starts += 1;
+    status.failed_starts = status.failed_starts.saturating_add(1);
     status.not_before = Some(now + verdict::start_delay(status.failed_starts, &known.job.uid));
     status.attempt = Some(attempt.clone());
     set_waiting(&mut status, waiting, now);
@@ -500,7 +536,7 @@ fn set_back(known: &Known<'_>, attempt: &Attempt, ending: &Ending, waiting: Wait
 
 fn finish(known: &Known<'_>, attempt: &Attempt, ending: Ending, now: Timestamp) -> Task {
     let mut status = known.job.status.clone();
-    let attempt = ended(&mut status, attempt, &ending, now);
+    let attempt = ended(known, &mut status, attempt, &ending, now);
     let completed = ending.outcome == Outcome::Completed;
     status.phase = if completed { Phase::Completed } else { Phase::Failed };
     status.message =
@@ -537,6 +573,23 @@ pub fn fail(known: &Known<'_>, reason: &str, message: String, now: Timestamp) ->
 pub fn quota_exceeded(known: &Known<'_>, message: String, now: Timestamp) -> Option<Task> {
     let attempt = known.job.status.attempt.as_ref().filter(|_| known.job.status.phase.is_active())?;
     Some(withdraw(known, attempt, Waiting { reason: WaitReason::QuotaExceeded, message }, now))
+}
+
+/// How many pods of an attempt that has ended may still be bound to a node: its Job may not have been deleted yet, and
+/// kube-scheduler may be about to place a pod.
+#[must_use]
+pub fn lingering_pods(
+    attempt: &Attempt,
+    children: &BTreeMap<Name, Child>,
+    pods: &BTreeMap<Name, Pod>,
+) -> (Vec<Name>, usize) {
+    let (seen, left) = expected_pods(attempt, pods);
+    let child = children.values().find(|child| child.attempt == attempt.number);
+    if child.is_some_and(|child| !child.deleting && !child.is_over()) {
+        return (seen, left);
+    }
+    let unbound = pods.values().filter(|pod| pod.node.is_none() && !pod.phase.is_terminal());
+    (seen, unbound.count())
 }
 
 /// The nodes on which pods of the active attempt turned up (or had turned up before they ended), and how many of its

@@ -101,6 +101,13 @@ impl Resources {
         self.iter().find(|(name, amount)| *amount > 0 && *amount > room.get(name)).map(|(name, _)| name)
     }
 
+    /// True if this and `beside` fit into `room` together, as far as this asks for anything.
+    #[must_use]
+    pub fn fits_beside(&self, beside: &Self, room: &Self) -> bool {
+        self.iter()
+            .all(|(name, amount)| amount <= 0 || amount <= room.get(name).saturating_sub(beside.get(name)))
+    }
+
     /// Larger of both, resource by resource.
     #[must_use]
     pub fn larger(&self, other: &Self) -> Self {

@@ -260,6 +260,14 @@ pub struct JobStatus {
     pub attempt: Option<Attempt>,
 }
 
+impl JobStatus {
+    /// The attempt that is being made, if one is.
+    #[must_use]
+    pub fn active_attempt(&self) -> Option<&Attempt> {
+        self.attempt.as_ref().filter(|_| self.phase.is_active())
+    }
+}
+
 /// Condition Admitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Admitted {

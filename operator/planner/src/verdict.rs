@@ -23,50 +23,118 @@ use crate::snapshot::{Attempt, Child, Container, DELETED, Disruption, Name, Outc
 /// written into the status ([`Attempt::disruption`]) or shows again in the pods.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// First sign that the attempt was taken away.
-    pub disruption: Option<Disruption>,
+    /// First sign that the attempt was taken away, if it is certain.
+    certain: Option<Disruption>,
+    /// A deletion of which only its stamp tells whether it came first, with that stamp.
+    stamped: Option<(Timestamp, Disruption)>,
     /// True once a container had started.
     pub container_started: bool,
-    /// Earliest stamp of a container's end, once one had ended; none inside if the kubelet gave no stamp.
-    first_end: Option<Option<Timestamp>>,
-    /// True if a deletion and an end can not be put in order.
-    pub tie: bool,
-    /// Pods that were seen since the pod watch last listed them anew: only among their versions is there an order.
-    ordered: BTreeMap<Name, u64>,
+    /// True if a pod's own deletion and end can not be put in order.
+    own_tie: bool,
+    /// True once a container had ended without success. Only after such an end does the Job controller delete pods
+    /// itself: if one pod of a gang is done, nobody but somebody outside deletes the others.
+    failed: bool,
+    /// Earliest stamp of such an end among those whose place before or after `stamped` only their stamps can tell;
+    /// none inside if the kubelet gave no stamp.
+    stamped_failure: Option<Option<Timestamp>>,
+    pods: BTreeMap<Name, Seen>,
+    /// The epoch in which this planner made the attempt itself, and so saw its pods from the first one on.
+    since: Option<u64>,
+    /// The newest epoch in which a pod was seen.
+    epoch: u64,
+    /// Live lists of this attempt's pods so far: each begins an epoch of its own.
+    lists: u64,
+}
+
+/// How a pod was last seen.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// Only among versions of one epoch is there an order.
+    epoch: u64,
+    ended: bool,
+    deleted: bool,
 }
 
 impl Evidence {
+    /// Evidence of an attempt that has no pods yet.
+    #[must_use]
+    pub fn from_the_start(epoch: u64) -> Self {
+        Self { since: Some(epoch), epoch, ..Self::default() }
+    }
+
+    /// A live list of the attempt's pods follows: it skips versions, so there is no order among what it shows.
+    pub fn relisted(&mut self) {
+        self.lists += 1;
+    }
+
     /// Takes in one version of a pod of the attempt. `epoch` rises whenever the pod watch lists everything anew.
     pub fn note(&mut self, pod: &Pod, epoch: u64, now: Timestamp) {
         self.container_started |= pod.container.has_started();
+        let epoch = epoch + self.lists;
+        self.epoch = self.epoch.max(epoch);
         let own_end = match &pod.container {
             Container::Ended { time, .. } => Some(*time),
             _ => None,
         };
-        let ordered = self.ordered.insert(pod.key.name.clone(), epoch) == Some(epoch);
-        if self.disruption.is_none() {
-            if let Some((reason, message)) = &pod.disruption_target {
-                self.disruption = Some(disruption(now, reason, message, pod));
-            } else if let Some(requested) = pod.deletion_requested {
-                // The end that the deletion has to come before.
-                let end = match (ordered, self.first_end) {
-                    // An earlier version of the watch showed an end already: the deletion came later.
-                    (true, Some(_)) => Some(Some(Timestamp::MIN)),
-                    (true, None) => own_end,
-                    (false, seen) => earliest(seen, own_end),
-                };
-                match end {
-                    None => self.disruption = Some(disruption(now, DELETED, "the pod was deleted", pod)),
-                    Some(Some(end)) if requested < end => {
-                        self.disruption = Some(disruption(now, DELETED, "the pod was deleted", pod));
-                    }
-                    Some(Some(end)) if requested > end => {}
-                    // The same second, or no stamp at all.
-                    Some(_) => self.tie = true,
+        let seen = Seen { epoch, ended: own_end.is_some(), deleted: pod.deletion_requested.is_some() };
+        let before = self.pods.insert(pod.key.name.clone(), seen).filter(|before| before.epoch == epoch);
+        if let Some((reason, message)) = &pod.disruption_target {
+            self.certain.get_or_insert_with(|| disruption(now, reason, message, pod));
+        } else if let Some(requested) = pod.deletion_requested {
+            let deleted = || disruption(now, DELETED, "the pod was deleted", pod);
+            match (before, own_end) {
+                // What the watch showed earlier came earlier: an end, or this very deletion.
+                (Some(before), _) if before.ended || before.deleted => {}
+                (Some(_), _) if self.failed => {}
+                (Some(_), None) => _ = self.certain.get_or_insert_with(deleted),
+                // One version is the first to show its deletion and its end: the stamps decide.
+                (_, Some(Some(end))) if requested > end => {}
+                (_, Some(end)) if end.is_none_or(|end| requested == end) => self.own_tie = true,
+                _ if self.stamped.as_ref().is_none_or(|(earliest, _)| requested < *earliest) => {
+                    self.stamped = Some((requested, deleted()));
                 }
+                _ => {}
             }
         }
-        self.first_end = earliest(self.first_end, own_end);
+        let failed = match &pod.container {
+            Container::Ended { exit_code, .. } => *exit_code != 0 || pod.phase == PodPhase::Failed,
+            _ => false,
+        };
+        if failed && !before.is_some_and(|before| before.ended) {
+            self.failed = true;
+            // After a deletion that was listed, an end that the watch shows as news came later.
+            if before.is_none() || self.stamped.is_none() {
+                self.stamped_failure = earliest(self.stamped_failure, own_end);
+            }
+        }
+    }
+
+    /// First sign that the attempt was taken away.
+    #[must_use]
+    pub fn disruption(&self) -> Option<&Disruption> {
+        self.certain.as_ref().or_else(|| {
+            let (requested, disruption) = self.stamped.as_ref()?;
+            match self.stamped_failure {
+                None => Some(disruption),
+                Some(end) => end.filter(|end| requested < end).map(|_| disruption),
+            }
+        })
+    }
+
+    /// True if a deletion and an end can not be put in order: the same second, or no stamp at all.
+    #[must_use]
+    pub fn tie(&self) -> bool {
+        let stamped = self.stamped.as_ref().zip(self.stamped_failure);
+        self.own_tie || stamped.is_some_and(|((requested, _), end)| end.is_none_or(|end| end == *requested))
+    }
+
+    /// True if a pod of the gang is gone, or may be gone, without having been seen to end or to be deleted.
+    fn lacks(&self, pods: &BTreeMap<Name, Pod>, pod_count: u32) -> bool {
+        let vanished =
+            self.pods.iter().any(|(name, seen)| !seen.ended && !seen.deleted && !pods.contains_key(name));
+        // Seen from the start by one unbroken watch, a pod that never showed was not made yet.
+        let unbroken = self.since == Some(self.epoch);
+        vanished || (!unbroken && self.pods.len() < pod_count as usize)
     }
 }
 
@@ -119,6 +187,10 @@ pub struct Ending {
 
 /// Reasons of verdicts that are no reason of a pod's condition.
 pub mod reason {
+    /// The Job controller saw a disruption; which one, the pods do not show any more.
+    pub const DISRUPTED: &str = "DisruptionTarget";
+    /// A container could not be created within the pool's startDeadline.
+    pub const CONTAINER_NOT_CREATED: &str = "ContainerNotCreated";
     /// The workload ended with success.
     pub const COMPLETED: &str = "Completed";
     /// The node failed under the pod, or refused it.
@@ -143,7 +215,7 @@ pub fn judge(
     pods: &BTreeMap<Name, Pod>,
     listed: bool,
 ) -> Verdict {
-    if let Some(disruption) = attempt.disruption.as_ref().or(evidence.disruption.as_ref()) {
+    if let Some(disruption) = attempt.disruption.as_ref().or(evidence.disruption()) {
         return Verdict::Ended(interrupted(attempt, evidence, disruption.clone()));
     }
     if let ChildState::There(child) = child
@@ -154,12 +226,12 @@ pub fn judge(
         return Verdict::Ended(interrupted(
             attempt,
             evidence,
-            lost(attempt, "DisruptionTarget", &message, &child.key.name),
+            lost(attempt, reason::DISRUPTED, &message, &child.key.name),
         ));
     }
-    if evidence.tie && pods.values().any(|pod| pod.phase.is_terminal()) {
+    if evidence.tie() && pods.values().any(|pod| pod.phase.is_terminal()) {
         return Verdict::Ended(Ending {
-            outcome: Outcome::Interrupted,
+            outcome: taken_away(attempt, evidence),
             reason: reason::UNKNOWN.to_owned(),
             message:
                 "a pod was deleted in the second in which a container ended; what came first is not known"
@@ -167,9 +239,19 @@ pub fn judge(
             disruption: None,
         });
     }
-    if let Some(ending) =
+    if let Some(mut ending) =
         pods.values().filter_map(failure).min_by_key(|(rank, _)| *rank).map(|(_, ending)| ending)
     {
+        if ending.outcome == Outcome::Interrupted {
+            // The kubelet may not know any more whether the container that it lost had started.
+            ending.outcome = taken_away(attempt, evidence);
+        } else if ending.reason == reason::CONTAINER_FAILED && evidence.lacks(pods, attempt.demand.pod_count)
+        {
+            // Peers fail when one of them is taken away; whether one was, nobody has seen.
+            ending.outcome = taken_away(attempt, evidence);
+            reason::UNKNOWN.clone_into(&mut ending.reason);
+            ending.message.push_str(", but another pod is gone, and what came first is not known");
+        }
         return Verdict::Ended(ending);
     }
     let succeeded = pods.values().filter(|pod| pod.phase == PodPhase::Succeeded).count();
@@ -213,6 +295,12 @@ fn lost(attempt: &Attempt, reason: &str, message: &str, object: &Name) -> Disrup
     }
 }
 
+/// What it is called if it was taken away: an interruption only if there was something to interrupt.
+fn taken_away(attempt: &Attempt, evidence: &Evidence) -> Outcome {
+    let started = evidence.container_started || attempt.start_time.is_some();
+    if started { Outcome::Interrupted } else { Outcome::Withdrawn }
+}
+
 fn interrupted(attempt: &Attempt, evidence: &Evidence, disruption: Disruption) -> Ending {
     let by = match &*disruption.reason {
         "PreemptionByScheduler" => "preempted by the scheduler for a pod of higher priority",
@@ -220,18 +308,17 @@ fn interrupted(attempt: &Attempt, evidence: &Evidence, disruption: Disruption) -
         "DeletionByTaintManager" => "evicted because of a taint of its node",
         "DeletionByPodGC" => "removed because its node is gone",
         "TerminationByKubelet" => "terminated by the kubelet",
-        DELETED => &*disruption.message,
+        DELETED | reason::DISRUPTED => &*disruption.message,
         other => other,
     };
-    let started = evidence.container_started || attempt.start_time.is_some();
-    let outcome = if started { Outcome::Interrupted } else { Outcome::Withdrawn };
-    let whose = if disruption.reason == DELETED || disruption.pod.is_empty() {
+    let of_pod = !matches!(&*disruption.reason, DELETED | reason::DISRUPTED);
+    let whose = if !of_pod || disruption.pod.is_empty() {
         String::new()
     } else {
         format!(" (pod {})", disruption.pod)
     };
     Ending {
-        outcome,
+        outcome: taken_away(attempt, evidence),
         reason: disruption.reason.clone(),
         message: format!("{by}{whose}"),
         disruption: Some(disruption),
@@ -256,7 +343,8 @@ fn failure(pod: &Pod) -> Option<(u8, Ending)> {
     };
     let node_failure = |outcome: Outcome, message: String| {
         let ending = Ending { outcome, reason: reason::NODE_FAILURE.to_owned(), message, disruption: None };
-        Some((3, ending))
+        // Before a container that failed: peers fail when a node takes one of them down.
+        Some((1, ending))
     };
     let (status_reason, status_message) =
         pod.status_reason.as_ref().map_or(("", ""), |(reason, message)| (reason, message));
@@ -278,13 +366,13 @@ fn failure(pod: &Pod) -> Option<(u8, Ending)> {
             node_failure(Outcome::Interrupted, format!("the node lost pod {name}"))
         }
         Some((exit_code, _, message, true)) => failed(
-            1,
+            2,
             reason::CONTAINER_FAILED,
             format!("pod {name} exited with code {exit_code}{}", colon(message)),
         ),
         // The container was created, but could not be started: a command that does not exist.
         Some((exit_code, kubelet_reason, message, false)) if exit_code != 0 => failed(
-            1,
+            2,
             reason::CONTAINER_FAILED,
             format!("pod {name} could not be started: {kubelet_reason}{}", colon(message)),
         ),

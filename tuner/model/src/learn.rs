@@ -16,7 +16,7 @@ use crate::performance::{Placement, StepTime};
 /// Largest residual (of the logarithm) that is believed: a factor of 3.
 pub const BOUND: f64 = 1.1;
 /// Most runs per hardware class that are kept; of more, the newest of each situation.
-const MOST_RUNS: usize = 192;
+const MOST_RUNS: usize = 64;
 
 /// The parts of the error, as standard deviations of ln(time). Chosen by leaving out whole machines and whole
 /// systems (`scavenger-tuner accuracy`).

@@ -212,15 +212,31 @@ impl Model {
     /// the interval, for comparing many layouts.
     #[must_use]
     pub fn speed(&self, job: &Job, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> f64 {
-        let place = placement(hardware, layout, cpu_millicores);
-        let step = self.step_time(job, hardware.cpu, &place);
-        let shift = if self.knowledge.runs() == 0 {
+        let (place, step) = self.physical_step(job, hardware, layout, cpu_millicores);
+        let shift = if self.classes.is_empty() {
             0.0
         } else {
             self.knowledge.mean(&features(job, hardware.cpu, &place, &job.site, &step))
         };
+        job.system.ns_per_day(step.total * shift.exp())
+    }
+
+    /// [`Self::speed`] without what was learned.
+    #[must_use]
+    pub fn physics(&self, job: &Job, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> f64 {
+        job.system.ns_per_day(self.physical_step(job, hardware, layout, cpu_millicores).1.total)
+    }
+
+    fn physical_step(
+        &self,
+        job: &Job,
+        hardware: &Hardware,
+        layout: &Layout,
+        cpu_millicores: u32,
+    ) -> (Placement, StepTime) {
+        let place = placement(hardware, layout, cpu_millicores);
         let throttled = if cpu_millicores < 1000 { THROTTLED } else { 1.0 };
-        job.system.ns_per_day(step.total * shift.exp() / throttled)
+        (place, scaled(&self.step_time(job, hardware.cpu, &place), 1.0 / throttled))
     }
 
     /// Speed of `layout` with `cpu_millicores` on `hardware`, with its interval.
@@ -232,9 +248,7 @@ impl Model {
         layout: &Layout,
         cpu_millicores: u32,
     ) -> Prediction {
-        let place = placement(hardware, layout, cpu_millicores);
-        let throttled = if cpu_millicores < 1000 { THROTTLED } else { 1.0 };
-        let physics = scaled(&self.step_time(job, hardware.cpu, &place), 1.0 / throttled);
+        let (place, physics) = self.physical_step(job, hardware, layout, cpu_millicores);
         let (shift, sigma) = self.knowledge.ask(&features(job, hardware.cpu, &place, &job.site, &physics));
         let step = scaled(&physics, shift.exp());
         let sigma = combine(&[

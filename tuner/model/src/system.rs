@@ -57,7 +57,8 @@ impl System {
         let atoms = count_within("atoms", raw.atoms, 1, 1_000_000_000)? as f64;
         let cutoff_nm = within("cutoffNm", raw.cutoff_nm, 0.1, 5.0)?;
         let rlist_nm = match raw.rlist_nm {
-            Some(rlist) => within("rlistNm", rlist, cutoff_nm, 10.0)?,
+            // A run input file stores both in single precision, printed with few digits.
+            Some(rlist) => within("rlistNm", rlist, 0.99 * cutoff_nm, 10.0)?.max(cutoff_nm),
             // The Verlet buffer that mdrun's default tolerance gives at 2 fs and 20 to 40 steps.
             None => cutoff_nm + 0.1,
         };
@@ -71,12 +72,12 @@ impl System {
             None => [(atoms / WATER_ATOMS_PER_NM3).cbrt().max(0.1); 3],
         };
         let density = atoms / box_nm.iter().product::<f64>();
-        // Metals and coarse-grained or gas systems lie inside; a box in Å instead of nm does not.
-        if !(0.01..=1000.0).contains(&density) {
+        // Metals, coarse-grained systems and gases lie inside.
+        if !(1e-6..=1000.0).contains(&density) {
             return Err(FieldError::new(
                 "boxNm",
                 format!(
-                    "{} atoms in {} x {} x {} nm are {density:.3} atoms per nm³, must be 0.01 to 1000; \
+                    "{} atoms in {} x {} x {} nm are {density:.1e} atoms per nm³, must be 0.000001 to 1000; \
                      the edges are in nm",
                     raw.atoms, box_nm[0], box_nm[1], box_nm[2]
                 ),
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!(refused(|s| s.atoms = 0), "atoms");
         assert_eq!(refused(|s| s.box_nm = Some([-1.0, 3.0, 3.0])), "boxNm[0]");
         assert_eq!(refused(|s| s.box_nm = Some([3.0, f64::NAN, 3.0])), "boxNm[1]");
-        assert_eq!(refused(|s| s.box_nm = Some([300.0, 300.0, 300.0])), "boxNm");
+        assert_eq!(refused(|s| s.box_nm = Some([30_000.0; 3])), "boxNm");
         assert_eq!(refused(|s| s.dt_ps = 0.0), "dtPs");
         assert_eq!(refused(|s| s.dt_ps = f64::INFINITY), "dtPs");
         assert_eq!(refused(|s| s.nsteps = -2), "nsteps");

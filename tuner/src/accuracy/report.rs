@@ -36,13 +36,15 @@ pub fn table(accuracy: &Accuracy) -> String {
             regime.half_width,
         );
     }
-    let (choices, mean, worst) = accuracy.splits;
-    let _ = writeln!(
-        text,
-        "| loss by choosing the model's best split | {choices} | mean {}, worst {} | mean 2%, worst 10% | - | - | - | - |",
-        percent(mean),
-        percent(worst)
-    );
+    for (place, loss) in ["one node", "several nodes"].iter().zip(&accuracy.splits) {
+        let _ = writeln!(
+            text,
+            "| loss by choosing the model's best split, {place} | {} choices | mean {}, worst {} | mean 2%, worst 10% | - | - | - | - |",
+            loss.choices,
+            percent(loss.mean),
+            percent(loss.worst)
+        );
+    }
     text.push_str(
         "| memory request | 0 | too few: the recorded figures are samples, not peaks | - | - | - | - | - |\n",
     );

@@ -36,7 +36,7 @@ pub(super) fn everything(cluster: &Cluster, namespace: &str, queue: &Queue<'_>, 
         interrupted += row.interruptions;
         match check(row, &of_row, section(&report, folder)) {
             Ok(fact) => {
-                writeln!(told, "  {}: {fact}", row.tpr_path).expect("writing to a string should not fail")
+                writeln!(told, "  {}: {fact}", row.tpr_path).expect("writing to a string should not fail");
             }
             Err(error) => wrong.push(format!("{}: {error:#}", row.tpr_path)),
         }

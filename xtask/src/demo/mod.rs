@@ -55,6 +55,9 @@ pub(crate) struct Arguments {
     /// Name of the cluster; one that is up already is used
     #[arg(long, default_value = "dev", value_name = "NAME")]
     name: String,
+    /// How the programs in the images are built
+    #[arg(long, default_value = "release", value_name = "PROFILE")]
+    profile: images::Profile,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -64,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     packages::ensure(&wanted, !arguments.no_install)?;
     let options = cluster::Options { no_install: arguments.no_install, ..cluster::Options::default() };
     let cluster = cluster::up(&arguments.name, &options)?;
-    let result = install::install(&cluster, "deploy/demo").and_then(|()| story(&cluster));
+    let result = install::install(&cluster, "deploy/demo", arguments.profile).and_then(|()| story(&cluster));
     if arguments.keep {
         look_around(&cluster);
     } else {

@@ -20,6 +20,7 @@ use clap::Args;
 use self::catalogue::Content;
 pub(crate) use self::catalogue::Image;
 use self::layer::{Layer, NewFile};
+pub(crate) use self::programs::Profile;
 use crate::packages;
 
 /// Debian packages that building images needs on this machine.
@@ -65,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             debian::forget(&image.debian())?;
         }
     }
-    for (image, archive) in names.iter().zip(build(&names)?) {
+    for (image, archive) in names.iter().zip(build(&names, Profile::Release)?) {
         let path = match &arguments.output {
             None => archive.path,
             Some(directory) => {
@@ -83,9 +84,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Builds what is missing and returns the archives in the order of the names. [`PACKAGES`] must be installed.
-pub(crate) fn build(images: &[Image]) -> Result<Vec<Archive>> {
+pub(crate) fn build(images: &[Image], profile: Profile) -> Result<Vec<Archive>> {
     let wanted: Vec<_> = images.iter().filter_map(|image| image.program()).collect();
-    let programs = programs::build(&wanted)?;
+    let programs = programs::build(&wanted, profile)?;
     let mut archives = Vec::new();
     for image in images {
         let mut layers = vec![debian::layer(&image.debian())?];

@@ -22,16 +22,34 @@ struct Target {
     name: String,
 }
 
+/// How programs are built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Profile {
+    /// Optimised: for users, the demo and measurements.
+    Release,
+    /// As `cargo test --workspace` builds them, so that the tests need no second build of every dependency.
+    Dev,
+}
+
 /// Builds the programs, all in one run of cargo, and says where each is.
-pub(super) fn build(programs: &[Program]) -> Result<HashMap<&'static str, PathBuf>> {
+pub(super) fn build(programs: &[Program], profile: Profile) -> Result<HashMap<&'static str, PathBuf>> {
     if programs.is_empty() {
         return Ok(HashMap::new());
     }
-    let packages: BTreeSet<_> = programs.iter().map(|program| program.package).collect();
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "--release", "--locked", "--bins", "--message-format=json-render-diagnostics"]);
-    for package in packages {
-        command.args(["--package", package]);
+    command.args(["build", "--locked", "--bins", "--message-format=json-render-diagnostics"]);
+    match profile {
+        Profile::Release => {
+            command.arg("--release");
+            let packages: BTreeSet<_> = programs.iter().map(|program| program.package).collect();
+            for package in packages {
+                command.args(["--package", package]);
+            }
+        }
+        // Naming packages would choose other features of the dependencies than the tests have.
+        Profile::Dev => {
+            command.arg("--workspace");
+        }
     }
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).stdin(Stdio::null());
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;

@@ -11,10 +11,7 @@ use super::{all_is_quiet, attempt, cluster, completed, work};
 #[test]
 fn a_conflict_is_looked_at_again() {
     let mut cluster = cluster();
-    cluster.hold_watch(Stream::Jobs);
     cluster.submit(job("a"), work(10));
-    cluster.let_go(Stream::Jobs);
-    cluster.settle();
     cluster.run_until("it is prepared", |cluster| cluster.log.len() == 1);
     // Somebody labels it just before the status is written.
     cluster.label("a");
@@ -254,6 +251,38 @@ fn room_of_attempts_that_were_starting_is_kept_over_a_restart() {
     assert_eq!(cluster.status("b").phase, Phase::Waiting);
     let prepared = cluster.log.iter().filter(|(_, action)| action.task == Task::Prepare).count();
     assert_eq!(prepared, 1);
+    cluster.scheduler_works = true;
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn a_pod_that_only_a_live_list_ever_showed_holds_nobody_for_ever() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), Workload { grace: seconds(5), ..work(100) });
+    cluster.hold_watch(Stream::Pods);
+    cluster.run_until("it runs", |cluster| {
+        cluster.live_pods("a").first().is_some_and(|pod| pod.container.has_started())
+    });
+    cluster.delete_child_in_foreground(&key("a-1"));
+    cluster.run_until_phase("a", Phase::Interrupted);
+    // The pod ends, and goes, before the watch is back.
+    cluster.run_for(seconds(10));
+    cluster.relist(Stream::Pods);
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn a_child_job_that_only_an_answer_ever_showed_holds_nobody_for_ever() {
+    let mut cluster = cluster();
+    cluster.scheduler_works = false;
+    cluster.hold_watch(Stream::Children);
+    cluster.submit(job("a"), work(100));
+    cluster.run_until("the Job is made", |cluster| cluster.children_of("a").len() == 1);
+    cluster.run_for(seconds(1));
+    cluster.hold_watch(Stream::Pods);
+    cluster.delete_child_in_background(&key("a-1"));
+    cluster.relist(Stream::Children);
+    cluster.relist(Stream::Pods);
     cluster.scheduler_works = true;
     completed(&mut cluster, "a");
 }

@@ -161,6 +161,37 @@ fn pods_that_the_job_controller_deletes_after_a_failure_are_no_interruption() {
 }
 
 #[test]
+fn a_gang_whose_peers_fail_because_a_node_went_down_is_interrupted() {
+    let mut cluster = cluster();
+    cluster.submit(job("a").gang(3), Workload { fails_with_peer: true, ..work(300) });
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_for(seconds(10));
+    // All of it happens while no planner runs.
+    cluster.delays.watch.insert(scavenger_planner::fixtures::Stream::Pods, seconds(10));
+    cluster.end_pod(&key("a-1-2"), 255, "Unknown");
+    cluster.run_for(seconds(2));
+    cluster.restart(false);
+    cluster.delays.watch.insert(scavenger_planner::fixtures::Stream::Pods, millis(5));
+    cluster.run_until_phase("a", Phase::Interrupted);
+    assert_eq!(outcome(&cluster, "a").2, "NodeFailure");
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn the_message_of_the_job_controller_is_kept_if_no_pod_shows_the_disruption() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), Workload { on_sigterm: 1, ..work(300) });
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.hold_watch(scavenger_planner::fixtures::Stream::Pods);
+    cluster.preempt(&key("a-1-0"));
+    cluster.run_until_phase("a", Phase::Interrupted);
+    assert_eq!(cluster.status("a").message, "attempt 1 was interrupted: pod a-1-0 had DisruptionTarget");
+    cluster.let_go(scavenger_planner::fixtures::Stream::Pods);
+    completed(&mut cluster, "a");
+    assert_eq!(cluster.status("a").interrupted_count, 1);
+}
+
+#[test]
 fn a_lost_node_interrupts_and_holds_the_next_attempt_until_its_pods_are_gone() {
     let mut cluster = cluster().with_nodes([node("n2", 10_000)]);
     cluster.strict = false;

@@ -128,14 +128,20 @@ fn a_hundred_that_are_stuck_do_not_hold_up_the_101st() {
 
 #[test]
 fn a_job_whose_pods_are_orphaned_before_they_run_gives_its_slot_back() {
-    let mut cluster = cluster();
+    let mut cluster = Cluster::new(settings().starting_at_once(1)).with_nodes([node("n1", 10_000)]);
     cluster.scheduler_works = false;
     cluster.submit(job("a"), work(10));
     cluster.run_for(seconds(10));
     cluster.orphan(&key("a-1"));
     cluster.run_until_phase("a", Phase::Waiting);
-    cluster.run_for(seconds(10));
-    assert!(cluster.planner.ledger().total().cpu_milli == 0);
+    // The orphan may still be bound, so its room stays reserved, but another may start.
+    assert_eq!(cluster.planner.ledger().total().cpu_milli, 1000);
+    cluster.submit(job("b"), work(10));
+    cluster.run_until_phase("b", Phase::Starting);
+    cluster.delete_pod(&key("a-1-0"));
+    cluster.run_until("b is withdrawn", |cluster| cluster.status("b").failed_starts == 1);
+    cluster.scheduler_works = true;
+    completed(&mut cluster, "a");
 }
 
 #[test]

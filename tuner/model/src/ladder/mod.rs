@@ -39,15 +39,17 @@ pub(crate) struct Candidate {
     pub(crate) resources: Resources,
     pub(crate) layout: Layout,
     pub(crate) peak_bytes: u64,
-    pub(crate) ns_per_day: Interval,
-    pub(crate) class: String,
+    /// Median speed in ns per day on the slowest hardware that holds it.
+    pub(crate) speed: f64,
+    /// That hardware.
+    pub(crate) slowest: Hardware,
     pub(crate) price: f64,
 }
 
 impl Candidate {
     /// Speed per price.
     pub(crate) fn value(&self) -> f64 {
-        self.ns_per_day.p50 / self.price
+        self.speed / self.price
     }
 }
 
@@ -80,7 +82,18 @@ pub(crate) fn kinds_of(nodes: &[NodeShape]) -> Vec<Kind> {
             }
         }
     }
+    // The order in which nodes are listed must not matter.
     kinds
+        .sort_by_key(|kind| (kind.hardware.cpu.key, kind.hardware.smt, kind.hardware.gpu.map(|gpu| gpu.key)));
+    kinds
+}
+
+/// What is asked, and whom.
+pub(crate) struct Question<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) job: &'a Job,
+    pub(crate) limits: &'a Limits,
+    pub(crate) kinds: &'a [Kind],
 }
 
 /// Builds the ladder for a request.
@@ -95,7 +108,8 @@ pub fn build(model: &Model, request: &LadderRequest) -> Result<LadderReply, Tune
         check_node(&format!("nodes[{index}]"), node)?;
     }
     let kinds = kinds_of(&request.nodes);
-    let candidates = candidates(model, &job, &request.limits, &kinds);
+    let question = Question { model, job: &job, limits: &request.limits, kinds: &kinds };
+    let candidates = candidates(&question);
     if candidates.is_empty() {
         return Err(nothing_fits(&job, request));
     }
@@ -103,7 +117,10 @@ pub fn build(model: &Model, request: &LadderRequest) -> Result<LadderReply, Tune
     let largest = candidates.iter().map(|c| c.price).fold(0.0, f64::max);
     let frontier = undominated(candidates);
     let chosen = choose(&frontier, &request.limits, best_value, &kinds);
-    let rungs = describe(&chosen, &job, request, best_value, largest);
+    let mut rungs = describe(&question, &chosen, best_value, largest);
+    for rung in &mut rungs {
+        rung.fits_now = fits_now(&rung.resources, &request.nodes);
+    }
     Ok(LadderReply { model_version: model.version().to_owned(), rungs, notes: notes(&kinds, &job) })
 }
 
@@ -142,15 +159,15 @@ fn core_counts(kinds: &[Kind], most: u32) -> Vec<u32> {
     counts
 }
 
-pub(crate) fn candidates(model: &Model, job: &Job, limits: &Limits, kinds: &[Kind]) -> Vec<Candidate> {
+pub(crate) fn candidates(question: &Question<'_>) -> Vec<Candidate> {
+    let Question { job, limits, kinds, .. } = *question;
     let offers = || kinds.iter().flat_map(|kind| &kind.offers);
     let largest_node = offers().map(|offer| offer.cpu_millicores).max().unwrap_or(0);
     let most = limits.max_cpu_millicores.unwrap_or(u32::MAX).min(largest_node).min(MOST_CPU) / 1000;
     let mut gpus: Vec<&GpuClass> = kinds.iter().filter_map(|kind| kind.hardware.gpu).collect();
     gpus.sort_by_key(|gpu| gpu.key);
     gpus.dedup_by_key(|gpu| gpu.key);
-    let pick =
-        |layouts: &[Layout], cpu_millicores: u32| best_of(model, job, limits, kinds, layouts, cpu_millicores);
+    let pick = |layouts: &[Layout], cpu_millicores: u32| best_of(question, layouts, cpu_millicores);
 
     let mut found = Vec::new();
     if limits.max_cpu_millicores.is_none_or(|most| most >= HALF_CORE) {
@@ -169,42 +186,70 @@ pub(crate) fn candidates(model: &Model, job: &Job, limits: &Limits, kinds: &[Kin
 }
 
 /// The fastest of `layouts` on the slowest hardware that holds it.
-fn best_of(
-    model: &Model,
-    job: &Job,
-    limits: &Limits,
-    kinds: &[Kind],
-    layouts: &[Layout],
-    cpu_millicores: u32,
-) -> Option<Candidate> {
-    let mut best: Option<(f64, Layout, Resources, u64)> = None;
-    for layout in layouts {
-        let peak = peak_bytes(&job.system, layout);
-        let resources = Resources { cpu_millicores, memory_bytes: request_bytes(peak), gpus: layout.gpus };
-        if limits.max_memory_bytes.is_some_and(|most| resources.memory_bytes > most) {
-            continue;
-        }
-        // The scheduler may choose any node that holds the pod, so a GPU that is too small on one of them
-        // forbids the layout.
-        let refused = |hardware: &Hardware| layout::check(&job.system, layout, hardware.gpu).is_err();
-        if layout.gpus > 0 && holding(kinds, &resources).any(refused) {
-            continue;
-        }
-        let slowest = holding(kinds, &resources)
-            .map(|hardware| model.speed(job, hardware, layout, cpu_millicores))
-            .min_by(f64::total_cmp);
-        let Some(speed) = slowest else { continue };
-        let better = best.as_ref().is_none_or(|(fastest, _, held, _)| {
-            speed > *fastest || (speed >= *fastest && resources.memory_bytes < held.memory_bytes)
-        });
-        if better {
-            best = Some((speed, *layout, resources, peak));
+///
+/// Layouts are first ranked by physics on the kind of hardware that is slowest for the first of them, and only the
+/// best few are looked at on all kinds with what was learned: every layout on every kind would take many times
+/// longer and hardly ever choose another.
+fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> Option<Candidate> {
+    let Question { model, job, limits, kinds } = *question;
+    let allowed: Vec<(Layout, Resources, u64)> = layouts
+        .iter()
+        .map(|layout| {
+            let peak = peak_bytes(&job.system, layout);
+            let memory_bytes = request_bytes(peak);
+            (*layout, Resources { cpu_millicores, memory_bytes, gpus: layout.gpus }, peak)
+        })
+        .filter(|(layout, resources, _)| is_allowed(question, layout, resources))
+        .collect();
+    let (first, ..) = allowed.first()?;
+    let physics = |kind: &Kind, layout: &Layout| model.physics(job, &kind.hardware, layout, cpu_millicores);
+    let mut slowest_first: Vec<(f64, &Kind)> =
+        kinds.iter().map(|kind| (physics(kind, first), kind)).collect();
+    slowest_first.sort_by(|a, b| a.0.total_cmp(&b.0));
+
+    let mut ranked: Vec<(f64, &(Layout, Resources, u64))> = allowed
+        .iter()
+        .filter_map(|one| {
+            let (_, kind) = slowest_first.iter().find(|(_, kind)| kind.holds(&one.1))?;
+            Some((physics(kind, &one.0), one))
+        })
+        .collect();
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.1.memory_bytes.cmp(&b.1.1.memory_bytes)));
+    // Where nothing was learned, the ranking stands.
+    ranked.truncate(if model.classes().is_empty() { 1 } else { 2 });
+
+    let mut best: Option<Candidate> = None;
+    for (_, (layout, resources, peak_bytes)) in ranked {
+        let slowest = holding(kinds, resources)
+            .map(|hardware| (model.speed(job, hardware, layout, cpu_millicores), hardware))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((speed, hardware)) = slowest else { continue };
+        if best.as_ref().is_none_or(|best| speed > best.speed) {
+            best = Some(Candidate {
+                resources: *resources,
+                layout: *layout,
+                peak_bytes: *peak_bytes,
+                speed,
+                slowest: *hardware,
+                price: price(resources, &limits.weights),
+            });
         }
     }
-    let (_, layout, resources, peak_bytes) = best?;
-    let (ns_per_day, class) = over_kinds(model, job, kinds, &layout, &resources)?;
-    let price = price(&resources, &limits.weights);
-    Some(Candidate { resources, layout, peak_bytes, ns_per_day, class, price })
+    best
+}
+
+/// True if some node holds the layout, and the limits and all nodes that hold it allow it.
+fn is_allowed(question: &Question<'_>, layout: &Layout, resources: &Resources) -> bool {
+    let Question { job, limits, kinds, .. } = *question;
+    if limits.max_memory_bytes.is_some_and(|most| resources.memory_bytes > most) {
+        return false;
+    }
+    // The scheduler may choose any node that holds the pod, so a GPU that is too small on one of them forbids the
+    // layout.
+    let refused =
+        |hardware: &Hardware| layout.gpus > 0 && layout::check(&job.system, layout, hardware.gpu).is_err();
+    let mut holders = holding(kinds, resources).peekable();
+    holders.peek().is_some() && !holders.any(refused)
 }
 
 /// The kinds of hardware whose nodes can hold `resources` when empty.
@@ -212,27 +257,16 @@ fn holding<'a>(kinds: &'a [Kind], resources: &'a Resources) -> impl Iterator<Ite
     kinds.iter().filter(|kind| kind.holds(resources)).map(|kind| &kind.hardware)
 }
 
-/// Interval over all kinds: the low end of the slowest, the high end of the fastest, the median of the slowest.
-fn over_kinds(
-    model: &Model,
-    job: &Job,
-    kinds: &[Kind],
-    layout: &Layout,
-    resources: &Resources,
-) -> Option<(Interval, String)> {
-    let mut joined: Option<(Interval, String)> = None;
-    for hardware in holding(kinds, resources) {
-        let one = model.predict(job, hardware, layout, resources.cpu_millicores).ns_per_day;
-        let name = class_name(hardware.cpu, hardware, layout);
-        joined = Some(match joined {
-            None => (one, name),
-            Some((all, slowest)) => (
-                Interval { p10: all.p10.min(one.p10), p50: all.p50.min(one.p50), p90: all.p90.max(one.p90) },
-                if one.p50 < all.p50 { name } else { slowest },
-            ),
-        });
-    }
-    joined
+/// Interval over all kinds that can hold a candidate: the low end of the slowest, the high end of the fastest,
+/// the median of the slowest.
+fn interval(question: &Question<'_>, candidate: &Candidate) -> Interval {
+    let Question { model, job, kinds, .. } = *question;
+    let start = Interval { p10: candidate.speed, p50: candidate.speed, p90: candidate.speed };
+    holding(kinds, &candidate.resources).fold(start, |all, hardware| {
+        let millicores = candidate.resources.cpu_millicores;
+        let one = model.predict(job, hardware, &candidate.layout, millicores).ns_per_day;
+        Interval { p10: all.p10.min(one.p10), p50: all.p50, p90: all.p90.max(one.p90) }
+    })
 }
 
 fn price(resources: &Resources, weights: &PriceWeights) -> f64 {
@@ -247,15 +281,15 @@ fn undominated(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     candidates.sort_by(|a, b| {
         a.price
             .total_cmp(&b.price)
-            .then(b.ns_per_day.p50.total_cmp(&a.ns_per_day.p50))
+            .then(b.speed.total_cmp(&a.speed))
             .then(a.resources.memory_bytes.cmp(&b.resources.memory_bytes))
             .then(a.layout.ntmpi.cmp(&b.layout.ntmpi))
     });
     let mut fastest = 0.0;
     candidates.retain(|candidate| {
-        let faster = candidate.ns_per_day.p50 > fastest;
+        let faster = candidate.speed > fastest;
         if faster {
-            fastest = candidate.ns_per_day.p50;
+            fastest = candidate.speed;
         }
         faster
     });
@@ -321,13 +355,7 @@ fn raise_memory(rungs: &mut [Candidate], bytes: u64, limits: &Limits, kinds: &[K
     true
 }
 
-fn describe(
-    chosen: &[Candidate],
-    job: &Job,
-    request: &LadderRequest,
-    best_value: f64,
-    largest: f64,
-) -> Vec<Rung> {
+fn describe(question: &Question<'_>, chosen: &[Candidate], best_value: f64, largest: f64) -> Vec<Rung> {
     let mut rungs = Vec::with_capacity(chosen.len());
     for (index, candidate) in chosen.iter().enumerate() {
         let efficiency = (candidate.value() / best_value).min(1.0);
@@ -337,23 +365,24 @@ fn describe(
             }
             None => format!(
                 "the fastest with at least {:.0}% efficiency: more would gain little",
-                request.limits.min_efficiency * 100.0
+                question.limits.min_efficiency * 100.0
             ),
             Some(above) => format!(
                 "{:.0}% of the speed of the rung above for {:.0}% of its price",
-                candidate.ns_per_day.p50 / above.ns_per_day.p50 * 100.0,
+                candidate.speed / above.speed * 100.0,
                 candidate.price / above.price * 100.0
             ),
         };
         rungs.push(Rung {
             resources: candidate.resources,
             layout: candidate.layout,
-            ns_per_day: candidate.ns_per_day,
-            hours_to_finish: job.system.hours(candidate.ns_per_day.p50),
+            ns_per_day: interval(question, candidate),
+            hours_to_finish: question.job.system.hours(candidate.speed),
             efficiency,
             memory_bytes: candidate.peak_bytes,
-            hardware_class: candidate.class.clone(),
-            fits_now: fits_now(&candidate.resources, &request.nodes),
+            hardware_class: class_name(candidate.slowest.cpu, &candidate.slowest, &candidate.layout),
+            // Said by the nodes, which the caller knows.
+            fits_now: false,
             reason,
         });
     }

@@ -197,17 +197,22 @@ prop_compose! {
 /// The rule for the first rung once more, slowly and from its definition.
 fn expected_first(request: &LadderRequest) -> Option<(Resources, Layout)> {
     let job = Job::new(&request.system, None).expect("the system should be right");
-    let all = candidates(&Model::prior(), &job, &request.limits, &kinds_of(&request.nodes));
+    let all = candidates(&Question {
+        model: &Model::prior(),
+        job: &job,
+        limits: &request.limits,
+        kinds: &kinds_of(&request.nodes),
+    });
     let best = all.iter().map(Candidate::value).max_by(f64::total_cmp)?;
     let dominated = |one: &Candidate| {
         all.iter().any(|other| {
-            (other.price < one.price && other.ns_per_day.p50 >= one.ns_per_day.p50)
-                || (other.price <= one.price && other.ns_per_day.p50 > one.ns_per_day.p50)
+            (other.price < one.price && other.speed >= one.speed)
+                || (other.price <= one.price && other.speed > one.speed)
         })
     };
     all.iter()
         .filter(|one| !dominated(one) && one.value() >= request.limits.min_efficiency * best)
-        .max_by(|a, b| a.ns_per_day.p50.total_cmp(&b.ns_per_day.p50))
+        .max_by(|a, b| a.speed.total_cmp(&b.speed))
         .map(|one| (one.resources, one.layout))
 }
 

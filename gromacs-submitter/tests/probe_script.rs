@@ -1,0 +1,129 @@
+//! The inspection and verification scripts as a pod runs them: by `sh`, with a `gmx` that prints a recorded dump.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use gromacs_submitter::probe::{INSPECT_SCRIPT, VERIFY_SCRIPT, parse_inspection, parse_verification};
+
+static FOLDERS: AtomicU32 = AtomicU32::new(0);
+
+/// A folder with a `gmx` in it; removed at the end.
+struct Volume(PathBuf);
+
+impl Volume {
+    fn new(gmx: &str) -> Self {
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("submitter-probe-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(folder.join("bin")).expect("should make a folder");
+        let program = folder.join("bin/gmx");
+        std::fs::write(&program, format!("#!/bin/sh\n{gmx}\n")).expect("should write gmx");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))
+            .expect("should be executable");
+        Self(folder)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, "x").expect("should write a file");
+        path
+    }
+
+    fn run(&self, script: &str, arguments: &[&Path]) -> Output {
+        let path = format!("{}:{}", self.0.join("bin").display(), std::env::var("PATH").unwrap_or_default());
+        Command::new("sh")
+            .args(["-c", script, "probe"])
+            .args(arguments)
+            .env("PATH", path)
+            .env("TERMINATION_LOG", self.0.join("message"))
+            .output()
+            .expect("should run sh")
+    }
+
+    fn message(&self) -> String {
+        std::fs::read_to_string(self.0.join("message")).unwrap_or_default()
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Prints the dump of a solvated peptide, and far more coordinates than anybody should read.
+fn dumping() -> String {
+    format!(
+        "case \"$*\" in
+        *--version*) echo 'GROMACS version:    2022.5-Debian' ;;
+        *'dump -s '*) cat '{}/tests/fixtures/dump-peptide.txt'; yes '   x[    1]={{ 1.0, 1.0, 1.0}}' ;;
+        *) exit 9 ;;
+        esac",
+        env!("CARGO_MANIFEST_DIR")
+    )
+}
+
+#[test]
+fn a_peptide_in_water_is_described_and_the_coordinates_are_not_read() {
+    let volume = Volume::new(&dumping());
+    let folder = volume.0.join("gromacs-1");
+    let output = volume.run(INSPECT_SCRIPT, &[&volume.file("a.tpr"), &folder]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(folder.is_dir(), "the working directory is made");
+    assert_eq!(volume.message(), String::from_utf8_lossy(&output.stdout), "message and log say the same");
+    let system = parse_inspection(&volume.message()).expect("should be a good answer").system;
+    assert_eq!((system.atoms, system.nsteps, system.init_step), (Some(1048), Some(1000), Some(200)));
+    // 342 rigid water molecules with three constraints each, and 12 bonds to hydrogen in the peptide.
+    assert_eq!(system.constraints, Some(342 * 3 + 12));
+    // 9 other bonds, 36 angles, 41 pairs, and the dihedrals that grompp kept.
+    assert_eq!(system.bonded_interactions, Some(9 + 36 + 41 + 42));
+    assert_eq!(system.box_nm, Some(vec![2.2, 2.2, 2.2]));
+    assert_eq!(system.gromacs_version.as_deref(), Some("2022.5-Debian"));
+}
+
+#[test]
+fn odd_paths_are_only_paths() {
+    let volume = Volume::new(&dumping());
+    for name in
+        ["a b.tpr", "$(touch hacked).tpr", "`id`.tpr", "'; exit 0; '.tpr", "-x.tpr", "\"q\".tpr", "*.tpr"]
+    {
+        let folder = volume.0.join(format!("out {name}"));
+        let output = volume.run(INSPECT_SCRIPT, &[&volume.file(name), &folder]);
+        assert!(
+            output.status.success() && folder.is_dir(),
+            "{name}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    assert!(!Path::new("hacked").exists() && !volume.0.join("hacked").exists());
+}
+
+#[test]
+fn what_can_not_be_read_fails_with_gromacs_words() {
+    let volume = Volume::new("echo 'Fatal error:' >&2; echo 'no luck' >&2; exit 1");
+    let folder = volume.0.join("gromacs-1");
+    let output = volume.run(INSPECT_SCRIPT, &[&volume.file("a.tpr"), &folder]);
+    assert_eq!(output.status.code(), Some(7));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no luck"));
+    assert_eq!(volume.message(), "", "a failure leaves the message to the log's end");
+
+    let output = volume.run(INSPECT_SCRIPT, &[&volume.0.join("none.tpr"), &folder]);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no file"));
+
+    let output = volume.run(INSPECT_SCRIPT, &[&volume.file("a.tpr"), &volume.file("taken")]);
+    assert_eq!(output.status.code(), Some(5), "the working directory can not be made");
+}
+
+#[test]
+fn a_checkpoint_tells_its_step() {
+    let volume = Volume::new("case \"$*\" in *'dump -cp '*) echo 'step = 4000'; yes 'x[0]={1,2,3}' ;; esac");
+    let output = volume.run(VERIFY_SCRIPT, &[&volume.file("state.cpt")]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(parse_verification(&volume.message()), Ok(4000));
+    let output = volume.run(VERIFY_SCRIPT, &[&volume.0.join("none.cpt")]);
+    assert_eq!(output.status.code(), Some(4));
+    let empty = Volume::new("exit 0");
+    assert_eq!(empty.run(VERIFY_SCRIPT, &[&empty.file("state.cpt")]).status.code(), Some(7));
+}

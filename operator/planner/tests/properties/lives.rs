@@ -1,0 +1,207 @@
+//! Random worlds and random misfortunes: whatever happens on the way, everybody gets to the right end.
+
+use proptest::prelude::*;
+use scavenger_planner::{
+    fixtures::{Cluster, Random, Stream, Workload, job, millis, node, pod, seconds, settings},
+    resources::Resources,
+    snapshot::Phase,
+};
+
+/// One ScavengerJob of a random world.
+#[derive(Debug, Clone)]
+struct Life {
+    cpu_milli: i64,
+    pods: u32,
+    workload: Workload,
+    after: i64,
+}
+
+fn life() -> impl Strategy<Value = Life> {
+    let exit = prop_oneof![4 => Just(0), 1 => Just(1)];
+    let sigterm = prop_oneof![Just(0), Just(1), Just(143)];
+    (1..8_i64, 1..4_u32, 0..120_i64, exit, sigterm, any::<bool>(), any::<bool>(), 0..20_i64).prop_map(
+        |(cpu, pods, needs, exit_code, on_sigterm, saves, fails_with_peer, after)| Life {
+            cpu_milli: cpu * 500,
+            pods,
+            after,
+            workload: Workload {
+                needs: seconds(needs),
+                exit_code,
+                on_sigterm,
+                grace: seconds(3),
+                saves,
+                fails_with_peer,
+                ..Workload::default()
+            },
+        },
+    )
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Misfortune {
+    Preempt,
+    Evict,
+    DeletePod,
+    DeleteChild,
+    DeleteChildInBackground,
+    Restart(bool),
+    Relist(Stream),
+    Blind(Stream),
+    Label,
+    Replace,
+    NodeReboots,
+    NodeIsLost,
+    NodeComes,
+    PoolGoes,
+    Owner,
+}
+
+fn gentle() -> impl Strategy<Value = Misfortune> {
+    use Misfortune::*;
+    let stream = || prop::sample::select(Stream::ALL.to_vec());
+    prop_oneof![
+        2 => Just(Preempt),
+        1 => Just(Evict),
+        2 => Just(DeletePod),
+        1 => Just(DeleteChild),
+        1 => Just(DeleteChildInBackground),
+        2 => any::<bool>().prop_map(Restart),
+        2 => stream().prop_map(Relist),
+        2 => stream().prop_map(Blind),
+        1 => Just(Label),
+        1 => Just(Replace),
+        1 => Just(NodeReboots),
+    ]
+}
+
+fn rough() -> impl Strategy<Value = Misfortune> {
+    use Misfortune::*;
+    prop_oneof![
+        4 => gentle(),
+        1 => Just(NodeIsLost),
+        1 => Just(NodeComes),
+        1 => Just(PoolGoes),
+        2 => Just(Owner),
+    ]
+}
+
+fn happen(cluster: &mut Cluster, misfortune: Misfortune, which: usize) {
+    let pods: Vec<_> = cluster.all_live_pods().iter().map(|pod| pod.key.clone()).collect();
+    let some_pod = (!pods.is_empty()).then(|| pods[which % pods.len()].clone());
+    let children: Vec<_> = cluster.all_children().map(|child| child.key.clone()).collect();
+    let some_child = (!children.is_empty()).then(|| children[which % children.len()].clone());
+    let jobs: Vec<_> = cluster.jobs().map(|job| job.key.name.clone()).collect();
+    let some_job = (!jobs.is_empty()).then(|| jobs[which % jobs.len()].clone());
+    let nodes: Vec<_> = cluster.all_nodes().map(|node| node.name.clone()).collect();
+    match (misfortune, some_pod, some_child, some_job) {
+        (Misfortune::Preempt, Some(pod), ..) => cluster.preempt(&pod),
+        (Misfortune::Evict, Some(pod), ..) => cluster.evict(&pod),
+        (Misfortune::DeletePod, Some(pod), ..) => cluster.delete_pod(&pod),
+        (Misfortune::NodeReboots, Some(pod), ..) => cluster.end_pod(&pod, 255, "Unknown"),
+        (Misfortune::DeleteChild, _, Some(child), _) => cluster.delete_child_in_foreground(&child),
+        (Misfortune::DeleteChildInBackground, _, Some(child), _) => {
+            cluster.delete_child_in_background(&child);
+        }
+        (Misfortune::Restart(land), ..) => cluster.restart(land),
+        (Misfortune::Relist(stream), ..) => cluster.relist(stream),
+        (Misfortune::Blind(stream), ..) => cluster.hold_watch(stream),
+        (Misfortune::Label, _, _, Some(job)) => cluster.label(&job),
+        (Misfortune::Replace, _, _, Some(job)) => {
+            let cpu = 500 * (1 + which as i64 % 8);
+            cluster.replace(&job, |job| job.asking(cpu));
+        }
+        (Misfortune::NodeIsLost, ..) => cluster.lose_node(&nodes[which % nodes.len()]),
+        (Misfortune::NodeComes, ..) => {
+            cluster.set_node(node(&format!("extra{}", which % 3), 8000));
+        }
+        (Misfortune::PoolGoes, ..) => cluster.set_pool(Err("gone".to_owned())),
+        (Misfortune::Owner, ..) => {
+            let name = format!("owner{}", cluster.actions);
+            cluster.create_pod(pod(&name, 500 * (1 + which as i64 % 10)), seconds(60));
+        }
+        _ => {}
+    }
+}
+
+/// Heals everything and lets all come to their end.
+fn heal(cluster: &mut Cluster) {
+    for stream in Stream::ALL {
+        cluster.let_go(stream);
+    }
+    let lost: Vec<_> =
+        cluster.all_nodes().filter(|node| !node.usable).map(|node| node.name.clone()).collect();
+    for node in lost {
+        cluster.recover_node(&node);
+    }
+    cluster.set_pool(Ok(world_settings()));
+    if let Some((_, percent)) = &mut cluster.random {
+        *percent = 0;
+    }
+}
+
+fn world_settings() -> scavenger_planner::snapshot::Settings {
+    settings().filled_to(0.8).starting_at_once(4)
+}
+
+fn live(seed: u64, failing: u64, strict: bool, lives: &[Life], happenings: &[(i64, Misfortune, usize)]) {
+    let mut cluster =
+        Cluster::new(world_settings()).with_nodes([node("n1", 8000), node("n2", 8000), node("n3", 4000)]);
+    cluster.strict = strict;
+    cluster.random = Some((Random::new(seed), failing));
+    for (number, life) in lives.iter().enumerate() {
+        let job = job(&format!("job{number}")).asking(life.cpu_milli).gang(life.pods);
+        cluster.submit(job, life.workload.clone());
+        cluster.run_for(seconds(life.after));
+    }
+    for (delay, misfortune, which) in happenings {
+        cluster.run_for(millis(*delay));
+        happen(&mut cluster, *misfortune, *which);
+    }
+    cluster.run_for(seconds(5));
+    heal(&mut cluster);
+    for (number, life) in lives.iter().enumerate() {
+        let name = format!("job{number}");
+        let end = if life.workload.exit_code == 0 { Phase::Completed } else { Phase::Failed };
+        cluster.run_until(&format!("{name} is {end:?}"), |cluster| cluster.status(&name).phase.is_finished());
+        assert_eq!(cluster.status(&name).phase, end, "{name}\n{}", cluster.history());
+    }
+    cluster.run_for(seconds(120));
+    cluster.check_recomputed();
+    assert_eq!(cluster.planner.ledger().total(), &Resources::default());
+    let done = cluster.log.len();
+    cluster.run_for(seconds(3600));
+    assert_eq!(cluster.log.len(), done, "something is done although nothing happens\n{}", cluster.history());
+    for number in 0..lives.len() {
+        cluster.delete_job(&format!("job{number}"));
+    }
+    cluster.run_until("all are gone", |cluster| cluster.jobs().next().is_none());
+    assert!(cluster.all_live_pods().is_empty());
+}
+
+fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, max_shrink_iters: 300, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(cases(25))]
+
+    #[test]
+    fn everybody_gets_to_the_right_end_and_the_limits_hold_at_every_instant(
+        seed in any::<u64>(),
+        failing in prop_oneof![Just(0_u64), Just(5), Just(30)],
+        lives in prop::collection::vec(life(), 1..6),
+        happenings in prop::collection::vec((0..30_000_i64, gentle(), 0..100_usize), 0..20),
+    ) {
+        live(seed, failing, true, &lives, &happenings);
+    }
+
+    #[test]
+    fn everybody_gets_to_the_right_end_when_nodes_settings_and_owners_change_too(
+        seed in any::<u64>(),
+        failing in prop_oneof![Just(0_u64), Just(5), Just(30)],
+        lives in prop::collection::vec(life(), 1..6),
+        happenings in prop::collection::vec((0..30_000_i64, rough(), 0..100_usize), 0..20),
+    ) {
+        live(seed, failing, false, &lives, &happenings);
+    }
+}

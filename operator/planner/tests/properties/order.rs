@@ -1,0 +1,158 @@
+//! The walk along the queue against a second, slower statement of the same rule.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use scavenger_planner::{
+    admission::Queue,
+    capacity::Capacity,
+    fixtures::{at, job, node, pod, settings},
+    ledger::Ledger,
+    resources::Resources,
+    snapshot::{Job, Key, Node, Phase, WaitReason},
+};
+
+#[derive(Debug, Clone)]
+struct World {
+    nodes: Vec<Node>,
+    /// Used on each node.
+    used: Vec<i64>,
+    jobs: Vec<Job>,
+    starting: usize,
+    at_once: usize,
+    share: u8,
+}
+
+fn any_job(number: usize) -> impl Strategy<Value = Job> {
+    (1..6_i64, 1..4_u32, 0..13_u32, 0..5_i64, 0..3_u8).prop_map(
+        move |(cpu, pods, interruptions, since, kind)| {
+            let mut job = job(&format!("job{number}")).asking(cpu * 1000).gang(pods);
+            job.creation_time = at(since);
+            if kind == 0 {
+                job = job.only_on("disk", "fast");
+            }
+            if interruptions > 0 {
+                job.status.phase = Phase::Interrupted;
+                job.status.interrupted_count = interruptions;
+                job.status.interruption_times = vec![at(10 + since)];
+            }
+            job
+        },
+    )
+}
+
+fn world() -> impl Strategy<Value = World> {
+    let nodes = prop::collection::vec((1..12_i64, any::<bool>(), 0..100_i64), 1..5);
+    let jobs = (0..12_usize).prop_flat_map(|count| (0..count).map(any_job).collect::<Vec<_>>());
+    (nodes, jobs, 0..4_usize, 1..6_usize, 30..101_u8).prop_map(|(nodes, jobs, starting, at_once, share)| {
+        World {
+            used: nodes.iter().map(|(cpu, _, percent)| cpu * 1000 * percent / 100).collect(),
+            nodes: nodes
+                .iter()
+                .enumerate()
+                .map(|(number, (cpu, fast, _))| {
+                    let node = node(&format!("n{number}"), cpu * 1000);
+                    if *fast { node.labelled("disk", "fast") } else { node }
+                })
+                .collect(),
+            jobs,
+            starting,
+            at_once,
+            share,
+        }
+    })
+}
+
+/// Whether pods of a demand fit onto nodes with this much free, first fit; takes the room if so.
+fn place(job: &Job, nodes: &[Node], free: &mut Vec<i64>) -> bool {
+    let demand = &job.spec.as_ref().expect("the spec should be valid").demand;
+    let mut after = free.clone();
+    for _ in 0..demand.pod_count {
+        let fitting = (0..nodes.len())
+            .find(|i| demand.placement.admits(&nodes[*i]) && after[*i] >= demand.per_pod.cpu_milli);
+        match fitting {
+            Some(i) => after[i] -= demand.per_pod.cpu_milli,
+            None => return false,
+        }
+    }
+    *free = after;
+    true
+}
+
+/// The rule, one ScavengerJob at a time: most interrupted first (10 at most count), then who has waited longest, then
+/// by UID; whoever fits starts, whoever does not is passed over.
+fn slowly(world: &World) -> (Vec<Key>, BTreeMap<Key, WaitReason>) {
+    let mut queue: Vec<&Job> = world.jobs.iter().collect();
+    queue.sort_by_key(|job| {
+        let since = job.status.interruption_times.last().copied().unwrap_or(job.creation_time);
+        (-i64::from(job.status.interrupted_count.min(10)), since, job.uid.clone())
+    });
+    let whole: i64 = world.nodes.iter().map(|node| node.allocatable.cpu_milli).sum();
+    let limit = whole * i64::from(world.share) / 100;
+    let mut used: i64 = world.used.iter().sum();
+    let mut free: Vec<i64> =
+        world.nodes.iter().zip(&world.used).map(|(node, used)| node.allocatable.cpu_milli - used).collect();
+    let mut starting = world.starting;
+    let (mut started, mut waiting) = (Vec::new(), BTreeMap::new());
+    for job in queue {
+        let total = job.spec.as_ref().expect("the spec should be valid").demand.total().cpu_milli;
+        let mut empty = world.nodes.iter().map(|node| node.allocatable.cpu_milli).collect();
+        let reason = if total > limit || !place(job, &world.nodes, &mut empty) {
+            WaitReason::NeverFits
+        } else if starting >= world.at_once {
+            WaitReason::BehindInQueue
+        } else if used + total > limit || !place(job, &world.nodes, &mut free) {
+            WaitReason::NoRoom
+        } else {
+            used += total;
+            starting += 1;
+            started.push(job.key.clone());
+            continue;
+        };
+        waiting.insert(job.key.clone(), reason);
+    }
+    (started, waiting)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn the_walk_starts_whom_the_rule_names_and_in_its_order(world in world()) {
+        let settings = settings().filled_to(f64::from(world.share) / 100.0).starting_at_once(world.at_once);
+        let mut capacity = Capacity::default();
+        for (node, used) in world.nodes.iter().zip(&world.used) {
+            capacity.set_node(node.clone(), Some(&settings));
+            let mut pod = pod(&format!("on-{}", node.name), *used).on(&node.name).running();
+            pod.requests = Resources { cpu_milli: *used, ..Resources::default() };
+            capacity.set_pod(&pod);
+        }
+        let (mut queue, mut ledger) = (Queue::default(), Ledger::default());
+        for job in &world.jobs {
+            queue.insert(job, &job.spec.as_ref().expect("the spec should be valid").demand);
+        }
+        let walk = queue.walk(&capacity, &mut ledger, &settings, world.starting);
+        let (started, waiting) = slowly(&world);
+        let walked: Vec<Key> = walk.started.iter().map(|(key, _)| key.clone()).collect();
+        prop_assert_eq!(&walked, &started);
+        for (key, said) in &walk.heads {
+            prop_assert_eq!(Some(&said.reason), waiting.get(key), "{}", key);
+        }
+        for (key, reason) in &waiting {
+            let never = queue.never_fits(key, &capacity, &settings).is_some();
+            prop_assert_eq!(never, *reason == WaitReason::NeverFits, "{}", key);
+            let told = never || walk.heads.iter().any(|(head, _)| head == key);
+            prop_assert!(told || !queue.is_head(key), "{} is told nothing", key);
+        }
+        let mut promised = Resources::default();
+        for job in world.jobs.iter().filter(|job| started.contains(&job.key)) {
+            promised.add(&job.spec.as_ref().expect("the spec should be valid").demand.total());
+        }
+        prop_assert_eq!(ledger.total(), &promised);
+        for key in &started {
+            ledger.release(key);
+        }
+        prop_assert_eq!(ledger.total(), &Resources::default());
+        prop_assert_eq!(ledger.promised_nodes(), 0);
+    }
+}

@@ -1,0 +1,92 @@
+//! How long answers and learning take. Aims: a ladder over 50 node shapes in 1 ms, 2000 ladders per second on one
+//! core, a model from 100,000 runs in 5 s.
+
+#![allow(missing_docs, reason = "the macro makes an undocumented function")]
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use scavenger_schema::tuning::{LadderRequest, Layout, NodeShape, Resources};
+use scavenger_tuner_model::ladder::fixtures::{labelled, node, request, water};
+use scavenger_tuner_model::model::Observation;
+use scavenger_tuner_model::{Model, ladder};
+
+const INSTANCES: [&str; 8] = ["c5a.x", "c6a.x", "c6g.x", "c6i.x", "c7a.x", "c7g.x", "c7i.x", "m5a.x"];
+
+/// Shapes of eight classes and many sizes, some with GPUs.
+fn shapes(count: u32) -> Vec<NodeShape> {
+    (0..count)
+        .map(|n| {
+            let instance = INSTANCES[n as usize % INSTANCES.len()];
+            let labels = [
+                ("node.kubernetes.io/instance-type", instance),
+                ("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-40GB"),
+            ];
+            labelled(&node((n % 64 + 1) * 2000, 256), &labels, u32::from(n % 5 == 0) * 4)
+        })
+        .collect()
+}
+
+fn labels(instance: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([("node.kubernetes.io/instance-type".to_owned(), instance.to_owned())])
+}
+
+fn runs(count: u32) -> Vec<Observation> {
+    (0..count)
+        .map(|n| {
+            let cores = n % 32 + 1;
+            let resources = Resources { cpu_millicores: cores * 1000, memory_bytes: 0, gpus: 0 };
+            let system = water(10_000 + 1000 * u64::from(n % 977));
+            let instance = INSTANCES[n as usize % INSTANCES.len()];
+            let layout = Layout::cpu(1, cores);
+            Observation::local(&system, None, &layout, &resources, &labels(instance), 10.0 + f64::from(n % 7))
+                .expect("the run should be accepted")
+        })
+        .collect()
+}
+
+/// Largest time of 99 in 100 calls.
+fn p99(request: &LadderRequest, model: &Model) -> Duration {
+    let mut times: Vec<Duration> = (0..2000)
+        .map(|_| {
+            let start = Instant::now();
+            black_box(ladder::build(model, black_box(request))).expect("there should be a ladder");
+            start.elapsed()
+        })
+        .collect();
+    times.sort();
+    times[times.len() * 99 / 100]
+}
+
+fn benches(criterion: &mut Criterion) {
+    let model = Model::prior();
+    let learned = model.learn(&runs(2000));
+    for (name, shapes) in [("1 shape", shapes(1)), ("50 shapes", shapes(50))] {
+        let request = request(water(300_000), shapes);
+        criterion.bench_function(&format!("ladder, {name}"), |bench| {
+            bench.iter(|| ladder::build(&model, black_box(&request)));
+        });
+        criterion.bench_function(&format!("ladder, {name}, learned"), |bench| {
+            bench.iter(|| ladder::build(&learned, black_box(&request)));
+        });
+        println!(
+            "99th percentile, {name}: {:?}; learned: {:?}",
+            p99(&request, &model),
+            p99(&request, &learned)
+        );
+    }
+    let many = runs(100_000);
+    let mut group = criterion.benchmark_group("learn");
+    group.sample_size(10);
+    group.bench_function("100,000 runs", |bench| bench.iter(|| model.learn(black_box(&many))));
+    group.finish();
+}
+
+criterion_group! {
+    name = ladders;
+    config = Criterion::default().measurement_time(Duration::from_secs(3)).warm_up_time(Duration::from_secs(1));
+    targets = benches
+}
+criterion_main!(ladders);
