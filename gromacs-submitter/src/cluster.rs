@@ -20,9 +20,23 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// How much of a log's beginning is read: mdrun's banner and the step it starts from.
 const LOG_HEAD_BYTES: i64 = 8192;
 
-/// How many lines of a log's end are read. A container runtime cuts mdrun's endless progress line into lines of at
-/// most 16 kB, so this is at most 640 kB.
-const LOG_TAIL_LINES: i64 = 40;
+/// How many lines of the end of a finished log are read. A container runtime cuts mdrun's endless progress line into
+/// lines of at most 16 kB, so this is at most 640 kB.
+const LOG_END_LINES: i64 = 40;
+
+/// How many while it grows: the newest progress is in the last two.
+const LOG_PROGRESS_LINES: i64 = 2;
+
+/// What to read of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogPart {
+    /// The newest lines.
+    Progress,
+    /// Those and the beginning.
+    StartAndProgress,
+    /// The beginning and the end of a log that grows no more.
+    StartAndEnd,
+}
 
 /// Why Kubernetes did not do it. A refusal names its object; whether it is final depends on the row's state.
 #[derive(Debug, thiserror::Error)]
@@ -196,7 +210,7 @@ impl Cluster {
         namespace: &str,
         job: &ScavengerJob,
         attempt: i32,
-        with_head: bool,
+        part: LogPart,
     ) -> Result<Option<String>, ClusterError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let name = job.name_any();
@@ -210,13 +224,14 @@ impl Cluster {
             let list = pods.list_metadata(&ListParams::default().labels(&labels)).await?;
             let Some(pod) = list.items.first().map(ResourceExt::name_any) else { return Ok(None) };
             let mut text = String::new();
-            if with_head {
+            if part != LogPart::Progress {
                 let parameters = LogParams { limit_bytes: Some(LOG_HEAD_BYTES), ..LogParams::default() };
                 let Some(head) = log_or_none(pods.logs(&pod, &parameters).await)? else { return Ok(None) };
-                text.push_str(&head);
-                text.push('\n');
+                // The line that the limit cut is not taken for a whole one.
+                text.push_str(&head[..head.rfind(['\n', '\r']).map_or(0, |end| end + 1)]);
             }
-            let parameters = LogParams { tail_lines: Some(LOG_TAIL_LINES), ..LogParams::default() };
+            let lines = if part == LogPart::StartAndEnd { LOG_END_LINES } else { LOG_PROGRESS_LINES };
+            let parameters = LogParams { tail_lines: Some(lines), ..LogParams::default() };
             let Some(tail) = log_or_none(pods.logs(&pod, &parameters).await)? else { return Ok(None) };
             text.push_str(&tail);
             Ok(Some(text))

@@ -7,7 +7,7 @@ use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
 use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State, job_name};
 
 use crate::advance::{self, Action, Input, Log, Settings, Step};
-use crate::cluster::{Cluster, ClusterError};
+use crate::cluster::{Cluster, ClusterError, LogPart};
 use crate::health::Metrics;
 use crate::manifest::{ManifestSettings, Probe, probe_job, probe_name, simulation_job};
 use crate::mdrun_log;
@@ -207,7 +207,8 @@ impl Worker {
                         found.as_ref().and_then(|(_, view)| view.last_attempt()).is_some_and(|attempt| {
                             attempt.number == status.attempt && status.first_step.is_some()
                         });
-                    seen.log = self.log(row, found.as_ref(), !knows_start).await?;
+                    let part = if knows_start { LogPart::Progress } else { LogPart::StartAndProgress };
+                    seen.log = self.log(row, found.as_ref(), part).await?;
                 } else {
                     seen.log = self.log_of_ended(row, found.as_ref()).await?;
                 }
@@ -238,19 +239,19 @@ impl Worker {
     ) -> Result<Log, StepError> {
         let ended =
             found.filter(|(_, view)| view.ours && matches!(view.phase, Phase::Completed | Phase::Failed));
-        if ended.is_none() { Ok(Log::NotRead) } else { self.log(row, ended, true).await }
+        if ended.is_none() { Ok(Log::NotRead) } else { self.log(row, ended, LogPart::StartAndEnd).await }
     }
 
     async fn log(
         &self,
         row: &GromacsToTune,
         found: Option<&(ScavengerJob, JobView)>,
-        with_head: bool,
+        part: LogPart,
     ) -> Result<Log, StepError> {
         let Some((job, attempt)) = found.and_then(|(job, view)| Some((job, view.last_attempt()?))) else {
             return Ok(Log::Gone);
         };
-        let text = self.cluster.log(&row.namespace, job, attempt.number, with_head).await?;
+        let text = self.cluster.log(&row.namespace, job, attempt.number, part).await?;
         Ok(text.map_or(Log::Gone, |text| Log::Read { facts: mdrun_log::parse(&text), text }))
     }
 

@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(parse_units("1.5Gi"), Ok(1_610_612_736));
         assert_eq!(parse_units("128974848"), Ok(128_974_848));
         assert_eq!(parse_units("1E"), Ok(1_000_000_000_000_000_000));
-        assert_eq!(parse_units("0.123456789123456789Ei"), Ok(142_335_808_475_846_018));
+        assert_eq!(parse_units("0.123456789123456789Ei"), Ok(142_335_987_070_146_022));
         assert_eq!(parse_units(&format!("1.{}1", "0".repeat(60))), Ok(2));
     }
 

@@ -57,6 +57,8 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
         tests
             .env("SCAVENGER_E2E_KUBECONFIG", cluster.kubeconfig())
             .env("SCAVENGER_E2E", "1")
+            // What failed is in the message; a backtrace through futures only hides it.
+            .env("RUST_BACKTRACE", "0")
             // Most of the time the tests on the cluster wait for it.
             .env("RUST_TEST_THREADS", "4");
         if depth == Depth::Soak {

@@ -355,7 +355,7 @@ fn an_interruption_is_counted_once_and_the_attempt_recorded() {
         ..job(Phase::Running, 2)
     });
     let mut scene = scene
-        .read("starting mdrun 'W'\n4000 steps, 8.0 ps (continuing from step 1100, 2.2 ps).\n\rstep 1100");
+        .read("starting mdrun 'W'\n4000 steps, 8.0 ps (continuing from step 1100, 2.2 ps).\n\rstep 1100\r");
     let step = scene.go();
     assert_eq!((step.status.attempt, step.status.first_step, step.status.rung), (2, Some(1100), Some(2)));
     assert_eq!((step.attempts[0].view.rung, step.attempts[0].first_step), (Some(2), Some(1100)));
@@ -364,7 +364,7 @@ fn an_interruption_is_counted_once_and_the_attempt_recorded() {
 #[test]
 fn speed_is_estimated_while_it_runs() {
     let running = JobView { attempts: vec![attempt(1, 1, None)], ..job(Phase::Running, 1) };
-    let text = "starting mdrun 'W'\n4000 steps, 8.0 ps.\n\rstep 2000, remaining wall clock time:    40 s ";
+    let text = "starting mdrun 'W'\n4000 steps, 8.0 ps.\n\rstep 2000, remaining wall clock time:    40 s \r";
     let step = Scene::with_job(submitted(), running).read(text).step();
     // 2000 steps of 2 fs in 40 s are 4 ps in 40 s: 8.64 ns a day.
     assert!(
@@ -377,7 +377,7 @@ fn speed_is_estimated_while_it_runs() {
     // With more than 5 minutes to go mdrun names a date: then the steps done tell, 2000 in 60 s.
     let running = JobView { attempts: vec![attempt(1, 1, None)], ..job(Phase::Running, 1) };
     let text =
-        "starting mdrun 'W'\n400000 steps, 800.0 ps.\n\rstep 2000, will finish Sat Nov 21 10:00:00 2026";
+        "starting mdrun 'W'\n400000 steps, 800.0 ps.\n\rstep 2000, will finish Sat Nov 21 10:00:00 2026\r";
     let mut scene = Scene::with_job(submitted(), running).read(text);
     scene.row.system.nsteps = Some(400_000);
     scene.after(60);
