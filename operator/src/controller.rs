@@ -54,6 +54,8 @@ const STOP_GRACE: Duration = Duration::from_secs(10);
 pub(crate) enum Message {
     /// A watch saw something.
     Seen(Observation),
+    /// A watch begins to list everything: until the list is complete, the order of what it shows means nothing.
+    Listing(Watched),
     /// A watch has delivered a full list.
     Listed(Watched),
     /// A watch ended, which it never should.
@@ -120,9 +122,12 @@ impl Controller {
                         let Some(message) = next else { break };
                         match message {
                             Message::Seen(observation) => planner.observe(observation, now()),
+                            Message::Listing(watched) => {
+                                unlisted.insert(watched);
+                            }
                             Message::Listed(watched) => {
                                 if unlisted.remove(&watched) {
-                                    debug!(kind = watched.name(), "first list is complete");
+                                    debug!(kind = watched.name(), "list is complete");
                                 }
                             }
                             Message::WatchEnded(watched) => return Err(ControllerError::WatchEnded(watched.name())),

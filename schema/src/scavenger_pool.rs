@@ -57,7 +57,7 @@ pub struct ScavengerPoolSpec {
     #[schemars(schema_with = "shapes::thresholds")]
     pub start_threshold_overrides: BTreeMap<String, f64>,
 
-    /// How many ScavengerJobs may be starting at the same time.
+    /// How many ScavengerJobs may be starting at the same time: admitted, and not all of their pods on a node yet.
     #[serde(default = "default_max_concurrent_starts")]
     #[schemars(range(min = 1, max = 10000))]
     pub max_concurrent_starts: i32,

@@ -121,7 +121,7 @@ pub struct Planner {
     unwatched_pods: BTreeSet<Key>,
     dirty: BTreeSet<Key>,
     timers: BTreeSet<(Timestamp, Key)>,
-    /// ScavengerJobs that are admitted and whose pods do not all run yet.
+    /// ScavengerJobs that are admitted and whose pods do not all have a node yet.
     starting: BTreeSet<Key>,
     /// Who waits because it can never fit, for when the pool changes.
     never_fit: BTreeSet<Key>,
@@ -575,7 +575,9 @@ impl Planner {
                 self.ledger.shrink(key, left, &seen);
                 self.walk_due = true;
             }
-            if entry.job.status.phase == Phase::Starting {
+            // Once its pods have their nodes, the rest is the kubelet's: an image that can not be pulled must not hold up
+            // the starts of others.
+            if entry.job.status.phase == Phase::Starting && left > 0 {
                 self.starting.insert(key.clone());
             } else if self.starting.remove(key) {
                 self.walk_due = true;

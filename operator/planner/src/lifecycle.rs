@@ -143,7 +143,9 @@ fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
             return Next::Held(Waiting { reason: WaitReason::Paused, message: reason.clone() }, None);
         }
     };
-    if let Some(time) = status.not_before.filter(|time| *time > now) {
+    // A delay after failed starts belongs to the spec that could not start; another one gets its chance at once.
+    let other_spec = status.failed_starts > 0 && status.observed_generation != known.job.generation;
+    if let Some(time) = status.not_before.filter(|time| *time > now && !other_spec) {
         // Whoever set the time also wrote why, unless something else was said meanwhile.
         let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.clone());
         return match said.filter(|waiting| waiting.reason != WaitReason::Paused) {

@@ -176,6 +176,7 @@ where
         match event {
             Ok(watcher::Event::Init) => {
                 relisted.clear();
+                sender.send(Message::Listing(kind.watched)).await?;
                 if let Some(relisted) = kind.relisted {
                     sender.send(Message::Seen(relisted())).await?;
                 }
