@@ -145,6 +145,8 @@ impl Controller {
             }
             // Half a view would show room that is not there and Jobs that seem to be gone.
             if !unlisted.is_empty() {
+                // The next message wakes the loop; a timer that is due could not be served.
+                wake_at = None;
                 continue;
             }
             if !self.health.ready.swap(true, Ordering::Relaxed) {

@@ -31,8 +31,8 @@ use crate::{manifest, metrics::Metrics, observe::convert, status};
 /// is idempotent, one that was carried out after all is found when it is tried again.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Longest note of an event, in bytes.
-const MAX_NOTE: usize = 1000;
+/// Longest note of an event, in characters; the API allows 1 kB, and a character may take up to 4 bytes.
+const MAX_NOTE: usize = 250;
 
 /// Carries out tasks.
 pub(crate) struct Executor {
@@ -184,6 +184,13 @@ impl Executor {
             }
             if starting {
                 patch["attempt"]["requests"] = json!(current.spec.resources.requests);
+                // Maps are merged key by key: what the last attempt had and this one has not must be named to go.
+                let last = current.status.as_ref().and_then(|status| status.attempt.as_ref());
+                for name in last.into_iter().flat_map(|attempt| attempt.requests.keys()) {
+                    if !current.spec.resources.requests.contains_key(name) {
+                        patch["attempt"]["requests"][name] = Value::Null;
+                    }
+                }
                 patch["attempt"]["args"] = json!(current.spec.args);
             }
             if let Some(ended) = &ended {
@@ -231,7 +238,7 @@ impl Executor {
         let event = ApiEvent {
             type_,
             reason: reason.to_owned(),
-            note: Some(convert::shortened(message, MAX_NOTE)),
+            note: Some(message.chars().take(MAX_NOTE).collect()),
             // Events are merged when all but the note are equal: each attempt gets its own.
             action: job
                 .status
@@ -282,6 +289,12 @@ impl Executor {
                 let existing = api.get(&name).await.map_err(failure)?;
                 if existing.owner_references().iter().any(|reference| reference.uid == uid) {
                     return Ok(());
+                }
+                // The Service of a ScavengerJob that was deleted and made again goes a moment after it.
+                if existing.owner_references().iter().any(|reference| reference.kind == "ScavengerJob") {
+                    return Err(Failure::Transient(format!(
+                        "Service {name:?} of an earlier ScavengerJob is still there"
+                    )));
                 }
                 Err(Failure::NameTaken(format!(
                     "Service {name:?} exists in namespace {:?} and is not this ScavengerJob's; delete or rename it",

@@ -136,7 +136,6 @@ fn conditions(status: &JobStatus) -> Vec<Value> {
             }
         });
     }
-    let reason = status.attempt.as_ref().and_then(|attempt| attempt.reason.as_deref());
     match (status.phase, status.finish_time) {
         (Phase::Completed, Some(time)) => {
             conditions.push(condition(
@@ -148,8 +147,8 @@ fn conditions(status: &JobStatus) -> Vec<Value> {
             ));
         }
         (Phase::Failed, Some(time)) => {
-            // Without an attempt the message begins with the reason.
-            let reason = reason.or_else(|| status.message.split(':').next()).unwrap_or("Failed");
+            // The message begins with the reason. The attempt may be an older one, interrupted for another.
+            let reason = status.message.split(':').next().unwrap_or("Failed");
             conditions.push(condition(reasons::condition::FAILED, true, reason, &status.message, time));
         }
         _ => {}
@@ -173,6 +172,28 @@ mod tests {
             history[49],
             json!({ "number": 51, "args": ["a"], "disruption": null, "outcome": "Interrupted" })
         );
+    }
+
+    /// The planner depends on no crate of ours, so it spells its reasons itself.
+    #[test]
+    fn the_planner_spells_reasons_as_the_schema_does() {
+        use reasons::{failure, interruption};
+        use scavenger_planner::{snapshot::DELETED, verdict::reason};
+        for (planner, schema) in [
+            (DELETED, interruption::DELETED),
+            (reason::NODE_FAILURE, interruption::NODE_FAILURE),
+            (reason::UNKNOWN, interruption::UNKNOWN),
+            (reason::CONTAINER_FAILED, failure::CONTAINER_FAILED),
+            (reason::OOM_KILLED, failure::OOM_KILLED),
+            (reason::LIMIT_EXCEEDED, failure::LIMIT_EXCEEDED),
+            (reason::REFERENCE_MISSING, failure::REFERENCE_MISSING),
+            (reason::CONTAINER_NOT_CREATED, failure::CONTAINER_NOT_CREATED),
+            (reason::REFUSED, failure::REFUSED),
+            (reason::NAME_TAKEN, failure::NAME_TAKEN),
+            (reason::INVALID_SPEC, failure::INVALID_SPEC),
+        ] {
+            assert_eq!(planner, schema);
+        }
     }
 
     #[test]

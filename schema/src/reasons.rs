@@ -58,6 +58,8 @@ pub mod failure {
     pub const REFUSED: &str = "Refused";
     /// A Job of the attempt's name exists that is not the operator's.
     pub const NAME_TAKEN: &str = "NameTaken";
+    /// The spec holds something that only the operator could find wrong.
+    pub const INVALID_SPEC: &str = "InvalidSpec";
 }
 
 /// Reasons of the events that the operator publishes on a ScavengerJob.

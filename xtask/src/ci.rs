@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: the one list of checks.
 
-use std::time::Instant;
+use std::{process::Command, time::Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -53,6 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         );
     }
     check("planner depends on no client", planner_is_pure());
+    check("development cluster's Go code", go());
     if arguments.no_test {
         eprintln!("ci: tests: left out (--no-test)");
     } else {
@@ -64,6 +65,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     } else {
         bail!("these checks failed: {}", failed.join(", "))
     }
+}
+
+/// Format, vet and tests of the development cluster's own Go code; what it is made of is built by `cluster up`.
+fn go() -> Result<()> {
+    let folder = format!("{}/deploy/devcluster", shell::ROOT);
+    let unformatted = Command::new("gofmt").args(["-l", "cmd", "embed.go"]).current_dir(&folder).output();
+    let unformatted = unformatted.context("cannot run gofmt; is Go installed and in the PATH?")?.stdout;
+    if !unformatted.is_empty() {
+        bail!("gofmt would change {}", String::from_utf8_lossy(&unformatted).trim().replace('\n', ", "));
+    }
+    for arguments in [["vet", "./cmd/devnode"], ["test", "./cmd/devnode"]] {
+        shell::run(Command::new("go").args(arguments).current_dir(&folder).env("CGO_ENABLED", "0"))?;
+    }
+    Ok(())
 }
 
 /// The planner is a function of values: no client, runtime or log crate among what it depends on.

@@ -45,7 +45,8 @@ pub(crate) fn install(cluster: &Cluster, overlay: &str, profile: Profile) -> Res
     ])?;
     create_password(cluster)?;
     apply(overlay)?;
-    // Images have a fixed tag: pods of an earlier installation must be replaced to run what was just built.
+    // Images have a fixed tag: pods of an earlier installation must be replaced to run what was just built. Postgres is
+    // not ours to rebuild, and its restart would only cost time.
     cluster.kubectl_output(&[
         "-n",
         NAMESPACE,

@@ -217,6 +217,12 @@ impl Capacity {
         used
     }
 
+    /// True if the node is there, ready and schedulable, whether it belongs to the pool or not.
+    #[must_use]
+    pub fn is_usable(&self, name: &Name) -> bool {
+        self.nodes.get(name).and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.usable)
+    }
+
     /// Nodes of the pool with what pods use on each.
     pub fn pool_nodes(&self) -> impl Iterator<Item = (&Node, &Resources)> {
         self.nodes

@@ -595,6 +595,11 @@ impl Planner {
             evidence,
             memory: &entry.memory,
             has_reservation: !active && reserved,
+            lost_node: attachments
+                .pods
+                .values()
+                .filter_map(|pod| pod.node.as_ref())
+                .find(|node| !self.capacity.is_usable(node)),
         };
         if let Some(pause) = entry.pause.filter(|pause| pause.until > now) {
             self.queue.remove(key);
@@ -602,12 +607,16 @@ impl Planner {
             return;
         }
         let next = match entry.refused.take() {
-            Some(Failure::NameTaken(message)) => Next::Do(lifecycle::fail(&known, "NameTaken", message, now)),
+            Some(Failure::NameTaken(message)) => {
+                Next::Do(lifecycle::fail(&known, verdict::reason::NAME_TAKEN, message, now))
+            }
             Some(Failure::QuotaExceeded(message)) => match lifecycle::quota_exceeded(&known, message, now) {
                 Some(task) => Next::Do(task),
                 None => lifecycle::next(&known, &self.settings, now),
             },
-            Some(Failure::Refused(message)) => Next::Do(lifecycle::fail(&known, "Refused", message, now)),
+            Some(Failure::Refused(message)) => {
+                Next::Do(lifecycle::fail(&known, verdict::reason::REFUSED, message, now))
+            }
             _ => lifecycle::next(&known, &self.settings, now),
         };
         let hold = |waiting: &Waiting| lifecycle::hold(&known, waiting, now);
@@ -710,6 +719,7 @@ impl Planner {
             evidence: &Evidence::default(),
             memory: &entry.memory,
             has_reservation: false,
+            lost_node: None,
         };
         if let Some(task) = lifecycle::hold(&known, waiting, now) {
             self.dispatch(key, task, actions);

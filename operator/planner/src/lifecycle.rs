@@ -33,6 +33,8 @@ pub struct Known<'a> {
     pub memory: &'a Memory,
     /// True while room is reserved for it.
     pub has_reservation: bool,
+    /// A node that one of its pods is bound to and that is gone or not ready.
+    pub lost_node: Option<&'a Name>,
 }
 
 /// What the planner remembers of one ScavengerJob. Losing it costs a look at the API server, never correctness.
@@ -126,7 +128,7 @@ fn next_deleting(known: &Known<'_>) -> Next {
 fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Timestamp) -> Next {
     let status = &known.job.status;
     if let Err(reason) = &known.job.spec {
-        return Next::Do(fail(known, "InvalidSpec", reason.clone(), now));
+        return Next::Do(fail(known, reason::INVALID_SPEC, reason.clone(), now));
     }
     // An ended attempt's Job goes; so does one that was made by an operator that never got to write it down.
     if let Some(child) = known.children.values().find(|child| !child.deleting) {
@@ -178,7 +180,7 @@ fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
         let since = known.memory.missing_since.unwrap_or(now);
         let last = later(since, settings.reference_grace);
         if now >= last {
-            return Next::Do(fail(known, "ReferenceMissing", message, now));
+            return Next::Do(fail(known, reason::REFERENCE_MISSING, message, now));
         }
         let again = (now + SignedDuration::from_secs(2)).min(last);
         return Next::GiveBack(Waiting { reason: WaitReason::BackingOff, message }, again);
@@ -195,6 +197,12 @@ fn next_active(
     settings: &Result<Settings, String>,
     now: Timestamp,
 ) -> Next {
+    // A Job that was made after all, when its creation had long been given up: two attempts must never meet.
+    if let Some(stray) =
+        known.children.values().find(|child| child.attempt != attempt.number && !child.deleting)
+    {
+        return Next::Do(delete(stray));
+    }
     let child = known.children.values().find(|child| child.attempt == attempt.number);
     let state = match child {
         Some(child) => ChildState::There(child),
@@ -312,6 +320,11 @@ fn next_starting(
     });
     if now < created_until {
         return Next::Wait(Some(created_until));
+    }
+    // A node that is gone can not start anything and may be gone for longer than the deadline: not the workload's fault.
+    if let Some(node) = known.lost_node {
+        let message = format!("node {node} is not ready; its pods did not start there");
+        return Next::Do(withdraw(known, attempt, Waiting { reason: WaitReason::Unscheduled, message }, now));
     }
     // A pod that is bound, says nothing and does not run (a volume that does not mount) gets the same time.
     let message = stuck.unwrap_or_else(|| {

@@ -203,6 +203,14 @@ pub mod reason {
     pub const LIMIT_EXCEEDED: &str = "LimitExceeded";
     /// Whether the workload or the cluster ended it is not known.
     pub const UNKNOWN: &str = "Unknown";
+    /// Something that the spec names does not exist.
+    pub const REFERENCE_MISSING: &str = "ReferenceMissing";
+    /// The API server refuses the Job.
+    pub const REFUSED: &str = "Refused";
+    /// A Job of the attempt's name is somebody else's.
+    pub const NAME_TAKEN: &str = "NameTaken";
+    /// The spec can not be understood.
+    pub const INVALID_SPEC: &str = "InvalidSpec";
 }
 
 /// Judges an attempt. `pods` are those of this attempt; `listed` says that they come from a live list made after the

@@ -189,10 +189,7 @@ pub(crate) fn child(object: &BatchJob) -> Option<Child> {
 pub(crate) fn pod(object: &ApiPod) -> Pod {
     let spec = object.spec.as_ref();
     let status = object.status.as_ref();
-    let labels = object.labels();
-    let owner = labels
-        .get(names::LABEL_JOB_UID)
-        .and_then(|uid| Some((Name::from(uid.as_str()), labels.get(names::LABEL_ATTEMPT)?.parse().ok()?)));
+    let owner = owner(object);
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let condition = |kind: &str, value: &str| {
         conditions.iter().find(|condition| condition.type_ == kind && condition.status == value)
@@ -234,6 +231,19 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
             .map(|status| said(&status.reason, &status.message)),
         container: main_container(object),
     }
+}
+
+/// UID of the ScavengerJob that a pod belongs to, and number of the attempt. Labels alone prove nothing, since anybody
+/// may set them: the pod must be controlled by a Job of the name that the operator gives.
+fn owner(object: &ApiPod) -> Option<(Name, u32)> {
+    let labels = object.labels();
+    let uid = labels.get(names::LABEL_JOB_UID)?;
+    let attempt = labels.get(names::LABEL_ATTEMPT)?.parse().ok()?;
+    let child = names::child_job(labels.get(names::LABEL_JOB)?, attempt);
+    let controlled = object.owner_references().iter().any(|reference| {
+        reference.controller == Some(true) && reference.kind == "Job" && reference.name == child
+    });
+    controlled.then(|| (uid.as_str().into(), attempt))
 }
 
 fn main_container(object: &ApiPod) -> Container {
@@ -445,7 +455,8 @@ mod tests {
         let object: ApiPod = serde_json::from_value(serde_json::json!({
             "metadata": { "name": "p", "namespace": "n", "resourceVersion": "7",
                 "deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 30,
-                "labels": { "scavenger.dev/job-uid": "u", "scavenger.dev/attempt": "2" } },
+                "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "j-2", "uid": "c", "controller": true }],
+                "labels": { "scavenger.dev/job": "j", "scavenger.dev/job-uid": "u", "scavenger.dev/attempt": "2" } },
             "status": { "phase": "Failed", "containerStatuses": [{
                 "name": "main", "image": "", "imageID": "", "ready": false, "restartCount": 0,
                 "state": { "terminated": { "exitCode": 128, "reason": "StartError", "message": "no such file",
@@ -456,5 +467,8 @@ mod tests {
         assert_eq!(pod.owner, Some(("u".into(), 2)));
         assert_eq!(pod.deletion_requested, Some("2026-01-01T00:00:30Z".parse().unwrap()));
         assert!(matches!(&pod.container, Container::Ended { exit_code: 128, started: false, .. }));
+        let mut forged = object;
+        forged.metadata.owner_references = None;
+        assert_eq!(super::pod(&forged).owner, None, "labels alone prove nothing");
     }
 }

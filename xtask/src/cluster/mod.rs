@@ -42,7 +42,13 @@ struct Which {
 
 /// A cluster's name: it becomes part of paths, of a cgroup and of a kubeconfig.
 #[derive(Debug, Clone)]
-struct Name(String);
+pub(crate) struct Name(String);
+
+impl Name {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
 
 impl std::str::FromStr for Name {
     type Err = String;
@@ -125,6 +131,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
         Verb::Load { which, archives } => Cluster::running(&which.name.0)?.load(&archives),
         Verb::Volumes { which } => Cluster::running(&which.name.0)?.recycle_volumes(),
     }
+}
+
+/// All that can be wrong with the machine for running a cluster, found before anything is changed.
+pub(crate) fn check(options: &Options) -> Result<()> {
+    up::check(options)
 }
 
 /// Starts the cluster `name`, or finds it running.

@@ -39,13 +39,18 @@ pub(crate) struct Options {
     pub(crate) no_install: bool,
 }
 
-/// Starts the cluster `name` unless it runs, and returns when its node is Ready.
-pub(super) fn up(name: &str, options: &Options) -> Result<Cluster> {
-    let with_kwok = options.fake_nodes > 0;
+/// Looks for what would stop `up`, and changes nothing.
+pub(super) fn check(options: &Options) -> Result<()> {
     preflight::root()?;
     preflight::debian()?;
     preflight::disk(Path::new(STATE_ROOT), STATE_GIB)?;
-    binaries::check(with_kwok)?;
+    binaries::check(options.fake_nodes > 0)
+}
+
+/// Starts the cluster `name` unless it runs, and returns when its node is Ready.
+pub(super) fn up(name: &str, options: &Options) -> Result<Cluster> {
+    let with_kwok = options.fake_nodes > 0;
+    check(options)?;
     packages::ensure(packages::CLUSTER, !options.no_install)?;
     let programs = binaries::ensure(with_kwok)?;
 

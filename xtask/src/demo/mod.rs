@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::{self, Cluster},
-    images, install, packages, preflight,
+    images, install, packages,
     progress::Task,
     shell::ROOT,
 };
@@ -52,28 +52,41 @@ pub(crate) struct Arguments {
     /// Name missing Debian packages instead of installing them
     #[arg(long)]
     no_install: bool,
-    /// Name of the cluster; one that is up already is used
+    /// Name of the cluster; there must be none of that name yet
     #[arg(long, default_value = "dev", value_name = "NAME")]
-    name: String,
+    name: cluster::Name,
     /// How the programs in the images are built
     #[arg(long, default_value = "release", value_name = "PROFILE")]
     profile: images::Profile,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    preflight::root()?;
-    preflight::debian()?;
+    // All that can be wrong with the machine first, before anything is changed.
+    let options = cluster::Options { no_install: arguments.no_install, ..cluster::Options::default() };
+    cluster::check(&options)?;
+    let name = arguments.name.as_str();
+    if Cluster::running(name).is_ok() {
+        bail!(
+            "the cluster {name} is up already and may hold your work; remove it with \
+             `cargo xtask cluster down --name {name}`, or choose another with --name"
+        );
+    }
     let wanted = [packages::CLUSTER, images::PACKAGES].concat();
     packages::ensure(&wanted, !arguments.no_install)?;
-    let options = cluster::Options { no_install: arguments.no_install, ..cluster::Options::default() };
-    let cluster = cluster::up(&arguments.name, &options)?;
+    let cluster = cluster::up(name, &options)?;
     let result = install::install(&cluster, "deploy/demo", arguments.profile).and_then(|()| story(&cluster));
+    if result.is_err() {
+        tell_what_happened(&cluster);
+    }
     if arguments.keep {
         look_around(&cluster);
     } else {
         let task = Task::start("taking the cluster down");
-        cluster::down(&cluster.name)?;
-        task.done("the cluster is down (--keep leaves it up)");
+        match cluster::down(name) {
+            Ok(()) => task.done("the cluster is down (--keep leaves it up)"),
+            // How the story ended matters more.
+            Err(error) => eprintln!("the cluster {name} was not taken down: {error:#}"),
+        }
     }
     result
 }
@@ -97,17 +110,6 @@ fn story(cluster: &Cluster) -> Result<()> {
 /// Namespaces, the submitter's rights, and run inputs on a volume.
 fn prepare(cluster: &Cluster) -> Result<()> {
     let task = Task::start("preparing three water boxes (solvate, minimise, grompp)");
-    for namespace in [CHEMISTS, OWNER] {
-        // Left over from an earlier demo on this cluster.
-        cluster.kubectl_output(&[
-            "delete",
-            "namespace",
-            namespace,
-            "--ignore-not-found",
-            "--timeout=180s",
-        ])?;
-    }
-    cluster.recycle_volumes()?;
     let level = |name: &str| {
         json!({
             "apiVersion": "v1", "kind": "Namespace",
@@ -254,6 +256,19 @@ fn owner_pod() -> Value {
             }],
         },
     })
+}
+
+/// What a person would look at first when the demo failed.
+fn tell_what_happened(cluster: &Cluster) {
+    let operator = ["logs", "--namespace", install::NAMESPACE, "deployment/scavenger-operator", "--tail=40"];
+    let submitter = ["logs", "--namespace", install::NAMESPACE, "deployment/gromacs-submitter", "--tail=40"];
+    for arguments in [&["get", "scavengerjobs,pods", "--all-namespaces"][..], &operator, &submitter] {
+        eprintln!("\n$ kubectl {}", arguments.join(" "));
+        match cluster.kubectl_output(arguments) {
+            Ok(text) => eprint!("{text}"),
+            Err(error) => eprintln!("{error:#}"),
+        }
+    }
 }
 
 fn look_around(cluster: &Cluster) {

@@ -33,6 +33,7 @@ pub(super) struct Attempt {
     pub(super) first_step: Option<i64>,
     pub(super) last_step: Option<i64>,
     pub(super) outcome: Option<String>,
+    pub(super) reason: Option<String>,
 }
 
 /// The queue's database.
@@ -86,7 +87,7 @@ impl<'a> Queue<'a> {
     /// The attempts in the order in which they ran.
     pub(super) fn attempts(&self, ids: &[i64]) -> Result<Vec<Attempt>> {
         self.json(&format!(
-            "select row_id, first_step, last_step, outcome from gromacs_attempt \
+            "select row_id, first_step, last_step, outcome, reason from gromacs_attempt \
              where row_id in ({}) and start_time is not null order by row_id, submission, attempt",
             list(ids)
         ))

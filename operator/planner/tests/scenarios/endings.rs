@@ -195,6 +195,22 @@ fn a_container_that_can_not_be_created_fails_after_the_deadline_and_its_job_goes
 }
 
 #[test]
+fn a_node_that_goes_before_the_container_starts_is_no_failure_of_the_workload() {
+    let mut cluster = cluster();
+    let here = cluster.all_nodes().next().cloned().unwrap();
+    cluster.delays.kubelet = seconds(10_000);
+    cluster.submit(job("a"), work(10));
+    cluster.run_for(seconds(5));
+    cluster.set_node(here.clone().unusable());
+    cluster.run_for(seconds(310));
+    assert_ne!(cluster.status("a").phase, Phase::Failed, "{}", cluster.history());
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), "Unscheduled"));
+    let said = cluster.status("a").attempt.clone().unwrap().message.unwrap();
+    assert!(said.contains("is not ready"), "{said}");
+    assert_eq!(cluster.status("a").interrupted_count, 0);
+}
+
+#[test]
 fn a_job_that_ends_at_the_start_deadline_is_not_failed_for_not_having_started() {
     let mut cluster = cluster();
     cluster.delays.kubelet = seconds(298);
