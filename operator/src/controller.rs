@@ -34,7 +34,7 @@ use crate::{
     execute::Executor,
     metrics::Metrics,
     observe::{self, Watched},
-    pool,
+    pool, status,
 };
 
 /// Messages that may wait for the loop. A watch that is faster than the loop waits; nothing is dropped.
@@ -247,7 +247,7 @@ impl PoolStatus {
 }
 
 /// Writes a pool status; false if it was not written.
-async fn write(pools: &Api<ScavengerPool>, mut status: ScavengerPoolStatus) -> bool {
+async fn write(pools: &Api<ScavengerPool>, mut new_status: ScavengerPoolStatus) -> bool {
     let pool = match pools.get_opt(names::DEFAULT_POOL).await {
         Ok(Some(pool)) => pool,
         Ok(None) => return false,
@@ -256,22 +256,13 @@ async fn write(pools: &Api<ScavengerPool>, mut status: ScavengerPoolStatus) -> b
             return false;
         }
     };
-    status.observed_generation = pool.metadata.generation;
-    let mut patch = json!({ "status": status });
-    // Maps are merged key by key: what is no longer there must be named to go away.
+    new_status.observed_generation = pool.metadata.generation;
+    let mut patch = json!({ "status": new_status });
     if let (Some(old), Some(new)) = (pool.status.map(|old| json!(old)), patch.get_mut("status")) {
         for field in ["allocatable", "used", "free"] {
-            for key in old[field].as_object().into_iter().flat_map(|map| map.keys()) {
-                if new[field].get(key).is_none() {
-                    new[field][key] = serde_json::Value::Null;
-                }
-            }
+            status::name_removed(&mut new[field], &old[field]);
         }
-        for key in old["queue"]["waitingByReason"].as_object().into_iter().flat_map(|map| map.keys()) {
-            if new["queue"]["waitingByReason"].get(key).is_none() {
-                new["queue"]["waitingByReason"][key] = serde_json::Value::Null;
-            }
-        }
+        status::name_removed(&mut new["queue"]["waitingByReason"], &old["queue"]["waitingByReason"]);
     }
     match pools.patch_status(names::DEFAULT_POOL, &PatchParams::default(), &Patch::Merge(&patch)).await {
         Ok(_) => true,

@@ -184,12 +184,8 @@ impl Executor {
             }
             if starting {
                 patch["attempt"]["requests"] = json!(current.spec.resources.requests);
-                // Maps are merged key by key: what the last attempt had and this one has not must be named to go.
-                let last = current.status.as_ref().and_then(|status| status.attempt.as_ref());
-                for name in last.into_iter().flat_map(|attempt| attempt.requests.keys()) {
-                    if !current.spec.resources.requests.contains_key(name) {
-                        patch["attempt"]["requests"][name] = Value::Null;
-                    }
+                if let Some(last) = current.status.as_ref().and_then(|status| status.attempt.as_ref()) {
+                    status::name_removed(&mut patch["attempt"]["requests"], &json!(last.requests));
                 }
                 patch["attempt"]["args"] = json!(current.spec.args);
             }
@@ -214,7 +210,7 @@ impl Executor {
             namespace = %key.namespace, name = %key.name,
             phase = status::phase_name(new.phase),
             attempt = new.attempt.as_ref().map(|attempt| attempt.number),
-            reason = new.admitted.as_ref().and_then(|a| a.waiting.as_ref()).map(|w| status::wait_reason_name(w.reason)),
+            reason = new.admitted.as_ref().and_then(|a| a.waiting.as_ref()).map(|w| w.reason.name()),
             message = %new.message,
             "status written"
         );

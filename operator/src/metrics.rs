@@ -183,7 +183,7 @@ impl Metrics {
         }
         for reason in WaitReason::ALL {
             let count = counts.waiting.get(&reason).copied().unwrap_or(0);
-            let label = Reason { reason: status::wait_reason_name(reason).to_owned() };
+            let label = Reason { reason: reason.name().to_owned() };
             self.waiting.get_or_create(&label).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }

@@ -15,8 +15,6 @@ use scavenger_schema::{
     scavenger_pool::{NodeShape, Queue, ScavengerPoolStatus},
 };
 
-use crate::status;
-
 /// Prefixes and names of labels that describe hardware; the tuner recognises the processor and the GPU by them.
 const HARDWARE_LABELS: [&str; 5] = [
     "kubernetes.io/arch",
@@ -57,7 +55,7 @@ pub(crate) fn status(planner: &Planner, now: Timestamp) -> ScavengerPoolStatus {
                 .waiting
                 .iter()
                 .filter(|(_, number)| **number > 0)
-                .map(|(reason, number)| (status::wait_reason_name(*reason).to_owned(), count(*number)))
+                .map(|(reason, number)| (reason.name().to_owned(), count(*number)))
                 .collect(),
         },
     }

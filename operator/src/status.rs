@@ -3,23 +3,19 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use scavenger_planner::snapshot::{Attempt, Disruption, JobStatus, Outcome, Phase, WaitReason};
+use scavenger_planner::snapshot::{Attempt, Disruption, JobStatus, Outcome, Phase};
 use scavenger_schema::{names, reasons};
 use serde_json::{Value, json};
 
 /// Attempts that the history keeps.
 const HISTORY: usize = 50;
 
-/// Name of a reason as condition, metric and log field spell it.
-pub(crate) fn wait_reason_name(reason: WaitReason) -> &'static str {
-    match reason {
-        WaitReason::NeverFits => reasons::waiting::NEVER_FITS,
-        WaitReason::NoRoom => reasons::waiting::NO_ROOM,
-        WaitReason::Unscheduled => reasons::waiting::UNSCHEDULED,
-        WaitReason::BehindInQueue => reasons::waiting::BEHIND_IN_QUEUE,
-        WaitReason::BackingOff => reasons::waiting::BACKING_OFF,
-        WaitReason::Paused => reasons::waiting::PAUSED,
-        WaitReason::QuotaExceeded => reasons::waiting::QUOTA_EXCEEDED,
+/// Names what a map in a merge patch no longer has, as null: maps are merged key by key, and what is not named stays.
+pub(crate) fn name_removed(new: &mut Value, old: &Value) {
+    for key in old.as_object().into_iter().flat_map(|map| map.keys()) {
+        if new.get(key).is_none() {
+            new[key] = Value::Null;
+        }
     }
 }
 
@@ -127,7 +123,7 @@ fn conditions(status: &JobStatus) -> Vec<Value> {
             Some(waiting) => condition(
                 reasons::condition::ADMITTED,
                 false,
-                wait_reason_name(waiting.reason),
+                waiting.reason.name(),
                 &waiting.message,
                 admitted.since,
             ),
@@ -158,7 +154,19 @@ fn conditions(status: &JobStatus) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
+    use scavenger_planner::snapshot::WaitReason;
+
     use super::*;
+
+    #[test]
+    fn what_a_map_lost_is_named() {
+        let mut new = json!({ "cpu": "1" });
+        name_removed(&mut new, &json!({ "cpu": "2", "nvidia.com/gpu": "1" }));
+        assert_eq!(new, json!({ "cpu": "1", "nvidia.com/gpu": null }));
+        let mut absent = Value::Null;
+        name_removed(&mut absent, &Value::Null);
+        assert_eq!(absent, Value::Null);
+    }
 
     #[test]
     fn the_history_keeps_what_an_attempt_ran_with_and_the_newest_fifty() {
@@ -177,7 +185,7 @@ mod tests {
     /// The planner depends on no crate of ours, so it spells its reasons itself.
     #[test]
     fn the_planner_spells_reasons_as_the_schema_does() {
-        use reasons::{failure, interruption};
+        use reasons::{failure, interruption, waiting};
         use scavenger_planner::{snapshot::DELETED, verdict::reason};
         for (planner, schema) in [
             (DELETED, interruption::DELETED),
@@ -191,6 +199,13 @@ mod tests {
             (reason::REFUSED, failure::REFUSED),
             (reason::NAME_TAKEN, failure::NAME_TAKEN),
             (reason::INVALID_SPEC, failure::INVALID_SPEC),
+            (WaitReason::NeverFits.name(), waiting::NEVER_FITS),
+            (WaitReason::NoRoom.name(), waiting::NO_ROOM),
+            (WaitReason::Unscheduled.name(), waiting::UNSCHEDULED),
+            (WaitReason::BehindInQueue.name(), waiting::BEHIND_IN_QUEUE),
+            (WaitReason::BackingOff.name(), waiting::BACKING_OFF),
+            (WaitReason::Paused.name(), waiting::PAUSED),
+            (WaitReason::QuotaExceeded.name(), waiting::QUOTA_EXCEEDED),
         ] {
             assert_eq!(planner, schema);
         }
@@ -199,7 +214,7 @@ mod tests {
     #[test]
     fn every_reason_has_a_name_of_its_own() {
         let names: std::collections::BTreeSet<_> =
-            WaitReason::ALL.into_iter().map(wait_reason_name).collect();
+            WaitReason::ALL.into_iter().map(WaitReason::name).collect();
         assert_eq!(names.len(), WaitReason::ALL.len());
     }
 }

@@ -108,7 +108,7 @@ impl Queue {
         self.places.keys()
     }
 
-    /// Number of ScavengerJobs before this one in its own line.
+    /// True if nobody is before this ScavengerJob in its own line.
     #[must_use]
     pub fn is_head(&self, job: &Key) -> bool {
         self.places

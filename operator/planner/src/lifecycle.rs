@@ -530,7 +530,7 @@ fn interrupt(
 fn withdraw(known: &Known<'_>, attempt: &Attempt, waiting: Waiting, now: Timestamp) -> Task {
     let ending = Ending {
         outcome: Outcome::Withdrawn,
-        reason: format!("{:?}", waiting.reason),
+        reason: waiting.reason.name().to_owned(),
         message: waiting.message.clone(),
         disruption: None,
     };

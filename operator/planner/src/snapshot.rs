@@ -316,6 +316,20 @@ impl WaitReason {
         Self::Paused,
         Self::QuotaExceeded,
     ];
+
+    /// Name as condition, metric and log field spell it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NeverFits => "NeverFits",
+            Self::NoRoom => "NoRoom",
+            Self::Unscheduled => "Unscheduled",
+            Self::BehindInQueue => "BehindInQueue",
+            Self::BackingOff => "BackingOff",
+            Self::Paused => "Paused",
+            Self::QuotaExceeded => "QuotaExceeded",
+        }
+    }
 }
 
 /// One attempt to run a ScavengerJob.

@@ -148,10 +148,7 @@ fn phase(phase: crd::Phase) -> Phase {
 }
 
 fn wait_reason(reason: &str) -> WaitReason {
-    WaitReason::ALL
-        .into_iter()
-        .find(|candidate| crate::status::wait_reason_name(*candidate) == reason)
-        .unwrap_or(WaitReason::BackingOff)
+    WaitReason::ALL.into_iter().find(|candidate| candidate.name() == reason).unwrap_or(WaitReason::BackingOff)
 }
 
 /// A batch/v1 Job that belongs to a ScavengerJob; none if its labels do not say so.

@@ -62,18 +62,22 @@ fn truth(stories: &[Story]) -> bool {
     })
 }
 
+/// Two things of one tenth of a second have no order in the truth either.
+fn have_an_order(stories: &[Story]) -> bool {
+    let things = |story: &Story| [story.deleted, story.ended.map(|(tenth, _)| tenth)];
+    let mut tenths: Vec<u32> = stories.iter().flat_map(things).flatten().collect();
+    tenths.sort_unstable();
+    let all = tenths.len();
+    tenths.dedup();
+    tenths.len() == all
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
     fn an_unbroken_watch_tells_the_order_exactly(stories in prop::collection::vec(story(), 1..4)) {
-        // Two things of one tenth of a second have no order in the truth either.
-        let mut tenths: Vec<u32> =
-            stories.iter().flat_map(|story| [story.deleted, story.ended.map(|(tenth, _)| tenth)]).flatten().collect();
-        tenths.sort_unstable();
-        let all = tenths.len();
-        tenths.dedup();
-        prop_assume!(tenths.len() == all);
+        prop_assume!(have_an_order(&stories));
         let mut evidence = Evidence::default();
         for (_, _, pod) in versions(&stories) {
             evidence.note(&pod, 1, at(1000));
@@ -89,12 +93,7 @@ proptest! {
         blind_for in 0..400_u32,
         rotated in 0..4_usize,
     ) {
-        let mut tenths: Vec<u32> =
-            stories.iter().flat_map(|story| [story.deleted, story.ended.map(|(tenth, _)| tenth)]).flatten().collect();
-        tenths.sort_unstable();
-        let all = tenths.len();
-        tenths.dedup();
-        prop_assume!(tenths.len() == all);
+        prop_assume!(have_an_order(&stories));
         let versions = versions(&stories);
         let mut evidence = Evidence::default();
         for (_, _, pod) in versions.iter().filter(|(tenth, _, _)| *tenth <= blind_from) {
