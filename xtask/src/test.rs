@@ -4,21 +4,31 @@ use anyhow::Result;
 
 use crate::{cluster, images, install, packages, progress::Task, shell};
 
-/// Cluster of the tests, beside any that the user has.
-const CLUSTER: &str = "test";
-
 /// Run every test, the ones on a real cluster included
-#[derive(Debug, Default, clap::Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Leave the cluster `test` up afterwards
+    /// Leave the cluster up afterwards
     #[arg(long)]
     keep: bool,
+    /// Name of the tests' cluster; one of that name that is left over from an earlier run is removed first
+    #[arg(long, default_value = CLUSTER, value_name = "NAME")]
+    name: cluster::Name,
     /// Name missing Debian packages instead of installing them
     #[arg(long)]
     no_install: bool,
     /// Arguments for `cargo test`, for example `-p scavenger-e2e`; the whole workspace without any
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
+}
+
+/// Cluster of the tests, beside any that the user has.
+const CLUSTER: &str = "test";
+
+impl Default for Arguments {
+    fn default() -> Self {
+        let name = CLUSTER.parse().expect("the default name should be a good one");
+        Self { keep: false, name, no_install: false, arguments: Vec::new() }
+    }
 }
 
 /// How often tests repeat what they repeat.
@@ -32,6 +42,7 @@ pub(crate) enum Depth {
 
 /// Runs the tests and takes the cluster down again.
 pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
+    let name = arguments.name.as_str();
     // All that can be wrong with the machine first, before anything is changed.
     let options = cluster::Options { no_install: arguments.no_install, ..cluster::Options::default() };
     cluster::check(&options)?;
@@ -46,8 +57,8 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
     shell::run(&mut build)?;
 
     // Left over from a run that was stopped: its objects would be in the way.
-    cluster::down(CLUSTER)?;
-    let cluster = cluster::up(CLUSTER, &options)?;
+    cluster::down(name)?;
+    let cluster = cluster::up(name, &options)?;
     let result = install::install(&cluster, "e2e/deploy", images::Profile::Dev).and_then(|()| {
         let mut tests = shell::cargo(&["test", "--locked", "--no-fail-fast"]);
         select(&mut tests, arguments);
@@ -66,13 +77,13 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
         shell::run(&mut tests)
     });
     if arguments.keep {
-        eprintln!("the cluster stays up: eval \"$(cargo xtask cluster env --name {CLUSTER})\"");
+        eprintln!("the cluster stays up: eval \"$(cargo xtask cluster env --name {name})\"");
     } else {
         let task = Task::start("taking the cluster down");
-        match cluster::down(CLUSTER) {
+        match cluster::down(name) {
             Ok(()) => task.done("the cluster is down"),
             // What the tests found matters more.
-            Err(error) => eprintln!("the cluster {CLUSTER} was not taken down: {error:#}"),
+            Err(error) => eprintln!("the cluster {name} was not taken down: {error:#}"),
         }
     }
     result
