@@ -398,7 +398,7 @@ fn a_node_that_can_not_make_sandboxes_or_says_nothing_is_not_the_workloads_fault
         cluster.submit(job("a"), work(10));
         cluster.run_until_phase("a", Phase::Starting);
         cluster.run_until_phase("a", Phase::Waiting);
-        assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), "BackingOff"));
+        assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), "NodeFailure"));
         cluster.delays.kubelet = millis(700);
         completed(&mut cluster, "a");
     }
