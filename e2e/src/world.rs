@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// Prints ScavengerJobs, pods and events of the namespace.
+    /// Prints the ScavengerJobs of the namespace, and its pods with the ends of their logs.
     async fn describe(&self) {
         let jobs = self.api::<ScavengerJob>().list(&ListParams::default()).await;
         for job in jobs.into_iter().flatten() {
@@ -222,6 +222,15 @@ impl World {
     pub async fn pods(&self, job: &str) -> Result<Vec<Pod>> {
         let selector = format!("{}={job}", names::LABEL_JOB);
         Ok(self.api::<Pod>().list(&ListParams::default().labels(&selector)).await?.items)
+    }
+
+    /// A pod of a ScavengerJob, the only one if it has one.
+    ///
+    /// # Errors
+    /// What the API server says, or if there is none.
+    pub async fn pod(&self, job: &str) -> Result<Pod> {
+        let pod = self.pods(job).await?.into_iter().next();
+        pod.with_context(|| format!("ScavengerJob {job} has no pod"))
     }
 
     /// Waits until a pod's log holds a line that satisfies `condition`, and returns the whole log.

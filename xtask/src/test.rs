@@ -66,6 +66,7 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
         tests.args(["--", "--show-output"]);
         tests
             .env("SCAVENGER_E2E_KUBECONFIG", cluster.kubeconfig())
+            .env("SCAVENGER_E2E_KUBECTL", cluster.binary("kubectl"))
             .env("SCAVENGER_E2E", "1")
             // What failed is in the message; a backtrace through futures only hides it.
             .env("RUST_BACKTRACE", "0")
