@@ -13,12 +13,14 @@ struct Machine {
 
 impl Machine {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("a folder should be made");
         // For a user who is not root.
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::create_dir(folder.path().join("bin")).unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))
+            .expect("should work in a folder of our own");
+        fs::create_dir(folder.path().join("bin")).expect("should work in a folder of our own");
         // A copy: the build's folder need not be open to others.
-        fs::copy(env!("CARGO_BIN_EXE_xtask"), folder.path().join("xtask")).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_xtask"), folder.path().join("xtask"))
+            .expect("should work in a folder of our own");
         Self { folder }
     }
 
@@ -28,16 +30,17 @@ impl Machine {
 
     fn script(&self, name: &str, text: &str) {
         let path = self.path("bin").join(name);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("should work in a folder of our own");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
+            .expect("should work in a folder of our own");
     }
 
     /// The program of that name as this machine really has it.
     fn real(&self, name: &str) {
-        let path = std::env::var_os("PATH").unwrap();
+        let path = std::env::var_os("PATH").expect("should be set");
         let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.exists());
         symlink(found.unwrap_or_else(|| panic!("{name} should be installed")), self.path("bin").join(name))
-            .unwrap();
+            .expect("should work in a folder of our own");
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -53,8 +56,8 @@ impl Machine {
 
     /// The one sentence with which it ends, having changed nothing.
     fn refusal(&self, command: &mut Command) -> String {
-        let output = command.output().unwrap();
-        let complaint = String::from_utf8(output.stderr).unwrap();
+        let output = command.output().expect("should work in a folder of our own");
+        let complaint = String::from_utf8(output.stderr).expect("should work in a folder of our own");
         assert_eq!(output.status.code(), Some(1), "{complaint}");
         assert_eq!(complaint.lines().count(), 1, "{complaint}");
         // Go itself keeps counters of its use.

@@ -108,6 +108,14 @@ impl Queue {
         self.places.keys()
     }
 
+    /// How many are before a ScavengerJob, and how many there are. Walks over the whole queue: for people who ask.
+    #[must_use]
+    pub fn place(&self, job: &Key) -> Option<(usize, usize)> {
+        let (_, own) = self.places.get(job)?;
+        let before = self.places.values().filter(|(_, rank)| rank < own).count();
+        Some((before, self.places.len()))
+    }
+
     /// True if nobody is before this ScavengerJob in its own line.
     #[must_use]
     pub fn is_head(&self, job: &Key) -> bool {

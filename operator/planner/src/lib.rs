@@ -229,6 +229,13 @@ impl Planner {
         &self.counts
     }
 
+    /// How many are before a ScavengerJob in the queue of those that may start, and how many there are; none if it is
+    /// not in it.
+    #[must_use]
+    pub fn place_in_queue(&self, job: &Key) -> Option<(usize, usize)> {
+        self.queue.place(job)
+    }
+
     /// The room there is.
     #[must_use]
     pub fn capacity(&self) -> &Capacity {
