@@ -13,6 +13,7 @@ use kube::{
 };
 use scavenger_e2e::{
     World,
+    kubectl::kubectl,
     postgres::NAMESPACE,
     run,
     world::{argument, counter, resumed_at, until},
@@ -231,6 +232,15 @@ fn its_story_is_told_in_events_and_counted_in_metrics() {
         let pod = counted(world, "count", 10).await?;
         world.api::<Pod>().delete(&pod, &DeleteParams::default()).await?;
         world.phase("count", Phase::Completed).await?;
+        let job = format!("{}/count", world.namespace);
+        let operator = ["exec", "--namespace", NAMESPACE, "deployment/scavenger-operator", "--"];
+        let explain = ["scavenger-operator", "explain", &job];
+        let told = kubectl(&[&operator[..], &explain[..]].concat()).await?;
+        for words in
+            ["Completed", "interrupted once", "nothing: it has ended", "the pod was deleted", "cpu left"]
+        {
+            ensure!(told.contains(words), "{words:?} is not in:\n{told}");
+        }
         // Events are published beside the status, not before it.
         let events: Api<Event> = world.api();
         until("every chapter has its event", || async {

@@ -107,7 +107,7 @@ fn describes_hardware(label: &str) -> bool {
 }
 
 /// Amounts as Kubernetes writes them. What is overcommitted shows as 0.
-pub(crate) fn quantities(resources: &Resources) -> BTreeMap<String, Quantity> {
+fn quantities(resources: &Resources) -> BTreeMap<String, Quantity> {
     resources
         .iter()
         .map(|(name, amount)| {

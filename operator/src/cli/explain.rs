@@ -8,6 +8,7 @@ use kube::Api;
 use scavenger_planner::{
     Planner,
     action::Task,
+    resources::{Amount, CPU, MEMORY, PODS, Resources},
     snapshot::{Job, Key, Observation, Phase, Pod},
 };
 use scavenger_schema::scavenger_job::ScavengerJob;
@@ -16,7 +17,7 @@ use super::{
     plan,
     snapshot::{Snapshot, Source, connect},
 };
-use crate::{pool, status};
+use crate::status;
 
 /// Attempts shown, the newest.
 const ATTEMPTS: usize = 5;
@@ -198,19 +199,18 @@ fn room(lines: &mut Lines, planner: &Planner, job: &Job) {
     let limit = settings.start_thresholds.of(allocatable);
     let demand = job.spec.as_ref().map(|spec| spec.demand.total()).unwrap_or_default();
     lines.add("pool", &format!("{} nodes that take ScavengerJobs", capacity.pool_nodes().count()));
-    let row = |resource: &str, cells: [&str; 5]| {
-        let [all, used, limit, left, asks] = cells;
-        format!("{resource:<20} {all:>12} {used:>12} {limit:>12} {left:>12} {asks:>12}")
-    };
-    lines.add("", &row("", ["allocatable", "used", "threshold", "left", "this asks"]));
-    let left = limit.minus(&used);
-    let [all, used, limit, left, asks] = [allocatable, &used, &limit, &left, &demand].map(pool::quantities);
-    for resource in all.keys() {
-        let cell = |cells: &std::collections::BTreeMap<_, scavenger_schema::scavenger_job::Quantity>| {
-            cells.get(resource).map_or_else(|| "-".to_owned(), |quantity| quantity.0.clone())
-        };
-        let [a, b, c, d, e] = [cell(&all), cell(&used), cell(&limit), cell(&left), cell(&asks)];
-        lines.add("", &row(resource, [&a, &b, &c, &d, &e]));
+    // Everybody asks for these, and this one maybe for more.
+    let resources = allocatable.iter().map(|(name, _)| name);
+    for name in resources.filter(|name| matches!(*name, CPU | MEMORY | PODS) || demand.get(name) > 0) {
+        let of = |resources: &Resources| Amount(name, resources.get(name)).to_string();
+        let (left, asks) = (limit.minus(&used), of(&demand));
+        let (all, used, limit, left) = (of(allocatable), of(&used), of(&limit), of(&left));
+        lines.add(
+            "room",
+            &format!(
+                "{left} left below the threshold of {limit} ({used} used of {all}); this asks for {asks}"
+            ),
+        );
     }
 }
 
