@@ -240,10 +240,7 @@ fn its_story_is_told_in_events_and_counted_in_metrics() {
             Ok(["Started", "Running", "Interrupted", "Completed"].into_iter().all(told).then_some(()))
         })
         .await?;
-        let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
-        let label = ListParams::default().labels("app.kubernetes.io/name=scavenger-operator");
-        let operator = pods.list(&label).await?;
-        let operator = operator.items.first().context("the operator has no pod")?.name_any();
+        let operator = world.leader().await?;
         let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{operator}:8080/proxy/metrics");
         let metrics = world.client.request_text(http::Request::get(path).body(Vec::new())?).await?;
         let value =
@@ -254,6 +251,7 @@ fn its_story_is_told_in_events_and_counted_in_metrics() {
             "scavenger_interruptions_total{reason=\"Deleted\"} ",
             "scavenger_start_latency_seconds_count ",
             "scavenger_pool_allocatable{resource=\"cpu\"} ",
+            "scavenger_leader ",
         ] {
             ensure!(value(name).is_some_and(|value| value >= 1.0), "{name}is not counted in:\n{metrics}");
         }

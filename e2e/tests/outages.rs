@@ -1,5 +1,7 @@
 //! What the pipeline rests on goes away and comes back: nothing is lost, nothing is done twice.
 
+use std::time::Instant;
+
 use anyhow::{Result, ensure};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
@@ -8,6 +10,7 @@ use kube::{
 };
 use scavenger_e2e::{
     World,
+    kubectl::kubectl,
     postgres::NAMESPACE,
     queue::{insert, is_complete, prepare, row, simulations, state},
     run,
@@ -79,6 +82,9 @@ fn a_restart_of_postgres_loses_nothing_and_repeats_nothing() {
     });
 }
 
+/// Replicas of the operator as deploy/ has them.
+const REPLICAS: i32 = 2;
+
 /// Scales the operator and waits until that is so.
 async fn operators(world: &World, replicas: i32) -> Result<()> {
     let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), NAMESPACE);
@@ -135,7 +141,56 @@ fn a_restart_of_the_operator_loses_nothing_and_repeats_nothing() {
     run("operator-restart", |world| async move {
         let _turn = TURN.lock().await;
         let result = count_without_operator(world).await;
-        operators(world, 1).await?;
+        operators(world, REPLICAS).await?;
         result
+    });
+}
+
+async fn leads_other_than(world: &World, old: &str) -> Result<String> {
+    until("another replica leads", || async {
+        // Between two leaders the Lease may have no holder.
+        Ok(world.leader().await.ok().filter(|leader| leader != old))
+    })
+    .await
+}
+
+#[test]
+fn another_replica_takes_over_from_one_that_dies() {
+    run("operator-dies", |world| async move {
+        let _turn = TURN.lock().await;
+        world.claim("data").await?;
+        world.create::<ScavengerJob>(counter("count", 300)).await?;
+        world.phase("count", Phase::Running).await?;
+        let first = world.pod("count").await?;
+        let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
+        let leader = world.leader().await?;
+        // Killed at once: it can not give the Lease back.
+        pods.delete(&leader, &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() })
+            .await?;
+        let began = Instant::now();
+        let next = leads_other_than(world, &leader).await?;
+        println!("another replica led {:.1} s after the leader was killed", began.elapsed().as_secs_f64());
+        ensure!(world.pod("count").await?.uid() == first.uid(), "what runs must not notice");
+        // It does what a leader does.
+        world.api::<Pod>().delete(&first.name_any(), &DeleteParams::default()).await?;
+        world
+            .job_until("count", "running again", |job| {
+                let status = job.status.clone().unwrap_or_default();
+                status.phase == Some(Phase::Running) && status.interrupted_count == 1
+            })
+            .await?;
+
+        // An update of both, one after the other: a standby must be ready, and a leader gives the Lease back.
+        let second = world.pod("count").await?;
+        let system = ["--namespace", NAMESPACE];
+        kubectl(&[&["rollout", "restart", "deployment/scavenger-operator"], &system[..]].concat()).await?;
+        let wait = ["rollout", "status", "deployment/scavenger-operator", "--timeout=120s"];
+        kubectl(&[&wait[..], &system[..]].concat()).await?;
+        leads_other_than(world, &next).await?;
+        ensure!(world.pod("count").await?.uid() == second.uid(), "what runs must not notice");
+        let job = world.phase("count", Phase::Completed).await?;
+        let status = job.status.unwrap_or_default();
+        ensure!(status.attempts.len() == 2 && status.interrupted_count == 1, "{status:?}");
+        Ok(())
     });
 }
