@@ -6,6 +6,7 @@
 pub mod kubectl;
 pub mod postgres;
 pub mod queue;
+pub mod users;
 pub mod world;
 
 pub use world::{World, run};

@@ -253,3 +253,6 @@ impl Metrics {
         Ok(text)
     }
 }
+
+#[cfg(test)]
+mod tests;
