@@ -1,6 +1,6 @@
 //! Who starts next: the queue of ScavengerJobs that may start, and the walk along it for as long as there is room.
 //!
-//! Order: those that were interrupted most come first (at most 10 interruptions count), then those that have waited
+//! Order: those that were interrupted most come first (at most 10 counted interruptions), then those that have waited
 //! longest, then by UID. One that does not fit does not hold up those behind it.
 //!
 //! ScavengerJobs with equal demands either all fit or none does, so they wait in one line, and only the head of each
@@ -42,7 +42,7 @@ impl Rank {
             _ => None,
         };
         Self {
-            interruptions: Reverse(job.status.interrupted_count.min(MAX_COUNTED_INTERRUPTIONS)),
+            interruptions: Reverse(job.status.counted_interruptions.min(MAX_COUNTED_INTERRUPTIONS)),
             waiting_since: since.unwrap_or(job.creation_time),
             uid: job.uid.clone(),
             job: job.key.clone(),

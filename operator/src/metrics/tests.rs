@@ -14,15 +14,15 @@ fn served() -> BTreeMap<String, BTreeSet<String>> {
     let metrics = Metrics::new();
     // A family without a member is not served.
     for family in [&metrics.interruptions, &metrics.withdrawals, &metrics.failures] {
-        family.get_or_create(&Reason { reason: "Any".to_owned() });
+        drop(family.get_or_create(&Reason { reason: "Any".to_owned() }));
     }
-    metrics.waiting.get_or_create(&Reason { reason: "Any".to_owned() });
-    metrics.phases.get_or_create(&PhaseLabel { phase: "Any" });
-    metrics.actions.get_or_create(&ActionLabels { task: "any", result: "ok" });
+    drop(metrics.waiting.get_or_create(&Reason { reason: "Any".to_owned() }));
+    drop(metrics.phases.get_or_create(&PhaseLabel { phase: "Any" }));
+    drop(metrics.actions.get_or_create(&ActionLabels { task: "any", result: "ok" }));
     for family in [&metrics.allocatable, &metrics.used, &metrics.threshold] {
-        family.get_or_create(&ResourceLabel { resource: "cpu".to_owned() });
+        drop(family.get_or_create(&ResourceLabel { resource: "cpu".to_owned() }));
     }
-    metrics.watch_age.get_or_create(&KindLabel { kind: "any" });
+    drop(metrics.watch_age.get_or_create(&KindLabel { kind: "any" }));
     let mut served = BTreeMap::<String, BTreeSet<String>>::new();
     for line in metrics.render().unwrap().lines().filter(|line| !line.starts_with('#')) {
         let (name, rest) = line.split_at(line.find(['{', ' ']).unwrap());

@@ -74,9 +74,10 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<
         watched: Watched::Children,
         see: |job: &BatchJob| {
             let child = convert::child(job)?;
-            Some(((child.owner.clone(), child.uid.clone()), Observation::Child(child)))
+            let identity = (child.key.namespace.clone(), child.owner.clone(), child.uid.clone());
+            Some((identity, Observation::Child(child)))
         },
-        gone: |(owner, uid): (Name, Name)| Observation::ChildGone { owner, uid },
+        gone: |(namespace, owner, uid): (Name, Name, Name)| Observation::ChildGone { namespace, owner, uid },
         relisted: None,
     };
     spawn(
