@@ -1,7 +1,7 @@
 //! The life of one ScavengerJob: what is to be done about it next, given what is known of it alone. Room and order
 //! are decided elsewhere ([`crate::admission`]); what this returns says only whether it may be started.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -24,9 +24,9 @@ pub struct Known<'a> {
     /// The ScavengerJob.
     pub job: &'a Job,
     /// Its child Jobs by UID.
-    pub children: &'a BTreeMap<Name, Child>,
+    pub children: &'a BTreeMap<Name, Arc<Child>>,
     /// Its pods by name.
-    pub pods: &'a BTreeMap<Name, Pod>,
+    pub pods: &'a BTreeMap<Name, Arc<Pod>>,
     /// What the pods of the active attempt showed.
     pub evidence: &'a Evidence,
     /// What this planner remembers of what it did.
@@ -109,7 +109,7 @@ fn useless_child<'a>(known: &Known<'a>) -> Option<&'a Child> {
     let kept = known.job.status.attempt.as_ref().filter(|attempt| {
         attempt.outcome.is_some() && attempt.reason.as_deref() != Some(reason::CONTAINER_NOT_CREATED)
     });
-    known.children.values().find(|child| {
+    known.children.values().map(|child| &**child).find(|child| {
         !child.deleting && !child.is_over() && kept.is_none_or(|attempt| attempt.number != child.attempt)
     })
 }
@@ -212,7 +212,7 @@ fn next_active(
         }
         None => ChildState::Unseen,
     };
-    let pods: BTreeMap<Name, Pod> = known
+    let pods: BTreeMap<Name, Arc<Pod>> = known
         .pods
         .iter()
         .filter(|(_, pod)| pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number))
@@ -253,7 +253,7 @@ fn next_active(
 fn next_orphaned(
     known: &Known<'_>,
     attempt: &Attempt,
-    pods: &BTreeMap<Name, Pod>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
     settings: &Result<Settings, String>,
     now: Timestamp,
 ) -> Next {
@@ -276,7 +276,7 @@ fn next_starting(
     known: &Known<'_>,
     attempt: &Attempt,
     child: &Child,
-    pods: &BTreeMap<Name, Pod>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
     settings: &Result<Settings, String>,
     now: Timestamp,
 ) -> Next {
@@ -595,8 +595,8 @@ pub fn quota_exceeded(known: &Known<'_>, message: String, now: Timestamp) -> Opt
 #[must_use]
 pub fn lingering_pods(
     attempt: &Attempt,
-    children: &BTreeMap<Name, Child>,
-    pods: &BTreeMap<Name, Pod>,
+    children: &BTreeMap<Name, Arc<Child>>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
 ) -> (Vec<Name>, usize) {
     let (seen, left) = expected_pods(attempt, pods);
     let child = children.values().find(|child| child.attempt == attempt.number);
@@ -610,7 +610,7 @@ pub fn lingering_pods(
 /// The nodes on which pods of the active attempt turned up (or had turned up before they ended), and how many of its
 /// pods are still to be expected.
 #[must_use]
-pub fn expected_pods(attempt: &Attempt, pods: &BTreeMap<Name, Pod>) -> (Vec<Name>, usize) {
+pub fn expected_pods(attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> (Vec<Name>, usize) {
     let mut seen = Vec::new();
     let mut arrived = 0_usize;
     for pod in pods.values() {
