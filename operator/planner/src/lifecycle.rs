@@ -1,7 +1,7 @@
 //! The life of one ScavengerJob: what is to be done about it next, given what is known of it alone. Room and order
 //! are decided elsewhere ([`crate::admission`]); what this returns says only whether it may be started.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How often the message of a ScavengerJob that waits is written anew at most, if only its numbers changed.
-const RETELL: SignedDuration = SignedDuration::from_secs(60);
+pub(crate) const RETELL: SignedDuration = SignedDuration::from_secs(60);
 
 /// How long a deletion may wait for pods before somebody is told: the garbage collector needs a moment to delete the
 /// pods of a Job that is gone.
@@ -39,9 +39,9 @@ pub struct Known<'a> {
     /// The ScavengerJob.
     pub job: &'a Job,
     /// Its child Jobs by UID.
-    pub children: &'a BTreeMap<Name, Child>,
+    pub children: &'a BTreeMap<Name, Arc<Child>>,
     /// Its pods by name.
-    pub pods: &'a BTreeMap<Name, Pod>,
+    pub pods: &'a BTreeMap<Name, Arc<Pod>>,
     /// What the pods of the active attempt showed.
     pub evidence: &'a Evidence,
     /// What this planner remembers of what it did.
@@ -154,7 +154,7 @@ fn useless_child<'a>(known: &Known<'a>) -> Option<&'a Child> {
     let kept = known.job.status.attempt.as_ref().filter(|attempt| {
         attempt.outcome.is_some() && attempt.reason.as_deref().is_some_and(verdict::ends_by_itself)
     });
-    known.children.values().find(|child| {
+    known.children.values().map(|child| &**child).find(|child| {
         !child.deleting && !child.is_over() && kept.is_none_or(|attempt| attempt.number != child.attempt)
     })
 }
@@ -170,7 +170,7 @@ fn next_deleting(known: &Known<'_>, now: Timestamp) -> Next {
 }
 
 fn first_pod_left<'a>(known: &Known<'a>) -> Option<&'a Pod> {
-    known.pods.values().find(|pod| !pod.phase.is_terminal())
+    known.pods.values().find(|pod| !pod.phase.is_terminal()).map(|pod| &**pod)
 }
 
 /// A pod on a node that does not answer, or one that nobody deletes, can hold a deletion for ever. Whoever wonders looks
@@ -316,7 +316,7 @@ fn next_active(
         }
         None => ChildState::Unseen,
     };
-    let pods: BTreeMap<Name, Pod> = known
+    let pods: BTreeMap<Name, Arc<Pod>> = known
         .pods
         .iter()
         .filter(|(_, pod)| pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number))
@@ -414,7 +414,7 @@ fn suspend(
 fn next_orphaned(
     known: &Known<'_>,
     attempt: &Attempt,
-    pods: &BTreeMap<Name, Pod>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
     settings: &Result<Settings, String>,
     now: Timestamp,
 ) -> Next {
@@ -437,7 +437,7 @@ fn next_starting(
     known: &Known<'_>,
     attempt: &Attempt,
     child: &Child,
-    pods: &BTreeMap<Name, Pod>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
     settings: &Result<Settings, String>,
     now: Timestamp,
 ) -> Next {
@@ -538,7 +538,7 @@ fn next_without_pods(
 fn next_of_silent_pods(
     known: &Known<'_>,
     attempt: &Attempt,
-    pods: &BTreeMap<Name, Pod>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
     created_until: Timestamp,
     now: Timestamp,
 ) -> Next {
@@ -893,8 +893,8 @@ pub fn quota_exceeded(known: &Known<'_>, message: String, now: Timestamp) -> Opt
 #[must_use]
 pub fn lingering_pods(
     attempt: &Attempt,
-    children: &BTreeMap<Name, Child>,
-    pods: &BTreeMap<Name, Pod>,
+    children: &BTreeMap<Name, Arc<Child>>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
 ) -> (Vec<Name>, usize) {
     let (seen, left) = expected_pods(attempt, pods);
     let child = children.values().find(|child| child.attempt == attempt.number);
@@ -908,7 +908,7 @@ pub fn lingering_pods(
 /// The nodes on which pods of the active attempt turned up (or had turned up before they ended), and how many of its
 /// pods are still to be expected.
 #[must_use]
-pub fn expected_pods(attempt: &Attempt, pods: &BTreeMap<Name, Pod>) -> (Vec<Name>, usize) {
+pub fn expected_pods(attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> (Vec<Name>, usize) {
     let mut seen = Vec::new();
     let mut arrived = 0_usize;
     for pod in pods.values() {
