@@ -17,6 +17,10 @@ pub const KUBECONFIG: &str = "SCAVENGER_E2E_KUBECONFIG";
 /// Environment variable with the path of a kubectl that fits the cluster, for tests that follow the README.
 pub const KUBECTL: &str = "SCAVENGER_E2E_KUBECTL";
 
+/// Environment variable that lets the test run that takes the installation away; `cargo xtask test` sets it at the very
+/// end.
+pub const LAST: &str = "SCAVENGER_E2E_LAST";
+
 /// Environment variable that keeps the namespaces of failed tests.
 pub const KEEP: &str = "SCAVENGER_E2E_KEEP";
 

@@ -24,6 +24,9 @@ pub(crate) struct Arguments {
 /// Cluster of the tests, beside any that the user has.
 const CLUSTER: &str = "test";
 
+/// The test that takes the installation away.
+const UNINSTALL: &str = "uninstall";
+
 impl Default for Arguments {
     fn default() -> Self {
         let name = CLUSTER.parse().expect("the default name should be a good one");
@@ -63,20 +66,18 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
     let result = install::install(&cluster, "e2e/deploy", images::Profile::Dev).and_then(|()| {
         let mut tests = shell::cargo(&["test", "--locked", "--no-fail-fast"]);
         select(&mut tests, arguments);
-        // Figures that a test prints are part of the result.
-        tests.args(["--", "--show-output"]);
-        tests
-            .env("SCAVENGER_E2E_KUBECONFIG", cluster.kubeconfig())
-            .env("SCAVENGER_E2E_KUBECTL", cluster.binary("kubectl"))
-            .env("SCAVENGER_E2E", "1")
-            // What failed is in the message; a backtrace through futures only hides it.
-            .env("RUST_BACKTRACE", "0")
-            // Most of the time the tests on the cluster wait for it.
-            .env("RUST_TEST_THREADS", "4");
+        on(&cluster, &mut tests);
         if depth == Depth::Soak {
             tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "20000");
         }
-        shell::run(&mut tests)
+        shell::run(&mut tests)?;
+        if arguments.keep || !takes_it_away(arguments) {
+            return Ok(());
+        }
+        // It takes the installation away, which nothing but the end may follow.
+        let mut last = shell::cargo(&["test", "--locked", "--package", "scavenger-e2e", "--test", UNINSTALL]);
+        on(&cluster, &mut last);
+        shell::run(last.env("SCAVENGER_E2E_LAST", "1"))
     });
     if arguments.keep {
         eprintln!("the cluster stays up: eval \"$(cargo xtask cluster env --name {name})\"");
@@ -89,6 +90,25 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
         }
     }
     result
+}
+
+/// Lets a test run find the cluster.
+fn on(cluster: &cluster::Cluster, tests: &mut std::process::Command) {
+    tests
+        // Figures that a test prints are part of the result.
+        .args(["--", "--show-output"])
+        .env("SCAVENGER_E2E_KUBECONFIG", cluster.kubeconfig())
+        .env("SCAVENGER_E2E_KUBECTL", cluster.binary("kubectl"))
+        .env("SCAVENGER_E2E", "1")
+        // What failed is in the message; a backtrace through futures only hides it.
+        .env("RUST_BACKTRACE", "0")
+        // Most of the time the tests on the cluster wait for it.
+        .env("RUST_TEST_THREADS", "4");
+}
+
+/// True if the test that takes the installation away is among those asked for.
+fn takes_it_away(arguments: &Arguments) -> bool {
+    arguments.arguments.is_empty() || arguments.arguments.iter().any(|argument| argument == UNINSTALL)
 }
 
 fn select(command: &mut std::process::Command, arguments: &Arguments) {
