@@ -5,11 +5,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job as BatchJob,
     core::v1::{
-        ConfigMap, Event as CoreEvent, PersistentVolumeClaim, Pod as ApiPod, Service, ServiceAccount,
+        ConfigMap, Event as CoreEvent, ObjectReference, PersistentVolumeClaim, Pod as ApiPod, Service,
+        ServiceAccount,
     },
 };
 use kube::{
@@ -24,6 +26,7 @@ use scavenger_planner::{
 };
 use scavenger_schema::{names, reasons, scavenger_job::ScavengerJob};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use crate::{manifest, metrics::Metrics, observe::convert, status};
@@ -35,13 +38,19 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest note of an event, in characters; the API allows 1 kB, and a character may take up to 4 bytes.
 const MAX_NOTE: usize = 250;
 
+/// Events that may wait to be published. More are dropped and counted: an event is news, the status is the truth.
+const EVENTS: usize = 10_000;
+
+/// Events that are published at the same time.
+const EVENTS_AT_ONCE: usize = 4;
+
 /// Longest message of somebody else's event that goes on into a status, in bytes.
 const MAX_EVENT: usize = 1024;
 
 /// Carries out tasks.
 pub(crate) struct Executor {
     client: Client,
-    recorder: Recorder,
+    events: mpsc::Sender<(ApiEvent, ObjectReference)>,
     metrics: Arc<Metrics>,
 }
 
@@ -49,8 +58,9 @@ type Outcome = Result<Answer, Failure>;
 
 impl Executor {
     pub(crate) fn new(client: Client, metrics: Arc<Metrics>) -> Self {
-        let reporter = Reporter { controller: names::OPERATOR.to_owned(), instance: None };
-        Self { recorder: Recorder::new(client.clone(), reporter), client, metrics }
+        let (events, queued) = mpsc::channel(EVENTS);
+        tokio::spawn(publish(client.clone(), queued, Arc::clone(&metrics)));
+        Self { client, events, metrics }
     }
 
     /// Carries out one action.
@@ -226,13 +236,13 @@ impl Executor {
         );
         if let Some(event) = event {
             self.metrics.event(event, &new);
-            self.publish(&written, event, &new.message).await;
+            self.tell(&written, event, &new.message);
         }
         Ok(Answer::Job(Box::new(convert::job(&written))))
     }
 
-    /// Publishes an event. One that is lost is no reason to do anything twice.
-    async fn publish(&self, job: &ScavengerJob, event: Event, message: &str) {
+    /// Has an event published, beside the action: how long that takes is no part of what the planner waits for.
+    fn tell(&self, job: &ScavengerJob, event: Event, message: &str) {
         let (reason, type_) = match event {
             Event::Started => (reasons::event::STARTED, EventType::Normal),
             Event::Running => (reasons::event::RUNNING, EventType::Normal),
@@ -253,8 +263,8 @@ impl Executor {
                 .map_or_else(|| "Reconcile".to_owned(), |attempt| format!("Attempt{}", attempt.number)),
             secondary: None,
         };
-        if let Err(error) = self.recorder.publish(&event, &job.object_ref(&())).await {
-            warn!(namespace = job.namespace(), name = job.name_any(), %error, "event was not published");
+        if self.events.try_send((event, job.object_ref(&()))).is_err() {
+            self.metrics.lost_event();
         }
     }
 
@@ -420,6 +430,26 @@ impl Executor {
             Err(failure) => Err(failure),
         }
     }
+}
+
+/// Publishes events until the executor is gone. One that is lost is no reason to do anything twice.
+async fn publish(
+    client: Client,
+    mut queued: mpsc::Receiver<(ApiEvent, ObjectReference)>,
+    metrics: Arc<Metrics>,
+) {
+    let reporter = Reporter { controller: names::OPERATOR.to_owned(), instance: None };
+    // One for the process: it knows which events to merge.
+    let recorder = &Recorder::new(client, reporter);
+    let metrics = &metrics;
+    futures::stream::poll_fn(|context| queued.poll_recv(context))
+        .for_each_concurrent(EVENTS_AT_ONCE, |(event, object)| async move {
+            if let Err(error) = recorder.publish(&event, &object).await {
+                metrics.lost_event();
+                warn!(namespace = object.namespace, name = object.name, %error, "event was not published");
+            }
+        })
+        .await;
 }
 
 /// Name of a task as metrics and log spell it.

@@ -12,7 +12,7 @@
 //! | what the API server's refusals mean | [`refusal`] |
 //! | how long to wait before the next attempt | [`backoff`] |
 //! | who starts next | [`admission`] |
-//! | what room there is | [`capacity`] |
+//! | what room there is | [`capacity`], with an index over all nodes in `places` |
 //! | what is in flight | [`ledger`] |
 //! | the running priority | [`priority`] |
 //!
@@ -30,6 +30,7 @@ pub mod check;
 pub mod fixtures;
 pub mod ledger;
 pub mod lifecycle;
+mod places;
 pub mod priority;
 pub mod refusal;
 pub mod resources;
@@ -38,12 +39,15 @@ mod starting;
 pub mod verdict;
 mod wording;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 
 use action::{Action, ActionResult, Answer, Failure, Task};
-use admission::Queue;
+use admission::{Queue, Room};
 use capacity::Capacity;
 use ledger::Ledger;
 use lifecycle::{CreateFailure, Known, Memory, Next, Prepared, Telling};
@@ -104,9 +108,9 @@ type Owner = (Name, Name);
 /// Child Jobs and pods of one ScavengerJob; they may be seen before it.
 #[derive(Debug, Default)]
 struct Attachments {
-    children: BTreeMap<Name, Child>,
-    pods: BTreeMap<Name, Pod>,
-    evidence: BTreeMap<u32, Evidence>,
+    children: BTreeMap<Name, Arc<Child>>,
+    pods: BTreeMap<Name, Arc<Pod>>,
+    evidence: BTreeMap<u32, Box<Evidence>>,
     /// UID of the child Job that was last seen to go: a late answer must not bring it back.
     gone_child: Option<Name>,
     /// UID of a child Job that an answer showed and the watch did not yet. If it goes in a gap of the watch, nobody
@@ -121,9 +125,10 @@ pub struct Planner {
     capacity: Capacity,
     ledger: Ledger,
     queue: Queue,
-    jobs: BTreeMap<Key, Entry>,
+    /// Boxed, as what is large and one of many: a tree keeps room for several in each node.
+    jobs: BTreeMap<Key, Box<Entry>>,
     keys: BTreeMap<Name, Key>,
-    attachments: BTreeMap<Owner, Attachments>,
+    attachments: BTreeMap<Owner, Box<Attachments>>,
     /// UID of the ScavengerJob of each pod that belongs to one.
     pod_owners: BTreeMap<Key, Name>,
     pod_epoch: u64,
@@ -134,12 +139,9 @@ pub struct Planner {
     timers: BTreeSet<(Timestamp, Key)>,
     /// ScavengerJobs that are admitted and whose pods do not all have a node yet.
     starting: BTreeSet<Key>,
-    /// Who waits because it can never fit, for when the pool changes.
-    never_fit: BTreeSet<Key>,
     /// Newcomers of the queue that were not told yet why they wait.
     untold: BTreeSet<Key>,
     counts: Counts,
-    seen_epoch: u64,
     seen_version: u64,
     walk_due: bool,
 }
@@ -160,10 +162,8 @@ impl Default for Planner {
             dirty: BTreeSet::new(),
             timers: BTreeSet::new(),
             starting: BTreeSet::new(),
-            never_fit: BTreeSet::new(),
             untold: BTreeSet::new(),
             counts: Counts::default(),
-            seen_epoch: 0,
             seen_version: 0,
             walk_due: false,
         }
@@ -211,11 +211,6 @@ impl Planner {
     /// Says what is to be done now.
     pub fn plan(&mut self, now: Timestamp) -> Plan {
         let mut plan = Plan::default();
-        if self.seen_epoch != self.capacity.epoch() {
-            self.seen_epoch = self.capacity.epoch();
-            self.dirty.extend(self.never_fit.iter().cloned());
-            self.dirty.extend(self.queue.iter().cloned());
-        }
         while let Some((time, key)) = self.timers.first().cloned() {
             if time > now {
                 break;
@@ -238,6 +233,13 @@ impl Planner {
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// How many are before a ScavengerJob in the queue of those that may start, and how many there are; none if it is
+    /// not in it.
+    #[must_use]
+    pub fn place_in_queue(&self, job: &Key) -> Option<(usize, usize)> {
+        self.queue.place(job)
     }
 
     /// The room there is.
@@ -307,7 +309,7 @@ impl Planner {
                     counted: None,
                 };
                 self.disown_strangers(&owner(&entry.job.uid, &key));
-                self.jobs.insert(key.clone(), entry);
+                self.jobs.insert(key.clone(), Box::new(entry));
             }
         }
         self.count(&key);
@@ -320,12 +322,11 @@ impl Planner {
             self.keys.remove(&entry.job.uid);
             self.prune(&owner(&entry.job.uid, key));
         }
-        self.queue.remove(key);
+        self.queue.remove(key, &mut self.capacity);
         self.ledger.release(key);
         self.walk_due = true;
         self.dirty.remove(key);
         self.starting.remove(key);
-        self.never_fit.remove(key);
         self.untold.remove(key);
     }
 
@@ -338,7 +339,7 @@ impl Planner {
             let pods = self.attachments.remove(&owner).map(|all| all.pods).unwrap_or_default();
             for pod in pods.into_values() {
                 self.pod_owners.remove(&pod.key);
-                self.capacity.set_pod(&Pod { owner: None, ..pod });
+                self.capacity.set_pod(&Pod { owner: None, ..Pod::clone(&pod) });
             }
         }
     }
@@ -371,9 +372,9 @@ impl Planner {
         }
         match attachments.children.get_mut(&child.uid) {
             Some(known) if known.resource_version >= child.resource_version => return,
-            Some(known) => *known = Child { deleting: known.deleting || child.deleting, ..child },
+            Some(known) => *known = Child { deleting: known.deleting || child.deleting, ..child }.into(),
             None => {
-                attachments.children.insert(child.uid.clone(), child);
+                attachments.children.insert(child.uid.clone(), child.into());
             }
         }
         self.touch(&owner);
@@ -411,7 +412,7 @@ impl Planner {
             attachments.evidence.entry(attempt).or_default().note(&pod, self.pod_epoch, now);
             self.pod_owners.insert(pod.key.clone(), uid);
             self.capacity.set_pod(&pod);
-            attachments.pods.insert(pod.key.name.clone(), pod);
+            attachments.pods.insert(pod.key.name.clone(), Arc::new(pod));
             self.touch(&owner);
         } else {
             self.capacity.set_pod(&pod);
@@ -470,7 +471,7 @@ impl Planner {
                     let evidence = &mut self.attachments.entry(owner(uid, key)).or_default().evidence;
                     evidence
                         .entry(attempt.number)
-                        .or_insert_with(|| Evidence::from_the_start(self.pod_epoch));
+                        .or_insert_with(|| Evidence::from_the_start(self.pod_epoch).into());
                 }
                 self.set_job(*job);
                 if let Some(entry) = self.jobs.get_mut(key) {
@@ -491,7 +492,7 @@ impl Planner {
                     // Maybe it was gone already. If it is not, its pods still hold the next attempt.
                     self.remove_child(&owner, &child);
                 } else if let Some(child) = attachments.children.get_mut(&child) {
-                    child.deleting = true;
+                    Arc::make_mut(child).deleting = true;
                 }
             }
             Answer::Pods { pods, resource_version, create_failure } => {
@@ -555,7 +556,7 @@ impl Planner {
         let attachments = self.attachments.entry(owner).or_default();
         let Some(entry) = self.jobs.get_mut(key) else { return };
         let Some(number) = entry.job.status.attempt.as_ref().map(|attempt| attempt.number) else { return };
-        let of_attempt = |pod: &&Pod| pod.owner.as_ref().is_some_and(|(_, attempt)| *attempt == number);
+        let of_attempt = |pod: &Pod| pod.owner.as_ref().is_some_and(|(_, attempt)| *attempt == number);
         match attachments.children.values().find(|child| child.attempt == number) {
             Some(child) if !child.is_over() && !child.deleting => {
                 if entry.memory.asks_why {
@@ -563,7 +564,7 @@ impl Planner {
                 }
             }
             Some(_) => entry.memory.listed = Some(number),
-            None if attachments.pods.values().any(|pod| of_attempt(&pod)) => {
+            None if attachments.pods.values().any(|pod| of_attempt(pod)) => {
                 entry.memory.lost_child = Some(number);
                 entry.memory.listed = Some(number);
             }
@@ -575,7 +576,7 @@ impl Planner {
             None => {
                 entry.memory.may_create = Some(number);
                 let epoch = self.pod_epoch;
-                attachments.evidence.entry(number).or_insert_with(|| Evidence::from_the_start(epoch));
+                attachments.evidence.entry(number).or_insert_with(|| Evidence::from_the_start(epoch).into());
             }
         }
     }
@@ -611,9 +612,12 @@ impl Planner {
         }
         let none = Attachments::default();
         let no_evidence = Evidence::default();
-        let attachments = self.attachments.get(&owner(&entry.job.uid, key)).unwrap_or(&none);
+        let attachments =
+            self.attachments.get(&owner(&entry.job.uid, key)).map_or(&none, |attachments| attachments);
         let number = entry.job.status.attempt.as_ref().map(|attempt| attempt.number);
-        let evidence = number.and_then(|number| attachments.evidence.get(&number)).unwrap_or(&no_evidence);
+        let evidence = number
+            .and_then(|number| attachments.evidence.get(&number))
+            .map_or(&no_evidence, |evidence| evidence);
 
         // Room first: what is reserved follows from what is known, whatever comes next.
         let active = entry.job.status.active_attempt().is_some() && !entry.job.deleting;
@@ -662,7 +666,7 @@ impl Planner {
                 .find(|node| !self.capacity.is_ready(node)),
         };
         if let Some(pause) = entry.pause.filter(|pause| pause.until > now) {
-            self.queue.remove(key);
+            self.queue.remove(key, &mut self.capacity);
             self.set_timer(key, Some(pause.until));
             return;
         }
@@ -704,13 +708,12 @@ impl Planner {
         if matches!(next, Next::Candidate) {
             if let Ok(spec) = &entry.job.spec {
                 let (job, demand) = (&entry.job, &spec.demand);
-                self.queue.insert(job, demand);
+                self.queue.insert(job, demand, &mut self.capacity);
             }
             self.untold.insert(key.clone());
             self.walk_due = true;
         } else {
-            self.queue.remove(key);
-            self.never_fit.remove(key);
+            self.queue.remove(key, &mut self.capacity);
             self.untold.remove(key);
         }
         if !keeps {
@@ -734,19 +737,30 @@ impl Planner {
 
     /// Starts whom there is room for, and tells the others why they wait.
     fn admit(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
-        let Ok(settings) = self.settings.clone() else { return };
         if self.seen_version != self.capacity.version() {
             self.seen_version = self.capacity.version();
             self.walk_due = true;
         }
+        // Others ask for the room there is, whether anybody may start or not.
+        self.capacity.settle(&mut self.ledger);
+        let Ok(settings) = &self.settings else { return };
         if !self.walk_due {
             return;
         }
         self.walk_due = false;
-        let walk = self.queue.walk(&self.capacity, &mut self.ledger, &settings, self.starting.len());
+        let mut room = Room { capacity: &mut self.capacity, ledger: &mut self.ledger, settings };
+        let walk = self.queue.walk(&mut room, self.starting.len());
+        let starting = self.starting.len() + walk.started.len();
+        let mut told = std::mem::take(&mut self.untold);
+        told.extend(walk.told);
+        let told: Vec<(Key, Waiting)> = told
+            .into_iter()
+            .filter_map(|key| {
+                let waiting = self.queue.waiting(&key, &mut room, starting)?;
+                Some((key, waiting))
+            })
+            .collect();
         for (key, demand) in walk.started {
-            self.untold.remove(&key);
-            self.never_fit.remove(&key);
             self.starting.insert(key.clone());
             if let Some(entry) = self.jobs.get_mut(&key) {
                 entry.memory.prepared = None;
@@ -756,20 +770,6 @@ impl Planner {
                     self.dispatch(&key, Task::Prepare, actions);
                 }
             }
-        }
-        let mut told: BTreeMap<Key, Waiting> = walk.heads.into_iter().collect();
-        for key in std::mem::take(&mut self.untold) {
-            let waiting = match self.queue.never_fits(&key, &self.capacity, &settings) {
-                Some(never) => {
-                    self.never_fit.insert(key.clone());
-                    never
-                }
-                None => match told.remove(&key) {
-                    Some(waiting) => waiting,
-                    None => self.queue.behind(&key),
-                },
-            };
-            self.tell(&key, &waiting, now, actions);
         }
         for (key, waiting) in told {
             self.tell(&key, &waiting, now, actions);
@@ -789,6 +789,10 @@ impl Planner {
             lost_node: None,
         };
         match lifecycle::hold(&known, waiting, now) {
+            // The walk tells only what is new about a line, so the figures of its head are looked at again by the clock.
+            Telling::Said if waiting.reason == WaitReason::NoRoom => {
+                self.set_timer(key, Some(now + lifecycle::RETELL));
+            }
             Telling::Said => {}
             Telling::Now(task) => self.dispatch(key, task, actions),
             Telling::Later(time) => {

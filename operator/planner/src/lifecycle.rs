@@ -1,7 +1,7 @@
 //! The life of one ScavengerJob: what is to be done about it next, given what is known of it alone. Room and order
 //! are decided elsewhere ([`crate::admission`]); what this returns says only whether it may be started.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How often the message of a ScavengerJob that waits is written anew at most, if only its numbers changed.
-const RETELL: SignedDuration = SignedDuration::from_secs(60);
+pub(crate) const RETELL: SignedDuration = SignedDuration::from_secs(60);
 
 /// How long a deletion may wait for pods before somebody is told: the garbage collector needs a moment to delete the
 /// pods of a Job that is gone.
@@ -36,9 +36,9 @@ pub struct Known<'a> {
     /// The ScavengerJob.
     pub job: &'a Job,
     /// Its child Jobs by UID.
-    pub children: &'a BTreeMap<Name, Child>,
+    pub children: &'a BTreeMap<Name, Arc<Child>>,
     /// Its pods by name.
-    pub pods: &'a BTreeMap<Name, Pod>,
+    pub pods: &'a BTreeMap<Name, Arc<Pod>>,
     /// What the pods of the active attempt showed.
     pub evidence: &'a Evidence,
     /// What this planner remembers of what it did.
@@ -67,12 +67,15 @@ pub struct Memory {
     /// Set once it was asked live why the Job controller made no pods.
     pub create_failure: Option<CreateFailure>,
     /// Newest events of the pods that did not start in time, and when they were read.
-    pub pod_events: Option<(Timestamp, Vec<(Name, Option<PodEvent>)>)>,
+    pub pod_events: Option<PodEvents>,
     /// When its status was last written by this planner, or first found to have grown old.
     pub told: Option<Timestamp>,
     /// When this planner first saw that it is being deleted.
     pub deleting_since: Option<Timestamp>,
 }
+
+/// When the newest events of pods were read, and the event of each pod that has one.
+pub type PodEvents = (Timestamp, Vec<(Name, Option<PodEvent>)>);
 
 /// Why the Job controller made no pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,7 +151,7 @@ fn useless_child<'a>(known: &Known<'a>) -> Option<&'a Child> {
     let kept = known.job.status.attempt.as_ref().filter(|attempt| {
         attempt.outcome.is_some() && attempt.reason.as_deref().is_some_and(verdict::ends_by_itself)
     });
-    known.children.values().find(|child| {
+    known.children.values().map(|child| &**child).find(|child| {
         !child.deleting && !child.is_over() && kept.is_none_or(|attempt| attempt.number != child.attempt)
     })
 }
@@ -164,7 +167,7 @@ fn next_deleting(known: &Known<'_>, now: Timestamp) -> Next {
 }
 
 fn first_pod_left<'a>(known: &Known<'a>) -> Option<&'a Pod> {
-    known.pods.values().find(|pod| !pod.phase.is_terminal())
+    known.pods.values().find(|pod| !pod.phase.is_terminal()).map(|pod| &**pod)
 }
 
 /// A pod on a node that does not answer, or one that nobody deletes, can hold a deletion for ever. Whoever wonders looks
@@ -313,7 +316,7 @@ fn next_active(
         }
         None => ChildState::Unseen,
     };
-    let pods: BTreeMap<Name, Pod> = known
+    let pods: BTreeMap<Name, Arc<Pod>> = known
         .pods
         .iter()
         .filter(|(_, pod)| pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number))
@@ -331,7 +334,7 @@ fn next_active(
     }
     let deadline = match ran_out(known, attempt, now) {
         Ok(deadline) => deadline,
-        Err(ending) => return Next::Do(finish(known, attempt, ending, now)),
+        Err(ending) => return Next::Do(finish(known, attempt, *ending, now)),
     };
     let Some(child) = child else {
         return if matches!(state, ChildState::Gone) {
@@ -361,7 +364,7 @@ fn next_active(
 }
 
 /// When the run time of an attempt will be used up, if it is limited.
-fn ran_out(known: &Known<'_>, attempt: &Attempt, now: Timestamp) -> Result<Option<Timestamp>, Ending> {
+fn ran_out(known: &Known<'_>, attempt: &Attempt, now: Timestamp) -> Result<Option<Timestamp>, Box<Ending>> {
     let (Some(deadline), Some(started)) = (known.job.controls.active_deadline, attempt.start_time) else {
         return Ok(None);
     };
@@ -370,12 +373,12 @@ fn ran_out(known: &Known<'_>, attempt: &Attempt, now: Timestamp) -> Result<Optio
     if now < until {
         return Ok(Some(until));
     }
-    Err(Ending {
+    Err(Box::new(Ending {
         outcome: Outcome::Failed,
         reason: reason::DEADLINE_EXCEEDED.to_owned(),
         message: deadline_message(deadline.as_secs()),
         disruption: None,
-    })
+    }))
 }
 
 fn deadline_message(deadline: i64) -> String {
@@ -709,8 +712,8 @@ pub fn quota_exceeded(known: &Known<'_>, message: String, now: Timestamp) -> Opt
 #[must_use]
 pub fn lingering_pods(
     attempt: &Attempt,
-    children: &BTreeMap<Name, Child>,
-    pods: &BTreeMap<Name, Pod>,
+    children: &BTreeMap<Name, Arc<Child>>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
 ) -> (Vec<Name>, usize) {
     let (seen, left) = expected_pods(attempt, pods);
     let child = children.values().find(|child| child.attempt == attempt.number);
@@ -724,7 +727,7 @@ pub fn lingering_pods(
 /// The nodes on which pods of the active attempt turned up (or had turned up before they ended), and how many of its
 /// pods are still to be expected.
 #[must_use]
-pub fn expected_pods(attempt: &Attempt, pods: &BTreeMap<Name, Pod>) -> (Vec<Name>, usize) {
+pub fn expected_pods(attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> (Vec<Name>, usize) {
     let mut seen = Vec::new();
     let mut arrived = 0_usize;
     for pod in pods.values() {

@@ -1,6 +1,6 @@
 //! The start of an attempt: what can keep its pods from running, and whose fault that is.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -23,7 +23,7 @@ const READ_EVENTS_OF: usize = 10;
 pub(crate) fn next_of_orphans(
     known: &Known<'_>,
     attempt: &Attempt,
-    pods: &BTreeMap<Name, Pod>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
     settings: &Result<Settings, String>,
     now: Timestamp,
 ) -> Next {
@@ -47,7 +47,7 @@ pub(crate) fn next(
     known: &Known<'_>,
     attempt: &Attempt,
     child: &Child,
-    pods: &BTreeMap<Name, Pod>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
     settings: &Result<Settings, String>,
     now: Timestamp,
 ) -> Next {
@@ -157,7 +157,7 @@ fn of_missing_pods(
 fn of_silent_pods(
     known: &Known<'_>,
     attempt: &Attempt,
-    pods: &BTreeMap<Name, Pod>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
     created_until: Timestamp,
     now: Timestamp,
 ) -> Next {

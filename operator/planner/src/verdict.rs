@@ -13,7 +13,7 @@
 //! gives one order. Where a single version is the first to show both (the watch was interrupted), the stamps decide.
 //! They have whole seconds, so a tie is no evidence.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 
@@ -129,7 +129,7 @@ impl Evidence {
     }
 
     /// True if a pod of the gang is gone, or may be gone, without having been seen to end or to be deleted.
-    fn lacks(&self, pods: &BTreeMap<Name, Pod>, pod_count: u32) -> bool {
+    fn lacks(&self, pods: &BTreeMap<Name, Arc<Pod>>, pod_count: u32) -> bool {
         let vanished =
             self.pods.iter().any(|(name, seen)| !seen.ended && !seen.deleted && !pods.contains_key(name));
         // Seen from the start by one unbroken watch, a pod that never showed was not made yet.
@@ -246,7 +246,7 @@ pub fn judge(
     attempt: &Attempt,
     evidence: &Evidence,
     child: ChildState<'_>,
-    pods: &BTreeMap<Name, Pod>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
     listed: bool,
 ) -> Verdict {
     if let Some(disruption) = attempt.disruption.as_ref().or(evidence.disruption()) {
@@ -274,7 +274,7 @@ pub fn judge(
         });
     }
     if let Some(mut ending) =
-        pods.values().filter_map(failure).min_by_key(|(rank, _)| *rank).map(|(_, ending)| ending)
+        pods.values().filter_map(|pod| failure(pod)).min_by_key(|(rank, _)| *rank).map(|(_, ending)| ending)
     {
         if ending.outcome == Outcome::Interrupted {
             // The kubelet may not know any more whether the container that it lost had started.
@@ -428,7 +428,7 @@ fn colon(message: &str) -> String {
 }
 
 /// What the first pod's container left as its termination message.
-fn completion_message(pods: &BTreeMap<Name, Pod>) -> String {
+fn completion_message(pods: &BTreeMap<Name, Arc<Pod>>) -> String {
     let said = pods.values().find_map(|pod| match &pod.container {
         Container::Ended { message, .. } if !message.trim().is_empty() => Some(message.trim()),
         _ => None,
