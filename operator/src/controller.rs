@@ -230,11 +230,13 @@ impl PoolStatus {
         metrics.room(capacity.allocatable(), &capacity.used(planner.ledger()), &threshold);
         metrics.counts(planner.counts());
         let mut status = pool::status(planner, now);
-        if let (Some(old), Some(new)) = (&self.written, status.conditions.first_mut())
-            && let Some(old) = old.conditions.first()
-            && old.status == new.status
-        {
-            new.last_transition_time = old.last_transition_time.clone();
+        for new in &mut status.conditions {
+            let written = self.written.iter().flat_map(|old| &old.conditions);
+            if let Some(old) =
+                written.into_iter().find(|old| old.type_ == new.type_ && old.status == new.status)
+            {
+                new.last_transition_time = old.last_transition_time.clone();
+            }
         }
         if self.written.as_ref() == Some(&status) {
             return;

@@ -44,6 +44,12 @@ pub enum Task {
         /// Its UID.
         uid: Name,
     },
+    /// Evict pods that still have these UIDs; where a PodDisruptionBudget forbids it, mark them with condition
+    /// DisruptionTarget and delete them. Answered with [`Answer::Interrupted`].
+    Interrupt {
+        /// Key and UID of each pod.
+        pods: Vec<(Key, Name)>,
+    },
     /// Take the finalizer off if a live list shows no pod that has not ended. Answered with [`Answer::Released`].
     RemoveFinalizer,
 }
@@ -120,6 +126,11 @@ pub enum Answer {
     Deleted {
         /// UID of the child Job.
         uid: Name,
+    },
+    /// These pods are being deleted or gone.
+    Interrupted {
+        /// Their UIDs.
+        pods: Vec<Name>,
     },
     /// The finalizer is off, or pods are left.
     Released {

@@ -1,7 +1,7 @@
 //! The room there is: nodes of the pool, what their pods occupy, and what is promised to attempts whose pods are not
 //! bound yet. Kept up to date change by change; nothing here walks over all pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     ledger::Ledger,
@@ -26,6 +26,8 @@ pub struct Capacity {
     nodes: BTreeMap<Name, Entry>,
     /// What each pod occupies, and where; pods that wait for a node without being nominated for one have none.
     occupants: BTreeMap<Key, Occupant>,
+    /// Those of them that are not bound yet.
+    nominated: BTreeSet<Key>,
     allocatable: Resources,
     used: Resources,
     /// Ordinary pods that wait for a node.
@@ -133,6 +135,11 @@ impl Capacity {
             ordinary,
         });
         self.occupy(&pod.key, occupant);
+        if alive && place.is_some() && pod.node.is_none() {
+            self.nominated.insert(pod.key.clone());
+        } else {
+            self.nominated.remove(&pod.key);
+        }
         if alive && place.is_none() && ordinary && !pod.gated && pod.deletion_requested.is_none() {
             self.pending.insert(pod.key.clone(), (pod.requests.clone(), pod.placement.clone()));
         } else if self.pending.remove(&pod.key).is_some() {
@@ -143,6 +150,7 @@ impl Capacity {
     /// Takes a pod away.
     pub fn remove_pod(&mut self, key: &Key) {
         self.occupy(key, None);
+        self.nominated.remove(key);
         if self.pending.remove(key).is_some() {
             self.version += 1;
         }
@@ -215,6 +223,36 @@ impl Capacity {
             }
         }
         used
+    }
+
+    /// What pods that are bound to the pool's nodes use; those that only wait for a node are not among them.
+    #[must_use]
+    pub fn used_by_bound(&self) -> Resources {
+        let mut used = self.used.clone();
+        for occupant in self.nominated.iter().filter_map(|pod| self.occupants.get(pod)) {
+            if self.is_in_pool(&occupant.node) {
+                used.subtract(&occupant.requests);
+            }
+        }
+        used
+    }
+
+    /// True if the node belongs to the pool now.
+    #[must_use]
+    pub fn is_in_pool(&self, name: &Name) -> bool {
+        self.nodes.get(name).is_some_and(|entry| entry.in_pool)
+    }
+
+    /// A node with what pods use on it, whether it belongs to the pool or not.
+    #[must_use]
+    pub fn node(&self, name: &Name) -> Option<(&Node, &Resources)> {
+        let entry = self.nodes.get(name)?;
+        Some((entry.node.as_ref()?, &entry.used))
+    }
+
+    /// Every node with what pods use on it.
+    pub fn nodes(&self) -> impl Iterator<Item = (&Node, &Resources)> {
+        self.nodes.values().filter_map(|entry| Some((entry.node.as_ref()?, &entry.used)))
     }
 
     /// True if the node is there, ready and schedulable, whether it belongs to the pool or not.

@@ -12,6 +12,10 @@
 //! | what room there is | [`capacity`] |
 //! | what is in flight | [`ledger`] |
 //! | the running priority | [`priority`] |
+//! | what an interruption would throw away: the order in which they go | [`loss`] |
+//! | how an attempt is interrupted | [`interruption`] |
+//! | who goes before others need the room | [`headroom`] |
+//! | who goes for a pending ordinary pod | [`preemption`] |
 //!
 //! Work is proportional to what changed: a plan looks at ScavengerJobs about which something was seen, at timers that
 //! are due, and at the heads of the queue's lines. At most one action per ScavengerJob is under way; until its result
@@ -24,8 +28,12 @@ pub mod capacity;
 pub mod check;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
+pub mod headroom;
+pub mod interruption;
 pub mod ledger;
 pub mod lifecycle;
+pub mod loss;
+pub mod preemption;
 pub mod priority;
 pub mod resources;
 pub mod snapshot;
@@ -38,9 +46,13 @@ use jiff::{SignedDuration, Timestamp};
 use action::{Action, ActionResult, Answer, Failure, Task};
 use admission::Queue;
 use capacity::Capacity;
+use interruption::Holders;
 use ledger::Ledger;
 use lifecycle::{Known, Memory, Next, Prepared};
-use snapshot::{Child, Demand, Job, Key, Name, Observation, Phase, Pod, Settings, WaitReason, Waiting};
+use preemption::Preemption;
+use snapshot::{
+    Child, Demand, Disruption, Job, Key, Name, Observation, Phase, Pod, Settings, WaitReason, Waiting,
+};
 use verdict::Evidence;
 
 /// What is to be done now.
@@ -78,6 +90,8 @@ struct Entry {
     /// A status that must be written because an action was refused for good.
     refused: Option<Failure>,
     counted: Option<(Phase, Option<WaitReason>)>,
+    /// Why an attempt of this number is to be interrupted, until the status says so.
+    sentence: Option<(u32, Disruption)>,
 }
 
 /// A wait that is not part of the ScavengerJob's own life.
@@ -109,6 +123,8 @@ pub struct Planner {
     settings: Result<Settings, String>,
     capacity: Capacity,
     ledger: Ledger,
+    holders: Holders,
+    preemption: Preemption,
     queue: Queue,
     jobs: BTreeMap<Key, Entry>,
     keys: BTreeMap<Name, Key>,
@@ -139,6 +155,8 @@ impl Default for Planner {
             settings: Err("the ScavengerPool \"default\" does not exist; an admin must create it".to_owned()),
             capacity: Capacity::default(),
             ledger: Ledger::default(),
+            holders: Holders::default(),
+            preemption: Preemption::default(),
             queue: Queue::default(),
             jobs: BTreeMap::new(),
             keys: BTreeMap::new(),
@@ -184,11 +202,17 @@ impl Planner {
                     self.remove_pod(&pod);
                 }
             }
-            Observation::Node(node) => self.capacity.set_node(node, self.settings.as_ref().ok()),
-            Observation::NodeGone(name) => self.capacity.remove_node(&name),
+            Observation::Node(node) => {
+                self.holders.set_node(&node);
+                self.capacity.set_node(node, self.settings.as_ref().ok());
+            }
+            Observation::NodeGone(name) => {
+                self.holders.remove_node(&name);
+                self.capacity.remove_node(&name);
+            }
             Observation::Pool(settings) => {
-                if self.settings != settings {
-                    self.settings = settings;
+                if self.settings != *settings {
+                    self.settings = *settings;
                     self.capacity.set_settings(self.settings.as_ref().ok());
                     self.dirty.extend(self.jobs.keys().cloned());
                 }
@@ -218,6 +242,7 @@ impl Planner {
         while let Some(key) = self.dirty.pop_first() {
             self.visit(&key, now, &mut plan.actions);
         }
+        self.make_room(now, &mut plan.actions);
         self.admit(now, &mut plan.actions);
         plan.wake_at = self.timers.first().map(|(time, _)| *time);
         plan
@@ -239,6 +264,12 @@ impl Planner {
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// Pending ordinary pods and the room that is made for them.
+    #[must_use]
+    pub fn preemption(&self) -> &Preemption {
+        &self.preemption
     }
 
     /// Settings in force, or why nothing is admitted.
@@ -294,6 +325,7 @@ impl Planner {
                     reserved_for: None,
                     refused: None,
                     counted: None,
+                    sentence: None,
                 };
                 self.jobs.insert(key.clone(), entry);
             }
@@ -309,6 +341,7 @@ impl Planner {
             self.prune(&entry.job.uid);
         }
         self.queue.remove(key);
+        self.holders.set(key, BTreeSet::new());
         self.ledger.release(key);
         self.walk_due = true;
         self.dirty.remove(key);
@@ -375,12 +408,13 @@ impl Planner {
             attachments.pods.insert(pod.key.name.clone(), pod);
             self.touch(&owner);
         } else {
-            self.capacity.set_pod(&pod);
+            self.capacity.set_pod(&self.preemption.note(&pod));
         }
     }
 
     fn remove_pod(&mut self, key: &Key) {
         self.unwatched_pods.remove(key);
+        self.preemption.forget(key);
         self.capacity.remove_pod(key);
         let Some(owner) = self.pod_owners.remove(key) else { return };
         if let Some(attachments) = self.attachments.get_mut(&owner) {
@@ -448,6 +482,11 @@ impl Planner {
                     self.remove_child(uid, &child);
                 } else if let Some(child) = attachments.children.get_mut(&child) {
                     child.deleting = true;
+                }
+            }
+            Answer::Interrupted { pods } => {
+                if let Some(entry) = self.jobs.get_mut(key) {
+                    entry.memory.evicted.extend(pods);
                 }
             }
             Answer::Pods { pods, resource_version, create_failure } => {
@@ -556,6 +595,8 @@ impl Planner {
         let number = entry.job.status.attempt.as_ref().map(|attempt| attempt.number);
         let evidence = number.and_then(|number| attachments.evidence.get(&number)).unwrap_or(&no_evidence);
 
+        let nodes = interruption::bound(&attachments.pods).map(|(node, _)| node.clone()).collect();
+        self.holders.set(key, nodes);
         // Room first: what is reserved follows from what is known, whatever comes next.
         let active = entry.job.status.active_attempt().is_some() && !entry.job.deleting;
         if let Some(attempt) = entry.job.status.attempt.as_ref().filter(|_| active) {
@@ -600,6 +641,11 @@ impl Planner {
                 .values()
                 .filter_map(|pod| pod.node.as_ref())
                 .find(|node| !self.capacity.is_usable(node)),
+            sentence: entry
+                .sentence
+                .as_ref()
+                .filter(|(sentenced, _)| Some(*sentenced) == number)
+                .map(|(_, disruption)| disruption),
         };
         if let Some(pause) = entry.pause.filter(|pause| pause.until > now) {
             self.queue.remove(key);
@@ -720,6 +766,7 @@ impl Planner {
             memory: &entry.memory,
             has_reservation: false,
             lost_node: None,
+            sentence: None,
         };
         if let Some(task) = lifecycle::hold(&known, waiting, now) {
             self.dispatch(key, task, actions);

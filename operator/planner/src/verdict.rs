@@ -17,7 +17,10 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::snapshot::{Attempt, Child, Container, DELETED, Disruption, Name, Outcome, Pod, PodPhase};
+use crate::{
+    interruption,
+    snapshot::{Attempt, Child, Container, DELETED, Disruption, Name, Outcome, Pod, PodPhase},
+};
 
 /// What the pods of an attempt showed so far. Kept while the planner runs; what matters of it after a restart is
 /// written into the status ([`Attempt::disruption`]) or shows again in the pods.
@@ -223,7 +226,9 @@ pub fn judge(
     pods: &BTreeMap<Name, Pod>,
     listed: bool,
 ) -> Verdict {
-    if let Some(disruption) = attempt.disruption.as_ref().or(evidence.disruption()) {
+    // What the planner decided is no evidence: the workload may have come to its end first.
+    let written = attempt.disruption.as_ref().filter(|disruption| !interruption::is_decision(disruption));
+    if let Some(disruption) = written.or(evidence.disruption()) {
         return Verdict::Ended(interrupted(attempt, evidence, disruption.clone()));
     }
     if let ChildState::There(child) = child
@@ -304,7 +309,7 @@ fn lost(attempt: &Attempt, reason: &str, message: &str, object: &Name) -> Disrup
 }
 
 /// What it is called if it was taken away: an interruption only if there was something to interrupt.
-fn taken_away(attempt: &Attempt, evidence: &Evidence) -> Outcome {
+pub(crate) fn taken_away(attempt: &Attempt, evidence: &Evidence) -> Outcome {
     let started = evidence.container_started || attempt.start_time.is_some();
     if started { Outcome::Interrupted } else { Outcome::Withdrawn }
 }

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod crd;
+mod pool;
 mod run;
 
 use clap::{Parser, Subcommand};
@@ -17,6 +18,9 @@ struct Arguments {
 enum Command {
     Run(run::Options),
     Crd(crd::Options),
+    Pause(pool::Pause),
+    Resume(pool::Resume),
+    Drain(pool::Drain),
 }
 
 /// Parses the command line and does what it says.
@@ -27,5 +31,8 @@ pub async fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Run(options) => run::exec(options).await,
         Command::Crd(options) => crd::exec(&options),
+        Command::Pause(_) => pool::exec(pool::Order::Pause).await,
+        Command::Resume(_) => pool::exec(pool::Order::Resume).await,
+        Command::Drain(_) => pool::exec(pool::Order::Drain).await,
     }
 }

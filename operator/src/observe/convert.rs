@@ -25,6 +25,7 @@ use scavenger_schema::{
     scavenger_job::{self as crd, ScavengerJob},
 };
 
+use super::constraints;
 use crate::validate;
 
 /// Longest termination message that goes on into a status, in bytes.
@@ -88,6 +89,7 @@ fn job_status(status: Option<&crd::ScavengerJobStatus>) -> JobStatus {
         interrupted_count: clamped(status.interrupted_count),
         running_priority: status.running_priority,
         priority_start_over: status.priority_start_over_timestamp.as_ref().map(|time| time.0),
+        last_checkpoint: status.last_checkpoint_time.as_ref().map(|time| time.0),
         start_times: times(&status.start_times),
         interruption_times: times(&status.interruption_times),
         finish_time: status.finish_time.as_ref().map(|time| time.0),
@@ -206,6 +208,14 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
             .filter(|name| !name.is_empty())
             .map(Name::from),
         placement: spec.map(placement).unwrap_or_default(),
+        priority: spec.and_then(|spec| spec.priority).unwrap_or(0),
+        creation_time: object
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        preempts: spec.is_none_or(|spec| spec.preemption_policy.as_deref() != Some("Never")),
+        unjudged: constraints::unjudged(object),
         phase: match status.and_then(|status| status.phase.as_deref()) {
             Some("Running") => PodPhase::Running,
             Some("Succeeded") => PodPhase::Succeeded,
@@ -306,6 +316,7 @@ fn placement(spec: &PodSpec) -> Placement {
                 effect: toleration.effect.as_deref().filter(|effect| !effect.is_empty()).map(Name::from),
             })
             .collect(),
+        affinity: constraints::node_affinity(spec),
     }
 }
 
@@ -382,8 +393,7 @@ pub(crate) fn node(object: &ApiNode) -> Node {
     let is_true =
         |kind: &str| conditions.iter().any(|condition| condition.type_ == kind && condition.status == "True");
     let schedulable = spec.is_none_or(|spec| spec.unschedulable != Some(true));
-    let under_pressure =
-        ["MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"].into_iter().any(is_true);
+    let pressure = ["MemoryPressure", "DiskPressure", "PIDPressure"].into_iter().find(|kind| is_true(kind));
     Node {
         name: object.name_any().as_str().into(),
         allocatable: status.and_then(|status| status.allocatable.as_ref()).map(amounts).unwrap_or_default(),
@@ -404,8 +414,10 @@ pub(crate) fn node(object: &ApiNode) -> Node {
             .collect(),
         usable: is_true("Ready")
             && schedulable
-            && !under_pressure
+            && pressure.is_none()
+            && !is_true("NetworkUnavailable")
             && object.metadata.deletion_timestamp.is_none(),
+        pressure: pressure.map(Name::from),
     }
 }
 

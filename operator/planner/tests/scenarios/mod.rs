@@ -4,7 +4,10 @@ mod admission;
 mod deletion;
 mod endings;
 mod faults;
+mod headroom;
 mod interruptions;
+mod pool;
+mod preemption;
 mod starting;
 
 use scavenger_planner::{
