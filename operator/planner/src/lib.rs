@@ -78,7 +78,7 @@ struct Entry {
     /// The attempt for which room was reserved after a restart, so that it is done once.
     recovered: Option<u32>,
     /// What it asked for when room was reserved; the spec may be replaced until the start is written.
-    reserved_for: Option<Demand>,
+    reserved_for: Option<Box<Demand>>,
     /// A status that must be written because an action was refused for good.
     refused: Option<Failure>,
     counted: Option<(Phase, Option<WaitReason>)>,
@@ -583,7 +583,7 @@ impl Planner {
             return;
         }
         let reserved = self.starting.contains(key)
-            && entry.job.spec.as_ref().is_ok_and(|spec| entry.reserved_for.as_ref() == Some(&spec.demand));
+            && entry.job.spec.as_ref().is_ok_and(|spec| entry.reserved_for.as_deref() == Some(&spec.demand));
         let known = Known {
             job: &entry.job,
             children: &attachments.children,
@@ -689,7 +689,7 @@ impl Planner {
             self.starting.insert(key.clone());
             if let Some(entry) = self.jobs.get_mut(&key) {
                 entry.memory.prepared = None;
-                entry.reserved_for = Some(demand);
+                entry.reserved_for = Some(demand.into());
                 // Being told why it waits: it is prepared when that answer comes.
                 if !entry.under_way {
                     self.dispatch(&key, Task::Prepare, actions);
