@@ -1,6 +1,6 @@
 //! Who starts next: the queue of ScavengerJobs that may start, and the walk along it for as long as there is room.
 //!
-//! Order: those that were interrupted most come first (at most 10 interruptions count), then those that have waited
+//! Order: those that were interrupted most come first (at most 10 counted interruptions), then those that have waited
 //! longest; of several that are equal in both, the one whose namespace has the smaller share of the pool (the largest
 //! share of any resource that its ScavengerJobs hold), then by UID. One that does not fit does not hold up those
 //! behind it.
@@ -26,6 +26,10 @@ use crate::{
 
 /// More interruptions than this do not advance any further.
 const MAX_COUNTED_INTERRUPTIONS: u32 = 10;
+
+/// So many heads of lines are told anew at each walk, in turn, what they wait for: the numbers in it change, and to
+/// look at all of them each time would cost more than the walk.
+const RETOLD_PER_WALK: usize = 8;
 
 /// What is looked at first to put ScavengerJobs in order; the smallest comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +57,7 @@ impl Rank {
         };
         Self {
             turn: Turn {
-                interruptions: Reverse(job.status.interrupted_count.min(MAX_COUNTED_INTERRUPTIONS)),
+                interruptions: Reverse(job.status.counted_interruptions.min(MAX_COUNTED_INTERRUPTIONS)),
                 waiting_since: since.unwrap_or(job.creation_time),
             },
             namespace: job.key.namespace.clone(),
@@ -78,6 +82,8 @@ pub struct Queue {
     new: BTreeSet<Ask>,
     /// Lines that can fit and whose head was not told yet why it waits.
     untold: BTreeSet<Ask>,
+    /// The line that is told anew next.
+    retold: Ask,
     /// Epoch of the capacity in which it was last decided who never fits.
     epoch: u64,
 }
@@ -104,7 +110,8 @@ enum Obstacle {
 pub struct Walk {
     /// Those that start, and what room was reserved for.
     pub started: Vec<(Key, Demand)>,
-    /// Those that wait for another reason than they were told; [`Queue::waiting`] says for which.
+    /// Those that wait for another reason than they were told, and some whose reason may have other numbers by now;
+    /// [`Queue::waiting`] says for which.
     pub told: Vec<Key>,
 }
 
@@ -180,6 +187,14 @@ impl Queue {
         self.places.keys()
     }
 
+    /// How many are before a ScavengerJob, not counting those whose turn is the same, and how many there are. Walks over the whole queue: for people who ask.
+    #[must_use]
+    pub fn place(&self, job: &Key) -> Option<(usize, usize)> {
+        let (_, own) = self.places.get(job)?;
+        let before = self.places.values().filter(|(_, rank)| rank.turn < own.turn).count();
+        Some((before, self.places.len()))
+    }
+
     /// Walks along the queue and starts whom there is room for. Room is reserved in the ledger at once, so that the
     /// next one sees what is left. `starting` ScavengerJobs are starting already.
     pub fn walk(&mut self, room: &mut Room<'_>, mut starting: usize) -> Walk {
@@ -202,6 +217,13 @@ impl Queue {
         }
         for ask in std::mem::take(&mut self.untold) {
             self.tell(ask, Obstacle::Starts, &mut walk);
+        }
+        let lines = self.lines.range(self.retold..).chain(self.lines.range(..self.retold));
+        for (ask, line) in lines.take(RETOLD_PER_WALK) {
+            self.retold = ask.next();
+            if line.told == Some(Obstacle::Room) {
+                walk.told.extend(line.members.first().map(Rank::job));
+            }
         }
         walk
     }

@@ -416,10 +416,10 @@ impl Capacity {
         })
     }
 
-    /// True if the node is there, ready and schedulable, whether it belongs to the pool or not.
+    /// True if the node is there and ready, whether it is cordoned or belongs to the pool or not.
     #[must_use]
-    pub fn is_usable(&self, name: &Name) -> bool {
-        self.nodes.get(name).and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.usable)
+    pub fn is_ready(&self, name: &Name) -> bool {
+        self.nodes.get(name).and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.ready)
     }
 
     /// Nodes of the pool with what pods use on each.

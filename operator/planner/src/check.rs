@@ -129,7 +129,7 @@ fn ledger(planner: &Planner) -> Result<(), String> {
         ensure(entry.is_some(), || format!("room is reserved for {key}, which is gone"))?;
         let active = entry.is_some_and(|entry| entry.job.status.phase.is_active());
         let held = entry.is_some_and(|entry| {
-            let attached = planner.attachments.get(&entry.job.uid);
+            let attached = planner.attachments.get(&crate::owner(&entry.job.uid, key));
             let attached = attached.is_some_and(|all| !all.children.is_empty() || !all.pods.is_empty());
             entry.under_way || entry.pause.is_some() || attached
         });

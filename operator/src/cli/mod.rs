@@ -1,7 +1,10 @@
 //! The command line.
 
 mod crd;
+mod explain;
+mod plan;
 mod run;
+mod snapshot;
 
 use clap::{Parser, Subcommand};
 
@@ -16,6 +19,9 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Options),
+    Explain(explain::Options),
+    Plan(plan::Options),
+    Snapshot(snapshot::Options),
     Crd(crd::Options),
 }
 
@@ -26,6 +32,9 @@ enum Command {
 pub async fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Run(options) => run::exec(options).await,
+        Command::Explain(options) => explain::exec(&options).await,
+        Command::Plan(options) => plan::exec(&options).await,
+        Command::Snapshot(options) => snapshot::exec(&options).await,
         Command::Crd(options) => crd::exec(&options),
     }
 }

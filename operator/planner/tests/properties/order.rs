@@ -33,7 +33,8 @@ fn any_job(number: usize) -> impl Strategy<Value = Job> {
             }
             if interruptions > 0 {
                 job.status.phase = Phase::Interrupted;
-                job.status.interrupted_count = interruptions;
+                job.status.interrupted_count = interruptions + 1;
+                job.status.counted_interruptions = interruptions;
                 job.status.interruption_times = vec![at(10 + since)];
             }
             job
@@ -86,7 +87,7 @@ fn slowly(world: &World) -> (Vec<Key>, BTreeMap<Key, (WaitReason, Option<WaitRea
     let mut queue: Vec<&Job> = world.jobs.iter().collect();
     queue.sort_by_key(|job| {
         let since = job.status.interruption_times.last().copied().unwrap_or(job.creation_time);
-        (-i64::from(job.status.interrupted_count.min(10)), since, job.uid.clone())
+        (-i64::from(job.status.counted_interruptions.min(10)), since, job.uid.clone())
     });
     let whole: i64 = world.nodes.iter().map(|node| node.allocatable.cpu_milli).sum();
     let limit = whole * i64::from(world.share) / 100;

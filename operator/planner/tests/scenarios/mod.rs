@@ -5,6 +5,7 @@ mod deletion;
 mod endings;
 mod faults;
 mod interruptions;
+mod lifecycle;
 mod starting;
 
 use scavenger_planner::{
