@@ -3,14 +3,19 @@
 //! The tests run against the cluster named by [`KUBECONFIG`], with operator, tuner and submitter installed;
 //! `cargo xtask test` makes one. Without it they say that they are skipped, except in CI, where that is a failure.
 
+pub mod kubectl;
 pub mod postgres;
 pub mod queue;
+pub mod users;
 pub mod world;
 
 pub use world::{World, run};
 
 /// Environment variable that names the kubeconfig of the cluster to test on.
 pub const KUBECONFIG: &str = "SCAVENGER_E2E_KUBECONFIG";
+
+/// Environment variable with the path of a kubectl that fits the cluster, for tests that follow the README.
+pub const KUBECTL: &str = "SCAVENGER_E2E_KUBECTL";
 
 /// Environment variable that keeps the namespaces of failed tests.
 pub const KEEP: &str = "SCAVENGER_E2E_KEEP";

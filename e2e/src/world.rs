@@ -6,7 +6,10 @@ use anyhow::{Context, Result, bail};
 use futures::StreamExt;
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod},
+    api::{
+        coordination::v1::Lease,
+        core::v1::{Namespace, Node, PersistentVolumeClaim, Pod},
+    },
 };
 use kube::{
     Api, Client, Config, Resource, ResourceExt,
@@ -20,6 +23,8 @@ use scavenger_schema::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+
+use crate::postgres::NAMESPACE;
 
 /// Longest wait for a condition. Ten times what anything here takes on a slow machine; a wait ends when the condition
 /// arrives.
@@ -112,7 +117,7 @@ impl World {
         }
     }
 
-    /// Prints ScavengerJobs, pods and events of the namespace.
+    /// Prints the ScavengerJobs of the namespace, and its pods with the ends of their logs.
     async fn describe(&self) {
         let jobs = self.api::<ScavengerJob>().list(&ListParams::default()).await;
         for job in jobs.into_iter().flatten() {
@@ -222,6 +227,27 @@ impl World {
     pub async fn pods(&self, job: &str) -> Result<Vec<Pod>> {
         let selector = format!("{}={job}", names::LABEL_JOB);
         Ok(self.api::<Pod>().list(&ListParams::default().labels(&selector)).await?.items)
+    }
+
+    /// A pod of a ScavengerJob, the only one if it has one.
+    ///
+    /// # Errors
+    /// What the API server says, or if there is none.
+    pub async fn pod(&self, job: &str) -> Result<Pod> {
+        let pod = self.pods(job).await?.into_iter().next();
+        pod.with_context(|| format!("ScavengerJob {job} has no pod"))
+    }
+
+    /// Name of the operator's pod that leads.
+    ///
+    /// # Errors
+    /// What the API server says, or if none leads now.
+    pub async fn leader(&self) -> Result<String> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let holder = leases.get("scavenger-operator").await?.spec.and_then(|spec| spec.holder_identity);
+        let holder = holder.context("no operator leads")?;
+        // Then follow what tells one process of a pod from the next.
+        Ok(holder.split('_').next().unwrap_or_default().to_owned())
     }
 
     /// Waits until a pod's log holds a line that satisfies `condition`, and returns the whole log.

@@ -58,7 +58,7 @@ async fn restart_operator(world: &World) -> Result<()> {
 
 async fn story(world: &World) -> Result<()> {
     world.claim("data").await?;
-    let slot = world.slots(10).await?;
+    let slot = world.slots(20).await?;
     let job = |name: &str, pods: u32| {
         let mut job = counter(name, 1_000_000);
         job["spec"]["args"][2] = json!(format!("--checkpoint=/data/{name}"));

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use http::Request;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, ResourceExt, api::ListParams};
+use kube::{Api, ResourceExt};
 use scavenger_e2e::{World, postgres::NAMESPACE, run, world::until};
 use serde_json::Value;
 
@@ -21,9 +21,8 @@ struct Sample {
 
 async fn sample(world: &World) -> Result<Sample> {
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
-    let operator =
-        pods.list(&ListParams::default().labels("app.kubernetes.io/name=scavenger-operator")).await?;
-    let operator = operator.items.first().context("the operator has no pod")?;
+    // The one that works; the others only watch.
+    let operator = pods.get(&world.leader().await?).await?;
     let node =
         operator.spec.as_ref().and_then(|spec| spec.node_name.clone()).context("the operator has no node")?;
     let request = Request::get(format!("/api/v1/nodes/{node}/proxy/stats/summary")).body(Vec::new())?;

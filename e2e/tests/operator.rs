@@ -5,14 +5,17 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::{
     batch::v1::Job as BatchJob,
-    core::v1::{Namespace, Pod},
+    core::v1::{Event, Namespace, Pod},
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams},
 };
 use scavenger_e2e::{
-    World, run,
+    World,
+    kubectl::kubectl,
+    postgres::NAMESPACE,
+    run,
     world::{argument, counter, resumed_at, until},
 };
 use scavenger_schema::scavenger_job::{Outcome, Phase, ScavengerJob, ScavengerJobStatus};
@@ -23,7 +26,7 @@ fn status(job: &ScavengerJob) -> ScavengerJobStatus {
 }
 
 async fn only_pod(world: &World, job: &str) -> Result<String> {
-    Ok(world.pods(job).await?.first().context("the ScavengerJob has no pod")?.name_any())
+    Ok(world.pod(job).await?.name_any())
 }
 
 /// Waits until the pod of a counter has counted to `count`.
@@ -154,31 +157,129 @@ fn it_is_deleted_from_outside_and_resumes() {
     });
 }
 
+/// What `kubectl drain` does to each pod of a node.
+#[test]
+fn it_is_evicted_and_resumes() {
+    run("evicted", |world| async move {
+        world.claim("data").await?;
+        world.create::<ScavengerJob>(counter("count", 60)).await?;
+        world.phase("count", Phase::Running).await?;
+        let pod = counted(world, "count", 10).await?;
+        world.api::<Pod>().evict(&pod, &EvictParams::default()).await?;
+        let job = world.phase("count", Phase::Completed).await?;
+        let status = status(&job);
+        ensure!(status.interrupted_count == 1 && status.attempts.len() == 2, "{status:?}");
+        ensure!(status.attempts[0].reason.as_deref() == Some("EvictionByEvictionAPI"), "{status:?}");
+        let pod = only_pod(world, "count").await?;
+        let log = world.log_until(&pod, "the second attempt's log", |line| line == "done 60").await?;
+        ensure!(resumed_at(&log)? >= 10, "it did not resume from its checkpoint: {log}");
+        Ok(())
+    });
+}
+
+/// Pod of a gang that keeps the checkpoint.
+async fn leader(world: &World, job: &str) -> Result<String> {
+    let pods = world.pods(job).await?;
+    let leader = pods.iter().find(|pod| {
+        pod.annotations().get("batch.kubernetes.io/job-completion-index").is_some_and(|index| index == "0")
+    });
+    Ok(leader.context("the gang has no pod with index 0")?.name_any())
+}
+
+/// A gang of three that counts to 100.
+fn gang() -> Value {
+    let mut job = counter("gang", 100);
+    job["spec"]["podCount"] = json!(3);
+    argument(&mut job, "--gang");
+    job["spec"]["args"].as_array_mut().into_iter().flatten().for_each(|argument| {
+        if argument == "--journal=/data/journal" {
+            *argument = json!("--journal=/data/journal-{index}");
+        }
+    });
+    job
+}
+
+#[test]
+fn a_gang_can_be_deleted_and_made_anew_at_once() {
+    run("gang-anew", |world| async move {
+        world.claim("data").await?;
+        world.create::<ScavengerJob>(gang()).await?;
+        world.phase("gang", Phase::Running).await?;
+        let jobs = world.api::<ScavengerJob>();
+        let old = jobs.get("gang").await?.uid();
+        jobs.delete("gang", &DeleteParams::default()).await?;
+        // The name is free once the old pods are gone; its Service goes a moment later.
+        until("the name is free", || async {
+            match world.create::<ScavengerJob>(gang()).await {
+                Ok(_) => Ok(Some(())),
+                Err(kube::Error::Api(error)) if error.is_already_exists() => Ok(None),
+                Err(error) => Err(error.into()),
+            }
+        })
+        .await?;
+        let job = world.phase("gang", Phase::Completed).await?;
+        ensure!(job.uid() != old && status(&job).attempts.len() == 1, "{:?}", status(&job));
+        Ok(())
+    });
+}
+
+#[test]
+fn its_story_is_told_in_events_and_counted_in_metrics() {
+    run("story", |world| async move {
+        world.claim("data").await?;
+        world.create::<ScavengerJob>(counter("count", 30)).await?;
+        world.phase("count", Phase::Running).await?;
+        let pod = counted(world, "count", 10).await?;
+        world.api::<Pod>().delete(&pod, &DeleteParams::default()).await?;
+        world.phase("count", Phase::Completed).await?;
+        let job = format!("{}/count", world.namespace);
+        let operator = ["exec", "--namespace", NAMESPACE, "deployment/scavenger-operator", "--"];
+        let explain = ["scavenger-operator", "explain", &job];
+        let told = kubectl(&[&operator[..], &explain[..]].concat()).await?;
+        for words in
+            ["Completed", "interrupted once", "nothing: it has ended", "the pod was deleted", "cpu left"]
+        {
+            ensure!(told.contains(words), "{words:?} is not in:\n{told}");
+        }
+        // Events are published beside the status, not before it.
+        let events: Api<Event> = world.api();
+        until("every chapter has its event", || async {
+            let fields = "involvedObject.kind=ScavengerJob,involvedObject.name=count";
+            let events = events.list(&ListParams::default().fields(fields)).await?;
+            let told = |reason: &str| events.iter().any(|event| event.reason.as_deref() == Some(reason));
+            Ok(["Started", "Running", "Interrupted", "Completed"].into_iter().all(told).then_some(()))
+        })
+        .await?;
+        let operator = world.leader().await?;
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{operator}:8080/proxy/metrics");
+        let metrics = world.client.request_text(http::Request::get(path).body(Vec::new())?).await?;
+        let value =
+            |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+        for name in [
+            "scavenger_starts_total ",
+            "scavenger_completions_total ",
+            "scavenger_interruptions_total{reason=\"Deleted\"} ",
+            "scavenger_start_latency_seconds_count ",
+            "scavenger_pool_allocatable{resource=\"cpu\"} ",
+            "scavenger_leader ",
+        ] {
+            ensure!(value(name).is_some_and(|value| value >= 1.0), "{name}is not counted in:\n{metrics}");
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn a_gang_goes_and_comes_back_as_one() {
     run("gang", |world| async move {
         world.claim("data").await?;
         let slot = world.slots(10).await?;
-        let mut job = counter("gang", 100);
-        job["spec"]["podCount"] = json!(3);
-        job["spec"]["args"] = json!([
-            "--gang",
-            "--to=100",
-            "--every=100ms",
-            "--checkpoint=/data/count",
-            "--checkpoint-interval=1s",
-            "--journal=/data/journal-{index}"
-        ]);
+        let mut job = gang();
         job["spec"]["resources"]["requests"][&slot] = json!(2);
         world.create::<ScavengerJob>(job).await?;
         world.phase("gang", Phase::Running).await?;
-        let leader = world.pods("gang").await?.into_iter().find(|pod| {
-            pod.annotations()
-                .get("batch.kubernetes.io/job-completion-index")
-                .is_some_and(|index| index == "0")
-        });
-        let leader = leader.context("the gang has no pod with index 0")?.name_any();
-        world.log_until(&leader, "the gang counts", |line| line.starts_with("checkpoint ")).await?;
+        let first = leader(world, "gang").await?;
+        world.log_until(&first, "the gang counts", |line| line.starts_with("checkpoint ")).await?;
         let old: Vec<String> = world.pods("gang").await?.iter().map(ResourceExt::name_any).collect();
         ensure!(old.len() == 3, "{old:?}");
 
@@ -196,6 +297,9 @@ fn a_gang_goes_and_comes_back_as_one() {
         let job = world.phase("gang", Phase::Completed).await?;
         ensure!(status(&job).attempts.len() == 2, "{:?}", status(&job));
         ensure!(world.pods("gang").await?.len() == 3, "not all three came back");
+        let log =
+            world.log_until(&leader(world, "gang").await?, "the end", |line| line == "done 100").await?;
+        ensure!(resumed_at(&log)? > 0, "the gang did not resume from its checkpoint: {log}");
         Ok(())
     });
 }

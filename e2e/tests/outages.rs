@@ -1,16 +1,20 @@
 //! What the pipeline rests on goes away and comes back: nothing is lost, nothing is done twice.
 
-use anyhow::ensure;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use scavenger_e2e::{
+    World,
+    kubectl::kubectl,
     postgres::NAMESPACE,
     queue::{insert, is_complete, prepare, row, simulations, state},
     run,
-    world::until,
+    world::{counter, resumed_at, until},
 };
 use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
 use serde_json::json;
@@ -74,6 +78,119 @@ fn a_restart_of_postgres_loses_nothing_and_repeats_nothing() {
         let observations: Vec<serde_json::Value> =
             database.rows(&format!("select * from gromacs_observation where row_id = {id}")).await?;
         ensure!(observations.len() == 1, "{observations:?}");
+        Ok(())
+    });
+}
+
+/// Replicas of the operator as deploy/ has them.
+const REPLICAS: i32 = 2;
+
+/// Scales the operator and waits until that is so.
+async fn operators(world: &World, replicas: i32) -> Result<()> {
+    let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), NAMESPACE);
+    let scale = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+    deployments.patch("scavenger-operator", &PatchParams::default(), &scale).await?;
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
+    until("the operator is scaled", || async {
+        let status = deployments.get("scavenger-operator").await?.status.unwrap_or_default();
+        let label = ListParams::default().labels("app.kubernetes.io/name=scavenger-operator");
+        let pods = pods.list(&label).await?.items.len();
+        let done = status.ready_replicas.unwrap_or(0) == replicas && i32::try_from(pods)? == replicas;
+        Ok(done.then_some(()))
+    })
+    .await
+}
+
+async fn count_without_operator(world: &World) -> Result<()> {
+    world.claim("data").await?;
+    world.create::<ScavengerJob>(counter("count", 150)).await?;
+    world.phase("count", Phase::Running).await?;
+    let first = world.pod("count").await?;
+
+    // The attempt goes on while nobody watches, and the next operator finds it.
+    operators(world, 0).await?;
+    operators(world, 1).await?;
+    let counted = |line: &str| {
+        line.strip_prefix("checkpoint ").and_then(|at| at.parse::<u32>().ok()).is_some_and(|at| at >= 20)
+    };
+    world.log_until(&first.name_any(), "a checkpoint at 20", counted).await?;
+    ensure!(
+        world.pod("count").await?.uid() == first.uid(),
+        "a restart of the operator must not touch what runs"
+    );
+
+    // Taken away while nobody watches: whatever evidence is left, it must not be called failed.
+    operators(world, 0).await?;
+    world.api::<Pod>().delete(&first.name_any(), &DeleteParams::default()).await?;
+    until("the pod is gone", || async {
+        Ok(world.api::<Pod>().get_opt(&first.name_any()).await?.is_none().then_some(()))
+    })
+    .await?;
+    operators(world, 1).await?;
+    let job = world.phase("count", Phase::Completed).await?;
+    let status = job.status.unwrap_or_default();
+    ensure!(status.attempts.len() == 2, "{status:?}");
+    let log =
+        world.log_until(&world.pod("count").await?.name_any(), "the end", |line| line == "done 150").await?;
+    ensure!(resumed_at(&log)? >= 20, "it did not resume from its checkpoint: {log}");
+    Ok(())
+}
+
+#[test]
+fn a_restart_of_the_operator_loses_nothing_and_repeats_nothing() {
+    run("operator-restart", |world| async move {
+        let _turn = TURN.lock().await;
+        let result = count_without_operator(world).await;
+        operators(world, REPLICAS).await?;
+        result
+    });
+}
+
+async fn leads_other_than(world: &World, old: &str) -> Result<String> {
+    until("another replica leads", || async {
+        // Between two leaders the Lease may have no holder.
+        Ok(world.leader().await.ok().filter(|leader| leader != old))
+    })
+    .await
+}
+
+#[test]
+fn another_replica_takes_over_from_one_that_dies() {
+    run("operator-dies", |world| async move {
+        let _turn = TURN.lock().await;
+        world.claim("data").await?;
+        world.create::<ScavengerJob>(counter("count", 300)).await?;
+        world.phase("count", Phase::Running).await?;
+        let first = world.pod("count").await?;
+        let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
+        let leader = world.leader().await?;
+        // Killed at once: it can not give the Lease back.
+        pods.delete(&leader, &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() })
+            .await?;
+        let began = Instant::now();
+        let next = leads_other_than(world, &leader).await?;
+        println!("another replica led {:.1} s after the leader was killed", began.elapsed().as_secs_f64());
+        ensure!(world.pod("count").await?.uid() == first.uid(), "what runs must not notice");
+        // It does what a leader does.
+        world.api::<Pod>().delete(&first.name_any(), &DeleteParams::default()).await?;
+        world
+            .job_until("count", "running again", |job| {
+                let status = job.status.clone().unwrap_or_default();
+                status.phase == Some(Phase::Running) && status.interrupted_count == 1
+            })
+            .await?;
+
+        // An update of both, one after the other: a standby must be ready, and a leader gives the Lease back.
+        let second = world.pod("count").await?;
+        let system = ["--namespace", NAMESPACE];
+        kubectl(&[&["rollout", "restart", "deployment/scavenger-operator"], &system[..]].concat()).await?;
+        let wait = ["rollout", "status", "deployment/scavenger-operator", "--timeout=120s"];
+        kubectl(&[&wait[..], &system[..]].concat()).await?;
+        leads_other_than(world, &next).await?;
+        ensure!(world.pod("count").await?.uid() == second.uid(), "what runs must not notice");
+        let job = world.phase("count", Phase::Completed).await?;
+        let status = job.status.unwrap_or_default();
+        ensure!(status.attempts.len() == 2 && status.interrupted_count == 1, "{status:?}");
         Ok(())
     });
 }

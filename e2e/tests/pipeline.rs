@@ -1,6 +1,6 @@
 //! From a row in Postgres to its result: the submitter, the tuner and real `gmx mdrun`.
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt, api::DeleteParams};
 use scavenger_e2e::{
@@ -50,7 +50,7 @@ fn an_interrupted_simulation_continues_from_its_checkpoint() {
             Ok(row(&database, id).await?.step.filter(|step| *step > 200))
         })
         .await?;
-        let pod = world.pods(&name).await?.first().context("the simulation has no pod")?.name_any();
+        let pod = world.pod(&name).await?.name_any();
         world.api::<Pod>().delete(&pod, &DeleteParams::default()).await?;
         let row = state(&database, id, "completed").await?;
         is_complete(&row)?;

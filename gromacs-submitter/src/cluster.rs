@@ -8,7 +8,7 @@ use kube::api::{Api, DeleteParams, ListParams, LogParams, PostParams, Preconditi
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use scavenger_schema::names;
-use scavenger_schema::scavenger_job::ScavengerJob;
+use scavenger_schema::scavenger_job::{ScavengerJob, ScavengerJobSpec};
 use scavenger_schema::scavenger_pool::ScavengerPool;
 use scavenger_schema::simulation::{LABEL_QUEUE, LABEL_ROW, State, selector};
 
@@ -171,8 +171,15 @@ impl Cluster {
             if current.resource_version().as_deref() != Some(resource_version) {
                 return Ok(false);
             }
-            // Everything but the spec stays as it is, the operator's finalizer above all.
-            current.spec = job.spec.clone();
+            // Everything but the spec stays as it is, the operator's finalizer above all; so does what somebody may
+            // have set by hand meanwhile, since it is no part of a configuration.
+            let by_hand = current.spec.clone();
+            current.spec = ScavengerJobSpec {
+                suspend: by_hand.suspend,
+                active_deadline_seconds: by_hand.active_deadline_seconds,
+                ttl_seconds_after_finished: by_hand.ttl_seconds_after_finished,
+                ..job.spec.clone()
+            };
             match jobs.replace(&name, &parameters, &current).await {
                 Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(false),
                 result => result.map(|_| true),

@@ -8,8 +8,8 @@ use kube::api::ObjectMeta;
 use scavenger_schema::names;
 use scavenger_schema::quantity::{format_bytes, format_milli};
 use scavenger_schema::scavenger_job::{
-    Checkpoint, ImagePullPolicy, PersistentVolumeClaimMount, Quantity, Resources, ScavengerJob,
-    ScavengerJobSpec,
+    Checkpoint, DEFAULT_TTL_SECONDS, ImagePullPolicy, PersistentVolumeClaimMount, Quantity, Resources,
+    ScavengerJob, ScavengerJobSpec,
 };
 use scavenger_schema::simulation::{
     GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, LadderRung, inspection_name, job_name,
@@ -195,6 +195,9 @@ fn base_spec(row: &GromacsToTune, settings: &ManifestSettings) -> ScavengerJobSp
         node_selector: BTreeMap::new(),
         tolerations: Vec::new(),
         service_account_name: None,
+        suspend: false,
+        active_deadline_seconds: None,
+        ttl_seconds_after_finished: DEFAULT_TTL_SECONDS,
     }
 }
 

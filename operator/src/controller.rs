@@ -25,15 +25,16 @@ use scavenger_schema::{
 };
 use serde_json::json;
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::{Semaphore, mpsc, watch},
     task::JoinSet,
 };
 use tracing::{debug, info, warn};
 
 use crate::{
     execute::Executor,
+    leader::Leadership,
     metrics::Metrics,
-    observe::{self, Watched},
+    observe::{self, Watched, progress::Progress},
     pool, status,
 };
 
@@ -68,6 +69,8 @@ pub(crate) struct Health {
     ready: AtomicBool,
     /// Second of the loop's last turn.
     last_turn: AtomicI64,
+    /// When each watch was last heard of.
+    pub(crate) progress: Arc<Progress>,
 }
 
 impl Health {
@@ -87,6 +90,47 @@ impl Health {
 pub(crate) enum ControllerError {
     #[error("the watch of {0} ended; the view would grow stale unseen")]
     WatchEnded(&'static str),
+    #[error("the Lease could not be renewed in time: another replica may lead by now")]
+    LeadershipLost,
+}
+
+/// What one term of watching has shown: the planner, and the watches that feed it.
+struct View {
+    planner: Planner,
+    messages: mpsc::Receiver<Message>,
+    /// Kinds that have no complete list yet.
+    unlisted: BTreeSet<Watched>,
+    _watches: JoinSet<()>,
+}
+
+impl View {
+    fn start(client: &Client) -> Self {
+        let (sender, messages) = mpsc::channel(CHANNEL);
+        let watches = observe::start(client, &sender);
+        Self { planner: Planner::default(), messages, unlisted: Watched::ALL.into(), _watches: watches }
+    }
+
+    /// Takes in a message and those that arrived with it.
+    fn take_in(&mut self, message: Message) -> Result<(), ControllerError> {
+        let mut next = Some(message);
+        for _ in 0..BATCH {
+            let Some(message) = next else { break };
+            match message {
+                Message::Seen(observation) => self.planner.observe(observation, now()),
+                Message::Listing(watched) => {
+                    self.unlisted.insert(watched);
+                }
+                Message::Listed(watched) => {
+                    if self.unlisted.remove(&watched) {
+                        debug!(kind = watched.name(), "list is complete");
+                    }
+                }
+                Message::WatchEnded(watched) => return Err(ControllerError::WatchEnded(watched.name())),
+            }
+            next = self.messages.try_recv().ok();
+        }
+        Ok(())
+    }
 }
 
 /// The operator's loop.
@@ -99,15 +143,18 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Runs until `stop` ends, then waits for actions under way.
-    pub(crate) async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ControllerError> {
-        let (sender, mut messages) = mpsc::channel(CHANNEL);
-        observe::start(&self.client, &sender);
+    /// Runs until `stop` ends, then waits for actions under way. A replica that stands by watches, so that it knows
+    /// that it could lead, but plans nothing.
+    pub(crate) async fn run(
+        self,
+        mut leadership: watch::Receiver<Leadership>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), ControllerError> {
         let executor = Arc::new(Executor::new(self.client.clone(), Arc::clone(&self.metrics)));
         let slots = Arc::new(Semaphore::new(self.concurrency));
         let mut under_way: JoinSet<ActionResult> = JoinSet::new();
-        let mut planner = Planner::default();
-        let mut unlisted: BTreeSet<Watched> = Watched::ALL.into();
+        let mut view = View::start(&self.client);
+        let mut leads = false;
         let mut pool_status = PoolStatus::new(self.client.clone());
         let mut wake_at: Option<Timestamp> = None;
         tokio::pin!(stop);
@@ -115,45 +162,47 @@ impl Controller {
         loop {
             self.health.last_turn.store(now().as_second(), Ordering::Relaxed);
             tokio::select! {
+                // Woken; what it is now is looked at below.
+                changed = leadership.changed() => if changed.is_err() {
+                    return Err(ControllerError::LeadershipLost);
+                },
                 () = &mut stop => break,
-                Some(message) = messages.recv() => {
-                    let mut next = Some(message);
-                    for _ in 0..BATCH {
-                        let Some(message) = next else { break };
-                        match message {
-                            Message::Seen(observation) => planner.observe(observation, now()),
-                            Message::Listing(watched) => {
-                                unlisted.insert(watched);
-                            }
-                            Message::Listed(watched) => {
-                                if unlisted.remove(&watched) {
-                                    debug!(kind = watched.name(), "list is complete");
-                                }
-                            }
-                            Message::WatchEnded(watched) => return Err(ControllerError::WatchEnded(watched.name())),
-                        }
-                        next = messages.try_recv().ok();
-                    }
-                }
+                Some(message) = view.messages.recv() => view.take_in(message)?,
                 Some(result) = under_way.join_next() => {
-                    take_in(&mut planner, result);
+                    take_in(&mut view.planner, result);
                     while let Some(result) = under_way.try_join_next() {
-                        take_in(&mut planner, result);
+                        take_in(&mut view.planner, result);
                     }
                 }
                 () = tokio::time::sleep(until(wake_at)) => {}
             }
+            // Looked at in every turn: a leader that has lost the Lease must not plan one thing more.
+            match *leadership.borrow() {
+                Leadership::Standby => {}
+                Leadership::Leader if leads => {}
+                Leadership::Leader => {
+                    // What the leader before wrote last may not be in this view yet. Lists that begin now have it, and
+                    // with it all room that was given away.
+                    view = View::start(&self.client);
+                    leads = true;
+                    self.metrics.leads(true);
+                }
+                Leadership::Lost => return Err(ControllerError::LeadershipLost),
+            }
             // Half a view would show room that is not there and Jobs that seem to be gone.
-            if !unlisted.is_empty() {
+            if !view.unlisted.is_empty() {
                 // The next message wakes the loop; a timer that is due could not be served.
                 wake_at = None;
                 continue;
             }
             if !self.health.ready.swap(true, Ordering::Relaxed) {
-                info!("every watch has delivered its first list; planning begins");
+                info!("every watch has delivered its first list");
+            }
+            if !leads {
+                continue;
             }
             let began = Instant::now();
-            let plan = planner.plan(now());
+            let plan = view.planner.plan(now());
             self.metrics.planned(began.elapsed());
             wake_at = plan.wake_at;
             for action in plan.actions {
@@ -163,7 +212,7 @@ impl Controller {
                     executor.execute(action).await
                 });
             }
-            pool_status.offer(&planner, &self.metrics);
+            pool_status.offer(&view.planner, &self.metrics);
         }
         info!(under_way = under_way.len(), "stopping: nothing new is planned");
         let finish = async { while under_way.join_next().await.is_some() {} };

@@ -5,12 +5,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
         batch::v1::Job as BatchJob,
         core::v1::{
-            ConfigMap, Event as CoreEvent, PersistentVolumeClaim, Pod as ApiPod, Service, ServiceAccount,
+            ConfigMap, Event as CoreEvent, ObjectReference, PersistentVolumeClaim, Pod as ApiPod, Service,
+            ServiceAccount,
         },
     },
     apimachinery::pkg::apis::meta::v1::Time,
@@ -25,11 +27,13 @@ use kube::{
     runtime::events::{Event as ApiEvent, EventType, Recorder, Reporter},
 };
 use scavenger_planner::{
-    action::{Action, ActionResult, Answer, Event, Failure, StatusWrite, Task},
+    action::{Action, ActionResult, Answer, Event, Failure, PodEvent, StatusWrite, Task},
+    refusal::{self, Refusal},
     snapshot::{Key, Name, Phase},
 };
 use scavenger_schema::{names, reasons, scavenger_job::ScavengerJob};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use crate::{manifest, metrics::Metrics, observe::convert, status};
@@ -41,10 +45,19 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest note of an event, in characters; the API allows 1 kB, and a character may take up to 4 bytes.
 const MAX_NOTE: usize = 250;
 
+/// Events that may wait to be published. More are dropped and counted: an event is news, the status is the truth.
+const EVENTS: usize = 10_000;
+
+/// Events that are published at the same time.
+const EVENTS_AT_ONCE: usize = 4;
+
+/// Longest message of somebody else's event that goes on into a status, in bytes.
+const MAX_EVENT: usize = 1024;
+
 /// Carries out tasks.
 pub(crate) struct Executor {
     client: Client,
-    recorder: Recorder,
+    events: mpsc::Sender<(ApiEvent, ObjectReference)>,
     metrics: Arc<Metrics>,
 }
 
@@ -52,8 +65,9 @@ type Outcome = Result<Answer, Failure>;
 
 impl Executor {
     pub(crate) fn new(client: Client, metrics: Arc<Metrics>) -> Self {
-        let reporter = Reporter { controller: names::OPERATOR.to_owned(), instance: None };
-        Self { recorder: Recorder::new(client.clone(), reporter), client, metrics }
+        let (events, queued) = mpsc::channel(EVENTS);
+        tokio::spawn(publish(client.clone(), queued, Arc::clone(&metrics)));
+        Self { client, events, metrics }
     }
 
     /// Carries out one action.
@@ -82,6 +96,8 @@ impl Executor {
                 self.create_child(job, uid, attempt, priority_class).await
             }
             Task::ListPods { child } => self.list_pods(job, uid, child.as_ref()).await,
+            Task::ReadPodEvents { pods } => self.read_pod_events(&pods).await,
+            Task::DeleteJob { resource_version } => self.delete_job(job, uid, resource_version).await,
             Task::DeleteChild { child, uid } => self.delete_child(&child, &uid).await,
             Task::Interrupt { pods } => self.interrupt(pods).await,
             Task::RemoveFinalizer => self.remove_finalizer(job, uid).await,
@@ -152,8 +168,12 @@ impl Executor {
         for claim in &job.spec.persistent_volume_claims {
             self.look::<PersistentVolumeClaim>(key, &claim.claim_name, &mut missing).await?;
         }
-        for map in &job.spec.config_maps {
-            self.look::<ConfigMap>(key, &map.name, &mut missing).await?;
+        let of_variables = job.spec.env.iter().filter_map(|variable| {
+            let key = variable.value_from.as_ref()?.config_map_key_ref.as_ref()?;
+            (key.optional != Some(true)).then_some(&key.name)
+        });
+        for map in job.spec.config_maps.iter().map(|map| &map.name).chain(of_variables) {
+            self.look::<ConfigMap>(key, map, &mut missing).await?;
         }
         if let Some(account) = &job.spec.service_account_name {
             self.look::<ServiceAccount>(key, account, &mut missing).await?;
@@ -222,13 +242,13 @@ impl Executor {
         );
         if let Some(event) = event {
             self.metrics.event(event, &new);
-            self.publish(&written, event, &new.message).await;
+            self.tell(&written, event, &new.message);
         }
         Ok(Answer::Job(Box::new(convert::job(&written))))
     }
 
-    /// Publishes an event. One that is lost is no reason to do anything twice.
-    async fn publish(&self, job: &ScavengerJob, event: Event, message: &str) {
+    /// Has an event published, beside the action: how long that takes is no part of what the planner waits for.
+    fn tell(&self, job: &ScavengerJob, event: Event, message: &str) {
         let (reason, type_) = match event {
             Event::Started => (reasons::event::STARTED, EventType::Normal),
             Event::Running => (reasons::event::RUNNING, EventType::Normal),
@@ -249,8 +269,8 @@ impl Executor {
                 .map_or_else(|| "Reconcile".to_owned(), |attempt| format!("Attempt{}", attempt.number)),
             secondary: None,
         };
-        if let Err(error) = self.recorder.publish(&event, &job.object_ref(&())).await {
-            warn!(namespace = job.namespace(), name = job.name_any(), %error, "event was not published");
+        if self.events.try_send((event, job.object_ref(&()))).is_err() {
+            self.metrics.lost_event();
         }
     }
 
@@ -307,30 +327,79 @@ impl Executor {
         }
     }
 
-    async fn list_pods(&self, key: &Key, uid: &str, child: Option<&Key>) -> Outcome {
+    async fn list_pods(&self, key: &Key, uid: &str, child: Option<&(Key, Name)>) -> Outcome {
         let list = self.live_pods(key, uid).await?;
         let resource_version =
             list.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0);
         let create_failure = match child {
-            Some(child) => self.create_failure(child).await?,
+            Some((child, uid)) => self.create_failure(child, uid).await?,
             None => None,
         };
         Ok(Answer::Pods { pods: list.iter().map(convert::pod).collect(), resource_version, create_failure })
     }
 
     /// Why the Job controller could not create pods: it says so only in events.
-    async fn create_failure(&self, child: &Key) -> Result<Option<String>, Failure> {
-        let fields =
-            format!("involvedObject.kind=Job,involvedObject.name={},reason=FailedCreate", child.name);
+    async fn create_failure(&self, child: &Key, uid: &str) -> Result<Option<String>, Failure> {
+        let newest = self.newest_event(child, uid, ",reason=FailedCreate").await?;
+        let said = newest.and_then(|event| event.message);
+        // What is before it are the Job controller's words; the sentence is the API server's.
+        Ok(said.map(|said| said.strip_prefix("Error creating: ").map(str::to_owned).unwrap_or(said)))
+    }
+
+    async fn read_pod_events(&self, pods: &[(Key, Name)]) -> Outcome {
+        let mut events = Vec::with_capacity(pods.len());
+        for (pod, uid) in pods {
+            let newest = self.newest_event(pod, uid, "").await?;
+            let event = newest.map(|event| PodEvent {
+                warning: event.type_.as_deref() == Some("Warning"),
+                reason: event.reason.unwrap_or_default(),
+                message: convert::shortened(event.message.as_deref().unwrap_or_default(), MAX_EVENT),
+            });
+            events.push((pod.name.clone(), event));
+        }
+        Ok(Answer::PodEvents(events))
+    }
+
+    /// The newest event about an object. By its UID: another one of the same name may have been there before.
+    async fn newest_event(&self, object: &Key, uid: &str, also: &str) -> Result<Option<CoreEvent>, Failure> {
+        let fields = format!("involvedObject.uid={uid}{also}");
         let events = self
-            .api::<CoreEvent>(child)
+            .api::<CoreEvent>(object)
             .list(&ListParams::default().fields(&fields))
             .await
             .map_err(failure)?;
-        let newest = events.items.into_iter().max_by_key(|event| {
-            event.last_timestamp.as_ref().map(|time| time.0).or(event.event_time.as_ref().map(|time| time.0))
-        });
-        Ok(newest.and_then(|event| event.message))
+        let time = |event: &CoreEvent| {
+            let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
+            series
+                .map(|time| time.0)
+                .or(event.last_timestamp.as_ref().map(|time| time.0))
+                .or(event.event_time.as_ref().map(|time| time.0))
+        };
+        // Stamps have whole seconds; in one second, the complaint is what counts.
+        Ok(events
+            .items
+            .into_iter()
+            .max_by_key(|event| (time(event), event.type_.as_deref() == Some("Warning"))))
+    }
+
+    /// Deletes a ScavengerJob that was finished for long enough. Its finalizer holds it until its Jobs are gone.
+    async fn delete_job(&self, key: &Key, uid: &str, resource_version: u64) -> Outcome {
+        let parameters = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Background),
+            // Somebody may just have asked for it to stay longer.
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: Some(resource_version.to_string()),
+            }),
+            ..DeleteParams::default()
+        };
+        match self.api::<ScavengerJob>(key).delete(&key.name, &parameters).await {
+            Ok(_) => {
+                info!(namespace = %key.namespace, name = %key.name, "deleted, ttlSecondsAfterFinished after its end");
+                Ok(Answer::JobDeleted)
+            }
+            Err(error) => Err(failure(error)),
+        }
     }
 
     async fn delete_child(&self, child: &Key, uid: &str) -> Outcome {
@@ -439,6 +508,26 @@ fn now() -> Timestamp {
     Timestamp::now()
 }
 
+/// Publishes events until the executor is gone. One that is lost is no reason to do anything twice.
+async fn publish(
+    client: Client,
+    mut queued: mpsc::Receiver<(ApiEvent, ObjectReference)>,
+    metrics: Arc<Metrics>,
+) {
+    let reporter = Reporter { controller: names::OPERATOR.to_owned(), instance: None };
+    // One for the process: it knows which events to merge.
+    let recorder = &Recorder::new(client, reporter);
+    let metrics = &metrics;
+    futures::stream::poll_fn(|context| queued.poll_recv(context))
+        .for_each_concurrent(EVENTS_AT_ONCE, |(event, object)| async move {
+            if let Err(error) = recorder.publish(&event, &object).await {
+                metrics.lost_event();
+                warn!(namespace = object.namespace, name = object.name, %error, "event was not published");
+            }
+        })
+        .await;
+}
+
 /// Name of a task as metrics and log spell it.
 fn task_name(task: &Task) -> &'static str {
     match task {
@@ -446,6 +535,8 @@ fn task_name(task: &Task) -> &'static str {
         Task::WriteStatus(_) => "write_status",
         Task::CreateChild { .. } => "create_child",
         Task::ListPods { .. } => "list_pods",
+        Task::ReadPodEvents { .. } => "read_pod_events",
+        Task::DeleteJob { .. } => "delete_job",
         Task::DeleteChild { .. } => "delete_child",
         Task::Interrupt { .. } => "interrupt",
         Task::RemoveFinalizer => "remove_finalizer",
@@ -462,24 +553,13 @@ fn failure(error: kube::Error) -> Failure {
     }
 }
 
-/// Why the API server did not take an object. What it will never take is told from what may pass: a 403 is final if it
-/// judges the object (Pod Security, LimitRange, a policy), but not if it judges the operator's own rights or a
-/// namespace that is going away.
+/// Why the API server did not take an object; what its sentence means is the planner's to know.
 fn refusal(error: kube::Error) -> Failure {
-    match &error {
-        kube::Error::Api(status) if status.message.contains("exceeded quota") => {
-            Failure::QuotaExceeded(status.message.clone())
-        }
-        kube::Error::Api(status)
-            if status.is_forbidden()
-                && !status.message.contains("cannot create resource")
-                && !status.message.contains("because it is being terminated") =>
-        {
-            Failure::Refused(status.message.clone())
-        }
-        kube::Error::Api(status) if status.is_invalid() || status.code == 400 => {
-            Failure::Refused(status.message.clone())
-        }
-        _ => failure(error),
+    let kube::Error::Api(status) = &error else { return failure(error) };
+    match refusal::judge(&status.message) {
+        Refusal::Quota => Failure::QuotaExceeded(status.message.clone()),
+        Refusal::Final => Failure::Refused(status.message.clone()),
+        _ if status.code == 400 => Failure::Refused(status.message.clone()),
+        Refusal::Reference | Refusal::Passing => failure(error),
     }
 }

@@ -1,6 +1,7 @@
-//! /healthz (the loop turns), /readyz (every watch has delivered its first list) and /metrics.
+//! /healthz (the loop turns and every watch is heard of), /readyz (every watch has delivered its first list) and
+//! /metrics. Neither asks who leads: a standby that is never ready would block every rollout.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -15,6 +16,9 @@ use crate::{controller::Health, metrics::Metrics};
 
 /// The loop turns at least every 5 s; a plan of a very large cluster takes 2 s.
 const MAX_IDLE_SECONDS: i64 = 60;
+
+/// The API server sends a bookmark about once a minute on a quiet watch.
+const MAX_WATCH_AGE: Duration = Duration::from_secs(300);
 
 #[derive(Clone)]
 struct Shared {
@@ -34,10 +38,15 @@ pub(crate) fn router(health: Arc<Health>, metrics: Arc<Metrics>) -> Router {
 #[expect(clippy::disallowed_methods, reason = "the edge: asked from outside how old the last turn is")]
 async fn healthz(State(shared): State<Shared>) -> impl IntoResponse {
     let idle = shared.health.idle_seconds(Timestamp::now());
-    if idle <= MAX_IDLE_SECONDS {
-        (StatusCode::OK, "ok\n".to_owned())
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, format!("the loop has not turned for {idle} s\n"))
+    if idle > MAX_IDLE_SECONDS {
+        return (StatusCode::SERVICE_UNAVAILABLE, format!("the loop has not turned for {idle} s\n"));
+    }
+    match shared.health.progress.ages().find(|(_, age)| *age > MAX_WATCH_AGE) {
+        None => (StatusCode::OK, "ok\n".to_owned()),
+        Some((watched, age)) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("nothing was heard on the watch of {} for {} s\n", watched.name(), age.as_secs()),
+        ),
     }
 }
 
@@ -50,6 +59,7 @@ async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
 }
 
 async fn render(State(shared): State<Shared>) -> impl IntoResponse {
+    shared.metrics.watches(&shared.health.progress);
     match shared.metrics.render() {
         Ok(text) => (
             StatusCode::OK,

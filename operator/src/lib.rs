@@ -12,6 +12,7 @@ pub mod cli;
 mod controller;
 mod execute;
 mod health;
+mod leader;
 mod manifest;
 mod metrics;
 mod observe;

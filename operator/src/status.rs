@@ -3,12 +3,9 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use scavenger_planner::snapshot::{Attempt, Disruption, JobStatus, Outcome, Phase};
+use scavenger_planner::snapshot::{Attempt, Disruption, HISTORY, JobStatus, Outcome, Phase};
 use scavenger_schema::{names, reasons};
 use serde_json::{Value, json};
-
-/// Attempts that the history keeps.
-const HISTORY: usize = 50;
 
 /// Names what a map in a merge patch no longer has, as null: maps are merged key by key, and what is not named stays.
 pub(crate) fn name_removed(new: &mut Value, old: &Value) {
@@ -39,6 +36,10 @@ pub(crate) fn to_json(job: &str, status: &JobStatus) -> Value {
         "message": status.message,
         "conditions": conditions(status),
         "interruptedCount": status.interrupted_count,
+        "countedInterruptions": status.counted_interruptions,
+        "interruptionsInARow": status.interruptions_in_a_row,
+        "unknownEndsInARow": status.unknown_ends_in_a_row,
+        "activeSeconds": status.active_seconds,
         "runningPriority": status.running_priority,
         "priorityStartOverTimestamp": status.priority_start_over.map(Time),
         "lastCheckpointTime": status.last_checkpoint.map(Time),
@@ -88,7 +89,7 @@ fn outcome_name(outcome: Outcome) -> &'static str {
     }
 }
 
-/// The history with one more attempt, the newest 50. `active` is the attempt as the API server has it, with what it
+/// The history with one more attempt, the newest [`HISTORY`]. `active` is the attempt as the API server has it, with what it
 /// ran with.
 pub(crate) fn appended(mut history: Vec<Value>, active: Option<Value>, ended: Value) -> Vec<Value> {
     let mut entry = active.unwrap_or_else(|| json!({}));
@@ -196,6 +197,8 @@ mod tests {
             (decision::NODE_PRESSURE, interruption::NODE_PRESSURE),
             (reason::NODE_FAILURE, interruption::NODE_FAILURE),
             (reason::UNKNOWN, interruption::UNKNOWN),
+            (reason::SUSPENDED, interruption::SUSPENDED),
+            (reason::DEADLINE_EXCEEDED, failure::DEADLINE_EXCEEDED),
             (reason::CONTAINER_FAILED, failure::CONTAINER_FAILED),
             (reason::OOM_KILLED, failure::OOM_KILLED),
             (reason::LIMIT_EXCEEDED, failure::LIMIT_EXCEEDED),
@@ -211,6 +214,8 @@ mod tests {
             (WaitReason::BackingOff.name(), waiting::BACKING_OFF),
             (WaitReason::Paused.name(), waiting::PAUSED),
             (WaitReason::QuotaExceeded.name(), waiting::QUOTA_EXCEEDED),
+            (WaitReason::Suspended.name(), waiting::SUSPENDED),
+            (WaitReason::NodeUnreachable.name(), waiting::NODE_UNREACHABLE),
         ] {
             assert_eq!(planner, schema);
         }

@@ -8,7 +8,7 @@ use scavenger_planner::{
     headroom::Headroom,
     loss::{Weight, Weights},
     resources::{CPU, MEMORY, PODS, Resources, Share, Thresholds},
-    snapshot::{Demand, JobSpec, Name, Placement, PreemptionMode, Settings, Toleration},
+    snapshot::{Controls, Demand, JobSpec, Name, Placement, PreemptionMode, Settings, Toleration},
 };
 use scavenger_schema::{
     quantity::QuantityError,
@@ -78,6 +78,15 @@ pub(crate) fn job_spec(spec: &ScavengerJobSpec) -> Result<JobSpec, SpecError> {
         saves_on_sigterm: checkpoint.is_some_and(|checkpoint| checkpoint.saves_on_sigterm),
         restart: SignedDuration::from_secs(restart_seconds.clamp(0, 86_400)),
     })
+}
+
+/// What of a ScavengerJob's spec may change at any time; its schema keeps the numbers in their bounds.
+pub(crate) fn controls(spec: &ScavengerJobSpec) -> Controls {
+    Controls {
+        suspend: spec.suspend,
+        active_deadline: spec.active_deadline_seconds.map(bounded_seconds),
+        ttl_after_finished: bounded_seconds(spec.ttl_seconds_after_finished),
+    }
 }
 
 fn effect_name(effect: TaintEffect) -> &'static str {
@@ -181,15 +190,20 @@ fn names(map: &BTreeMap<String, String>) -> BTreeMap<Name, Name> {
     map.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
 }
 
+/// Ten years: far from overflow when added to a time stamp, and longer than anybody waits.
+const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 3650);
+
 /// CEL keeps durations positive; one that is not (or too long for the planner's type) is taken as its bound.
 fn signed(duration: kube::core::Duration) -> SignedDuration {
     if duration.is_negative() {
         return SignedDuration::ZERO;
     }
-    // Ten years: far from overflow when added to a time stamp, and longer than anybody waits.
-    let longest = SignedDuration::from_hours(24 * 3650);
     SignedDuration::try_from(std::time::Duration::from(duration))
-        .map_or(longest, |duration| duration.min(longest))
+        .map_or(LONGEST, |duration| duration.min(LONGEST))
+}
+
+fn bounded_seconds(seconds: i64) -> SignedDuration {
+    SignedDuration::from_secs(seconds.max(0)).min(LONGEST)
 }
 
 #[cfg(test)]
@@ -217,6 +231,17 @@ mod tests {
         let tolerations = &checked.demand.placement.tolerations;
         assert_eq!(tolerations[0].value, None);
         assert_eq!(tolerations[1].value.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn what_may_change_at_any_time_has_its_defaults_and_bounds() {
+        assert_eq!(controls(&spec("1")), Controls::default());
+        let mut absurd = spec("1");
+        absurd.active_deadline_seconds = Some(i64::MAX);
+        absurd.ttl_seconds_after_finished = i64::MIN;
+        let controls = controls(&absurd);
+        assert_eq!(controls.active_deadline, Some(LONGEST));
+        assert_eq!(controls.ttl_after_finished, SignedDuration::ZERO);
     }
 
     #[test]

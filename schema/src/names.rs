@@ -1,8 +1,5 @@
 //! Names that more than one place must spell the same way.
 
-/// API group of the custom resources; also the prefix of labels and annotations.
-pub const GROUP: &str = "scavenger.dev";
-
 /// The one ScavengerPool that is read for now.
 pub const DEFAULT_POOL: &str = "default";
 
@@ -28,10 +25,6 @@ pub const OPERATOR: &str = "scavenger-operator";
 
 /// Field manager of the submitter.
 pub const SUBMITTER: &str = "gromacs-submitter";
-
-/// Longest name of a ScavengerJob. An Indexed Job's pods append `-<attempt>-<index>` and a random suffix to it
-/// and use it in host names, which end at 63 characters.
-pub const MAX_NAME_LENGTH: usize = 45;
 
 /// Number of PriorityClasses `scavenger-0` to `scavenger-9`.
 pub const PRIORITY_CLASSES: u32 = 10;

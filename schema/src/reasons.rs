@@ -36,6 +36,10 @@ pub mod waiting {
     pub const PAUSED: &str = "Paused";
     /// Its quota is used up.
     pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
+    /// `spec.suspend` holds it.
+    pub const SUSPENDED: &str = "Suspended";
+    /// A pod of its last attempt is on a node that is gone or not ready; two attempts must never run at once.
+    pub const NODE_UNREACHABLE: &str = "NodeUnreachable";
 }
 
 /// Why an attempt was interrupted.
@@ -59,8 +63,11 @@ pub mod interruption {
     /// Reason of the condition DisruptionTarget with which the operator marks a pod that a PodDisruptionBudget keeps
     /// from being evicted, before it deletes it.
     pub const INTERRUPTED_BY_SCAVENGER: &str = "InterruptedByScavenger";
-    /// The pods ended without saying whether the workload or the cluster ended them; one more attempt is made.
+    /// The pods ended without saying whether the workload or the cluster ended them; one more attempt is made, and a
+    /// second end of this kind in a row fails the ScavengerJob.
     pub const UNKNOWN: &str = "Unknown";
+    /// `spec.suspend` was set.
+    pub const SUSPENDED: &str = "Suspended";
 }
 
 /// Why a ScavengerJob failed.
@@ -75,6 +82,8 @@ pub mod failure {
     pub const REFERENCE_MISSING: &str = "ReferenceMissing";
     /// The kubelet could not create the container (image, Secret, ConfigMap, command) within `startDeadline`.
     pub const CONTAINER_NOT_CREATED: &str = "ContainerNotCreated";
+    /// It ran for as long as `spec.activeDeadlineSeconds` allows.
+    pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
     /// The API server refuses the Job or its pods (Pod Security, LimitRange, ...).
     pub const REFUSED: &str = "Refused";
     /// A Job of the attempt's name exists that is not the operator's.

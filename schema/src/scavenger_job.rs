@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kube::{CustomResource, KubeSchema, core::Duration};
+use kube::{
+    CustomResource, KubeSchema,
+    core::{Duration, Rule},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +34,7 @@ pub use crate::shapes::Quantity;
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message"),
     validation = Rule::new("self.metadata.name.size() <= 45 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("metadata.name must be a DNS-1035 label (lower case letters, digits and '-', starting with a letter) of at most 45 characters, since the names of its pods append to it"),
-    validation = Rule::new("self.spec == oldSelf.spec || !has(self.status) || !has(self.status.phase) || self.status.phase in ['Waiting', 'Interrupted']").message("spec can be changed only while no attempt is active (phase Waiting or Interrupted)").field_path(".spec")
+    validation = frozen_while_active()
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -140,6 +143,76 @@ pub struct ScavengerJobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub service_account_name: Option<String>,
+
+    /// True holds a ScavengerJob that waits and interrupts one that runs; it goes on from its checkpoint once this is
+    /// false again. May change at any time.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub suspend: bool,
+
+    /// Seconds that it may run, summed over all its attempts; after that it has failed. No limit if not given. May
+    /// change at any time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 315_360_000))]
+    pub active_deadline_seconds: Option<i64>,
+
+    /// Seconds after its end at which it is deleted, together with its Jobs. A week by default. May change at any
+    /// time.
+    #[serde(default = "default_ttl")]
+    #[schemars(range(min = 0, max = 315_360_000))]
+    pub ttl_seconds_after_finished: i64,
+}
+
+/// Fields of the spec that may change only while no attempt is active: all but `suspend`, `activeDeadlineSeconds` and
+/// `ttlSecondsAfterFinished`.
+const FROZEN: [&str; 21] = [
+    "image",
+    "imagePullPolicy",
+    "imagePullSecrets",
+    "command",
+    "args",
+    "env",
+    "workingDir",
+    "resources",
+    "podCount",
+    "persistentVolumeClaims",
+    "configMaps",
+    "secrets",
+    "runAsUser",
+    "runAsGroup",
+    "fsGroup",
+    "interruptionAfter",
+    "checkpoint",
+    "terminationGracePeriodSeconds",
+    "nodeSelector",
+    "tolerations",
+    "serviceAccountName",
+];
+
+/// The rule that keeps a running attempt and its spec the same. It sees spec and status, so it stands at the root; CEL
+/// can not leave fields out of a comparison, so it names the others.
+fn frozen_while_active() -> Rule {
+    let equal: Vec<String> =
+        FROZEN.iter().map(|field| format!("self.spec.?{field} == oldSelf.spec.?{field}")).collect();
+    Rule::new(format!(
+        "!has(self.status) || !has(self.status.phase) || self.status.phase in ['Waiting', 'Interrupted'] || ({})",
+        equal.join(" && ")
+    ))
+    .message(
+        "spec can be changed only while no attempt is active (phase Waiting or Interrupted), except for suspend, \
+         activeDeadlineSeconds and ttlSecondsAfterFinished",
+    )
+    .field_path(".spec")
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// `ttlSecondsAfterFinished` of a spec that names none: a week.
+pub const DEFAULT_TTL_SECONDS: i64 = 7 * 24 * 3600;
+
+fn default_ttl() -> i64 {
+    DEFAULT_TTL_SECONDS
 }
 
 fn default_pod_count() -> i32 {
@@ -373,6 +446,21 @@ pub struct ScavengerJobStatus {
     /// How often an attempt was taken away after a container of it had started.
     #[serde(default)]
     pub interrupted_count: i64,
+    /// Those interruptions that advance it in the queue (at most 10 do) and raise its PriorityClass: by the scheduler,
+    /// the eviction API, the taint manager, the node or the operator. Deletions by people and `spec.suspend` do not.
+    #[serde(default)]
+    pub counted_interruptions: i64,
+    /// Interruptions since an attempt last ran for a whole `interruptionAfter`; the delay after the next one grows with
+    /// it.
+    #[serde(default)]
+    pub interruptions_in_a_row: i64,
+    /// Attempts in a row of which it is not known whether the workload or the cluster ended them. The second one fails
+    /// the ScavengerJob.
+    #[serde(default)]
+    pub unknown_ends_in_a_row: i64,
+    /// Seconds that ended attempts ran, all pods together, for `spec.activeDeadlineSeconds`.
+    #[serde(default)]
+    pub active_seconds: i64,
     /// The step of its running priority, 1 to the pool's `prioritySteps`: the higher, the more would be lost if it
     /// were stopped now. Present while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -494,4 +582,23 @@ pub enum Outcome {
     Interrupted,
     /// It ended before any container had started; this is no interruption.
     Withdrawn,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_of_the_spec_is_frozen_or_may_change_at_any_time() {
+        use kube::CustomResourceExt;
+        let crd = serde_json::to_value(ScavengerJob::crd()).unwrap();
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let spec = schema["properties"]["spec"]["properties"].as_object().unwrap();
+        let mut named: Vec<&str> = FROZEN.into();
+        named.extend(["suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished"]);
+        named.sort_unstable();
+        let mut fields: Vec<&str> = spec.keys().map(String::as_str).collect();
+        fields.sort_unstable();
+        assert_eq!(named, fields);
+    }
 }

@@ -135,6 +135,11 @@ pub struct ScavengerPoolSpec {
     /// True while every ScavengerJob is interrupted and none starts.
     #[serde(default)]
     pub drain: bool,
+
+    /// What a ScavengerJob may ask for. Checked when one is created or the field in question changes; those that are
+    /// there already stay as they are. `toleratedTaints` limits their tolerations in the same way.
+    #[serde(default)]
+    pub limits: Limits,
 }
 
 /// Who makes room for a pending ordinary pod.
@@ -154,6 +159,91 @@ fn default_interrupt_threshold() -> Option<f64> {
 
 fn default_headroom_target() -> f64 {
     0.85
+}
+
+/// What a ScavengerJob may ask for. A limit that is not there is none.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("duration(self.minInterruptionAfter) >= duration('1s')").message("minInterruptionAfter must be at least 1s").field_path(".minInterruptionAfter"),
+    validation = Rule::new("duration(self.minInterruptionAfter) <= duration(self.maxInterruptionAfter)").message("maxInterruptionAfter must not be less than minInterruptionAfter").field_path(".maxInterruptionAfter"),
+    validation = Rule::new("!has(self.minRunAsUser) || !has(self.maxRunAsUser) || self.minRunAsUser <= self.maxRunAsUser").message("maxRunAsUser must not be less than minRunAsUser").field_path(".maxRunAsUser"),
+    validation = Rule::new("!has(self.minRunAsGroup) || !has(self.maxRunAsGroup) || self.minRunAsGroup <= self.maxRunAsGroup").message("maxRunAsGroup must not be less than minRunAsGroup").field_path(".maxRunAsGroup")
+)]
+pub struct Limits {
+    /// Shortest `interruptionAfter`, 1 minute by default: each attempt costs a start, and a shorter stretch is lost on
+    /// it.
+    #[serde(default = "default_min_interruption_after")]
+    #[schemars(schema_with = "shapes::duration")]
+    pub min_interruption_after: Duration,
+
+    /// Longest `interruptionAfter`, 2 hours by default: as much work can be lost with each interruption.
+    #[serde(default = "default_max_interruption_after")]
+    #[schemars(schema_with = "shapes::duration")]
+    pub max_interruption_after: Duration,
+
+    /// Longest `terminationGracePeriodSeconds`, 60 by default: an owner's pod waits as long for its room.
+    #[serde(default = "default_max_grace_period")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub max_termination_grace_period_seconds: i64,
+
+    /// Smallest `runAsUser`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub min_run_as_user: Option<i64>,
+
+    /// Largest `runAsUser`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub max_run_as_user: Option<i64>,
+
+    /// Smallest `runAsGroup` and `fsGroup`, also where they follow from `runAsUser`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub min_run_as_group: Option<i64>,
+
+    /// Largest `runAsGroup` and `fsGroup`, also where they follow from `runAsUser`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub max_run_as_group: Option<i64>,
+
+    /// Largest `podCount`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub max_pod_count: Option<i32>,
+
+    /// The most that one ScavengerJob may request with all of its pods together, by resource; 0 forbids a resource.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::resource_list")]
+    pub max_resources: BTreeMap<String, Quantity>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            min_interruption_after: default_min_interruption_after(),
+            max_interruption_after: default_max_interruption_after(),
+            max_termination_grace_period_seconds: default_max_grace_period(),
+            min_run_as_user: None,
+            max_run_as_user: None,
+            min_run_as_group: None,
+            max_run_as_group: None,
+            max_pod_count: None,
+            max_resources: BTreeMap::new(),
+        }
+    }
+}
+
+fn default_min_interruption_after() -> Duration {
+    seconds(60)
+}
+
+fn default_max_interruption_after() -> Duration {
+    seconds(7200)
+}
+
+fn default_max_grace_period() -> i64 {
+    60
 }
 
 fn default_start_threshold() -> f64 {
@@ -209,6 +299,7 @@ impl Default for ScavengerPoolSpec {
             preemption_mode: PreemptionMode::default(),
             paused: false,
             drain: false,
+            limits: Limits::default(),
         }
     }
 }

@@ -59,6 +59,7 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
     // Left over from a run that was stopped: its objects would be in the way.
     cluster::down(name)?;
     let cluster = cluster::up(name, &options)?;
+    cluster::tell_when_interrupted(name)?;
     let result = install::install(&cluster, "e2e/deploy", images::Profile::Dev).and_then(|()| {
         let mut tests = shell::cargo(&["test", "--locked", "--no-fail-fast"]);
         select(&mut tests, arguments);
@@ -66,6 +67,7 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
         tests.args(["--", "--show-output"]);
         tests
             .env("SCAVENGER_E2E_KUBECONFIG", cluster.kubeconfig())
+            .env("SCAVENGER_E2E_KUBECTL", cluster.binary("kubectl"))
             .env("SCAVENGER_E2E", "1")
             // What failed is in the message; a backtrace through futures only hides it.
             .env("RUST_BACKTRACE", "0")

@@ -81,6 +81,7 @@ fn a_cluster_starts_survives_a_crash_and_leaves_nothing_behind() {
         succeed(&one.wait_with_output().unwrap(), "one of two `up`");
     }
     run_a_pod("third");
+    play_nodes();
     xtask(&["down"]);
     Machine::now().assert_is(&before);
 }
@@ -184,6 +185,27 @@ fn others() -> Vec<(String, u8)> {
 fn run_a_pod(name: &str) {
     kubectl(&["run", name, "--image=scavenger.dev/pause:1", "--image-pull-policy=Never"]);
     kubectl(&["wait", "--for=condition=Ready", &format!("pod/{name}"), "--timeout=30s"]);
+}
+
+/// Nodes without containers beside the real one: they are Ready, take the pods that tolerate them, and asking for them
+/// again changes nothing.
+fn play_nodes() {
+    for _ in 0..2 {
+        xtask(&["up", "--fake-nodes=3"]);
+        kubectl(&["wait", "--for=condition=Ready", "node", "--all", "--timeout=30s"]);
+        let nodes = kubectl(&["get", "nodes", "-o", "name"]);
+        assert_eq!(nodes.lines().count(), 4, "{nodes}");
+    }
+    let overrides = r#"{"spec":{
+        "nodeSelector":{"type":"kwok"},
+        "tolerations":[{"key":"kwok.x-k8s.io/node","operator":"Exists"}]}}"#;
+    let image = "--image=scavenger.dev/pause:1";
+    kubectl(&["run", "played", image, &format!("--overrides={overrides}")]);
+    kubectl(&["wait", "--for=condition=Ready", "pod/played", "--timeout=30s"]);
+    let node = kubectl(&["get", "pod", "played", "-o", "jsonpath={.spec.nodeName}"]);
+    assert_ne!(node, "scavenger-node");
+    // Deleted gracefully although no kubelet is there.
+    kubectl(&["delete", "pod", "played", "--timeout=60s"]);
 }
 
 /// Kills every process of the cluster, the first one last, and says how many.

@@ -66,13 +66,17 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
         let stop_serving = Arc::clone(&stop_serving);
         tokio::spawn(health::serve(options.listen, metrics, async move { stop_serving.notified().await }))
     };
-    let daemon = tokio::spawn(daemon::run(worker, pace, Arc::clone(&stop)));
+    let mut daemon = tokio::spawn(daemon::run(worker, pace, Arc::clone(&stop)));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "works on the queue");
     let outcome = tokio::select! {
         // The end of either is the end of the process: whoever started it starts it again.
         served = serving => {
             served.context("serving health ended")?.with_context(|| format!("can not listen on {}", options.listen))?;
             anyhow::bail!("serving health ended");
+        }
+        ended = &mut daemon => {
+            ended.context("the loop ended unexpectedly")?;
+            anyhow::bail!("the loop ended although nobody asked it to");
         }
         signal = terminated() => signal,
     };

@@ -34,8 +34,13 @@ pub enum Task {
     },
     /// List the ScavengerJob's pods live. Answered with [`Answer::Pods`].
     ListPods {
-        /// Child Job whose events tell why it has no pods.
-        child: Option<Key>,
+        /// Child Job (and its UID) whose events tell why it has no pods.
+        child: Option<(Key, Name)>,
+    },
+    /// Read the newest event of each of these pods (with their UIDs). Answered with [`Answer::PodEvents`].
+    ReadPodEvents {
+        /// The pods.
+        pods: Vec<(Key, Name)>,
     },
     /// Delete a child Job in the foreground, if it still has this UID. Answered with [`Answer::Deleted`].
     DeleteChild {
@@ -49,6 +54,11 @@ pub enum Task {
     Interrupt {
         /// Key and UID of each pod.
         pods: Vec<(Key, Name)>,
+    },
+    /// Delete the ScavengerJob itself, if it still has this version. Answered with [`Answer::JobDeleted`].
+    DeleteJob {
+        /// Version that was judged.
+        resource_version: u64,
     },
     /// Take the finalizer off if a live list shows no pod that has not ended. Answered with [`Answer::Released`].
     RemoveFinalizer,
@@ -122,6 +132,10 @@ pub enum Answer {
         /// Why the Job controller could not create pods, if it says so.
         create_failure: Option<String>,
     },
+    /// The pods that were asked about, each with its newest event if it has one.
+    PodEvents(Vec<(Name, Option<PodEvent>)>),
+    /// The ScavengerJob is being deleted.
+    JobDeleted,
     /// The child Job is being deleted or gone.
     Deleted {
         /// UID of the child Job.
@@ -137,6 +151,17 @@ pub enum Answer {
         /// Pods that have not ended.
         pods_left: u32,
     },
+}
+
+/// The newest event of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodEvent {
+    /// True for type Warning.
+    pub warning: bool,
+    /// Reason, for example FailedMount or Pulling.
+    pub reason: String,
+    /// Message.
+    pub message: String,
 }
 
 /// Why an action was not carried out.

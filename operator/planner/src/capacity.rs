@@ -1,37 +1,87 @@
 //! The room there is: nodes of the pool, what their pods occupy, and what is promised to attempts whose pods are not
 //! bound yet. Kept up to date change by change; nothing here walks over all pods.
+//!
+//! [`Capacity::never_fits`], [`Capacity::fit`] and [`Capacity::used`] state the rules over the nodes as they are and may
+//! be asked at any time. The queue asks the same a thousand times for each plan; what it is told comes from an index
+//! that [`Capacity::settle`] brings up to date, and [`crate::check`] holds that against the plain statement.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     ledger::Ledger,
-    resources::Resources,
+    places::{Ask, Places, Rooms, View},
+    resources::{Amount, Resources},
     snapshot::{Demand, Key, Name, Node, Placement, Pod, Settings},
 };
 
 /// A node and what is on it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Entry {
     node: Option<Node>,
     in_pool: bool,
+    /// True if it belongs to the pool whenever it is ready.
+    eligible: bool,
     /// Requests of non-terminal pods bound to it, or nominated for it.
     used: Resources,
     /// Those of them that belong to no ScavengerJob.
     ordinary: Resources,
+    /// Pods of ScavengerJobs on it that have not ended.
+    scavengers: BTreeSet<Key>,
+    /// Its number in the index.
+    slot: usize,
+    /// True if its labels or taints are not in the index yet.
+    relabelled: bool,
+}
+
+/// What is on a node.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeRoom<'a> {
+    /// The node.
+    pub node: &'a Node,
+    /// True if ScavengerJobs may use it now.
+    pub in_pool: bool,
+    /// Requests of pods that have not ended and are bound to it, or of ordinary pods nominated for it.
+    pub used: &'a Resources,
+    /// Those of them that belong to no ScavengerJob.
+    pub ordinary: &'a Resources,
+}
+
+/// A pod of a ScavengerJob on a node.
+#[derive(Debug, Clone, Copy)]
+pub struct ScavengerPod<'a> {
+    /// Namespace and name.
+    pub key: &'a Key,
+    /// UID of its ScavengerJob.
+    pub owner: &'a Name,
+    /// What it occupies.
+    pub requests: &'a Resources,
 }
 
 /// The room there is.
 #[derive(Debug, Clone, Default)]
 pub struct Capacity {
     nodes: BTreeMap<Name, Entry>,
+    /// Names of nodes by their numbers.
+    slots: Vec<Option<Name>>,
+    vacant: Vec<usize>,
     /// What each pod occupies, and where; pods that wait for a node without being nominated for one have none.
     occupants: BTreeMap<Key, Occupant>,
     /// Those of them that are not bound yet.
     nominated: BTreeSet<Key>,
+    /// What the nodes of the pool have for pods, what pods use of it, and what ordinary pods use of it.
     allocatable: Resources,
     used: Resources,
+    ordinary: Resources,
+    /// What nodes have that belong to the pool whenever they are ready, and how many these are.
+    eligible: Resources,
+    eligible_nodes: usize,
+    /// What pods of ScavengerJobs occupy, by namespace.
+    namespaces: BTreeMap<Name, Resources>,
     /// Ordinary pods that wait for a node.
-    pending: BTreeMap<Key, (Resources, Placement)>,
+    pending: BTreeMap<Key, Ask>,
+    places: Places,
+    /// Nodes that changed since the index was brought up to date.
+    stale: BTreeSet<Name>,
     /// Rises when something changes that an answer "never fits" depends on.
     epoch: u64,
     /// Rises when room may have appeared.
@@ -42,7 +92,8 @@ pub struct Capacity {
 struct Occupant {
     node: Name,
     requests: Resources,
-    ordinary: bool,
+    /// UID of its ScavengerJob, if it belongs to one.
+    owner: Option<Name>,
 }
 
 /// Why a demand can not be placed.
@@ -54,69 +105,120 @@ pub struct Shortage {
     pub message: String,
 }
 
+impl Entry {
+    fn new(slot: usize) -> Self {
+        Self {
+            node: None,
+            in_pool: false,
+            eligible: false,
+            used: Resources::default(),
+            ordinary: Resources::default(),
+            scavengers: BTreeSet::new(),
+            slot,
+            relabelled: false,
+        }
+    }
+
+    /// What is free in each [`View`].
+    fn rooms(&self, promised: Option<&Resources>) -> Rooms {
+        let Some(node) = &self.node else { return [None, None, None] };
+        let now = self.in_pool.then(|| {
+            let mut free = node.allocatable.minus(&self.used);
+            if let Some(promised) = promised {
+                free.subtract(promised);
+            }
+            free
+        });
+        let without = self.in_pool.then(|| node.allocatable.minus(&self.ordinary));
+        [now, without, self.eligible.then(|| node.allocatable.clone())]
+    }
+}
+
 impl Capacity {
     /// Takes in a node.
     pub fn set_node(&mut self, node: Node, settings: Option<&Settings>) {
-        let entry = self.nodes.entry(node.name.clone()).or_default();
-        if entry.node.as_ref() == Some(&node) {
+        let name = node.name.clone();
+        let known = self.nodes.get(&name).and_then(|entry| entry.node.as_ref());
+        // Most of what is seen of nodes is their heartbeat.
+        if known == Some(&node) {
             return;
         }
-        let was = entry.in_pool.then(|| {
-            (entry.node.as_ref().map(|n| n.allocatable.clone()).unwrap_or_default(), entry.used.clone())
-        });
-        entry.in_pool = settings.is_some_and(|settings| belongs(&node, settings));
-        let is = entry.in_pool.then(|| (node.allocatable.clone(), entry.used.clone()));
-        entry.node = Some(node);
-        self.move_totals(was, is);
-        // Labels, taints, and nodes that are not usable yet decide about "never fits", too.
-        self.epoch += 1;
+        // Whether a node is ready has no say in "never fits".
+        let same = |known: &Node| {
+            (&known.allocatable, &known.labels, &known.taints)
+                == (&node.allocatable, &node.labels, &node.taints)
+        };
+        if !known.is_some_and(same) {
+            self.epoch += 1;
+        }
         self.version += 1;
+        self.change_node(&name, |entry| {
+            entry.eligible = settings.is_some_and(|settings| eligible(&node, settings));
+            entry.in_pool = entry.eligible && node.usable;
+            entry.relabelled = true;
+            entry.node = Some(node);
+        });
     }
 
     /// Takes a node away. Pods that are still bound to it keep their entry until they go.
     pub fn remove_node(&mut self, name: &Name) {
-        let Some(entry) = self.nodes.get_mut(name) else { return };
-        let was = entry.in_pool.then(|| {
-            (entry.node.as_ref().map(|n| n.allocatable.clone()).unwrap_or_default(), entry.used.clone())
-        });
-        entry.in_pool = false;
-        if entry.node.take().is_some() {
-            self.epoch += 1;
-            self.version += 1;
-        }
-        if entry.used == Resources::default() {
-            self.nodes.remove(name);
-        }
-        self.move_totals(was, None);
-    }
-
-    fn move_totals(&mut self, was: Option<(Resources, Resources)>, is: Option<(Resources, Resources)>) {
-        if was == is {
+        if self.nodes.get(name).is_none_or(|entry| entry.node.is_none()) {
             return;
         }
-        if let Some((allocatable, used)) = was {
-            self.allocatable.subtract(&allocatable);
-            self.used.subtract(&used);
+        self.epoch += 1;
+        self.version += 1;
+        self.change_node(name, |entry| {
+            entry.in_pool = false;
+            entry.eligible = false;
+            entry.relabelled = true;
+            entry.node = None;
+        });
+    }
+
+    /// Changes what is known of a node and keeps up the totals. An entry that says nothing any longer goes.
+    fn change_node(&mut self, name: &Name, change: impl FnOnce(&mut Entry)) {
+        if !self.nodes.contains_key(name) {
+            let slot = self.vacant.pop().unwrap_or(self.slots.len());
+            if slot == self.slots.len() {
+                self.slots.push(None);
+            }
+            self.slots[slot] = Some(name.clone());
+            self.nodes.insert(name.clone(), Entry::new(slot));
         }
-        if let Some((allocatable, used)) = is {
-            self.allocatable.add(&allocatable);
-            self.used.add(&used);
+        let Some(entry) = self.nodes.get_mut(name) else { return };
+        if let Some(node) = entry.node.as_ref().filter(|_| entry.eligible) {
+            self.eligible.subtract(&node.allocatable);
+            self.eligible_nodes -= 1;
+            if entry.in_pool {
+                self.allocatable.subtract(&node.allocatable);
+                self.used.subtract(&entry.used);
+                self.ordinary.subtract(&entry.ordinary);
+            }
         }
+        change(entry);
+        if let Some(node) = entry.node.as_ref().filter(|_| entry.eligible) {
+            self.eligible.add(&node.allocatable);
+            self.eligible_nodes += 1;
+            if entry.in_pool {
+                self.allocatable.add(&node.allocatable);
+                self.used.add(&entry.used);
+                self.ordinary.add(&entry.ordinary);
+            }
+        }
+        self.stale.insert(name.clone());
     }
 
     /// Other settings of the pool: which nodes belong to it is decided anew.
     pub fn set_settings(&mut self, settings: Option<&Settings>) {
-        self.allocatable = Resources::default();
-        self.used = Resources::default();
-        for entry in self.nodes.values_mut() {
-            entry.in_pool = match (&entry.node, settings) {
-                (Some(node), Some(settings)) => belongs(node, settings),
-                _ => false,
-            };
-            if let (true, Some(node)) = (entry.in_pool, &entry.node) {
-                self.allocatable.add(&node.allocatable);
-                self.used.add(&entry.used);
-            }
+        let names: Vec<Name> = self.nodes.keys().cloned().collect();
+        for name in names {
+            self.change_node(&name, |entry| {
+                entry.eligible = match (&entry.node, settings) {
+                    (Some(node), Some(settings)) => eligible(node, settings),
+                    _ => false,
+                };
+                entry.in_pool = entry.eligible && entry.node.as_ref().is_some_and(|node| node.usable);
+            });
         }
         self.epoch += 1;
         self.version += 1;
@@ -132,7 +234,7 @@ impl Capacity {
         let occupant = place.filter(|_| alive).map(|node| Occupant {
             node: node.clone(),
             requests: pod.requests.clone(),
-            ordinary,
+            owner: pod.owner.as_ref().map(|(owner, _)| owner.clone()),
         });
         self.occupy(&pod.key, occupant);
         if alive && place.is_some() && pod.node.is_none() {
@@ -140,19 +242,39 @@ impl Capacity {
         } else {
             self.nominated.remove(&pod.key);
         }
-        if alive && place.is_none() && ordinary && !pod.gated && pod.deletion_requested.is_none() {
-            self.pending.insert(pod.key.clone(), (pod.requests.clone(), pod.placement.clone()));
-        } else if self.pending.remove(&pod.key).is_some() {
-            self.version += 1;
-        }
+        let waits = alive && place.is_none() && ordinary && !pod.gated && pod.deletion_requested.is_none();
+        self.set_pending(&pod.key, waits.then_some((&pod.requests, &pod.placement)));
     }
 
     /// Takes a pod away.
     pub fn remove_pod(&mut self, key: &Key) {
         self.occupy(key, None);
         self.nominated.remove(key);
-        if self.pending.remove(key).is_some() {
+        self.set_pending(key, None);
+    }
+
+    fn set_pending(&mut self, key: &Key, asks_for: Option<(&Resources, &Placement)>) {
+        if asks_for.is_none() && !self.pending.contains_key(key) {
+            return;
+        }
+        let demand = asks_for.map(|(requests, placement)| Demand {
+            per_pod: requests.clone(),
+            pod_count: 1,
+            placement: placement.clone(),
+        });
+        if let Some(ask) = self.pending.get(key).copied() {
+            if Some(self.places.demand(ask)) == demand.as_ref() {
+                return;
+            }
+            self.pending.remove(key);
+            self.places.change_pending(ask, -1);
+            self.places.remove_user(ask);
             self.version += 1;
+        }
+        if let Some(demand) = demand {
+            let ask = self.ask(&demand);
+            self.places.change_pending(ask, 1);
+            self.pending.insert(key.clone(), ask);
         }
     }
 
@@ -161,32 +283,80 @@ impl Capacity {
             return;
         }
         if let Some(old) = self.occupants.remove(key) {
-            if let Some(entry) = self.nodes.get_mut(&old.node) {
+            self.change_node(&old.node, |entry| {
                 entry.used.subtract(&old.requests);
-                if old.ordinary {
+                if old.owner.is_none() {
                     entry.ordinary.subtract(&old.requests);
+                } else {
+                    entry.scavengers.remove(key);
                 }
-                if entry.in_pool {
-                    self.used.subtract(&old.requests);
-                }
-                if entry.node.is_none() && entry.used == Resources::default() {
-                    self.nodes.remove(&old.node);
+            });
+            if old.owner.is_some()
+                && let Some(amount) = self.namespaces.get_mut(&key.namespace)
+            {
+                amount.subtract(&old.requests);
+                if *amount == Resources::default() {
+                    self.namespaces.remove(&key.namespace);
                 }
             }
             self.version += 1;
         }
         if let Some(new) = occupant {
             // A pod may be seen before its node.
-            let entry = self.nodes.entry(new.node.clone()).or_default();
-            entry.used.add(&new.requests);
-            if new.ordinary {
-                entry.ordinary.add(&new.requests);
-            }
-            if entry.in_pool {
-                self.used.add(&new.requests);
+            self.change_node(&new.node, |entry| {
+                entry.used.add(&new.requests);
+                if new.owner.is_none() {
+                    entry.ordinary.add(&new.requests);
+                } else {
+                    entry.scavengers.insert(key.clone());
+                }
+            });
+            if new.owner.is_some() {
+                self.namespaces.entry(key.namespace.clone()).or_default().add(&new.requests);
             }
             self.occupants.insert(key.clone(), new);
         }
+    }
+
+    /// Brings the index up to date with everything that was seen, and with what `ledger` promises. To be called with
+    /// the same ledger always.
+    pub(crate) fn settle(&mut self, ledger: &mut Ledger) {
+        self.stale.extend(ledger.take_touched());
+        let stale = std::mem::take(&mut self.stale);
+        // A rebuild, or other settings.
+        if stale.len() > 100 && stale.len() * 4 > self.nodes.len() {
+            self.places.forget_counts();
+        }
+        for name in stale {
+            // Promised on a node that is gone.
+            let Some(entry) = self.nodes.get_mut(&name) else { continue };
+            let rooms = entry.rooms(ledger.promised(&name));
+            let relabelled = std::mem::take(&mut entry.relabelled);
+            let (slot, gone) = (entry.slot, entry.node.is_none() && entry.used == Resources::default());
+            self.places.set_node(slot, relabelled.then_some(entry.node.as_ref()), &rooms);
+            if gone {
+                self.nodes.remove(&name);
+                self.slots[slot] = None;
+                self.vacant.push(slot);
+            }
+        }
+        self.places.settle();
+    }
+
+    /// Somebody waits with a demand.
+    pub(crate) fn ask(&mut self, demand: &Demand) -> Ask {
+        let nodes = self.nodes.values().filter_map(|entry| Some((entry.slot, entry.node.as_ref()?)));
+        self.places.add_user(demand, nodes)
+    }
+
+    /// The waiting is over.
+    pub(crate) fn forget(&mut self, ask: Ask) {
+        self.places.remove_user(ask);
+    }
+
+    /// The demand that somebody waits with.
+    pub(crate) fn demand(&self, ask: Ask) -> &Demand {
+        self.places.demand(ask)
     }
 
     /// Rises when an answer of [`Self::never_fits`] may have changed.
@@ -211,21 +381,48 @@ impl Capacity {
     /// ScavengerJob were there, and what is in flight.
     #[must_use]
     pub fn used(&self, ledger: &Ledger) -> Resources {
-        let mut used = self.used.plus(ledger.total());
-        for (requests, placement) in self.pending.values() {
+        let mut used = self.used_without_pending(ledger);
+        match self.places.takeable().filter(|_| self.stale.is_empty()) {
+            Some(takeable) => used.add(takeable),
+            None => used.add(&self.takeable()),
+        }
+        used
+    }
+
+    /// [`Self::used`] without pods that wait for a node.
+    #[must_use]
+    pub fn used_without_pending(&self, ledger: &Ledger) -> Resources {
+        self.used.plus(ledger.total())
+    }
+
+    /// What ordinary pods on nodes of the pool use of it.
+    #[must_use]
+    pub fn ordinary(&self) -> &Resources {
+        &self.ordinary
+    }
+
+    fn takeable(&self) -> Resources {
+        let mut takeable = Resources::default();
+        for (_, requests, placement) in self.pending() {
             let could_be_taken = self.nodes.values().filter(|entry| entry.in_pool).any(|entry| {
                 entry.node.as_ref().is_some_and(|node| {
                     placement.admits(node) && requests.fits_beside(&entry.ordinary, &node.allocatable)
                 })
             });
             if could_be_taken {
-                used.add(requests);
+                takeable.add(requests);
             }
         }
-        used
+        takeable
     }
 
-    /// What pods that are bound to the pool's nodes use; those that only wait for a node are not among them.
+    /// What pods use of the pool's nodes that are bound to them, or nominated for them.
+    #[must_use]
+    pub fn used_by_pods(&self) -> &Resources {
+        &self.used
+    }
+
+    /// [`Self::used_by_pods`] without those that are not bound yet.
     #[must_use]
     pub fn used_by_bound(&self) -> Resources {
         let mut used = self.used.clone();
@@ -243,22 +440,23 @@ impl Capacity {
         self.nodes.get(name).is_some_and(|entry| entry.in_pool)
     }
 
-    /// A node with what pods use on it, whether it belongs to the pool or not.
-    #[must_use]
-    pub fn node(&self, name: &Name) -> Option<(&Node, &Resources)> {
-        let entry = self.nodes.get(name)?;
-        Some((entry.node.as_ref()?, &entry.used))
+    /// Every node, whether it belongs to the pool or not.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values().filter_map(|entry| entry.node.as_ref())
     }
 
-    /// Every node with what pods use on it.
-    pub fn nodes(&self) -> impl Iterator<Item = (&Node, &Resources)> {
-        self.nodes.values().filter_map(|entry| Some((entry.node.as_ref()?, &entry.used)))
+    /// Ordinary pods that wait for a node, what they ask for and where they may go.
+    pub fn pending(&self) -> impl Iterator<Item = (&Key, &Resources, &Placement)> {
+        self.pending.iter().map(|(key, ask)| {
+            let demand = self.places.demand(*ask);
+            (key, &demand.per_pod, &demand.placement)
+        })
     }
 
-    /// True if the node is there, ready and schedulable, whether it belongs to the pool or not.
+    /// True if the node is there and ready, whether it is cordoned or belongs to the pool or not.
     #[must_use]
-    pub fn is_usable(&self, name: &Name) -> bool {
-        self.nodes.get(name).and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.usable)
+    pub fn is_ready(&self, name: &Name) -> bool {
+        self.nodes.get(name).and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.ready)
     }
 
     /// Nodes of the pool with what pods use on each.
@@ -269,38 +467,88 @@ impl Capacity {
             .filter_map(|entry| Some((entry.node.as_ref()?, &entry.used)))
     }
 
+    /// A node and what is on it, whether it belongs to the pool or not.
+    #[must_use]
+    pub fn node(&self, name: &Name) -> Option<NodeRoom<'_>> {
+        let entry = self.nodes.get(name)?;
+        let node = entry.node.as_ref()?;
+        Some(NodeRoom { node, in_pool: entry.in_pool, used: &entry.used, ordinary: &entry.ordinary })
+    }
+
+    /// Pods of ScavengerJobs on a node that have not ended.
+    pub fn scavenger_pods(&self, node: &Name) -> impl Iterator<Item = ScavengerPod<'_>> {
+        self.nodes.get(node).into_iter().flat_map(|entry| &entry.scavengers).filter_map(|key| {
+            let occupant = self.occupants.get(key)?;
+            Some(ScavengerPod { key, owner: occupant.owner.as_ref()?, requests: &occupant.requests })
+        })
+    }
+
+    /// What pods of a namespace's ScavengerJobs occupy, or are promised, as a share of what the pool has: of the
+    /// resource of which that share is largest, in millionths.
+    #[must_use]
+    pub fn dominant_share(&self, namespace: &Name, ledger: &Ledger) -> i128 {
+        let on_nodes = self.namespaces.get(namespace);
+        let promised = ledger.promised_to(namespace);
+        let share = |(name, amount): (&str, i64)| {
+            let whole = self.allocatable.get(name);
+            let both = on_nodes
+                .map_or(0, |all| all.get(name))
+                .saturating_add(promised.map_or(0, |all| all.get(name)));
+            // What nobody has nobody has a share of.
+            if whole <= 0 || amount <= 0 { 0 } else { i128::from(both) * 1_000_000 / i128::from(whole) }
+        };
+        on_nodes.into_iter().chain(promised).flat_map(Resources::iter).map(share).max().unwrap_or(0)
+    }
+
     /// Why a demand would not fit even if nothing else ran and every node of the pool were ready; none if it would.
     /// Nodes that are not usable at the moment count here: that a node restarts is no reason to give up.
     #[must_use]
     pub fn never_fits(&self, demand: &Demand, settings: &Settings) -> Option<Shortage> {
-        let total = demand.total();
-        let eligible: Vec<&Node> = self
-            .nodes
-            .values()
-            .filter_map(|entry| entry.node.as_ref())
-            .filter(|node| eligible(node, settings))
-            .collect();
-        if eligible.is_empty() {
+        if let Some(shortage) = self.exceeds_pool(demand, settings) {
+            return Some(shortage);
+        }
+        let nodes =
+            self.nodes.values().filter(|entry| entry.eligible).filter_map(|entry| entry.node.as_ref());
+        if self.eligible_nodes == 0 {
             return None;
         }
-        let mut whole = Resources::default();
-        for node in &eligible {
-            whole.add(&node.allocatable);
+        let rooms = nodes.map(|node| (node, node.allocatable.clone()));
+        place(demand, rooms).err().map(|placed| self.never_placed(demand, placed))
+    }
+
+    /// [`Self::never_fits`] by the index.
+    pub(crate) fn never_fits_asked(&mut self, ask: Ask, settings: &Settings) -> Option<Shortage> {
+        if let Some(shortage) = self.exceeds_pool(self.places.demand(ask), settings) {
+            return Some(shortage);
         }
-        let limit = settings.start_thresholds.of(&whole);
-        if let Some(resource) = total.exceeds(&limit) {
-            let share = settings.start_thresholds.share(resource);
-            return Some(Shortage {
-                message: format!(
-                    "asks for {} in all, but ScavengerJobs may fill the pool only up to {share} of {}",
-                    crate::resources::Amount(resource, total.get(resource)),
-                    crate::resources::Amount(resource, whole.get(resource)),
-                ),
-                resource: Some(resource.to_owned()),
-            });
+        if self.eligible_nodes == 0 || self.places.fits(ask, View::Empty) {
+            return None;
         }
-        let rooms = eligible.into_iter().map(|node| (node, node.allocatable.clone()));
-        place(demand, rooms).err().map(|placed| self.not_placed(demand, placed, "even if nothing else ran"))
+        let placed = u32::try_from(self.places.count(ask, View::Empty)).unwrap_or(u32::MAX);
+        let suitable = self.places.suitable(ask);
+        Some(not_placed(self.places.demand(ask), placed, suitable, "even if nothing else ran"))
+    }
+
+    fn exceeds_pool(&self, demand: &Demand, settings: &Settings) -> Option<Shortage> {
+        if self.eligible_nodes == 0 {
+            return None;
+        }
+        let total = demand.total();
+        let limit = settings.start_thresholds.of(&self.eligible);
+        let resource = total.exceeds(&limit)?;
+        Some(Shortage {
+            message: format!(
+                "asks for {} in all, but ScavengerJobs may fill the pool only up to {} of {}",
+                Amount(resource, total.get(resource)),
+                settings.start_thresholds.share(resource),
+                Amount(resource, self.eligible.get(resource)),
+            ),
+            resource: Some(resource.to_owned()),
+        })
+    }
+
+    fn never_placed(&self, demand: &Demand, placed: u32) -> Shortage {
+        not_placed(demand, placed, self.suitable(demand), "even if nothing else ran")
     }
 
     /// Nodes for the pods of a demand in the room there is now, or why there is none.
@@ -308,21 +556,58 @@ impl Capacity {
     /// # Errors
     /// [`Shortage`] naming the threshold or the nodes.
     pub fn fit(&self, demand: &Demand, ledger: &Ledger, settings: &Settings) -> Result<Vec<Name>, Shortage> {
-        let total = demand.total();
-        let limit = settings.start_thresholds.of(&self.allocatable);
-        let free = limit.minus(&self.used(ledger));
-        if let Some(resource) = total.exceeds(&free) {
-            let share = settings.start_thresholds.share(resource);
-            return Err(Shortage {
-                message: format!(
-                    "needs {}, but only {} are left below the threshold of {share}",
-                    crate::resources::Amount(resource, total.get(resource)),
-                    crate::resources::Amount(resource, free.get(resource).max(0)),
-                ),
-                resource: Some(resource.to_owned()),
-            });
+        if let Some(shortage) = self.exceeds_free(demand, ledger, settings) {
+            return Err(shortage);
         }
-        self.nodes_for(demand, ledger).map_err(|placed| self.not_placed(demand, placed, "now"))
+        self.nodes_for(demand, ledger)
+            .map_err(|placed| not_placed(demand, placed, self.suitable(demand), "now"))
+    }
+
+    /// What is left below the threshold, for [`Self::fits_asked`].
+    pub(crate) fn free_row(&mut self, ledger: &Ledger, settings: &Settings) -> Vec<i64> {
+        let free = self.free(ledger, settings);
+        self.places.row(&free)
+    }
+
+    /// [`Self::fit`] by the index: true if there is room.
+    pub(crate) fn fits_asked(&mut self, ask: Ask, free: &[i64]) -> bool {
+        self.places.is_within(ask, free) && self.places.fits(ask, View::Now)
+    }
+
+    /// [`Self::fit`] by the index: the nodes, all of them if [`Self::fits_asked`].
+    pub(crate) fn nodes_asked(&self, ask: Ask) -> Vec<Name> {
+        let slots = self.places.nodes_for(ask).into_iter();
+        slots.filter_map(|slot| self.slots.get(slot).cloned().flatten()).collect()
+    }
+
+    /// [`Self::fit`] by the index: why there is no room.
+    pub(crate) fn shortage_asked(&mut self, ask: Ask, ledger: &Ledger, settings: &Settings) -> Shortage {
+        if let Some(shortage) = self.exceeds_free(self.places.demand(ask), ledger, settings) {
+            return shortage;
+        }
+        let placed = u32::try_from(self.places.count(ask, View::Now)).unwrap_or(u32::MAX);
+        let suitable = self.places.suitable(ask);
+        not_placed(self.places.demand(ask), placed, suitable, "now")
+    }
+
+    /// What ScavengerJobs may still take below the threshold.
+    fn free(&self, ledger: &Ledger, settings: &Settings) -> Resources {
+        settings.start_thresholds.of(&self.allocatable).minus(&self.used(ledger))
+    }
+
+    fn exceeds_free(&self, demand: &Demand, ledger: &Ledger, settings: &Settings) -> Option<Shortage> {
+        let total = demand.total();
+        let free = self.free(ledger, settings);
+        let resource = total.exceeds(&free)?;
+        Some(Shortage {
+            message: format!(
+                "needs {}, but only {} are left below the threshold of {}",
+                Amount(resource, total.get(resource)),
+                Amount(resource, free.get(resource).max(0)),
+                settings.start_thresholds.share(resource),
+            ),
+            resource: Some(resource.to_owned()),
+        })
     }
 
     /// Nodes for the pods of a demand, whatever the threshold; or how many pods found one.
@@ -340,20 +625,82 @@ impl Capacity {
         place(demand, rooms)
     }
 
-    fn not_placed(&self, demand: &Demand, placed: u32, when: &str) -> Shortage {
-        let suitable = self.pool_nodes().filter(|(node, _)| demand.placement.admits(node)).count();
-        let message = if suitable == 0 {
-            "no node of the pool matches its nodeSelector and tolerations".to_owned()
-        } else if demand.pod_count == 1 {
-            format!("no node has room for {} {when} ({suitable} nodes looked at)", demand.per_pod)
-        } else {
-            format!(
-                "nodes have room for {placed} of {} pods with {} each {when} ({suitable} nodes looked at)",
-                demand.pod_count, demand.per_pod
-            )
-        };
-        Shortage { resource: None, message }
+    fn suitable(&self, demand: &Demand) -> usize {
+        self.pool_nodes().filter(|(node, _)| demand.placement.admits(node)).count()
     }
+
+    /// Checks the index against what it is made from.
+    ///
+    /// # Errors
+    /// What differs.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub(crate) fn check_index(&self, ledger: &Ledger) -> Result<(), String> {
+        if !self.stale.is_empty() {
+            return Err(format!("{} nodes are not in the index", self.stale.len()));
+        }
+        let mut namespaces: BTreeMap<Name, Resources> = BTreeMap::new();
+        for (key, occupant) in self.occupants.iter().filter(|(_, occupant)| occupant.owner.is_some()) {
+            namespaces.entry(key.namespace.clone()).or_default().add(&occupant.requests);
+            if !self.nodes.get(&occupant.node).is_some_and(|entry| entry.scavengers.contains(key)) {
+                return Err(format!("{key} is not on the list of node {}", occupant.node));
+            }
+        }
+        if namespaces != self.namespaces {
+            return Err(format!("namespaces occupy {:?} instead of {namespaces:?}", self.namespaces));
+        }
+        let takeable = self.takeable();
+        if self.places.takeable().is_some_and(|known| *known != takeable) {
+            return Err(format!(
+                "{:?} are taken to be pending instead of {takeable}",
+                self.places.takeable()
+            ));
+        }
+        let (mut eligible, mut ordinary) = (Resources::default(), Resources::default());
+        for entry in self.nodes.values().filter(|entry| entry.eligible) {
+            let Some(node) = &entry.node else { return Err("a node that is gone is eligible".to_owned()) };
+            eligible.add(&node.allocatable);
+            if entry.in_pool {
+                ordinary.add(&entry.ordinary);
+            }
+        }
+        if eligible != self.eligible || ordinary != self.ordinary {
+            return Err("totals differ from those of the nodes".to_owned());
+        }
+        for (demand, counts) in self.places.counts() {
+            for view in View::ALL {
+                let Some(count) = counts[view as usize] else { continue };
+                let mut truth = 0;
+                for (name, entry) in &self.nodes {
+                    let Some(node) = &entry.node else { continue };
+                    let room = entry.rooms(ledger.promised(name)).into_iter().nth(view as usize).flatten();
+                    truth += room.map_or(0, |room| match place(demand, std::iter::once((node, room))) {
+                        Ok(_) => u64::from(demand.pod_count),
+                        Err(placed) => u64::from(placed),
+                    });
+                }
+                if count != truth {
+                    return Err(format!(
+                        "{count} places are known for {demand:?} in {view:?} instead of {truth}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn not_placed(demand: &Demand, placed: u32, suitable: usize, when: &str) -> Shortage {
+    let message = if suitable == 0 {
+        "no node of the pool matches its nodeSelector and tolerations".to_owned()
+    } else if demand.pod_count == 1 {
+        format!("no node has room for {} {when} ({suitable} nodes looked at)", demand.per_pod)
+    } else {
+        format!(
+            "nodes have room for {placed} of {} pods with {} each {when} ({suitable} nodes looked at)",
+            demand.pod_count, demand.per_pod
+        )
+    };
+    Shortage { resource: None, message }
 }
 
 /// First fit over the nodes in the order of their names. All pods of a demand are alike, so a node takes as many as
@@ -373,11 +720,6 @@ fn place<'a>(demand: &Demand, rooms: impl Iterator<Item = (&'a Node, Resources)>
         }
     }
     Err(u32::try_from(places.len()).unwrap_or(u32::MAX))
-}
-
-/// True if ScavengerJobs may use the node now.
-fn belongs(node: &Node, settings: &Settings) -> bool {
-    node.usable && eligible(node, settings)
 }
 
 /// True if ScavengerJobs may use the node when it is ready. Taints that Kubernetes itself sets on nodes

@@ -93,6 +93,8 @@ pub fn state(planner: &Planner) -> Result<(), String> {
     counts(planner)?;
     ledger(planner)?;
     queue(planner)?;
+    planner.queue.check(&planner.capacity)?;
+    planner.capacity.check_index(&planner.ledger)?;
     let timers: BTreeSet<_> =
         planner.jobs.iter().filter_map(|(key, entry)| Some((entry.timer?, key.clone()))).collect();
     ensure(timers == planner.timers, || "timers differ from those of the entries".to_owned())?;
@@ -127,7 +129,7 @@ fn ledger(planner: &Planner) -> Result<(), String> {
         ensure(entry.is_some(), || format!("room is reserved for {key}, which is gone"))?;
         let active = entry.is_some_and(|entry| entry.job.status.phase.is_active());
         let held = entry.is_some_and(|entry| {
-            let attached = planner.attachments.get(&entry.job.uid);
+            let attached = planner.attachments.get(&crate::owner(&entry.job.uid, key));
             let attached = attached.is_some_and(|all| !all.children.is_empty() || !all.pods.is_empty());
             entry.under_way || entry.pause.is_some() || attached
         });
@@ -161,6 +163,13 @@ fn queue(planner: &Planner) -> Result<(), String> {
         ensure(!entry.job.status.phase.is_active() || entry.under_way, || {
             format!("{key} is active and waits in the queue")
         })?;
+    }
+    if let Ok(settings) = planner.settings() {
+        for (ask, never) in planner.queue.never() {
+            let demand = planner.capacity.demand(ask);
+            let truth = planner.capacity.never_fits(demand, settings).is_some();
+            ensure(never == truth, || format!("{demand:?} is taken for one that never fits: {never}"))?;
+        }
     }
     Ok(())
 }

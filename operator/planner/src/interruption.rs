@@ -10,7 +10,10 @@
 //!
 //! A workload that ends by itself before step 2 has ended by itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 
@@ -20,6 +23,7 @@ use crate::{
     headroom::{self, Holder},
     lifecycle::{self, Known, Next},
     loss::Loss,
+    owner,
     preemption::{self, Place, Victim},
     resources::Resources,
     snapshot::{Attempt, Disruption, Key, Name, Node, Outcome, Pod, PreemptionMode, Settings},
@@ -63,7 +67,7 @@ fn decided(attempt: &Attempt) -> Option<&Disruption> {
 pub fn next(
     known: &Known<'_>,
     attempt: &Attempt,
-    pods: &BTreeMap<Name, Pod>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
     settings: &Result<Settings, String>,
     now: Timestamp,
 ) -> Option<Next> {
@@ -121,7 +125,6 @@ pub fn explained(attempt: &Attempt, mut ending: Ending) -> (Attempt, Ending) {
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
     nodes: BTreeMap<Key, BTreeSet<Name>>,
-    jobs: BTreeMap<Name, BTreeSet<Key>>,
     pressed: BTreeMap<Name, Name>,
     /// Rises with every change of who is where.
     version: u64,
@@ -130,28 +133,15 @@ pub(crate) struct Holders {
 impl Holders {
     /// Takes in on which nodes a ScavengerJob's pods are.
     pub(crate) fn set(&mut self, job: &Key, nodes: BTreeSet<Name>) {
-        let none = BTreeSet::new();
-        let old = self.nodes.get(job).unwrap_or(&none);
-        if *old == nodes {
-            return;
-        }
-        self.version += 1;
-        for gone in old.difference(&nodes) {
-            if let Some(jobs) = self.jobs.get_mut(gone) {
-                jobs.remove(job);
-                if jobs.is_empty() {
-                    self.jobs.remove(gone);
-                }
-            }
-        }
-        for node in &nodes {
-            self.jobs.entry(node.clone()).or_default().insert(job.clone());
-        }
-        if nodes.is_empty() {
-            self.nodes.remove(job);
+        let changed = if nodes.is_empty() {
+            self.nodes.remove(job).is_some()
+        } else if self.nodes.get(job) == Some(&nodes) {
+            false
         } else {
             self.nodes.insert(job.clone(), nodes);
-        }
+            true
+        };
+        self.version += u64::from(changed);
     }
 
     /// Takes in whether a node is under pressure.
@@ -169,9 +159,9 @@ impl Holders {
 }
 
 /// Pods that hold room on a node.
-pub(crate) fn bound(pods: &BTreeMap<Name, Pod>) -> impl Iterator<Item = (&Name, &Pod)> {
+pub(crate) fn bound(pods: &BTreeMap<Name, Arc<Pod>>) -> impl Iterator<Item = (&Name, &Pod)> {
     let alive = pods.values().filter(|pod| !pod.phase.is_terminal());
-    alive.filter_map(|pod| Some((pod.node.as_ref()?, pod)))
+    alive.filter_map(|pod| Some((pod.node.as_ref()?, &**pod)))
 }
 
 /// True if nobody has to be interrupted to make the ScavengerJob give its room back.
@@ -192,7 +182,15 @@ impl Planner {
     /// Interrupts whom room, pressure or a waiting ordinary pod demands. Comes after every ScavengerJob about which
     /// something was seen was looked at, and before anybody starts.
     pub(crate) fn make_room(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
-        let Ok(settings) = self.settings.clone() else { return };
+        let Ok(settings) = &self.settings else { return };
+        // Most plans end here.
+        if self.holders.pressed.is_empty()
+            && self.preemption.is_idle(settings.preemption_mode)
+            && settings.headroom.suffices(self.capacity.used_by_pods(), self.capacity.allocatable())
+        {
+            return;
+        }
+        let settings = settings.clone();
         self.relieve_pressure(&settings, now, actions);
         // First whom somebody waits for: it may make the headroom, too.
         self.serve_pending_pods(&settings, now, actions);
@@ -202,7 +200,7 @@ impl Planner {
     fn relieve_pressure(&mut self, settings: &Settings, now: Timestamp, actions: &mut Vec<Action>) {
         let mut victims: Vec<(Loss, Key, String)> = Vec::new();
         for (node, pressure) in &self.holders.pressed {
-            for job in self.holders.jobs.get(node).into_iter().flatten() {
+            for job in self.jobs_on(node).into_keys() {
                 if let Some(loss) = self.loss_of(job, settings, now) {
                     victims.push((loss, job.clone(), format!("node {node} reports {pressure}")));
                 }
@@ -222,7 +220,7 @@ impl Planner {
         }
         let mut holders = Vec::new();
         for job in self.holders.nodes.keys() {
-            let held = self.held(job, |node| self.capacity.is_in_pool(node));
+            let held = self.held_in_pool(job);
             match self.loss_of(job, settings, now) {
                 Some(loss) => holders.push(Holder { job: job.clone(), held, loss }),
                 None => used.subtract(&held),
@@ -235,21 +233,35 @@ impl Planner {
         }
     }
 
-    /// What a ScavengerJob's pods hold on some nodes.
-    fn held(&self, job: &Key, on: impl Fn(&Name) -> bool) -> Resources {
+    /// What a ScavengerJob's pods hold on nodes of the pool.
+    fn held_in_pool(&self, job: &Key) -> Resources {
         let mut held = Resources::default();
-        let attachments = self.jobs.get(job).and_then(|entry| self.attachments.get(&entry.job.uid));
-        for (_, pod) in attachments.into_iter().flat_map(|all| bound(&all.pods)).filter(|(node, _)| on(node))
-        {
+        let attachments =
+            self.jobs.get(job).and_then(|entry| self.attachments.get(&owner(&entry.job.uid, job)));
+        let pods = attachments.into_iter().flat_map(|all| bound(&all.pods));
+        for (_, pod) in pods.filter(|(node, _)| self.capacity.is_in_pool(node)) {
             held.add(&pod.requests);
         }
         held
     }
 
+    /// The ScavengerJobs that have pods on a node, and what these hold there.
+    fn jobs_on(&self, node: &Name) -> BTreeMap<&Key, Resources> {
+        let mut jobs: BTreeMap<&Key, Resources> = BTreeMap::new();
+        for pod in self.capacity.scavenger_pods(node) {
+            // Anybody may write a foreign UID onto a pod of his own; in another namespace it belongs to nobody.
+            let job = self.keys.get(pod.owner).filter(|job| job.namespace == pod.key.namespace);
+            if let Some(job) = job {
+                jobs.entry(job).or_default().add(pod.requests);
+            }
+        }
+        jobs
+    }
+
     /// What is lost if a ScavengerJob is interrupted; none if it is going anyway.
     fn loss_of(&self, job: &Key, settings: &Settings, now: Timestamp) -> Option<Loss> {
         let entry = self.jobs.get(job)?;
-        let attachments = self.attachments.get(&entry.job.uid)?;
+        let attachments = self.attachments.get(&owner(&entry.job.uid, job))?;
         let stays = !is_going(entry, attachments, settings.drain);
         stays.then(|| Loss::of(&entry.job, &settings.weights, settings.priority_steps, now))
     }
@@ -315,39 +327,48 @@ impl Planner {
 
     /// The nodes that would take a pod, with what is free there and who could be interrupted.
     fn places(&self, pod: &Pod, settings: &Settings, now: Timestamp) -> Vec<Place> {
-        let nodes = self.capacity.nodes().filter_map(|(node, _)| {
-            let (free, staying) = self.room_on(&node.name, pod)?;
-            let victims = staying.into_iter().filter_map(|job| {
+        let mut places = Vec::new();
+        for node in self.capacity.nodes() {
+            let Some((free, staying)) = self.room_on(&node.name, pod) else { continue };
+            let fits = pod.requests.exceeds(&free).is_none();
+            let mut place = Place { node: node.name.clone(), free, victims: Vec::new() };
+            if fits {
+                // Nobody has to go.
+                return vec![place];
+            }
+            let victims = staying.into_iter().filter_map(|(job, held)| {
                 let loss = self.loss_of(job, settings, now)?;
-                Some(Victim { job: job.clone(), held: self.held(job, |on| *on == node.name), loss })
+                Some(Victim { job: job.clone(), held, loss })
             });
-            Some(Place { node: node.name.clone(), free, victims: victims.collect() })
-        });
-        nodes.collect()
+            place.victims = victims.collect();
+            places.push(place);
+        }
+        places
     }
 
     /// What is free on a node that takes this pod, once all that is going is gone, and the ScavengerJobs there that
-    /// stay.
-    fn room_on(&self, node: &Name, pod: &Pod) -> Option<(Resources, Vec<&Key>)> {
-        let (node, used) = self.capacity.node(node).filter(|(node, _)| node.usable)?;
-        if !pod.placement.admits(node) {
+    /// stay, with what they hold there.
+    fn room_on(&self, node: &Name, pod: &Pod) -> Option<(Resources, BTreeMap<&Key, Resources>)> {
+        let room = self.capacity.node(node).filter(|room| room.node.usable)?;
+        if !pod.placement.admits(room.node) {
             return None;
         }
         let drain = self.settings.as_ref().is_ok_and(|settings| settings.drain);
-        let mut free = node.allocatable.minus(used);
-        if let Some(promised) = self.ledger.promised(&node.name) {
+        let mut free = room.node.allocatable.minus(room.used);
+        if let Some(promised) = self.ledger.promised(node) {
             free.subtract(promised);
         }
-        let mut staying = Vec::new();
-        for job in self.holders.jobs.get(&node.name).into_iter().flatten() {
-            let Some(entry) = self.jobs.get(job) else { continue };
-            let Some(attachments) = self.attachments.get(&entry.job.uid) else { continue };
-            if is_going(entry, attachments, drain) {
-                free.add(&self.held(job, |on| *on == node.name));
-            } else {
-                staying.push(job);
+        let mut jobs = self.jobs_on(node);
+        jobs.retain(|job, held| {
+            let stays = self.jobs.get(*job).is_some_and(|entry| {
+                let attachments = self.attachments.get(&owner(&entry.job.uid, job));
+                attachments.is_some_and(|attachments| !is_going(entry, attachments, drain))
+            });
+            if !stays {
+                free.add(held);
             }
-        }
-        Some((free, staying))
+            stays
+        });
+        Some((free, jobs))
     }
 }

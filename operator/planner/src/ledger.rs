@@ -16,7 +16,10 @@ use crate::{
 pub struct Ledger {
     reservations: BTreeMap<Key, Reservation>,
     promised: BTreeMap<Name, Resources>,
+    namespaces: BTreeMap<Name, Resources>,
     total: Resources,
+    /// Nodes on which something changed since [`Self::take_touched`].
+    touched: Vec<Name>,
 }
 
 #[derive(Debug, Clone)]
@@ -30,10 +33,15 @@ impl Ledger {
     /// Reserves room for one pod of `per_pod` on each of `places`, instead of what was reserved before.
     pub fn reserve(&mut self, job: &Key, per_pod: &Resources, places: Vec<Option<Name>>) {
         self.release(job);
+        if !places.is_empty() {
+            let count = i64::try_from(places.len()).unwrap_or(i64::MAX);
+            self.namespaces.entry(job.namespace.clone()).or_default().add(&per_pod.times(count));
+        }
         for place in &places {
             self.total.add(per_pod);
             if let Some(node) = place {
                 self.promised.entry(node.clone()).or_default().add(per_pod);
+                self.touched.push(node.clone());
             }
         }
         if !places.is_empty() {
@@ -67,6 +75,12 @@ impl Ledger {
         }
         for place in dropped {
             self.total.subtract(&per_pod);
+            if let Some(amount) = self.namespaces.get_mut(&job.namespace) {
+                amount.subtract(&per_pod);
+                if *amount == Resources::default() {
+                    self.namespaces.remove(&job.namespace);
+                }
+            }
             if let Some(node) = place
                 && let Some(promised) = self.promised.get_mut(&node)
             {
@@ -74,6 +88,7 @@ impl Ledger {
                 if *promised == Resources::default() {
                     self.promised.remove(&node);
                 }
+                self.touched.push(node);
             }
         }
     }
@@ -94,6 +109,17 @@ impl Ledger {
     #[must_use]
     pub fn promised(&self, node: &Name) -> Option<&Resources> {
         self.promised.get(node)
+    }
+
+    /// What is reserved for the ScavengerJobs of a namespace.
+    #[must_use]
+    pub fn promised_to(&self, namespace: &Name) -> Option<&Resources> {
+        self.namespaces.get(namespace)
+    }
+
+    /// The nodes on which something changed since this was called last.
+    pub(crate) fn take_touched(&mut self) -> Vec<Name> {
+        std::mem::take(&mut self.touched)
     }
 
     /// Every reservation: for whom, how much for each pod, and where.

@@ -8,8 +8,10 @@
 //! |---|---|
 //! | what is next for one ScavengerJob; which outcome leads to which phase | [`lifecycle`] |
 //! | whether the workload ended an attempt or was taken away | [`verdict`] |
+//! | what the API server's refusals mean | [`refusal`] |
+//! | how long to wait before the next attempt | [`backoff`] |
 //! | who starts next | [`admission`] |
-//! | what room there is | [`capacity`] |
+//! | what room there is | [`capacity`], with an index over all nodes in `places` |
 //! | what is in flight | [`ledger`] |
 //! | the running priority | [`priority`] |
 //! | what an interruption would throw away: the order in which they go | [`loss`] |
@@ -23,6 +25,7 @@
 
 pub mod action;
 pub mod admission;
+pub mod backoff;
 pub mod capacity;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod check;
@@ -33,22 +36,28 @@ pub mod interruption;
 pub mod ledger;
 pub mod lifecycle;
 pub mod loss;
+mod places;
 pub mod preemption;
 pub mod priority;
+pub mod refusal;
 pub mod resources;
 pub mod snapshot;
 pub mod verdict;
+mod wording;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 
 use action::{Action, ActionResult, Answer, Failure, Task};
-use admission::Queue;
+use admission::{Queue, Room};
 use capacity::Capacity;
 use interruption::Holders;
 use ledger::Ledger;
-use lifecycle::{Known, Memory, Next, Prepared};
+use lifecycle::{CreateFailure, Known, Memory, Next, Prepared, Telling};
 use preemption::Preemption;
 use snapshot::{
     Child, Demand, Disruption, Job, Key, Name, Observation, Phase, Pod, Settings, WaitReason, Waiting,
@@ -86,7 +95,7 @@ struct Entry {
     /// The attempt for which room was reserved after a restart, so that it is done once.
     recovered: Option<u32>,
     /// What it asked for when room was reserved; the spec may be replaced until the start is written.
-    reserved_for: Option<Demand>,
+    reserved_for: Option<Box<Demand>>,
     /// A status that must be written because an action was refused for good.
     refused: Option<Failure>,
     counted: Option<(Phase, Option<WaitReason>)>,
@@ -104,12 +113,16 @@ struct Pause {
     ends_with_change: bool,
 }
 
+/// UID and namespace of a ScavengerJob, as its child Jobs and pods tell them. Anybody may write a foreign UID onto a pod
+/// of his own; in another namespace it belongs to nobody.
+type Owner = (Name, Name);
+
 /// Child Jobs and pods of one ScavengerJob; they may be seen before it.
 #[derive(Debug, Default)]
 struct Attachments {
-    children: BTreeMap<Name, Child>,
-    pods: BTreeMap<Name, Pod>,
-    evidence: BTreeMap<u32, Evidence>,
+    children: BTreeMap<Name, Arc<Child>>,
+    pods: BTreeMap<Name, Arc<Pod>>,
+    evidence: BTreeMap<u32, Box<Evidence>>,
     /// UID of the child Job that was last seen to go: a late answer must not bring it back.
     gone_child: Option<Name>,
     /// UID of a child Job that an answer showed and the watch did not yet. If it goes in a gap of the watch, nobody
@@ -126,10 +139,11 @@ pub struct Planner {
     holders: Holders,
     preemption: Preemption,
     queue: Queue,
-    jobs: BTreeMap<Key, Entry>,
+    /// Boxed, as what is large and one of many: a tree keeps room for several in each node.
+    jobs: BTreeMap<Key, Box<Entry>>,
     keys: BTreeMap<Name, Key>,
-    attachments: BTreeMap<Name, Attachments>,
-    /// ScavengerJob of each pod that belongs to one.
+    attachments: BTreeMap<Owner, Box<Attachments>>,
+    /// UID of the ScavengerJob of each pod that belongs to one.
     pod_owners: BTreeMap<Key, Name>,
     pod_epoch: u64,
     /// Pods that a live list showed and the watch did not yet. If they go in a gap of the watch, nobody will ever say
@@ -139,12 +153,9 @@ pub struct Planner {
     timers: BTreeSet<(Timestamp, Key)>,
     /// ScavengerJobs that are admitted and whose pods do not all have a node yet.
     starting: BTreeSet<Key>,
-    /// Who waits because it can never fit, for when the pool changes.
-    never_fit: BTreeSet<Key>,
     /// Newcomers of the queue that were not told yet why they wait.
     untold: BTreeSet<Key>,
     counts: Counts,
-    seen_epoch: u64,
     seen_version: u64,
     walk_due: bool,
 }
@@ -167,10 +178,8 @@ impl Default for Planner {
             dirty: BTreeSet::new(),
             timers: BTreeSet::new(),
             starting: BTreeSet::new(),
-            never_fit: BTreeSet::new(),
             untold: BTreeSet::new(),
             counts: Counts::default(),
-            seen_epoch: 0,
             seen_version: 0,
             walk_due: false,
         }
@@ -184,13 +193,13 @@ impl Planner {
             Observation::Job(job) => self.set_job(*job),
             Observation::JobGone(key) => self.remove_job(&key),
             Observation::Child(child) => {
-                let attachments = self.attachments.entry(child.owner.clone()).or_default();
+                let attachments = self.attachments.entry(owner(&child.owner, &child.key)).or_default();
                 if attachments.unwatched_child.as_ref() == Some(&child.uid) {
                     attachments.unwatched_child = None;
                 }
                 self.set_child(child);
             }
-            Observation::ChildGone { owner, uid } => self.remove_child(&owner, &uid),
+            Observation::ChildGone { namespace, owner, uid } => self.remove_child(&(owner, namespace), &uid),
             Observation::Pod(pod) => {
                 self.unwatched_pods.remove(&pod.key);
                 self.set_pod(*pod, now);
@@ -224,11 +233,6 @@ impl Planner {
     /// Says what is to be done now.
     pub fn plan(&mut self, now: Timestamp) -> Plan {
         let mut plan = Plan::default();
-        if self.seen_epoch != self.capacity.epoch() {
-            self.seen_epoch = self.capacity.epoch();
-            self.dirty.extend(self.never_fit.iter().cloned());
-            self.dirty.extend(self.queue.iter().cloned());
-        }
         while let Some((time, key)) = self.timers.first().cloned() {
             if time > now {
                 break;
@@ -252,6 +256,13 @@ impl Planner {
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// How many are before a ScavengerJob in the queue of those that may start, and how many there are; none if it is
+    /// not in it.
+    #[must_use]
+    pub fn place_in_queue(&self, job: &Key) -> Option<(usize, usize)> {
+        self.queue.place(job)
     }
 
     /// The room there is.
@@ -310,7 +321,7 @@ impl Planner {
                     entry.pause = None;
                 }
                 let number = attempt(&entry.job).unwrap_or(0);
-                if let Some(attachments) = self.attachments.get_mut(&entry.job.uid) {
+                if let Some(attachments) = self.attachments.get_mut(&owner(&entry.job.uid, &key)) {
                     attachments.evidence.retain(|attempt, _| *attempt >= number);
                 }
             }
@@ -327,7 +338,8 @@ impl Planner {
                     counted: None,
                     sentence: None,
                 };
-                self.jobs.insert(key.clone(), entry);
+                self.disown_strangers(&owner(&entry.job.uid, &key));
+                self.jobs.insert(key.clone(), Box::new(entry));
             }
         }
         self.count(&key);
@@ -338,54 +350,74 @@ impl Planner {
         self.uncount(key);
         if let Some(entry) = self.jobs.remove(key) {
             self.keys.remove(&entry.job.uid);
-            self.prune(&entry.job.uid);
+            self.prune(&owner(&entry.job.uid, key));
         }
-        self.queue.remove(key);
+        self.queue.remove(key, &mut self.capacity);
         self.holders.set(key, BTreeSet::new());
         self.ledger.release(key);
         self.walk_due = true;
         self.dirty.remove(key);
         self.starting.remove(key);
-        self.never_fit.remove(key);
         self.untold.remove(key);
     }
 
-    /// Forgets attachments of a ScavengerJob that is gone once they are gone too.
-    fn prune(&mut self, uid: &Name) {
-        let empty =
-            self.attachments.get(uid).is_some_and(|all| all.children.is_empty() && all.pods.is_empty());
-        if empty && !self.keys.contains_key(uid) {
-            self.attachments.remove(uid);
+    /// Pods that were seen before the ScavengerJob which they name, and are in another namespace, are ordinary ones.
+    fn disown_strangers(&mut self, (uid, namespace): &Owner) {
+        let first = (uid.clone(), Name::from(""));
+        let named = self.attachments.range(first..).take_while(|((named, _), _)| named == uid);
+        let strangers = named.map(|(owner, _)| owner.clone()).filter(|(_, other)| other != namespace);
+        for owner in strangers.collect::<Vec<_>>() {
+            let pods = self.attachments.remove(&owner).map(|all| all.pods).unwrap_or_default();
+            for pod in pods.into_values() {
+                self.pod_owners.remove(&pod.key);
+                self.capacity.set_pod(&Pod { owner: None, ..Arc::unwrap_or_clone(pod) });
+            }
         }
     }
 
-    fn touch(&mut self, uid: &Name) {
-        if let Some(key) = self.keys.get(uid) {
-            self.dirty.insert(key.clone());
+    /// Forgets attachments of a ScavengerJob that is gone once they are gone too.
+    fn prune(&mut self, owner: &Owner) {
+        let empty =
+            self.attachments.get(owner).is_some_and(|all| all.children.is_empty() && all.pods.is_empty());
+        if empty && self.key_of(owner).is_none() {
+            self.attachments.remove(owner);
+        }
+    }
+
+    /// The ScavengerJob that something of its namespace names as its owner.
+    fn key_of(&self, (uid, namespace): &Owner) -> Option<&Key> {
+        self.keys.get(uid).filter(|key| key.namespace == *namespace)
+    }
+
+    fn touch(&mut self, owner: &Owner) {
+        if let Some(key) = self.key_of(owner).cloned() {
+            self.dirty.insert(key);
         }
     }
 
     fn set_child(&mut self, child: Child) {
-        let owner = child.owner.clone();
+        let owner = owner(&child.owner, &child.key);
         let attachments = self.attachments.entry(owner.clone()).or_default();
         if attachments.gone_child.as_ref() == Some(&child.uid) {
             return;
         }
         match attachments.children.get_mut(&child.uid) {
             Some(known) if known.resource_version >= child.resource_version => return,
-            Some(known) => *known = Child { deleting: known.deleting || child.deleting, ..child },
+            Some(known) => *known = Child { deleting: known.deleting || child.deleting, ..child }.into(),
             None => {
-                attachments.children.insert(child.uid.clone(), child);
+                attachments.children.insert(child.uid.clone(), child.into());
             }
         }
         self.touch(&owner);
     }
 
-    fn remove_child(&mut self, owner: &Name, uid: &Name) {
+    fn remove_child(&mut self, owner: &Owner, uid: &Name) {
         let Some(attachments) = self.attachments.get_mut(owner) else { return };
         attachments.gone_child = Some(uid.clone());
-        if let Some(child) = attachments.children.remove(uid)
-            && let Some(entry) = self.keys.get(owner).and_then(|key| self.jobs.get_mut(key))
+        let child = attachments.children.remove(uid);
+        let key = self.key_of(owner).cloned();
+        if let Some(child) = child
+            && let Some(entry) = key.and_then(|key| self.jobs.get_mut(&key))
         {
             entry.memory.lost_child = Some(child.attempt);
         }
@@ -393,8 +425,14 @@ impl Planner {
         self.prune(owner);
     }
 
-    fn set_pod(&mut self, pod: Pod, now: Timestamp) {
-        if let Some((owner, attempt)) = pod.owner.clone() {
+    fn set_pod(&mut self, mut pod: Pod, now: Timestamp) {
+        if let Some((uid, attempt)) = pod.owner.clone() {
+            if self.keys.get(&uid).is_some_and(|key| key.namespace != pod.key.namespace) {
+                // Somebody else's, whatever it says.
+                pod.owner = None;
+                return self.capacity.set_pod(&pod);
+            }
+            let owner = owner(&uid, &pod.key);
             let attachments = self.attachments.entry(owner.clone()).or_default();
             let known = attachments.pods.get(&pod.key.name);
             if known
@@ -403,9 +441,9 @@ impl Planner {
                 return;
             }
             attachments.evidence.entry(attempt).or_default().note(&pod, self.pod_epoch, now);
-            self.pod_owners.insert(pod.key.clone(), owner.clone());
+            self.pod_owners.insert(pod.key.clone(), uid);
             self.capacity.set_pod(&pod);
-            attachments.pods.insert(pod.key.name.clone(), pod);
+            attachments.pods.insert(pod.key.name.clone(), Arc::new(pod));
             self.touch(&owner);
         } else {
             self.capacity.set_pod(&self.preemption.note(&pod));
@@ -416,7 +454,8 @@ impl Planner {
         self.unwatched_pods.remove(key);
         self.preemption.forget(key);
         self.capacity.remove_pod(key);
-        let Some(owner) = self.pod_owners.remove(key) else { return };
+        let Some(uid) = self.pod_owners.remove(key) else { return };
+        let owner = owner(&uid, key);
         if let Some(attachments) = self.attachments.get_mut(&owner) {
             attachments.pods.remove(&key.name);
         }
@@ -461,27 +500,31 @@ impl Planner {
                 {
                     // This planner wrote Starting just now, so nobody can have made the Job before.
                     entry.memory.may_create = Some(attempt.number);
-                    let evidence = &mut self.attachments.entry(uid.clone()).or_default().evidence;
+                    let evidence = &mut self.attachments.entry(owner(uid, key)).or_default().evidence;
                     evidence
                         .entry(attempt.number)
-                        .or_insert_with(|| Evidence::from_the_start(self.pod_epoch));
+                        .or_insert_with(|| Evidence::from_the_start(self.pod_epoch).into());
                 }
                 self.set_job(*job);
+                if let Some(entry) = self.jobs.get_mut(key) {
+                    entry.memory.told = Some(time);
+                }
             }
             Answer::Child(child) => {
-                let attachments = self.attachments.entry(child.owner.clone()).or_default();
+                let attachments = self.attachments.entry(owner(&child.owner, &child.key)).or_default();
                 if !attachments.children.contains_key(&child.uid) {
                     attachments.unwatched_child = Some(child.uid.clone());
                 }
                 self.set_child(child);
             }
             Answer::Deleted { uid: child } => {
-                let Some(attachments) = self.attachments.get_mut(uid) else { return };
+                let owner = owner(uid, key);
+                let Some(attachments) = self.attachments.get_mut(&owner) else { return };
                 if attachments.unwatched_child.as_ref() == Some(&child) {
                     // Maybe it was gone already. If it is not, its pods still hold the next attempt.
-                    self.remove_child(uid, &child);
+                    self.remove_child(&owner, &child);
                 } else if let Some(child) = attachments.children.get_mut(&child) {
-                    child.deleting = true;
+                    Arc::make_mut(child).deleting = true;
                 }
             }
             Answer::Interrupted { pods } => {
@@ -491,6 +534,17 @@ impl Planner {
             }
             Answer::Pods { pods, resource_version, create_failure } => {
                 self.listed(key, uid, pods, resource_version, create_failure, time);
+            }
+            Answer::PodEvents(events) => {
+                if let Some(entry) = self.jobs.get_mut(key) {
+                    entry.memory.pod_events = Some((time, events));
+                }
+            }
+            Answer::JobDeleted => {
+                // The watch shows it later, or that it is gone.
+                if let Some(entry) = self.jobs.get_mut(key) {
+                    entry.job.deleting = true;
+                }
             }
             Answer::Released { pods_left } => {
                 if let Some(entry) = self.jobs.get_mut(key) {
@@ -515,7 +569,8 @@ impl Planner {
         create_failure: Option<String>,
         time: Timestamp,
     ) {
-        for evidence in self.attachments.entry(uid.clone()).or_default().evidence.values_mut() {
+        let owner = owner(uid, key);
+        for evidence in self.attachments.entry(owner.clone()).or_default().evidence.values_mut() {
             evidence.relisted();
         }
         let listed: BTreeSet<Name> = pods.iter().map(|pod| pod.key.name.clone()).collect();
@@ -525,7 +580,7 @@ impl Planner {
             }
             self.set_pod(pod, time);
         }
-        let attachments = self.attachments.entry(uid.clone()).or_default();
+        let attachments = self.attachments.entry(owner.clone()).or_default();
         let gone: Vec<Key> = attachments
             .pods
             .values()
@@ -535,18 +590,18 @@ impl Planner {
         for pod in &gone {
             self.remove_pod(pod);
         }
-        let attachments = self.attachments.entry(uid.clone()).or_default();
+        let attachments = self.attachments.entry(owner).or_default();
         let Some(entry) = self.jobs.get_mut(key) else { return };
         let Some(number) = entry.job.status.attempt.as_ref().map(|attempt| attempt.number) else { return };
-        let of_attempt = |pod: &&Pod| pod.owner.as_ref().is_some_and(|(_, attempt)| *attempt == number);
+        let of_attempt = |pod: &Pod| pod.owner.as_ref().is_some_and(|(_, attempt)| *attempt == number);
         match attachments.children.values().find(|child| child.attempt == number) {
             Some(child) if !child.is_over() && !child.deleting => {
                 if entry.memory.asks_why {
-                    entry.memory.create_failure = Some(create_failure);
+                    entry.memory.create_failure = Some(CreateFailure { asked: time, said: create_failure });
                 }
             }
             Some(_) => entry.memory.listed = Some(number),
-            None if attachments.pods.values().any(|pod| of_attempt(&pod)) => {
+            None if attachments.pods.values().any(|pod| of_attempt(pod)) => {
                 entry.memory.lost_child = Some(number);
                 entry.memory.listed = Some(number);
             }
@@ -558,7 +613,7 @@ impl Planner {
             None => {
                 entry.memory.may_create = Some(number);
                 let epoch = self.pod_epoch;
-                attachments.evidence.entry(number).or_insert_with(|| Evidence::from_the_start(epoch));
+                attachments.evidence.entry(number).or_insert_with(|| Evidence::from_the_start(epoch).into());
             }
         }
     }
@@ -589,11 +644,17 @@ impl Planner {
     /// Decides about one ScavengerJob.
     fn visit(&mut self, key: &Key, now: Timestamp, actions: &mut Vec<Action>) {
         let Some(entry) = self.jobs.get_mut(key) else { return };
+        if entry.job.deleting {
+            entry.memory.deleting_since.get_or_insert(now);
+        }
         let none = Attachments::default();
         let no_evidence = Evidence::default();
-        let attachments = self.attachments.get(&entry.job.uid).unwrap_or(&none);
+        let attachments =
+            self.attachments.get(&owner(&entry.job.uid, key)).map_or(&none, |attachments| attachments);
         let number = entry.job.status.attempt.as_ref().map(|attempt| attempt.number);
-        let evidence = number.and_then(|number| attachments.evidence.get(&number)).unwrap_or(&no_evidence);
+        let evidence = number
+            .and_then(|number| attachments.evidence.get(&number))
+            .map_or(&no_evidence, |evidence| evidence);
 
         let nodes = interruption::bound(&attachments.pods).map(|(node, _)| node.clone()).collect();
         self.holders.set(key, nodes);
@@ -628,7 +689,7 @@ impl Planner {
             return;
         }
         let reserved = self.starting.contains(key)
-            && entry.job.spec.as_ref().is_ok_and(|spec| entry.reserved_for.as_ref() == Some(&spec.demand));
+            && entry.job.spec.as_ref().is_ok_and(|spec| entry.reserved_for.as_deref() == Some(&spec.demand));
         let known = Known {
             job: &entry.job,
             children: &attachments.children,
@@ -639,8 +700,9 @@ impl Planner {
             lost_node: attachments
                 .pods
                 .values()
+                .filter(|pod| !pod.phase.is_terminal())
                 .filter_map(|pod| pod.node.as_ref())
-                .find(|node| !self.capacity.is_usable(node)),
+                .find(|node| !self.capacity.is_ready(node)),
             sentence: entry
                 .sentence
                 .as_ref()
@@ -648,7 +710,7 @@ impl Planner {
                 .map(|(_, disruption)| disruption),
         };
         if let Some(pause) = entry.pause.filter(|pause| pause.until > now) {
-            self.queue.remove(key);
+            self.queue.remove(key, &mut self.capacity);
             self.set_timer(key, Some(pause.until));
             return;
         }
@@ -665,14 +727,21 @@ impl Planner {
             }
             _ => lifecycle::next(&known, &self.settings, now),
         };
-        let hold = |waiting: &Waiting| lifecycle::hold(&known, waiting, now);
-        let (task, timer) = match &next {
-            Next::Do(task) => (Some(task.clone()), None),
-            Next::Wait(timer) => (None, *timer),
-            Next::Held(waiting, timer) => (hold(waiting), *timer),
-            Next::GiveBack(waiting, time) => (hold(waiting), Some(*time)),
-            Next::Candidate => (None, None),
+        let hold = |waiting: &Waiting, timer: Option<Timestamp>| match lifecycle::hold(&known, waiting, now) {
+            Telling::Said => (None, timer, false),
+            Telling::Now(task) => (Some(task), timer, false),
+            Telling::Later(time) => (None, timer.into_iter().chain([time]).min(), true),
         };
+        let (task, timer, grows_old) = match &next {
+            Next::Do(task) => (Some(task.clone()), None, false),
+            Next::Wait(timer) => (None, *timer, false),
+            Next::Held(waiting, timer) => hold(waiting, *timer),
+            Next::GiveBack(waiting, time) => hold(waiting, Some(*time)),
+            Next::Candidate => (None, None, false),
+        };
+        if grows_old {
+            entry.memory.told.get_or_insert(now);
+        }
         // A started attempt keeps its reservation until its pods are seen; preparing needs it too.
         let keeps = active || matches!(next, Next::Do(Task::Prepare)) || starts(&next);
         if let Next::GiveBack(_, time) = &next {
@@ -683,13 +752,12 @@ impl Planner {
         if matches!(next, Next::Candidate) {
             if let Ok(spec) = &entry.job.spec {
                 let (job, demand) = (&entry.job, &spec.demand);
-                self.queue.insert(job, demand);
+                self.queue.insert(job, demand, &mut self.capacity);
             }
             self.untold.insert(key.clone());
             self.walk_due = true;
         } else {
-            self.queue.remove(key);
-            self.never_fit.remove(key);
+            self.queue.remove(key, &mut self.capacity);
             self.untold.remove(key);
         }
         if !keeps {
@@ -713,42 +781,39 @@ impl Planner {
 
     /// Starts whom there is room for, and tells the others why they wait.
     fn admit(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
-        let Ok(settings) = self.settings.clone() else { return };
         if self.seen_version != self.capacity.version() {
             self.seen_version = self.capacity.version();
             self.walk_due = true;
         }
+        // Others ask for the room there is, whether anybody may start or not.
+        self.capacity.settle(&mut self.ledger);
+        let Ok(settings) = &self.settings else { return };
         if !self.walk_due {
             return;
         }
         self.walk_due = false;
-        let walk = self.queue.walk(&self.capacity, &mut self.ledger, &settings, self.starting.len());
+        let mut room = Room { capacity: &mut self.capacity, ledger: &mut self.ledger, settings };
+        let walk = self.queue.walk(&mut room, self.starting.len());
+        let starting = self.starting.len() + walk.started.len();
+        let mut told = std::mem::take(&mut self.untold);
+        told.extend(walk.told);
+        let told: Vec<(Key, Waiting)> = told
+            .into_iter()
+            .filter_map(|key| {
+                let waiting = self.queue.waiting(&key, &mut room, starting)?;
+                Some((key, waiting))
+            })
+            .collect();
         for (key, demand) in walk.started {
-            self.untold.remove(&key);
-            self.never_fit.remove(&key);
             self.starting.insert(key.clone());
             if let Some(entry) = self.jobs.get_mut(&key) {
                 entry.memory.prepared = None;
-                entry.reserved_for = Some(demand);
+                entry.reserved_for = Some(demand.into());
                 // Being told why it waits: it is prepared when that answer comes.
                 if !entry.under_way {
                     self.dispatch(&key, Task::Prepare, actions);
                 }
             }
-        }
-        let mut told: BTreeMap<Key, Waiting> = walk.heads.into_iter().collect();
-        for key in std::mem::take(&mut self.untold) {
-            let waiting = match self.queue.never_fits(&key, &self.capacity, &settings) {
-                Some(never) => {
-                    self.never_fit.insert(key.clone());
-                    never
-                }
-                None => match told.remove(&key) {
-                    Some(waiting) => waiting,
-                    None => self.queue.behind(&key),
-                },
-            };
-            self.tell(&key, &waiting, now, actions);
         }
         for (key, waiting) in told {
             self.tell(&key, &waiting, now, actions);
@@ -768,8 +833,15 @@ impl Planner {
             lost_node: None,
             sentence: None,
         };
-        if let Some(task) = lifecycle::hold(&known, waiting, now) {
-            self.dispatch(key, task, actions);
+        match lifecycle::hold(&known, waiting, now) {
+            Telling::Said => {}
+            Telling::Now(task) => self.dispatch(key, task, actions),
+            Telling::Later(time) => {
+                if let Some(entry) = self.jobs.get_mut(key) {
+                    entry.memory.told.get_or_insert(now);
+                }
+                self.set_timer(key, Some(time));
+            }
         }
     }
 
@@ -822,6 +894,11 @@ impl Planner {
             *count = count.saturating_sub(1);
         }
     }
+}
+
+/// Whom a child Job or a pod names as its ScavengerJob.
+fn owner(uid: &Name, of: &Key) -> Owner {
+    (uid.clone(), of.namespace.clone())
 }
 
 /// True if the next thing is the status write that starts an attempt.

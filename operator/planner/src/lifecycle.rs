@@ -1,22 +1,40 @@
 //! The life of one ScavengerJob: what is to be done about it next, given what is known of it alone. Room and order
 //! are decided elsewhere ([`crate::admission`]); what this returns says only whether it may be started.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    action::{Event, StatusWrite, Task},
-    interruption, priority,
+    action::{Event, PodEvent, StatusWrite, Task},
+    backoff, interruption, priority,
+    refusal::{self, Refusal},
     snapshot::{
-        Admitted, Attempt, Child, Container, Disruption, Job, JobSpec, JobStatus, Name, Outcome, Phase, Pod,
-        PodPhase, Settings, WaitReason, Waiting,
+        Admitted, Attempt, Child, Container, Disruption, HISTORY, Job, JobSpec, JobStatus, Key, Name,
+        Outcome, Phase, Pod, PodPhase, Settings, WaitReason, Waiting,
     },
     verdict::{self, ChildState, Ending, Evidence, Verdict, reason},
+    wording,
 };
 
-/// How many start and interruption times a status keeps.
-const HISTORY: usize = 50;
+/// How often the message of a ScavengerJob that waits is written anew at most, if only its numbers changed.
+const RETELL: SignedDuration = SignedDuration::from_secs(60);
+
+/// How long a deletion may wait for pods before somebody is told: the garbage collector needs a moment to delete the
+/// pods of a Job that is gone.
+const DELETION_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
+
+/// How often the events of pods that do not start are read.
+const READ_EVENTS_EVERY: SignedDuration = SignedDuration::from_secs(60);
+
+/// Pods of a gang whose events are read at once; those of the others tell hardly more.
+const READ_EVENTS_OF: usize = 10;
+
+/// What is said while `spec.suspend` holds a ScavengerJob.
+const HELD_BY_SUSPEND: &str = "held by spec.suspend";
 
 /// Everything that is known of one ScavengerJob.
 #[derive(Debug)]
@@ -24,16 +42,16 @@ pub struct Known<'a> {
     /// The ScavengerJob.
     pub job: &'a Job,
     /// Its child Jobs by UID.
-    pub children: &'a BTreeMap<Name, Child>,
+    pub children: &'a BTreeMap<Name, Arc<Child>>,
     /// Its pods by name.
-    pub pods: &'a BTreeMap<Name, Pod>,
+    pub pods: &'a BTreeMap<Name, Arc<Pod>>,
     /// What the pods of the active attempt showed.
     pub evidence: &'a Evidence,
     /// What this planner remembers of what it did.
     pub memory: &'a Memory,
     /// True while room is reserved for it.
     pub has_reservation: bool,
-    /// A node that one of its pods is bound to and that is gone or not ready.
+    /// A node that is gone or not ready and to which one of its pods is bound that has not ended.
     pub lost_node: Option<&'a Name>,
     /// Why the active attempt is to be interrupted, if the planner decided so.
     pub sentence: Option<&'a Disruption>,
@@ -54,10 +72,28 @@ pub struct Memory {
     pub listed: Option<u32>,
     /// True while the list that is under way asks why the Job controller made no pods.
     pub asks_why: bool,
-    /// Set once it was asked live why the Job controller made no pods: its answer, if there is one.
-    pub create_failure: Option<Option<String>>,
     /// UIDs of the active attempt's pods that were evicted; the watch may not show it yet.
     pub evicted: BTreeSet<Name>,
+    /// Set once it was asked live why the Job controller made no pods.
+    pub create_failure: Option<CreateFailure>,
+    /// Newest events of the pods that did not start in time, and when they were read.
+    pub pod_events: Option<PodEvents>,
+    /// When its status was last written by this planner, or first found to have grown old.
+    pub told: Option<Timestamp>,
+    /// When this planner first saw that it is being deleted.
+    pub deleting_since: Option<Timestamp>,
+}
+
+/// When the newest events of pods were read, and the event of each pod that has one.
+pub type PodEvents = (Timestamp, Vec<(Name, Option<PodEvent>)>);
+
+/// Why the Job controller made no pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateFailure {
+    /// When it was asked.
+    pub asked: Timestamp,
+    /// The sentence of whoever refused the pods, if there is one.
+    pub said: Option<String>,
 }
 
 /// Answer to a [`Task::Prepare`].
@@ -89,13 +125,10 @@ pub enum Next {
 pub fn next(known: &Known<'_>, settings: &Result<Settings, String>, now: Timestamp) -> Next {
     let status = &known.job.status;
     if known.job.deleting {
-        return next_deleting(known);
+        return next_deleting(known, now);
     }
     if status.phase.is_finished() {
-        return match useless_child(known) {
-            Some(child) => Next::Do(delete(child)),
-            None => Next::Wait(None),
-        };
+        return next_finished(known, now);
     }
     match (status.phase.is_active(), &status.attempt) {
         (true, Some(attempt)) => next_active(known, attempt, settings, now),
@@ -107,26 +140,91 @@ fn delete(child: &Child) -> Task {
     Task::DeleteChild { child: child.key.clone(), uid: child.uid.clone() }
 }
 
+fn next_finished(known: &Known<'_>, now: Timestamp) -> Next {
+    let status = &known.job.status;
+    if let Some(child) = useless_child(known) {
+        return Next::Do(delete(child));
+    }
+    let until = later(status.finish_time.unwrap_or(now), known.job.controls.ttl_after_finished);
+    if until <= now {
+        return Next::Do(Task::DeleteJob { resource_version: known.job.resource_version });
+    }
+    if status.observed_generation != known.job.generation {
+        return Next::Do(write(known, status.clone(), None, None));
+    }
+    Next::Wait(Some(until))
+}
+
 /// A child Job of a finished ScavengerJob that has to go because it would go on trying. The Job of an attempt that
 /// really ended stays, so that its log can be read; the Job controller may be a second behind in seeing its end.
 fn useless_child<'a>(known: &Known<'a>) -> Option<&'a Child> {
     let kept = known.job.status.attempt.as_ref().filter(|attempt| {
-        attempt.outcome.is_some() && attempt.reason.as_deref() != Some(reason::CONTAINER_NOT_CREATED)
+        attempt.outcome.is_some() && attempt.reason.as_deref().is_some_and(verdict::ends_by_itself)
     });
-    known.children.values().find(|child| {
+    known.children.values().map(|child| &**child).find(|child| {
         !child.deleting && !child.is_over() && kept.is_none_or(|attempt| attempt.number != child.attempt)
     })
 }
 
-fn next_deleting(known: &Known<'_>) -> Next {
+fn next_deleting(known: &Known<'_>, now: Timestamp) -> Next {
     if let Some(child) = known.children.values().find(|child| !child.deleting) {
         return Next::Do(delete(child));
     }
-    let pods_left = known.pods.values().any(|pod| !pod.phase.is_terminal());
-    if !known.children.is_empty() || pods_left {
-        return Next::Wait(None);
+    if !known.children.is_empty() || first_pod_left(known).is_some() {
+        return told_what_holds_its_deletion(known, now);
     }
     if known.job.has_finalizer { Next::Do(Task::RemoveFinalizer) } else { Next::Wait(None) }
+}
+
+fn first_pod_left<'a>(known: &Known<'a>) -> Option<&'a Pod> {
+    known.pods.values().map(|pod| &**pod).find(|pod| !pod.phase.is_terminal())
+}
+
+/// A pod on a node that does not answer, or one that nobody deletes, can hold a deletion for ever. Whoever wonders looks
+/// at the message.
+fn told_what_holds_its_deletion(known: &Known<'_>, now: Timestamp) -> Next {
+    let orphan = || first_pod_left(known).filter(|pod| pod.deletion_requested.is_none());
+    let message = if let Some((pod, node)) = pod_on_lost_node(known) {
+        format!("its deletion waits for pod {pod} on node {node}, which is gone or not ready")
+    } else if let (true, Some(pod)) = (known.children.is_empty(), orphan()) {
+        format!("its deletion waits for pod {}, whose Job is gone: delete the pod", pod.key.name)
+    } else {
+        return Next::Wait(None);
+    };
+    if known.job.status.message == message {
+        return Next::Wait(None);
+    }
+    let until = later(known.memory.deleting_since.unwrap_or(now), DELETION_PATIENCE);
+    if now < until {
+        return Next::Wait(Some(until));
+    }
+    Next::Do(write(known, JobStatus { message, ..known.job.status.clone() }, None, None))
+}
+
+/// Names of a pod that has not ended and of its node, which is gone or not ready.
+fn pod_on_lost_node<'a>(known: &Known<'a>) -> Option<(&'a Name, &'a Name)> {
+    let node = known.lost_node?;
+    let mut pods = known.pods.values().filter(|pod| !pod.phase.is_terminal());
+    pods.find(|pod| pod.node.as_ref() == Some(node)).map(|pod| (&pod.key.name, node))
+}
+
+/// Why the next attempt waits for what is left of the last one: two must never run at once.
+fn waits_for_the_last_attempt(known: &Known<'_>) -> Waiting {
+    if let Some((pod, node)) = pod_on_lost_node(known) {
+        let message = format!(
+            "pod {pod} of its last attempt is on node {node}, which is gone or not ready; the next attempt waits until \
+             the node is back or removed"
+        );
+        return Waiting { reason: WaitReason::NodeUnreachable, message };
+    }
+    let message = match first_pod_left(known) {
+        Some(pod) if known.children.is_empty() && pod.deletion_requested.is_none() => {
+            format!("waits for pod {} of its last attempt, whose Job is gone: delete the pod", pod.key.name)
+        }
+        Some(pod) => format!("waits until pod {} of its last attempt has ended", pod.key.name),
+        None => "waits until the Job of its last attempt is gone".to_owned(),
+    };
+    Waiting { reason: WaitReason::BackingOff, message }
 }
 
 fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Timestamp) -> Next {
@@ -138,10 +236,18 @@ fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
     if let Some(child) = known.children.values().find(|child| !child.deleting) {
         return Next::Do(delete(child));
     }
-    let pods_left = !known.children.is_empty() || known.pods.values().any(|pod| !pod.phase.is_terminal());
-    if pods_left && status.not_before.is_none_or(|time| time <= now) {
-        let message = "waits until the pods of the last attempt have ended".to_owned();
-        return Next::Held(Waiting { reason: WaitReason::BackingOff, message }, None);
+    if let Some(deadline) = known.job.controls.active_deadline.map(|deadline| deadline.as_secs())
+        && status.active_seconds >= deadline
+    {
+        return Next::Do(fail(known, reason::DEADLINE_EXCEEDED, deadline_message(deadline), now));
+    }
+    if known.job.controls.suspend {
+        let message = HELD_BY_SUSPEND.to_owned();
+        return Next::Held(Waiting { reason: WaitReason::Suspended, message }, None);
+    }
+    let anything_left = !known.children.is_empty() || first_pod_left(known).is_some();
+    if anything_left && status.not_before.is_none_or(|time| time <= now) {
+        return Next::Held(waits_for_the_last_attempt(known), None);
     }
     let settings = match settings {
         Ok(settings) => settings,
@@ -163,7 +269,8 @@ fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
     if let Some(time) = status.not_before.filter(|time| *time > now && !other_spec) {
         // Whoever set the time also wrote why, unless something else was said meanwhile.
         let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.clone());
-        return match said.filter(|waiting| waiting.reason != WaitReason::Paused) {
+        let passed = [WaitReason::Paused, WaitReason::Suspended];
+        return match said.filter(|waiting| !passed.contains(&waiting.reason)) {
             Some(waiting) if status.observed_generation == known.job.generation => {
                 Next::Held(waiting, Some(time))
             }
@@ -225,7 +332,7 @@ fn next_active(
         }
         None => ChildState::Unseen,
     };
-    let pods: BTreeMap<Name, Pod> = known
+    let pods: BTreeMap<Name, Arc<Pod>> = known
         .pods
         .iter()
         .filter(|(_, pod)| pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number))
@@ -243,6 +350,14 @@ fn next_active(
     if let Some(next) = interruption::next(known, attempt, &pods, settings, now) {
         return next;
     }
+    // Only now: an end that has shown is not talked away.
+    if known.job.controls.suspend {
+        return Next::Do(suspend(known, attempt, settings, now));
+    }
+    let deadline = match ran_out(known, attempt, now) {
+        Ok(deadline) => deadline,
+        Err(ending) => return Next::Do(finish(known, attempt, *ending, now)),
+    };
     let Some(child) = child else {
         return if matches!(state, ChildState::Gone) {
             next_orphaned(known, attempt, &pods, settings, now)
@@ -263,7 +378,56 @@ fn next_active(
         // A short workload may have ended before all of its pods were seen to run at the same time.
         Phase::Starting if up + ended >= all && up > 0 => Next::Do(running(known, attempt, child, now)),
         Phase::Starting => next_starting(known, attempt, child, &pods, settings, now),
-        _ => next_running(known, settings, now),
+        _ => match next_running(known, settings, now) {
+            Next::Wait(timer) => Next::Wait(earlier(timer, deadline)),
+            next => next,
+        },
+    }
+}
+
+/// When the run time of an attempt will be used up, if it is limited.
+fn ran_out(known: &Known<'_>, attempt: &Attempt, now: Timestamp) -> Result<Option<Timestamp>, Box<Ending>> {
+    let (Some(deadline), Some(started)) = (known.job.controls.active_deadline, attempt.start_time) else {
+        return Ok(None);
+    };
+    let before = SignedDuration::from_secs(known.job.status.active_seconds);
+    let until = later(started, deadline.saturating_sub(before).max(SignedDuration::ZERO));
+    if now < until {
+        return Ok(Some(until));
+    }
+    Err(Box::new(Ending {
+        outcome: Outcome::Failed,
+        reason: reason::DEADLINE_EXCEEDED.to_owned(),
+        message: deadline_message(deadline.as_secs()),
+        disruption: None,
+    }))
+}
+
+fn deadline_message(deadline: i64) -> String {
+    format!("it ran for spec.activeDeadlineSeconds ({deadline} s) in all")
+}
+
+fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
+    a.into_iter().chain(b).min()
+}
+
+/// Stops an attempt because the spec asks for it: the status first, then its Job goes as that of any attempt that ended.
+fn suspend(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    settings: &Result<Settings, String>,
+    now: Timestamp,
+) -> Task {
+    let ending = Ending {
+        outcome: verdict::taken_away(attempt, known.evidence),
+        reason: reason::SUSPENDED.to_owned(),
+        message: HELD_BY_SUSPEND.to_owned(),
+        disruption: None,
+    };
+    let waiting = Waiting { reason: WaitReason::Suspended, message: HELD_BY_SUSPEND.to_owned() };
+    match ending.outcome {
+        Outcome::Interrupted => interrupt(known, attempt, &ending, waiting, settings, now),
+        _ => set_back(known, attempt, &ending, waiting, now),
     }
 }
 
@@ -272,7 +436,7 @@ fn next_active(
 fn next_orphaned(
     known: &Known<'_>,
     attempt: &Attempt,
-    pods: &BTreeMap<Name, Pod>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
     settings: &Result<Settings, String>,
     now: Timestamp,
 ) -> Next {
@@ -295,7 +459,7 @@ fn next_starting(
     known: &Known<'_>,
     attempt: &Attempt,
     child: &Child,
-    pods: &BTreeMap<Name, Pod>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
     settings: &Result<Settings, String>,
     now: Timestamp,
 ) -> Next {
@@ -303,40 +467,22 @@ fn next_starting(
     let Ok(settings) = settings else { return Next::Wait(None) };
     let unscheduled_until = later(attempt.creation_time, settings.pending_timeout);
     let created_until = later(attempt.creation_time, settings.start_deadline);
-    let unbound = pods.values().find(|pod| pod.node.is_none() && !pod.phase.is_terminal());
-    let missing_pods = pods.len() < attempt.demand.pod_count as usize && !child.is_over();
-    if unbound.is_some() || missing_pods {
+    if pods.len() < attempt.demand.pod_count as usize && !child.is_over() {
+        return next_without_pods(known, attempt, child, settings, now);
+    }
+    if let Some(unbound) = pods.values().find(|pod| pod.node.is_none() && !pod.phase.is_terminal()) {
         if now < unscheduled_until {
             return Next::Wait(Some(unscheduled_until));
         }
-        if unbound.is_none() && known.memory.create_failure.is_none() {
-            return Next::Do(Task::ListPods { child: Some(child.key.clone()) });
-        }
-        let message = match (unbound, &known.memory.create_failure) {
-            (Some(pod), _) => pod
-                .unschedulable
-                .clone()
-                .unwrap_or_else(|| "the scheduler has not placed its pods".to_owned()),
-            (None, Some(Some(failure))) => failure.clone(),
-            (None, _) => "the Job controller has not made its pods".to_owned(),
-        };
-        let reason = if message.contains("exceeded quota") {
-            WaitReason::QuotaExceeded
-        } else {
-            WaitReason::Unscheduled
-        };
-        return Next::Do(withdraw(known, attempt, Waiting { reason, message }, now));
+        let message = unbound.unschedulable.clone();
+        let message = message.unwrap_or_else(|| "the scheduler has not placed its pods".to_owned());
+        let waiting = Waiting { reason: WaitReason::Unscheduled, message };
+        return Next::Do(withdraw(known, attempt, waiting, now));
     }
     if pods.values().all(|pod| pod.phase.is_terminal() || pod.container.has_started()) {
         // All have started or even ended; the Job will say so.
         return Next::Wait(None);
     }
-    let stuck = pods.values().find_map(|pod| match &pod.container {
-        Container::Waiting(Some((reason, message))) if is_creation_error(reason) => {
-            Some(format!("pod {}: {reason}: {message}", pod.key.name))
-        }
-        _ => None,
-    });
     if now < created_until {
         return Next::Wait(Some(created_until));
     }
@@ -345,17 +491,116 @@ fn next_starting(
         let message = format!("node {node} is not ready; its pods did not start there");
         return Next::Do(withdraw(known, attempt, Waiting { reason: WaitReason::Unscheduled, message }, now));
     }
-    // A pod that is bound, says nothing and does not run (a volume that does not mount) gets the same time.
-    let message = stuck.unwrap_or_else(|| {
-        "its pods were placed but did not start within the pool's startDeadline; see their events".to_owned()
+    let stuck = pods.values().find_map(|pod| match &pod.container {
+        Container::Waiting(Some((reason, message))) if is_creation_error(reason) => {
+            Some(format!("pod {}: {reason}: {message}", pod.key.name))
+        }
+        _ => None,
     });
-    let ending = Ending {
+    match stuck {
+        Some(message) => Next::Do(finish(known, attempt, not_created(message), now)),
+        None => next_of_silent_pods(known, attempt, pods, created_until, now),
+    }
+}
+
+fn not_created(message: String) -> Ending {
+    Ending {
         outcome: Outcome::Failed,
         reason: reason::CONTAINER_NOT_CREATED.to_owned(),
         message,
         disruption: None,
+    }
+}
+
+/// The Job controller has not made all pods. If somebody refuses them, only its events tell; they are read a quarter of
+/// `pendingTimeout` after the start, and again at its end.
+fn next_without_pods(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    child: &Child,
+    settings: &Settings,
+    now: Timestamp,
+) -> Next {
+    let first = later(attempt.creation_time, settings.pending_timeout / 4);
+    let last = later(attempt.creation_time, settings.pending_timeout);
+    let ask = Task::ListPods { child: Some((child.key.clone(), child.uid.clone())) };
+    let withdrawn = |reason: WaitReason, message: &str| {
+        Next::Do(withdraw(known, attempt, Waiting { reason, message: message.to_owned() }, now))
     };
-    Next::Do(finish(known, attempt, ending, now))
+    let Some(failure) = &known.memory.create_failure else {
+        return if now < first { Next::Wait(Some(first)) } else { Next::Do(ask) };
+    };
+    let Some(sentence) = &failure.said else {
+        return match now < last {
+            true => Next::Wait(Some(last)),
+            false if failure.asked < last => Next::Do(ask),
+            false => withdrawn(WaitReason::Unscheduled, "the Job controller has not made its pods"),
+        };
+    };
+    match refusal::judge(sentence) {
+        Refusal::Quota => withdrawn(WaitReason::QuotaExceeded, sentence),
+        // Looked up again before the next start, which gives it the time that any reference has.
+        Refusal::Reference => withdrawn(WaitReason::BackingOff, sentence),
+        Refusal::Final => {
+            let ending = Ending {
+                outcome: Outcome::Failed,
+                reason: reason::REFUSED.to_owned(),
+                message: sentence.clone(),
+                disruption: None,
+            };
+            Next::Do(finish(known, attempt, ending, now))
+        }
+        Refusal::Passing if now < last => Next::Wait(Some(last)),
+        Refusal::Passing => withdrawn(WaitReason::Unscheduled, sentence),
+    }
+}
+
+/// Pods that were placed, do not start, and whose containers show no error: a large image is being pulled, or a volume
+/// does not mount. Only the newest event of each tells which.
+fn next_of_silent_pods(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    pods: &BTreeMap<Name, Arc<Pod>>,
+    created_until: Timestamp,
+    now: Timestamp,
+) -> Next {
+    let silent: Vec<(Key, Name)> = pods
+        .values()
+        .filter(|pod| !pod.phase.is_terminal() && !pod.container.has_started())
+        .map(|pod| (pod.key.clone(), pod.uid.clone()))
+        .take(READ_EVENTS_OF)
+        .collect();
+    let read = known.memory.pod_events.as_ref().filter(|(time, _)| *time >= created_until);
+    let Some((time, events)) = read else { return Next::Do(Task::ReadPodEvents { pods: silent }) };
+    // A pod that runs by now has nothing to complain of any more.
+    let events: Vec<_> =
+        events.iter().filter(|(pod, _)| silent.iter().any(|(key, _)| key.name == *pod)).collect();
+    if events.is_empty() {
+        return Next::Do(Task::ReadPodEvents { pods: silent });
+    }
+    let withdrawn = |message: String| {
+        let waiting = Waiting { reason: WaitReason::BackingOff, message };
+        Next::Do(withdraw(known, attempt, waiting, now))
+    };
+    for (pod, event) in events {
+        let Some(event) = event else {
+            return withdrawn(format!(
+                "pod {pod} was placed but did not start within the pool's startDeadline, and nobody says why"
+            ));
+        };
+        if !event.warning {
+            continue;
+        }
+        let message = format!("pod {pod}: {}: {}", event.reason, event.message);
+        // What the pod asks for can not be mounted; anything else that keeps a pod from starting is the node's.
+        return if matches!(&*event.reason, "FailedMount" | "FailedMapVolume" | "FailedAttachVolume") {
+            Next::Do(finish(known, attempt, not_created(message), now))
+        } else {
+            withdrawn(message)
+        };
+    }
+    let again = later(*time, READ_EVENTS_EVERY);
+    if now < again { Next::Wait(Some(again)) } else { Next::Do(Task::ReadPodEvents { pods: silent }) }
 }
 
 /// `time` after `duration`; what a status says may be absurd, and must not end the planner.
@@ -386,7 +631,9 @@ fn next_running(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
     let start_over = step.started_over.or(status.priority_start_over.filter(|time| *time >= started));
     // Stored stamps have whole seconds.
     let second = |time: Option<Timestamp>| time.map(Timestamp::as_second);
-    if status.running_priority == Some(step.level) && second(status.priority_start_over) == second(start_over)
+    if status.running_priority == Some(step.level)
+        && second(status.priority_start_over) == second(start_over)
+        && status.observed_generation == known.job.generation
     {
         return Next::Wait(Some(step.until));
     }
@@ -409,21 +656,39 @@ pub fn write(known: &Known<'_>, mut status: JobStatus, ended: Option<Attempt>, e
     }))
 }
 
-/// Status of a ScavengerJob that waits, unless it says so already.
+/// What is to be done so that a status says why its ScavengerJob waits.
+#[derive(Debug)]
+pub enum Telling {
+    /// It says so.
+    Said,
+    /// It is to be written.
+    Now(Task),
+    /// It says so with numbers that have grown old, and was written a moment ago: to be written at this time.
+    Later(Timestamp),
+}
+
+/// What is to be done so that the status says why a ScavengerJob waits. Another reason is written at once; a message of
+/// which only numbers changed, much enough, is written again after [`RETELL`].
 #[must_use]
-pub fn hold(known: &Known<'_>, waiting: &Waiting, now: Timestamp) -> Option<Task> {
+pub fn hold(known: &Known<'_>, waiting: &Waiting, now: Timestamp) -> Telling {
     let status = &known.job.status;
     let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.as_ref());
-    // The message tells numbers of the moment; only another reason is worth a write.
-    if status.written
+    if let Some(said) = said
+        && status.written
         && status.observed_generation == known.job.generation
-        && said.map(|w| w.reason) == Some(waiting.reason)
+        && said.reason == waiting.reason
     {
-        return None;
+        if !wording::has_grown_old(&said.message, &waiting.message) {
+            return Telling::Said;
+        }
+        let again = later(known.memory.told.unwrap_or(now), RETELL);
+        if now < again {
+            return Telling::Later(again);
+        }
     }
     let mut status = status.clone();
     set_waiting(&mut status, waiting.clone(), now);
-    Some(write(known, status, None, None))
+    Telling::Now(write(known, status, None, None))
 }
 
 fn set_waiting(status: &mut JobStatus, waiting: Waiting, now: Timestamp) {
@@ -448,7 +713,7 @@ fn start(known: &Known<'_>, spec: &JobSpec, now: Timestamp) -> Task {
         child_uid: None,
         generation: known.job.generation,
         demand: spec.demand.clone(),
-        priority_class: status.interrupted_count,
+        priority_class: status.counted_interruptions,
         creation_time: now,
         start_time: None,
         end_time: None,
@@ -494,9 +759,18 @@ pub fn end(
     {
         disruption.time = now;
     }
+    if ending.reason == reason::UNKNOWN && known.job.status.unknown_ends_in_a_row > 0 {
+        // One further attempt was made already.
+        ending.outcome = Outcome::Failed;
+        ending.message.push_str("; the attempt before it ended in the same way");
+    }
     match ending.outcome {
         Outcome::Completed | Outcome::Failed => finish(known, attempt, ending, now),
-        Outcome::Interrupted => interrupt(known, attempt, &ending, settings, now),
+        Outcome::Interrupted => {
+            let message = format!("attempt {} was interrupted: {}", attempt.number, ending.message);
+            let waiting = Waiting { reason: WaitReason::BackingOff, message };
+            interrupt(known, attempt, &ending, waiting, settings, now)
+        }
         Outcome::Withdrawn => {
             let waiting = Waiting { reason: WaitReason::BackingOff, message: ending.message.clone() };
             set_back(known, attempt, &ending, waiting, now)
@@ -517,6 +791,12 @@ fn ended(
     if attempt.start_time.is_none() && ran {
         push(&mut status.start_times, now);
     }
+    status.active_seconds = status.active_seconds.saturating_add(run_time(attempt, now).as_secs());
+    if ending.reason == reason::UNKNOWN {
+        status.unknown_ends_in_a_row = status.unknown_ends_in_a_row.saturating_add(1);
+    } else if ending.outcome != Outcome::Withdrawn {
+        status.unknown_ends_in_a_row = 0;
+    }
     Attempt {
         start_time: attempt.start_time.or(ran.then_some(now)),
         end_time: Some(now),
@@ -528,24 +808,41 @@ fn ended(
     }
 }
 
+/// How long all pods of an attempt that ends now ran.
+fn run_time(attempt: &Attempt, now: Timestamp) -> SignedDuration {
+    attempt
+        .start_time
+        .map_or(SignedDuration::ZERO, |started| now.duration_since(started))
+        .max(SignedDuration::ZERO)
+}
+
 fn interrupt(
     known: &Known<'_>,
     attempt: &Attempt,
     ending: &Ending,
+    waiting: Waiting,
     settings: &Result<Settings, String>,
     now: Timestamp,
 ) -> Task {
     let mut status = known.job.status.clone();
+    let made_progress =
+        known.job.spec.as_ref().is_ok_and(|spec| run_time(attempt, now) >= spec.interruption_after);
     let attempt = ended(known, &mut status, attempt, ending, now);
-    let message = format!("attempt {} was interrupted: {}", attempt.number, ending.message);
-    let backoff = settings.as_ref().map_or(SignedDuration::ZERO, |settings| settings.interruption_backoff);
     status.phase = Phase::Interrupted;
     status.interrupted_count = status.interrupted_count.saturating_add(1);
+    if verdict::advances(&ending.reason) {
+        status.counted_interruptions = status.counted_interruptions.saturating_add(1);
+    }
+    status.interruptions_in_a_row =
+        if made_progress { 1 } else { status.interruptions_in_a_row.saturating_add(1) };
     push(&mut status.interruption_times, now);
-    status.not_before = Some(later(now, backoff));
+    let least = settings.as_ref().map_or(SignedDuration::ZERO, |settings| settings.interruption_backoff);
+    let in_a_row = status.interruptions_in_a_row;
+    let wait = backoff::after_interruption(&status.interruption_times, in_a_row, least, now);
+    status.not_before = Some(later(now, wait));
     status.failed_starts = 0;
     status.attempt = Some(attempt.clone());
-    set_waiting(&mut status, Waiting { reason: WaitReason::BackingOff, message }, now);
+    set_waiting(&mut status, waiting, now);
     write(known, status, Some(attempt), Some(Event::Interrupted))
 }
 
@@ -564,8 +861,12 @@ fn set_back(known: &Known<'_>, attempt: &Attempt, ending: &Ending, waiting: Wait
     let mut status = known.job.status.clone();
     let attempt = ended(known, &mut status, attempt, ending, now);
     status.phase = if status.interrupted_count > 0 { Phase::Interrupted } else { Phase::Waiting };
-    status.failed_starts = status.failed_starts.saturating_add(1);
-    status.not_before = Some(now + verdict::start_delay(status.failed_starts, &known.job.uid));
+    // Whoever suspends it before it runs has not found out that it can not start.
+    if waiting.reason != WaitReason::Suspended {
+        status.failed_starts = status.failed_starts.saturating_add(1);
+        let wait = backoff::after_failed_starts(status.failed_starts, &known.job.uid);
+        status.not_before = Some(later(now, wait));
+    }
     status.attempt = Some(attempt.clone());
     set_waiting(&mut status, waiting, now);
     write(known, status, Some(attempt), Some(Event::Withdrawn))
@@ -617,8 +918,8 @@ pub fn quota_exceeded(known: &Known<'_>, message: String, now: Timestamp) -> Opt
 #[must_use]
 pub fn lingering_pods(
     attempt: &Attempt,
-    children: &BTreeMap<Name, Child>,
-    pods: &BTreeMap<Name, Pod>,
+    children: &BTreeMap<Name, Arc<Child>>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
 ) -> (Vec<Name>, usize) {
     let (seen, left) = expected_pods(attempt, pods);
     let child = children.values().find(|child| child.attempt == attempt.number);
@@ -632,7 +933,7 @@ pub fn lingering_pods(
 /// The nodes on which pods of the active attempt turned up (or had turned up before they ended), and how many of its
 /// pods are still to be expected.
 #[must_use]
-pub fn expected_pods(attempt: &Attempt, pods: &BTreeMap<Name, Pod>) -> (Vec<Name>, usize) {
+pub fn expected_pods(attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> (Vec<Name>, usize) {
     let mut seen = Vec::new();
     let mut arrived = 0_usize;
     for pod in pods.values() {

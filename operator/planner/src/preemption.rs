@@ -14,7 +14,7 @@ use std::{
 use crate::{
     loss::Loss,
     resources::Resources,
-    snapshot::{Key, Name, Pod},
+    snapshot::{Key, Name, Pod, PreemptionMode},
 };
 
 /// Steps of the search on one node. What is found until then is good, if not proven best; nodes have few dozen
@@ -258,6 +258,15 @@ impl Preemption {
     pub fn forget(&mut self, key: &Key) {
         if let Some(pending) = self.pending.remove(key) {
             self.unserved.remove(&place(&pending.pod));
+        }
+    }
+
+    /// True if there is nothing to do for any pod in this mode.
+    pub(crate) fn is_idle(&self, mode: PreemptionMode) -> bool {
+        let reserved = || self.pending.values().any(|pending| pending.node.is_some());
+        match mode {
+            PreemptionMode::Operator => self.pending.is_empty(),
+            PreemptionMode::Scheduler => !reserved(),
         }
     }
 

@@ -46,8 +46,10 @@ pub enum Observation {
     JobGone(Key),
     /// A child Job is there, in this version.
     Child(Child),
-    /// A child Job is gone: its ScavengerJob's UID, and its own.
+    /// A child Job is gone: its namespace, its ScavengerJob's UID, and its own.
     ChildGone {
+        /// Namespace of the child Job.
+        namespace: Name,
         /// UID of the ScavengerJob.
         owner: Name,
         /// UID of the child Job.
@@ -129,10 +131,30 @@ pub struct Job {
     pub deleting: bool,
     /// True if it carries our finalizer.
     pub has_finalizer: bool,
+    /// What of its spec may change at any time.
+    pub controls: Controls,
     /// What it asks, or why that can not be understood.
     pub spec: Result<JobSpec, String>,
     /// What became of it so far.
     pub status: JobStatus,
+}
+
+/// What of a ScavengerJob's spec may change at any time, even while it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Controls {
+    /// True holds it, and interrupts it if it runs.
+    pub suspend: bool,
+    /// How long it may run, summed over all attempts; no limit if none.
+    pub active_deadline: Option<SignedDuration>,
+    /// How long it stays after its end.
+    pub ttl_after_finished: SignedDuration,
+}
+
+impl Default for Controls {
+    /// Nothing is held or limited, and it stays for a week.
+    fn default() -> Self {
+        Self { suspend: false, active_deadline: None, ttl_after_finished: SignedDuration::from_hours(7 * 24) }
+    }
 }
 
 /// What a ScavengerJob asks, as far as the rules need it.
@@ -319,6 +341,9 @@ impl Phase {
     }
 }
 
+/// How many start times, interruption times and ended attempts a status keeps: the newest.
+pub const HISTORY: usize = 50;
+
 /// What became of a ScavengerJob. A plan carries the whole new value; whoever carries it out writes it as it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobStatus {
@@ -334,6 +359,14 @@ pub struct JobStatus {
     pub admitted: Option<Admitted>,
     /// How often it was taken away after a container had started.
     pub interrupted_count: u32,
+    /// Those of them that advance it in the queue; see [`crate::verdict::advances`].
+    pub counted_interruptions: u32,
+    /// Interruptions since an attempt last ran for a whole `interruptionAfter`.
+    pub interruptions_in_a_row: u32,
+    /// Attempts in a row of which it is not known who ended them.
+    pub unknown_ends_in_a_row: u32,
+    /// Seconds that ended attempts ran, all pods together.
+    pub active_seconds: i64,
     /// Step of its running priority, 1 to the pool's steps; present while it runs.
     pub running_priority: Option<i32>,
     /// When that last fell back to 1.
@@ -397,11 +430,15 @@ pub enum WaitReason {
     Paused,
     /// A quota is used up.
     QuotaExceeded,
+    /// It is suspended.
+    Suspended,
+    /// A pod of its last attempt is on a node that is gone or not ready.
+    NodeUnreachable,
 }
 
 impl WaitReason {
     /// Every reason.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::NeverFits,
         Self::NoRoom,
         Self::Unscheduled,
@@ -409,6 +446,8 @@ impl WaitReason {
         Self::BackingOff,
         Self::Paused,
         Self::QuotaExceeded,
+        Self::Suspended,
+        Self::NodeUnreachable,
     ];
 
     /// Name as condition, metric and log field spell it.
@@ -422,6 +461,8 @@ impl WaitReason {
             Self::BackingOff => "BackingOff",
             Self::Paused => "Paused",
             Self::QuotaExceeded => "QuotaExceeded",
+            Self::Suspended => "Suspended",
+            Self::NodeUnreachable => "NodeUnreachable",
         }
     }
 }
@@ -645,4 +686,6 @@ pub struct Node {
     pub usable: bool,
     /// The pressure condition that it has: MemoryPressure, DiskPressure or PIDPressure.
     pub pressure: Option<Name>,
+    /// True if its kubelet is there and says that it is ready, be the node cordoned or not.
+    pub ready: bool,
 }

@@ -13,9 +13,9 @@
 //! gives one order. Where a single version is the first to show both (the watch was interrupted), the stamps decide.
 //! They have whole seconds, so a tie is no evidence.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::{
     interruption,
@@ -132,7 +132,7 @@ impl Evidence {
     }
 
     /// True if a pod of the gang is gone, or may be gone, without having been seen to end or to be deleted.
-    fn lacks(&self, pods: &BTreeMap<Name, Pod>, pod_count: u32) -> bool {
+    fn lacks(&self, pods: &BTreeMap<Name, Arc<Pod>>, pod_count: u32) -> bool {
         let vanished =
             self.pods.iter().any(|(name, seen)| !seen.ended && !seen.deleted && !pods.contains_key(name));
         // Seen from the start by one unbroken watch, a pod that never showed was not made yet.
@@ -206,6 +206,10 @@ pub mod reason {
     pub const LIMIT_EXCEEDED: &str = "LimitExceeded";
     /// Whether the workload or the cluster ended it is not known.
     pub const UNKNOWN: &str = "Unknown";
+    /// The spec says that it is to be held.
+    pub const SUSPENDED: &str = "Suspended";
+    /// It ran for as long as the spec allows.
+    pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
     /// Something that the spec names does not exist.
     pub const REFERENCE_MISSING: &str = "ReferenceMissing";
     /// The API server refuses the Job.
@@ -216,6 +220,28 @@ pub mod reason {
     pub const INVALID_SPEC: &str = "InvalidSpec";
 }
 
+/// True if an interruption for this reason advances a ScavengerJob in the queue and raises its PriorityClass: those by
+/// the scheduler, the eviction API, the taint manager, the node or the operator. Else people could buy a better place by
+/// deleting their own pods. What nobody saw the reason of does not count either.
+#[must_use]
+pub fn advances(reason: &str) -> bool {
+    !matches!(reason, DELETED | reason::UNKNOWN | reason::SUSPENDED)
+}
+
+/// True if an attempt that ended for this reason has a Job that ends by itself, so that it can stay and its log be
+/// read.
+#[must_use]
+pub fn ends_by_itself(reason: &str) -> bool {
+    matches!(
+        reason,
+        reason::COMPLETED
+            | reason::CONTAINER_FAILED
+            | reason::OOM_KILLED
+            | reason::LIMIT_EXCEEDED
+            | reason::UNKNOWN
+    )
+}
+
 /// Judges an attempt. `pods` are those of this attempt; `listed` says that they come from a live list made after the
 /// child Job was seen to be over or gone, so that a pod which is not among them is gone.
 #[must_use]
@@ -223,7 +249,7 @@ pub fn judge(
     attempt: &Attempt,
     evidence: &Evidence,
     child: ChildState<'_>,
-    pods: &BTreeMap<Name, Pod>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
     listed: bool,
 ) -> Verdict {
     // What the planner decided is no evidence: the workload may have come to its end first.
@@ -253,7 +279,7 @@ pub fn judge(
         });
     }
     if let Some(mut ending) =
-        pods.values().filter_map(failure).min_by_key(|(rank, _)| *rank).map(|(_, ending)| ending)
+        pods.values().filter_map(|pod| failure(pod)).min_by_key(|(rank, _)| *rank).map(|(_, ending)| ending)
     {
         if ending.outcome == Outcome::Interrupted {
             // The kubelet may not know any more whether the container that it lost had started.
@@ -309,7 +335,8 @@ fn lost(attempt: &Attempt, reason: &str, message: &str, object: &Name) -> Disrup
 }
 
 /// What it is called if it was taken away: an interruption only if there was something to interrupt.
-pub(crate) fn taken_away(attempt: &Attempt, evidence: &Evidence) -> Outcome {
+#[must_use]
+pub fn taken_away(attempt: &Attempt, evidence: &Evidence) -> Outcome {
     let started = evidence.container_started || attempt.start_time.is_some();
     if started { Outcome::Interrupted } else { Outcome::Withdrawn }
 }
@@ -369,10 +396,13 @@ fn failure(pod: &Pod) -> Option<(u8, Ending)> {
             reason::LIMIT_EXCEEDED,
             format!("pod {name} was evicted by the kubelet: {status_message}"),
         ),
-        Some((_, "OOMKilled", _, _)) => failed(
+        Some((_, "OOMKilled", message, _)) => failed(
             0,
             reason::OOM_KILLED,
-            format!("pod {name} used more memory than its limit and was killed; ask for more memory"),
+            format!(
+                "pod {name} used more memory than its limit and was killed; ask for more memory{}",
+                colon(message)
+            ),
         ),
         // The kubelet lost track of the container: the node went down under it.
         Some((_, "ContainerStatusUnknown" | "Unknown", _, _)) => {
@@ -403,25 +433,10 @@ fn colon(message: &str) -> String {
 }
 
 /// What the first pod's container left as its termination message.
-fn completion_message(pods: &BTreeMap<Name, Pod>) -> String {
+fn completion_message(pods: &BTreeMap<Name, Arc<Pod>>) -> String {
     let said = pods.values().find_map(|pod| match &pod.container {
         Container::Ended { message, .. } if !message.trim().is_empty() => Some(message.trim()),
         _ => None,
     });
     said.unwrap_or("the workload ended with success").to_owned()
-}
-
-/// How long to wait before attempt after `failed_starts` withdrawals in a row: 5 s, doubled each time, at most
-/// 10 minutes, plus up to a quarter that depends on the ScavengerJob, so that many which failed together do not come
-/// back together.
-#[must_use]
-pub fn start_delay(failed_starts: u32, uid: &str) -> SignedDuration {
-    let base = 5_000_i64.saturating_mul(1 << failed_starts.saturating_sub(1).min(10)).min(600_000);
-    // FNV-1a, folded with the count: spread, not secrecy.
-    let hash = uid.bytes().fold(0xcbf2_9ce4_8422_2325_u64 ^ u64::from(failed_starts), |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let quarter = base / 4;
-    let jitter = i64::try_from(hash % 1000).expect("a number below 1000 should fit") * quarter / 1000;
-    SignedDuration::from_millis(base + jitter)
 }

@@ -1,8 +1,11 @@
 //! The command line.
 
 mod crd;
+mod explain;
+mod plan;
 mod pool;
 mod run;
+mod snapshot;
 
 use clap::{Parser, Subcommand};
 
@@ -17,6 +20,9 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Options),
+    Explain(explain::Options),
+    Plan(plan::Options),
+    Snapshot(snapshot::Options),
     Crd(crd::Options),
     Pause(pool::Pause),
     Resume(pool::Resume),
@@ -30,6 +36,9 @@ enum Command {
 pub async fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Run(options) => run::exec(options).await,
+        Command::Explain(options) => explain::exec(&options).await,
+        Command::Plan(options) => plan::exec(&options).await,
+        Command::Snapshot(options) => snapshot::exec(&options).await,
         Command::Crd(options) => crd::exec(&options),
         Command::Pause(_) => pool::exec(pool::Order::Pause).await,
         Command::Resume(_) => pool::exec(pool::Order::Resume).await,

@@ -3,7 +3,8 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
-use kube::Client;
+use kube::{Client, Config, client::ClientBuilder};
+use scavenger_schema::names;
 use tokio::{net::TcpListener, signal::unix::SignalKind, sync::watch};
 use tracing::info;
 use tracing_subscriber::EnvFilter;
@@ -11,7 +12,9 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     controller::{Controller, Health},
     health,
+    leader::{Candidate, Election},
     metrics::Metrics,
+    observe::progress::{Listen, Progress},
 };
 
 /// Run the operator
@@ -30,6 +33,16 @@ pub(super) struct Options {
     #[arg(long, env = "SCAVENGER_OPERATOR_CONCURRENCY", default_value_t = 32, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Connection")]
     concurrency: u16,
+
+    /// Namespace of the Lease by which replicas elect the one that works; the operator's own unless given
+    #[arg(long, env = "SCAVENGER_OPERATOR_LEASE_NAMESPACE", value_name = "NAMESPACE")]
+    #[arg(help_heading = "Leader election")]
+    lease_namespace: Option<String>,
+
+    /// Name of that Lease
+    #[arg(long, env = "SCAVENGER_OPERATOR_LEASE_NAME", default_value = names::OPERATOR, value_name = "NAME")]
+    #[arg(help_heading = "Leader election")]
+    lease_name: String,
 
     /// What to log, as a tracing filter (`info`, `scavenger_operator=debug`)
     #[arg(long, env = "SCAVENGER_OPERATOR_LOG", default_value = "info", value_name = "FILTER")]
@@ -52,13 +65,14 @@ enum LogFormat {
 
 pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     init_log(&options)?;
-    let client =
-        Client::try_default().await.context("no connection to the Kubernetes API could be set up")?;
+    let health = Arc::new(Health::default());
+    let client = connect(Arc::clone(&health.progress))
+        .await
+        .context("no connection to the Kubernetes API could be set up")?;
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("could not listen on {} (--listen)", options.listen))?;
     let metrics = Arc::new(Metrics::new());
-    let health = Arc::new(Health::default());
     let router = health::router(Arc::clone(&health), Arc::clone(&metrics));
     let (stopped, mut stop) = watch::channel(false);
     tokio::spawn(async move {
@@ -71,16 +85,36 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
         let _closed = stop_server.wait_for(|stopped| *stopped).await;
     });
     info!(listen = %options.listen, "scavenger-operator {} starts", env!("CARGO_PKG_VERSION"));
+    let candidate = Candidate {
+        namespace: options.lease_namespace.unwrap_or_else(|| client.default_namespace().to_owned()),
+        lease: options.lease_name,
+        identity: identity(),
+    };
+    let election = Election::start(&client, candidate);
     let controller = Controller { client, metrics, health, concurrency: options.concurrency.into() };
     let server = tokio::spawn(server.into_future());
-    controller
-        .run(async move {
-            let _closed = stop.wait_for(|stopped| *stopped).await;
-        })
-        .await?;
+    let stopped = async move {
+        let _closed = stop.wait_for(|stopped| *stopped).await;
+    };
+    controller.run(election.state.clone(), stopped).await?;
+    // After the last write, not before.
+    election.resign().await;
     // A client that keeps its connection open must not hold up the end.
     server.abort();
     Ok(())
+}
+
+/// A client whose watches are listened to.
+async fn connect(progress: Arc<Progress>) -> anyhow::Result<Client> {
+    let config = Config::infer().await?;
+    Ok(ClientBuilder::try_from(config)?.with_layer(&Listen(progress)).build())
+}
+
+/// Names this process in the Lease: a restarted one must not take itself for the one before.
+#[expect(clippy::disallowed_methods, reason = "the edge: when the process started is part of its name")]
+fn identity() -> String {
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| names::OPERATOR.to_owned());
+    format!("{host}_{}_{:x}", std::process::id(), jiff::Timestamp::now().as_nanosecond())
 }
 
 async fn wait_for_signal() {

@@ -60,6 +60,7 @@ pub(crate) fn job(object: &ScavengerJob) -> Job {
             .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
         deleting: object.metadata.deletion_timestamp.is_some(),
         has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
+        controls: validate::controls(&object.spec),
         spec: validate::job_spec(&object.spec).map_err(|error| error.to_string()),
         status: job_status(object.status.as_ref()),
     }
@@ -87,6 +88,10 @@ fn job_status(status: Option<&crd::ScavengerJobStatus>) -> JobStatus {
         message: status.message.clone().unwrap_or_default(),
         admitted,
         interrupted_count: clamped(status.interrupted_count),
+        counted_interruptions: clamped(status.counted_interruptions),
+        interruptions_in_a_row: clamped(status.interruptions_in_a_row),
+        unknown_ends_in_a_row: clamped(status.unknown_ends_in_a_row),
+        active_seconds: status.active_seconds.max(0),
         running_priority: status.running_priority,
         priority_start_over: status.priority_start_over_timestamp.as_ref().map(|time| time.0),
         last_checkpoint: status.last_checkpoint_time.as_ref().map(|time| time.0),
@@ -394,6 +399,7 @@ pub(crate) fn node(object: &ApiNode) -> Node {
         |kind: &str| conditions.iter().any(|condition| condition.type_ == kind && condition.status == "True");
     let schedulable = spec.is_none_or(|spec| spec.unschedulable != Some(true));
     let pressure = ["MemoryPressure", "DiskPressure", "PIDPressure"].into_iter().find(|kind| is_true(kind));
+    let ready = is_true("Ready") && object.metadata.deletion_timestamp.is_none();
     Node {
         name: object.name_any().as_str().into(),
         allocatable: status.and_then(|status| status.allocatable.as_ref()).map(amounts).unwrap_or_default(),
@@ -412,11 +418,8 @@ pub(crate) fn node(object: &ApiNode) -> Node {
                 effect: taint.effect.as_str().into(),
             })
             .collect(),
-        usable: is_true("Ready")
-            && schedulable
-            && pressure.is_none()
-            && !is_true("NetworkUnavailable")
-            && object.metadata.deletion_timestamp.is_none(),
+        usable: ready && schedulable && pressure.is_none() && !is_true("NetworkUnavailable"),
+        ready,
         pressure: pressure.map(Name::from),
     }
 }
@@ -450,6 +453,24 @@ mod tests {
             "containers": [container("200m")], "resources": { "requests": { "cpu": "1" } },
         }));
         assert_eq!((pod_level.cpu_milli, pod_level.memory_bytes), (1000, 1 << 20));
+    }
+
+    #[test]
+    fn a_cordoned_node_is_ready_but_not_usable() {
+        let object = |unschedulable: bool, ready: &str| {
+            serde_json::from_value(serde_json::json!({
+                "metadata": { "name": "n" }, "spec": { "unschedulable": unschedulable },
+                "status": { "conditions": [{ "type": "Ready", "status": ready }] },
+            }))
+            .unwrap()
+        };
+        let seen = |unschedulable, ready| {
+            let node = node(&object(unschedulable, ready));
+            (node.usable, node.ready)
+        };
+        assert_eq!(seen(false, "True"), (true, true));
+        assert_eq!(seen(true, "True"), (false, true));
+        assert_eq!(seen(false, "Unknown"), (false, false));
     }
 
     #[test]

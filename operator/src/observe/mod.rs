@@ -3,6 +3,7 @@
 
 mod constraints;
 pub(crate) mod convert;
+pub(crate) mod progress;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ use kube::{
 use scavenger_planner::snapshot::{Key, Name, Observation};
 use scavenger_schema::{names, scavenger_job::ScavengerJob, scavenger_pool::ScavengerPool};
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task::JoinSet};
 use tracing::warn;
 
 use crate::{controller::Message, validate};
@@ -58,10 +59,12 @@ struct Kind<K, I> {
     relisted: Option<fn() -> Observation>,
 }
 
-/// Starts all watches. Each sends [`Message::Listed`] when its first list is complete.
-pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) {
+/// Starts all watches. Each sends [`Message::Listed`] when its first list is complete. They end when the set is dropped.
+pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<()> {
+    let mut watches = JoinSet::new();
     let jobs = Kind { watched: Watched::Jobs, see: see_job, gone: Observation::JobGone, relisted: None };
     spawn(
+        &mut watches,
         Api::<DeserializeGuard<ScavengerJob>>::all(client.clone()),
         watcher::Config::default(),
         jobs,
@@ -72,12 +75,14 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) {
         watched: Watched::Children,
         see: |job: &BatchJob| {
             let child = convert::child(job)?;
-            Some(((child.owner.clone(), child.uid.clone()), Observation::Child(child)))
+            let identity = (child.key.namespace.clone(), child.owner.clone(), child.uid.clone());
+            Some((identity, Observation::Child(child)))
         },
-        gone: |(owner, uid): (Name, Name)| Observation::ChildGone { owner, uid },
+        gone: |(namespace, owner, uid): (Name, Name, Name)| Observation::ChildGone { namespace, owner, uid },
         relisted: None,
     };
     spawn(
+        &mut watches,
         Api::<BatchJob>::all(client.clone()),
         watcher::Config::default().labels(names::LABEL_JOB),
         children,
@@ -90,7 +95,7 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) {
         gone: Observation::PodGone,
         relisted: Some(|| Observation::PodsRelisted),
     };
-    spawn(Api::<ApiPod>::all(client.clone()), watcher::Config::default(), pods, sender);
+    spawn(&mut watches, Api::<ApiPod>::all(client.clone()), watcher::Config::default(), pods, sender);
 
     let nodes = Kind {
         watched: Watched::Nodes,
@@ -101,7 +106,7 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) {
         gone: Observation::NodeGone,
         relisted: None,
     };
-    spawn(Api::<ApiNode>::all(client.clone()), watcher::Config::default(), nodes, sender);
+    spawn(&mut watches, Api::<ApiNode>::all(client.clone()), watcher::Config::default(), nodes, sender);
 
     let pools = Kind {
         watched: Watched::Pools,
@@ -110,7 +115,14 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) {
         relisted: None,
     };
     let only_default = watcher::Config::default().fields(&format!("metadata.name={}", names::DEFAULT_POOL));
-    spawn(Api::<DeserializeGuard<ScavengerPool>>::all(client.clone()), only_default, pools, sender);
+    spawn(
+        &mut watches,
+        Api::<DeserializeGuard<ScavengerPool>>::all(client.clone()),
+        only_default,
+        pools,
+        sender,
+    );
+    watches
 }
 
 fn no_pool() -> String {
@@ -142,13 +154,18 @@ fn see_pool(guard: &DeserializeGuard<ScavengerPool>) -> Option<((), Observation)
     Some(((), Observation::Pool(Box::new(settings.map_err(named)))))
 }
 
-fn spawn<K, I>(api: Api<K>, config: watcher::Config, kind: Kind<K, I>, sender: &mpsc::Sender<Message>)
-where
+fn spawn<K, I>(
+    watches: &mut JoinSet<()>,
+    api: Api<K>,
+    config: watcher::Config,
+    kind: Kind<K, I>,
+    sender: &mpsc::Sender<Message>,
+) where
     K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
     I: Ord + Clone + Send + 'static,
 {
     let sender = sender.clone();
-    tokio::spawn(async move {
+    watches.spawn(async move {
         let watched = kind.watched;
         if let Err(mpsc::error::SendError(_)) = follow(api, config, kind, &sender).await {
             // The controller is gone: the process is ending.

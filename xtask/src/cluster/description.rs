@@ -97,7 +97,7 @@ impl Cluster {
         self.state_dir.join("containerd.sock")
     }
 
-    pub(super) fn binary(&self, name: &str) -> PathBuf {
+    pub(crate) fn binary(&self, name: &str) -> PathBuf {
         self.bin_dir.join(name)
     }
 

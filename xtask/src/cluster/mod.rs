@@ -17,7 +17,7 @@ mod volumes;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
 pub(crate) use description::Cluster;
@@ -62,6 +62,19 @@ impl std::str::FromStr for Name {
         }
         Ok(Self(name.into()))
     }
+}
+
+/// Says, when the user interrupts a task that made a cluster, that the cluster is still there.
+pub(crate) fn tell_when_interrupted(name: &str) -> Result<()> {
+    let name = name.to_owned();
+    ctrlc::set_handler(move || {
+        eprintln!(
+            "\ninterrupted; the cluster {name} stays up, `cargo xtask cluster down --name {name}` removes it"
+        );
+        // As a shell reports an end by SIGINT.
+        std::process::exit(130);
+    })
+    .context("cannot wait for an interruption")
 }
 
 #[derive(Debug, Subcommand)]

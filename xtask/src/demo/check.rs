@@ -130,12 +130,11 @@ fn check(row: &Row, attempts: &[&Attempt], report: &str) -> Result<String> {
     // What the submitter recorded must agree with what mdrun wrote.
     for (number, checkpoint) in journey.restarts.iter().enumerate() {
         let next = attempts.get(number + 1).context("an attempt was not recorded")?;
-        if next.first_step.is_some_and(|first| first < *checkpoint) {
-            bail!(
-                "attempt {} began at step {:?}, before checkpoint {checkpoint}",
-                number + 2,
-                next.first_step
-            );
+        let first = next
+            .first_step
+            .with_context(|| format!("no one recorded at which step attempt {} began", number + 2))?;
+        if first < *checkpoint {
+            bail!("attempt {} began at step {first}, before checkpoint {checkpoint}", number + 2);
         }
     }
     let resumed = match journey.restarts.as_slice() {

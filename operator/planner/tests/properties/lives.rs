@@ -184,7 +184,10 @@ fn live(seed: u64, failing: u64, strict: bool, lives: &[Life], happenings: &[(i6
         let name = format!("job{number}");
         let end = if life.workload.exit_code == 0 { Phase::Completed } else { Phase::Failed };
         cluster.run_until(&format!("{name} is {end:?}"), |cluster| cluster.status(&name).phase.is_finished());
-        assert_eq!(cluster.status(&name).phase, end, "{name}\n{}", cluster.history());
+        let status = cluster.status(&name);
+        // Misfortunes that hide what came first twice in a row are as good as a failure.
+        let unknown = status.phase == Phase::Failed && status.unknown_ends_in_a_row == 2;
+        assert!(status.phase == end || unknown, "{name}\n{}", cluster.history());
     }
     cluster.run_for(seconds(120));
     cluster.check_recomputed();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    admission::Queue,
+    admission::{Queue, Room},
     capacity::Capacity,
     fixtures::{at, job, node, pod, settings},
     ledger::Ledger,
@@ -33,7 +33,8 @@ fn any_job(number: usize) -> impl Strategy<Value = Job> {
             }
             if interruptions > 0 {
                 job.status.phase = Phase::Interrupted;
-                job.status.interrupted_count = interruptions;
+                job.status.interrupted_count = interruptions + 1;
+                job.status.counted_interruptions = interruptions;
                 job.status.interruption_times = vec![at(10 + since)];
             }
             job
@@ -81,11 +82,12 @@ fn place(job: &Job, nodes: &[Node], free: &mut Vec<i64>) -> bool {
 
 /// The rule, one ScavengerJob at a time: most interrupted first (10 at most count), then who has waited longest, then
 /// by UID; whoever fits starts, whoever does not is passed over.
-fn slowly(world: &World) -> (Vec<Key>, BTreeMap<Key, WaitReason>) {
+/// Of those that wait only for a start to be over, the second reason is given if there would be no room either.
+fn slowly(world: &World) -> (Vec<Key>, BTreeMap<Key, (WaitReason, Option<WaitReason>)>) {
     let mut queue: Vec<&Job> = world.jobs.iter().collect();
     queue.sort_by_key(|job| {
         let since = job.status.interruption_times.last().copied().unwrap_or(job.creation_time);
-        (-i64::from(job.status.interrupted_count.min(10)), since, job.uid.clone())
+        (-i64::from(job.status.counted_interruptions.min(10)), since, job.uid.clone())
     });
     let whole: i64 = world.nodes.iter().map(|node| node.allocatable.cpu_milli).sum();
     let limit = whole * i64::from(world.share) / 100;
@@ -97,19 +99,20 @@ fn slowly(world: &World) -> (Vec<Key>, BTreeMap<Key, WaitReason>) {
     for job in queue {
         let total = job.spec.as_ref().expect("the spec should be valid").demand.total().cpu_milli;
         let mut empty = world.nodes.iter().map(|node| node.allocatable.cpu_milli).collect();
-        let reason = if total > limit || !place(job, &world.nodes, &mut empty) {
-            WaitReason::NeverFits
+        let reasons = if total > limit || !place(job, &world.nodes, &mut empty) {
+            (WaitReason::NeverFits, None)
         } else if starting >= world.at_once {
-            WaitReason::BehindInQueue
+            let room = used + total <= limit && place(job, &world.nodes, &mut free.clone());
+            (WaitReason::BehindInQueue, (!room).then_some(WaitReason::NoRoom))
         } else if used + total > limit || !place(job, &world.nodes, &mut free) {
-            WaitReason::NoRoom
+            (WaitReason::NoRoom, None)
         } else {
             used += total;
             starting += 1;
             started.push(job.key.clone());
             continue;
         };
-        waiting.insert(job.key.clone(), reason);
+        waiting.insert(job.key.clone(), reasons);
     }
     (started, waiting)
 }
@@ -129,21 +132,29 @@ proptest! {
         }
         let (mut queue, mut ledger) = (Queue::default(), Ledger::default());
         for job in &world.jobs {
-            queue.insert(job, &job.spec.as_ref().expect("the spec should be valid").demand);
+            let demand = &job.spec.as_ref().expect("the spec should be valid").demand;
+            queue.insert(job, demand, &mut capacity);
         }
-        let walk = queue.walk(&capacity, &mut ledger, &settings, world.starting);
+        let mut room = Room { capacity: &mut capacity, ledger: &mut ledger, settings: &settings };
+        let walk = queue.walk(&mut room, world.starting);
         let (started, waiting) = slowly(&world);
         let walked: Vec<Key> = walk.started.iter().map(|(key, _)| key.clone()).collect();
         prop_assert_eq!(&walked, &started);
-        for (key, said) in &walk.heads {
-            prop_assert_eq!(Some(&said.reason), waiting.get(key), "{}", key);
+        for (key, (reason, also)) in &waiting {
+            let said = queue.waiting(key, &mut room, world.starting).map(|waiting| waiting.reason);
+            // Whoever is not the head of its line is told to wait behind it.
+            let head = said != Some(WaitReason::BehindInQueue) || *reason == WaitReason::BehindInQueue;
+            prop_assert!(said == Some(*reason) || said == *also || !head, "{} is told {:?} instead of {:?}", key, said, reason);
+            prop_assert!(head || !walk.told.contains(key), "{} is told although it is no head", key);
         }
-        for (key, reason) in &waiting {
-            let never = queue.never_fits(key, &capacity, &settings).is_some();
-            prop_assert_eq!(never, *reason == WaitReason::NeverFits, "{}", key);
-            let told = never || walk.heads.iter().any(|(head, _)| head == key);
-            prop_assert!(told || !queue.is_head(key), "{} is told nothing", key);
-        }
+        let heads = |(key, (reason, _)): &(&Key, &(WaitReason, Option<WaitReason>))| *reason != WaitReason::NeverFits && walk.told.contains(key);
+        let demands: std::collections::BTreeSet<_> = waiting
+            .iter()
+            .filter(|(_, (reason, _))| *reason != WaitReason::NeverFits)
+            .filter_map(|(key, _)| world.jobs.iter().find(|job| job.key == *key))
+            .map(|job| job.spec.as_ref().expect("the spec should be valid").demand.clone())
+            .collect();
+        prop_assert_eq!(waiting.iter().filter(heads).count(), demands.len(), "each line's head is told something");
         let mut promised = Resources::default();
         for job in world.jobs.iter().filter(|job| started.contains(&job.key)) {
             promised.add(&job.spec.as_ref().expect("the spec should be valid").demand.total());

@@ -6,6 +6,7 @@ mod endings;
 mod faults;
 mod headroom;
 mod interruptions;
+mod lifecycle;
 mod pool;
 mod preemption;
 mod starting;

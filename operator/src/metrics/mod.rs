@@ -1,6 +1,6 @@
 //! Metric names and what they count.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, atomic::AtomicU64};
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -14,7 +14,7 @@ use scavenger_planner::{
     snapshot::{JobStatus, WaitReason},
 };
 
-use crate::status;
+use crate::{observe::progress::Progress, status};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
@@ -30,6 +30,11 @@ struct PhaseLabel {
 struct ActionLabels {
     task: &'static str,
     result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -54,6 +59,9 @@ pub(crate) struct Metrics {
     allocatable: Family<ResourceLabel, Gauge>,
     used: Family<ResourceLabel, Gauge>,
     threshold: Family<ResourceLabel, Gauge>,
+    leader: Gauge,
+    watch_age: Family<KindLabel, Gauge<f64, AtomicU64>>,
+    lost_events: Counter,
 }
 
 impl Metrics {
@@ -75,6 +83,9 @@ impl Metrics {
             allocatable: Family::default(),
             used: Family::default(),
             threshold: Family::default(),
+            leader: Gauge::default(),
+            watch_age: Family::default(),
+            lost_events: Counter::default(),
         };
         metrics.register();
         metrics
@@ -122,6 +133,39 @@ impl Metrics {
             format!("Up to where ScavengerJobs start: {resources}"),
             self.threshold.clone(),
         );
+        registry.register(
+            "leader",
+            "1 on the replica that plans and writes, 0 on one that stands by",
+            self.leader.clone(),
+        );
+        registry.register_with_unit(
+            "watch_age",
+            "Since the API server last sent anything on a watch; a quiet one gets a bookmark about once a minute",
+            Unit::Seconds,
+            self.watch_age.clone(),
+        );
+        registry.register(
+            "lost_events",
+            "Kubernetes events that were not published; the status says what they would have said",
+            self.lost_events.clone(),
+        );
+    }
+
+    /// Takes in whether this replica leads.
+    pub(crate) fn leads(&self, leads: bool) {
+        self.leader.set(i64::from(leads));
+    }
+
+    /// Takes in how old the watches are.
+    pub(crate) fn watches(&self, progress: &Progress) {
+        for (watched, age) in progress.ages() {
+            self.watch_age.get_or_create(&KindLabel { kind: watched.name() }).set(age.as_secs_f64());
+        }
+    }
+
+    /// Counts a Kubernetes event that was not published.
+    pub(crate) fn lost_event(&self) {
+        self.lost_events.inc();
     }
 
     /// Counts what became of an action.
@@ -193,6 +237,8 @@ impl Metrics {
         for (family, amounts) in
             [(&self.allocatable, allocatable), (&self.used, used), (&self.threshold, threshold)]
         {
+            // A resource that the nodes no longer have must not keep its last figure.
+            family.clear();
             for (name, amount) in amounts.iter() {
                 family.get_or_create(&ResourceLabel { resource: name.to_owned() }).set(amount);
             }
@@ -207,3 +253,6 @@ impl Metrics {
         Ok(text)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! The README's first five minutes: the files of deploy/examples, applied with kubectl as they are.
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{ResourceExt, api::DeleteParams};
+use scavenger_e2e::{
+    World,
+    kubectl::{checkout, kubectl},
+    run,
+    world::{resumed_at, until},
+};
+use scavenger_schema::scavenger_job::Phase;
+
+async fn apply(world: &World, file: &str) -> Result<String> {
+    let path = checkout("deploy/examples").join(file);
+    let path = path.to_str().context("the checkout's path is no text")?;
+    kubectl(&["apply", "--namespace", &world.namespace, "-f", path]).await
+}
+
+/// The pod that keeps the checkpoint: the only one, or the first of a gang.
+async fn keeper(world: &World, job: &str) -> Result<String> {
+    let pods = world.pods(job).await?;
+    let index = |pod: &Pod| pod.annotations().get("batch.kubernetes.io/job-completion-index").cloned();
+    let keeper = pods.iter().find(|pod| index(pod).is_none_or(|index| index == "0"));
+    Ok(keeper.context("the ScavengerJob has no pod")?.name_any())
+}
+
+/// Applies an example, takes a pod away once it has counted for a while, and follows it to its end.
+async fn interrupt(world: &World, name: &str) -> Result<()> {
+    apply(world, &format!("{name}.yaml")).await?;
+    world.phase(name, Phase::Running).await?;
+    let pod = keeper(world, name).await?;
+    world.log_until(&pod, "a checkpoint", |line| line.starts_with("checkpoint ")).await?;
+    // What the README shows: the columns a person sees.
+    let table = kubectl(&["get", "scavengerjob", name, "--namespace", &world.namespace]).await?;
+    for word in ["PHASE", "INTERRUPTIONS", "PRIORITY", "AGE", "MESSAGE", "Running", "attempt 1 is running"] {
+        ensure!(table.contains(word), "{word:?} is not in:\n{table}");
+    }
+    world.api::<Pod>().delete(&pod, &DeleteParams::default()).await?;
+    let interrupted = world
+        .job_until(name, "interrupted", |job| {
+            job.status.as_ref().is_some_and(|status| status.interrupted_count == 1)
+        })
+        .await?;
+    ensure!(
+        interrupted.status.and_then(|status| status.finish_time).is_none(),
+        "{name} ended although it was interrupted"
+    );
+    let job = world.phase(name, Phase::Completed).await?;
+    ensure!(job.status.is_some_and(|status| status.attempts.len() == 2), "{name} was not resumed once");
+    let log = world.log_until(&keeper(world, name).await?, "the end", |line| line == "done 600").await?;
+    ensure!(resumed_at(&log)? > 0, "{name} did not resume from its checkpoint: {log}");
+    Ok(())
+}
+
+#[test]
+fn counter_resumes() {
+    run("example", |world| interrupt(world, "counter"));
+}
+
+#[test]
+fn counter_that_saves_and_exits_0_resumes() {
+    run("example-exit-0", |world| interrupt(world, "counter-saves-on-sigterm"));
+}
+
+#[test]
+fn counter_that_does_not_save_resumes_from_its_last_checkpoint() {
+    run("example-no-save", |world| interrupt(world, "counter-no-save"));
+}
+
+#[test]
+fn counter_of_three_pods_resumes() {
+    run("example-gang", |world| interrupt(world, "counter-gang"));
+}
+
+#[test]
+fn each_illegal_counter_is_refused_with_the_name_of_its_field() {
+    run("example-illegal", |world| async move {
+        let error = apply(world, "counter-illegal.yaml").await.err().context("kubectl accepted it")?;
+        let message = format!("{error:#}");
+        for field in ["spec.resources.limits", "spec.podCount", "spec.persistentVolumeClaims[0].mountPath"] {
+            ensure!(message.contains(field), "{field} is not named in: {message}");
+        }
+        until("nothing was made", || async {
+            let made =
+                kubectl(&["get", "scavengerjobs", "--namespace", &world.namespace, "-o", "name"]).await?;
+            Ok(made.is_empty().then_some(()))
+        })
+        .await
+    });
+}

@@ -1,0 +1,619 @@
+//! Who may what: policies, roles, limits of the pool, and what the project's own parts may do.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        apps::v1::{Deployment, StatefulSet},
+        batch::v1::{CronJob, Job as BatchJob},
+        core::v1::{Event, Pod, PodSpec, PodTemplateSpec},
+        rbac::v1::{ClusterRole, PolicyRule, RoleBinding},
+    },
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use scavenger_e2e::{
+    World,
+    postgres::NAMESPACE,
+    run,
+    users::{self, may, refused},
+    world::{COUNTER, counter, until},
+};
+use scavenger_schema::{
+    names,
+    quantity::parse_milli,
+    scavenger_job::{Phase, ScavengerJob},
+    scavenger_pool::ScavengerPool,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+/// Most that everything in deploy/all may request.
+const MAX_MILLICORES: i64 = 300;
+
+/// Somebody to whom one of the cluster's own roles is bound in the test's namespace, as the namespace sees them.
+async fn user(world: &World, name: &str, role: &str) -> Result<World> {
+    // Users are the whole cluster's; two tests must not share one.
+    let user = format!("{name}@{}", world.namespace);
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
+    });
+    world.create::<RoleBinding>(binding).await?;
+    let client = users::client(&user).await?;
+    until(&format!("{role} counts"), || async {
+        let right = ("scavenger.dev", "scavengerjobs", "list");
+        Ok(may(&client, Some(&world.namespace), right).await?.then_some(()))
+    })
+    .await?;
+    Ok(World { client, namespace: world.namespace.clone() })
+}
+
+/// A template of pods that sleep, with and without what only ScavengerJobs have.
+fn template(class: Option<&str>, label: Option<&str>, restart: &str) -> Value {
+    let mut template = json!({
+        "metadata": { "labels": { "app": "own" } },
+        "spec": {
+            "restartPolicy": restart, "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "own", "image": COUNTER, "imagePullPolicy": "IfNotPresent",
+                "command": ["scavenger-counter", "--to=1000000", "--every=1s", "--checkpoint=/tmp/count"],
+            }],
+        },
+    });
+    if let Some(class) = class {
+        template["spec"]["priorityClassName"] = json!(class);
+    }
+    if let Some(label) = label {
+        template["metadata"]["labels"][label] = json!("forged");
+    }
+    template
+}
+
+fn pod(name: &str, class: Option<&str>, label: Option<&str>) -> Value {
+    let mut pod = template(class, label, "Never");
+    pod["apiVersion"] = json!("v1");
+    pod["kind"] = json!("Pod");
+    pod["metadata"]["name"] = json!(name);
+    pod
+}
+
+fn job(name: &str, template: Value) -> Value {
+    let mut spec = json!({ "backoffLimit": 0 });
+    spec["template"] = template;
+    json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": name }, "spec": spec })
+}
+
+fn deployment(name: &str, template: Value) -> Value {
+    let mut spec = json!({ "replicas": 1, "selector": { "matchLabels": { "app": "own" } } });
+    spec["template"] = template;
+    json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name }, "spec": spec })
+}
+
+async fn patch<K>(world: &World, name: &str, patch: Value) -> kube::Result<K>
+where
+    K: Resource<Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+    K::DynamicType: Default,
+{
+    world.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await
+}
+
+/// Waits until a controller's request for pods of `owner` was refused with all of `words`.
+async fn creation_fails(world: &World, owner: &str, words: &[&str]) -> Result<()> {
+    until(&format!("pods of {owner} are refused with {words:?}"), || async {
+        let events = world.api::<Event>().list(&ListParams::default().fields("reason=FailedCreate")).await?;
+        let found = events.iter().any(|event| {
+            let about = event.involved_object.name.as_deref().unwrap_or_default();
+            let message = event.message.as_deref().unwrap_or_default();
+            about.starts_with(owner) && words.iter().all(|word| message.contains(word))
+        });
+        Ok(found.then_some(()))
+    })
+    .await
+}
+
+#[test]
+fn a_namespace_admin_can_not_pass_anything_off_as_a_scavenger_job() {
+    run("forged", |world| async move {
+        let admin = user(world, "admin", "admin").await?;
+        let (class, label) = (Some("scavenger-3"), Some(names::LABEL_JOB));
+
+        let jobs = ["scavenger-child-jobs", "only the ScavengerJob operator"];
+        let own = job("own", template(class, None, "Never"));
+        refused(
+            "a Job with a class",
+            admin.create::<BatchJob>(own).await,
+            &[jobs[0], jobs[1], "scavenger-3"],
+        )?;
+        let own = job("own", template(None, label, "Never"));
+        let words = [jobs[0], jobs[1], "spec.template.metadata.labels[scavenger.dev/job]"];
+        refused("a Job with a label in its template", admin.create::<BatchJob>(own).await, &words)?;
+        let mut own = job("own", template(None, None, "Never"));
+        own["metadata"]["annotations"] = json!({ names::ANNOTATION_SPEC_HASH: "forged" });
+        let words = [jobs[0], jobs[1], "metadata.annotations[scavenger.dev/spec-hash]"];
+        refused("a Job with an annotation", admin.create::<BatchJob>(own).await, &words)?;
+
+        let pods = "scavenger-pods";
+        let own = admin.create::<Pod>(pod("own", class, None)).await;
+        refused("a pod with a class", own, &[pods, "only by the Job controller", "scavenger-3"])?;
+        let own = admin.create::<Pod>(pod("own", None, label)).await;
+        refused("a pod with a label", own, &[pods, "metadata.labels[scavenger.dev/job]"])?;
+        let mut referring = pod("own", class, label);
+        referring["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "batch/v1", "kind": "Job", "name": "own", "uid": "forged", "controller": true,
+        }]);
+        let own = admin.create::<Pod>(referring).await;
+        refused("a pod that says it is a Job's", own, &[pods, "only by the Job controller"])?;
+
+        // What makes pods is accepted; its pods are not.
+        let own = deployment("classed", template(class, None, "Always"));
+        admin.create::<Deployment>(own).await?;
+        creation_fails(world, "classed-", &[pods, "only by the Job controller"]).await?;
+        let own = deployment("labelled", template(None, label, "Always"));
+        admin.create::<Deployment>(own).await?;
+        creation_fails(world, "labelled-", &[pods, "metadata.labels[scavenger.dev/job]"]).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn ordinary_jobs_and_pods_are_as_free_as_ever() {
+    run("ordinary", |world| async move {
+        let admin = user(world, "admin", "admin").await?;
+        admin.create::<Pod>(pod("own", None, None)).await?;
+        world.pod_runs("own").await?;
+        patch::<Pod>(&admin, "own", json!({ "metadata": { "labels": { "mine": "1" } } })).await?;
+        let forged = json!({ "metadata": { "labels": { names::LABEL_JOB_UID: "forged" } } });
+        let words = ["scavenger-pods", "metadata.labels[scavenger.dev/job-uid]=forged"];
+        refused("a label on an existing pod", patch::<Pod>(&admin, "own", forged.clone()).await, &words)?;
+        let ephemeral = json!({ "spec": { "ephemeralContainers": [{ "name": "look", "image": COUNTER }] } });
+        world
+            .api::<Pod>()
+            .patch_subresource(
+                "ephemeralcontainers",
+                "own",
+                &PatchParams::default(),
+                &Patch::Strategic(&ephemeral),
+            )
+            .await?;
+
+        admin.create::<BatchJob>(job("own", template(None, None, "Never"))).await?;
+        patch::<BatchJob>(&admin, "own", json!({ "spec": { "parallelism": 2 } })).await?;
+        let words = ["scavenger-child-jobs", "metadata.labels[scavenger.dev/job-uid]=forged"];
+        refused("a label on an existing Job", patch::<BatchJob>(&admin, "own", forged).await, &words)?;
+        admin.create::<Deployment>(deployment("own", template(None, None, "Always"))).await?;
+        until("the Deployment's pod is there", || async {
+            let deployment = world.api::<Deployment>().get("own").await?;
+            let available = deployment.status.and_then(|status| status.available_replicas).unwrap_or(0);
+            Ok((available == 1).then_some(()))
+        })
+        .await?;
+        admin.api::<BatchJob>().delete("own", &DeleteParams::foreground()).await?;
+        admin.api::<Pod>().delete("own", &DeleteParams::default()).await?;
+        until("the Job is gone", || async {
+            Ok(world.api::<BatchJob>().get_opt("own").await?.is_none().then_some(()))
+        })
+        .await
+    });
+}
+
+#[test]
+fn what_the_operator_made_is_changed_by_the_operator_alone_and_deleted_by_its_owner() {
+    run("tampered", |world| async move {
+        let admin = user(world, "admin", "admin").await?;
+        world.claim("data").await?;
+        // The owner makes it, as an owner would.
+        admin.create::<ScavengerJob>(counter("count", 100_000)).await?;
+        world.phase("count", Phase::Running).await?;
+        let words = ["scavenger-child-jobs", "only the ScavengerJob operator", "scavenger-0"];
+        for change in [
+            json!({ "spec": { "parallelism": 0 } }),
+            json!({ "spec": { "suspend": true } }),
+            json!({ "metadata": { "labels": { "mine": "1" } } }),
+            json!({ "metadata": { "finalizers": ["example.org/stay"] } }),
+            json!({ "metadata": { "labels": { names::LABEL_ATTEMPT: "7" } } }),
+        ] {
+            let answer = patch::<BatchJob>(&admin, "count-1", change.clone()).await;
+            refused(&format!("{change} on the operator's Job"), answer, &words)?;
+        }
+        let name = world.pod("count").await?.name_any();
+        let change = json!({ "metadata": { "labels": { names::LABEL_JOB_UID: null } } });
+        let words =
+            ["scavenger-pods", "only the ScavengerJob operator", "metadata.labels[scavenger.dev/job-uid]"];
+        refused("removing a label of its pod", patch::<Pod>(&admin, &name, change).await, &words)?;
+
+        // The cluster's own admin has the rights that RBAC does not give to a namespace's.
+        let words =
+            ["scavenger-pod-changes", "neither resized nor given ephemeral containers", "scavenger-0"];
+        let larger = json!({ "spec": { "containers": [{
+            "name": "main", "resources": { "requests": { "cpu": "30m" }, "limits": { "cpu": "30m" } } }] } });
+        let ephemeral = json!({ "spec": { "ephemeralContainers": [{ "name": "look", "image": COUNTER }] } });
+        for (subresource, change) in [("resize", larger), ("ephemeralcontainers", ephemeral)] {
+            let patch = Patch::Strategic(&change);
+            for (user, words) in [(world, &words[..]), (&admin, &["forbidden"])] {
+                let pods = user.api::<Pod>();
+                let answer =
+                    pods.patch_subresource(subresource, &name, &PatchParams::default(), &patch).await;
+                refused(subresource, answer, words)?;
+            }
+        }
+
+        // Deleting is the owner's right, and an interruption.
+        admin.api::<Pod>().delete(&name, &DeleteParams::default()).await?;
+        let again = |count: i64| {
+            world.job_until("count", "running again", move |job| {
+                job.status.as_ref().is_some_and(|status| {
+                    status.interrupted_count == count && status.phase == Some(Phase::Running)
+                })
+            })
+        };
+        again(1).await?;
+        admin.api::<BatchJob>().delete("count-2", &DeleteParams::foreground()).await?;
+        again(2).await?;
+        admin.api::<ScavengerJob>().delete("count", &DeleteParams::default()).await?;
+        until("the ScavengerJob and its Jobs are gone", || async {
+            let job = world.api::<ScavengerJob>().get_opt("count").await?;
+            let jobs = world.api::<BatchJob>().list(&ListParams::default()).await?;
+            Ok((job.is_none() && jobs.items.is_empty()).then_some(()))
+        })
+        .await
+    });
+}
+
+#[test]
+fn the_clusters_own_roles_reach_scavenger_jobs() {
+    run("roles", |world| async move {
+        let namespace = Some(world.namespace.as_str());
+        let users = [
+            (user(world, "admin", "admin").await?, true),
+            (user(world, "edit", "edit").await?, true),
+            (user(world, "view", "view").await?, false),
+        ];
+        for (user, writes) in &users {
+            for verb in ["get", "list", "watch"] {
+                let right = ("scavenger.dev", "scavengerjobs", verb);
+                ensure!(may(&user.client, namespace, right).await?, "{verb} is missing");
+            }
+            for verb in ["create", "update", "patch", "delete", "deletecollection"] {
+                let right = ("scavenger.dev", "scavengerjobs", verb);
+                ensure!(may(&user.client, namespace, right).await? == *writes, "{verb}");
+                // Who may create ScavengerJobs is who may create Jobs.
+                ensure!(may(&user.client, namespace, ("batch", "jobs", verb)).await? == *writes, "{verb}");
+            }
+            for part in ["scavengerjobs/status", "scavengerjobs/finalizers"] {
+                for verb in ["update", "patch"] {
+                    let right = ("scavenger.dev", part, verb);
+                    ensure!(!may(&user.client, namespace, right).await?, "{verb} on {part}");
+                }
+            }
+            for verb in ["create", "update", "patch", "delete"] {
+                let right = ("scavenger.dev", "scavengerpools", verb);
+                ensure!(!may(&user.client, None, right).await?, "{verb} on the pool");
+            }
+        }
+        let [(admin, _), _, (view, _)] = &users;
+        let mut job = counter("count", 10);
+        job["spec"]["resources"]["requests"]["cpu"] = json!("1000");
+        refused(
+            "creating with view",
+            view.create::<ScavengerJob>(job.clone()).await,
+            &["cannot create resource"],
+        )?;
+        admin.create::<ScavengerJob>(job).await?;
+        let done = json!({ "status": { "phase": "Completed" } });
+        let written = admin
+            .api::<ScavengerJob>()
+            .patch_status("count", &PatchParams::default(), &Patch::Merge(&done))
+            .await;
+        refused("writing the status", written, &["scavengerjobs/status"])?;
+        view.api::<ScavengerJob>().get("count").await?;
+        admin.api::<ScavengerJob>().delete("count", &DeleteParams::default()).await?;
+
+        // With view in the whole cluster one sees the pool.
+        let view: Api<ClusterRole> = Api::all(world.client.clone());
+        let rules = view.get("view").await?.rules.unwrap_or_default();
+        ensure!(
+            rights(&rules).contains(&right("scavenger.dev", "scavengerpools", "get")),
+            "view has no right to the pool"
+        );
+        Ok(())
+    });
+}
+
+/// Sends a ScavengerJob without having it stored.
+async fn try_out(world: &World, spoil: impl FnOnce(&mut Value)) -> kube::Result<ScavengerJob> {
+    let mut job = counter("tried", 10);
+    spoil(&mut job["spec"]);
+    let job: ScavengerJob = serde_json::from_value(job).map_err(kube::Error::SerdeError)?;
+    world.api().create(&PostParams { dry_run: true, ..PostParams::default() }, &job).await
+}
+
+async fn set_limits(world: &World, limits: Value, dry_run: bool) -> kube::Result<ScavengerPool> {
+    let pools: Api<ScavengerPool> = Api::all(world.client.clone());
+    let patch = json!({ "spec": { "limits": limits } });
+    let parameters = PatchParams { dry_run, ..PatchParams::default() };
+    pools.patch(names::DEFAULT_POOL, &parameters, &Patch::Merge(&patch)).await
+}
+
+#[test]
+fn each_limit_of_the_pool_is_enforced_by_name() {
+    run("limits", |world| async move {
+        // From before the limits: it may stay, but not move further out.
+        let mut earlier = counter("earlier", 10);
+        earlier["spec"]["resources"]["requests"]["cpu"] = json!("1000");
+        earlier["spec"]["terminationGracePeriodSeconds"] = json!(60);
+        world.create::<ScavengerJob>(earlier).await?;
+        // Wide enough for the other tests, which run at the same time.
+        let limits = json!({
+            "minInterruptionAfter": "2s", "maxTerminationGracePeriodSeconds": 50,
+            "minRunAsUser": 100, "maxRunAsUser": 60_000, "minRunAsGroup": 90, "maxRunAsGroup": 70_000,
+            "maxPodCount": 40, "maxResources": { "cpu": "2000", "memory": "64Gi", "e2e.scavenger.dev/part": "300m" },
+        });
+        set_limits(world, limits, false).await?;
+        let result = enforced(world).await;
+        let unset = json!({
+            "minInterruptionAfter": "1s", "maxTerminationGracePeriodSeconds": null, "minRunAsUser": null,
+            "maxRunAsUser": null, "minRunAsGroup": null, "maxRunAsGroup": null, "maxPodCount": null,
+            "maxResources": null,
+        });
+        set_limits(world, unset, false).await?;
+        result
+    });
+}
+
+async fn enforced(world: &World) -> Result<()> {
+    type Spoil = fn(&mut Value);
+    until("the limits count", || async {
+        Ok(try_out(world, |spec| spec["podCount"] = json!(41)).await.is_err().then_some(()))
+    })
+    .await?;
+    let refusals: [(&[&str], Spoil); 14] = [
+        (&["spec.interruptionAfter", "limits.minInterruptionAfter"], |spec| {
+            spec["interruptionAfter"] = json!("1s");
+        }),
+        (&["spec.interruptionAfter", "limits.maxInterruptionAfter"], |spec| {
+            spec["interruptionAfter"] = json!("2h1s");
+        }),
+        (&["spec.terminationGracePeriodSeconds", "limits.maxTerminationGracePeriodSeconds"], |spec| {
+            spec["terminationGracePeriodSeconds"] = json!(51);
+        }),
+        (&["spec.runAsUser", "limits.minRunAsUser"], |spec| spec["runAsUser"] = json!(99)),
+        (&["spec.runAsUser", "limits.maxRunAsUser"], |spec| spec["runAsUser"] = json!(60_001)),
+        (&["spec.runAsGroup", "limits.minRunAsGroup"], |spec| spec["runAsGroup"] = json!(89)),
+        (&["spec.runAsGroup", "limits.maxRunAsGroup"], |spec| spec["runAsGroup"] = json!(70_001)),
+        (&["spec.fsGroup", "limits.minRunAsGroup"], |spec| spec["fsGroup"] = json!(89)),
+        (&["spec.fsGroup", "limits.maxRunAsGroup"], |spec| spec["fsGroup"] = json!(70_001)),
+        (&["spec.podCount", "limits.maxPodCount"], |spec| spec["podCount"] = json!(41)),
+        (&["spec.tolerations", "toleratedTaints", "'dedicated'"], |spec| {
+            spec["tolerations"] = json!([{ "key": "dedicated", "operator": "Exists" }]);
+        }),
+        (&["spec.tolerations", "toleratedTaints", "''"], |spec| {
+            spec["tolerations"] = json!([{ "operator": "Exists" }]);
+        }),
+        (&["spec.resources.requests", "limits.maxResources", "memory is 33Gi", "64Gi"], |spec| {
+            spec["podCount"] = json!(2);
+            spec["resources"]["requests"]["memory"] = json!("33Gi");
+        }),
+        (&["spec.resources.requests", "limits.maxResources", "e2e.scavenger.dev/part is 101m"], |spec| {
+            spec["podCount"] = json!(3);
+            spec["resources"]["requests"]["e2e.scavenger.dev/part"] = json!("101m");
+        }),
+    ];
+    for (words, spoil) in refusals {
+        refused(words[0], try_out(world, spoil).await, words)?;
+    }
+    let just_within: [(&str, Spoil); 4] = [
+        ("the shortest stretch", |spec| spec["interruptionAfter"] = json!("2s")),
+        ("the longest stretch", |spec| spec["interruptionAfter"] = json!("120m")),
+        ("the longest grace period", |spec| spec["terminationGracePeriodSeconds"] = json!(50)),
+        ("all that is allowed", |spec| {
+            spec["podCount"] = json!(3);
+            spec["resources"]["requests"]["e2e.scavenger.dev/part"] = json!("100m");
+            spec["runAsUser"] = json!(100);
+            spec["runAsGroup"] = json!(90);
+            spec["fsGroup"] = json!(70_000);
+        }),
+    ];
+    for (what, spoil) in just_within {
+        try_out(world, spoil).await.with_context(|| what.to_owned())?;
+    }
+
+    let grace = |seconds: u32| json!({ "spec": { "terminationGracePeriodSeconds": seconds } });
+    let moved = patch::<ScavengerJob>(world, "earlier", grace(55)).await;
+    refused("another grace period above the limit", moved, &["spec.terminationGracePeriodSeconds"])?;
+    patch::<ScavengerJob>(world, "earlier", json!({ "metadata": { "labels": { "mine": "1" } } })).await?;
+    patch::<ScavengerJob>(world, "earlier", json!({ "spec": { "args": ["--to=20"] } })).await?;
+    patch::<ScavengerJob>(world, "earlier", grace(20)).await?;
+    world.api::<ScavengerJob>().delete("earlier", &DeleteParams::default()).await?;
+    Ok(())
+}
+
+#[test]
+fn limits_that_make_no_sense_are_refused_by_name() {
+    run("bad-limits", |world| async move {
+        let pools: Api<ScavengerPool> = Api::all(world.client.clone());
+        let limits = pools.get(names::DEFAULT_POOL).await?.spec.limits;
+        // The tests' pool sets the lower bound only.
+        let default = scavenger_schema::scavenger_pool::Limits::default();
+        ensure!(limits.max_interruption_after == default.max_interruption_after, "{limits:?}");
+        for (field, limits) in [
+            ("spec.limits.minInterruptionAfter", json!({ "minInterruptionAfter": "999ms" })),
+            ("spec.limits.minInterruptionAfter", json!({ "minInterruptionAfter": "soon" })),
+            (
+                "spec.limits.maxInterruptionAfter",
+                json!({ "minInterruptionAfter": "2h", "maxInterruptionAfter": "1h" }),
+            ),
+            (
+                "spec.limits.maxTerminationGracePeriodSeconds",
+                json!({ "maxTerminationGracePeriodSeconds": 0 }),
+            ),
+            (
+                "spec.limits.maxTerminationGracePeriodSeconds",
+                json!({ "maxTerminationGracePeriodSeconds": 3601 }),
+            ),
+            ("spec.limits.minRunAsUser", json!({ "minRunAsUser": 0 })),
+            ("spec.limits.maxRunAsUser", json!({ "minRunAsUser": 2000, "maxRunAsUser": 1000 })),
+            ("spec.limits.maxRunAsGroup", json!({ "minRunAsGroup": 2000, "maxRunAsGroup": 1000 })),
+            ("spec.limits.maxPodCount", json!({ "maxPodCount": 0 })),
+            ("spec.limits.maxResources", json!({ "maxResources": { "cpu": "-1" } })),
+        ] {
+            refused(field, set_limits(world, limits, true).await, &[field])?;
+        }
+        Ok(())
+    });
+}
+
+fn right(group: &str, resource: &str, verb: &str) -> users::Right {
+    (group.to_owned(), resource.to_owned(), verb.to_owned())
+}
+
+/// What rules of a role give.
+fn rights(rules: &[PolicyRule]) -> BTreeSet<users::Right> {
+    let mut all = BTreeSet::new();
+    for rule in rules {
+        for group in rule.api_groups.as_deref().unwrap_or_default() {
+            for resource in rule.resources.as_deref().unwrap_or_default() {
+                all.extend(rule.verbs.iter().map(|verb| right(group, resource, verb)));
+            }
+        }
+    }
+    all
+}
+
+/// What a service account of ours may do in a namespace that any service account may not.
+async fn more_than_anyone(world: &World, account: &str, namespace: &str) -> Result<BTreeSet<users::Right>> {
+    let nobody = users::client(&users::service_account(&world.namespace, "default")).await?;
+    let nobody = users::rights(&nobody, namespace).await?;
+    let account = users::client(&users::service_account(NAMESPACE, account)).await?;
+    Ok(users::rights(&account, namespace).await?.difference(&nobody).cloned().collect())
+}
+
+#[test]
+fn the_projects_own_parts_may_do_what_they_need_and_nothing_else() {
+    run("least", |world| async move {
+        let tuner = more_than_anyone(world, "scavenger-tuner", NAMESPACE).await?;
+        ensure!(tuner.is_empty(), "the tuner may {tuner:?}");
+        let postgres = more_than_anyone(world, "postgres", NAMESPACE).await?;
+        ensure!(postgres.is_empty(), "Postgres may {postgres:?}");
+
+        // The submitter: the pool, and what deploy/tenant binds, where it is bound.
+        let pool: BTreeSet<_> = [right("scavenger.dev", "scavengerpools", "get")].into();
+        let submitter = more_than_anyone(world, "gromacs-submitter", &world.namespace).await?;
+        ensure!(submitter == pool, "where it is not a tenant the submitter may {submitter:?}");
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": { "name": "gromacs-submitter" },
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "gromacs-submitter-tenant",
+            },
+            "subjects": [{ "kind": "ServiceAccount", "name": "gromacs-submitter", "namespace": NAMESPACE }],
+        });
+        world.create::<RoleBinding>(binding).await?;
+        let mut tenant = pool;
+        for verb in ["get", "list", "watch", "create", "update", "delete"] {
+            tenant.insert(right("scavenger.dev", "scavengerjobs", verb));
+        }
+        tenant.insert(right("", "pods", "list"));
+        tenant.insert(right("", "pods/log", "get"));
+        until("the submitter may what a tenant's submitter may", || async {
+            let submitter = more_than_anyone(world, "gromacs-submitter", &world.namespace).await?;
+            Ok((submitter == tenant).then_some(()))
+        })
+        .await?;
+
+        let operator = more_than_anyone(world, "scavenger-operator", &world.namespace).await?;
+        let wildcard = operator
+            .iter()
+            .find(|(group, resource, verb)| [group, resource, verb].iter().any(|part| part.contains('*')));
+        ensure!(wildcard.is_none(), "the operator may {wildcard:?}");
+        let client = users::client(&users::service_account(NAMESPACE, "scavenger-operator")).await?;
+        for (needs, right) in [
+            (true, ("scavenger.dev", "scavengerjobs/status", "patch")),
+            (true, ("batch", "jobs", "create")),
+            (true, ("batch", "jobs", "delete")),
+            (true, ("", "pods", "list")),
+            (false, ("", "secrets", "get")),
+            (false, ("", "secrets", "list")),
+            (false, ("", "secrets", "watch")),
+            (false, ("", "pods", "create")),
+            (false, ("", "pods/exec", "create")),
+            (false, ("", "pods/exec", "get")),
+            (false, ("", "pods/log", "get")),
+            (false, ("", "pods/ephemeralcontainers", "patch")),
+            (false, ("", "pods/binding", "create")),
+            (false, ("batch", "jobs", "update")),
+            (false, ("batch", "jobs", "deletecollection")),
+            (false, ("batch", "cronjobs", "create")),
+            (false, ("apps", "deployments", "create")),
+            (false, ("scavenger.dev", "scavengerjobs", "create")),
+            (false, ("scavenger.dev", "scavengerjobs", "delete")),
+            (false, ("scavenger.dev", "scavengerpools", "delete")),
+            (false, ("", "configmaps", "update")),
+            (false, ("", "serviceaccounts/token", "create")),
+            (false, ("", "namespaces", "delete")),
+            (false, ("", "nodes", "patch")),
+            (false, ("", "persistentvolumeclaims", "delete")),
+            (false, ("rbac.authorization.k8s.io", "clusterroles", "bind")),
+            (false, ("rbac.authorization.k8s.io", "clusterrolebindings", "create")),
+            (false, ("admissionregistration.k8s.io", "validatingadmissionpolicies", "delete")),
+            (false, ("scheduling.k8s.io", "priorityclasses", "create")),
+        ] {
+            let may = may(&client, Some(&world.namespace), right).await?;
+            ensure!(may == needs, "may the operator {right:?}? {may}");
+        }
+        Ok(())
+    });
+}
+
+/// What a pod requests: its containers together, or its largest init container.
+fn millicores(template: Option<&PodSpec>) -> Result<i64> {
+    let of = |container: &k8s_openapi::api::core::v1::Container| -> Result<i64> {
+        let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+        let cpu = requests.and_then(|requests| requests.get("cpu")).context("a container requests no cpu")?;
+        Ok(parse_milli(&cpu.0)?)
+    };
+    let pod = template.context("a template has no pod")?;
+    let containers = pod.containers.iter().map(of).sum::<Result<i64>>()?;
+    let init = pod.init_containers.iter().flatten().map(of).collect::<Result<Vec<_>>>()?;
+    Ok(containers.max(init.into_iter().max().unwrap_or(0)))
+}
+
+fn total(replicas: Option<i32>, template: &PodTemplateSpec) -> Result<i64> {
+    Ok(i64::from(replicas.unwrap_or(1)) * millicores(template.spec.as_ref())?)
+}
+
+async fn installed<K>(client: &Client) -> Result<Vec<K>>
+where
+    K: Resource<Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
+    K::DynamicType: Default,
+{
+    Ok(Api::<K>::namespaced(client.clone(), NAMESPACE).list(&ListParams::default()).await?.items)
+}
+
+#[test]
+fn all_of_it_requests_little() {
+    run("requests", |world| async move {
+        let mut sum = 0;
+        let deployments: Vec<Deployment> = installed(&world.client).await?;
+        ensure!(deployments.len() >= 3, "operator, tuner and submitter should be Deployments");
+        for spec in deployments.into_iter().filter_map(|deployment| deployment.spec) {
+            // Another test may have scaled one to 0 for a while.
+            sum += total(spec.replicas.map(|replicas| replicas.max(1)), &spec.template)?;
+        }
+        for spec in installed::<StatefulSet>(&world.client).await?.into_iter().filter_map(|set| set.spec) {
+            sum += total(spec.replicas, &spec.template)?;
+        }
+        for spec in installed::<CronJob>(&world.client).await?.into_iter().map(|cron| cron.spec) {
+            let job = spec.job_template.spec.context("a CronJob has no Job")?;
+            sum += total(job.parallelism, &job.template)?;
+        }
+        println!("deploy/all requests {sum} millicores (bound: {MAX_MILLICORES})");
+        ensure!(sum <= MAX_MILLICORES, "{sum} millicores");
+        Ok(())
+    });
+}

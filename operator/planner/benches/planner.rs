@@ -1,0 +1,337 @@
+//! What the planner costs as the cluster grows: a rebuild from nothing, one event, and memory. Aims with 100,000
+//! ScavengerJobs, 10,000 nodes and 100,000 ordinary pods: 2 s, 1 ms at the 99th percentile, 300 MB.
+//!
+//! The tables give processor time, which is the planner's own wherever it runs; what criterion says below them is time
+//! on the wall. The world is the unpleasant one: 2,000 different demands wait, 1,000 ordinary pods are pending with a request each
+//! of their own, every node has labels that no other has, and ScavengerJobs fill the pool up to the threshold.
+
+#![allow(missing_docs, reason = "the macro makes an undocumented function")]
+
+mod world;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    hint::black_box,
+    process::Command,
+    time::Duration,
+};
+
+use criterion::{Criterion, criterion_group};
+use jiff::Timestamp;
+use nix::time::{ClockId, clock_gettime};
+use scavenger_planner::{
+    Planner,
+    action::{Action, ActionResult, Answer, Task},
+    fixtures::{at, millis},
+    snapshot::{Child, Job, Key, Observation, Phase, Pod},
+};
+use world::{World, bound, ordinary};
+
+const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
+
+/// Argument with which the bench calls itself to be a process that does nothing but rebuild.
+const REBUILD: &str = "rebuild-once";
+
+/// Processor time of this thread so far.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the thread should have a clock").into()
+}
+
+fn rebuild(world: &World) -> (Planner, usize) {
+    let mut planner = Planner::default();
+    for observation in world.observations() {
+        planner.observe(observation, at(0));
+    }
+    let actions = planner.plan(at(0)).actions.len();
+    (planner, actions)
+}
+
+/// A line of `/proc/self/status`, in MB.
+fn resident(field: &str) -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<usize>().ok().map(|kb| kb / 1000)
+}
+
+fn rebuild_once(size: usize) {
+    let world = World::of(size);
+    // Objects are made one after the other, as watches deliver them; making them is not the planner's work.
+    let mut planner = Planner::default();
+    let mut spent = Duration::ZERO;
+    for observation in world.observations() {
+        let start = processor_time();
+        planner.observe(observation, at(0));
+        spent += processor_time() - start;
+    }
+    let start = processor_time();
+    let plan = planner.plan(at(0));
+    let plan_time = processor_time() - start;
+    println!(
+        "{size:>8} {:>6} {:>12.1} {:>10.1} {:>10.1} {:>9} {:>10} {:>10}",
+        world.nodes,
+        spent.as_secs_f64() * 1e3,
+        plan_time.as_secs_f64() * 1e3,
+        (spent + plan_time).as_secs_f64() * 1e3,
+        plan.actions.len(),
+        resident("VmRSS").map_or("?".to_owned(), |mb| mb.to_string()),
+        resident("VmHWM").map_or("?".to_owned(), |mb| mb.to_string()),
+    );
+}
+
+/// The cluster around a planner: answers actions and makes pods, and measures what each event costs.
+struct Cluster {
+    planner: Planner,
+    now: Timestamp,
+    version: u64,
+    jobs: BTreeMap<Key, Job>,
+    running: VecDeque<Pod>,
+    spent: BTreeMap<&'static str, Vec<Duration>>,
+}
+
+impl Cluster {
+    fn new(world: &World) -> Self {
+        let mut jobs = BTreeMap::new();
+        let mut running = VecDeque::new();
+        for observation in world.observations() {
+            match observation {
+                Observation::Job(job) => _ = jobs.insert(job.key.clone(), *job),
+                Observation::Pod(pod) if pod.owner.is_some() => running.push_back(*pod),
+                _ => {}
+            }
+        }
+        let (planner, _) = rebuild(world);
+        let mut cluster =
+            Self { planner, now: at(0), version: 1_000_000, jobs, running, spent: BTreeMap::new() };
+        // What a rebuild leaves to be written.
+        cluster.settle();
+        cluster.spent.clear();
+        cluster
+    }
+
+    fn settle(&mut self) {
+        let plan = self.planner.plan(self.now);
+        self.answer(plan.actions.into());
+    }
+
+    fn version(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    /// One event, measured from the observation to the end of the plan; what follows from it are events of their own.
+    fn event(&mut self, kind: &'static str, observation: Option<Observation>) {
+        let actions = self.measure(kind, observation);
+        self.answer(actions.into());
+    }
+
+    fn measure(&mut self, kind: &'static str, observation: Option<Observation>) -> Vec<Action> {
+        self.now += millis(10);
+        let start = processor_time();
+        if let Some(observation) = observation {
+            self.planner.observe(observation, self.now);
+        }
+        let plan = self.planner.plan(self.now);
+        self.spent.entry(kind).or_default().push(processor_time() - start);
+        black_box(plan).actions
+    }
+
+    fn answer(&mut self, mut actions: VecDeque<Action>) {
+        while let Some(action) = actions.pop_front() {
+            let (kind, answer, child) = self.carry_out(&action);
+            let result = ActionResult {
+                job: action.job.clone(),
+                uid: action.uid.clone(),
+                time: self.now,
+                answer: Ok(answer),
+            };
+            actions.extend(self.measure(kind, Some(Observation::Done(result))));
+            let Some(child) = child else { continue };
+            let demand = self.jobs[&action.job].spec.as_ref().expect("valid").demand.clone();
+            let nodes = self.planner.capacity().nodes_for(&demand, &Default::default()).unwrap_or_default();
+            for (index, node) in nodes.into_iter().enumerate() {
+                let mut pod = bound(&child, index, &demand, &node);
+                pod.resource_version = self.version();
+                self.running.push_back(pod.clone());
+                let seen = Observation::Pod(Box::new(pod));
+                actions.extend(self.measure("pod of an SJ bound and running", Some(seen)));
+            }
+        }
+    }
+
+    fn carry_out(&mut self, action: &Action) -> (&'static str, Answer, Option<Child>) {
+        let version = self.version();
+        let job = self.jobs.get_mut(&action.job).expect("the job should be there");
+        match &action.task {
+            Task::Prepare => {
+                job.has_finalizer = true;
+                job.resource_version = version;
+                let job = Box::new(job.clone());
+                ("answer: prepared", Answer::Prepared { job, pods_left: 0, missing: Vec::new() }, None)
+            }
+            Task::WriteStatus(write) => {
+                job.status = write.status.clone();
+                job.resource_version = version;
+                ("answer: status written", Answer::Job(Box::new(job.clone())), None)
+            }
+            Task::CreateChild { attempt, .. } => {
+                let child = world::child(job, *attempt, version);
+                ("answer: Job created", Answer::Child(child.clone()), Some(child))
+            }
+            Task::ListPods { .. } => {
+                let answer =
+                    Answer::Pods { pods: Vec::new(), resource_version: version, create_failure: None };
+                ("answer: pods listed", answer, None)
+            }
+            Task::DeleteChild { uid, .. } => {
+                ("answer: Job deleted", Answer::Deleted { uid: uid.clone() }, None)
+            }
+            Task::RemoveFinalizer => ("answer: finalizer off", Answer::Released { pods_left: 0 }, None),
+        }
+    }
+
+    /// The workload of the SJ that has run longest ends with success.
+    fn complete_one(&mut self) {
+        let Some(mut pod) = self.running.pop_front() else { return };
+        let Some((owner, attempt)) = pod.owner.clone() else { return };
+        pod.resource_version = self.version();
+        let pod = pod.ended(0, self.now);
+        self.event("pod of an SJ ended", Some(Observation::Pod(Box::new(pod.clone()))));
+        let job = self.jobs.values().find(|job| job.uid == owner).cloned();
+        if let Some(job) = job {
+            let mut child = world::child(&job, attempt, self.version());
+            child.complete = true;
+            self.event("Job complete", Some(Observation::Child(child)));
+        }
+        self.event("pod of an SJ gone", Some(Observation::PodGone(pod.key)));
+    }
+
+    fn round(&mut self, world: &World, number: usize) {
+        let mut node = world.node(number * 7 % world.nodes);
+        self.event("node heartbeat", Some(Observation::Node(node.clone())));
+        node.usable = false;
+        self.event("node not ready", Some(Observation::Node(node.clone())));
+        node.usable = true;
+        self.event("node ready", Some(Observation::Node(node.clone())));
+        node.labels.insert("example.org/round".into(), number.to_string().into());
+        self.event("node label", Some(Observation::Node(node.clone())));
+        node.labels.remove("example.org/round");
+        self.event("node label", Some(Observation::Node(node.clone())));
+        let mut pod = ordinary(1_000_000 + number, 700 + (number as i64 % 900), None);
+        pod.resource_version = self.version();
+        self.event("ordinary pod created", Some(Observation::Pod(Box::new(pod.clone()))));
+        pod.node = Some(node.name.clone());
+        pod.resource_version = self.version();
+        self.event("ordinary pod bound", Some(Observation::Pod(Box::new(pod.clone()))));
+        self.event("ordinary pod gone", Some(Observation::PodGone(pod.key)));
+        for other in [false, true] {
+            let mut job = world.waiting(10_000_000 + 2 * number + usize::from(other));
+            job.status = Default::default();
+            if other && let Ok(spec) = &mut job.spec {
+                spec.demand.per_pod.cpu_milli += number as i64 * 1_000 + 13;
+            }
+            job.resource_version = self.version();
+            self.jobs.insert(job.key.clone(), job.clone());
+            let kind = if other { "SJ created, demand of its own" } else { "SJ created" };
+            self.event(kind, Some(Observation::Job(Box::new(job.clone()))));
+            self.event("SJ gone", Some(Observation::JobGone(job.key)));
+        }
+        self.complete_one();
+        if let Some(time) = self.planner.plan(self.now).wake_at {
+            self.now = self.now.max(time);
+            self.event("timer due", None);
+        }
+    }
+}
+
+fn percentile(times: &[Duration], percent: usize) -> f64 {
+    times[(times.len() * percent / 100).min(times.len() - 1)].as_secs_f64() * 1e6
+}
+
+fn events(size: usize, rounds: usize) {
+    let world = World::of(size);
+    let mut cluster = Cluster::new(&world);
+    let starting = cluster.jobs.values().filter(|job| job.status.phase == Phase::Running).count();
+    for number in 0..rounds {
+        cluster.round(&world, number);
+    }
+    println!(
+        "\n{size} SJs ({starting} run), {} nodes: microseconds of processor time of one event, observed and planned",
+        world.nodes
+    );
+    println!("{:<32} {:>7} {:>9} {:>9} {:>9}", "event", "count", "median", "99%", "largest");
+    let mut all: Vec<Duration> = cluster.spent.values().flatten().copied().collect();
+    cluster.spent.insert("(any)", std::mem::take(&mut all));
+    for (kind, mut times) in cluster.spent {
+        times.sort_unstable();
+        println!(
+            "{kind:<32} {:>7} {:>9.1} {:>9.1} {:>9.1}",
+            times.len(),
+            percentile(&times, 50),
+            percentile(&times, 99),
+            percentile(&times, 100)
+        );
+    }
+}
+
+fn tables(rounds: usize) {
+    println!("rebuild from nothing: milliseconds of processor time, and MB");
+    println!(
+        "{:>8} {:>6} {:>12} {:>10} {:>10} {:>9} {:>10} {:>10}",
+        "SJs", "nodes", "observe", "plan", "both", "actions", "resident", "peak"
+    );
+    let myself = std::env::current_exe().expect("the bench should know its own path");
+    for size in SIZES {
+        // A process of its own, so that memory is the planner's alone.
+        let status = Command::new(&myself).args([REBUILD, &size.to_string()]).status();
+        assert!(status.is_ok_and(|status| status.success()), "the rebuild of {size} should end well");
+    }
+    for size in SIZES {
+        events(size, rounds);
+    }
+    println!();
+}
+
+fn growth(criterion: &mut Criterion) {
+    for size in SIZES {
+        let world = World::of(size);
+        let mut group = criterion.benchmark_group(format!("{size} SJs"));
+        group.sample_size(10);
+        group.bench_function("rebuild", |bencher| bencher.iter(|| black_box(rebuild(&world)).1));
+        let mut cluster = Cluster::new(&world);
+        let node = world.node(0);
+        let mut number = 2_000_000;
+        group.bench_function("ordinary pod bound", |bencher| {
+            bencher.iter(|| {
+                number += 1;
+                let pod = ordinary(number, 100, Some(&node.name));
+                cluster.event("pod", Some(Observation::Pod(Box::new(pod))));
+            });
+        });
+        group.finish();
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(3));
+    targets = growth
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, first, size] = arguments.as_slice()
+        && first == REBUILD
+    {
+        return rebuild_once(size.parse().expect("a size should be a number"));
+    }
+    // `cargo test --benches` only wants to know that it runs.
+    if arguments.iter().any(|argument| argument == "--test") {
+        return events(SIZES[0], 3);
+    }
+    tables(500);
+    if arguments.iter().any(|argument| argument == "tables") {
+        return;
+    }
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+}

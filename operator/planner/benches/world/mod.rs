@@ -1,0 +1,227 @@
+//! Objects as watches deliver them: each with texts of its own, as they come out of a decoder.
+
+use scavenger_planner::{
+    fixtures::{at, millis, pod, seconds, settings},
+    resources::Resources,
+    snapshot::{
+        Admitted, Attempt, Child, Demand, Job, JobSpec, JobStatus, Key, Name, Node, Observation, Outcome,
+        Phase, Placement, Pod, WaitReason, Waiting,
+    },
+};
+
+/// Different demands of waiting SJs.
+const DEMANDS: usize = 2_000;
+const NAMESPACES: usize = 50;
+/// What ordinary pods use of each node's processors.
+const ORDINARY_PERMILLE: i64 = 340;
+
+/// A cluster in which so many SJs are, a fifth of them running.
+pub struct World {
+    size: usize,
+    pub nodes: usize,
+}
+
+fn amounts(cpu_milli: i64, memory_mib: i64) -> Resources {
+    Resources { cpu_milli, memory_bytes: memory_mib << 20, pods: 1, ..Resources::default() }
+}
+
+fn key(number: usize, kind: &str) -> Key {
+    Key::new(format!("group-{:03}", number % NAMESPACES), format!("{kind}-{number:07}"))
+}
+
+/// A UID as long as real ones.
+fn uid(number: usize) -> Name {
+    format!("{number:08x}-0000-4000-8000-{number:012x}").into()
+}
+
+pub fn ordinary(number: usize, cpu_milli: i64, node: Option<&Name>) -> Pod {
+    let mut pod = pod("", 0);
+    pod.key = key(number, "service");
+    pod.uid = uid(50_000_000 + number);
+    pod.requests = amounts(cpu_milli, cpu_milli * 2);
+    pod.node = node.map(|node| Name::from(&**node));
+    if pod.node.is_some() { pod.running() } else { pod }
+}
+
+pub fn child(job: &Job, attempt: u32, version: u64) -> Child {
+    Child {
+        key: Key::new(&*job.key.namespace, format!("{}-{attempt}", job.key.name)),
+        uid: format!("job-{}", job.uid).into(),
+        resource_version: version,
+        owner: Name::from(&*job.uid),
+        attempt,
+        deleting: false,
+        complete: false,
+        failed: None,
+    }
+}
+
+/// A pod of an attempt, running on a node.
+pub fn bound(child: &Child, index: usize, demand: &Demand, node: &Name) -> Pod {
+    let mut pod = pod("", 0).of(&child.owner, child.attempt);
+    pod.key = Key::new(&*child.key.namespace, format!("{}-{index}-abcde", child.key.name));
+    pod.uid = format!("pod-{index}-{}", child.uid).into();
+    pod.requests = demand.per_pod.clone();
+    pod.placement = demand.placement.clone();
+    pod.node = Some(Name::from(&**node));
+    pod.running()
+}
+
+impl World {
+    /// Nodes and ordinary pods grow with the number of SJs.
+    pub fn of(size: usize) -> Self {
+        Self { size, nodes: size / 10 }
+    }
+
+    fn node_name(number: usize) -> String {
+        format!("node-{number:05}.example.org")
+    }
+
+    pub fn node(&self, number: usize) -> Node {
+        let cpu = [16, 32, 32, 64][number % 4];
+        let mut node = scavenger_planner::fixtures::node(&Self::node_name(number), 1000)
+            .labelled("kubernetes.io/hostname", &Self::node_name(number))
+            .labelled("kubernetes.io/arch", "amd64")
+            .labelled("kubernetes.io/os", "linux")
+            .labelled("node.kubernetes.io/instance-type", ["m", "l", "l-gpu", "xl"][number % 4])
+            .labelled("topology.kubernetes.io/zone", ["a", "b", "c"][number % 3]);
+        node.allocatable = Resources { pods: 110, ..amounts(cpu * 1000, cpu * 4096) };
+        // Every node is a little different, as real ones are.
+        node.allocatable.memory_bytes -= (number as i64) << 12;
+        if number % 4 == 2 { node.having("nvidia.com/gpu", 4) } else { node }
+    }
+
+    fn demand(number: usize) -> Demand {
+        let number = number % DEMANDS;
+        let mut per_pod = amounts(500 + 5 * number as i64, 1024 + number as i64);
+        let mut placement = Placement::default();
+        if number % 50 == 7 {
+            per_pod.other.insert("nvidia.com/gpu".into(), 1);
+        }
+        if number % 10 == 3 {
+            placement.node_selector.insert("topology.kubernetes.io/zone".into(), "a".into());
+        }
+        Demand { per_pod, pod_count: if number % 20 == 9 { 4 } else { 1 }, placement }
+    }
+
+    fn job(number: usize) -> Job {
+        let mut job = scavenger_planner::fixtures::job("");
+        job.key = key(number, "simulation");
+        job.uid = uid(number);
+        job.has_finalizer = true;
+        // Many are created in the same second.
+        job.creation_time = at(-1_000_000 + number as i64 / 20);
+        job.spec = Ok(JobSpec { demand: Self::demand(number), interruption_after: seconds(600) });
+        job.status = JobStatus { written: true, observed_generation: 1, ..JobStatus::default() };
+        job
+    }
+
+    fn attempt(number: usize, job: &Job) -> Attempt {
+        Attempt {
+            number: 1,
+            child_uid: Some(format!("job-{}", job.uid).into()),
+            generation: 1,
+            demand: Self::demand(number),
+            priority_class: 0,
+            creation_time: at(-900),
+            start_time: Some(at(-900) + millis(number as i64 * 7_919 % 800_000)),
+            end_time: None,
+            disruption: None,
+            outcome: None,
+            reason: None,
+            message: None,
+        }
+    }
+
+    /// One that waits and was told why.
+    pub fn waiting(&self, number: usize) -> Job {
+        let mut job = Self::job(number);
+        let message = "waits in line with 34 others that ask for the same".to_owned();
+        job.status.message.clone_from(&message);
+        let waiting = Waiting { reason: WaitReason::BehindInQueue, message };
+        job.status.admitted = Some(Admitted { waiting: Some(waiting), since: at(-900) });
+        if number.is_multiple_of(10) {
+            let mut attempt = Self::attempt(number, &job);
+            attempt.end_time = Some(at(-500));
+            attempt.outcome = Some(Outcome::Interrupted);
+            attempt.reason = Some("PreemptionByScheduler".to_owned());
+            attempt.message = Some("Preempted in order to admit a pod of higher priority".to_owned());
+            job.status.phase = Phase::Interrupted;
+            job.status.interrupted_count = 1 + number as u32 / 10 % 4;
+            job.status.start_times = vec![at(-900)];
+            job.status.interruption_times = vec![at(-500)];
+            job.status.attempt = Some(attempt);
+        }
+        job
+    }
+
+    fn running(number: usize) -> Job {
+        let mut job = Self::job(number);
+        job.status.phase = Phase::Running;
+        job.status.message = "attempt 1 is running".to_owned();
+        job.status.admitted = Some(Admitted { waiting: None, since: at(-900) });
+        job.status.running_priority = Some(1);
+        let attempt = Self::attempt(number, &job);
+        job.status.start_times = attempt.start_time.into_iter().collect();
+        job.status.attempt = Some(attempt);
+        job
+    }
+
+    fn finished(number: usize) -> Job {
+        let mut job = Self::running(number);
+        job.status.phase = Phase::Completed;
+        job.status.message = "all pods ended with success".to_owned();
+        job.status.finish_time = Some(at(-100));
+        job.status.running_priority = None;
+        job.status.admitted = None;
+        if let Some(attempt) = &mut job.status.attempt {
+            attempt.end_time = Some(at(-100));
+            attempt.outcome = Some(Outcome::Completed);
+            attempt.reason = Some("Completed".to_owned());
+            attempt.message = Some("all pods ended with success".to_owned());
+        }
+        job
+    }
+
+    /// Everything there is, in the order in which watches deliver their first lists.
+    pub fn observations(&self) -> impl Iterator<Item = Observation> + '_ {
+        let name = |number: usize| Name::from(Self::node_name(number));
+        let pool = std::iter::once(Observation::Pool(Ok(settings().starting_at_once(50))));
+        let nodes = (0..self.nodes).map(|number| Observation::Node(self.node(number)));
+        // Ten on each node, with a third of the cluster's processors; ScavengerJobs fill it up to about 70%.
+        let pods = (0..self.size).map(move |number| {
+            let node = number % self.nodes;
+            let cpu = [16, 32, 32, 64][node % 4];
+            Observation::Pod(Box::new(ordinary(number, cpu * ORDINARY_PERMILLE / 10, Some(&name(node)))))
+        });
+        let pending = (0..self.size / 100).map(move |number| {
+            Observation::Pod(Box::new(ordinary(5_000_000 + number, 100 + number as i64, None)))
+        });
+        let jobs = (0..self.size).flat_map(move |number| {
+            // Neighbours differ, and every demand is found in every state.
+            let job = match (number + number / 10 + number / DEMANDS) % 10 {
+                0 | 5 => Self::running(number),
+                9 => Self::finished(number),
+                _ => self.waiting(number),
+            };
+            let attempt = job.status.attempt.as_ref().filter(|attempt| attempt.outcome.is_none());
+            let mut seen = Vec::new();
+            if let Some(attempt) = attempt {
+                let child = child(&job, 1, 5);
+                for index in 0..attempt.demand.pod_count as usize {
+                    // A GPU is where there is one; the rest is spread evenly.
+                    let slot = number / 5 + index * 17;
+                    let slot = match attempt.demand.per_pod.other.is_empty() {
+                        true => slot % self.nodes,
+                        false => (slot * 4 + 2) % self.nodes,
+                    };
+                    seen.push(Observation::Pod(Box::new(bound(&child, index, &attempt.demand, &name(slot)))));
+                }
+                seen.push(Observation::Child(child));
+            }
+            seen.push(Observation::Job(Box::new(job)));
+            seen
+        });
+        pool.chain(nodes).chain(pods).chain(pending).chain(jobs)
+    }
+}

@@ -1,0 +1,450 @@
+//! How many pods of a demand the nodes could take, kept up node by node.
+//!
+//! What is free on each node lies in rows of plain numbers, one column for each resource, so that all nodes can be
+//! looked through in microseconds. For every demand that somebody waits with, the number of its pods that find a
+//! place is counted once; from then on a change of one node changes each count by what that node takes more or less.
+//! So asking costs nothing, and a change costs a step for each different demand, however many nodes there are.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    resources::{CPU, MEMORY, PODS, Resources},
+    snapshot::{Demand, Node, Placement},
+};
+
+/// What is looked at on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum View {
+    /// What is free now.
+    Now,
+    /// What would be free if no ScavengerJob were there.
+    WithoutScavengers,
+    /// The whole node, whether it is ready or not.
+    Empty,
+}
+
+impl View {
+    pub(crate) const ALL: [Self; 3] = [Self::Now, Self::WithoutScavengers, Self::Empty];
+}
+
+/// What is free on one node in each view; none if the node does not count there.
+pub(crate) type Rooms = [Option<Resources>; 3];
+
+/// Number of a demand.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ask(usize);
+
+impl Ask {
+    /// The smallest of all.
+    pub(crate) const FIRST: Self = Self(0);
+
+    /// The one behind this.
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
+    /// Columns of extended resources, after the three that every node has.
+    columns: BTreeMap<Arc<str>, usize>,
+    width: usize,
+    /// For each view what is free: `width` amounts for each node.
+    free: [Vec<i64>; 3],
+    counts_in: [Bits; 3],
+    placements: Slab<Admission>,
+    placement_numbers: BTreeMap<Placement, usize>,
+    asks: Slab<Asked>,
+    ask_numbers: BTreeMap<Demand, Ask>,
+    /// What pending pods ask that some node could take if no ScavengerJob were there.
+    takeable: Resources,
+    takeable_stale: bool,
+}
+
+/// Which nodes let a placement in.
+#[derive(Debug, Clone)]
+struct Admission {
+    placement: Placement,
+    users: usize,
+    nodes: Bits,
+}
+
+/// One demand, and how many of its pods find a place.
+#[derive(Debug, Clone)]
+struct Asked {
+    demand: Demand,
+    /// Columns and amounts of what one pod asks for, without those it asks nothing of.
+    amounts: Vec<(usize, i64)>,
+    placement: usize,
+    users: usize,
+    /// Pending pods among the users.
+    pending: i64,
+    /// For each view, once somebody wanted to know. One node counts at most for all pods of the demand.
+    counts: [Option<u64>; 3],
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            columns: BTreeMap::new(),
+            width: 3,
+            free: Default::default(),
+            counts_in: Default::default(),
+            placements: Slab::default(),
+            placement_numbers: BTreeMap::new(),
+            asks: Slab::default(),
+            ask_numbers: BTreeMap::new(),
+            takeable: Resources::default(),
+            takeable_stale: false,
+        }
+    }
+}
+
+impl Asked {
+    /// How many pods of the demand a node takes that has this much free.
+    fn pods_on(&self, free: &[i64]) -> u32 {
+        let mut pods = self.demand.pod_count;
+        for (column, amount) in &self.amounts {
+            let free = free[*column];
+            if free < *amount {
+                return 0;
+            }
+            if pods > 1 {
+                pods = pods.min(u32::try_from(free / amount).unwrap_or(u32::MAX));
+            }
+        }
+        pods
+    }
+}
+
+impl Places {
+    /// Somebody waits with a demand. `nodes` are all nodes there are, with their numbers.
+    pub(crate) fn add_user<'a>(
+        &mut self,
+        demand: &Demand,
+        nodes: impl Iterator<Item = (usize, &'a Node)>,
+    ) -> Ask {
+        if let Some(ask) = self.ask_numbers.get(demand) {
+            self.asks.at_mut(ask.0).users += 1;
+            return *ask;
+        }
+        let placement = match self.placement_numbers.get(&demand.placement) {
+            Some(number) => *number,
+            None => {
+                let mut admits = Bits::default();
+                for (slot, node) in nodes {
+                    admits.set(slot, demand.placement.admits(node));
+                }
+                let placement = demand.placement.clone();
+                let number = self.placements.add(Admission { placement, users: 0, nodes: admits });
+                self.placement_numbers.insert(demand.placement.clone(), number);
+                number
+            }
+        };
+        self.placements.at_mut(placement).users += 1;
+        let asks_for = demand.per_pod.iter().filter(|(_, amount)| *amount > 0);
+        let amounts = asks_for.map(|(name, amount)| (self.column(name), amount)).collect();
+        let demand = demand.clone();
+        let asked =
+            Asked { demand: demand.clone(), amounts, placement, users: 1, pending: 0, counts: [None; 3] };
+        let ask = Ask(self.asks.add(asked));
+        self.ask_numbers.insert(demand, ask);
+        ask
+    }
+
+    /// Somebody who waited with a demand does so no longer.
+    pub(crate) fn remove_user(&mut self, ask: Ask) {
+        let asked = self.asks.at_mut(ask.0);
+        asked.users -= 1;
+        if asked.users > 0 {
+            return;
+        }
+        let asked = self.asks.remove(ask.0);
+        self.ask_numbers.remove(&asked.demand);
+        let placement = self.placements.at_mut(asked.placement);
+        placement.users -= 1;
+        if placement.users == 0 {
+            let placement = self.placements.remove(asked.placement);
+            self.placement_numbers.remove(&placement.placement);
+        }
+    }
+
+    /// A pending pod more or less asks for this.
+    pub(crate) fn change_pending(&mut self, ask: Ask, by: i64) {
+        self.asks.at_mut(ask.0).pending += by;
+        self.takeable_stale = true;
+    }
+
+    /// The demand behind a number.
+    pub(crate) fn demand(&self, ask: Ask) -> &Demand {
+        &self.asks.at(ask.0).demand
+    }
+
+    /// What a node has now, under its number. `node` is given if who may go there may have changed.
+    pub(crate) fn set_node(&mut self, slot: usize, node: Option<Option<&Node>>, rooms: &Rooms) {
+        for name in rooms.iter().flatten().flat_map(|room| room.other.keys()) {
+            self.column(name);
+        }
+        let end = (slot + 1) * self.width;
+        let mut new = vec![0; 3 * self.width];
+        let mut changed = [false; 3];
+        let mut counted = [false; 3];
+        for (view, room) in rooms.iter().enumerate() {
+            let row = &mut new[view * self.width..(view + 1) * self.width];
+            if let Some(room) = room {
+                row[..3].copy_from_slice(&[room.cpu_milli, room.memory_bytes, room.pods]);
+                for (name, amount) in &room.other {
+                    row[self.columns[name]] = *amount;
+                }
+            }
+            if self.free[view].len() < end {
+                self.free[view].resize(end, 0);
+            }
+            counted[view] = self.counts_in[view].get(slot);
+            changed[view] = self.free[view][end - self.width..end] != *row || counted[view] != room.is_some();
+        }
+        let mut admits_anew: Vec<Option<bool>> = Vec::new();
+        if let Some(node) = node {
+            let admits = |one: &Admission| node.is_some_and(|node| one.placement.admits(node));
+            admits_anew = self.placements.items.iter().map(|one| one.as_ref().map(admits)).collect();
+        }
+        if !changed.contains(&true) && node.is_none() {
+            return;
+        }
+        for asked in self.asks.items.iter_mut().flatten() {
+            let admitted = self.placements.at(asked.placement).nodes.get(slot);
+            let admits = admits_anew.get(asked.placement).copied().flatten().unwrap_or(admitted);
+            for view in View::ALL.map(|view| view as usize) {
+                let Some(count) = asked.counts[view] else { continue };
+                if !changed[view] && admits == admitted {
+                    continue;
+                }
+                let before = if counted[view] && admitted {
+                    asked.pods_on(&self.free[view][end - self.width..end])
+                } else {
+                    0
+                };
+                let after = if rooms[view].is_some() && admits {
+                    asked.pods_on(&new[view * self.width..(view + 1) * self.width])
+                } else {
+                    0
+                };
+                let now = count + u64::from(after) - u64::from(before);
+                asked.counts[view] = Some(now);
+                if view == View::WithoutScavengers as usize && asked.pending > 0 && (now == 0) != (count == 0)
+                {
+                    self.takeable_stale = true;
+                }
+            }
+        }
+        for (view, room) in rooms.iter().enumerate() {
+            let row = &new[view * self.width..(view + 1) * self.width];
+            self.free[view][end - self.width..end].copy_from_slice(row);
+            self.counts_in[view].set(slot, room.is_some());
+        }
+        for (number, admits) in admits_anew.into_iter().enumerate() {
+            if let (Some(admits), Some(placement)) = (admits, &mut self.placements.items[number]) {
+                placement.nodes.set(slot, admits);
+            }
+        }
+    }
+
+    /// Before many nodes change at once: counting again when asked is cheaper than following every change.
+    pub(crate) fn forget_counts(&mut self) {
+        for asked in self.asks.items.iter_mut().flatten() {
+            asked.counts = [None; 3];
+        }
+        self.takeable_stale = true;
+    }
+
+    /// How many pods of a demand find a place.
+    pub(crate) fn count(&mut self, ask: Ask, view: View) -> u64 {
+        let asked = self.asks.at(ask.0);
+        if let Some(count) = asked.counts[view as usize] {
+            return count;
+        }
+        let admits = &self.placements.at(asked.placement).nodes;
+        let rows = self.free[view as usize].chunks_exact(self.width);
+        let mut count = 0;
+        for (slot, row) in rows.enumerate() {
+            let pods = asked.pods_on(row);
+            if pods > 0 && self.counts_in[view as usize].get(slot) && admits.get(slot) {
+                count += u64::from(pods);
+            }
+        }
+        self.asks.at_mut(ask.0).counts[view as usize] = Some(count);
+        count
+    }
+
+    /// True if all pods of a demand find a place at the same time. All are alike, so a node that takes as many as it
+    /// can leaves no fewer places than any other choice.
+    pub(crate) fn fits(&mut self, ask: Ask, view: View) -> bool {
+        self.count(ask, view) >= u64::from(self.demand(ask).pod_count)
+    }
+
+    /// Numbers of nodes for all pods of a demand now: first fit in the order of the numbers.
+    pub(crate) fn nodes_for(&self, ask: Ask) -> Vec<usize> {
+        let asked = self.asks.at(ask.0);
+        let wanted = asked.demand.pod_count as usize;
+        let admits = &self.placements.at(asked.placement).nodes;
+        let view = View::Now as usize;
+        let mut nodes = Vec::with_capacity(wanted);
+        for (slot, row) in self.free[view].chunks_exact(self.width).enumerate() {
+            let pods = asked.pods_on(row) as usize;
+            if pods > 0 && self.counts_in[view].get(slot) && admits.get(slot) {
+                nodes.extend(std::iter::repeat_n(slot, pods.min(wanted - nodes.len())));
+                if nodes.len() == wanted {
+                    break;
+                }
+            }
+        }
+        nodes
+    }
+
+    /// Number of nodes of the pool that let a demand's pods in, however full they are.
+    pub(crate) fn suitable(&self, ask: Ask) -> usize {
+        let admits = &self.placements.at(self.asks.at(ask.0).placement).nodes;
+        self.counts_in[View::Now as usize].common(admits)
+    }
+
+    /// Amounts in the order of the columns.
+    pub(crate) fn row(&mut self, resources: &Resources) -> Vec<i64> {
+        for name in resources.other.keys() {
+            self.column(name);
+        }
+        let mut row = vec![0; self.width];
+        row[..3].copy_from_slice(&[resources.cpu_milli, resources.memory_bytes, resources.pods]);
+        for (name, amount) in &resources.other {
+            row[self.columns[name]] = *amount;
+        }
+        row
+    }
+
+    /// True if all that a demand asks for is at most what [`Self::row`] gave, wherever it is.
+    pub(crate) fn is_within(&self, ask: Ask, row: &[i64]) -> bool {
+        let asked = self.asks.at(ask.0);
+        let pods = i64::from(asked.demand.pod_count);
+        asked
+            .amounts
+            .iter()
+            .all(|(column, amount)| amount.saturating_mul(pods) <= row.get(*column).copied().unwrap_or(0))
+    }
+
+    /// What pending pods ask that some node could take if no ScavengerJob were there; none if that was not found out
+    /// since something changed.
+    pub(crate) fn takeable(&self) -> Option<&Resources> {
+        (!self.takeable_stale).then_some(&self.takeable)
+    }
+
+    /// Finds out what [`Self::takeable`] says.
+    pub(crate) fn settle(&mut self) {
+        if !std::mem::take(&mut self.takeable_stale) {
+            return;
+        }
+        let mut takeable = Resources::default();
+        for number in 0..self.asks.items.len() {
+            let Some(pending) = self.asks.items[number].as_ref().map(|asked| asked.pending) else { continue };
+            if pending > 0 && self.count(Ask(number), View::WithoutScavengers) > 0 {
+                takeable.add(&self.asks.at(number).demand.per_pod.times(pending));
+            }
+        }
+        self.takeable = takeable;
+    }
+
+    /// Every demand with the counts that are known.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (&Demand, [Option<u64>; 3])> {
+        self.asks.items.iter().flatten().map(|asked| (&asked.demand, asked.counts))
+    }
+
+    fn column(&mut self, name: &str) -> usize {
+        match name {
+            CPU => 0,
+            MEMORY => 1,
+            PODS => 2,
+            _ => {
+                if let Some(column) = self.columns.get(name) {
+                    return *column;
+                }
+                let (column, width) = (self.width, self.width + 1);
+                for rows in &mut self.free {
+                    let wider = rows.chunks_exact(self.width).flat_map(|row| row.iter().copied().chain([0]));
+                    *rows = wider.collect();
+                }
+                self.columns.insert(name.into(), column);
+                self.width = width;
+                column
+            }
+        }
+    }
+}
+
+/// A set of small numbers.
+#[derive(Debug, Clone, Default)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn get(&self, number: usize) -> bool {
+        self.0.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+
+    fn set(&mut self, number: usize, value: bool) {
+        let word = number / 64;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        let bit = 1 << (number % 64);
+        if value {
+            self.0[word] |= bit;
+        } else {
+            self.0[word] &= !bit;
+        }
+    }
+
+    fn common(&self, other: &Self) -> usize {
+        self.0.iter().zip(&other.0).map(|(mine, theirs)| (mine & theirs).count_ones() as usize).sum()
+    }
+}
+
+/// Values under numbers that stay the same.
+#[derive(Debug, Clone)]
+struct Slab<T> {
+    items: Vec<Option<T>>,
+    vacant: Vec<usize>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), vacant: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    fn add(&mut self, item: T) -> usize {
+        match self.vacant.pop() {
+            Some(number) => {
+                self.items[number] = Some(item);
+                number
+            }
+            None => {
+                self.items.push(Some(item));
+                self.items.len() - 1
+            }
+        }
+    }
+
+    fn at(&self, number: usize) -> &T {
+        self.items[number].as_ref().expect("a number should be used only while its item is there")
+    }
+
+    fn at_mut(&mut self, number: usize) -> &mut T {
+        self.items[number].as_mut().expect("a number should be used only while its item is there")
+    }
+
+    fn remove(&mut self, number: usize) -> T {
+        let item = self.items[number].take().expect("a number should be used only while its item is there");
+        self.vacant.push(number);
+        item
+    }
+}

@@ -1,0 +1,264 @@
+//! `scavenger-operator explain`: why a ScavengerJob waits, or why it was stopped, on one screen.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, anyhow};
+use jiff::{SignedDuration, Timestamp};
+use kube::Api;
+use scavenger_planner::{
+    Planner,
+    action::Task,
+    resources::{Amount, CPU, MEMORY, PODS, Resources},
+    snapshot::{Job, Key, Observation, Phase, Pod},
+};
+use scavenger_schema::scavenger_job::ScavengerJob;
+
+use super::{
+    plan,
+    snapshot::{Snapshot, Source, connect},
+};
+use crate::status;
+
+/// Attempts shown, the newest.
+const ATTEMPTS: usize = 5;
+
+/// Say why a ScavengerJob waits, or why it was stopped
+///
+/// Looks at the cluster once (or at a snapshot of it): where the ScavengerJob stands in the queue, what it asks for next
+/// to what the pool has left, what the operator would do next, and how its attempts ended.
+#[derive(Debug, clap::Args)]
+pub(super) struct Options {
+    /// The ScavengerJob
+    #[arg(value_name = "NAMESPACE/NAME", value_parser = parse)]
+    job: Key,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+fn parse(text: &str) -> Result<Key, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(Key::new(namespace, name))
+        }
+        _ => Err("write NAMESPACE/NAME, for example chem/water-1".to_owned()),
+    }
+}
+
+pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
+    let snapshot = options.source.read().await?;
+    let key = &options.job;
+    let mut text = explain(&snapshot, key)?;
+    if options.source.is_live() {
+        // The history is for people alone: the planner knows no attempt but the last.
+        let jobs: Api<ScavengerJob> = Api::namespaced(connect().await?, &key.namespace);
+        let job = jobs.get_opt(&key.name).await.context("the ScavengerJob could not be read")?;
+        if let Some(job) = job {
+            text.push_str(&history(&job));
+        }
+    }
+    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())
+        .context("could not write to standard output")
+}
+
+fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
+    let job = snapshot
+        .observations()
+        .iter()
+        .rev()
+        .find_map(|observation| match observation {
+            Observation::Job(job) if job.key == *key => Some(job),
+            _ => None,
+        })
+        .ok_or_else(|| {
+            anyhow!("there is no ScavengerJob {:?} in namespace {:?}", &*key.name, &*key.namespace)
+        })?;
+    let mut planner = snapshot.planner();
+    let plan = planner.plan(snapshot.time);
+    let next = plan.actions.iter().find(|action| action.job == *key).map(|action| &action.task);
+    let mut lines = Lines::default();
+    lines.add("ScavengerJob", &format!("{key}, {}", phase(job, snapshot.time)));
+    if !job.status.message.is_empty() {
+        lines.add("says", &job.status.message);
+    }
+    if let Some(waiting) = job.status.admitted.as_ref().and_then(|admitted| admitted.waiting.as_ref()) {
+        lines.add("waits", waiting.reason.name());
+    }
+    if let Some(time) = job.status.not_before.filter(|time| *time > snapshot.time) {
+        lines.add("not before", &format!("{} from now", round(time.duration_since(snapshot.time))));
+    }
+    match &job.spec {
+        Ok(spec) => {
+            let pods = match spec.demand.pod_count {
+                1 => String::new(),
+                count => format!("{count} pods with "),
+            };
+            lines.add("asks for", &format!("{pods}{}", spec.demand.per_pod));
+        }
+        Err(error) => lines.add("asks for", &format!("something that can not be understood: {error}")),
+    }
+    queue(&mut lines, &planner, job);
+    lines.add("next", &would(next, job));
+    for pod in pods(snapshot, job) {
+        lines.add("pod", &pod_line(pod));
+    }
+    room(&mut lines, &planner, job);
+    Ok(lines.text)
+}
+
+/// Lines with a heading in the first column.
+#[derive(Default)]
+struct Lines {
+    text: String,
+}
+
+impl Lines {
+    fn add(&mut self, heading: &str, text: &str) {
+        writeln!(self.text, "{heading:<13} {text}").expect("writing to a string should not fail");
+    }
+}
+
+fn phase(job: &Job, now: Timestamp) -> String {
+    let status = &job.status;
+    let since = match status.phase {
+        Phase::Waiting => Some(job.creation_time),
+        Phase::Starting => status.attempt.as_ref().map(|attempt| attempt.creation_time),
+        Phase::Running => status.start_times.last().copied(),
+        Phase::Interrupted => status.interruption_times.last().copied(),
+        Phase::Completed | Phase::Failed => status.finish_time,
+    };
+    let mut text = status::phase_name(status.phase).to_owned();
+    if let Some(since) = since {
+        write!(text, " for {}", round(now.duration_since(since)))
+            .expect("writing to a string should not fail");
+    }
+    match status.interrupted_count {
+        0 => {}
+        1 => text.push_str(", interrupted once"),
+        count => write!(text, ", interrupted {count} times").expect("writing to a string should not fail"),
+    }
+    if job.deleting {
+        text.push_str(", being deleted");
+    }
+    text
+}
+
+fn queue(lines: &mut Lines, planner: &Planner, job: &Job) {
+    if let Some((before, all)) = planner.place_in_queue(&job.key) {
+        let place = match before {
+            0 => "first".to_owned(),
+            before => format!("after {before} others"),
+        };
+        lines.add(
+            "queue",
+            &format!("{place}, of {all} that may start (most interrupted first, then longest waiting)"),
+        );
+    }
+}
+
+fn would(next: Option<&Task>, job: &Job) -> String {
+    match next {
+        Some(task) => format!("the operator would {}", plan::describe(task)),
+        None if job.status.phase.is_finished() => "nothing: it has ended".to_owned(),
+        None => "nothing now: the operator waits for something to change".to_owned(),
+    }
+}
+
+fn pods<'a>(snapshot: &'a Snapshot, job: &'a Job) -> impl Iterator<Item = &'a Pod> {
+    snapshot.observations().iter().filter_map(|observation| match observation {
+        Observation::Pod(pod) if pod.owner.as_ref().is_some_and(|(uid, _)| *uid == job.uid) => Some(&**pod),
+        _ => None,
+    })
+}
+
+fn pod_line(pod: &Pod) -> String {
+    let mut text = format!("{} {:?}", pod.key.name, pod.phase);
+    match (&pod.node, &pod.unschedulable) {
+        (Some(node), _) => write!(text, " on {node}"),
+        (None, Some(why)) => write!(text, ", no node: {why}"),
+        (None, None) => write!(text, ", no node yet"),
+    }
+    .expect("writing to a string should not fail");
+    if let Some((reason, message)) = &pod.disruption_target {
+        write!(text, "; taken away: {reason}: {message}").expect("writing to a string should not fail");
+    } else if pod.deletion_requested.is_some() {
+        text.push_str("; its deletion was requested");
+    }
+    text
+}
+
+/// What the pool has, next to what the ScavengerJob asks for.
+fn room(lines: &mut Lines, planner: &Planner, job: &Job) {
+    let settings = match planner.settings() {
+        Ok(settings) => settings,
+        Err(reason) => return lines.add("pool", &format!("nothing is admitted: {reason}")),
+    };
+    let capacity = planner.capacity();
+    let allocatable = capacity.allocatable();
+    let used = capacity.used(planner.ledger());
+    let limit = settings.start_thresholds.of(allocatable);
+    let demand = job.spec.as_ref().map(|spec| spec.demand.total()).unwrap_or_default();
+    lines.add("pool", &format!("{} nodes that take ScavengerJobs", capacity.pool_nodes().count()));
+    // Everybody asks for these, and this one maybe for more.
+    let resources = allocatable.iter().map(|(name, _)| name);
+    for name in resources.filter(|name| matches!(*name, CPU | MEMORY | PODS) || demand.get(name) > 0) {
+        let of = |resources: &Resources| Amount(name, resources.get(name)).to_string();
+        let (left, asks) = (limit.minus(&used), of(&demand));
+        let (all, used, limit, left) = (of(allocatable), of(&used), of(&limit), of(&left));
+        lines.add(
+            "room",
+            &format!(
+                "{left} left below the threshold of {limit} ({used} used of {all}); this asks for {asks}"
+            ),
+        );
+    }
+}
+
+fn history(job: &ScavengerJob) -> String {
+    let attempts = job.status.as_ref().map(|status| status.attempts.as_slice()).unwrap_or_default();
+    let mut lines = Lines::default();
+    for attempt in attempts.iter().rev().take(ATTEMPTS) {
+        let ran = match (&attempt.start_time, &attempt.end_time) {
+            (Some(start), Some(end)) => format!("ran {}", round(end.0.duration_since(start.0))),
+            (None, _) => "did not run".to_owned(),
+            (Some(_), None) => "runs".to_owned(),
+        };
+        let outcome = attempt.outcome.map_or_else(String::new, |outcome| format!("{outcome:?}: "));
+        let why = attempt.message.as_deref().or(attempt.reason.as_deref()).unwrap_or_default();
+        lines.add(&format!("attempt {}", attempt.number), &format!("{ran}; {outcome}{why}"));
+    }
+    lines.text
+}
+
+/// A duration in whole seconds, minutes and so on, as kubectl writes ages.
+fn round(duration: SignedDuration) -> String {
+    let seconds = duration.as_secs().max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m{}s", seconds / 60, seconds % 60),
+        7200..172_800 => format!("{}h{}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d{}h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_needs_its_namespace() {
+        assert_eq!(parse("chem/water").unwrap(), Key::new("chem", "water"));
+        for bad in ["water", "/water", "chem/", "a/b/c", ""] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ages_are_short() {
+        let age = |seconds| round(SignedDuration::from_secs(seconds));
+        assert_eq!(
+            [age(-3), age(61), age(125), age(7300), age(200_000)],
+            ["0s", "61s", "2m5s", "2h1m", "2d7h"]
+        );
+    }
+}

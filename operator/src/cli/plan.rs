@@ -1,0 +1,126 @@
+//! `scavenger-operator plan`: what the operator would do now.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use anyhow::Context;
+use scavenger_planner::action::{Action, StatusWrite, Task};
+
+use super::snapshot::Source;
+use crate::status;
+
+/// Show what the operator would do, and do nothing
+///
+/// Looks at the cluster once (or at a snapshot of it) the way a starting operator does, plans, and prints the actions:
+/// those that start, stop or end something one by one, those that only tell why something waits as counts.
+#[derive(Debug, clap::Args)]
+pub(super) struct Options {
+    #[command(flatten)]
+    source: Source,
+
+    /// How to print the actions
+    #[arg(long, default_value = "text", value_name = "FORMAT")]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Output {
+    /// A table for people
+    Text,
+    /// One JSON object a line, every action
+    Json,
+}
+
+pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
+    let snapshot = options.source.read().await?;
+    let mut planner = snapshot.planner();
+    let plan = planner.plan(snapshot.time);
+    let text = match options.output {
+        Output::Text => table(&plan.actions),
+        Output::Json => {
+            let mut text = String::new();
+            for action in &plan.actions {
+                let line = serde_json::to_string(action).context("an action can not be written as JSON")?;
+                text.push_str(&line);
+                text.push('\n');
+            }
+            text
+        }
+    };
+    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())
+        .context("could not write to standard output")
+}
+
+fn table(actions: &[Action]) -> String {
+    let mut rows = Vec::new();
+    let mut told: BTreeMap<&str, usize> = BTreeMap::new();
+    for action in actions {
+        if let Task::WriteStatus(write) = &action.task
+            && let Some(reason) = only_tells(write)
+        {
+            *told.entry(reason).or_default() += 1;
+        } else {
+            rows.push((action.job.to_string(), describe(&action.task)));
+        }
+    }
+    if rows.is_empty() && told.is_empty() {
+        return "nothing is to be done\n".to_owned();
+    }
+    let width = rows.iter().map(|(job, _)| job.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (job, task) in rows {
+        writeln!(text, "{job:width$}  {task}").expect("writing to a string should not fail");
+    }
+    for (reason, count) in told {
+        writeln!(text, "{count} would be told that they wait: {reason}")
+            .expect("writing to a string should not fail");
+    }
+    text
+}
+
+/// The reason, if a status write only tells why a ScavengerJob waits.
+fn only_tells(write: &StatusWrite) -> Option<&'static str> {
+    let waiting = write.status.admitted.as_ref()?.waiting.as_ref()?;
+    (write.ended.is_none() && write.event.is_none()).then(|| waiting.reason.name())
+}
+
+/// What a task does, in words.
+pub(super) fn describe(task: &Task) -> String {
+    match task {
+        Task::Prepare => "start: look up what it refers to, then begin an attempt".to_owned(),
+        Task::WriteStatus(write) => {
+            let phase = status::phase_name(write.status.phase);
+            format!("status {phase}: {}", write.status.message)
+        }
+        Task::CreateChild { attempt, .. } => format!("create the Job of attempt {attempt}"),
+        Task::ListPods { .. } => "list its pods, to be sure what became of them".to_owned(),
+        Task::DeleteChild { child, .. } => format!("delete Job {:?} and its pods", &*child.name),
+        Task::Interrupt { pods } => match &pods[..] {
+            [(pod, _)] => format!("evict pod {}", pod.name),
+            pods => format!("evict its {} pods", pods.len()),
+        },
+        Task::ReadPodEvents { .. } => "read the events of its pods, to know what keeps them".to_owned(),
+        Task::DeleteJob { .. } => "delete it: its ttlSecondsAfterFinished is over".to_owned(),
+        Task::RemoveFinalizer => "let its deletion go on, if no pod of it is left".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use scavenger_planner::snapshot::Key;
+
+    use super::*;
+
+    #[test]
+    fn actions_are_told_in_words() {
+        let action = |name: &str, task| Action { job: Key::new("chem", name), uid: "u".into(), task };
+        let child = Key::new("chem", "water-2");
+        let actions =
+            [action("water", Task::DeleteChild { child, uid: "c".into() }), action("a", Task::Prepare)];
+        assert_eq!(
+            table(&actions),
+            "chem/water  delete Job \"water-2\" and its pods\n\
+             chem/a      start: look up what it refers to, then begin an attempt\n"
+        );
+        assert_eq!(table(&[]), "nothing is to be done\n");
+    }
+}

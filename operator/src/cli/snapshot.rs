@@ -1,0 +1,198 @@
+//! `scavenger-operator snapshot`: what the planner would see of the cluster now, as a file.
+//!
+//! One JSON object a line: first when it was taken, then one observation each, in the order in which a starting
+//! operator would have seen them. `plan` and `explain` read it; so does whoever has to find out later why something
+//! was decided.
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, Write},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use jiff::Timestamp;
+use kube::Client;
+use scavenger_planner::{Planner, snapshot::Observation};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use crate::{
+    controller::Message,
+    observe::{self, Watched},
+};
+
+/// Longest time for the lists of a very large cluster.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Write what the planner sees of the cluster to standard output
+///
+/// `scavenger-operator plan --snapshot FILE` reads it. It holds names, labels, requests and states of ScavengerJobs,
+/// Jobs, pods and nodes; no Secret and no environment of a container is in it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Options {}
+
+pub(super) async fn exec(_: &Options) -> anyhow::Result<()> {
+    let snapshot = Snapshot::take(&connect().await?).await?;
+    let mut out = std::io::stdout().lock();
+    snapshot.write(&mut out).context("could not write to standard output")
+}
+
+/// Where a snapshot comes from.
+#[derive(Debug, clap::Args)]
+pub(super) struct Source {
+    /// A file that `scavenger-operator snapshot` wrote, instead of the cluster as it is now
+    #[arg(long, value_name = "FILE")]
+    snapshot: Option<PathBuf>,
+}
+
+impl Source {
+    /// Reads the file, or the cluster.
+    pub(super) async fn read(&self) -> anyhow::Result<Snapshot> {
+        match &self.snapshot {
+            Some(path) => Snapshot::read(path),
+            None => Snapshot::take(&connect().await?).await,
+        }
+    }
+
+    /// True if the cluster itself is looked at.
+    pub(super) fn is_live(&self) -> bool {
+        self.snapshot.is_none()
+    }
+}
+
+pub(super) async fn connect() -> anyhow::Result<Client> {
+    Client::try_default().await.context("no connection to the Kubernetes API could be set up")
+}
+
+/// First line of the file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Header {
+    snapshot_time: Timestamp,
+    operator_version: String,
+}
+
+/// What a starting operator would have seen.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    pub(super) time: Timestamp,
+    observations: Vec<Observation>,
+}
+
+impl Snapshot {
+    /// Lists everything once.
+    async fn take(client: &Client) -> anyhow::Result<Self> {
+        let (sender, mut messages) = mpsc::channel(1024);
+        let _watches = observe::start(client, &sender);
+        let mut unlisted: BTreeSet<Watched> = Watched::ALL.into();
+        let mut observations = Vec::new();
+        let lists = async {
+            while !unlisted.is_empty() {
+                match messages.recv().await {
+                    Some(Message::Seen(observation)) => observations.push(observation),
+                    Some(Message::Listed(watched)) => {
+                        unlisted.remove(&watched);
+                    }
+                    Some(Message::Listing(watched)) => {
+                        unlisted.insert(watched);
+                    }
+                    Some(Message::WatchEnded(watched)) => bail!("the watch of {} ended", watched.name()),
+                    None => bail!("the watches ended"),
+                }
+            }
+            Ok(())
+        };
+        let listed = tokio::time::timeout(LIMIT, lists).await;
+        if listed.is_err() {
+            let missing: Vec<&str> = unlisted.into_iter().map(Watched::name).collect();
+            bail!(
+                "these could not be listed within {} s: {}; `kubectl auth can-i --list` tells what you may read",
+                LIMIT.as_secs(),
+                missing.join(", ")
+            );
+        }
+        listed??;
+        #[expect(clippy::disallowed_methods, reason = "the edge: when the snapshot was taken")]
+        let time = Timestamp::now();
+        Ok(Self { time, observations })
+    }
+
+    fn read(path: &Path) -> anyhow::Result<Self> {
+        let file = std::fs::File::open(path)
+            .with_context(|| format!("the snapshot {} can not be opened (--snapshot)", path.display()))?;
+        let place = |number: usize| format!("{}:{}", path.display(), number + 1);
+        let mut lines = std::io::BufReader::new(file).lines().enumerate();
+        let (_, first) = lines.next().with_context(|| format!("{} is empty", path.display()))?;
+        let header: Header = serde_json::from_str(&first.with_context(|| place(0))?).with_context(|| {
+            format!("{} does not begin like a snapshot; `scavenger-operator snapshot` writes one", place(0))
+        })?;
+        let mut observations = Vec::new();
+        for (number, line) in lines {
+            let line = line.with_context(|| place(number))?;
+            let observation = serde_json::from_str(&line)
+                .with_context(|| format!("{} is no observation", place(number)))?;
+            observations.push(observation);
+        }
+        Ok(Self { time: header.snapshot_time, observations })
+    }
+
+    fn write(&self, out: &mut impl Write) -> anyhow::Result<()> {
+        let header =
+            Header { snapshot_time: self.time, operator_version: env!("CARGO_PKG_VERSION").to_owned() };
+        serde_json::to_writer(&mut *out, &header)?;
+        writeln!(out)?;
+        for observation in &self.observations {
+            serde_json::to_writer(&mut *out, observation)?;
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+
+    /// A planner that has seen it.
+    pub(super) fn planner(&self) -> Planner {
+        let mut planner = Planner::default();
+        for observation in &self.observations {
+            planner.observe(observation.clone(), self.time);
+        }
+        planner
+    }
+
+    pub(super) fn observations(&self) -> &[Observation] {
+        &self.observations
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let time = Timestamp::from_second(1_000).unwrap();
+        let no_pool = Observation::Pool(Box::new(Err("no pool".to_owned())));
+        let observations = vec![Observation::PodsRelisted, no_pool];
+        let snapshot = Snapshot { time, observations };
+        let file = tempfile::NamedTempFile::new().unwrap();
+        snapshot.write(&mut file.as_file()).unwrap();
+        let again = Snapshot::read(file.path()).unwrap();
+        assert_eq!(again.time, time);
+        assert!(matches!(again.observations[0], Observation::PodsRelisted));
+        let Observation::Pool(pool) = &again.observations[1] else { panic!("{again:?}") };
+        assert_eq!(**pool, Err("no pool".to_owned()));
+    }
+
+    #[test]
+    fn a_file_that_is_none_is_refused_with_its_line() {
+        let complaint = |text: &str| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), text).unwrap();
+            format!("{:#}", Snapshot::read(file.path()).unwrap_err())
+        };
+        assert!(complaint("").contains("is empty"));
+        assert!(complaint("apiVersion: v1\n").contains(":1 does not begin like a snapshot"));
+        let header = r#"{"snapshotTime":"2026-01-01T00:00:00Z","operatorVersion":"0.1.0"}"#;
+        assert!(complaint(&format!("{header}\n\"PodsRelisted\"\n{{}}\n")).contains(":3 is no observation"));
+    }
+}

@@ -1,0 +1,285 @@
+//! Leader election: of several replicas one plans and writes, the others stand by.
+//!
+//! The same rules as client-go's: the leader renews a Lease; a replica takes it over only when it has not seen the Lease
+//! change for as long as the Lease says it lasts, by its own clock, so clocks that differ between machines do no harm.
+//! A leader that could not renew in time stops before anyone else may begin. Every write carries the resourceVersion
+//! that was read, so of two replicas that reach for the Lease one gets it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
+use tokio::{sync::watch, task::JoinHandle, time::Instant};
+use tracing::{info, warn};
+
+/// A Lease that was not renewed for this long may be taken over, in seconds.
+const DURATION_SECONDS: i32 = 15;
+
+/// A leader that could not renew for this long gives up. Shorter than the Lease lasts: what it has sent by then gets
+/// there before the next leader begins.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How often the Lease is renewed, or looked at.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// What a replica is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leadership {
+    /// Another replica leads, or nobody yet.
+    Standby,
+    /// This one leads.
+    Leader,
+    /// This one led and must not write any more.
+    Lost,
+}
+
+/// Where the Lease is and who asks for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    pub(crate) namespace: String,
+    /// Name of the Lease.
+    pub(crate) lease: String,
+    /// Differs between any two processes that ever run.
+    pub(crate) identity: String,
+}
+
+/// A running election.
+#[derive(Debug)]
+pub(crate) struct Election {
+    /// What this replica is.
+    pub(crate) state: watch::Receiver<Leadership>,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Election {
+    /// Takes part in the election until [`Self::resign`].
+    pub(crate) fn start(client: &Client, candidate: Candidate) -> Self {
+        let api = Api::namespaced(client.clone(), &candidate.namespace);
+        let (sender, state) = watch::channel(Leadership::Standby);
+        let (stop, stopped) = watch::channel(false);
+        let campaign = Campaign { api, candidate, seen: None, renewed: None };
+        let task = tokio::spawn(campaign.run(sender, stopped));
+        Self { state, stop, task }
+    }
+
+    /// Ends taking part. A leader gives the Lease back, so that the next one need not wait for its end.
+    pub(crate) async fn resign(self) {
+        // The task may have ended by itself.
+        let _ended = self.stop.send(true);
+        if let Err(error) = self.task.await {
+            warn!(%error, "the election did not end well");
+        }
+    }
+}
+
+struct Campaign {
+    api: Api<Lease>,
+    candidate: Candidate,
+    /// The Lease as it was seen last, and since when it is so, by this machine's clock.
+    seen: Option<(LeaseSpec, Instant)>,
+    /// When this replica, as the leader, sent the last renewal that succeeded.
+    renewed: Option<Instant>,
+}
+
+/// What is to be done about the Lease.
+#[derive(Debug, Clone, PartialEq)]
+enum Step {
+    /// Another replica leads.
+    Wait,
+    /// Write this.
+    Write(LeaseSpec),
+}
+
+impl Campaign {
+    async fn run(mut self, state: watch::Sender<Leadership>, mut stopped: watch::Receiver<bool>) {
+        loop {
+            let sent = Instant::now();
+            // A leader must know in time that an answer does not come.
+            let deadline = self.renewed.map_or(sent, |renewed| renewed) + RENEW_DEADLINE;
+            let leads = match tokio::time::timeout_at(deadline, self.turn(sent)).await {
+                Ok(Ok(Some(leads))) => {
+                    self.renewed = leads.then_some(sent);
+                    leads
+                }
+                // Somebody else wrote it meanwhile, maybe only a label: the next look tells who holds it.
+                Ok(Ok(None)) => self.renewed.is_some(),
+                Ok(Err(error)) => {
+                    warn!(%error, lease = %self.candidate.lease, "the Lease could not be read or written");
+                    self.renewed.is_some()
+                }
+                Err(_) => false,
+            };
+            let in_time = self.renewed.is_some_and(|renewed| renewed.elapsed() < RENEW_DEADLINE);
+            let now = match (*state.borrow(), leads && in_time) {
+                (Leadership::Standby | Leadership::Leader, true) => Leadership::Leader,
+                (Leadership::Standby, false) => Leadership::Standby,
+                (Leadership::Leader | Leadership::Lost, _) => Leadership::Lost,
+            };
+            if state.send_if_modified(|old| std::mem::replace(old, now) != now) {
+                info!(identity = %self.candidate.identity, state = ?now, "leadership changed");
+            }
+            if now == Leadership::Lost {
+                return;
+            }
+            let resigns = async {
+                let _stopped = stopped.wait_for(|stopped| *stopped).await;
+            };
+            if tokio::time::timeout(RETRY, resigns).await.is_ok() {
+                if now == Leadership::Leader {
+                    self.release().await;
+                }
+                return;
+            }
+        }
+    }
+
+    /// Reads the Lease and takes or renews it if that is right. True if this replica leads now, none if somebody else
+    /// wrote the Lease at the same time.
+    async fn turn(&mut self, now: Instant) -> kube::Result<Option<bool>> {
+        let Some(lease) = self.api.get_opt(&self.candidate.lease).await? else {
+            let spec = taken(&LeaseSpec::default(), &self.candidate.identity, clock());
+            let lease = Lease {
+                metadata: ObjectMeta { name: Some(self.candidate.lease.clone()), ..ObjectMeta::default() },
+                spec: Some(spec),
+            };
+            return won(self.api.create(&PostParams::default(), &lease).await);
+        };
+        let spec = lease.spec.clone().unwrap_or_default();
+        let since = match &self.seen {
+            Some((seen, since)) if *seen == spec => *since,
+            _ => now,
+        };
+        self.seen = Some((spec.clone(), since));
+        match step(&spec, now.duration_since(since), &self.candidate.identity, clock()) {
+            Step::Wait => Ok(Some(false)),
+            Step::Write(spec) => {
+                // It carries the resourceVersion that was read.
+                let lease = Lease { spec: Some(spec), ..lease };
+                won(self.api.replace(&self.candidate.lease, &PostParams::default(), &lease).await)
+            }
+        }
+    }
+
+    async fn release(&self) {
+        let released = async {
+            let mut lease = self.api.get(&self.candidate.lease).await?;
+            let spec = lease.spec.get_or_insert_default();
+            if spec.holder_identity.as_ref() == Some(&self.candidate.identity) {
+                spec.holder_identity = None;
+                spec.renew_time = Some(MicroTime(clock()));
+                self.api.replace(&self.candidate.lease, &PostParams::default(), &lease).await?;
+            }
+            Ok::<(), kube::Error>(())
+        };
+        match tokio::time::timeout(RENEW_DEADLINE, released).await {
+            Ok(Ok(())) => info!(identity = %self.candidate.identity, "gave the Lease back"),
+            Ok(Err(error)) => warn!(%error, "the Lease was not given back; it runs out by itself"),
+            Err(_) => warn!("the Lease was not given back in time; it runs out by itself"),
+        }
+    }
+}
+
+/// Of two replicas that write, one is told that the Lease changed.
+fn won(written: kube::Result<Lease>) -> kube::Result<Option<bool>> {
+    match written {
+        Ok(_) => Ok(Some(true)),
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What is to be done about a Lease that has not changed for `unchanged`.
+fn step(spec: &LeaseSpec, unchanged: Duration, identity: &str, clock: Timestamp) -> Step {
+    match spec.holder_identity.as_deref().filter(|holder| !holder.is_empty()) {
+        Some(holder) if holder == identity => {
+            Step::Write(LeaseSpec { renew_time: Some(MicroTime(clock)), ..spec.clone() })
+        }
+        Some(_) => {
+            let lasts = u64::try_from(spec.lease_duration_seconds.unwrap_or(DURATION_SECONDS)).unwrap_or(0);
+            if unchanged < Duration::from_secs(lasts) {
+                Step::Wait
+            } else {
+                Step::Write(taken(spec, identity, clock))
+            }
+        }
+        None => Step::Write(taken(spec, identity, clock)),
+    }
+}
+
+/// The Lease in the hands of `identity`.
+fn taken(spec: &LeaseSpec, identity: &str, clock: Timestamp) -> LeaseSpec {
+    LeaseSpec {
+        holder_identity: Some(identity.to_owned()),
+        acquire_time: Some(MicroTime(clock)),
+        renew_time: Some(MicroTime(clock)),
+        lease_duration_seconds: Some(DURATION_SECONDS),
+        lease_transitions: Some(spec.lease_transitions.unwrap_or(0).saturating_add(1)),
+        ..spec.clone()
+    }
+}
+
+/// For people who read the Lease; no decision depends on it.
+#[expect(clippy::disallowed_methods, reason = "the edge: stamps of the Lease")]
+fn clock() -> Timestamp {
+    Timestamp::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn held(holder: &str) -> LeaseSpec {
+        taken(&LeaseSpec::default(), holder, Timestamp::UNIX_EPOCH)
+    }
+
+    fn writes(step: &Step) -> Option<&str> {
+        match step {
+            Step::Wait => None,
+            Step::Write(spec) => spec.holder_identity.as_deref(),
+        }
+    }
+
+    #[test]
+    fn a_free_lease_is_taken_at_once() {
+        let free = LeaseSpec { holder_identity: Some(String::new()), ..held("other") };
+        for spec in [LeaseSpec::default(), free] {
+            assert_eq!(writes(&step(&spec, Duration::ZERO, "me", clock())), Some("me"));
+        }
+    }
+
+    #[test]
+    fn the_own_lease_is_renewed_and_nothing_else_of_it_changes() {
+        let mine = held("me");
+        let later = Timestamp::from_second(100).unwrap();
+        let renewed = LeaseSpec { renew_time: Some(MicroTime(later)), ..mine.clone() };
+        assert_eq!(step(&mine, 100 * SECOND, "me", later), Step::Write(renewed));
+    }
+
+    #[test]
+    fn that_of_another_is_taken_only_when_it_has_not_changed_for_its_duration() {
+        let other = LeaseSpec { lease_duration_seconds: Some(40), ..held("other") };
+        assert_eq!(step(&other, 39 * SECOND, "me", clock()), Step::Wait);
+        let Step::Write(spec) = step(&other, 40 * SECOND, "me", clock()) else {
+            panic!("it should be taken")
+        };
+        assert_eq!(spec.holder_identity.as_deref(), Some("me"));
+        assert_eq!(spec.lease_transitions, Some(2));
+        assert_eq!(spec.lease_duration_seconds, Some(DURATION_SECONDS));
+    }
+
+    #[test]
+    fn a_leader_gives_up_before_another_may_begin() {
+        let lasts = Duration::from_secs(u64::try_from(DURATION_SECONDS).unwrap());
+        assert!(RENEW_DEADLINE + RETRY < lasts);
+    }
+}
