@@ -136,6 +136,8 @@ impl View {
 /// The operator's loop.
 pub(crate) struct Controller {
     pub(crate) client: Client,
+    /// Client for evictions, which returns a 429 at once.
+    pub(crate) evictions: Client,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     /// Actions that run at the same time.
@@ -150,7 +152,8 @@ impl Controller {
         mut leadership: watch::Receiver<Leadership>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), ControllerError> {
-        let executor = Arc::new(Executor::new(self.client.clone(), Arc::clone(&self.metrics)));
+        let executor = Executor::new(self.client.clone(), self.evictions.clone(), Arc::clone(&self.metrics));
+        let executor = Arc::new(executor);
         let slots = Arc::new(Semaphore::new(self.concurrency));
         let mut under_way: JoinSet<ActionResult> = JoinSet::new();
         let mut view = View::start(&self.client);

@@ -57,6 +57,8 @@ const MAX_EVENT: usize = 1024;
 /// Carries out tasks.
 pub(crate) struct Executor {
     client: Client,
+    /// Returns a 429 at once.
+    evictions: Client,
     events: mpsc::Sender<(ApiEvent, ObjectReference)>,
     metrics: Arc<Metrics>,
 }
@@ -64,10 +66,10 @@ pub(crate) struct Executor {
 type Outcome = Result<Answer, Failure>;
 
 impl Executor {
-    pub(crate) fn new(client: Client, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(client: Client, evictions: Client, metrics: Arc<Metrics>) -> Self {
         let (events, queued) = mpsc::channel(EVENTS);
         tokio::spawn(publish(client.clone(), queued, Arc::clone(&metrics)));
-        Self { client, events, metrics }
+        Self { client, evictions, events, metrics }
     }
 
     /// Carries out one action.
@@ -430,7 +432,7 @@ impl Executor {
     }
 
     async fn evict(&self, pod: &Key, uid: &str) -> Result<(), Failure> {
-        let api = self.api::<ApiPod>(pod);
+        let api: Api<ApiPod> = Api::namespaced(self.evictions.clone(), &pod.namespace);
         let only_this = DeleteParams {
             preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
             ..DeleteParams::default()
