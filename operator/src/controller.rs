@@ -136,6 +136,8 @@ impl View {
 /// The operator's loop.
 pub(crate) struct Controller {
     pub(crate) client: Client,
+    /// Client for evictions, which returns a 429 at once.
+    pub(crate) evictions: Client,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     /// Actions that run at the same time.
@@ -150,7 +152,8 @@ impl Controller {
         mut leadership: watch::Receiver<Leadership>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), ControllerError> {
-        let executor = Arc::new(Executor::new(self.client.clone(), Arc::clone(&self.metrics)));
+        let executor = Executor::new(self.client.clone(), self.evictions.clone(), Arc::clone(&self.metrics));
+        let executor = Arc::new(executor);
         let slots = Arc::new(Semaphore::new(self.concurrency));
         let mut under_way: JoinSet<ActionResult> = JoinSet::new();
         let mut view = View::start(&self.client);
@@ -279,11 +282,13 @@ impl PoolStatus {
         metrics.room(capacity.allocatable(), &capacity.used(planner.ledger()), &threshold);
         metrics.counts(planner.counts());
         let mut status = pool::status(planner, now);
-        if let (Some(old), Some(new)) = (&self.written, status.conditions.first_mut())
-            && let Some(old) = old.conditions.first()
-            && old.status == new.status
-        {
-            new.last_transition_time = old.last_transition_time.clone();
+        for new in &mut status.conditions {
+            let written = self.written.iter().flat_map(|old| &old.conditions);
+            if let Some(old) =
+                written.into_iter().find(|old| old.type_ == new.type_ && old.status == new.status)
+            {
+                new.last_transition_time = old.last_transition_time.clone();
+            }
         }
         if self.written.as_ref() == Some(&status) {
             return;

@@ -7,16 +7,23 @@ use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    batch::v1::Job as BatchJob,
-    core::v1::{
-        ConfigMap, Event as CoreEvent, ObjectReference, PersistentVolumeClaim, Pod as ApiPod, Service,
-        ServiceAccount,
+use k8s_openapi::{
+    api::{
+        batch::v1::Job as BatchJob,
+        core::v1::{
+            ConfigMap, Event as CoreEvent, ObjectReference, PersistentVolumeClaim, Pod as ApiPod, Service,
+            ServiceAccount,
+        },
     },
+    apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
+    api::{
+        DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams, Preconditions,
+        PropagationPolicy,
+    },
+    core::Status,
     runtime::events::{Event as ApiEvent, EventType, Recorder, Reporter},
 };
 use scavenger_planner::{
@@ -50,6 +57,8 @@ const MAX_EVENT: usize = 1024;
 /// Carries out tasks.
 pub(crate) struct Executor {
     client: Client,
+    /// Returns a 429 at once.
+    evictions: Client,
     events: mpsc::Sender<(ApiEvent, ObjectReference)>,
     metrics: Arc<Metrics>,
 }
@@ -57,10 +66,10 @@ pub(crate) struct Executor {
 type Outcome = Result<Answer, Failure>;
 
 impl Executor {
-    pub(crate) fn new(client: Client, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(client: Client, evictions: Client, metrics: Arc<Metrics>) -> Self {
         let (events, queued) = mpsc::channel(EVENTS);
         tokio::spawn(publish(client.clone(), queued, Arc::clone(&metrics)));
-        Self { client, events, metrics }
+        Self { client, evictions, events, metrics }
     }
 
     /// Carries out one action.
@@ -78,9 +87,7 @@ impl Executor {
                 warn!(namespace = %job.namespace, name = %job.name, task = kind, error = %failure, "action failed");
             }
         }
-        #[expect(clippy::disallowed_methods, reason = "the edge: an answer is stamped when it arrives")]
-        let time = Timestamp::now();
-        ActionResult { job, uid, time, answer }
+        ActionResult { job, uid, time: now(), answer }
     }
 
     async fn carry_out(&self, job: &Key, uid: &str, task: Task) -> Outcome {
@@ -94,6 +101,7 @@ impl Executor {
             Task::ReadPodEvents { pods } => self.read_pod_events(&pods).await,
             Task::DeleteJob { resource_version } => self.delete_job(job, uid, resource_version).await,
             Task::DeleteChild { child, uid } => self.delete_child(&child, &uid).await,
+            Task::Interrupt { pods } => self.interrupt(pods).await,
             Task::RemoveFinalizer => self.remove_finalizer(job, uid).await,
         }
     }
@@ -413,6 +421,55 @@ impl Executor {
         }
     }
 
+    /// Every pod is tried, so that one that can not be evicted does not keep the others of its gang.
+    async fn interrupt(&self, pods: Vec<(Key, Name)>) -> Outcome {
+        let tried = pods.iter().map(|(pod, uid)| self.evict(pod, uid));
+        let failed = futures::future::join_all(tried).await.into_iter().find_map(Result::err);
+        match failed {
+            Some(failure) => Err(failure),
+            None => Ok(Answer::Interrupted { pods: pods.into_iter().map(|(_, uid)| uid).collect() }),
+        }
+    }
+
+    async fn evict(&self, pod: &Key, uid: &str) -> Result<(), Failure> {
+        let api: Api<ApiPod> = Api::namespaced(self.evictions.clone(), &pod.namespace);
+        let only_this = DeleteParams {
+            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        let eviction = EvictParams { delete_options: Some(only_this.clone()), ..EvictParams::default() };
+        match api.evict(&pod.name, &eviction).await {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(error)) if is_another(&error) => return Ok(()),
+            Err(kube::Error::Api(error)) if forbidden_by_budget(&error) => {
+                info!(namespace = %pod.namespace, pod = %pod.name, reason = %error.message, "deleted instead of evicted");
+            }
+            Err(error) => return Err(failure(error)),
+        }
+        // A budget of somebody's own must not make a ScavengerJob keep room that an owner needs. The condition comes
+        // first: with it the Job controller and whoever judges the attempt see that the pod did not fail by itself.
+        let marked = json!({
+            "metadata": { "uid": uid },
+            "status": { "conditions": [{
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": reasons::interruption::INTERRUPTED_BY_SCAVENGER,
+                "message": "interrupted by scavenger-operator; a PodDisruptionBudget forbade the eviction",
+                "lastTransitionTime": Time(now()),
+            }] },
+        });
+        match api.patch_status(&pod.name, &PatchParams::default(), &Patch::Strategic(&marked)).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(error)) if error.is_not_found() || error.is_conflict() => return Ok(()),
+            Err(error) => return Err(failure(error)),
+        }
+        match api.delete(&pod.name, &only_this).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(error)) if is_another(&error) => Ok(()),
+            Err(error) => Err(failure(error)),
+        }
+    }
+
     async fn remove_finalizer(&self, key: &Key, uid: &str) -> Outcome {
         let pods_left = self.pods_left(key, uid).await?;
         if pods_left > 0 {
@@ -430,6 +487,27 @@ impl Executor {
             Err(failure) => Err(failure),
         }
     }
+}
+
+/// True if the pod is gone, or another one has its name by now.
+fn is_another(error: &Status) -> bool {
+    error.is_not_found() || error.is_conflict() && error.message.contains("UID in precondition")
+}
+
+/// True if a PodDisruptionBudget stands against an eviction: 429, which also means that the API server is busy, or 500
+/// where two budgets match.
+fn forbidden_by_budget(error: &Status) -> bool {
+    let causes = error.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == "DisruptionBudget")
+        || error.code == 500 && error.message.contains("PodDisruptionBudget")
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the edge: answers and conditions are stamped when they are made"
+)]
+fn now() -> Timestamp {
+    Timestamp::now()
 }
 
 /// Publishes events until the executor is gone. One that is lost is no reason to do anything twice.
@@ -462,6 +540,7 @@ fn task_name(task: &Task) -> &'static str {
         Task::ReadPodEvents { .. } => "read_pod_events",
         Task::DeleteJob { .. } => "delete_job",
         Task::DeleteChild { .. } => "delete_child",
+        Task::Interrupt { .. } => "interrupt",
         Task::RemoveFinalizer => "remove_finalizer",
     }
 }

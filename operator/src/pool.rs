@@ -7,10 +7,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use scavenger_planner::{
     Planner,
     resources::{CPU, MEMORY, Resources},
-    snapshot::{Name, Phase},
+    snapshot::{Name, Phase, PreemptionMode},
 };
 use scavenger_schema::{
     quantity::{format_bytes, format_milli},
+    reasons::pool_condition::{MEMORY_MEASURED, READY, UNJUDGED_PODS},
     scavenger_job::Quantity,
     scavenger_pool::{NodeShape, Queue, ScavengerPoolStatus},
 };
@@ -29,19 +30,27 @@ pub(crate) fn status(planner: &Planner, now: Timestamp) -> ScavengerPoolStatus {
     let capacity = planner.capacity();
     let allocatable = capacity.allocatable();
     let used = capacity.used(planner.ledger());
-    let (condition, free) = match planner.settings() {
+    let (ready, free) = match planner.settings() {
         Ok(settings) => {
             let free = settings.start_thresholds.of(allocatable).minus(&used);
-            (ready(true, "Admitting", "ScavengerJobs are admitted", now), free)
+            let ready = |ready, reason, message| condition(READY, ready, reason, message, now);
+            let ready = if settings.drain {
+                ready(false, "Draining", "every ScavengerJob is interrupted and none starts (spec.drain)")
+            } else if settings.paused {
+                ready(false, "Paused", "no ScavengerJob starts (spec.paused)")
+            } else {
+                ready(true, "Admitting", "ScavengerJobs are admitted")
+            };
+            (ready, free)
         }
-        Err(reason) => (ready(false, "Unusable", reason, now), Resources::default()),
+        Err(reason) => (condition(READY, false, "Unusable", reason, now), Resources::default()),
     };
     let counts = planner.counts();
     let of = |phase| counts.phases.get(&phase).copied().unwrap_or(0);
     ScavengerPoolStatus {
         observed_generation: None,
         update_time: None,
-        conditions: vec![condition],
+        conditions: vec![ready, unjudged_pods(planner, now), memory_measured(now)],
         nodes: count(capacity.pool_nodes().count()),
         allocatable: quantities(allocatable),
         used: quantities(&used),
@@ -61,10 +70,41 @@ pub(crate) fn status(planner: &Planner, now: Timestamp) -> ScavengerPoolStatus {
     }
 }
 
-fn ready(ready: bool, reason: &str, message: &str, now: Timestamp) -> Condition {
+/// How many pods a message names.
+const NAMED: usize = 5;
+
+/// Pending pods for which nothing is interrupted because not all of their constraints can be judged.
+fn unjudged_pods(planner: &Planner, now: Timestamp) -> Condition {
+    let operator = planner.settings().is_ok_and(|pool| pool.preemption_mode == PreemptionMode::Operator);
+    let pods: Vec<String> = planner
+        .preemption()
+        .unjudged()
+        .filter(|_| operator)
+        .map(|(pod, constraints)| format!("{pod} ({})", constraints.join(", ")))
+        .collect();
+    if pods.is_empty() {
+        return condition(UNJUDGED_PODS, false, "AllJudged", "", now);
+    }
+    let more = if pods.len() > NAMED { ", ..." } else { "" };
+    let message = format!(
+        "for {} pending pods nothing is interrupted, since the operator can not judge these of their constraints: {}{more}",
+        pods.len(),
+        pods[..pods.len().min(NAMED)].join("; "),
+    );
+    condition(UNJUDGED_PODS, true, "ConstraintNotJudged", &message, now)
+}
+
+/// That memory pressure is seen late.
+fn memory_measured(now: Timestamp) -> Condition {
+    let message = "ScavengerJobs go when their node reports a pressure condition, which can be too late where the \
+                   kubelet has hard eviction thresholds only: set soft ones";
+    condition(MEMORY_MEASURED, false, "PressureConditionsOnly", message, now)
+}
+
+fn condition(kind: &str, is: bool, reason: &str, message: &str, now: Timestamp) -> Condition {
     Condition {
-        type_: "Ready".to_owned(),
-        status: if ready { "True" } else { "False" }.to_owned(),
+        type_: kind.to_owned(),
+        status: if is { "True" } else { "False" }.to_owned(),
         reason: reason.to_owned(),
         message: message.to_owned(),
         last_transition_time: Time(now),

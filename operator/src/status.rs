@@ -42,6 +42,7 @@ pub(crate) fn to_json(job: &str, status: &JobStatus) -> Value {
         "activeSeconds": status.active_seconds,
         "runningPriority": status.running_priority,
         "priorityStartOverTimestamp": status.priority_start_over.map(Time),
+        "lastCheckpointTime": status.last_checkpoint.map(Time),
         "startTimes": status.start_times.iter().copied().map(Time).collect::<Vec<_>>(),
         "interruptionTimes": status.interruption_times.iter().copied().map(Time).collect::<Vec<_>>(),
         "finishTime": status.finish_time.map(Time),
@@ -187,9 +188,13 @@ mod tests {
     #[test]
     fn the_planner_spells_reasons_as_the_schema_does() {
         use reasons::{failure, interruption, waiting};
-        use scavenger_planner::{snapshot::DELETED, verdict::reason};
+        use scavenger_planner::{interruption::reason as decision, snapshot::DELETED, verdict::reason};
         for (planner, schema) in [
             (DELETED, interruption::DELETED),
+            (decision::HEADROOM, interruption::HEADROOM),
+            (decision::PREEMPTED_BY_OPERATOR, interruption::PREEMPTED_BY_OPERATOR),
+            (decision::DRAINED, interruption::DRAINED),
+            (decision::NODE_PRESSURE, interruption::NODE_PRESSURE),
             (reason::NODE_FAILURE, interruption::NODE_FAILURE),
             (reason::UNKNOWN, interruption::UNKNOWN),
             (reason::SUSPENDED, interruption::SUSPENDED),

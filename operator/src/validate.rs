@@ -5,15 +5,27 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use scavenger_planner::{
-    resources::{CPU, MEMORY, Resources, Share, Thresholds},
-    snapshot::{Controls, Demand, JobSpec, Name, Placement, Settings, Toleration},
+    headroom::Headroom,
+    loss::{Weight, Weights},
+    resources::{CPU, MEMORY, PODS, Resources, Share, Thresholds},
+    snapshot::{Controls, Demand, JobSpec, Name, Placement, PreemptionMode, Settings, Toleration},
 };
 use scavenger_schema::{
     quantity::QuantityError,
     scavenger_job::{Quantity, ScavengerJobSpec, TaintEffect, TolerationOperator},
-    scavenger_pool::ScavengerPoolSpec,
+    scavenger_pool::{self as crd, ScavengerPoolSpec},
 };
 use thiserror::Error;
+
+/// Seconds of work that a restart costs if `spec.checkpoint` does not say.
+const DEFAULT_RESTART_SECONDS: i64 = 60;
+
+/// Weights of resources for which `spec.weights` names none: of a core, and of a GiB of memory, since a core usually
+/// comes with 8 GiB.
+const DEFAULT_WEIGHTS: [(&str, f64); 2] = [(CPU, 1.0), (MEMORY, 0.125)];
+
+/// The same for a unit of any extended resource: a GPU usually comes with 8 cores or more.
+const DEFAULT_EXTENDED_WEIGHT: f64 = 8.0;
 
 /// Why a spec can not be used.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -22,6 +34,10 @@ pub(crate) enum SpecError {
     ReadQuantity { field: String, source: QuantityError },
     #[error("{field} must be at least {least}")]
     TooSmall { field: &'static str, least: &'static str },
+    #[error(
+        "spec.headroomTarget of {resource} must be at least its start threshold and below its interrupt threshold"
+    )]
+    Headroom { resource: String },
 }
 
 /// What the planner needs to know of a ScavengerJob's spec.
@@ -36,6 +52,8 @@ pub(crate) fn job_spec(spec: &ScavengerJobSpec) -> Result<JobSpec, SpecError> {
     if interruption_after < SignedDuration::from_secs(1) {
         return Err(SpecError::TooSmall { field: "spec.interruptionAfter", least: "1s" });
     }
+    let checkpoint = spec.checkpoint.as_ref();
+    let restart_seconds = checkpoint.map_or(DEFAULT_RESTART_SECONDS, |checkpoint| checkpoint.restart_seconds);
     let placement = Placement {
         node_selector: names(&spec.node_selector),
         tolerations: spec
@@ -52,8 +70,14 @@ pub(crate) fn job_spec(spec: &ScavengerJobSpec) -> Result<JobSpec, SpecError> {
                 effect: toleration.effect.map(effect_name).map(Name::from),
             })
             .collect(),
+        affinity: Vec::new(),
     };
-    Ok(JobSpec { demand: Demand { per_pod, pod_count, placement }, interruption_after })
+    Ok(JobSpec {
+        demand: Demand { per_pod, pod_count, placement },
+        interruption_after,
+        saves_on_sigterm: checkpoint.is_some_and(|checkpoint| checkpoint.saves_on_sigterm),
+        restart: SignedDuration::from_secs(restart_seconds.clamp(0, 86_400)),
+    })
 }
 
 /// What of a ScavengerJob's spec may change at any time; its schema keeps the numbers in their bounds.
@@ -82,16 +106,15 @@ pub(crate) fn settings(spec: &ScavengerPoolSpec) -> Result<Settings, SpecError> 
             .ok_or(SpecError::TooSmall { field, least: "1" })
     };
     at_least_one("spec.prioritySteps", spec.priority_steps)?;
+    check_headroom(spec)?;
+    let named =
+        DEFAULT_WEIGHTS.into_iter().chain(spec.weights.iter().map(|(name, weight)| (name.as_str(), *weight)));
     Ok(Settings {
         node_selector: names(&spec.node_selector),
         tolerated_taints: spec.tolerated_taints.iter().map(|key| Name::from(key.as_str())).collect(),
         start_thresholds: Thresholds {
             default: Share::from_fraction(spec.start_threshold),
-            overrides: spec
-                .start_threshold_overrides
-                .iter()
-                .map(|(name, fraction)| (name.as_str().into(), Share::from_fraction(*fraction)))
-                .collect(),
+            overrides: shares(&spec.start_threshold_overrides),
         },
         max_concurrent_starts: at_least_one("spec.maxConcurrentStarts", spec.max_concurrent_starts)?,
         pending_timeout: signed(spec.pending_timeout),
@@ -99,7 +122,51 @@ pub(crate) fn settings(spec: &ScavengerPoolSpec) -> Result<Settings, SpecError> 
         reference_grace: signed(spec.reference_grace),
         interruption_backoff: signed(spec.interruption_backoff),
         priority_steps: spec.priority_steps,
+        weights: Weights {
+            extended: Weight::from_number(DEFAULT_EXTENDED_WEIGHT),
+            named: named.map(|(name, weight)| (name.into(), Weight::from_number(weight))).collect(),
+        },
+        headroom: Headroom {
+            interrupt_threshold: spec.interrupt_threshold.map(Share::from_fraction),
+            interrupt_threshold_overrides: shares(&spec.interrupt_threshold_overrides),
+            target: Share::from_fraction(spec.headroom_target),
+            target_overrides: shares(&spec.headroom_target_overrides),
+        },
+        preemption_mode: match spec.preemption_mode {
+            crd::PreemptionMode::Scheduler => PreemptionMode::Scheduler,
+            crd::PreemptionMode::Operator => PreemptionMode::Operator,
+        },
+        paused: spec.paused,
+        drain: spec.drain,
     })
+}
+
+fn shares(fractions: &BTreeMap<String, f64>) -> BTreeMap<Name, Share> {
+    fractions.iter().map(|(name, fraction)| (name.as_str().into(), Share::from_fraction(*fraction))).collect()
+}
+
+/// The rule that CEL states too, for a pool that was stored before the rule was there: ScavengerJobs must not be
+/// started only to be interrupted.
+fn check_headroom(spec: &ScavengerPoolSpec) -> Result<(), SpecError> {
+    let of = |overrides: &BTreeMap<String, f64>, resource: &str, default: f64| {
+        overrides.get(resource).copied().unwrap_or(default)
+    };
+    let named =
+        spec.interrupt_threshold_overrides.iter().map(|(name, threshold)| (name.as_str(), *threshold));
+    let default = spec.interrupt_threshold.into_iter().flat_map(|threshold| {
+        [CPU, MEMORY, PODS]
+            .into_iter()
+            .filter(|name| !spec.interrupt_threshold_overrides.contains_key(*name))
+            .map(move |name| (name, threshold))
+    });
+    for (resource, threshold) in named.chain(default) {
+        let target = of(&spec.headroom_target_overrides, resource, spec.headroom_target);
+        let start = of(&spec.start_threshold_overrides, resource, spec.start_threshold);
+        if !(start <= target && target < threshold) {
+            return Err(SpecError::Headroom { resource: resource.to_owned() });
+        }
+    }
+    Ok(())
 }
 
 /// A list of resources by name; cpu in millicores, everything else in whole units.
@@ -190,5 +257,25 @@ mod tests {
         let settings = settings(&pool).unwrap();
         assert_eq!(settings.start_thresholds.default.to_string(), "70%");
         assert_eq!(settings.pending_timeout, SignedDuration::from_secs(60));
+        assert_eq!(settings.headroom.interrupt_threshold.unwrap().to_string(), "90%");
+        assert_eq!(settings.headroom.target.to_string(), "85%");
+    }
+
+    #[test]
+    fn headroom_can_be_switched_off_and_must_lie_above_the_start_threshold() {
+        let pool = |text: &str| settings(&serde_json::from_str::<ScavengerPoolSpec>(text).unwrap());
+        let off = pool(r#"{ "interruptThreshold": null, "startThreshold": 0.95 }"#).unwrap();
+        assert_eq!(off.headroom.interrupt_threshold, None);
+        for (bad, resource) in [
+            (r#"{ "startThreshold": 0.95 }"#, "cpu"),
+            (r#"{ "headroomTarget": 0.9 }"#, "cpu"),
+            (r#"{ "headroomTargetOverrides": { "memory": 0.6 } }"#, "memory"),
+            (r#"{ "interruptThresholdOverrides": { "gpu": 0.8 } }"#, "gpu"),
+        ] {
+            let error = pool(bad).unwrap_err();
+            assert_eq!(error, SpecError::Headroom { resource: resource.to_owned() }, "{bad}");
+        }
+        let gpu = r#"{ "startThresholdOverrides": { "gpu": 1 } }"#;
+        assert!(pool(gpu).is_ok(), "an extended resource has no headroom unless it is named");
     }
 }

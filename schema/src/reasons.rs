@@ -10,6 +10,16 @@ pub mod condition {
     pub const FAILED: &str = "Failed";
 }
 
+/// Condition types of a ScavengerPool.
+pub mod pool_condition {
+    /// True while ScavengerJobs are admitted.
+    pub const READY: &str = "Ready";
+    /// True while pods wait for which nothing is interrupted, since not all of their constraints can be judged.
+    pub const UNJUDGED_PODS: &str = "UnjudgedPods";
+    /// False while only pressure conditions of nodes are seen, not the memory that is really used.
+    pub const MEMORY_MEASURED: &str = "MemoryMeasured";
+}
+
 /// Why a ScavengerJob waits (`Admitted`=False).
 pub mod waiting {
     /// Its request exceeds what the pool could give even if nothing else ran.
@@ -22,7 +32,7 @@ pub mod waiting {
     pub const BEHIND_IN_QUEUE: &str = "BehindInQueue";
     /// It waits out a delay after an interruption or a failed start.
     pub const BACKING_OFF: &str = "BackingOff";
-    /// The pool admits nothing (no pool, or a bad one).
+    /// The pool admits nothing (no pool, a bad one, or one that is paused or drained).
     pub const PAUSED: &str = "Paused";
     /// Its quota is used up.
     pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
@@ -42,6 +52,17 @@ pub mod interruption {
     pub const DELETED: &str = "Deleted";
     /// The node failed under the pod, or refused it.
     pub const NODE_FAILURE: &str = "NodeFailure";
+    /// The operator: the pool's resources were used beyond `interruptThreshold`.
+    pub const HEADROOM: &str = "Headroom";
+    /// The operator: a pending ordinary pod needed the room (preemption mode Operator).
+    pub const PREEMPTED_BY_OPERATOR: &str = "PreemptedByOperator";
+    /// The operator: the pool is being drained.
+    pub const DRAINED: &str = "Drained";
+    /// The operator: the node reports a pressure condition.
+    pub const NODE_PRESSURE: &str = "NodePressure";
+    /// Reason of the condition DisruptionTarget with which the operator marks a pod that a PodDisruptionBudget keeps
+    /// from being evicted, before it deletes it.
+    pub const INTERRUPTED_BY_SCAVENGER: &str = "InterruptedByScavenger";
     /// The pods ended without saying whether the workload or the cluster ended them; one more attempt is made, and a
     /// second end of this kind in a row fails the ScavengerJob.
     pub const UNKNOWN: &str = "Unknown";

@@ -471,6 +471,9 @@ pub struct ScavengerJobStatus {
     /// When the running priority last fell back to its lowest level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_start_over_timestamp: Option<Time>,
+    /// When the workload last reported a checkpoint: from then on the running priority rises anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_checkpoint_time: Option<Time>,
     /// When it started to run, the newest 50 times, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub start_times: Vec<Time>,
@@ -563,11 +566,11 @@ pub struct Attempt {
 pub struct Disruption {
     /// When it was seen.
     pub time: Time,
-    /// Reason: that of the pod's condition DisruptionTarget, or Deleted.
+    /// Reason: that of the pod's condition DisruptionTarget, Deleted, or why the operator interrupts it.
     pub reason: String,
     /// The message beside it.
     pub message: String,
-    /// Name of the pod that showed it.
+    /// Name of the pod that showed it; empty if the operator decided it.
     pub pod: String,
 }
 

@@ -32,7 +32,10 @@ use crate::shapes::{self, Quantity};
     validation = Rule::new("duration(self.pendingTimeout) >= duration('1s')").message("pendingTimeout must be at least 1s").field_path(".pendingTimeout"),
     validation = Rule::new("duration(self.startDeadline) >= duration('1s')").message("startDeadline must be at least 1s").field_path(".startDeadline"),
     validation = Rule::new("duration(self.referenceGrace) >= duration('0s')").message("referenceGrace must not be negative").field_path(".referenceGrace"),
-    validation = Rule::new("duration(self.interruptionBackoff) >= duration('0s')").message("interruptionBackoff must not be negative").field_path(".interruptionBackoff")
+    validation = Rule::new("duration(self.interruptionBackoff) >= duration('0s')").message("interruptionBackoff must not be negative").field_path(".interruptionBackoff"),
+    validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || (self.startThreshold <= self.headroomTarget && self.headroomTarget < self.interruptThreshold)").message("headroomTarget must be at least startThreshold and below interruptThreshold (interruptThreshold: null switches headroom off)").field_path(".headroomTarget"),
+    validation = Rule::new("(has(self.interruptThresholdOverrides) ? self.interruptThresholdOverrides.map(k, k) : []).all(k, (has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThresholdOverrides[k])").message("for each resource in interruptThresholdOverrides the headroom target must be at least the start threshold and below the interrupt threshold").field_path(".interruptThresholdOverrides"),
+    validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || ['cpu', 'memory', 'pods'].all(k, (has(self.interruptThresholdOverrides) && k in self.interruptThresholdOverrides) || ((has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThreshold))").message("for cpu, memory and pods the headroom target must be at least the start threshold and below interruptThreshold").field_path(".headroomTargetOverrides")
 )]
 pub struct ScavengerPoolSpec {
     /// Labels that a node of the pool must have; every node if empty.
@@ -88,10 +91,74 @@ pub struct ScavengerPoolSpec {
     #[schemars(range(min = 1, max = 10))]
     pub priority_steps: i32,
 
+    /// What a second of each resource is worth when it is reckoned what an interruption would throw away: of a core,
+    /// of a GiB of memory, of a unit of anything else. Only their ratios matter. By default cpu 1, memory 0.125 (a
+    /// core usually comes with 8 GiB) and any extended resource 8 (a GPU usually comes with 8 cores or more). What is
+    /// named here replaces the default of that resource.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::weights")]
+    pub weights: BTreeMap<String, f64>,
+
+    /// When more than this share of cpu, memory or pods is used by pods on the pool's nodes, the ScavengerJobs that
+    /// lose least are interrupted until `headroomTarget` is reached, so that others find room at once. `null` switches
+    /// that off; so does 1, which is never passed.
+    #[serde(default = "default_interrupt_threshold")]
+    #[schemars(schema_with = "shapes::optional_share")]
+    pub interrupt_threshold: Option<f64>,
+
+    /// The same for single resources. Extended resources that are not named here have none, since they come in whole
+    /// units; 1 switches it off for a resource.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::thresholds")]
+    pub interrupt_threshold_overrides: BTreeMap<String, f64>,
+
+    /// Down to which share of what is allocatable ScavengerJobs go once `interruptThreshold` was passed.
+    #[serde(default = "default_headroom_target")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub headroom_target: f64,
+
+    /// The same for single resources.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::thresholds")]
+    pub headroom_target_overrides: BTreeMap<String, f64>,
+
+    /// Who makes room for a pending ordinary pod. `Scheduler`: kube-scheduler preempts by itself. `Operator`: for pods
+    /// with `preemptionPolicy: Never` the operator interrupts the ScavengerJobs that lose least; see
+    /// deploy/preemption-operator for what else that needs.
+    #[serde(default)]
+    pub preemption_mode: PreemptionMode,
+
+    /// True while no ScavengerJob starts. Those that run go on.
+    #[serde(default)]
+    pub paused: bool,
+
+    /// True while every ScavengerJob is interrupted and none starts.
+    #[serde(default)]
+    pub drain: bool,
+
     /// What a ScavengerJob may ask for. Checked when one is created or the field in question changes; those that are
     /// there already stay as they are. `toleratedTaints` limits their tolerations in the same way.
     #[serde(default)]
     pub limits: Limits,
+}
+
+/// Who makes room for a pending ordinary pod.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PreemptionMode {
+    /// kube-scheduler, by priority and age.
+    #[default]
+    Scheduler,
+    /// The operator, by expected loss.
+    Operator,
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the default of a field that may be null")]
+fn default_interrupt_threshold() -> Option<f64> {
+    Some(0.9)
+}
+
+fn default_headroom_target() -> f64 {
+    0.85
 }
 
 /// What a ScavengerJob may ask for. A limit that is not there is none.
@@ -224,6 +291,14 @@ impl Default for ScavengerPoolSpec {
             reference_grace: default_reference_grace(),
             interruption_backoff: default_interruption_backoff(),
             priority_steps: default_priority_steps(),
+            weights: BTreeMap::new(),
+            interrupt_threshold: default_interrupt_threshold(),
+            interrupt_threshold_overrides: BTreeMap::new(),
+            headroom_target: default_headroom_target(),
+            headroom_target_overrides: BTreeMap::new(),
+            preemption_mode: PreemptionMode::default(),
+            paused: false,
+            drain: false,
             limits: Limits::default(),
         }
     }
@@ -239,7 +314,9 @@ pub struct ScavengerPoolStatus {
     /// When this status was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_time: Option<Time>,
-    /// Condition Ready: false with the reason while nothing can be admitted.
+    /// Conditions Ready (false with the reason while nothing can be admitted), UnjudgedPods (true while pending
+    /// pods wait for which nothing is interrupted, since not all of their constraints can be judged) and
+    /// MemoryMeasured (false: only pressure conditions of nodes are seen).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "shapes::conditions")]
     pub conditions: Vec<Condition>,

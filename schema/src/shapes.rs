@@ -85,6 +85,18 @@ pub(crate) fn thresholds(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// A share of the whole, or null.
+pub(crate) fn optional_share(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "number", "minimum": 0.0, "maximum": 1.0, "nullable": true })
+}
+
+pub(crate) fn weights(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object", "maxProperties": 16,
+        "additionalProperties": { "type": "number", "minimum": 0.0, "maximum": 1000.0 }
+    })
+}
+
 pub(crate) fn resource_list(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object", "maxProperties": 16,

@@ -49,6 +49,12 @@ pub enum Task {
         /// Its UID.
         uid: Name,
     },
+    /// Evict pods that still have these UIDs; where a PodDisruptionBudget forbids it, mark them with condition
+    /// DisruptionTarget and delete them. Answered with [`Answer::Interrupted`].
+    Interrupt {
+        /// Key and UID of each pod.
+        pods: Vec<(Key, Name)>,
+    },
     /// Delete the ScavengerJob itself, if it still has this version. Answered with [`Answer::JobDeleted`].
     DeleteJob {
         /// Version that was judged.
@@ -134,6 +140,11 @@ pub enum Answer {
     Deleted {
         /// UID of the child Job.
         uid: Name,
+    },
+    /// These pods are being deleted or gone.
+    Interrupted {
+        /// Their UIDs.
+        pods: Vec<Name>,
     },
     /// The finalizer is off, or pods are left.
     Released {

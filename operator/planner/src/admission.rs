@@ -27,6 +27,10 @@ use crate::{
 /// More interruptions than this do not advance any further.
 const MAX_COUNTED_INTERRUPTIONS: u32 = 10;
 
+/// So many heads of lines are told anew at each walk, in turn, what they wait for: the numbers in it change, and to
+/// look at all of them each time would cost more than the walk.
+const RETOLD_PER_WALK: usize = 8;
+
 /// What is looked at first to put ScavengerJobs in order; the smallest comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
@@ -78,6 +82,8 @@ pub struct Queue {
     new: BTreeSet<Ask>,
     /// Lines that can fit and whose head was not told yet why it waits.
     untold: BTreeSet<Ask>,
+    /// The line that is told anew next.
+    retold: Ask,
     /// Epoch of the capacity in which it was last decided who never fits.
     epoch: u64,
 }
@@ -104,7 +110,8 @@ enum Obstacle {
 pub struct Walk {
     /// Those that start, and what room was reserved for.
     pub started: Vec<(Key, Demand)>,
-    /// Those that wait for another reason than they were told; [`Queue::waiting`] says for which.
+    /// Those that wait for another reason than they were told, and some whose reason may have other numbers by now;
+    /// [`Queue::waiting`] says for which.
     pub told: Vec<Key>,
 }
 
@@ -180,11 +187,12 @@ impl Queue {
         self.places.keys()
     }
 
-    /// How many are before a ScavengerJob, and how many there are. Walks over the whole queue: for people who ask.
+    /// How many are before a ScavengerJob, not counting those whose turn is the same, and how many there are. Walks over
+    /// the whole queue: for people who ask.
     #[must_use]
     pub fn place(&self, job: &Key) -> Option<(usize, usize)> {
         let (_, own) = self.places.get(job)?;
-        let before = self.places.values().filter(|(_, rank)| rank < own).count();
+        let before = self.places.values().filter(|(_, rank)| rank.turn < own.turn).count();
         Some((before, self.places.len()))
     }
 
@@ -210,6 +218,13 @@ impl Queue {
         }
         for ask in std::mem::take(&mut self.untold) {
             self.tell(ask, Obstacle::Starts, &mut walk);
+        }
+        let lines = self.lines.range(self.retold..).chain(self.lines.range(..self.retold));
+        for (ask, line) in lines.take(RETOLD_PER_WALK) {
+            self.retold = ask.next();
+            if line.told == Some(Obstacle::Room) {
+                walk.told.extend(line.members.first().map(Rank::job));
+            }
         }
         walk
     }

@@ -66,6 +66,8 @@ pub struct Capacity {
     vacant: Vec<usize>,
     /// What each pod occupies, and where; pods that wait for a node without being nominated for one have none.
     occupants: BTreeMap<Key, Occupant>,
+    /// Those of them that are not bound yet.
+    nominated: BTreeSet<Key>,
     /// What the nodes of the pool have for pods, what pods use of it, and what ordinary pods use of it.
     allocatable: Resources,
     used: Resources,
@@ -235,6 +237,11 @@ impl Capacity {
             owner: pod.owner.as_ref().map(|(owner, _)| owner.clone()),
         });
         self.occupy(&pod.key, occupant);
+        if alive && place.is_some() && pod.node.is_none() {
+            self.nominated.insert(pod.key.clone());
+        } else {
+            self.nominated.remove(&pod.key);
+        }
         let waits = alive && place.is_none() && ordinary && !pod.gated && pod.deletion_requested.is_none();
         self.set_pending(&pod.key, waits.then_some((&pod.requests, &pod.placement)));
     }
@@ -242,6 +249,7 @@ impl Capacity {
     /// Takes a pod away.
     pub fn remove_pod(&mut self, key: &Key) {
         self.occupy(key, None);
+        self.nominated.remove(key);
         self.set_pending(key, None);
     }
 
@@ -406,6 +414,35 @@ impl Capacity {
             }
         }
         takeable
+    }
+
+    /// What pods use of the pool's nodes that are bound to them, or nominated for them.
+    #[must_use]
+    pub fn used_by_pods(&self) -> &Resources {
+        &self.used
+    }
+
+    /// [`Self::used_by_pods`] without those that are not bound yet.
+    #[must_use]
+    pub fn used_by_bound(&self) -> Resources {
+        let mut used = self.used.clone();
+        for occupant in self.nominated.iter().filter_map(|pod| self.occupants.get(pod)) {
+            if self.is_in_pool(&occupant.node) {
+                used.subtract(&occupant.requests);
+            }
+        }
+        used
+    }
+
+    /// True if the node belongs to the pool now.
+    #[must_use]
+    pub fn is_in_pool(&self, name: &Name) -> bool {
+        self.nodes.get(name).is_some_and(|entry| entry.in_pool)
+    }
+
+    /// Every node, whether it belongs to the pool or not.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values().filter_map(|entry| entry.node.as_ref())
     }
 
     /// Ordinary pods that wait for a node, what they ask for and where they may go.

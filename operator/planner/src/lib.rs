@@ -15,6 +15,10 @@
 //! | what room there is | [`capacity`], with an index over all nodes in `places` |
 //! | what is in flight | [`ledger`] |
 //! | the running priority | [`priority`] |
+//! | what an interruption would throw away: the order in which they go | [`loss`] |
+//! | how an attempt is interrupted | [`interruption`] |
+//! | who goes before others need the room | [`headroom`] |
+//! | who goes for a pending ordinary pod | [`preemption`] |
 //!
 //! Work is proportional to what changed: a plan looks at ScavengerJobs about which something was seen, at timers that
 //! are due, and at the heads of the queue's lines. At most one action per ScavengerJob is under way; until its result
@@ -28,9 +32,13 @@ pub mod capacity;
 pub mod check;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
+pub mod headroom;
+pub mod interruption;
 pub mod ledger;
 pub mod lifecycle;
+pub mod loss;
 mod places;
+pub mod preemption;
 pub mod priority;
 pub mod refusal;
 pub mod resources;
@@ -49,9 +57,13 @@ use jiff::{SignedDuration, Timestamp};
 use action::{Action, ActionResult, Answer, Failure, Task};
 use admission::{Queue, Room};
 use capacity::Capacity;
+use interruption::Holders;
 use ledger::Ledger;
 use lifecycle::{CreateFailure, Known, Memory, Next, Prepared, Telling};
-use snapshot::{Child, Demand, Job, Key, Name, Observation, Phase, Pod, Settings, WaitReason, Waiting};
+use preemption::Preemption;
+use snapshot::{
+    Child, Demand, Disruption, Job, Key, Name, Observation, Phase, Pod, Settings, WaitReason, Waiting,
+};
 use verdict::Evidence;
 
 /// What is to be done now.
@@ -85,10 +97,12 @@ struct Entry {
     /// The attempt for which room was reserved after a restart, so that it is done once.
     recovered: Option<u32>,
     /// What it asked for when room was reserved; the spec may be replaced until the start is written.
-    reserved_for: Option<Demand>,
+    reserved_for: Option<Box<Demand>>,
     /// A status that must be written because an action was refused for good.
     refused: Option<Failure>,
     counted: Option<(Phase, Option<WaitReason>)>,
+    /// Why an attempt of this number is to be interrupted, until the status says so.
+    sentence: Option<(u32, Disruption)>,
 }
 
 /// A wait that is not part of the ScavengerJob's own life.
@@ -124,6 +138,8 @@ pub struct Planner {
     settings: Result<Settings, String>,
     capacity: Capacity,
     ledger: Ledger,
+    holders: Holders,
+    preemption: Preemption,
     queue: Queue,
     /// Boxed, as what is large and one of many: a tree keeps room for several in each node.
     jobs: BTreeMap<Key, Box<Entry>>,
@@ -152,6 +168,8 @@ impl Default for Planner {
             settings: Err("the ScavengerPool \"default\" does not exist; an admin must create it".to_owned()),
             capacity: Capacity::default(),
             ledger: Ledger::default(),
+            holders: Holders::default(),
+            preemption: Preemption::default(),
             queue: Queue::default(),
             jobs: BTreeMap::new(),
             keys: BTreeMap::new(),
@@ -195,11 +213,17 @@ impl Planner {
                     self.remove_pod(&pod);
                 }
             }
-            Observation::Node(node) => self.capacity.set_node(node, self.settings.as_ref().ok()),
-            Observation::NodeGone(name) => self.capacity.remove_node(&name),
+            Observation::Node(node) => {
+                self.holders.set_node(&node);
+                self.capacity.set_node(node, self.settings.as_ref().ok());
+            }
+            Observation::NodeGone(name) => {
+                self.holders.remove_node(&name);
+                self.capacity.remove_node(&name);
+            }
             Observation::Pool(settings) => {
-                if self.settings != settings {
-                    self.settings = settings;
+                if self.settings != *settings {
+                    self.settings = *settings;
                     self.capacity.set_settings(self.settings.as_ref().ok());
                     self.dirty.extend(self.jobs.keys().cloned());
                 }
@@ -224,6 +248,7 @@ impl Planner {
         while let Some(key) = self.dirty.pop_first() {
             self.visit(&key, now, &mut plan.actions);
         }
+        self.make_room(now, &mut plan.actions);
         self.admit(now, &mut plan.actions);
         plan.wake_at = self.timers.first().map(|(time, _)| *time);
         plan
@@ -252,6 +277,12 @@ impl Planner {
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// Pending ordinary pods and the room that is made for them.
+    #[must_use]
+    pub fn preemption(&self) -> &Preemption {
+        &self.preemption
     }
 
     /// Settings in force, or why nothing is admitted.
@@ -307,6 +338,7 @@ impl Planner {
                     reserved_for: None,
                     refused: None,
                     counted: None,
+                    sentence: None,
                 };
                 self.disown_strangers(&owner(&entry.job.uid, &key));
                 self.jobs.insert(key.clone(), Box::new(entry));
@@ -323,6 +355,7 @@ impl Planner {
             self.prune(&owner(&entry.job.uid, key));
         }
         self.queue.remove(key, &mut self.capacity);
+        self.holders.set(key, BTreeSet::new());
         self.ledger.release(key);
         self.walk_due = true;
         self.dirty.remove(key);
@@ -339,7 +372,7 @@ impl Planner {
             let pods = self.attachments.remove(&owner).map(|all| all.pods).unwrap_or_default();
             for pod in pods.into_values() {
                 self.pod_owners.remove(&pod.key);
-                self.capacity.set_pod(&Pod { owner: None, ..Pod::clone(&pod) });
+                self.capacity.set_pod(&Pod { owner: None, ..Arc::unwrap_or_clone(pod) });
             }
         }
     }
@@ -415,12 +448,13 @@ impl Planner {
             attachments.pods.insert(pod.key.name.clone(), Arc::new(pod));
             self.touch(&owner);
         } else {
-            self.capacity.set_pod(&pod);
+            self.capacity.set_pod(&self.preemption.note(&pod));
         }
     }
 
     fn remove_pod(&mut self, key: &Key) {
         self.unwatched_pods.remove(key);
+        self.preemption.forget(key);
         self.capacity.remove_pod(key);
         let Some(uid) = self.pod_owners.remove(key) else { return };
         let owner = owner(&uid, key);
@@ -493,6 +527,11 @@ impl Planner {
                     self.remove_child(&owner, &child);
                 } else if let Some(child) = attachments.children.get_mut(&child) {
                     Arc::make_mut(child).deleting = true;
+                }
+            }
+            Answer::Interrupted { pods } => {
+                if let Some(entry) = self.jobs.get_mut(key) {
+                    entry.memory.evicted.extend(pods);
                 }
             }
             Answer::Pods { pods, resource_version, create_failure } => {
@@ -619,6 +658,8 @@ impl Planner {
             .and_then(|number| attachments.evidence.get(&number))
             .map_or(&no_evidence, |evidence| evidence);
 
+        let nodes = interruption::bound(&attachments.pods).map(|(node, _)| node.clone()).collect();
+        self.holders.set(key, nodes);
         // Room first: what is reserved follows from what is known, whatever comes next.
         let active = entry.job.status.active_attempt().is_some() && !entry.job.deleting;
         if let Some(attempt) = entry.job.status.attempt.as_ref().filter(|_| active) {
@@ -650,7 +691,7 @@ impl Planner {
             return;
         }
         let reserved = self.starting.contains(key)
-            && entry.job.spec.as_ref().is_ok_and(|spec| entry.reserved_for.as_ref() == Some(&spec.demand));
+            && entry.job.spec.as_ref().is_ok_and(|spec| entry.reserved_for.as_deref() == Some(&spec.demand));
         let known = Known {
             job: &entry.job,
             children: &attachments.children,
@@ -664,25 +705,18 @@ impl Planner {
                 .filter(|pod| !pod.phase.is_terminal())
                 .filter_map(|pod| pod.node.as_ref())
                 .find(|node| !self.capacity.is_ready(node)),
+            sentence: entry
+                .sentence
+                .as_ref()
+                .filter(|(sentenced, _)| Some(*sentenced) == number)
+                .map(|(_, disruption)| disruption),
         };
         if let Some(pause) = entry.pause.filter(|pause| pause.until > now) {
             self.queue.remove(key, &mut self.capacity);
             self.set_timer(key, Some(pause.until));
             return;
         }
-        let next = match entry.refused.take() {
-            Some(Failure::NameTaken(message)) => {
-                Next::Do(lifecycle::fail(&known, verdict::reason::NAME_TAKEN, message, now))
-            }
-            Some(Failure::QuotaExceeded(message)) => match lifecycle::quota_exceeded(&known, message, now) {
-                Some(task) => Next::Do(task),
-                None => lifecycle::next(&known, &self.settings, now),
-            },
-            Some(Failure::Refused(message)) => {
-                Next::Do(lifecycle::fail(&known, verdict::reason::REFUSED, message, now))
-            }
-            _ => lifecycle::next(&known, &self.settings, now),
-        };
+        let next = next_after(entry.refused.take(), &known, &self.settings, now);
         let hold = |waiting: &Waiting, timer: Option<Timestamp>| match lifecycle::hold(&known, waiting, now) {
             Telling::Said => (None, timer, false),
             Telling::Now(task) => (Some(task), timer, false),
@@ -764,7 +798,7 @@ impl Planner {
             self.starting.insert(key.clone());
             if let Some(entry) = self.jobs.get_mut(&key) {
                 entry.memory.prepared = None;
-                entry.reserved_for = Some(demand);
+                entry.reserved_for = Some(demand.into());
                 // Being told why it waits: it is prepared when that answer comes.
                 if !entry.under_way {
                     self.dispatch(&key, Task::Prepare, actions);
@@ -787,6 +821,7 @@ impl Planner {
             memory: &entry.memory,
             has_reservation: false,
             lost_node: None,
+            sentence: None,
         };
         match lifecycle::hold(&known, waiting, now) {
             // The walk tells only what is new about a line, so the figures of its head are looked at again by the clock.
@@ -858,6 +893,28 @@ impl Planner {
 /// Whom a child Job or a pod names as its ScavengerJob.
 fn owner(uid: &Name, of: &Key) -> Owner {
     (uid.clone(), of.namespace.clone())
+}
+
+/// What is next, if an action was refused for good or none was.
+fn next_after(
+    refused: Option<Failure>,
+    known: &Known<'_>,
+    settings: &Result<Settings, String>,
+    now: Timestamp,
+) -> Next {
+    match refused {
+        Some(Failure::NameTaken(message)) => {
+            Next::Do(lifecycle::fail(known, verdict::reason::NAME_TAKEN, message, now))
+        }
+        Some(Failure::QuotaExceeded(message)) => match lifecycle::quota_exceeded(known, message, now) {
+            Some(task) => Next::Do(task),
+            None => lifecycle::next(known, settings, now),
+        },
+        Some(Failure::Refused(message)) => {
+            Next::Do(lifecycle::fail(known, verdict::reason::REFUSED, message, now))
+        }
+        _ => lifecycle::next(known, settings, now),
+    }
 }
 
 /// True if the next thing is the status write that starts an attempt.

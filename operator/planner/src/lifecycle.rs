@@ -1,16 +1,19 @@
 //! The life of one ScavengerJob: what is to be done about it next, given what is known of it alone. Room and order
 //! are decided elsewhere ([`crate::admission`]); what this returns says only whether it may be started.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     action::{Event, PodEvent, StatusWrite, Task},
-    backoff, priority,
+    backoff, interruption, priority,
     snapshot::{
-        Admitted, Attempt, Child, Container, HISTORY, Job, JobSpec, JobStatus, Name, Outcome, Phase, Pod,
-        PodPhase, Settings, WaitReason, Waiting,
+        Admitted, Attempt, Child, Container, Disruption, HISTORY, Job, JobSpec, JobStatus, Name, Outcome,
+        Phase, Pod, PodPhase, Settings, WaitReason, Waiting,
     },
     starting,
     verdict::{self, ChildState, Ending, Evidence, Verdict, reason},
@@ -47,6 +50,8 @@ pub struct Known<'a> {
     pub has_reservation: bool,
     /// A node that is gone or not ready and to which one of its pods is bound that has not ended.
     pub lost_node: Option<&'a Name>,
+    /// Why the active attempt is to be interrupted, if the planner decided so.
+    pub sentence: Option<&'a Disruption>,
 }
 
 /// What the planner remembers of one ScavengerJob. Losing it costs a look at the API server, never correctness.
@@ -64,6 +69,8 @@ pub struct Memory {
     pub listed: Option<u32>,
     /// True while the list that is under way asks why the Job controller made no pods.
     pub asks_why: bool,
+    /// UIDs of the active attempt's pods that were evicted; the watch may not show it yet.
+    pub evicted: BTreeSet<Name>,
     /// Set once it was asked live why the Job controller made no pods.
     pub create_failure: Option<CreateFailure>,
     /// Newest events of the pods that did not start in time, and when they were read.
@@ -248,6 +255,15 @@ fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
             return Next::Held(Waiting { reason: WaitReason::Paused, message: reason.clone() }, None);
         }
     };
+    if settings.paused || settings.drain {
+        let message = if settings.drain {
+            "the ScavengerPool is being drained (spec.drain)"
+        } else {
+            "the ScavengerPool is paused (spec.paused)"
+        };
+        let waiting = Waiting { reason: WaitReason::Paused, message: message.to_owned() };
+        return Next::Held(waiting, None);
+    }
     // A delay after failed starts belongs to the spec that could not start; another one gets its chance at once.
     let other_spec = status.failed_starts > 0 && status.observed_generation != known.job.generation;
     if let Some(time) = status.not_before.filter(|time| *time > now && !other_spec) {
@@ -324,9 +340,15 @@ fn next_active(
         .collect();
     let listed = known.memory.listed == Some(attempt.number);
     match verdict::judge(attempt, known.evidence, state, &pods, listed) {
-        Verdict::Ended(ending) => return Next::Do(end(known, attempt, ending, settings, now)),
+        Verdict::Ended(ending) => {
+            let (attempt, ending) = interruption::explained(attempt, ending);
+            return Next::Do(end(known, &attempt, ending, settings, now));
+        }
         Verdict::NeedsList => return Next::Do(Task::ListPods { child: None }),
         Verdict::Open => {}
+    }
+    if let Some(next) = interruption::next(known, attempt, &pods, settings, now) {
+        return next;
     }
     // Only now: an end that has shown is not talked away.
     if known.job.controls.suspend {
@@ -417,7 +439,7 @@ pub(crate) fn later(time: Timestamp, duration: SignedDuration) -> Timestamp {
 fn next_running(known: &Known<'_>, settings: &Result<Settings, String>, now: Timestamp) -> Next {
     let status = &known.job.status;
     let (Ok(settings), Ok(spec)) = (settings, &known.job.spec) else { return Next::Wait(None) };
-    let started = status.attempt.as_ref().and_then(|attempt| attempt.start_time).unwrap_or(now);
+    let started = priority::stretch_began(status).unwrap_or(now);
     let step = priority::step(started, spec.interruption_after, settings.priority_steps, now);
     let start_over = step.started_over.or(status.priority_start_over.filter(|time| *time >= started));
     // Stored stamps have whole seconds.
@@ -434,7 +456,9 @@ fn next_running(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
     Next::Do(write(known, status, None, None))
 }
 
-fn write(known: &Known<'_>, mut status: JobStatus, ended: Option<Attempt>, event: Option<Event>) -> Task {
+/// The write of a status.
+#[must_use]
+pub fn write(known: &Known<'_>, mut status: JobStatus, ended: Option<Attempt>, event: Option<Event>) -> Task {
     status.written = true;
     status.observed_generation = known.job.generation;
     Task::WriteStatus(Box::new(StatusWrite {
@@ -535,7 +559,8 @@ fn push(history: &mut Vec<Timestamp>, time: Timestamp) {
 }
 
 /// The status that follows from an ending: the one place where an outcome becomes a phase.
-fn end(
+#[must_use]
+pub fn end(
     known: &Known<'_>,
     attempt: &Attempt,
     mut ending: Ending,

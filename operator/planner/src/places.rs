@@ -31,12 +31,17 @@ impl View {
 pub(crate) type Rooms = [Option<Resources>; 3];
 
 /// Number of a demand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ask(usize);
 
 impl Ask {
     /// The smallest of all.
     pub(crate) const FIRST: Self = Self(0);
+
+    /// The one behind this.
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
 }
 
 /// See the module.

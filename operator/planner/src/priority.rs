@@ -3,6 +3,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::snapshot::JobStatus;
+
 /// The step at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
@@ -36,6 +38,14 @@ pub fn step(
         started_over: (completed > 0).then(|| millisecond(began)),
         until: millisecond(until),
     }
+}
+
+/// When the stretch of the active attempt began: when it started to run, or at its last reported checkpoint if that
+/// came later. None before it runs.
+#[must_use]
+pub fn stretch_began(status: &JobStatus) -> Option<Timestamp> {
+    let started = status.active_attempt()?.start_time?;
+    Some(status.last_checkpoint.map_or(started, |checkpoint| checkpoint.max(started)))
 }
 
 fn millisecond(millisecond: i64) -> Timestamp {

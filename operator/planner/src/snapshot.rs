@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     action::ActionResult,
+    headroom::Headroom,
+    loss::Weights,
     resources::{Resources, Thresholds},
 };
 
@@ -64,7 +66,7 @@ pub enum Observation {
     /// A node is gone.
     NodeGone(Name),
     /// The pool's settings, or why nothing can be admitted.
-    Pool(Result<Settings, String>),
+    Pool(Box<Result<Settings, String>>),
     /// An action was carried out, or was not.
     Done(ActionResult),
 }
@@ -90,6 +92,26 @@ pub struct Settings {
     pub interruption_backoff: SignedDuration,
     /// Steps of the running priority.
     pub priority_steps: i32,
+    /// What a second of each resource is worth.
+    pub weights: Weights,
+    /// When ScavengerJobs make room before anybody asks for it.
+    pub headroom: Headroom,
+    /// Who makes room for an ordinary pod that finds none.
+    pub preemption_mode: PreemptionMode,
+    /// True while nothing starts.
+    pub paused: bool,
+    /// True while everything is interrupted; nothing starts either.
+    pub drain: bool,
+}
+
+/// Who makes room for a pending ordinary pod.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PreemptionMode {
+    /// kube-scheduler, by priority and age.
+    #[default]
+    Scheduler,
+    /// The operator, by expected loss, for pods that do not preempt by themselves.
+    Operator,
 }
 
 /// A ScavengerJob.
@@ -142,6 +164,10 @@ pub struct JobSpec {
     pub demand: Demand,
     /// The stretch it needs for lasting progress.
     pub interruption_after: SignedDuration,
+    /// True if its workload writes a checkpoint when it is stopped.
+    pub saves_on_sigterm: bool,
+    /// Work that a restart costs.
+    pub restart: SignedDuration,
 }
 
 /// What has to fit where. ScavengerJobs with equal demands either all fit or none does.
@@ -170,6 +196,71 @@ pub struct Placement {
     pub node_selector: BTreeMap<Name, Name>,
     /// Taints that are tolerated.
     pub tolerations: Vec<Toleration>,
+    /// Required node affinity: one of these terms must match. Every node matches if there is none.
+    pub affinity: Vec<NodeTerm>,
+}
+
+/// A term of a required node affinity: all of its expressions must match.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeTerm {
+    /// About labels.
+    pub labels: Vec<Expression>,
+    /// About the node's name.
+    pub names: Vec<Expression>,
+}
+
+/// An expression over labels or the name of a node; see the Kubernetes API.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Expression {
+    /// Key of the label; for the node's name `metadata.name`.
+    pub key: Name,
+    /// How it is compared.
+    pub operator: Operator,
+    /// With what.
+    pub values: Vec<Name>,
+}
+
+/// How an [`Expression`] compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Operator {
+    /// The value is one of these.
+    In,
+    /// It is none of these, or there is no such label.
+    NotIn,
+    /// There is such a label.
+    Exists,
+    /// There is none.
+    DoesNotExist,
+    /// The value is a number above this.
+    Gt,
+    /// The value is a number below this.
+    Lt,
+}
+
+impl Expression {
+    fn matches(&self, value: Option<&Name>) -> bool {
+        let number = |text: &Name| text.parse::<i64>().ok();
+        let compared = |holds: fn(i64, i64) -> bool| {
+            value.and_then(number).zip(self.values.first().and_then(number)).is_some_and(|(a, b)| holds(a, b))
+        };
+        match self.operator {
+            Operator::In => value.is_some_and(|value| self.values.contains(value)),
+            Operator::NotIn => value.is_none_or(|value| !self.values.contains(value)),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::Gt => compared(|a, b| a > b),
+            Operator::Lt => compared(|a, b| a < b),
+        }
+    }
+}
+
+impl NodeTerm {
+    /// A term without any expression matches no node.
+    fn matches(&self, node: &Node) -> bool {
+        !(self.labels.is_empty() && self.names.is_empty())
+            && self.labels.iter().all(|expression| expression.matches(node.labels.get(&expression.key)))
+            && self.names.iter().all(|expression| expression.matches(Some(&node.name)))
+    }
 }
 
 /// A toleration; see the Kubernetes API.
@@ -195,10 +286,11 @@ pub struct Taint {
 }
 
 impl Placement {
-    /// True if the node's labels and taints let the pod in.
+    /// True if the node's labels, name and taints let the pod in.
     #[must_use]
     pub fn admits(&self, node: &Node) -> bool {
         self.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+            && (self.affinity.is_empty() || self.affinity.iter().any(|term| term.matches(node)))
             && node.taints.iter().filter(|taint| taint.repels()).all(|taint| {
                 self.tolerations.iter().any(|toleration| {
                     toleration.key.as_ref().is_none_or(|key| *key == taint.key)
@@ -279,6 +371,8 @@ pub struct JobStatus {
     pub running_priority: Option<i32>,
     /// When that last fell back to 1.
     pub priority_start_over: Option<Timestamp>,
+    /// When it last reported a checkpoint.
+    pub last_checkpoint: Option<Timestamp>,
     /// The newest times it started to run.
     pub start_times: Vec<Timestamp>,
     /// The newest times it was interrupted.
@@ -402,16 +496,39 @@ pub struct Attempt {
     pub message: Option<String>,
 }
 
+impl Attempt {
+    /// The first attempt, decided at `time`.
+    #[cfg(any(test, feature = "fixtures"))]
+    #[must_use]
+    pub fn first(demand: Demand, time: Timestamp) -> Self {
+        Self {
+            number: 1,
+            child_uid: None,
+            generation: 1,
+            demand,
+            priority_class: 0,
+            creation_time: time,
+            start_time: None,
+            end_time: None,
+            disruption: None,
+            outcome: None,
+            reason: None,
+            message: None,
+        }
+    }
+}
+
 /// First sign that an attempt was taken away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disruption {
-    /// When it was seen.
+    /// When it was seen, or decided.
     pub time: Timestamp,
-    /// That of the pod's condition DisruptionTarget, or [`DELETED`].
+    /// That of the pod's condition DisruptionTarget, [`DELETED`], or why the planner interrupts it
+    /// ([`crate::interruption::reason`]).
     pub reason: String,
     /// The message beside it.
     pub message: String,
-    /// Name of the pod (or child Job) that showed it.
+    /// Name of the pod (or child Job) that showed it; empty if the planner decided it.
     pub pod: Name,
 }
 
@@ -479,6 +596,14 @@ pub struct Pod {
     pub nominated_node: Option<Name>,
     /// Where it may go.
     pub placement: Placement,
+    /// `spec.priority`.
+    pub priority: i32,
+    /// When it was created.
+    pub creation_time: Timestamp,
+    /// True unless its preemptionPolicy is Never.
+    pub preempts: bool,
+    /// What of its spec says more about where it may go than [`Self::placement`] can tell; empty if nothing does.
+    pub unjudged: Vec<Name>,
     /// `status.phase`.
     pub phase: PodPhase,
     /// When its deletion was requested.
@@ -559,6 +684,8 @@ pub struct Node {
     pub taints: Vec<Taint>,
     /// True if it is ready, schedulable and under no pressure.
     pub usable: bool,
+    /// The pressure condition that it has: MemoryPressure, DiskPressure or PIDPressure.
+    pub pressure: Option<Name>,
     /// True if its kubelet is there and says that it is ready, be the node cordoned or not.
     pub ready: bool,
 }

@@ -17,7 +17,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 
-use crate::snapshot::{Attempt, Child, Container, DELETED, Disruption, Name, Outcome, Pod, PodPhase};
+use crate::{
+    interruption,
+    snapshot::{Attempt, Child, Container, DELETED, Disruption, Name, Outcome, Pod, PodPhase},
+};
 
 /// What the pods of an attempt showed so far. Kept while the planner runs; what matters of it after a restart is
 /// written into the status ([`Attempt::disruption`]) or shows again in the pods.
@@ -249,7 +252,9 @@ pub fn judge(
     pods: &BTreeMap<Name, Arc<Pod>>,
     listed: bool,
 ) -> Verdict {
-    if let Some(disruption) = attempt.disruption.as_ref().or(evidence.disruption()) {
+    // What the planner decided is no evidence: the workload may have come to its end first.
+    let written = attempt.disruption.as_ref().filter(|disruption| !interruption::is_decision(disruption));
+    if let Some(disruption) = written.or(evidence.disruption()) {
         return Verdict::Ended(interrupted(attempt, evidence, disruption.clone()));
     }
     if let ChildState::There(child) = child

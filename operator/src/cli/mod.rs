@@ -3,6 +3,7 @@
 mod crd;
 mod explain;
 mod plan;
+mod pool;
 mod run;
 mod snapshot;
 
@@ -23,6 +24,9 @@ enum Command {
     Plan(plan::Options),
     Snapshot(snapshot::Options),
     Crd(crd::Options),
+    Pause(pool::Pause),
+    Resume(pool::Resume),
+    Drain(pool::Drain),
 }
 
 /// Parses the command line and does what it says.
@@ -36,5 +40,8 @@ pub async fn main() -> anyhow::Result<()> {
         Command::Plan(options) => plan::exec(&options).await,
         Command::Snapshot(options) => snapshot::exec(&options).await,
         Command::Crd(options) => crd::exec(&options),
+        Command::Pause(_) => pool::exec(pool::Order::Pause).await,
+        Command::Resume(_) => pool::exec(pool::Order::Resume).await,
+        Command::Drain(_) => pool::exec(pool::Order::Drain).await,
     }
 }

@@ -94,6 +94,10 @@ pub(super) fn describe(task: &Task) -> String {
         Task::CreateChild { attempt, .. } => format!("create the Job of attempt {attempt}"),
         Task::ListPods { .. } => "list its pods, to be sure what became of them".to_owned(),
         Task::DeleteChild { child, .. } => format!("delete Job {:?} and its pods", &*child.name),
+        Task::Interrupt { pods } => match &pods[..] {
+            [(pod, _)] => format!("evict pod {}", pod.name),
+            pods => format!("evict its {} pods", pods.len()),
+        },
         Task::ReadPodEvents { .. } => "read the events of its pods, to know what keeps them".to_owned(),
         Task::DeleteJob { .. } => "delete it: its ttlSecondsAfterFinished is over".to_owned(),
         Task::RemoveFinalizer => "let its deletion go on, if no pod of it is left".to_owned(),

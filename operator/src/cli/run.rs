@@ -69,6 +69,8 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     let client = connect(Arc::clone(&health.progress))
         .await
         .context("no connection to the Kubernetes API could be set up")?;
+    let evictions =
+        connect_for_evictions().await.context("no connection to the Kubernetes API could be set up")?;
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("could not listen on {} (--listen)", options.listen))?;
@@ -91,7 +93,8 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
         identity: identity(),
     };
     let election = Election::start(&client, candidate);
-    let controller = Controller { client, metrics, health, concurrency: options.concurrency.into() };
+    let concurrency = options.concurrency.into();
+    let controller = Controller { client, evictions, metrics, health, concurrency };
     let server = tokio::spawn(server.into_future());
     let stopped = async move {
         let _closed = stop.wait_for(|stopped| *stopped).await;
@@ -108,6 +111,14 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
 async fn connect(progress: Arc<Progress>) -> anyhow::Result<Client> {
     let config = Config::infer().await?;
     Ok(ClientBuilder::try_from(config)?.with_layer(&Listen(progress)).build())
+}
+
+/// A client that takes 429 for an answer: that is how a PodDisruptionBudget refuses an eviction, and the other client
+/// would ask again until the task's time is over.
+async fn connect_for_evictions() -> anyhow::Result<Client> {
+    let mut config = Config::infer().await?;
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
 }
 
 /// Names this process in the Lease: a restarted one must not take itself for the one before.

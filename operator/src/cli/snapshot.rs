@@ -171,14 +171,16 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let time = Timestamp::from_second(1_000).unwrap();
-        let observations = vec![Observation::PodsRelisted, Observation::Pool(Err("no pool".to_owned()))];
+        let no_pool = Observation::Pool(Box::new(Err("no pool".to_owned())));
+        let observations = vec![Observation::PodsRelisted, no_pool];
         let snapshot = Snapshot { time, observations };
         let file = tempfile::NamedTempFile::new().unwrap();
         snapshot.write(&mut file.as_file()).unwrap();
         let again = Snapshot::read(file.path()).unwrap();
         assert_eq!(again.time, time);
         assert!(matches!(again.observations[0], Observation::PodsRelisted));
-        assert!(matches!(&again.observations[1], Observation::Pool(Err(reason)) if reason == "no pool"));
+        let Observation::Pool(pool) = &again.observations[1] else { panic!("{again:?}") };
+        assert_eq!(**pool, Err("no pool".to_owned()));
     }
 
     #[test]

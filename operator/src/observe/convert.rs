@@ -25,6 +25,7 @@ use scavenger_schema::{
     scavenger_job::{self as crd, ScavengerJob},
 };
 
+use super::constraints;
 use crate::validate;
 
 /// Longest termination message that goes on into a status, in bytes.
@@ -93,6 +94,7 @@ fn job_status(status: Option<&crd::ScavengerJobStatus>) -> JobStatus {
         active_seconds: status.active_seconds.max(0),
         running_priority: status.running_priority,
         priority_start_over: status.priority_start_over_timestamp.as_ref().map(|time| time.0),
+        last_checkpoint: status.last_checkpoint_time.as_ref().map(|time| time.0),
         start_times: times(&status.start_times),
         interruption_times: times(&status.interruption_times),
         finish_time: status.finish_time.as_ref().map(|time| time.0),
@@ -211,6 +213,14 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
             .filter(|name| !name.is_empty())
             .map(Name::from),
         placement: spec.map(placement).unwrap_or_default(),
+        priority: spec.and_then(|spec| spec.priority).unwrap_or(0),
+        creation_time: object
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        preempts: spec.is_none_or(|spec| spec.preemption_policy.as_deref() != Some("Never")),
+        unjudged: constraints::unjudged(object),
         phase: match status.and_then(|status| status.phase.as_deref()) {
             Some("Running") => PodPhase::Running,
             Some("Succeeded") => PodPhase::Succeeded,
@@ -311,6 +321,7 @@ fn placement(spec: &PodSpec) -> Placement {
                 effect: toleration.effect.as_deref().filter(|effect| !effect.is_empty()).map(Name::from),
             })
             .collect(),
+        affinity: constraints::node_affinity(spec),
     }
 }
 
@@ -387,8 +398,7 @@ pub(crate) fn node(object: &ApiNode) -> Node {
     let is_true =
         |kind: &str| conditions.iter().any(|condition| condition.type_ == kind && condition.status == "True");
     let schedulable = spec.is_none_or(|spec| spec.unschedulable != Some(true));
-    let under_pressure =
-        ["MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"].into_iter().any(is_true);
+    let pressure = ["MemoryPressure", "DiskPressure", "PIDPressure"].into_iter().find(|kind| is_true(kind));
     let ready = is_true("Ready") && object.metadata.deletion_timestamp.is_none();
     Node {
         name: object.name_any().as_str().into(),
@@ -408,8 +418,9 @@ pub(crate) fn node(object: &ApiNode) -> Node {
                 effect: taint.effect.as_str().into(),
             })
             .collect(),
-        usable: ready && schedulable && !under_pressure,
+        usable: ready && schedulable && pressure.is_none() && !is_true("NetworkUnavailable"),
         ready,
+        pressure: pressure.map(Name::from),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reads the cluster: one watch for each kind, each turned into the planner's observations and sent through one
 //! bounded channel, in the order in which the watch delivers them.
 
+mod constraints;
 pub(crate) mod convert;
 pub(crate) mod progress;
 
@@ -110,7 +111,7 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<
     let pools = Kind {
         watched: Watched::Pools,
         see: see_pool,
-        gone: |()| Observation::Pool(Err(no_pool())),
+        gone: |()| Observation::Pool(Box::new(Err(no_pool()))),
         relisted: None,
     };
     let only_default = watcher::Config::default().fields(&format!("metadata.name={}", names::DEFAULT_POOL));
@@ -150,7 +151,7 @@ fn see_pool(guard: &DeserializeGuard<ScavengerPool>) -> Option<((), Observation)
         Err(invalid) => Err(invalid.error.clone()),
     };
     let named = |reason| format!("the ScavengerPool {:?} can not be used: {reason}", names::DEFAULT_POOL);
-    Some(((), Observation::Pool(settings.map_err(named))))
+    Some(((), Observation::Pool(Box::new(settings.map_err(named)))))
 }
 
 fn spawn<K, I>(

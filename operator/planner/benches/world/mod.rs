@@ -1,7 +1,7 @@
 //! Objects as watches deliver them: each with texts of its own, as they come out of a decoder.
 
 use scavenger_planner::{
-    fixtures::{at, pod, seconds, settings},
+    fixtures::{at, millis, pod, seconds, settings},
     resources::Resources,
     snapshot::{
         Admitted, Attempt, Child, Demand, Job, JobSpec, JobStatus, Key, Name, Node, Observation, Outcome,
@@ -12,6 +12,8 @@ use scavenger_planner::{
 /// Different demands of waiting SJs.
 const DEMANDS: usize = 2_000;
 const NAMESPACES: usize = 50;
+/// What ordinary pods use of each node's processors.
+const ORDINARY_PERMILLE: i64 = 340;
 
 /// A cluster in which so many SJs are, a fifth of them running.
 pub struct World {
@@ -109,7 +111,12 @@ impl World {
         job.has_finalizer = true;
         // Many are created in the same second.
         job.creation_time = at(-1_000_000 + number as i64 / 20);
-        job.spec = Ok(JobSpec { demand: Self::demand(number), interruption_after: seconds(600) });
+        job.spec = Ok(JobSpec {
+            demand: Self::demand(number),
+            interruption_after: seconds(600),
+            saves_on_sigterm: number.is_multiple_of(3),
+            restart: seconds(60),
+        });
         job.status = JobStatus { written: true, observed_generation: 1, ..JobStatus::default() };
         job
     }
@@ -122,7 +129,7 @@ impl World {
             demand: Self::demand(number),
             priority_class: 0,
             creation_time: at(-900),
-            start_time: Some(at(-900 + number as i64 % 800)),
+            start_time: Some(at(-900) + millis(number as i64 * 7_919 % 800_000)),
             end_time: None,
             disruption: None,
             outcome: None,
@@ -184,19 +191,20 @@ impl World {
     /// Everything there is, in the order in which watches deliver their first lists.
     pub fn observations(&self) -> impl Iterator<Item = Observation> + '_ {
         let name = |number: usize| Name::from(Self::node_name(number));
-        let pool = std::iter::once(Observation::Pool(Ok(settings().starting_at_once(50))));
+        let pool = std::iter::once(Observation::Pool(Box::new(Ok(settings().starting_at_once(50)))));
         let nodes = (0..self.nodes).map(|number| Observation::Node(self.node(number)));
-        // Ten on each node, with 40% of the cluster's processors.
+        // Ten on each node, with a third of the cluster's processors; ScavengerJobs fill it up to about 70%.
         let pods = (0..self.size).map(move |number| {
             let node = number % self.nodes;
             let cpu = [16, 32, 32, 64][node % 4];
-            Observation::Pod(Box::new(ordinary(number, cpu * 40, Some(&name(node)))))
+            Observation::Pod(Box::new(ordinary(number, cpu * ORDINARY_PERMILLE / 10, Some(&name(node)))))
         });
         let pending = (0..self.size / 100).map(move |number| {
             Observation::Pod(Box::new(ordinary(5_000_000 + number, 100 + number as i64, None)))
         });
         let jobs = (0..self.size).flat_map(move |number| {
-            let job = match number % 10 {
+            // Neighbours differ, and every demand is found in every state.
+            let job = match (number + number / 10 + number / DEMANDS) % 10 {
                 0 | 5 => Self::running(number),
                 9 => Self::finished(number),
                 _ => self.waiting(number),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use scavenger_planner::{
     fixtures::{Cluster, Random, Stream, Workload, job, millis, node, pod, seconds, settings},
     resources::Resources,
-    snapshot::Phase,
+    snapshot::{Phase, PreemptionMode, Settings},
 };
 
 /// One ScavengerJob of a random world.
@@ -55,6 +55,11 @@ enum Misfortune {
     NodeComes,
     PoolGoes,
     Owner,
+    PatientOwner,
+    NodePressed,
+    Budget,
+    Pause,
+    Drain,
 }
 
 fn gentle() -> impl Strategy<Value = Misfortune> {
@@ -84,6 +89,11 @@ fn rough() -> impl Strategy<Value = Misfortune> {
         1 => Just(NodeComes),
         1 => Just(PoolGoes),
         2 => Just(Owner),
+        2 => Just(PatientOwner),
+        1 => Just(NodePressed),
+        1 => Just(Budget),
+        1 => Just(Pause),
+        1 => Just(Drain),
     ]
 }
 
@@ -120,10 +130,21 @@ fn happen(cluster: &mut Cluster, misfortune: Misfortune, which: usize) {
             cluster.set_node(node(&format!("extra{}", which % 3), 8000));
         }
         (Misfortune::PoolGoes, ..) => cluster.set_pool(Err("gone".to_owned())),
-        (Misfortune::Owner, ..) => {
-            let name = format!("owner{}", cluster.actions);
-            cluster.create_pod(pod(&name, 500 * (1 + which as i64 % 10)), seconds(60));
+        (Misfortune::Owner | Misfortune::PatientOwner, ..) => {
+            let pod = pod(&format!("owner{}", cluster.actions), 500 * (1 + which as i64 % 10));
+            let patient = matches!(misfortune, Misfortune::PatientOwner);
+            cluster.create_pod(if patient { pod.patient() } else { pod }, seconds(60));
         }
+        (Misfortune::NodePressed, ..) => {
+            let name = &nodes[which % nodes.len()];
+            let pressed = cluster.all_nodes().find(|node| node.name == *name).cloned();
+            if let Some(node) = pressed {
+                cluster.set_node(node.pressed("MemoryPressure"));
+            }
+        }
+        (Misfortune::Budget, ..) => cluster.budgets_forbid ^= true,
+        (Misfortune::Pause, ..) => cluster.set_pool(Ok(Settings { paused: true, ..world_settings() })),
+        (Misfortune::Drain, ..) => cluster.set_pool(Ok(Settings { drain: true, ..world_settings() })),
         _ => {}
     }
 }
@@ -148,8 +169,8 @@ fn heal(cluster: &mut Cluster) {
     }
 }
 
-fn world_settings() -> scavenger_planner::snapshot::Settings {
-    settings().filled_to(0.8).starting_at_once(4)
+fn world_settings() -> Settings {
+    Settings { preemption_mode: PreemptionMode::Operator, ..settings().filled_to(0.8).starting_at_once(4) }
 }
 
 fn live(seed: u64, failing: u64, strict: bool, lives: &[Life], happenings: &[(i64, Misfortune, usize)]) {

@@ -2,7 +2,7 @@
 
 use scavenger_planner::{
     action::{PodEvent, Task},
-    fixtures::{Cluster, Stream, Workload, job, key, millis, node, pod, seconds},
+    fixtures::{Cluster, Stream, Workload, job, key, millis, node, pod, seconds, settings},
     snapshot::{DELETED, Key, Observation, Outcome, Phase, WaitReason},
 };
 
@@ -425,6 +425,7 @@ fn a_node_that_can_not_make_sandboxes_or_says_nothing_is_not_the_workloads_fault
 fn a_pod_of_another_namespace_belongs_to_nobody_whatever_it_says() {
     for before in [false, true] {
         let mut cluster = cluster();
+        cluster.set_pool(Ok(settings().without_headroom()));
         cluster.strict = false;
         cluster.submit(job("a"), work(100));
         let uid = cluster.jobs().next().unwrap().uid.clone();

@@ -4,8 +4,11 @@ mod admission;
 mod deletion;
 mod endings;
 mod faults;
+mod headroom;
 mod interruptions;
 mod lifecycle;
+mod pool;
+mod preemption;
 mod starting;
 
 use scavenger_planner::{

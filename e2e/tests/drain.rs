@@ -1,0 +1,132 @@
+//! Paused and drain concern every ScavengerJob of the cluster, so they are tried in a program of their own: cargo runs
+//! one after the other.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use scavenger_e2e::{
+    World, run,
+    world::{counter, until},
+};
+use scavenger_schema::{
+    names,
+    reasons::{interruption, waiting},
+    scavenger_job::{Phase, ScavengerJob},
+    scavenger_pool::ScavengerPool,
+};
+use serde_json::{Value, json};
+
+async fn patch_pool(world: &World, spec: Value) -> Result<()> {
+    let pools: Api<ScavengerPool> = Api::all(world.client.clone());
+    let patch = json!({ "spec": spec });
+    pools.patch(names::DEFAULT_POOL, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    Ok(())
+}
+
+async fn paused(world: &World, name: &str) -> Result<()> {
+    world
+        .job_until(name, "told that the pool is paused", |job| {
+            let conditions =
+                job.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+            conditions.iter().any(|condition| condition.reason == waiting::PAUSED)
+        })
+        .await?;
+    Ok(())
+}
+
+/// Replaces the operator's pod, and waits until the new one is ready.
+async fn restart_operator(world: &World) -> Result<()> {
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), "scavenger-system");
+    let ours = ListParams::default().labels("app.kubernetes.io/name=scavenger-operator");
+    let old: Vec<Option<String>> = pods.list(&ours).await?.into_iter().map(|pod| pod.metadata.uid).collect();
+    pods.delete_collection(&DeleteParams::default(), &ours).await?;
+    until("another operator is ready", || async {
+        let ready = pods.list(&ours).await?.into_iter().any(|pod| {
+            let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+            !old.contains(&pod.metadata.uid)
+                && conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+        });
+        Ok(ready.then_some(()))
+    })
+    .await
+}
+
+async fn story(world: &World) -> Result<()> {
+    world.claim("data").await?;
+    let slot = world.slots(20).await?;
+    let job = |name: &str, pods: u32| {
+        let mut job = counter(name, 1_000_000);
+        job["spec"]["args"][2] = json!(format!("--checkpoint=/data/{name}"));
+        job["spec"]["args"][4] = json!(format!("--journal=/data/journal-{name}"));
+        if pods > 1 {
+            job["spec"]["podCount"] = json!(pods);
+            job["spec"]["args"][4] = json!(format!("--journal=/data/journal-{name}-{{index}}"));
+            if let Some(args) = job["spec"]["args"].as_array_mut() {
+                args.insert(0, json!("--gang"));
+            }
+        }
+        job["spec"]["resources"]["requests"][&slot] = json!(2);
+        job
+    };
+    world.create::<ScavengerJob>(job("single", 1)).await?;
+    world.phase("single", Phase::Running).await?;
+
+    // Paused: nothing starts, what runs goes on.
+    patch_pool(world, json!({ "paused": true })).await?;
+    world.create::<ScavengerJob>(job("late", 1)).await?;
+    paused(world, "late").await?;
+    world.phase("single", Phase::Running).await?;
+    patch_pool(world, json!({ "paused": false })).await?;
+    world.phase("late", Phase::Running).await?;
+
+    world.create::<ScavengerJob>(job("gang", 2)).await?;
+    world.phase("gang", Phase::Running).await?;
+    let began = Instant::now();
+    patch_pool(world, json!({ "drain": true })).await?;
+    for name in ["single", "late", "gang"] {
+        let job = world
+            .job_until(name, "interrupted", |job| {
+                job.status.as_ref().is_some_and(|status| status.interrupted_count == 1)
+            })
+            .await?;
+        let status = job.status.unwrap_or_default();
+        let reason = status.attempts.last().and_then(|attempt| attempt.reason.as_deref());
+        ensure!(reason == Some(interruption::DRAINED), "{name}: {reason:?}");
+    }
+    until("no pod is left", || async {
+        let mut left = 0;
+        for name in ["single", "late", "gang"] {
+            left += world.pods(name).await?.len();
+        }
+        Ok((left == 0).then_some(()))
+    })
+    .await?;
+    println!("drained 3 ScavengerJobs with 4 pods in {:.1} s", began.elapsed().as_secs_f64());
+
+    // A new operator reads the same pool.
+    restart_operator(world).await?;
+    world.create::<ScavengerJob>(job("new", 1)).await?;
+    for name in ["single", "late", "gang", "new"] {
+        paused(world, name).await?;
+    }
+    ensure!(world.pods("single").await?.is_empty(), "it started although the pool is drained");
+    patch_pool(world, json!({ "drain": false })).await?;
+    for name in ["single", "late", "gang", "new"] {
+        world.phase(name, Phase::Running).await?;
+    }
+    Ok(())
+}
+
+#[test]
+fn paused_and_drained_it_holds_until_it_is_taken_back() {
+    run("drain", |world| async move {
+        let result = story(world).await;
+        patch_pool(world, json!({ "paused": false, "drain": false })).await?;
+        result
+    });
+}

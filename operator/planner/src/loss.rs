@@ -1,0 +1,205 @@
+//! The expected loss: what would be thrown away if a ScavengerJob were stopped now. One order for everything that
+//! stops ScavengerJobs: whoever loses least goes first.
+//!
+//! Loss = weighted resources × (time since the last checkpoint + time that a restart costs). The time since the last
+//! checkpoint is the ScavengerJob's own priority step, so it changes only at steps and is never more than one
+//! `interruptionAfter`; it is 0 for a workload that saves when it is stopped, and before it runs.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    priority,
+    resources::{CPU, MEMORY, PODS, Resources},
+    snapshot::{Job, Name},
+};
+
+/// Bytes to which the weight of memory belongs: 1 GiB.
+const GIB: u128 = 1 << 30;
+
+/// A weight in millionths, so that losses are exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Weight(u32);
+
+impl Weight {
+    /// From a number; values outside 0 to 1000 are cut off there.
+    #[must_use]
+    pub fn from_number(number: f64) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "clamped to 0..=1e9 before, which fits; NaN becomes 0"
+        )]
+        Self((number.clamp(0.0, 1000.0) * 1e6).round() as u32)
+    }
+}
+
+/// What a second of each resource is worth: of a core, of a GiB, of a unit of anything else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Weights {
+    /// For extended resources that are not named below.
+    pub extended: Weight,
+    /// For single resources.
+    pub named: BTreeMap<Name, Weight>,
+}
+
+impl Weights {
+    fn of(&self, resource: &str) -> u128 {
+        let default = if matches!(resource, CPU | MEMORY | PODS) { Weight(0) } else { self.extended };
+        u128::from(self.named.get(resource).copied().unwrap_or(default).0)
+    }
+
+    /// Weighted sum of an amount of every resource, in billionths.
+    #[must_use]
+    pub fn weigh(&self, resources: &Resources) -> u128 {
+        resources.iter().fold(0, |sum, (name, amount)| {
+            let amount = u128::try_from(amount).unwrap_or(0);
+            let weighted = match name {
+                // Thousandths times millionths.
+                CPU => amount * self.of(name),
+                MEMORY => amount * self.of(name) * 1000 / GIB,
+                _ => amount * self.of(name) * 1000,
+            };
+            sum + weighted
+        })
+    }
+}
+
+/// What is lost if one ScavengerJob is stopped. The order is the order in which they go.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Loss {
+    /// Weighted resources (billionths) times milliseconds.
+    pub amount: u128,
+    /// Who was interrupted less often goes first.
+    pub interrupted_count: u32,
+    /// Then who started later; who does not run yet started last.
+    pub start: Reverse<Timestamp>,
+    /// Then by UID.
+    pub uid: Name,
+}
+
+impl Loss {
+    /// Loss of a ScavengerJob with an active attempt, if it were stopped at `now`.
+    #[must_use]
+    pub fn of(job: &Job, weights: &Weights, priority_steps: i32, now: Timestamp) -> Self {
+        let start = job.status.active_attempt().and_then(|attempt| attempt.start_time);
+        let held = job.status.active_attempt().map(|attempt| attempt.demand.total()).unwrap_or_default();
+        let (unsaved, restart) = match &job.spec {
+            Ok(spec) => {
+                let unsaved = match priority::stretch_began(&job.status) {
+                    Some(began) if !spec.saves_on_sigterm => {
+                        let step = priority::step(began, spec.interruption_after, priority_steps, now);
+                        share_of_stretch(spec.interruption_after, step.level, priority_steps)
+                    }
+                    _ => 0,
+                };
+                (unsaved, milliseconds(spec.restart))
+            }
+            Err(_) => (0, 0),
+        };
+        Self {
+            amount: weights.weigh(&held).saturating_mul(unsaved + restart),
+            interrupted_count: job.status.interrupted_count,
+            start: Reverse(start.unwrap_or(Timestamp::MAX)),
+            uid: job.uid.clone(),
+        }
+    }
+}
+
+/// Time up to the end of step `level`, in milliseconds.
+fn share_of_stretch(stretch: SignedDuration, level: i32, steps: i32) -> u128 {
+    let level = u128::try_from(level).unwrap_or(0);
+    let steps = u128::try_from(steps.max(1)).unwrap_or(1);
+    milliseconds(stretch) * level / steps
+}
+
+fn milliseconds(duration: SignedDuration) -> u128 {
+    u128::try_from(duration.as_millis()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fixtures::{at, job, seconds, settings},
+        snapshot::{Attempt, Phase},
+    };
+
+    fn running(name: &str, since: i64) -> Job {
+        let mut job = job(name);
+        job.status.phase = Phase::Running;
+        let demand = job.spec.as_ref().unwrap().demand.clone();
+        job.status.attempt =
+            Some(Attempt { start_time: Some(at(since)), ..Attempt::first(demand, at(since)) });
+        job
+    }
+
+    fn amount(job: &Job, now: i64) -> u128 {
+        Loss::of(job, &settings().weights, 3, at(now)).amount
+    }
+
+    #[test]
+    fn weights_are_per_core_gib_and_unit() {
+        let weights = Weights {
+            extended: Weight::from_number(8.0),
+            named: [(CPU.into(), Weight::from_number(1.0)), (MEMORY.into(), Weight::from_number(0.5))].into(),
+        };
+        let some =
+            Resources { cpu_milli: 1500, memory_bytes: 3 << 30, pods: 7, other: [("gpu".into(), 2)].into() };
+        assert_eq!(weights.weigh(&some), 1_500_000_000 + 1_500_000_000 + 16_000_000_000);
+        assert_eq!(Weight::from_number(f64::NAN), Weight(0));
+    }
+
+    #[test]
+    fn it_rises_at_steps_and_falls_when_a_stretch_is_over() {
+        let job = running("a", 0);
+        let per_second = amount(&job, 0) / 80;
+        // 20 s steps of a 60 s stretch, and 60 s for the restart.
+        for (now, seconds) in [(0, 80), (19, 80), (20, 100), (59, 120), (60, 80), (125, 80)] {
+            assert_eq!(amount(&job, now), per_second * seconds, "{now}");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_makes_it_cheap_again() {
+        let mut job = running("a", 0);
+        let fresh = amount(&job, 0);
+        assert!(amount(&job, 50) > fresh);
+        job.status.last_checkpoint = Some(at(45));
+        assert_eq!(amount(&job, 50), fresh);
+        assert!(amount(&job, 66) > fresh);
+        // One of an earlier attempt says nothing.
+        job.status.last_checkpoint = Some(at(-45));
+        assert!(amount(&job, 50) > fresh);
+    }
+
+    #[test]
+    fn who_saves_when_stopped_loses_the_restart_only() {
+        let mut job = running("a", 0);
+        let before_it_ran = Loss::of(
+            &Job { status: crate::snapshot::JobStatus::default(), ..job.clone() },
+            &settings().weights,
+            3,
+            at(0),
+        );
+        assert_eq!(before_it_ran.amount, 0, "nothing is held");
+        job.spec.as_mut().unwrap().saves_on_sigterm = true;
+        let restart_only = amount(&job, 59);
+        assert_eq!(restart_only, amount(&job, 0));
+        job.spec.as_mut().unwrap().restart = seconds(0);
+        assert_eq!(amount(&job, 59), 0);
+    }
+
+    #[test]
+    fn ties_go_to_the_less_interrupted_then_the_younger() {
+        let loss = |job: &Job| Loss::of(job, &settings().weights, 3, at(30));
+        let (old, young) = (running("old", 21), running("young", 25));
+        assert_eq!(amount(&old, 30), amount(&young, 30));
+        assert!(loss(&young) < loss(&old));
+        let mut often = young;
+        often.status.interrupted_count = 1;
+        assert!(loss(&old) < loss(&often));
+    }
+}

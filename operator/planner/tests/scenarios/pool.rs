@@ -1,0 +1,118 @@
+//! What admins say about the whole pool: paused and drain.
+
+use scavenger_planner::{
+    fixtures::{Cluster, Kill, job, seconds, settings},
+    interruption::reason,
+    snapshot::{Outcome, Phase, Settings, WaitReason},
+};
+
+use super::{all_is_quiet, attempt, cluster, completed, outcome, work};
+
+fn paused() -> Settings {
+    Settings { paused: true, ..settings() }
+}
+
+fn drained() -> Settings {
+    Settings { drain: true, ..settings() }
+}
+
+#[test]
+fn while_it_is_paused_nothing_starts_and_what_runs_goes_on() {
+    let mut cluster = cluster();
+    cluster.submit(job("runs"), work(100));
+    cluster.run_until_phase("runs", Phase::Running);
+    cluster.set_pool(Ok(paused()));
+    cluster.submit(job("waits"), work(10));
+    cluster.run_for(seconds(5));
+    assert_eq!(cluster.waits("waits"), Some(WaitReason::Paused));
+    cluster.restart(false);
+    cluster.run_until_phase("runs", Phase::Completed);
+    cluster.run_for(seconds(100));
+    assert_eq!(cluster.waits("waits"), Some(WaitReason::Paused));
+    assert_eq!(cluster.starts.len(), 1);
+    cluster.set_pool(Ok(settings()));
+    completed(&mut cluster, "waits");
+}
+
+#[test]
+fn a_start_that_was_only_prepared_does_not_happen_once_it_is_paused() {
+    let mut cluster = cluster();
+    cluster.delays.answer = seconds(1);
+    cluster.submit(job("a"), work(10));
+    cluster.run_until("it is being prepared", |cluster| cluster.log.len() == 1);
+    cluster.set_pool(Ok(paused()));
+    cluster.run_for(seconds(30));
+    assert_eq!(cluster.waits("a"), Some(WaitReason::Paused));
+    assert!(cluster.starts.is_empty());
+    assert_eq!(cluster.planner.ledger().total(), &scavenger_planner::resources::Resources::default());
+    cluster.set_pool(Ok(settings()));
+    completed(&mut cluster, "a");
+}
+
+fn drain_and_resume(kill: Option<Kill>) -> Cluster {
+    let mut cluster = cluster();
+    cluster.kill = kill;
+    cluster.submit(job("single"), work(100));
+    cluster.submit(job("gang").gang(2), work(100));
+    cluster.run_until("both run", |cluster| {
+        ["single", "gang"].iter().all(|name| cluster.status(name).phase == Phase::Running)
+    });
+    cluster.run_for(seconds(10));
+    cluster.submit(job("starts").asking(2000), work(10));
+    cluster.run_until("it starts", |cluster| cluster.status("starts").phase == Phase::Starting);
+    cluster.set_pool(Ok(drained()));
+    let began = cluster.now;
+    cluster.run_until("all pods are gone", |cluster| cluster.all_live_pods().is_empty());
+    let took = cluster.now.duration_since(began);
+    assert!(kill.is_some() || took < seconds(5), "{took}");
+    cluster.run_for(seconds(100));
+    assert!(cluster.all_live_pods().is_empty(), "nothing starts again\n{}", cluster.history());
+    for name in ["single", "gang", "starts"] {
+        assert_eq!(cluster.waits(name), Some(WaitReason::Paused), "{name}\n{}", cluster.history());
+    }
+    cluster.set_pool(Ok(settings()));
+    for name in ["single", "gang", "starts"] {
+        cluster.run_until_phase(name, Phase::Completed);
+    }
+    all_is_quiet(&mut cluster);
+    cluster
+}
+
+#[test]
+fn drain_interrupts_everything_within_seconds_and_all_goes_on_afterwards() {
+    let cluster = drain_and_resume(None);
+    for name in ["single", "gang"] {
+        assert_eq!(cluster.status(name).interrupted_count, 1, "{name}");
+        assert_eq!(attempt(&cluster, name).number, 2);
+    }
+    assert!(cluster.status("starts").interrupted_count <= 1);
+}
+
+#[test]
+fn drain_is_the_reason_that_is_told() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), work(100));
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.set_pool(Ok(drained()));
+    cluster.run_until_phase("a", Phase::Interrupted);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), reason::DRAINED));
+    assert_eq!(attempt(&cluster, "a").disruption.as_ref().unwrap().reason, reason::DRAINED);
+}
+
+#[test]
+fn killed_before_and_after_every_action_a_drain_interrupts_each_once() {
+    let undisturbed = drain_and_resume(None);
+    for number in 1..=undisturbed.actions {
+        for kill in [Kill::Before(number), Kill::After(number), Kill::Late(number)] {
+            let disturbed = drain_and_resume(Some(kill));
+            for name in ["single", "gang"] {
+                assert_eq!(
+                    disturbed.status(name).interrupted_count,
+                    1,
+                    "{kill:?} {name}\n{}",
+                    disturbed.history()
+                );
+            }
+        }
+    }
+}

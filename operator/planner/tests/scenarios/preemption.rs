@@ -1,0 +1,239 @@
+//! Preemption mode Operator: who goes for a pending ordinary pod that preempts nobody.
+
+use scavenger_planner::{
+    fixtures::{Cluster, Kill, job, key, node, pod, seconds, settings},
+    interruption::reason,
+    snapshot::{Expression, NodeTerm, Operator, Outcome, Phase, WaitReason},
+};
+
+use super::{all_is_quiet, attempt, completed, outcome, work};
+
+/// Two nodes with 10 cpu each, all of which may be used.
+fn full() -> Cluster {
+    Cluster::new(settings().preempting().filled_to(1.0)).with_nodes([node("n1", 10_000), node("n2", 10_000)])
+}
+
+fn submit(cluster: &mut Cluster, name: &str, node: &str, cpu_milli: i64) {
+    let there = cluster.all_nodes().find(|there| &*there.name == node);
+    let mut labelled = there.expect("the node should be there").clone();
+    if !labelled.labels.contains_key("name") {
+        labelled = labelled.labelled("name", node);
+        cluster.set_node(labelled);
+        cluster.settle();
+    }
+    cluster.submit(job(name).asking(cpu_milli).only_on("name", node), work(3000));
+    cluster.run_until_phase(name, Phase::Running);
+}
+
+fn interrupted(cluster: &Cluster) -> Vec<&str> {
+    let all = cluster.jobs().filter(|job| job.status.interrupted_count > 0);
+    all.map(|job| &*job.key.name).collect()
+}
+
+fn bound(cluster: &Cluster, name: &str) -> bool {
+    cluster.pod(name).is_some_and(|pod| pod.node.is_some())
+}
+
+#[test]
+fn the_cheapest_on_any_node_goes_and_the_pod_runs() {
+    let mut cluster = full();
+    submit(&mut cluster, "large", "n1", 10_000);
+    submit(&mut cluster, "small", "n2", 4000);
+    submit(&mut cluster, "medium", "n2", 6000);
+    cluster.create_pod(pod("owner", 3000).patient(), seconds(100));
+    let created = cluster.now;
+    cluster.run_until("it has a node", |cluster| bound(cluster, "owner"));
+    assert!(cluster.now.duration_since(created) < seconds(3));
+    assert_eq!(interrupted(&cluster), ["small"]);
+    assert_eq!(outcome(&cluster, "small"), (1, Some(Outcome::Interrupted), reason::PREEMPTED_BY_OPERATOR));
+    cluster.run_for(seconds(60));
+    assert_eq!(cluster.waits("small"), Some(WaitReason::NoRoom));
+    completed(&mut cluster, "small");
+    assert_eq!(attempt(&cluster, "small").number, 2);
+    assert_eq!(interrupted(&cluster), ["small"]);
+}
+
+#[test]
+fn two_small_ones_that_lose_less_together_go_instead_of_a_large_one() {
+    let mut cluster = full();
+    submit(&mut cluster, "large", "n1", 10_000);
+    for (name, cpu) in [("a", 3000), ("b", 3000), ("c", 4000)] {
+        submit(&mut cluster, name, "n2", cpu);
+    }
+    cluster.create_pod(pod("owner", 6000).patient(), seconds(100));
+    cluster.run_until("it has a node", |cluster| bound(cluster, "owner"));
+    assert_eq!(interrupted(&cluster), ["a", "b"]);
+}
+
+#[test]
+fn nobody_goes_when_nobody_could_help_or_somebody_else_makes_room() {
+    let mut cluster = full();
+    submit(&mut cluster, "a", "n1", 5000);
+    submit(&mut cluster, "b", "n2", 5000);
+    let refused = [
+        pod("huge", 11_000).patient(),
+        pod("preempts", 6000),
+        pod("gated", 6000).patient(),
+        pod("elsewhere", 6000).patient(),
+        pod("unjudged", 6000).patient(),
+    ];
+    for mut pod in refused {
+        match &*pod.key.name {
+            "gated" => pod.gated = true,
+            "elsewhere" => _ = pod.placement.node_selector.insert("disk".into(), "fast".into()),
+            "unjudged" => pod.unjudged = vec!["podAntiAffinity".into()],
+            _ => {}
+        }
+        cluster.preempts = false;
+        cluster.create_pod(pod, seconds(100));
+        cluster.run_for(seconds(20));
+    }
+    assert!(interrupted(&cluster).is_empty());
+    let unjudged: Vec<_> =
+        cluster.planner.preemption().unjudged().map(|(pod, _)| pod.name.to_string()).collect();
+    assert_eq!(unjudged, ["unjudged"]);
+}
+
+#[test]
+fn in_mode_scheduler_the_operator_leaves_it_to_the_scheduler() {
+    let mut cluster = full();
+    cluster.set_pool(Ok(settings().filled_to(1.0)));
+    submit(&mut cluster, "a", "n1", 10_000);
+    submit(&mut cluster, "b", "n2", 10_000);
+    cluster.create_pod(pod("owner", 6000).patient(), seconds(100));
+    cluster.run_for(seconds(60));
+    assert!(interrupted(&cluster).is_empty());
+    // The mode can change while everything runs.
+    cluster.set_pool(Ok(settings().preempting().filled_to(1.0)));
+    cluster.run_until("it has a node", |cluster| bound(cluster, "owner"));
+    assert_eq!(interrupted(&cluster).len(), 1);
+}
+
+#[test]
+fn taints_affinity_and_extended_resources_are_respected() {
+    let nodes = [
+        node("n1", 10_000).tainted("batch"),
+        node("n2", 10_000).labelled("disk", "slow"),
+        node("n3", 10_000).labelled("disk", "fast"),
+        node("n4", 10_000).labelled("disk", "fast").having("gpu", 1),
+    ];
+    let mut pool = settings().preempting().filled_to(1.0);
+    pool.tolerated_taints.push("batch".into());
+    let mut cluster = Cluster::new(pool).with_nodes(nodes);
+    for (name, cpu) in [("n1", 9000), ("n2", 9100), ("n3", 9200), ("n4", 9300)] {
+        let node = cluster.all_nodes().find(|node| &*node.name == name).unwrap().clone();
+        cluster.set_node(node.labelled("name", name));
+        cluster.settle();
+        let job = job(&format!("on-{name}")).asking(cpu).only_on("name", name).tolerating("batch");
+        cluster.submit(if name == "n4" { job.asking_for("gpu", 1) } else { job }, work(3000));
+        cluster.run_until_phase(&format!("on-{name}"), Phase::Running);
+    }
+    let mut fast = pod("fast", 2000).patient();
+    let disk = Expression { key: "disk".into(), operator: Operator::In, values: vec!["fast".into()] };
+    fast.placement.affinity = vec![NodeTerm { labels: vec![disk], names: Vec::new() }];
+    cluster.create_pod(fast, seconds(1000));
+    cluster.run_until("it has a node", |cluster| bound(cluster, "fast"));
+    assert_eq!(interrupted(&cluster), ["on-n3"]);
+    let mut gpu = pod("gpu", 100).patient();
+    gpu.requests.other.insert("gpu".into(), 1);
+    cluster.create_pod(gpu, seconds(1000));
+    cluster.run_until("it has a node", |cluster| bound(cluster, "gpu"));
+    assert_eq!(interrupted(&cluster), ["on-n3", "on-n4"]);
+}
+
+#[test]
+fn the_room_is_kept_for_the_pod_and_each_pod_is_served_once() {
+    let mut cluster = full();
+    submit(&mut cluster, "a", "n1", 10_000);
+    submit(&mut cluster, "b", "n2", 10_000);
+    cluster.scheduler_works = false;
+    let mut owner = pod("owner", 4000).patient();
+    owner.unschedulable = Some("0/2 nodes are available: 2 Insufficient cpu.".to_owned());
+    cluster.create_pod(owner.clone(), seconds(100));
+    cluster.run_for(seconds(100));
+    // One went; what it gave is promised to the pod, so it can not even start again itself.
+    let [victim] = interrupted(&cluster)[..] else { panic!("{:?}", interrupted(&cluster)) };
+    assert_eq!(cluster.waits(victim), Some(WaitReason::NoRoom));
+    let victim = victim.to_owned();
+    owner.key = key("second");
+    owner.uid = "uid-of-second".into();
+    cluster.create_pod(owner, seconds(100));
+    cluster.run_for(seconds(100));
+    assert_eq!(interrupted(&cluster), [victim], "the second one has room beside the first");
+    cluster.scheduler_works = true;
+    cluster.run_until("both have nodes", |cluster| bound(cluster, "owner") && bound(cluster, "second"));
+}
+
+#[test]
+fn room_that_somebody_faster_took_is_made_once_more() {
+    let mut cluster = full();
+    submit(&mut cluster, "a", "n1", 10_000);
+    submit(&mut cluster, "b", "n2", 10_000);
+    cluster.scheduler_works = false;
+    let mut owner = pod("owner", 8000).patient();
+    owner.unschedulable = Some("0/2 nodes are available: 2 Insufficient cpu.".to_owned());
+    cluster.create_pod(owner, seconds(100));
+    cluster.run_for(seconds(20));
+    let [victim] = interrupted(&cluster)[..] else { panic!("{:?}", interrupted(&cluster)) };
+    let node = if victim == "a" { "n1" } else { "n2" };
+    cluster.create_pod(pod("faster", 5000).on(node).running(), seconds(1000));
+    cluster.run_for(seconds(20));
+    assert_eq!(interrupted(&cluster), ["a", "b"]);
+    cluster.scheduler_works = true;
+    cluster.create_pod(pod("wakes-the-scheduler", 10), seconds(10));
+    cluster.run_until("it has a node", |cluster| bound(cluster, "owner"));
+}
+
+#[test]
+fn of_two_pods_the_more_important_one_is_served_first() {
+    let mut cluster = full();
+    submit(&mut cluster, "cheap", "n1", 4000);
+    submit(&mut cluster, "dear", "n2", 9000);
+    cluster.scheduler_works = false;
+    let waits = |name: &str, cpu: i64, priority: i32| {
+        let mut pod = pod(name, cpu).patient();
+        pod.unschedulable = Some("0/2 nodes are available: 2 Insufficient cpu.".to_owned());
+        pod.priority = priority;
+        pod
+    };
+    cluster.create_pod(waits("a", 9500, 0), seconds(1000));
+    cluster.create_pod(waits("b", 9500, 100), seconds(1000));
+    cluster.run_until("both decisions are made", |cluster| {
+        cluster
+            .jobs()
+            .all(|job| job.status.attempt.as_ref().is_some_and(|attempt| attempt.disruption.is_some()))
+    });
+    let message = |name: &str| attempt(&cluster, name).disruption.clone().unwrap().message;
+    assert_eq!(message("cheap"), "makes room for pod uid-of-b on node n1");
+    assert_eq!(message("dear"), "makes room for pod uid-of-a on node n2");
+}
+
+fn story(kill: Option<Kill>) -> Cluster {
+    let mut cluster = full();
+    cluster.kill = kill;
+    cluster.submit(job("large").asking(10_000), work(60));
+    cluster.run_until_phase("large", Phase::Running);
+    cluster.submit(job("small").asking(4000), work(60));
+    cluster.submit(job("gang").asking(3000).gang(2), work(60));
+    cluster.run_until("all run", |cluster| cluster.jobs().all(|job| job.status.phase == Phase::Running));
+    cluster.create_pod(pod("owner", 5000).patient(), seconds(100));
+    cluster.run_until("it has a node", |cluster| bound(cluster, "owner"));
+    for name in ["large", "small", "gang"] {
+        cluster.run_until_phase(name, Phase::Completed);
+    }
+    all_is_quiet(&mut cluster);
+    cluster
+}
+
+#[test]
+fn killed_before_and_after_every_action_the_pod_gets_its_room_and_nobody_goes_twice() {
+    let undisturbed = story(None);
+    let total = |cluster: &Cluster| cluster.jobs().map(|job| job.status.interrupted_count).sum::<u32>();
+    assert_eq!(total(&undisturbed), 1);
+    for number in 1..=undisturbed.actions {
+        for kill in [Kill::Before(number), Kill::After(number), Kill::Late(number)] {
+            let disturbed = story(Some(kill));
+            assert_eq!(total(&disturbed), 1, "{kill:?}\n{}", disturbed.history());
+        }
+    }
+}

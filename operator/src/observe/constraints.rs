@@ -1,0 +1,185 @@
+//! Where a pod may go: what the planner can judge, and what it can not.
+
+use k8s_openapi::api::core::v1::{NodeSelectorRequirement, Pod as ApiPod, PodSpec};
+use scavenger_planner::snapshot::{Expression, Name, NodeTerm, Operator};
+
+/// The scheduler whose rules the planner knows.
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+/// What kube-scheduler says of nodes for reasons that the planner judges by itself, as its messages begin.
+const JUDGED: [&str; 6] = [
+    "Insufficient ",
+    "Too many pods",
+    "node(s) had untolerated taint",
+    "node(s) didn't match Pod's node affinity/selector",
+    "node(s) were unschedulable",
+    "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+];
+
+/// Resources of which the planner keeps no account.
+const UNCOUNTED: &str = "ephemeral-storage";
+
+/// The pod's required node affinity. What the API server accepted is understood; an operator of a newer version
+/// matches nothing.
+pub(super) fn node_affinity(spec: &PodSpec) -> Vec<NodeTerm> {
+    let required = spec
+        .affinity
+        .as_ref()
+        .and_then(|affinity| affinity.node_affinity.as_ref())
+        .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+    let expressions = |list: &Option<Vec<NodeSelectorRequirement>>| {
+        list.iter().flatten().map(expression).collect::<Option<Vec<_>>>()
+    };
+    let term = |term: &k8s_openapi::api::core::v1::NodeSelectorTerm| {
+        match (expressions(&term.match_expressions), expressions(&term.match_fields)) {
+            (Some(labels), Some(names)) => NodeTerm { labels, names },
+            // A term without expressions matches nothing.
+            _ => NodeTerm::default(),
+        }
+    };
+    required.into_iter().flat_map(|selector| &selector.node_selector_terms).map(term).collect()
+}
+
+fn expression(requirement: &NodeSelectorRequirement) -> Option<Expression> {
+    let operator = match requirement.operator.as_str() {
+        "In" => Operator::In,
+        "NotIn" => Operator::NotIn,
+        "Exists" => Operator::Exists,
+        "DoesNotExist" => Operator::DoesNotExist,
+        "Gt" => Operator::Gt,
+        "Lt" => Operator::Lt,
+        _ => return None,
+    };
+    let values = requirement.values.iter().flatten().map(|value| Name::from(value.as_str())).collect();
+    Some(Expression { key: requirement.key.as_str().into(), operator, values })
+}
+
+/// What of an unschedulable pod the planner can not judge. Looked at only for pods that wait for the operator to make
+/// room.
+pub(super) fn unjudged(object: &ApiPod) -> Vec<Name> {
+    let Some(spec) = object
+        .spec
+        .as_ref()
+        .filter(|spec| spec.node_name.is_none() && spec.preemption_policy.as_deref() == Some("Never"))
+    else {
+        return Vec::new();
+    };
+    let mut unjudged: Vec<Name> = Vec::new();
+    let affinity = spec.affinity.as_ref();
+    let required = |terms: Option<bool>| terms.unwrap_or(false);
+    let pod_affinity = affinity.and_then(|affinity| affinity.pod_affinity.as_ref()).map(|affinity| {
+        affinity
+            .required_during_scheduling_ignored_during_execution
+            .as_ref()
+            .is_some_and(|all| !all.is_empty())
+    });
+    let anti_affinity = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref()).map(|affinity| {
+        affinity
+            .required_during_scheduling_ignored_during_execution
+            .as_ref()
+            .is_some_and(|all| !all.is_empty())
+    });
+    let mut found = |is: bool, what: &str| {
+        if is {
+            unjudged.push(what.into());
+        }
+    };
+    found(required(pod_affinity), "podAffinity");
+    found(required(anti_affinity), "podAntiAffinity");
+    let spread = spec.topology_spread_constraints.iter().flatten();
+    found(
+        spread.into_iter().any(|one| one.when_unsatisfiable == "DoNotSchedule"),
+        "topologySpreadConstraints",
+    );
+    let volumes = spec.volumes.iter().flatten();
+    let bound_to_nodes = |volume: &k8s_openapi::api::core::v1::Volume| {
+        volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() || volume.csi.is_some()
+    };
+    found(volumes.into_iter().any(bound_to_nodes), "volumes");
+    found(spec.resource_claims.iter().flatten().next().is_some(), "resourceClaims");
+    let ports = spec.containers.iter().flat_map(|container| container.ports.iter().flatten());
+    found(ports.into_iter().any(|port| port.host_port.is_some_and(|port| port > 0)), "hostPort");
+    let scheduler = spec.scheduler_name.as_deref().unwrap_or(DEFAULT_SCHEDULER);
+    found(scheduler != DEFAULT_SCHEDULER, "schedulerName");
+    let conditions =
+        object.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let message = conditions
+        .iter()
+        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
+        .and_then(|condition| condition.message.as_deref());
+    unjudged.extend(message.and_then(unjudged_reason).map(Name::from));
+    unjudged
+}
+
+/// The first reason in kube-scheduler's message ("0/5 nodes are available: 3 Insufficient cpu, 2 node(s) had ...
+/// preemption: ...") that the planner does not judge by itself.
+fn unjudged_reason(message: &str) -> Option<String> {
+    let Some((_, reasons)) = message.split_once(" nodes are available: ") else {
+        return Some(message.to_owned());
+    };
+    // Behind the reasons comes, as a sentence of its own, why kube-scheduler does not preempt.
+    let reasons = reasons.split(". ").next().unwrap_or_default().trim_end_matches('.');
+    reasons.split(", ").find_map(|reason| {
+        let reason = reason.trim_start_matches(|char: char| char.is_ascii_digit() || char == ' ');
+        let judged = JUDGED.iter().any(|judged| reason.starts_with(judged)) && !reason.ends_with(UNCOUNTED);
+        (!judged && !reason.is_empty()).then(|| reason.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schedulers_reasons_are_told_apart() {
+        let judged = |message: &str| unjudged_reason(message).is_none();
+        assert!(judged(
+            "0/3 nodes are available: 1 Insufficient cpu, 1 Too many pods, 1 node(s) had untolerated taint(s). \
+             preemption: not eligible due to preemptionPolicy=Never."
+        ));
+        assert!(judged("0/1 nodes are available: 1 Insufficient example.com/slot."));
+        for message in [
+            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match pod topology spread constraints. x",
+            "0/1 nodes are available: 1 Insufficient ephemeral-storage.",
+            "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+            "running PreFilter plugin failed",
+        ] {
+            assert!(!judged(message), "{message}");
+        }
+    }
+
+    fn pod(spec: &serde_json::Value) -> ApiPod {
+        serde_json::from_value(serde_json::json!({ "metadata": {}, "spec": spec })).unwrap()
+    }
+
+    #[test]
+    fn what_can_not_be_judged_is_named_and_the_rest_is_understood() {
+        let spec = serde_json::json!({
+            "preemptionPolicy": "Never", "containers": [{ "name": "c", "ports": [{ "containerPort": 80, "hostPort": 80 }] }],
+            "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+                { "topologyKey": "kubernetes.io/hostname" }] } },
+            "topologySpreadConstraints": [{ "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway" }],
+            "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "v" } }, { "name": "e", "emptyDir": {} }],
+        });
+        let names: Vec<String> = unjudged(&pod(&spec)).iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["podAntiAffinity", "volumes", "hostPort"]);
+        let preempting = pod(&serde_json::json!({ "containers": [], "volumes": spec["volumes"] }));
+        assert!(unjudged(&preempting).is_empty(), "kube-scheduler makes room for it");
+    }
+
+    #[test]
+    fn node_affinity_is_a_choice_of_terms() {
+        let spec: PodSpec = serde_json::from_value(serde_json::json!({
+            "containers": [],
+            "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
+                { "matchExpressions": [{ "key": "disk", "operator": "In", "values": ["fast"] }] },
+                { "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["n1"] }] },
+                { "matchExpressions": [{ "key": "disk", "operator": "Newer" }] }] } } },
+        }))
+        .unwrap();
+        let terms = node_affinity(&spec);
+        assert_eq!(terms.len(), 3);
+        assert_eq!((terms[0].labels.len(), terms[1].names.len()), (1, 1));
+        assert_eq!(terms[2], NodeTerm::default(), "what is not understood matches nothing");
+    }
+}
