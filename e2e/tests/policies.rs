@@ -428,6 +428,7 @@ async fn enforced(world: &World) -> Result<()> {
     refused("another grace period above the limit", moved, &["spec.terminationGracePeriodSeconds"])?;
     patch::<ScavengerJob>(world, "earlier", json!({ "metadata": { "labels": { "mine": "1" } } })).await?;
     patch::<ScavengerJob>(world, "earlier", json!({ "spec": { "args": ["--to=20"] } })).await?;
+    patch::<ScavengerJob>(world, "earlier", json!({ "spec": { "suspend": true } })).await?;
     patch::<ScavengerJob>(world, "earlier", grace(20)).await?;
     world.api::<ScavengerJob>().delete("earlier", &DeleteParams::default()).await?;
     Ok(())
@@ -534,6 +535,7 @@ fn the_projects_own_parts_may_do_what_they_need_and_nothing_else() {
         let client = users::client(&users::service_account(NAMESPACE, "scavenger-operator")).await?;
         for (needs, right) in [
             (true, ("scavenger.dev", "scavengerjobs/status", "patch")),
+            (true, ("scavenger.dev", "scavengerjobs", "delete")),
             (true, ("batch", "jobs", "create")),
             (true, ("batch", "jobs", "delete")),
             (true, ("", "pods", "list")),
@@ -551,7 +553,6 @@ fn the_projects_own_parts_may_do_what_they_need_and_nothing_else() {
             (false, ("batch", "cronjobs", "create")),
             (false, ("apps", "deployments", "create")),
             (false, ("scavenger.dev", "scavengerjobs", "create")),
-            (false, ("scavenger.dev", "scavengerjobs", "delete")),
             (false, ("scavenger.dev", "scavengerpools", "delete")),
             (false, ("", "configmaps", "update")),
             (false, ("", "serviceaccounts/token", "create")),
