@@ -222,10 +222,13 @@ fn what_the_operator_made_is_changed_by_the_operator_alone_and_deleted_by_its_ow
             refused(&format!("{change} on the operator's Job"), answer, &words)?;
         }
         let name = world.pod("count").await?.name_any();
-        let change = json!({ "metadata": { "labels": { names::LABEL_JOB_UID: null } } });
-        let words =
-            ["scavenger-pods", "only the ScavengerJob operator", "metadata.labels[scavenger.dev/job-uid]"];
-        refused("removing a label of its pod", patch::<Pod>(&admin, &name, change).await, &words)?;
+        for label in [names::LABEL_JOB_UID, "batch.kubernetes.io/controller-uid"] {
+            let change = json!({ "metadata": { "labels": { label: null } } });
+            let field = format!("metadata.labels[{label}]");
+            let words = ["scavenger-pods", "only the ScavengerJob operator", field.as_str()];
+            refused("removing a label of its pod", patch::<Pod>(&admin, &name, change).await, &words)?;
+        }
+        patch::<Pod>(&admin, &name, json!({ "metadata": { "labels": { "mine": "1" } } })).await?;
 
         // The cluster's own admin has the rights that RBAC does not give to a namespace's.
         let words =
