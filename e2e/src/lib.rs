@@ -3,6 +3,7 @@
 //! The tests run against the cluster named by [`KUBECONFIG`], with operator, tuner and submitter installed;
 //! `cargo xtask test` makes one. Without it they say that they are skipped, except in CI, where that is a failure.
 
+pub mod faults;
 pub mod kubectl;
 pub mod postgres;
 pub mod queue;

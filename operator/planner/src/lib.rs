@@ -7,6 +7,7 @@
 //! | rule | where |
 //! |---|---|
 //! | what is next for one ScavengerJob; which outcome leads to which phase | [`lifecycle`] |
+//! | what can keep an attempt from starting, and whose fault that is | `starting` |
 //! | whether the workload ended an attempt or was taken away | [`verdict`] |
 //! | what the API server's refusals mean | [`refusal`] |
 //! | how long to wait before the next attempt | [`backoff`] |
@@ -34,6 +35,7 @@ pub mod priority;
 pub mod refusal;
 pub mod resources;
 pub mod snapshot;
+mod starting;
 pub mod verdict;
 mod wording;
 
