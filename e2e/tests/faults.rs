@@ -51,12 +51,19 @@ where
             ensure!(std::env::var_os("CI").is_none(), "{OPERATOR} is not set");
             return Ok(());
         }
-        let played = json!({ "spec": {
+        let played_nodes = json!({ "spec": {
             "nodeSelector": { "type": "kwok" }, "toleratedTaints": ["kwok.x-k8s.io/node"],
         } });
         let as_before = json!({ "spec": { "nodeSelector": null, "toleratedTaints": null } });
         operators(world, 0).await?;
-        set_pool(world, &played).await?;
+        set_pool(world, &played_nodes).await?;
+        // The policy that reads the pool learns of the change a moment later.
+        until("the pool lets its tolerations in", || async {
+            let probe = serde_json::from_value(played("probe", "10m"))?;
+            let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+            Ok(world.api::<ScavengerJob>().create(&dry_run, &probe).await.ok().map(|_| ()))
+        })
+        .await?;
         let result = async { test(world, Proxy::start().await?).await }.await;
         // As it was, whatever became of the test.
         set_pool(world, &as_before).await?;

@@ -242,11 +242,15 @@ impl Executor {
             message = %new.message,
             "status written"
         );
+        let job = convert::job(&written);
         if let Some(event) = event {
             self.metrics.event(event, &new);
             self.tell(&written, event, &new.message);
         }
-        Ok(Answer::Job(Box::new(convert::job(&written))))
+        if ended.is_some() {
+            self.metrics.ended(&job);
+        }
+        Ok(Answer::Job(Box::new(job)))
     }
 
     /// Has an event published, beside the action: how long that takes is no part of what the planner waits for.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     priority,
     resources::{CPU, MEMORY, PODS, Resources},
-    snapshot::{Job, Name},
+    snapshot::{Job, Name, Outcome},
 };
 
 /// Bytes to which the weight of memory belongs: 1 GiB.
@@ -105,6 +105,44 @@ impl Loss {
             start: Reverse(start.unwrap_or(Timestamp::MAX)),
             uid: job.uid.clone(),
         }
+    }
+}
+
+/// What the time that an attempt ran was good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Work {
+    /// Time whose results are kept.
+    pub useful: SignedDuration,
+    /// Time whose results are lost and computed again.
+    pub lost: SignedDuration,
+    /// True if nothing at all is kept.
+    pub before_first_checkpoint: bool,
+}
+
+impl Work {
+    /// Work of a ScavengerJob's last attempt, once it has ended; none if it did not run.
+    ///
+    /// What was done up to the last checkpoint is kept: one that was reported, or else the end of the last whole
+    /// `interruptionAfter`, by which the workload promises to have written one. A workload that completes, or that
+    /// saves when it is stopped and was interrupted, keeps everything.
+    #[must_use]
+    pub fn of_ended(job: &Job) -> Option<Self> {
+        let attempt = job.status.attempt.as_ref()?;
+        let (start, end) = (attempt.start_time?, attempt.end_time?);
+        let ran = end.duration_since(start).max(SignedDuration::ZERO);
+        let spec = job.spec.as_ref().ok()?;
+        let saved = match attempt.outcome? {
+            Outcome::Completed => true,
+            Outcome::Interrupted => spec.saves_on_sigterm,
+            Outcome::Failed => false,
+            Outcome::Withdrawn => return None,
+        };
+        let reported = job.status.last_checkpoint.map(|checkpoint| checkpoint.duration_since(start));
+        let stretches = milliseconds(ran) / milliseconds(spec.interruption_after).max(1);
+        let promised = milliseconds(spec.interruption_after).saturating_mul(stretches);
+        let promised = SignedDuration::from_millis(i64::try_from(promised).unwrap_or(i64::MAX));
+        let useful = if saved { ran } else { reported.unwrap_or_default().max(promised).min(ran) };
+        Some(Self { useful, lost: ran - useful, before_first_checkpoint: !saved && useful.is_zero() })
     }
 }
 
@@ -201,5 +239,32 @@ mod tests {
         let mut often = young;
         often.status.interrupted_count = 1;
         assert!(loss(&old) < loss(&often));
+    }
+
+    #[test]
+    fn work_is_kept_up_to_the_last_checkpoint() {
+        let ended = |seconds: i64, outcome| {
+            let mut job = running("a", 0);
+            let attempt = job.status.attempt.as_mut().unwrap();
+            attempt.end_time = Some(at(seconds));
+            attempt.outcome = Some(outcome);
+            job
+        };
+        let kept = |job: &Job| Work::of_ended(job).map(|work| (work.useful.as_secs(), work.lost.as_secs()));
+        // Stretches of 60 s.
+        assert_eq!(kept(&ended(150, Outcome::Interrupted)), Some((120, 30)));
+        assert_eq!(kept(&ended(150, Outcome::Failed)), Some((120, 30)));
+        assert_eq!(kept(&ended(150, Outcome::Completed)), Some((150, 0)));
+        assert_eq!(kept(&ended(150, Outcome::Withdrawn)), None);
+        assert!(Work::of_ended(&ended(59, Outcome::Interrupted)).unwrap().before_first_checkpoint);
+        let mut saves = ended(50, Outcome::Interrupted);
+        saves.spec.as_mut().unwrap().saves_on_sigterm = true;
+        assert_eq!(kept(&saves), Some((50, 0)));
+        let mut reported = ended(150, Outcome::Interrupted);
+        for (checkpoint, work) in [(-10, (120, 30)), (140, (140, 10)), (500, (150, 0))] {
+            reported.status.last_checkpoint = Some(at(checkpoint));
+            assert_eq!(kept(&reported), Some(work), "{checkpoint}");
+        }
+        assert_eq!(kept(&running("a", 0)), None);
     }
 }

@@ -10,8 +10,9 @@ use prometheus_client::{
 use scavenger_planner::{
     Counts,
     action::{Answer, Event, Failure},
-    resources::Resources,
-    snapshot::{JobStatus, WaitReason},
+    loss::Work,
+    resources::{CPU, MEMORY, PODS, Resources},
+    snapshot::{Job, JobStatus, WaitReason},
 };
 
 use crate::{observe::progress::Progress, status};
@@ -62,6 +63,9 @@ pub(crate) struct Metrics {
     leader: Gauge,
     watch_age: Family<KindLabel, Gauge<f64, AtomicU64>>,
     lost_events: Counter,
+    useful_work: Family<ResourceLabel, Counter<f64, AtomicU64>>,
+    lost_work: Family<ResourceLabel, Counter<f64, AtomicU64>>,
+    without_checkpoint: Counter,
 }
 
 impl Metrics {
@@ -86,6 +90,9 @@ impl Metrics {
             leader: Gauge::default(),
             watch_age: Family::default(),
             lost_events: Counter::default(),
+            useful_work: Family::default(),
+            lost_work: Family::default(),
+            without_checkpoint: Counter::default(),
         };
         metrics.register();
         metrics
@@ -149,6 +156,40 @@ impl Metrics {
             "Kubernetes events that were not published; the status says what they would have said",
             self.lost_events.clone(),
         );
+        let seconds = "core-seconds of cpu, GiB-seconds of memory, unit-seconds of others";
+        registry.register(
+            "useful_work",
+            format!("Requests times the time whose results were kept: {seconds}"),
+            self.useful_work.clone(),
+        );
+        registry.register(
+            "lost_work",
+            format!("Requests times the time since the last checkpoint, when an attempt ended: {seconds}"),
+            self.lost_work.clone(),
+        );
+        registry.register(
+            "attempts_without_checkpoint",
+            "Attempts that ran and ended before their first checkpoint",
+            self.without_checkpoint.clone(),
+        );
+    }
+
+    /// Takes in what a ScavengerJob's attempt, which has just ended, was good for.
+    pub(crate) fn ended(&self, job: &Job) {
+        let (Some(work), Some(attempt)) = (Work::of_ended(job), &job.status.attempt) else { return };
+        for (name, amount) in attempt.demand.total().iter().filter(|(name, _)| *name != PODS) {
+            let amount = match name {
+                CPU => amount as f64 / 1e3,
+                MEMORY => amount as f64 / f64::from(1 << 30),
+                _ => amount as f64,
+            };
+            let label = ResourceLabel { resource: name.to_owned() };
+            self.useful_work.get_or_create(&label).inc_by(amount * work.useful.as_secs_f64());
+            self.lost_work.get_or_create(&label).inc_by(amount * work.lost.as_secs_f64());
+        }
+        if work.before_first_checkpoint {
+            self.without_checkpoint.inc();
+        }
     }
 
     /// Takes in whether this replica leads.

@@ -19,6 +19,9 @@ fn served() -> BTreeMap<String, BTreeSet<String>> {
     drop(metrics.waiting.get_or_create(&Reason { reason: "Any".to_owned() }));
     drop(metrics.phases.get_or_create(&PhaseLabel { phase: "Any" }));
     drop(metrics.actions.get_or_create(&ActionLabels { task: "any", result: "ok" }));
+    for family in [&metrics.useful_work, &metrics.lost_work] {
+        drop(family.get_or_create(&ResourceLabel { resource: "cpu".to_owned() }));
+    }
     for family in [&metrics.allocatable, &metrics.used, &metrics.threshold] {
         drop(family.get_or_create(&ResourceLabel { resource: "cpu".to_owned() }));
     }
