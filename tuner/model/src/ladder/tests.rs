@@ -197,12 +197,8 @@ prop_compose! {
 /// The rule for the first rung once more, slowly and from its definition.
 fn expected_first(request: &LadderRequest) -> Option<(Resources, Layout)> {
     let job = Job::new(&request.system, None).expect("the system should be right");
-    let all = candidates(&Question {
-        model: &Model::prior(),
-        job: &job,
-        limits: &request.limits,
-        kinds: &kinds_of(&request.nodes),
-    });
+    let (model, kinds) = (Model::prior(), kinds_of(&request.nodes));
+    let all = candidates(&Question::new(&model, &job, &request.limits, &kinds));
     let best = all.iter().map(Candidate::value).max_by(f64::total_cmp)?;
     let dominated = |one: &Candidate| {
         all.iter().any(|other| {
