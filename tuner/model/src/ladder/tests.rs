@@ -265,6 +265,21 @@ proptest! {
     }
 
     #[test]
+    fn no_rung_is_dominated(request in any_request()) {
+        let model = Model::prior();
+        let Ok(reply) = build(&model, &request) else { return Ok(()) };
+        let others = curve(&model, &request).expect("there is a ladder");
+        for rung in &reply.rungs {
+            let dominated = others.iter().find(|other| {
+                other.resources != rung.resources
+                    && other.resources.fits_in(&rung.resources)
+                    && other.ns_per_day.p50 > rung.ns_per_day.p50
+            });
+            prop_assert_eq!(dominated, None, "{:?}", rung);
+        }
+    }
+
+    #[test]
     fn the_same_question_has_the_same_answer(request in any_request()) {
         let model = Model::prior();
         let once = build(&model, &request);
