@@ -42,10 +42,11 @@ fn table(reply: &CalibrationReply) -> String {
     for (index, run) in reply.benchmarks.iter().enumerate() {
         let _ = writeln!(
             text,
-            "{}. {} atoms of water on {} cores{}, {} MiB, about {} s; then within {:.2}\n   gmx mdrun {}",
+            "{}. {} atoms of water on {} {}{}, {} MiB, about {} s; then within {:.2}\n   gmx mdrun {}",
             index + 1,
             run.system.atoms,
-            f64::from(run.resources.cpu_millicores) / 1000.0,
+            run.resources.cpu_millicores / 1000,
+            if run.resources.cpu_millicores == 1000 { "core" } else { "cores" },
             if run.resources.gpus > 0 { " and a GPU" } else { "" },
             run.resources.memory_bytes / MIB,
             speed(run.seconds),
