@@ -7,9 +7,12 @@
 //! | [`quantity`] | - | Kubernetes quantities as integers |
 //! | `scavenger_job`, `scavenger_pool` | `crd` | the two custom resources |
 //! | `tuning` | `http` | the tuner's request and reply |
+//! | `openapi` | `openapi` | the OpenAPI document of the tuner |
 //! | `simulation` | `sql` | rows of the Postgres queue and its migrations |
 
 pub mod names;
+#[cfg(feature = "openapi")]
+pub mod openapi;
 pub mod quantity;
 pub mod reasons;
 

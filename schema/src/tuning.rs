@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 pub const LADDER_PATH: &str = "/v1/ladder";
 /// Path of the prediction for one given layout.
 pub const PREDICT_PATH: &str = "/v1/predict";
+/// Path of the benchmarks for one kind of node.
+pub const CALIBRATE_PATH: &str = "/v1/calibrate";
 /// Path of the table of hardware classes.
 pub const HARDWARE_PATH: &str = "/v1/hardware";
 /// Path of the description of the model in use.
@@ -445,6 +447,60 @@ pub struct StepCost {
     pub total_us: f64,
 }
 
+/// Asks which short benchmarks would tell most about a kind of node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CalibrationRequest {
+    /// The kind of node.
+    pub node: NodeShape,
+    /// Version of GROMACS in the image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gromacs_version: Option<String>,
+    /// Most benchmarks to propose, 1 to 3.
+    #[serde(default = "three")]
+    pub max_benchmarks: u32,
+}
+
+/// Benchmarks that would tell most about a kind of node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct CalibrationReply {
+    /// Version of the model, as in [`LadderReply::model_version`].
+    pub model_version: String,
+    /// Hardware class recognised from the labels, `unknown` if none.
+    pub hardware_class: String,
+    /// Half-width of the 80% interval without them, as a factor above 1, on average over systems of 10,000 to
+    /// 1,000,000 atoms.
+    pub half_width: f64,
+    /// What to run, the most telling one first.
+    pub benchmarks: Vec<Benchmark>,
+}
+
+/// A short run that measures speed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Benchmark {
+    /// A cube of water, with the number of steps.
+    pub system: SystemDescription,
+    /// How mdrun divides its resources.
+    pub layout: Layout,
+    /// Requests of the pod; its limits are the same.
+    pub resources: Resources,
+    /// Predicted peak memory in bytes.
+    pub memory_bytes: u64,
+    /// Arguments of mdrun: the layout, the steps, no tuning of PME, and counters reset at half of the steps.
+    pub mdrun_args: Vec<String>,
+    /// Predicted speed in ns of simulated time per day.
+    pub ns_per_day: Interval,
+    /// Seconds it takes at the predicted p50 speed.
+    pub seconds: f64,
+    /// Half-width as in [`CalibrationReply::half_width`] after this and the benchmarks before it.
+    pub half_width_after: f64,
+}
+
 /// The table of hardware classes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
@@ -561,6 +617,10 @@ fn default_dt_ps() -> f64 {
 
 fn default_cutoff_nm() -> f64 {
     1.0
+}
+
+fn three() -> u32 {
+    3
 }
 
 fn default_pme_order() -> u32 {

@@ -34,6 +34,11 @@ pub enum Command {
     /// Fits the model to public measurements with whole machines left out, predicts those, and prints a table in
     /// Markdown with two plain models beside. Takes some seconds.
     Accuracy(AccuracyOptions),
+    /// Print the short benchmarks that would tell most about a kind of node
+    ///
+    /// Nothing is run: each line is a simulation of water with the arguments of mdrun. Its measured speed, once it
+    /// is among the runs that the service learns from, narrows the intervals by what is printed.
+    Calibrate(CalibrateOptions),
     /// Print the OpenAPI document of the service
     Openapi,
 }
@@ -50,6 +55,9 @@ pub struct AccuracyOptions {
         value_parser = clap::value_parser!(u16).range(1..=1000)
     )]
     pub fit_rounds: u16,
+    /// Draw predicted against measured speed into FILE, as SVG
+    #[arg(long, value_name = "FILE", env = "SCAVENGER_TUNER_PLOT")]
+    pub plot: Option<PathBuf>,
     /// Print the constants that all measurements together give, too
     #[arg(long, env = "SCAVENGER_TUNER_SHOW_CONSTANTS")]
     pub show_constants: bool,
@@ -139,7 +147,9 @@ pub struct ServeOptions {
         help_heading = "Learning"
     )]
     pub database_url: Option<String>,
-    /// Look for new measured runs every DURATION
+    /// Look for new measured runs at least every DURATION
+    ///
+    /// The database tells of them as they come; this is for when it cannot.
     #[arg(
         long,
         value_name = "DURATION",
@@ -151,15 +161,58 @@ pub struct ServeOptions {
     pub learn_every: Duration,
 }
 
+/// Options of `calibrate`.
+#[derive(Clone, Debug, Args)]
+pub struct CalibrateOptions {
+    /// The kind of node [default: this machine]
+    ///
+    /// Cores and memory, then GPUs and labels that tell the hardware, as for recommend.
+    #[arg(
+        long,
+        value_name = "CORES,MEMORY[,gpus=N][,LABEL=VALUE]",
+        env = "SCAVENGER_TUNER_NODE",
+        value_parser = node_argument
+    )]
+    pub node: Option<scavenger_schema::tuning::NodeShape>,
+    /// Version of GROMACS
+    #[arg(long, value_name = "VERSION", env = "SCAVENGER_TUNER_GROMACS_VERSION")]
+    pub gromacs_version: Option<String>,
+    /// Most benchmarks to print, 1 to 3
+    #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_BENCHMARKS", default_value_t = 3)]
+    pub max_benchmarks: u32,
+    /// Print a table or JSON
+    #[arg(long, value_name = "FORMAT", env = "SCAVENGER_TUNER_OUTPUT", default_value = "table")]
+    pub output: Output,
+}
+
 /// Options of `recommend`.
 #[derive(Clone, Debug, Args)]
 pub struct RecommendOptions {
+    /// Run input file (.tpr) of the simulation
+    ///
+    /// Read with `gmx dump`. A number of steps given on the command line counts instead of the file's.
+    #[arg(
+        value_name = "FILE",
+        env = "SCAVENGER_TUNER_FILE",
+        help_heading = "Simulation",
+        conflicts_with_all = ["request", "atoms", "box_nm", "dt_ps", "cutoff_nm", "pme_grid", "no_pme"]
+    )]
+    pub file: Option<PathBuf>,
+    /// Program of GROMACS that reads FILE
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        env = "SCAVENGER_TUNER_GMX",
+        default_value = "gmx",
+        help_heading = "Simulation"
+    )]
+    pub gmx: String,
     /// Number of atoms
     #[arg(
         long,
         value_name = "N",
         env = "SCAVENGER_TUNER_ATOMS",
-        required_unless_present = "request",
+        required_unless_present_any = ["request", "file"],
         conflicts_with = "request",
         help_heading = "Simulation"
     )]
@@ -253,6 +306,9 @@ pub struct RecommendOptions {
     /// Most configurations to print
     #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_RUNGS", help_heading = "Scheduling")]
     pub max_rungs: Option<u32>,
+    /// Draw speed and efficiency over cores, with the rungs, into FILE, as SVG
+    #[arg(long, value_name = "FILE", env = "SCAVENGER_TUNER_PLOT")]
+    pub plot: Option<PathBuf>,
     /// Print a table or JSON
     #[arg(long, value_name = "FORMAT", env = "SCAVENGER_TUNER_OUTPUT", default_value = "table")]
     pub output: Output,

@@ -7,8 +7,9 @@ pub mod cli;
 pub mod config;
 pub mod http;
 pub mod observations;
-pub mod openapi;
+pub mod plot;
 mod telemetry;
+pub mod tpr;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Serve(options) => cli::serve::exec(&options),
         Command::Recommend(options) => cli::recommend::exec(&options),
         Command::Accuracy(options) => cli::accuracy::exec(&options),
+        Command::Calibrate(options) => cli::calibrate::exec(&options),
         Command::Openapi => cli::openapi::exec(),
     };
     match outcome {

@@ -11,7 +11,7 @@ use scavenger_tuner_model::model::Observation;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sqlx::PgPool;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 
 use crate::http::Service;
 
@@ -21,6 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MOST_PER_OWNER: i64 = 200;
 /// Most runs in all.
 const MOST: i64 = 100_000;
+/// What the database notifies on when runs were added (schema/migrations).
+const CHANNEL: &str = "gromacs_observation";
+/// Wait after a notification for further ones.
+const BURST: Duration = Duration::from_millis(200);
 /// Runs shorter than this say more about the start than about the speed.
 const SHORTEST_SECONDS: f64 = 5.0;
 
@@ -41,6 +45,7 @@ pub enum ReadError {
 /// Where the runs are.
 #[derive(Clone, Debug)]
 pub struct Source {
+    /// One connection listens, one asks.
     pool: PgPool,
 }
 
@@ -57,6 +62,8 @@ struct Row {
     hardware_class: String,
     gromacs_version: Option<String>,
     ns_per_day: f64,
+    owner: String,
+    peak_memory_bytes: Option<i64>,
 }
 
 impl Source {
@@ -65,7 +72,7 @@ impl Source {
         let options =
             PgConnectOptions::from_str(url).map_err(ReadError::Url)?.application_name("scavenger-tuner");
         let pool =
-            PgPoolOptions::new().max_connections(1).acquire_timeout(PATIENCE).connect_lazy_with(options);
+            PgPoolOptions::new().max_connections(2).acquire_timeout(PATIENCE).connect_lazy_with(options);
         Ok(Self { pool })
     }
 
@@ -79,7 +86,8 @@ impl Source {
     /// The order decides which runs are kept where there are too many: the last ones.
     pub async fn observations(&self) -> Result<Vec<Observation>, ReadError> {
         let query = sqlx::query_as::<_, Row>(
-            "select system, layout, node_labels, cpu_millicores, gpus, hardware_class, gromacs_version, ns_per_day
+            "select system, layout, node_labels, cpu_millicores, gpus, hardware_class, gromacs_version, ns_per_day, owner,
+                peak_memory_bytes
             from (
                 select *, row_number() over (partition by owner, hardware_class order by id desc) as age
                 from gromacs_observation where wall_seconds >= $1
@@ -117,21 +125,39 @@ fn observation(row: Row) -> Option<Observation> {
         gpus: u32::try_from(row.gpus).ok()?,
     };
     let version = row.gromacs_version.as_deref();
-    Observation::local(&system, version, &layout, &resources, &labels, row.ns_per_day).ok()
+    let run = Observation::local(&system, version, &layout, &resources, &labels, row.ns_per_day, &row.owner)
+        .ok()?;
+    Some(match row.peak_memory_bytes.and_then(|bytes| u64::try_from(bytes).ok()) {
+        Some(bytes) => run.with_peak_memory(&layout, bytes),
+        None => run,
+    })
 }
 
 fn parsed<T: DeserializeOwned>(value: Value) -> Option<T> {
     serde_json::from_value(value).ok()
 }
 
-/// Keeps the service's model up to date with the runs, looking `every` so often. The first look makes the service
-/// ready, whatever comes of it: without measurements the model is worse, without a tuner nothing starts.
+/// Keeps the service's model up to date with the runs: at once when the database says that there are new ones, and
+/// `every` so often in case it cannot. The first look makes the service ready, whatever comes of it: without
+/// measurements the model is worse, without a tuner nothing starts.
 pub async fn follow(service: Service, source: Source, every: Duration) {
     let mut timer = tokio::time::interval(every);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut known: Newest = (0, None);
+    let mut listener: Option<PgListener> = None;
     loop {
-        timer.tick().await;
+        let told = tokio::select! {
+            _ = timer.tick() => false,
+            heard = hear(&mut listener) => heard,
+        };
+        if told {
+            // Runs end in bursts, and each look reads them all: one look per burst.
+            tokio::time::sleep(BURST).await;
+        }
+        // Before looking, so that nothing falls between the look and the listening.
+        if listener.is_none() {
+            listener = listen(&source.pool).await;
+        }
         match look(&source, known).await {
             Ok(None) => {}
             Ok(Some((newest, model))) => {
@@ -146,6 +172,30 @@ pub async fn follow(service: Service, source: Source, every: Duration) {
             }
         }
         service.set_ready(true);
+    }
+}
+
+/// A connection that hears of new runs; none if the database cannot be reached, the timer tries again.
+async fn listen(pool: &PgPool) -> Option<PgListener> {
+    let connect = async {
+        let mut listener = PgListener::connect_with(pool).await?;
+        // A lost connection is for `follow` to notice: what happened meanwhile must be looked for.
+        listener.eager_reconnect(false);
+        listener.listen(CHANNEL).await?;
+        Ok(listener)
+    };
+    patiently(connect).await.inspect_err(|error| tracing::debug!(%error, "cannot listen, polling")).ok()
+}
+
+/// Waits for the database to say that there are new runs. A lost connection counts as said: some may have been missed.
+async fn hear(listener: &mut Option<PgListener>) -> bool {
+    let Some(connection) = listener else { return std::future::pending().await };
+    match connection.try_recv().await {
+        Ok(Some(_)) => true,
+        Ok(None) | Err(_) => {
+            *listener = None;
+            true
+        }
     }
 }
 

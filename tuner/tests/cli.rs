@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
 
 use clap::CommandFactory as _;
-use scavenger_schema::tuning::LadderReply;
+use scavenger_schema::tuning::{CalibrationReply, LadderReply};
 use scavenger_tuner::config::Cli;
 
 const TUNER: &str = env!("CARGO_BIN_EXE_scavenger-tuner");
@@ -70,6 +70,43 @@ fn this_machine_is_the_default_node() {
 }
 
 #[test]
+fn proposes_benchmarks() {
+    let output = tuner(&["calibrate", "--node", "8,32Gi", "--output", "json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let reply: CalibrationReply = serde_json::from_slice(&output.stdout).expect("stdout should be the reply");
+    assert!(!reply.benchmarks.is_empty() && reply.benchmarks[0].half_width_after < reply.half_width);
+    let output = tuner(&["calibrate", "--node", "8,32Gi"]);
+    assert!(text(&output.stdout).contains("gmx mdrun -ntmpi"), "{}", text(&output.stdout));
+}
+
+/// A program that prints what `gmx dump -s` does.
+fn gmx(name: &str, prints: &str) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, format!("#!/bin/sh\ncat <<'END'\n{prints}\nEND\n")).expect("should write a script");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("should set permissions");
+    path
+}
+
+#[test]
+fn recommends_for_a_run_input_file_and_draws_it() {
+    let prints = "inputrec:\n dt = 0.002\n nsteps = 5000\n coulombtype = PME\n rcoulomb = 1\n rvdw = 1\n \
+                  fourier-nx = 40\n fourier-ny = 40\n fourier-nz = 40\n pme-order = 4\n #atoms = 10000\n";
+    let gmx = gmx("gmx-of-a-small-system", prints);
+    let plot = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("ladder.svg");
+    let (gmx, plot) = (gmx.to_str().expect("paths are text"), plot.to_str().expect("paths are text"));
+    let output = Command::new(TUNER)
+        .args(["recommend", "some.tpr", "--gmx", gmx, "--node", "2,4Gi", "--plot", plot, "--output", "json"])
+        .output()
+        .expect("the tuner should start");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let reply: LadderReply = serde_json::from_slice(&output.stdout).expect("stdout should be the reply");
+    assert!(reply.rungs[0].hours_to_finish.is_some());
+    let svg = std::fs::read_to_string(plot).expect("the plot should be there");
+    assert_eq!(svg.matches("<circle").count(), reply.rungs.len());
+}
+
+#[test]
 fn prints_the_contract_of_the_service() {
     let output = tuner(&["openapi"]);
     assert!(output.status.success());
@@ -105,7 +142,10 @@ fn serves_until_sigterm_and_then_ends_well() {
 
 #[test]
 fn failures_have_a_sentence_and_an_exit_code() {
-    let cases: [(&[&str], i32, &str); 9] = [
+    let cases: [(&[&str], i32, &str); 12] = [
+        (&["recommend", "x.tpr", "--gmx", "/nowhere/gmx"], 2, "install GROMACS"),
+        (&["recommend", "x.tpr", "--gmx", "true"], 2, "gmx dump found no #atoms"),
+        (&["calibrate", "--node", "0,1Gi"], 1, "node.allocatable"),
         (&["recommend"], 2, "--atoms"),
         (&["recommend", "--atoms", "0"], 1, "system.atoms"),
         (&["recommend", "--atoms", "3000", "--box", "3,3"], 2, "--box: must be three numbers"),

@@ -178,6 +178,19 @@ async fn measured_runs_change_the_answers() {
     let theirs = ladder::build(&other.model(), &asked).expect("there should be a ladder");
     assert_eq!(theirs, after);
 
+    // A replica that hardly ever looks is told of new runs.
+    let told = Service::new(Model::prior(), Duration::from_secs(5), 1 << 20);
+    let source = Source::new(&postgres.url()).expect("the URL should be right");
+    let listening = tokio::spawn(follow(told.clone(), source, Duration::from_secs(3600)));
+    until(&told, |model| model.runs == 1).await;
+    let system = serde_json::to_value(water(20_000)).expect("should serialise");
+    insert(&mut connection, 20_000, system, measured * 0.5).await;
+    until(&told, |model| model.runs == 2).await;
+    until(&service, |model| model.runs == 2).await;
+    listening.abort();
+    let after = ladder::build(&service.model(), &asked).expect("there should be a ladder");
+    assert_eq!(after, ladder::build(&told.model(), &asked).expect("there should be a ladder"));
+
     // A database that is gone changes nothing.
     drop(connection);
     drop(postgres);

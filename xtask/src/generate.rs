@@ -18,7 +18,8 @@ pub(crate) struct Arguments {
 fn files() -> Result<Vec<(&'static str, String)>> {
     let crds =
         scavenger_schema::crds_yaml().context("the CustomResourceDefinitions can not be written as YAML")?;
-    Ok(vec![("schema/generated/crds.yaml", crds)])
+    let openapi = scavenger_schema::openapi::openapi();
+    Ok(vec![("schema/generated/crds.yaml", crds), ("schema/generated/tuner-openapi.json", openapi)])
 }
 
 /// Writes the files, or names those that are not current.

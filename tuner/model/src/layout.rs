@@ -111,7 +111,8 @@ pub enum Refusal {
 }
 
 /// Largest prime factor; 1 for 1.
-fn largest_prime_factor(mut n: u32) -> u32 {
+#[must_use]
+pub fn largest_prime_factor(mut n: u32) -> u32 {
     let mut largest = 1;
     let mut factor = 2;
     while factor * factor <= n {

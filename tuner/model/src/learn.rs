@@ -1,55 +1,96 @@
 //! What measured runs add to the physics.
 //!
 //! A measured run tells by how much the predicted logarithm of its time was off. These residuals are taken to be a
-//! Gaussian process: an offset that all sites of a hardware class share, one of a site and its GROMACS build, and
-//! parts that change slowly with the number of atoms, of cores and of threads per rank, or belong to one system.
-//! Without measurements only the class is known and the interval is wide; one run on the spot removes the offset
-//! of the site; runs of the same system remove most of the rest. What was measured far away in cores or atoms
-//! counts less.
+//! Gaussian process: an offset that all sites of a hardware class share, one of the site, one of its GROMACS build,
+//! and parts that change slowly with the number of atoms, of cores, of threads per rank and of nodes, or belong to
+//! one system. Without measurements only the class is known and the interval is wide; one run on the spot removes
+//! the offset of the site; runs of the same system remove most of the rest. What was measured far away in cores or
+//! atoms counts less.
 //!
-//! Robust in two ways: a residual counts as at most [`BOUND`], and runs that disagree with the others by more than
-//! their noise get less weight.
+//! Robust in four ways: a residual counts as at most [`BOUND`]; the runs of one owner count as at most
+//! [`OWNER_BOUND`] away from what all other owners' runs say; however many runs one owner has, they share an error
+//! of their own; and runs that disagree with the others by more than their noise get less weight.
+//!
+//! Runs of an older build count the less, the more runs there are of newer ones, and are the first to go where
+//! there are too many.
+
+use std::collections::BTreeMap;
 
 use crate::model::Job;
 use crate::performance::{Placement, StepTime};
 
 /// Largest residual (of the logarithm) that is believed: a factor of 3.
 pub const BOUND: f64 = 1.1;
-/// Most runs per hardware class that are kept; of more, the newest of each situation.
+/// Farthest that the runs of one owner may be from what the others' runs predict for them: a factor of 1.5.
+pub const OWNER_BOUND: f64 = 0.4;
+/// Most runs per hardware class that are kept; of more, the newest of each owner.
 const MOST_RUNS: usize = 64;
+/// Runs of newer builds that double the noise of an older one's.
+const FORGETTING: f64 = 4.0;
 
 /// The parts of the error, as standard deviations of ln(time). Chosen by leaving out whole machines and whole
 /// systems (`scavenger-tuner accuracy`).
 mod sigma {
     /// Share of a class's variance that all its sites have in common.
-    pub(super) const CLASS_SHARE: f64 = 0.35;
-    /// Changes slowly with atoms per site.
-    pub(super) const SIZE: f64 = 0.10;
+    pub(super) const CLASS_SHARE: f64 = 0.26;
+    /// Share that all builds on one site have in common beyond that.
+    pub(super) const SITE_SHARE: f64 = 0.30;
+    /// Share of one build on one site.
+    pub(super) const BUILD_SHARE: f64 = 0.17;
+    /// Share that changes slowly with atoms per site.
+    pub(super) const SIZE_SHARE: f64 = 0.15;
     /// Changes slowly with cores per site.
-    pub(super) const CORES: f64 = 0.08;
-    /// Depends on threads per rank.
-    pub(super) const THREADS: f64 = 0.10;
+    pub(super) const CORES: f64 = 0.06;
+    /// Grows with the logarithm of threads per rank.
+    pub(super) const THREADS: f64 = 0.05;
+    /// Grows with the logarithm of nodes: what the network is.
+    pub(super) const NODES: f64 = 0.06;
     /// Belongs to one system on one site.
-    pub(super) const SYSTEM: f64 = 0.08;
+    pub(super) const SYSTEM: f64 = 0.06;
     /// Per share of the step that is overhead.
-    pub(super) const OVERHEAD: f64 = 0.30;
+    pub(super) const OVERHEAD: f64 = 0.15;
+    /// Of one owner's runs: how they were measured, what ran beside them.
+    pub(super) const OWNER: f64 = 0.05;
     /// Of a single layout.
     pub(super) const LAYOUT: f64 = 0.06;
     /// Of a single layout, per share that is overhead.
-    pub(super) const LAYOUT_OVERHEAD: f64 = 0.25;
+    pub(super) const LAYOUT_OVERHEAD: f64 = 0.15;
     /// Of a repetition.
     pub(super) const REPEAT: f64 = 0.02;
+}
+
+/// How far apart in the logarithm two runs are that have little to do with each other.
+mod scale {
+    pub(super) const ATOMS: f64 = 1.5;
+    pub(super) const CORES: f64 = 1.5;
+    pub(super) const THREADS: f64 = 0.7;
+}
+
+/// A place and a GROMACS build on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    machine: u64,
+    build: u64,
+}
+
+impl Site {
+    /// The site where `machine` (a cluster) runs the release `build`.
+    #[must_use]
+    pub fn new(machine: &str, build: &str) -> Self {
+        Self { machine: hash(machine.as_bytes()), build: hash(build.as_bytes()) }
+    }
 }
 
 /// What decides how far one run tells of another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Features {
-    class: u64,
-    site: u64,
+    class: &'static str,
+    site: Site,
     system: u64,
     ln_atoms: f64,
     ln_cores: f64,
     ln_threads: f64,
+    ln_nodes: f64,
     overhead: f64,
     /// Standard deviation of the class.
     class_sigma: f64,
@@ -59,27 +100,48 @@ impl Features {
     /// Features of a job on a placement whose step was predicted.
     #[must_use]
     pub fn new(
-        class: &str,
+        class: &'static str,
         class_sigma: f64,
-        site: &str,
+        site: Site,
         job: &Job,
         place: &Placement,
         step: &StepTime,
     ) -> Self {
-        let system = &job.system;
-        let grid = system.pme.map_or(0.0, |pme| pme.points());
         Self {
-            class: hash(class.as_bytes()),
-            site: hash(site.as_bytes()),
-            system: [system.atoms, grid, system.cutoff_nm, system.dt_ps]
-                .iter()
-                .fold(0, |state, value| hash(&[state.to_le_bytes(), value.to_le_bytes()].concat())),
-            ln_atoms: system.atoms.ln(),
             ln_cores: place.cores.ln(),
             ln_threads: place.threads.ln(),
+            ln_nodes: place.nodes.ln(),
             overhead: step.overhead_share(),
+            ..Self::of_job(class, class_sigma, site, job)
+        }
+    }
+
+    /// Features of a job that is not laid out yet: one core of one node.
+    #[must_use]
+    pub fn of_job(class: &'static str, class_sigma: f64, site: Site, job: &Job) -> Self {
+        Self {
+            class,
+            site,
+            system: job.key,
+            ln_atoms: job.ln_atoms,
+            ln_cores: 0.0,
+            ln_threads: 0.0,
+            ln_nodes: 0.0,
+            overhead: 0.0,
             class_sigma,
         }
+    }
+
+    /// The hardware class.
+    #[must_use]
+    pub fn class(&self) -> &'static str {
+        self.class
+    }
+
+    /// Standard deviation before anything was measured.
+    #[must_use]
+    pub fn prior_sigma(&self) -> f64 {
+        (covariance(self, self) + self.own_variance()).sqrt()
     }
 
     /// Variance of what only this layout has.
@@ -88,29 +150,42 @@ impl Features {
     }
 }
 
-/// Covariance of the residuals of two runs.
-fn covariance(a: &Features, b: &Features) -> f64 {
-    if a.class != b.class {
-        return 0.0;
+/// 1 for the same, less the farther apart. A rational function: positive definite as a kernel must be, and a loop
+/// over it has no call in it.
+fn near(x: f64, y: f64, scale: f64) -> f64 {
+    let distance = (x - y) / scale;
+    1.0 / (1.0 + 0.5 * distance * distance)
+}
+
+/// The part of the covariance of two runs of a class that does not depend on how they were laid out.
+fn covariance_of_jobs(a: &Features, b: &Features) -> f64 {
+    let class = a.class_sigma.powi(2);
+    if a.site.machine != b.site.machine {
+        return class * sigma::CLASS_SHARE;
     }
-    let class = a.class_sigma.powi(2) * sigma::CLASS_SHARE;
-    if a.site != b.site {
-        return class;
-    }
-    let near = |x: f64, y: f64, scale: f64| (-0.5 * ((x - y) / scale).powi(2)).exp();
-    let cores = near(a.ln_cores, b.ln_cores, 1.5);
+    let build = if a.site.build == b.site.build { sigma::BUILD_SHARE } else { 0.0 };
     let system = if a.system == b.system { sigma::SYSTEM.powi(2) } else { 0.0 };
-    class
-        + a.class_sigma.powi(2) * (1.0 - sigma::CLASS_SHARE)
-        + sigma::SIZE.powi(2) * near(a.ln_atoms, b.ln_atoms, 1.5)
-        + sigma::CORES.powi(2) * cores
-        + sigma::THREADS.powi(2) * near(a.ln_threads, b.ln_threads, 0.7)
-        + system
-        + sigma::OVERHEAD.powi(2) * a.overhead * b.overhead * cores * near(a.ln_atoms, b.ln_atoms, 1.0)
+    let size = sigma::SIZE_SHARE * near(a.ln_atoms, b.ln_atoms, scale::ATOMS);
+    class * (sigma::CLASS_SHARE + sigma::SITE_SHARE + build + size) + system
+}
+
+/// Covariance of the residuals of two runs of one class.
+fn covariance(a: &Features, b: &Features) -> f64 {
+    let jobs = covariance_of_jobs(a, b);
+    if a.site.machine != b.site.machine {
+        return jobs;
+    }
+    let cores = near(a.ln_cores, b.ln_cores, scale::CORES);
+    let atoms = near(a.ln_atoms, b.ln_atoms, scale::ATOMS);
+    let threads = a.ln_threads * b.ln_threads * near(a.ln_threads, b.ln_threads, scale::THREADS);
+    jobs + sigma::CORES.powi(2) * cores
+        + sigma::THREADS.powi(2) * threads
+        + sigma::NODES.powi(2) * a.ln_nodes * b.ln_nodes
+        + sigma::OVERHEAD.powi(2) * a.overhead * b.overhead * cores * atoms
 }
 
 /// FNV-1a.
-fn hash(bytes: &[u8]) -> u64 {
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |state, byte| {
         (state ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
@@ -121,6 +196,8 @@ fn hash(bytes: &[u8]) -> u64 {
 pub struct Residual {
     /// Where it was.
     pub features: Features,
+    /// Whose run it was, as a number.
+    pub owner: u64,
     /// ln(measured time / predicted time).
     pub value: f64,
 }
@@ -134,120 +211,290 @@ pub struct Knowledge {
 /// The residuals of one hardware class.
 #[derive(Clone, Debug, PartialEq)]
 struct Class {
-    key: u64,
-    runs: Vec<Features>,
-    /// Lower triangle of the Cholesky factor, by rows.
-    factor: Vec<f64>,
-    /// The inverse covariance times the residuals.
+    key: &'static str,
+    kept: Vec<Residual>,
+    /// The inverse of the covariance, row by row.
+    inverse: Vec<f64>,
+    /// The same times the residuals.
     weights: Vec<f64>,
 }
 
 impl Knowledge {
-    /// Puts residuals together. Later ones win where there are too many.
+    /// Puts residuals together, oldest first.
     #[must_use]
     pub fn new(residuals: &[Residual]) -> Self {
-        let mut keys: Vec<u64> = residuals.iter().map(|residual| residual.features.class).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        let classes = keys.into_iter().map(|key| {
-            let of_class: Vec<&Residual> = residuals.iter().filter(|r| r.features.class == key).collect();
-            Class::new(key, &thinned(&of_class))
-        });
-        Self { classes: classes.collect() }
+        let mut classes: BTreeMap<&'static str, Vec<&Residual>> = BTreeMap::new();
+        for residual in residuals {
+            classes.entry(residual.features.class).or_default().push(residual);
+        }
+        Self {
+            classes: classes
+                .into_iter()
+                .map(|(key, of_class)| Class::new(key, &thinned(&of_class)))
+                .collect(),
+        }
+    }
+
+    /// The same with one residual more.
+    #[must_use]
+    pub fn with(&self, residual: Residual) -> Self {
+        // Kept are the newest first.
+        let kept = self.classes.iter().flat_map(|class| class.kept.iter().rev());
+        let residuals: Vec<Residual> = kept.copied().chain([residual]).collect();
+        Self::new(&residuals)
     }
 
     /// Number of runs that are kept.
     #[must_use]
     pub fn runs(&self) -> usize {
-        self.classes.iter().map(|class| class.runs.len()).sum()
+        self.classes.iter().map(|class| class.kept.len()).sum()
     }
 
-    /// Expected residual alone.
+    /// Expected residual and its standard deviation.
+    #[must_use]
+    pub fn ask(&self, features: &Features) -> (f64, f64) {
+        self.about(features).ask(features)
+    }
+
+    /// True if there are runs on this hardware class.
+    #[must_use]
+    pub fn knows(&self, class: &str) -> bool {
+        self.classes.iter().any(|known| known.key == class)
+    }
+
+    /// What is known about the class, site and system of `features`, whatever the layout. Asking it about many
+    /// layouts is much faster than asking from the start.
+    #[must_use]
+    pub fn about(&self, features: &Features) -> About<'_> {
+        let class = self.classes.iter().find(|class| class.key == features.class);
+        About { class, jobs: class.map_or_else(Vec::new, |class| class.jobs(features)) }
+    }
+}
+
+/// The runs of a class as seen from one job on one site.
+#[derive(Clone, Debug)]
+pub struct About<'a> {
+    class: Option<&'a Class>,
+    jobs: Vec<Seen>,
+}
+
+/// A run as seen from one job on one site.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Seen {
+    /// Covariance, the layouts aside.
+    jobs: f64,
+    ln_cores: f64,
+    ln_threads: f64,
+    /// Factors of the parts that depend on the layout; 0 for another site.
+    cores: f64,
+    threads: f64,
+    nodes: f64,
+    overhead: f64,
+}
+
+impl Seen {
+    fn covariance(&self, features: &Features) -> f64 {
+        let cores = near(self.ln_cores, features.ln_cores, scale::CORES);
+        let threads = near(self.ln_threads, features.ln_threads, scale::THREADS);
+        self.jobs
+            + cores * (self.cores + self.overhead * features.overhead)
+            + threads * self.threads * features.ln_threads
+            + self.nodes * features.ln_nodes
+    }
+}
+
+impl About<'_> {
+    /// Expected residual alone. `features` must be of the class, site and system this is about.
     #[must_use]
     pub fn mean(&self, features: &Features) -> f64 {
-        self.class(features).map_or(0.0, |class| class.mean(features))
+        let Some(class) = self.class else { return 0.0 };
+        self.jobs.iter().zip(&class.weights).map(|(run, weight)| run.covariance(features) * weight).sum()
     }
 
     /// Expected residual and its standard deviation.
     #[must_use]
     pub fn ask(&self, features: &Features) -> (f64, f64) {
         let prior = covariance(features, features) + features.own_variance();
-        match self.class(features) {
-            None => (0.0, prior.sqrt()),
-            Some(class) => {
-                let explained = class.explained(features);
-                let least = features.own_variance().max(sigma::REPEAT.powi(2));
-                (class.mean(features), (prior - explained).max(least).sqrt())
+        let Some(class) = self.class else { return (0.0, prior.sqrt()) };
+        let k: Vec<f64> = self.jobs.iter().map(|run| run.covariance(features)).collect();
+        let mut explained_by = vec![0.0; k.len()];
+        for (row, k) in class.inverse.chunks_exact(k.len()).zip(&k) {
+            for (sum, value) in explained_by.iter_mut().zip(row) {
+                *sum += value * k;
             }
         }
-    }
-
-    fn class(&self, features: &Features) -> Option<&Class> {
-        self.classes.iter().find(|class| class.key == features.class)
+        let explained: f64 = explained_by.iter().zip(&k).map(|(a, b)| a * b).sum();
+        let mean = k.iter().zip(&class.weights).map(|(k, weight)| k * weight).sum();
+        let least = features.own_variance().max(sigma::REPEAT.powi(2));
+        (mean, (prior - explained).max(least).sqrt())
     }
 }
 
-/// Merges repetitions and keeps at most [`MOST_RUNS`], the last ones.
-fn thinned(residuals: &[&Residual]) -> Vec<Residual> {
-    let mut kept: Vec<(Residual, f64)> = Vec::new();
+/// A run that is kept.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    residual: Residual,
+    /// Repetitions that it stands for.
+    count: f64,
+    /// Kept runs of builds on its site that are newer than its own.
+    newer: f64,
+}
+
+/// Merges repetitions and keeps at most [`MOST_RUNS`]: the owners take turns, each with its newest run of the newest
+/// build first.
+fn thinned(residuals: &[&Residual]) -> Vec<Kept> {
+    // The later a build was last seen on its site, the newer it is.
+    let mut last_seen: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+    for (index, residual) in residuals.iter().enumerate() {
+        let Site { machine, build } = residual.features.site;
+        last_seen.insert((machine, build), index);
+    }
+    let age = |residual: &Residual| {
+        let Site { machine, build } = residual.features.site;
+        let newest = last_seen[&(machine, build)];
+        last_seen.range((machine, 0)..=(machine, u64::MAX)).filter(|(_, last)| **last > newest).count()
+    };
+    let mut by_owner: BTreeMap<u64, Vec<(usize, Kept)>> = BTreeMap::new();
     for residual in residuals.iter().rev() {
-        if let Some((first, count)) = kept.iter_mut().find(|(first, _)| first.features == residual.features) {
-            *count += 1.0;
-            first.value += (residual.value - first.value) / *count;
-        } else if kept.len() < MOST_RUNS {
-            kept.push((**residual, 1.0));
+        let kept = by_owner.entry(residual.owner).or_default();
+        if let Some((_, first)) =
+            kept.iter_mut().find(|(_, kept)| kept.residual.features == residual.features)
+        {
+            first.count += 1.0;
+            first.residual.value += (residual.value - first.residual.value) / first.count;
+        } else if kept.len() < 4 * MOST_RUNS {
+            kept.push((age(residual), Kept { residual: **residual, count: 1.0, newer: 0.0 }));
         }
     }
-    kept.into_iter().map(|(residual, _)| residual).collect()
+    let mut queues: Vec<_> = by_owner
+        .into_values()
+        .map(|mut kept| {
+            kept.sort_by_key(|(age, _)| *age);
+            kept.into_iter()
+        })
+        .collect();
+    let mut chosen: Vec<(usize, Kept)> = Vec::new();
+    while chosen.len() < MOST_RUNS {
+        let turn: Vec<_> =
+            queues.iter_mut().filter_map(Iterator::next).take(MOST_RUNS - chosen.len()).collect();
+        if turn.is_empty() {
+            break;
+        }
+        chosen.extend(turn);
+    }
+    let ages: Vec<(u64, usize)> =
+        chosen.iter().map(|(age, kept)| (kept.residual.features.site.machine, *age)).collect();
+    chosen
+        .into_iter()
+        .map(|(age, kept)| {
+            let machine = kept.residual.features.site.machine;
+            let newer = ages.iter().filter(|(other, younger)| *other == machine && *younger < age).count();
+            Kept { newer: newer as f64, ..kept }
+        })
+        .collect()
 }
 
 impl Class {
-    fn new(key: u64, residuals: &[Residual]) -> Self {
-        let runs: Vec<Features> = residuals.iter().map(|residual| residual.features).collect();
-        let values: Vec<f64> = residuals.iter().map(|residual| residual.value.clamp(-BOUND, BOUND)).collect();
-        let noise = |features: &Features| features.own_variance() + sigma::REPEAT.powi(2);
-        let mut inflation = vec![1.0; runs.len()];
-        let mut class = Self { key, runs, factor: Vec::new(), weights: Vec::new() };
+    fn new(key: &'static str, kept: &[Kept]) -> Self {
+        let clamped: Vec<f64> = kept.iter().map(|kept| kept.residual.value.clamp(-BOUND, BOUND)).collect();
+        let values = bounded_by_owner(kept, &clamped);
+        let noises: Vec<f64> = kept.iter().map(noise).collect();
+        let mut inflation = vec![1.0; kept.len()];
+        let mut fit = Fit::default();
         // Twice: the second time, runs that the others contradict count less.
         for _ in 0..2 {
-            let noises: Vec<f64> =
-                class.runs.iter().zip(&inflation).map(|(run, factor)| noise(run) * factor).collect();
-            class.factor = cholesky(&class.runs, &noises);
-            class.weights = class.solve(&values);
-            for index in 0..class.runs.len() {
+            let inflated: Vec<f64> =
+                noises.iter().zip(&inflation).map(|(noise, factor)| noise * factor).collect();
+            fit = Fit::new(kept, &inflated, &values);
+            for index in 0..kept.len() {
                 // What is left of a residual in units of its noise.
-                let left = class.weights[index] * noises[index];
-                let spread = 2.0 * noise(&class.runs[index]).sqrt();
+                let left = fit.weights[index] * inflated[index];
+                let spread = 2.0 * noises[index].sqrt();
                 inflation[index] = (left / spread).powi(2).max(1.0);
             }
         }
-        class
+        let inverse = fit.inverse();
+        Self { key, kept: kept.iter().map(|kept| kept.residual).collect(), inverse, weights: fit.weights }
     }
 
-    fn mean(&self, features: &Features) -> f64 {
-        self.runs.iter().zip(&self.weights).map(|(run, weight)| covariance(run, features) * weight).sum()
+    /// The runs as seen from the job, site and system of `features`.
+    fn jobs(&self, features: &Features) -> Vec<Seen> {
+        let seen = |run: &Features| {
+            let here = if run.site.machine == features.site.machine { 1.0 } else { 0.0 };
+            let atoms = near(run.ln_atoms, features.ln_atoms, scale::ATOMS);
+            Seen {
+                jobs: covariance_of_jobs(run, features),
+                ln_cores: run.ln_cores,
+                ln_threads: run.ln_threads,
+                cores: here * sigma::CORES.powi(2),
+                threads: here * sigma::THREADS.powi(2) * run.ln_threads,
+                nodes: here * sigma::NODES.powi(2) * run.ln_nodes,
+                overhead: here * sigma::OVERHEAD.powi(2) * run.overhead * atoms,
+            }
+        };
+        self.kept.iter().map(|kept| seen(&kept.features)).collect()
+    }
+}
+
+fn noise(kept: &Kept) -> f64 {
+    let own = kept.residual.features.own_variance() + sigma::REPEAT.powi(2) / kept.count;
+    own * (1.0 + kept.newer / FORGETTING)
+}
+
+/// The residuals, each at most [`OWNER_BOUND`] away from what the runs of all other owners say of it.
+fn bounded_by_owner(kept: &[Kept], values: &[f64]) -> Vec<f64> {
+    let mut bounded = values.to_vec();
+    let mut owners: Vec<u64> = kept.iter().map(|kept| kept.residual.owner).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    if owners.len() < 2 {
+        return bounded;
+    }
+    for owner in owners {
+        let (others, theirs): (Vec<Kept>, Vec<f64>) = kept
+            .iter()
+            .zip(values)
+            .filter(|(kept, _)| kept.residual.owner != owner)
+            .map(|(kept, value)| (*kept, *value))
+            .unzip();
+        let noises: Vec<f64> = others.iter().map(noise).collect();
+        let fit = Fit::new(&others, &noises, &theirs);
+        for (index, own) in kept.iter().enumerate().filter(|(_, kept)| kept.residual.owner == owner) {
+            let expected: f64 = others
+                .iter()
+                .zip(&fit.weights)
+                .map(|(run, weight)| covariance(&run.residual.features, &own.residual.features) * weight)
+                .sum();
+            bounded[index] = values[index].clamp(expected - OWNER_BOUND, expected + OWNER_BOUND);
+        }
+    }
+    bounded
+}
+
+/// A fit of the process to residuals.
+#[derive(Clone, Debug, Default)]
+struct Fit {
+    /// Lower triangle of the Cholesky factor, by rows.
+    factor: Vec<f64>,
+    /// The inverse covariance times the residuals.
+    weights: Vec<f64>,
+}
+
+impl Fit {
+    fn new(kept: &[Kept], noises: &[f64], values: &[f64]) -> Self {
+        let mut fit = Self { factor: cholesky(kept, noises), weights: Vec::new() };
+        fit.weights = fit.solve(values);
+        fit
     }
 
-    /// Variance that the runs explain: the squared length of L^-1 k.
-    fn explained(&self, features: &Features) -> f64 {
-        let k: Vec<f64> = self.runs.iter().map(|run| covariance(run, features)).collect();
-        self.forward(&k).iter().map(|value| value * value).sum()
-    }
-
-    /// L^-1 b
-    fn forward(&self, b: &[f64]) -> Vec<f64> {
+    /// (L L^T)^-1 b
+    fn solve(&self, b: &[f64]) -> Vec<f64> {
         let mut x: Vec<f64> = Vec::with_capacity(b.len());
         for (row, value) in b.iter().enumerate() {
             let start = row * (row + 1) / 2;
             let known: f64 = self.factor[start..start + row].iter().zip(&x).map(|(l, x)| l * x).sum();
             x.push((value - known) / self.factor[start + row]);
         }
-        x
-    }
-
-    /// (L L^T)^-1 b
-    fn solve(&self, b: &[f64]) -> Vec<f64> {
-        let mut x = self.forward(b);
         for row in (0..x.len()).rev() {
             let start = row * (row + 1) / 2;
             x[row] /= self.factor[start + row];
@@ -258,20 +505,34 @@ impl Class {
         }
         x
     }
+
+    /// (L L^T)^-1, row by row.
+    fn inverse(&self) -> Vec<f64> {
+        let size = self.weights.len();
+        let mut inverse = Vec::with_capacity(size * size);
+        for row in 0..size {
+            let mut unit = vec![0.0; size];
+            unit[row] = 1.0;
+            inverse.extend(self.solve(&unit));
+        }
+        inverse
+    }
 }
 
 /// Lower triangle of the Cholesky factor of the covariance plus noise, by rows. The noise is positive, so the
 /// matrix is positive definite.
-fn cholesky(runs: &[Features], noises: &[f64]) -> Vec<f64> {
-    let mut factor: Vec<f64> = Vec::with_capacity(runs.len() * (runs.len() + 1) / 2);
-    for row in 0..runs.len() {
+fn cholesky(kept: &[Kept], noises: &[f64]) -> Vec<f64> {
+    let mut factor: Vec<f64> = Vec::with_capacity(kept.len() * (kept.len() + 1) / 2);
+    for (row, noise) in noises.iter().enumerate() {
         let start = factor.len();
         for column in 0..=row {
             let other = column * (column + 1) / 2;
             let known: f64 = (0..column).map(|k| factor[start + k] * factor[other + k]).sum();
-            let value = covariance(&runs[row], &runs[column]) - known;
+            let (a, b) = (&kept[row].residual, &kept[column].residual);
+            let owner = if a.owner == b.owner { sigma::OWNER.powi(2) } else { 0.0 };
+            let value = covariance(&a.features, &b.features) + owner - known;
             factor.push(if row == column {
-                (value + noises[row]).max(1e-9).sqrt()
+                (value + noise).max(1e-9).sqrt()
             } else {
                 value / factor[other + column]
             });
@@ -293,7 +554,8 @@ mod tests {
             Placement { nodes: 1.0, ranks: 1.0, threads: cores, npme: 0.0, cores, smt: 1.0, gpu: None };
         let cpu = CpuClass::by_key("zen3").expect("Zen 3 should be in the table");
         let step = Model::prior().step_time(&job, cpu, &place);
-        Residual { features: Features::new(cpu.key, cpu.sigma, site, &job, &place, &step), value }
+        let features = Features::new(cpu.key, cpu.sigma, Site::new(site, "2024"), &job, &place, &step);
+        Residual { features, owner: 1, value }
     }
 
     #[test]
@@ -319,9 +581,9 @@ mod tests {
     fn one_absurd_run_among_many_hardly_counts() {
         let mut runs: Vec<Residual> = (1..=12).map(|n| run(10_000 * n, 8.0, "here", 0.1)).collect();
         let asked = run(55_000, 8.0, "here", 0.0).features;
-        let before = Knowledge::new(&runs).mean(&asked);
+        let before = Knowledge::new(&runs).ask(&asked).0;
         runs.push(run(52_000, 8.0, "here", 40.0));
-        let after = Knowledge::new(&runs).mean(&asked);
+        let after = Knowledge::new(&runs).ask(&asked).0;
         assert!((after - before).abs() < 0.1, "{before} {after}");
     }
 
@@ -333,5 +595,67 @@ mod tests {
         assert_eq!(knowledge.runs(), MOST_RUNS);
         let (mean, sigma) = knowledge.ask(&run(40_000, 16.0, "here", 0.0).features);
         assert!((mean - 0.2).abs() < 0.05 && sigma < 0.15, "{mean} {sigma}");
+    }
+
+    #[test]
+    fn one_owner_cannot_move_the_others_by_more_than_the_bound() {
+        let others: Vec<Residual> = (0..20)
+            .map(|n| Residual {
+                owner: n % 2,
+                ..run(10_000 + 5000 * n, f64::from(n as u32 % 8 + 1), "here", 0.1)
+            })
+            .collect();
+        for (value, count) in [(5.0, 1), (5.0, 30), (-5.0, 30), (-5.0, 2000)] {
+            let mut runs = others.clone();
+            let own = |n: u64| Residual {
+                owner: 9,
+                ..run(9000 + 50 * n, f64::from(n as u32 % 16 + 1), "here", value)
+            };
+            runs.extend((0..count).map(own));
+            let (before, after) = (Knowledge::new(&others), Knowledge::new(&runs));
+            for atoms in [5000, 20_000, 100_000, 1_000_000] {
+                for cores in [1.0, 4.0, 32.0] {
+                    let asked = run(atoms, cores, "here", 0.0).features;
+                    let (before, after) = (before.ask(&asked), after.ask(&asked));
+                    assert!(
+                        (after.0 - before.0).abs() < OWNER_BOUND,
+                        "{value} {count}: {before:?} {after:?}"
+                    );
+                    assert!(after.1 > 0.5 * before.1, "{value} {count}: {before:?} {after:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_newer_build_is_believed_more_with_every_run() {
+        let on_build = |atoms: u64, build: &str, value: f64| {
+            let mut residual = run(atoms, 8.0, "here", value);
+            residual.features.site = Site::new("here", build);
+            residual
+        };
+        let mut runs: Vec<Residual> = (0..40).map(|n| on_build(10_000 + 1000 * n, "2022", 0.3)).collect();
+        let asked = on_build(300_000, "2024", 0.0).features;
+        let mut last = Knowledge::new(&runs).ask(&asked).0;
+        assert!(last > 0.1, "{last}");
+        for n in 0..4 {
+            runs.push(on_build(12_000 + 7000 * n, "2024", -0.2));
+            let now = Knowledge::new(&runs).ask(&asked).0;
+            assert!(now < last, "{now} {last}");
+            last = now;
+        }
+        assert!(last < -0.05, "{last}");
+        // Where there are too many runs, those of the old build go first.
+        runs.extend((0..100).map(|n| on_build(20_000 + 1000 * n, "2024", -0.2)));
+        let old = Site::new("here", "2022");
+        let knowledge = Knowledge::new(&runs);
+        assert!(knowledge.classes[0].kept.iter().all(|kept| kept.features.site != old));
+    }
+
+    #[test]
+    fn the_same_runs_give_the_same_knowledge() {
+        let runs: Vec<Residual> =
+            (0..300).map(|n| Residual { owner: n % 7, ..run(1000 + 91 * n, 4.0, "here", 0.1) }).collect();
+        assert_eq!(Knowledge::new(&runs), Knowledge::new(&runs.clone()));
     }
 }

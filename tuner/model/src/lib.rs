@@ -12,8 +12,10 @@
 //! | [`memory`] | system, layout | peak memory and what to request |
 //! | [`learn`] | measured runs | corrections and narrower intervals |
 //! | [`model`] | all of these | speeds with an interval |
+//! | [`calibrate`] | a kind of node | the benchmarks that tell most about it |
 //! | [`ladder`] | a request | the ordered configurations |
 
+pub mod calibrate;
 pub mod error;
 pub mod hardware;
 pub mod interval;

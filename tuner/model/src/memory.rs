@@ -1,5 +1,7 @@
 //! How much memory mdrun needs, and what to request so that it is not killed for it.
 
+use std::collections::BTreeMap;
+
 use scavenger_schema::tuning::{Layout, MIB};
 
 use crate::system::System;
@@ -48,6 +50,59 @@ pub fn request_bytes(peak: u64) -> u64 {
     wanted.max(LEAST).div_ceil(MIB) * MIB
 }
 
+/// Bounds of the logarithm of measured over predicted peak that are believed.
+const BELIEVED: (f64, f64) = (-0.3, 1.1);
+/// Systems from which on measured peaks say something of systems that were never measured.
+const ENOUGH_SYSTEMS: usize = 3;
+
+/// What measured peaks say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MeasuredPeaks {
+    /// By system, the logarithm of the largest measured over predicted peak.
+    systems: BTreeMap<u64, f64>,
+    /// The same for all others.
+    others: f64,
+}
+
+impl MeasuredPeaks {
+    /// Puts measurements together: system, owner, ln(measured over predicted peak).
+    ///
+    /// For a system that was measured the largest counts: a request below it would be killed. For others it is what
+    /// nine of ten systems of an owner stay below, in the middle of the owners, so that no single one decides.
+    #[must_use]
+    pub fn new(measured: impl IntoIterator<Item = (u64, u64, f64)>) -> Self {
+        let mut systems: BTreeMap<u64, f64> = BTreeMap::new();
+        let mut owners: BTreeMap<u64, BTreeMap<u64, f64>> = BTreeMap::new();
+        for (system, owner, ratio) in measured {
+            let ratio = ratio.clamp(BELIEVED.0, BELIEVED.1);
+            for largest in [
+                systems.entry(system).or_insert(ratio),
+                owners.entry(owner).or_default().entry(system).or_insert(ratio),
+            ] {
+                *largest = largest.max(ratio);
+            }
+        }
+        let mut typical: Vec<f64> = owners
+            .into_values()
+            .map(|of_owner| {
+                let mut ratios: Vec<f64> = of_owner.into_values().collect();
+                ratios.sort_by(f64::total_cmp);
+                ratios[(ratios.len() * 9 / 10).min(ratios.len() - 1)]
+            })
+            .collect();
+        typical.sort_by(f64::total_cmp);
+        let enough = systems.len() >= ENOUGH_SYSTEMS;
+        let others = if enough { typical.get(typical.len() / 2).copied().unwrap_or(0.0) } else { 0.0 };
+        Self { systems, others }
+    }
+
+    /// Measured over predicted peak that must be reckoned with for a system.
+    #[must_use]
+    pub fn factor(&self, system: u64) -> f64 {
+        self.systems.get(&system).copied().unwrap_or(self.others).exp()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,5 +138,27 @@ mod tests {
             assert_eq!(request_bytes(peak) % MIB, 0);
             assert!(request_bytes(peak) >= peak.max(LEAST));
         }
+    }
+
+    #[test]
+    fn a_measured_peak_is_requested_and_little_more() {
+        let peaks = MeasuredPeaks::new([(1, 7, 0.3), (1, 7, 0.1), (1, 8, -0.2)]);
+        for measured in [0.3_f64, 0.1, -0.2] {
+            let request = request_bytes((1e9 * peaks.factor(1)) as u64) as f64;
+            assert!(request > 1e9 * measured.exp());
+        }
+        let request = request_bytes((1e9 * peaks.factor(1)) as u64) as f64;
+        assert!(request < 1.5 * 1e9 * 0.3_f64.exp());
+        assert_eq!(peaks.factor(2), 1.0);
+    }
+
+    #[test]
+    fn one_owner_does_not_decide_for_all() {
+        let calm = (0..30).map(|n| (n, n % 3, 0.05));
+        let wild = (100..200).map(|n| (n, 9, 40.0));
+        let before = MeasuredPeaks::new(calm.clone()).factor(1000);
+        let after = MeasuredPeaks::new(calm.chain(wild)).factor(1000);
+        assert!((before - 0.05_f64.exp()).abs() < 1e-12);
+        assert_eq!(before, after);
     }
 }

@@ -10,7 +10,8 @@ use scavenger_schema::tuning::{
 use crate::error::{FieldError, TuneError, count_within};
 use crate::hardware::{CpuClass, Hardware, hardware_of};
 use crate::interval::{combine, log_normal};
-use crate::learn::{Features, Knowledge, Residual};
+use crate::learn::{About, Features, Knowledge, Residual, Site, hash};
+use crate::memory::MeasuredPeaks;
 use crate::performance::{Constants, GpuPlacement, Placement, StepTime, step_time};
 use crate::system::System;
 use crate::work::Work;
@@ -41,7 +42,10 @@ pub struct Job {
     /// Time per step relative to a recent release of GROMACS.
     slowdown: f64,
     /// Site of the knowledge that is asked: this cluster and the version of GROMACS.
-    site: String,
+    site: Site,
+    /// Tells the system from others.
+    pub(crate) key: u64,
+    pub(crate) ln_atoms: f64,
 }
 
 impl Job {
@@ -54,14 +58,19 @@ impl Job {
             _ => 1.0,
         };
         let site = local_site(gromacs_version);
-        Ok(Self { system, work, slowdown, site })
+        let grid = system.pme.map_or(0.0, |pme| pme.points());
+        let key = [system.atoms, grid, system.cutoff_nm, system.dt_ps]
+            .iter()
+            .fold(0, |state: u64, value| hash(&[state.to_le_bytes(), value.to_le_bytes()].concat()));
+        let ln_atoms = system.atoms.ln();
+        Ok(Self { system, work, slowdown, site, key, ln_atoms })
     }
 }
 
-/// Name under which runs on this cluster with that version are known.
+/// Where runs on this cluster with that version are known to be from.
 #[must_use]
-pub fn local_site(gromacs_version: Option<&str>) -> String {
-    format!("local {}", gromacs_version.unwrap_or_default())
+pub fn local_site(gromacs_version: Option<&str>) -> Site {
+    Site::new("local", gromacs_version.unwrap_or_default())
 }
 
 /// Year of a version as `gmx --version` prints it; releases before 2016 count as 5.
@@ -92,6 +101,7 @@ impl Observation {
         resources: &Resources,
         labels: &BTreeMap<String, String>,
         ns_per_day: f64,
+        owner: &str,
     ) -> Result<Self, FieldError> {
         let hardware = hardware_of(labels, resources.gpus);
         let job = Job::new(system, gromacs_version)?;
@@ -104,7 +114,17 @@ impl Observation {
             site: local_site(gromacs_version),
             job,
             ns_per_day,
+            owner: hash(owner.as_bytes()),
+            memory_residual: None,
         })
+    }
+
+    /// The same run, whose memory was at most `bytes` with this layout.
+    #[must_use]
+    pub fn with_peak_memory(self, layout: &Layout, bytes: u64) -> Self {
+        let predicted = memory::peak_bytes(&self.job.system, layout);
+        let memory_residual = (bytes > 0).then(|| (bytes as f64 / predicted as f64).ln());
+        Self { memory_residual, ..self }
     }
 }
 
@@ -113,6 +133,7 @@ impl Observation {
 pub struct Model {
     constants: Constants,
     knowledge: Knowledge,
+    peaks: MeasuredPeaks,
     classes: Vec<ClassResidual>,
     version: String,
 }
@@ -127,9 +148,13 @@ pub struct Observation {
     /// How it ran.
     pub place: Placement,
     /// Where and with which build: [`local_site`] for runs on this cluster.
-    pub site: String,
+    pub site: Site,
     /// Measured speed.
     pub ns_per_day: f64,
+    /// Whose run it was, as a number.
+    pub owner: u64,
+    /// ln(measured peak memory / predicted), if it was measured.
+    pub memory_residual: Option<f64>,
 }
 
 impl Default for Model {
@@ -145,6 +170,7 @@ impl Model {
         Self {
             constants: Constants::FITTED,
             knowledge: Knowledge::default(),
+            peaks: MeasuredPeaks::default(),
             classes: Vec::new(),
             version: concat!(env!("CARGO_PKG_VERSION"), "+prior").to_owned(),
         }
@@ -164,29 +190,55 @@ impl Model {
         let mut residuals = Vec::with_capacity(observations.len());
         for run in observations.iter().filter(|run| run.ns_per_day.is_finite() && run.ns_per_day > 0.0) {
             let step = self.step_time(&run.job, run.cpu, &run.place);
-            let features = features(&run.job, run.cpu, &run.place, &run.site, &step);
+            let features = features(&run.job, run.cpu, &run.place, run.site, &step);
             let value = (run.job.system.ns_per_day(step.total) / run.ns_per_day).ln();
             let class = run.place.gpu.map_or(run.cpu.key, |gpu| gpu.class.key);
             by_class.entry(class).or_default().push(value);
-            residuals.push(Residual { features, value });
+            residuals.push(Residual { features, owner: run.owner, value });
         }
+        let peaks = MeasuredPeaks::new(observations.iter().filter_map(|run| {
+            Some((run.job.key, run.owner, run.memory_residual.filter(|residual| residual.is_finite())?))
+        }));
         let digest =
             residuals.iter().fold(0_u64, |digest, residual| digest.rotate_left(5) ^ residual.value.to_bits());
+        let digest = observations
+            .iter()
+            .filter_map(|run| run.memory_residual)
+            .fold(digest, |digest, residual| digest.rotate_left(5) ^ residual.to_bits());
         Self {
             constants: self.constants,
             knowledge: Knowledge::new(&residuals),
+            peaks,
             classes: by_class.into_iter().map(|(class, values)| class_residual(class, values)).collect(),
             version: format!("{}+{}-{digest:016x}", env!("CARGO_PKG_VERSION"), residuals.len()),
         }
     }
 
+    /// The same model with one more run that measured exactly what is expected: medians stay, intervals get
+    /// narrower. For choosing what to measure.
+    #[must_use]
+    pub fn supposing(&self, job: &Job, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> Self {
+        let (place, step) = self.physical_step(job, hardware, layout, cpu_millicores);
+        let features = features(job, hardware.cpu, &place, job.site, &step);
+        let value = self.knowledge.ask(&features).0;
+        let residual = Residual { features, owner: hash(b"supposed"), value };
+        Self { knowledge: self.knowledge.with(residual), ..self.clone() }
+    }
+
     /// Seconds per step at the median and the standard deviation of its logarithm, for a placement that may be
     /// larger than one pod.
     #[must_use]
-    pub fn expect(&self, job: &Job, cpu: &CpuClass, place: &Placement, site: &str) -> (f64, f64) {
+    pub fn expect(&self, job: &Job, cpu: &CpuClass, place: &Placement, site: Site) -> (f64, f64) {
         let step = self.step_time(job, cpu, place);
         let (shift, sigma) = self.knowledge.ask(&features(job, cpu, place, site, &step));
         (step.total * shift.exp(), combine(&[sigma, unmeasured_gpus(place)]))
+    }
+
+    /// Peak memory in bytes that must be reckoned with.
+    #[must_use]
+    pub fn peak_bytes(&self, job: &Job, layout: &Layout) -> u64 {
+        // Far below 2^64, as the prediction is and the factor is at most 3.
+        (memory::peak_bytes(&job.system, layout) as f64 * self.peaks.factor(job.key)) as u64
     }
 
     /// What was learned, by hardware class.
@@ -208,20 +260,25 @@ impl Model {
         &self.version
     }
 
-    /// Median speed in ns per day of `layout` with `cpu_millicores` on `hardware`: [`Self::predict`] without
-    /// the interval, for comparing many layouts.
+    /// What was learned, as far as it concerns `job` on hardware of one of `kinds`.
     #[must_use]
-    pub fn speed(&self, job: &Job, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> f64 {
-        let (place, step) = self.physical_step(job, hardware, layout, cpu_millicores);
-        let shift = if self.classes.is_empty() {
-            0.0
-        } else {
-            self.knowledge.mean(&features(job, hardware.cpu, &place, &job.site, &step))
-        };
-        job.system.ns_per_day(step.total * shift.exp())
+    pub fn about<'a>(&'a self, job: &'a Job, kinds: &[Hardware]) -> Asked<'a> {
+        let mut classes: Vec<(&'static str, f64)> = Vec::new();
+        for kind in kinds {
+            classes.push((kind.cpu.key, kind.cpu.sigma));
+            classes.extend(kind.gpu.map(|gpu| (gpu.key, gpu.sigma)));
+        }
+        classes.sort_by_key(|(key, _)| *key);
+        classes.dedup_by_key(|(key, _)| *key);
+        classes.retain(|(key, _)| self.knowledge.knows(key));
+        let about = classes
+            .into_iter()
+            .map(|(key, sigma)| (key, self.knowledge.about(&Features::of_job(key, sigma, job.site, job))))
+            .collect();
+        Asked { model: self, job, about }
     }
 
-    /// [`Self::speed`] without what was learned.
+    /// Speed in ns per day by physics alone.
     #[must_use]
     pub fn physics(&self, job: &Job, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> f64 {
         job.system.ns_per_day(self.physical_step(job, hardware, layout, cpu_millicores).1.total)
@@ -237,27 +294,6 @@ impl Model {
         let place = placement(hardware, layout, cpu_millicores);
         let throttled = if cpu_millicores < 1000 { THROTTLED } else { 1.0 };
         (place, scaled(&self.step_time(job, hardware.cpu, &place), 1.0 / throttled))
-    }
-
-    /// Speed of `layout` with `cpu_millicores` on `hardware`, with its interval.
-    #[must_use]
-    pub fn predict(
-        &self,
-        job: &Job,
-        hardware: &Hardware,
-        layout: &Layout,
-        cpu_millicores: u32,
-    ) -> Prediction {
-        let (place, physics) = self.physical_step(job, hardware, layout, cpu_millicores);
-        let (shift, sigma) = self.knowledge.ask(&features(job, hardware.cpu, &place, &job.site, &physics));
-        let step = scaled(&physics, shift.exp());
-        let sigma = combine(&[
-            sigma,
-            SIGMA_SHARED,
-            if hardware.smt { SIGMA_SMT } else { 0.0 },
-            unmeasured_gpus(&place),
-        ]);
-        Prediction { ns_per_day: log_normal(job.system.ns_per_day(step.total), sigma), step }
     }
 
     /// Answers a whole request for one layout.
@@ -277,7 +313,7 @@ impl Model {
             )
             .into());
         }
-        let peak = memory::peak_bytes(&job.system, &layout);
+        let peak = self.peak_bytes(&job, &layout);
         let resources =
             Resources { cpu_millicores, memory_bytes: memory::request_bytes(peak), gpus: layout.gpus };
         if !resources.fits_in(&node.allocatable) {
@@ -290,7 +326,7 @@ impl Model {
                 ),
             )));
         }
-        let prediction = self.predict(&job, &hardware, &layout, cpu_millicores);
+        let prediction = self.about(&job, &[hardware]).predict(&hardware, &layout, cpu_millicores);
         Ok(PredictReply {
             model_version: self.version.clone(),
             hardware_class: class_name(hardware.cpu, &hardware, &layout),
@@ -300,6 +336,56 @@ impl Model {
             resources,
             step: step_cost(&prediction.step),
         })
+    }
+}
+
+/// A model that is asked about one job; see [`Model::about`].
+#[derive(Clone, Debug)]
+pub struct Asked<'a> {
+    model: &'a Model,
+    job: &'a Job,
+    about: Vec<(&'static str, About<'a>)>,
+}
+
+impl Asked<'_> {
+    fn about(&self, features: &Features) -> Option<&About<'_>> {
+        self.about.iter().find(|(key, _)| *key == features.class()).map(|(_, about)| about)
+    }
+
+    /// Median speed in ns per day of `layout` with `cpu_millicores` on `hardware`: [`Self::predict`] without
+    /// the interval, for comparing many layouts.
+    #[must_use]
+    pub fn speed(&self, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> f64 {
+        let (place, step) = self.model.physical_step(self.job, hardware, layout, cpu_millicores);
+        if self.about.is_empty() {
+            return self.job.system.ns_per_day(step.total);
+        }
+        let features = features(self.job, hardware.cpu, &place, self.job.site, &step);
+        let shift = self.about(&features).map_or(0.0, |about| about.mean(&features));
+        self.job.system.ns_per_day(step.total * shift.exp())
+    }
+
+    /// True if nothing was learned about any of the hardware.
+    #[must_use]
+    pub fn is_prior(&self) -> bool {
+        self.about.is_empty()
+    }
+
+    /// Speed of `layout` with `cpu_millicores` on `hardware`, with its interval.
+    #[must_use]
+    pub fn predict(&self, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> Prediction {
+        let (place, physics) = self.model.physical_step(self.job, hardware, layout, cpu_millicores);
+        let features = features(self.job, hardware.cpu, &place, self.job.site, &physics);
+        let (shift, sigma) =
+            self.about(&features).map_or_else(|| (0.0, features.prior_sigma()), |about| about.ask(&features));
+        let step = scaled(&physics, shift.exp());
+        let sigma = combine(&[
+            sigma,
+            SIGMA_SHARED,
+            if hardware.smt { SIGMA_SMT } else { 0.0 },
+            unmeasured_gpus(&place),
+        ]);
+        Prediction { ns_per_day: log_normal(self.job.system.ns_per_day(step.total), sigma), step }
     }
 }
 
@@ -319,7 +405,7 @@ fn class_residual(class: &str, mut values: Vec<f64>) -> ClassResidual {
 }
 
 /// What the knowledge is asked with. Beside a GPU the GPU is the class.
-fn features(job: &Job, cpu: &CpuClass, place: &Placement, site: &str, step: &StepTime) -> Features {
+fn features(job: &Job, cpu: &CpuClass, place: &Placement, site: Site, step: &StepTime) -> Features {
     let (class, sigma) = match place.gpu {
         Some(gpu) => (gpu.class.key, gpu.class.sigma),
         None => (cpu.key, cpu.sigma),
@@ -451,6 +537,7 @@ mod tests {
             &before.resources,
             &request.node.labels,
             measured,
+            "chemist",
         )
         .expect("the run should be accepted");
         let learned = model.learn(&[run]);
@@ -464,6 +551,31 @@ mod tests {
             .expect("the layout should run")
             .ns_per_day;
         assert!((after.p50 / (0.6 * other_before.ns_per_day.p50) - 1.0).abs() < 0.15, "{after:?}");
+    }
+
+    #[test]
+    fn a_measured_peak_raises_the_request_for_that_system_alone() {
+        let model = Model::prior();
+        let request = request();
+        let before = model.answer(&request).expect("the layout should run");
+        let measured = before.memory_bytes * 2;
+        let run = Observation::local(
+            &request.system,
+            None,
+            &request.layout,
+            &before.resources,
+            &request.node.labels,
+            before.ns_per_day.p50,
+            "chemist",
+        )
+        .expect("the run should be accepted")
+        .with_peak_memory(&request.layout, measured);
+        let learned = model.learn(&[run]);
+        let after = learned.answer(&request).expect("the layout should run").resources.memory_bytes;
+        assert!(after >= measured && after < measured * 3 / 2, "{after} {measured}");
+        let other = PredictRequest { system: water(60_000), ..request };
+        let of = |model: &Model| model.answer(&other).expect("the layout should run").resources.memory_bytes;
+        assert_eq!(of(&learned), of(&model));
     }
 
     #[test]

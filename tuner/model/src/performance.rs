@@ -34,13 +34,17 @@ pub struct Constants {
     pub mesh_serial: f64,
     /// Power of the PME ranks with which the messages of a transpose grow.
     pub mesh_growth: f64,
+    /// Reference cycles per atom of a rank that only one of its threads works.
+    pub serial: f64,
+    /// The same that domain decomposition adds.
+    pub serial_domain: f64,
     /// Relative load imbalance per relative size of the halo.
     pub imbalance: f64,
     /// Seconds per message between ranks of one node.
     pub latency: f64,
     /// Seconds per message between nodes.
     pub net_latency: f64,
-    /// Growth of that per node, relative: more ranks share switches and wait for the slowest.
+    /// Growth of that per doubling of nodes, relative: more ranks share switches and wait for the slowest.
     pub net_growth: f64,
     /// Bytes per second of one node's network.
     pub net_bandwidth: f64,
@@ -57,26 +61,28 @@ pub struct Constants {
 impl Constants {
     /// Fitted to the measurements in `tuner/data`; see `scavenger-tuner accuracy`.
     pub const FITTED: Self = Self {
-        pair: 1.54,
-        spread: 1.0,
-        mesh: 1.3,
-        other: 2.73,
-        thread: 0.0961,
-        thread_far: 0.977,
-        barrier: 5.46e-6,
-        smt: 0.155,
-        halo: 78.6,
-        mesh_serial: 54.7,
-        mesh_growth: 0.216,
-        imbalance: 0.0597,
-        latency: 1.52e-6,
-        net_latency: 1.8e-5,
-        net_growth: 0.0589,
-        net_bandwidth: 5.77e9,
-        gpu_pair: 88.0,
-        gpu_mesh: 12.9,
-        gpu_atom: 544.0,
-        gpu_launch: 8.95e-5,
+        pair: 1.45,
+        spread: 1.47,
+        mesh: 1.41,
+        other: 3.25,
+        thread: 0.109,
+        thread_far: 1.25,
+        barrier: 4.51e-6,
+        smt: 0.164,
+        halo: 69.6,
+        mesh_serial: 27.2,
+        mesh_growth: 0.436,
+        serial: 29.4,
+        serial_domain: 59.3,
+        imbalance: 0.0525,
+        latency: 1.5e-6,
+        net_latency: 1.26e-5,
+        net_growth: 0.0401,
+        net_bandwidth: 8.32e9,
+        gpu_pair: 196.0,
+        gpu_mesh: 10.3,
+        gpu_atom: 513.0,
+        gpu_launch: 9.31e-5,
     };
 
     /// What one would guess before any fit; also the centre that the fit is drawn to.
@@ -92,6 +98,8 @@ impl Constants {
         halo: 60.0,
         mesh_serial: 20.0,
         mesh_growth: 0.4,
+        serial: 30.0,
+        serial_domain: 60.0,
         imbalance: 0.05,
         latency: 1.5e-6,
         net_latency: 4e-6,
@@ -104,7 +112,7 @@ impl Constants {
     };
 
     /// How many there are.
-    pub const COUNT: usize = 20;
+    pub const COUNT: usize = 22;
 
     /// Logarithms, in the order of the fields; all are positive.
     #[must_use]
@@ -114,6 +122,8 @@ impl Constants {
             halo,
             mesh_serial,
             mesh_growth,
+            serial,
+            serial_domain,
             imbalance,
             latency,
             net_latency,
@@ -134,6 +144,8 @@ impl Constants {
             halo,
             mesh_serial,
             mesh_growth,
+            serial,
+            serial_domain,
             imbalance,
             latency,
             net_latency,
@@ -162,6 +174,8 @@ impl Constants {
             halo,
             mesh_serial,
             mesh_growth,
+            serial,
+            serial_domain,
             imbalance,
             latency,
             net_latency,
@@ -184,6 +198,8 @@ impl Constants {
             halo,
             mesh_serial,
             mesh_growth,
+            serial,
+            serial_domain,
             imbalance,
             latency,
             net_latency,
@@ -273,9 +289,19 @@ pub fn step_time(
 ///
 /// A power of the cores over those that share a cache. What a single thread of a rank does is counted apart.
 fn thread_loss(cpu: &CpuClass, place: &Placement, constants: &Constants) -> f64 {
-    let cores = (place.cores / place.ranks).max(1.0);
+    let cores = place.cores / place.ranks;
+    if cores <= 1.0 {
+        return 1.0;
+    }
     let power = constants.thread_far;
-    1.0 + constants.thread * ((cores / cpu.cache_cores).powf(power) - cpu.cache_cores.powf(-power))
+    1.0 + constants.thread * (cores.powf(power) - 1.0) / cpu.cache_cores.powf(power)
+}
+
+/// Reference cycles of a rank during which its other threads wait.
+fn work_of_one_thread(system: &System, place: &Placement, pp_ranks: f64, constants: &Constants) -> f64 {
+    let waiting = 1.0 - 1.0 / place.threads;
+    let domains = if pp_ranks > 1.0 { 1.0 } else { 0.0 };
+    system.atoms / pp_ranks * waiting * (constants.serial + domains * constants.serial_domain)
 }
 
 /// Core-seconds become seconds: cores, threads of a rank, hardware threads.
@@ -313,6 +339,8 @@ fn cpu_step(
     let halo_time = halo.atoms * constants.halo / reference
         + halo.messages * latency
         + network(place, constants, halo.atoms * pp_ranks * BYTES_PER_HALO_ATOM);
+    // Domain decomposition, constraints across domains and the reduction of forces are done by one thread.
+    let serial = work_of_one_thread(system, place, pp_ranks, constants) / reference;
     let imbalance = constants.imbalance * halo.relative.ln_1p() * (pair + other);
     let pme_comm = system.pme.map_or(0.0, |pme| {
         if pme_ranks <= 1.0 {
@@ -324,17 +352,37 @@ fn cpu_step(
     });
 
     if place.npme == 0.0 {
-        let overhead = barrier + halo_time + imbalance + pme_comm;
+        let overhead = barrier + halo_time + serial + imbalance + pme_comm;
         return StepTime { pair, pme, other, overhead, total: pair + other + pme + overhead };
     }
-    // Ranks of their own work at the same time. mdrun then shifts work between the two kinds by scaling cut-off
-    // and grid, so the slower side is not waited for in full.
+    // Ranks of their own work at the same time.
     let redistribution = 2.0 * (pp_ranks / place.npme) * latency;
-    let particles = pair + other + halo_time + imbalance;
-    let mesh = pme + pme_comm;
-    let total = smooth_max(particles, mesh) + barrier + redistribution;
-    let overhead = barrier + redistribution + halo_time + imbalance + pme_comm;
+    let particles = pair + other + halo_time + serial + imbalance;
+    let mesh_share =
+        work.mesh * constants.mesh / (work.spread * constants.spread + work.mesh * constants.mesh);
+    let movable = pme * mesh_share + pme_comm;
+    let total = balanced(particles, pair, pme + pme_comm, movable) + barrier + redistribution;
+    let overhead = barrier + redistribution + halo_time + serial + imbalance + pme_comm;
     StepTime { pair, pme, other, overhead, total }
+}
+
+/// Largest factor on the volume of the cut-off that mdrun's tuning of PME goes to: 1.4 in its radius.
+const MOST_TUNED: f64 = 2.7;
+
+/// Time of the slower of two kinds of ranks after mdrun has tuned PME.
+///
+/// The tuning makes the cut-off longer and the grid coarser by the same factor while the PME ranks are the slower
+/// ones: with `u` the volume of the cut-off relative to the input, `pair` grows as u and the `movable` part of PME
+/// shrinks as 1/u. It never makes the cut-off shorter, so PME ranks that have too little to do stay idle.
+fn balanced(particles: f64, pair: f64, mesh: f64, movable: f64) -> f64 {
+    if particles >= mesh || pair <= 0.0 {
+        return particles.max(mesh);
+    }
+    // particles + pair (u - 1) = mesh - movable + movable / u
+    let half = 0.5 * (particles - pair - mesh + movable);
+    let u = ((half * half + pair * movable).sqrt() - half) / pair;
+    let u = u.clamp(1.0, MOST_TUNED);
+    (particles + pair * (u - 1.0)).max(mesh - movable + movable / u)
 }
 
 /// Transposes of the PME grid per step: two forth, two back.
@@ -353,12 +401,6 @@ fn network(place: &Placement, constants: &Constants, bytes: f64) -> f64 {
     // its ranks shows on each side.
     let ranks_per_node = (place.ranks / place.nodes).max(1.0);
     bytes / place.nodes / ranks_per_node.cbrt() / constants.net_bandwidth
-}
-
-/// A norm between maximum and mean.
-fn smooth_max(a: f64, b: f64) -> f64 {
-    let power = 3.0;
-    (0.5 * (a.powf(power) + b.powf(power))).powf(1.0 / power)
 }
 
 /// What a domain needs of its neighbours.
@@ -415,7 +457,7 @@ fn gpu_step(
 
     let device = pair + other_gpu + if gpu.pme { pme_gpu } else { 0.0 };
     let host = bonded + if gpu.pme { 0.0 } else { pme_cpu };
-    let between = constants.gpu_launch * (1.0 + 0.5 * gpu.count.log2()) + transfer;
+    let between = constants.gpu_launch * class.launch * (1.0 + 0.5 * gpu.count.log2()) + transfer;
     let pme = if gpu.pme { pme_gpu } else { pme_cpu };
     StepTime {
         pair,

@@ -2,8 +2,11 @@
 
 use scavenger_schema::tuning::{GpuOffload, PmeDescription, SystemDescription};
 use scavenger_tuner_model::hardware::{CpuClass, GpuClass};
+use scavenger_tuner_model::learn::Site;
 use scavenger_tuner_model::model::Job;
 use scavenger_tuner_model::performance::{GpuPlacement, Placement};
+
+use super::npme;
 
 const HECBIOSIM: &str = include_str!("../../data/hecbiosim.csv");
 const ARCHER: &str = include_str!("../../data/archer-benchmarks.csv");
@@ -13,18 +16,18 @@ const ARCHER: &str = include_str!("../../data/archer-benchmarks.csv");
 pub struct Row {
     /// Computer it ran on: what is left out as a whole.
     pub machine: String,
-    /// Computer, build and version: two builds on one computer differ like two computers.
-    pub site: String,
+    /// Release of GROMACS: two builds on one computer differ nearly like two computers.
+    pub version: String,
     /// Name of the system.
     pub system: String,
     /// Class of its CPUs.
     pub cpu: &'static CpuClass,
     /// The system.
     pub job: Job,
-    /// How it ran; `npme` is none if it was not recorded.
+    /// How it ran.
     pub place: Placement,
-    /// PME ranks, if they were recorded.
-    pub npme: Option<f64>,
+    /// True if the PME ranks in `place` are mdrun's guess and were not recorded.
+    pub npme_guessed: bool,
     /// Measured speed.
     pub ns_per_day: f64,
 }
@@ -34,6 +37,12 @@ impl Row {
     #[must_use]
     pub fn on_gpu(&self) -> bool {
         self.place.gpu.is_some()
+    }
+
+    /// Computer and build.
+    #[must_use]
+    pub fn site(&self) -> Site {
+        Site::new(&self.machine, &self.version)
     }
 
     /// Measured seconds per step.
@@ -112,7 +121,7 @@ fn hecbiosim_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         _ => return None,
     };
     let place = if let Some(gpu) = gpu {
-        gpu_place(gpu, 1.0, 1.0, host)?
+        gpu_place(gpu, 1.0, 1.0, host, cell("gromacs_version"))?
     } else {
         let threads = threads?;
         // With two threads per rank and more, the threads were the two of each of 64 cores.
@@ -120,14 +129,20 @@ fn hecbiosim_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         let ranks = nodes * number(cell("ranks_per_node"))?;
         Placement { nodes, ranks, threads, npme: 0.0, cores: nodes * cores, smt, gpu: None }
     };
+    let cpu = CpuClass::by_key(cpu)?;
+    let job = job(cell)?;
+    let npme = match place.gpu {
+        None => npme::guess(&job.system, cpu.simd, place.ranks as u32),
+        Some(_) => 0,
+    };
     Some(Row {
         machine: machine.to_owned(),
-        site: format!("{machine} {}", cell("gromacs_version")),
+        version: cell("gromacs_version").to_owned(),
         system: cell("system").to_owned(),
-        cpu: CpuClass::by_key(cpu)?,
-        job: job(cell)?,
-        npme: None,
-        place,
+        cpu,
+        job,
+        npme_guessed: true,
+        place: Placement { npme: f64::from(npme), ..place },
         ns_per_day: number(cell("ns_per_day"))?,
     })
 }
@@ -148,7 +163,7 @@ fn archer_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
     let cores = number(cell("cores"))?;
     let npme = cell("npme").parse().unwrap_or(0.0);
     let place = match number(cell("gpus")) {
-        Some(gpus) => gpu_place("p100", gpus, ranks, cores)?,
+        Some(gpus) => gpu_place("p100", gpus, ranks, cores, cell("gromacs_version"))?,
         None => Placement {
             nodes: number(cell("nodes"))?,
             ranks,
@@ -160,22 +175,22 @@ fn archer_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         },
     };
     Some(Row {
-        site: format!("{machine} {}", cell("gromacs_version")),
+        version: cell("gromacs_version").to_owned(),
         machine: machine.to_owned(),
         system: cell("system").to_owned(),
         cpu: CpuClass::by_key(cpu)?,
         job: job(cell)?,
-        npme: Some(npme),
+        npme_guessed: false,
         place,
         ns_per_day: number(cell("ns_per_day"))?,
     })
 }
 
-/// PME on the GPU, bonded interactions and update on the host unless the release can do otherwise: what mdrun
-/// chooses by itself.
-fn gpu_place(gpu: &str, gpus: f64, ranks: f64, cores: f64) -> Option<Placement> {
+/// What mdrun chooses by itself: PME on the GPU, bonded interactions since 2019, the update since 2023.
+fn gpu_place(gpu: &str, gpus: f64, ranks: f64, cores: f64, version: &str) -> Option<Placement> {
     let class = GpuClass::by_key(gpu)?;
-    let gpu = GpuPlacement { class, count: gpus, pme: true, bonded: true, update: false };
+    let year = version.split('.').next()?.parse::<u32>().ok()?;
+    let gpu = GpuPlacement { class, count: gpus, pme: true, bonded: year >= 2019, update: year >= 2023 };
     let threads = (cores / ranks).floor().max(1.0);
     Some(Placement { nodes: 1.0, ranks, threads, npme: 0.0, cores, smt: 1.0, gpu: Some(gpu) })
 }

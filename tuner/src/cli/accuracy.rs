@@ -11,5 +11,8 @@ pub fn exec(options: &AccuracyOptions) -> Result<(), Failure> {
     if options.show_constants {
         text.push_str(&format!("\n{:#?}\n", accuracy.fitted));
     }
+    if let Some(path) = &options.plot {
+        super::write(path, &crate::plot::accuracy(&accuracy.points))?;
+    }
     super::print(&text)
 }

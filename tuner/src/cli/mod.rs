@@ -1,6 +1,7 @@
 //! A file per verb.
 
 pub mod accuracy;
+pub mod calibrate;
 pub mod openapi;
 pub mod recommend;
 pub mod serve;
@@ -38,4 +39,11 @@ fn print(text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome.context("cannot write to standard output").map_err(Failure::environment),
     }
+}
+
+/// Writes a file that the user asked for.
+fn write(path: &std::path::Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text)
+        .with_context(|| format!("cannot write {}", path.display()))
+        .map_err(Failure::environment)
 }

@@ -4,5 +4,5 @@ use super::Failure;
 
 /// Prints the document.
 pub fn exec() -> Result<(), Failure> {
-    super::print(&crate::openapi::openapi())
+    super::print(&scavenger_schema::openapi::openapi())
 }

@@ -13,6 +13,7 @@ use scavenger_tuner_model::{Model, hardware, ladder};
 
 use super::Failure;
 use crate::config::{Output, RecommendOptions};
+use crate::tpr;
 
 /// Spacing of the PME grid if none is given, in nm: GROMACS's default.
 const SPACING_NM: f64 = 0.12;
@@ -22,6 +23,11 @@ pub fn exec(options: &RecommendOptions) -> Result<(), Failure> {
     let request = request(options)?;
     let reply = ladder::build(&Model::prior(), &request)
         .map_err(|error| Failure::work(anyhow!("no configuration: {error}")))?;
+    if let Some(path) = &options.plot {
+        let curve = ladder::curve(&Model::prior(), &request)
+            .map_err(|error| Failure::work(anyhow!("no curve: {error}")))?;
+        super::write(path, &crate::plot::ladder(&curve, &reply))?;
+    }
     let text = match options.output {
         Output::Table => table(&reply),
         Output::Json => {
@@ -34,9 +40,18 @@ pub fn exec(options: &RecommendOptions) -> Result<(), Failure> {
 }
 
 fn request(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
-    let mut request = match &options.request {
-        Some(path) => read(path)?,
-        None => described(options)?,
+    let mut request = match (&options.request, &options.file) {
+        (Some(path), _) => read(path)?,
+        (None, Some(file)) => {
+            let mut system = tpr::read(&options.gmx, file)
+                .with_context(|| format!("cannot read {}", file.display()))
+                .map_err(Failure::environment)?;
+            if options.nsteps != -1 {
+                system.nsteps = options.nsteps;
+            }
+            with_nodes(options, system)?
+        }
+        (None, None) => described(options)?,
     };
     if let Some(cores) = options.max_cores {
         request.limits.max_cpu_millicores = Some(cores.saturating_mul(1000));
@@ -77,21 +92,26 @@ fn described(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
             .unwrap_or([(atoms as f64 / 100.0).cbrt(); 3])
             .map(|edge| ((edge / SPACING_NM).ceil() as u32).max(4)),
     };
+    let system = SystemDescription {
+        atoms,
+        box_nm,
+        nsteps: options.nsteps,
+        dt_ps: options.dt_ps,
+        cutoff_nm: options.cutoff_nm,
+        rlist_nm: None,
+        nstlist: None,
+        pme: (!options.no_pme).then_some(PmeDescription { grid, order: 4 }),
+        bonded_interactions: None,
+        constraints: None,
+        gpu_offload: GpuOffload::default(),
+    };
+    with_nodes(options, system)
+}
+
+fn with_nodes(options: &RecommendOptions, system: SystemDescription) -> Result<LadderRequest, Failure> {
     let node = if options.node.is_empty() { vec![this_machine()?] } else { options.node.clone() };
     Ok(LadderRequest {
-        system: SystemDescription {
-            atoms,
-            box_nm,
-            nsteps: options.nsteps,
-            dt_ps: options.dt_ps,
-            cutoff_nm: options.cutoff_nm,
-            rlist_nm: None,
-            nstlist: None,
-            pme: (!options.no_pme).then_some(PmeDescription { grid, order: 4 }),
-            bonded_interactions: None,
-            constraints: None,
-            gpu_offload: GpuOffload::default(),
-        },
+        system,
         limits: Limits::default(),
         gromacs_version: options.gromacs_version.clone(),
         nodes: node,
@@ -99,7 +119,7 @@ fn described(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
 }
 
 /// This machine as a node: all its cores and memory, no GPU.
-fn this_machine() -> Result<NodeShape, Failure> {
+pub(super) fn this_machine() -> Result<NodeShape, Failure> {
     let help = "describe a node with --node";
     let cores = std::thread::available_parallelism()
         .with_context(|| format!("cannot tell the cores of this machine; {help}"))
@@ -168,7 +188,7 @@ fn table(reply: &LadderReply) -> String {
 }
 
 /// Three significant digits.
-fn speed(value: f64) -> String {
+pub(super) fn speed(value: f64) -> String {
     let digits = if value > 0.0 { (2 - value.log10().floor() as i32).clamp(0, 6) } else { 0 };
     format!("{value:.*}", digits.unsigned_abs() as usize)
 }

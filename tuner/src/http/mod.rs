@@ -12,7 +12,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
-use scavenger_schema::tuning::{HARDWARE_PATH, LADDER_PATH, MODEL_PATH, PREDICT_PATH};
+use scavenger_schema::tuning::{CALIBRATE_PATH, HARDWARE_PATH, LADDER_PATH, MODEL_PATH, PREDICT_PATH};
 use scavenger_tuner_model::Model;
 
 pub use error::{ApiError, parse};
@@ -75,6 +75,7 @@ pub fn router(service: &Service) -> Router {
     Router::new()
         .route(LADDER_PATH, post(routes::ladder))
         .route(PREDICT_PATH, post(routes::predict))
+        .route(CALIBRATE_PATH, post(routes::calibrate))
         .route(HARDWARE_PATH, get(routes::hardware))
         .route(MODEL_PATH, get(routes::model))
         .route("/healthz", get(routes::healthz))

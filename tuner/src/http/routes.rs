@@ -10,9 +10,10 @@ use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use scavenger_schema::tuning::{
-    CpuHardware, ErrorCode, GpuHardware, HardwareReply, LadderReply, LadderRequest, ModelReply, PredictReply,
-    PredictRequest,
+    CalibrationReply, CalibrationRequest, CpuHardware, ErrorCode, GpuHardware, HardwareReply, LadderReply,
+    LadderRequest, ModelReply, PredictReply, PredictRequest,
 };
+use scavenger_tuner_model::calibrate;
 use scavenger_tuner_model::hardware::{CPU_CLASSES, GPU_CLASSES};
 use scavenger_tuner_model::interval::Z90;
 use scavenger_tuner_model::ladder;
@@ -39,6 +40,14 @@ pub(super) async fn predict(
 ) -> Result<Json<PredictReply>, ApiError> {
     let request: PredictRequest = parse(&body?)?;
     Ok(Json(service.model().answer(&request)?))
+}
+
+pub(super) async fn calibrate(
+    State(service): State<Service>,
+    body: Body,
+) -> Result<Json<CalibrationReply>, ApiError> {
+    let request: CalibrationRequest = parse(&body?)?;
+    Ok(Json(calibrate::propose(&service.model(), &request)?))
 }
 
 pub(super) async fn hardware() -> Json<HardwareReply> {

@@ -20,9 +20,9 @@ use scavenger_schema::tuning::{
 
 use crate::error::{FieldError, TuneError, count_within, within};
 use crate::hardware::{GpuClass, Hardware, UNKNOWN, hardware_of};
-use crate::memory::{peak_bytes, request_bytes};
-use crate::model::{Job, Model, check_node, class_name, display};
-use crate::{layout, model};
+use crate::layout;
+use crate::memory::request_bytes;
+use crate::model::{Asked, Job, Model, check_node, class_name, display};
 
 /// Smallest share of a core that a rung asks for.
 const HALF_CORE: u32 = 500;
@@ -94,10 +94,86 @@ pub(crate) struct Question<'a> {
     pub(crate) job: &'a Job,
     pub(crate) limits: &'a Limits,
     pub(crate) kinds: &'a [Kind],
+    /// The processors of the kinds, each once: on CPUs alone, GPUs beside them make no difference.
+    pub(crate) processors: Vec<Processors>,
+    /// What was learned about them.
+    pub(crate) asked: Asked<'a>,
+}
+
+/// Kinds that are the same for a layout without GPUs.
+pub(crate) struct Processors {
+    hardware: Hardware,
+    /// What their nodes offer, GPUs aside.
+    offers: Vec<Resources>,
+}
+
+impl<'a> Question<'a> {
+    pub(crate) fn new(model: &'a Model, job: &'a Job, limits: &'a Limits, kinds: &'a [Kind]) -> Self {
+        let mut processors: Vec<Processors> = Vec::new();
+        for kind in kinds {
+            let hardware = Hardware { gpu: None, ..kind.hardware };
+            match processors.iter_mut().find(|one| one.hardware == hardware) {
+                Some(same) => same.offers.extend(&kind.offers),
+                None => processors.push(Processors { hardware, offers: kind.offers.clone() }),
+            }
+        }
+        let hardware: Vec<Hardware> = kinds.iter().map(|kind| kind.hardware).collect();
+        Self { model, job, limits, kinds, processors, asked: model.about(job, &hardware) }
+    }
 }
 
 /// Builds the ladder for a request.
 pub fn build(model: &Model, request: &LadderRequest) -> Result<LadderReply, TuneError> {
+    let job = checked(request)?;
+    let kinds = kinds_of(&request.nodes);
+    let question = Question::new(model, &job, &request.limits, &kinds);
+    let candidates = candidates(&question);
+    if candidates.is_empty() {
+        return Err(nothing_fits(model, &job, request));
+    }
+    let best_value = candidates.iter().map(Candidate::value).fold(0.0, f64::max);
+    let largest = candidates.iter().map(|c| c.price).fold(0.0, f64::max);
+    let frontier = undominated(candidates);
+    let chosen = choose(&question, &frontier, best_value);
+    let mut rungs = describe(&question, &chosen, best_value, largest);
+    for rung in &mut rungs {
+        rung.fits_now = fits_now(&rung.resources, &request.nodes);
+    }
+    Ok(LadderReply { model_version: model.version().to_owned(), rungs, notes: notes(&kinds, &job) })
+}
+
+/// The fastest layout of one amount of resources.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CurvePoint {
+    /// What it asks for.
+    pub resources: Resources,
+    /// How mdrun would divide it.
+    pub layout: Layout,
+    /// Predicted speed in ns per day.
+    pub ns_per_day: Interval,
+    /// Speed per unit of price, relative to the best; 0 to 1.
+    pub efficiency: f64,
+}
+
+/// What the rungs are chosen from: every useful amount of resources, fewest cores first, those without GPUs first.
+pub fn curve(model: &Model, request: &LadderRequest) -> Result<Vec<CurvePoint>, TuneError> {
+    let job = checked(request)?;
+    let kinds = kinds_of(&request.nodes);
+    let question = Question::new(model, &job, &request.limits, &kinds);
+    let mut found = candidates(&question);
+    let best_value = found.iter().map(Candidate::value).fold(0.0, f64::max);
+    found.sort_by_key(|candidate| (candidate.resources.gpus, candidate.resources.cpu_millicores));
+    let point = |candidate: &Candidate| CurvePoint {
+        resources: candidate.resources,
+        layout: candidate.layout,
+        ns_per_day: interval(&question, candidate),
+        efficiency: (candidate.value() / best_value).min(1.0),
+    };
+    Ok(found.iter().map(point).collect())
+}
+
+/// Checks a request and counts the work of its system.
+fn checked(request: &LadderRequest) -> Result<Job, TuneError> {
     let job = Job::new(&request.system, request.gromacs_version.as_deref())?;
     check_limits(&request.limits).map_err(|error| error.within("limits"))?;
     if request.nodes.is_empty() || request.nodes.len() > 1000 {
@@ -107,21 +183,7 @@ pub fn build(model: &Model, request: &LadderRequest) -> Result<LadderReply, Tune
     for (index, node) in request.nodes.iter().enumerate() {
         check_node(&format!("nodes[{index}]"), node)?;
     }
-    let kinds = kinds_of(&request.nodes);
-    let question = Question { model, job: &job, limits: &request.limits, kinds: &kinds };
-    let candidates = candidates(&question);
-    if candidates.is_empty() {
-        return Err(nothing_fits(&job, request));
-    }
-    let best_value = candidates.iter().map(Candidate::value).fold(0.0, f64::max);
-    let largest = candidates.iter().map(|c| c.price).fold(0.0, f64::max);
-    let frontier = undominated(candidates);
-    let chosen = choose(&frontier, &request.limits, best_value, &kinds);
-    let mut rungs = describe(&question, &chosen, best_value, largest);
-    for rung in &mut rungs {
-        rung.fits_now = fits_now(&rung.resources, &request.nodes);
-    }
-    Ok(LadderReply { model_version: model.version().to_owned(), rungs, notes: notes(&kinds, &job) })
+    Ok(job)
 }
 
 fn check_limits(limits: &Limits) -> Result<(), FieldError> {
@@ -160,7 +222,7 @@ fn core_counts(kinds: &[Kind], most: u32) -> Vec<u32> {
 }
 
 pub(crate) fn candidates(question: &Question<'_>) -> Vec<Candidate> {
-    let Question { job, limits, kinds, .. } = *question;
+    let &Question { job, limits, kinds, .. } = question;
     let offers = || kinds.iter().flat_map(|kind| &kind.offers);
     let largest_node = offers().map(|offer| offer.cpu_millicores).max().unwrap_or(0);
     let most = limits.max_cpu_millicores.unwrap_or(u32::MAX).min(largest_node).min(MOST_CPU) / 1000;
@@ -191,37 +253,36 @@ pub(crate) fn candidates(question: &Question<'_>) -> Vec<Candidate> {
 /// best few are looked at on all kinds with what was learned: every layout on every kind would take many times
 /// longer and hardly ever choose another.
 fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> Option<Candidate> {
-    let Question { model, job, limits, kinds } = *question;
+    let &Question { model, job, limits, .. } = question;
     let allowed: Vec<(Layout, Resources, u64)> = layouts
         .iter()
         .map(|layout| {
-            let peak = peak_bytes(&job.system, layout);
+            let peak = model.peak_bytes(job, layout);
             let memory_bytes = request_bytes(peak);
             (*layout, Resources { cpu_millicores, memory_bytes, gpus: layout.gpus }, peak)
         })
         .filter(|(layout, resources, _)| is_allowed(question, layout, resources))
         .collect();
-    let (first, ..) = allowed.first()?;
-    let physics = |kind: &Kind, layout: &Layout| model.physics(job, &kind.hardware, layout, cpu_millicores);
-    let mut slowest_first: Vec<(f64, &Kind)> =
-        kinds.iter().map(|kind| (physics(kind, first), kind)).collect();
-    slowest_first.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (first, resources, _) = allowed.first()?;
+    let physics = |hardware: &Hardware, layout: &Layout| model.physics(job, hardware, layout, cpu_millicores);
+    let slowest = holding(question, resources)
+        .map(|hardware| (physics(hardware, first), hardware))
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, hardware)| *hardware)?;
 
-    let mut ranked: Vec<(f64, &(Layout, Resources, u64))> = allowed
-        .iter()
-        .filter_map(|one| {
-            let (_, kind) = slowest_first.iter().find(|(_, kind)| kind.holds(&one.1))?;
-            Some((physics(kind, &one.0), one))
-        })
-        .collect();
+    let mut ranked: Vec<(f64, &(Layout, Resources, u64))> = if allowed.len() == 1 {
+        vec![(1.0, &allowed[0])]
+    } else {
+        allowed.iter().map(|one| (physics(&slowest, &one.0), one)).collect()
+    };
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.1.memory_bytes.cmp(&b.1.1.memory_bytes)));
     // Where nothing was learned, the ranking stands.
-    ranked.truncate(if model.classes().is_empty() { 1 } else { 2 });
+    ranked.truncate(if question.asked.is_prior() { 1 } else { 2 });
 
     let mut best: Option<Candidate> = None;
     for (_, (layout, resources, peak_bytes)) in ranked {
-        let slowest = holding(kinds, resources)
-            .map(|hardware| (model.speed(job, hardware, layout, cpu_millicores), hardware))
+        let slowest = holding(question, resources)
+            .map(|hardware| (question.asked.speed(hardware, layout, cpu_millicores), hardware))
             .min_by(|a, b| a.0.total_cmp(&b.0));
         let Some((speed, hardware)) = slowest else { continue };
         if best.as_ref().is_none_or(|best| speed > best.speed) {
@@ -240,7 +301,7 @@ fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> 
 
 /// True if some node holds the layout, and the limits and all nodes that hold it allow it.
 fn is_allowed(question: &Question<'_>, layout: &Layout, resources: &Resources) -> bool {
-    let Question { job, limits, kinds, .. } = *question;
+    let &Question { job, limits, .. } = question;
     if limits.max_memory_bytes.is_some_and(|most| resources.memory_bytes > most) {
         return false;
     }
@@ -248,23 +309,25 @@ fn is_allowed(question: &Question<'_>, layout: &Layout, resources: &Resources) -
     // layout.
     let refused =
         |hardware: &Hardware| layout.gpus > 0 && layout::check(&job.system, layout, hardware.gpu).is_err();
-    let mut holders = holding(kinds, resources).peekable();
+    let mut holders = holding(question, resources).peekable();
     holders.peek().is_some() && !holders.any(refused)
 }
 
-/// The kinds of hardware whose nodes can hold `resources` when empty.
-fn holding<'a>(kinds: &'a [Kind], resources: &'a Resources) -> impl Iterator<Item = &'a Hardware> {
-    kinds.iter().filter(|kind| kind.holds(resources)).map(|kind| &kind.hardware)
+/// The hardware whose nodes can hold `resources` when empty; what differs in GPUs only is one if none is asked for.
+fn holding<'a>(question: &'a Question<'_>, resources: &'a Resources) -> impl Iterator<Item = &'a Hardware> {
+    let fits = |offers: &[Resources]| offers.iter().any(|offer| resources.fits_in(offer));
+    let on_cpus = question.processors.iter().filter(move |one| resources.gpus == 0 && fits(&one.offers));
+    let on_gpus = question.kinds.iter().filter(move |kind| resources.gpus > 0 && fits(&kind.offers));
+    on_cpus.map(|one| &one.hardware).chain(on_gpus.map(|kind| &kind.hardware))
 }
 
 /// Interval over all kinds that can hold a candidate: the low end of the slowest, the high end of the fastest,
 /// the median of the slowest.
 fn interval(question: &Question<'_>, candidate: &Candidate) -> Interval {
-    let Question { model, job, kinds, .. } = *question;
     let start = Interval { p10: candidate.speed, p50: candidate.speed, p90: candidate.speed };
-    holding(kinds, &candidate.resources).fold(start, |all, hardware| {
+    holding(question, &candidate.resources).fold(start, |all, hardware| {
         let millicores = candidate.resources.cpu_millicores;
-        let one = model.predict(job, hardware, &candidate.layout, millicores).ns_per_day;
+        let one = question.asked.predict(hardware, &candidate.layout, millicores).ns_per_day;
         Interval { p10: all.p10.min(one.p10), p50: all.p50, p90: all.p90.max(one.p90) }
     })
 }
@@ -297,7 +360,8 @@ fn undominated(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
 }
 
 /// Picks the rungs out of the frontier (cheapest first), largest first.
-fn choose(frontier: &[Candidate], limits: &Limits, best_value: f64, kinds: &[Kind]) -> Vec<Candidate> {
+fn choose(question: &Question<'_>, frontier: &[Candidate], best_value: f64) -> Vec<Candidate> {
+    let limits = question.limits;
     // The candidate of best value is never dominated, so one always qualifies.
     let first = frontier
         .iter()
@@ -306,7 +370,7 @@ fn choose(frontier: &[Candidate], limits: &Limits, best_value: f64, kinds: &[Kin
     let most = limits.max_rungs as usize;
     let mut chosen = Vec::new();
     for step in STEPS {
-        chosen = climb_down(&frontier[..=first], step, limits, kinds);
+        chosen = climb_down(question, &frontier[..=first], step);
         if chosen.len() <= most {
             break;
         }
@@ -316,7 +380,7 @@ fn choose(frontier: &[Candidate], limits: &Limits, best_value: f64, kinds: &[Kin
 }
 
 /// From the last of `frontier` down, each rung asking for at most `1/step` of the one before.
-fn climb_down(frontier: &[Candidate], step: f64, limits: &Limits, kinds: &[Kind]) -> Vec<Candidate> {
+fn climb_down(question: &Question<'_>, frontier: &[Candidate], step: f64) -> Vec<Candidate> {
     let mut rungs: Vec<Candidate> = Vec::new();
     for candidate in frontier.iter().rev() {
         let Some(last) = rungs.last() else {
@@ -328,7 +392,7 @@ fn climb_down(frontier: &[Candidate], step: f64, limits: &Limits, kinds: &[Kind]
         } else {
             last.price >= step * candidate.price
         };
-        if steps_down && raise_memory(&mut rungs, candidate.resources.memory_bytes, limits, kinds) {
+        if steps_down && raise_memory(question, &mut rungs, candidate.resources.memory_bytes) {
             rungs.push(candidate.clone());
         }
     }
@@ -337,13 +401,15 @@ fn climb_down(frontier: &[Candidate], step: f64, limits: &Limits, kinds: &[Kind]
 
 /// A layout with fewer cores may need more memory (more ranks). A smaller rung must not ask for more of
 /// anything, so the rungs above it ask for as much; false if no node or limit allows that.
-fn raise_memory(rungs: &mut [Candidate], bytes: u64, limits: &Limits, kinds: &[Kind]) -> bool {
+fn raise_memory(question: &Question<'_>, rungs: &mut [Candidate], bytes: u64) -> bool {
+    let limits = question.limits;
     let raised = |rung: &Candidate| Resources {
         memory_bytes: rung.resources.memory_bytes.max(bytes),
         ..rung.resources
     };
-    let same_kinds =
-        |rung: &Candidate| holding(kinds, &raised(rung)).count() == holding(kinds, &rung.resources).count();
+    let same_kinds = |rung: &Candidate| {
+        holding(question, &raised(rung)).count() == holding(question, &rung.resources).count()
+    };
     if limits.max_memory_bytes.is_some_and(|most| bytes > most) || !rungs.iter().all(same_kinds) {
         return false;
     }
@@ -414,11 +480,11 @@ fn notes(kinds: &[Kind], job: &Job) -> Vec<String> {
 }
 
 /// Says which of limits and nodes is in the way of the smallest configuration.
-fn nothing_fits(job: &Job, request: &LadderRequest) -> TuneError {
+fn nothing_fits(model: &Model, job: &Job, request: &LadderRequest) -> TuneError {
     let least = Layout::cpu(1, 1);
     let needed = Resources {
         cpu_millicores: HALF_CORE,
-        memory_bytes: request_bytes(peak_bytes(&job.system, &least)),
+        memory_bytes: request_bytes(model.peak_bytes(job, &least)),
         gpus: 0,
     };
     let (field, offer) = match request.limits.max_memory_bytes {
@@ -431,7 +497,7 @@ fn nothing_fits(job: &Job, request: &LadderRequest) -> TuneError {
                 .iter()
                 .map(|node| node.allocatable)
                 .max_by_key(|offer| (offer.memory_bytes, offer.cpu_millicores));
-            let largest = largest.map_or_else(String::new, |offer| model::display(&offer));
+            let largest = largest.map_or_else(String::new, |offer| display(&offer));
             ("nodes", format!("the largest node offers {largest}"))
         }
     };

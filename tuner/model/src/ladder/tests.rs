@@ -197,12 +197,8 @@ prop_compose! {
 /// The rule for the first rung once more, slowly and from its definition.
 fn expected_first(request: &LadderRequest) -> Option<(Resources, Layout)> {
     let job = Job::new(&request.system, None).expect("the system should be right");
-    let all = candidates(&Question {
-        model: &Model::prior(),
-        job: &job,
-        limits: &request.limits,
-        kinds: &kinds_of(&request.nodes),
-    });
+    let (model, kinds) = (Model::prior(), kinds_of(&request.nodes));
+    let all = candidates(&Question::new(&model, &job, &request.limits, &kinds));
     let best = all.iter().map(Candidate::value).max_by(f64::total_cmp)?;
     let dominated = |one: &Candidate| {
         all.iter().any(|other| {
@@ -265,6 +261,21 @@ proptest! {
             if below.resources.gpus == above.resources.gpus {
                 prop_assert!(2 * above.resources.cpu_millicores >= 3 * below.resources.cpu_millicores);
             }
+        }
+    }
+
+    #[test]
+    fn no_rung_is_dominated(request in any_request()) {
+        let model = Model::prior();
+        let Ok(reply) = build(&model, &request) else { return Ok(()) };
+        let others = curve(&model, &request).expect("there is a ladder");
+        for rung in &reply.rungs {
+            let dominated = others.iter().find(|other| {
+                other.resources != rung.resources
+                    && other.resources.fits_in(&rung.resources)
+                    && other.ns_per_day.p50 > rung.ns_per_day.p50
+            });
+            prop_assert_eq!(dominated, None, "{:?}", rung);
         }
     }
 

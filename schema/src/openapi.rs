@@ -1,8 +1,9 @@
-//! The OpenAPI document, made from the types of the messages.
+//! The OpenAPI document of the tuner, made from the types of the messages.
 
-use scavenger_schema::tuning::{
-    ErrorReply, HARDWARE_PATH, HardwareReply, LADDER_PATH, LadderReply, LadderRequest, MODEL_PATH,
-    ModelReply, PREDICT_PATH, PredictReply, PredictRequest,
+use crate::tuning::{
+    CALIBRATE_PATH, CalibrationReply, CalibrationRequest, ErrorReply, HARDWARE_PATH, HardwareReply,
+    LADDER_PATH, LadderReply, LadderRequest, MODEL_PATH, ModelReply, PREDICT_PATH, PredictReply,
+    PredictRequest,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -20,6 +21,8 @@ pub fn openapi() -> String {
             &mut generator, "ladder", "Recommend configurations, largest first") },
         PREDICT_PATH: { "post": ask::<PredictRequest, PredictReply>(
             &mut generator, "predict", "Predict the speed of one layout") },
+        CALIBRATE_PATH: { "post": ask::<CalibrationRequest, CalibrationReply>(
+            &mut generator, "calibrate", "Propose benchmarks for a kind of node") },
         HARDWARE_PATH: { "get": tell::<HardwareReply>(
             &mut generator, "hardware", "List the hardware classes") },
         MODEL_PATH: { "get": tell::<ModelReply>(&mut generator, "model", "Describe the model in use") },

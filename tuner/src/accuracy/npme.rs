@@ -1,0 +1,90 @@
+//! How many PME ranks mdrun takes when it is not told, for runs whose tables do not say.
+//!
+//! From 19 ranks on mdrun guesses the share of PME in the work and takes the smallest number of ranks with that
+//! share that leaves a handy number for pair work (`domdec_setup.cpp`, `perf_est.cpp`). Awkward numbers of ranks get
+//! far too many PME ranks by this rule, which is why they are slow.
+
+use scavenger_tuner_model::hardware::Simd;
+use scavenger_tuner_model::layout::PME_RANKS_FROM;
+use scavenger_tuner_model::system::System;
+
+/// Pair work of the public systems over the estimate for plain water, so that the guesses are those that the
+/// archer-benchmarks logs recorded.
+const PAIRS_OVER_WATER: f64 = 1.4;
+
+/// PME ranks of `ranks` in all; 0 if every rank does both.
+#[must_use]
+pub fn guess(system: &System, simd: Simd, ranks: u32) -> u32 {
+    let share = pme_share(system, simd);
+    if ranks < PME_RANKS_FROM || !is_enough(ranks, ranks / 2, share) {
+        return 0;
+    }
+    let fits = |npme: &u32| is_enough(ranks, *npme, share) && is_handy(ranks - npme, *npme);
+    let divisors = (ranks.div_ceil(16)..=ranks / 3).filter(|npme| ranks.is_multiple_of(*npme));
+    divisors.chain(1..=ranks / 2).find(fits).unwrap_or(0)
+}
+
+/// Share of PME in the work as mdrun estimates it, in cycles of Haswell.
+fn pme_share(system: &System, simd: Simd) -> f64 {
+    let Some(pme) = system.pme else { return 0.0 };
+    let (width, fma) = match simd {
+        Simd::Sse | Simd::Neon => (4.0, simd == Simd::Neon),
+        Simd::Avx256 => (8.0, false),
+        Simd::Avx2On128 => (4.0, true),
+        Simd::Avx2 | Simd::Sve => (8.0, true),
+        Simd::Avx512 => (16.0_f64, true),
+    };
+    let slower = 5.0 / ((2.0 * width).sqrt() * if fma { 1.25 } else { 1.0 });
+    let clusters = 0.6 * (10.0 / system.density).cbrt();
+    let radius = system.rlist_nm.min(system.cutoff_nm) + clusters;
+    let pairs = 2.0 / 3.0 * std::f64::consts::PI * radius.powi(3) * system.density * system.atoms;
+    // Two thirds of the atoms of water have no Lennard-Jones interaction: 3.8 cycles instead of 4.2.
+    let pair_cycles = PAIRS_OVER_WATER * 3.93 * slower * pairs;
+    let half_grid = pme.points() / 2.0;
+    let charges = system.atoms * (100.0 + 5.0 * f64::from(pme.order).powi(3));
+    let mesh = half_grid * (3.0 * half_grid.log2() + 9.0 * slower);
+    (charges + mesh) / (charges + mesh + pair_cycles)
+}
+
+fn is_enough(ranks: u32, npme: u32, share: f64) -> bool {
+    f64::from(npme) / f64::from(ranks) > 0.95 * share
+}
+
+/// No large prime factor in the ranks for pair work, and a common divisor for a division of PME in two dimensions.
+fn is_handy(pp_ranks: u32, npme: u32) -> bool {
+    let largest = scavenger_tuner_model::layout::largest_prime_factor(pp_ranks);
+    f64::from(largest) <= 3.0 + f64::from(pp_ranks).cbrt().round()
+        && 2.0 * f64::from(common_divisor(pp_ranks, npme)) >= f64::from(npme).sqrt().round()
+}
+
+fn common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::data;
+    use super::*;
+
+    #[test]
+    fn guesses_what_the_logs_recorded() {
+        let rows = data::load();
+        let recorded: Vec<_> = rows.iter().filter(|row| !row.npme_guessed && !row.on_gpu()).collect();
+        let right = recorded.iter().filter(|row| {
+            f64::from(guess(&row.job.system, row.cpu.simd, row.place.ranks as u32)) == row.place.npme
+        });
+        assert!(
+            recorded.len() > 70 && right.clone().count() * 10 >= recorded.len() * 9,
+            "{} of {}",
+            right.count(),
+            recorded.len()
+        );
+    }
+
+    #[test]
+    fn few_ranks_have_no_pme_ranks() {
+        let row = &data::load()[0];
+        assert_eq!(guess(&row.job.system, row.cpu.simd, 18), 0);
+        assert!(guess(&row.job.system, row.cpu.simd, 20) > 0);
+    }
+}

@@ -1,0 +1,316 @@
+//! What `gmx dump -s` prints of a run input file, as a description of the system.
+//!
+//! Only GROMACS itself reads every version of its own format, so the file is not read here.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use scavenger_schema::tuning::{GpuOffload, PmeDescription, SystemDescription};
+
+/// Longest line of a dump that is looked at, in bytes; what is longer is no line of parameters.
+const LONGEST_LINE: u64 = 64 * 1024;
+/// Most lines of a dump before its coordinates: the topology of a large system has some millions.
+const MOST_LINES: usize = 50_000_000;
+
+/// Why a file gives no system.
+#[derive(Debug, thiserror::Error)]
+pub enum TprError {
+    /// GROMACS is not there.
+    #[error("cannot run {program} to read the run input file; install GROMACS, or name it with --gmx")]
+    Start {
+        /// The program that was tried.
+        program: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Its output ended early.
+    #[error("cannot read what gmx dump prints")]
+    Read(#[source] io::Error),
+    /// It printed no such value, because it could not read the file or this is no run input file.
+    #[error("gmx dump found no {0}; is this a run input file that this version of GROMACS can read?")]
+    Missing(&'static str),
+    /// It printed something else than a number.
+    #[error("gmx dump says {key} = {value}, which is no number in range")]
+    Number {
+        /// Name of the parameter.
+        key: &'static str,
+        /// What stands there.
+        value: String,
+    },
+}
+
+/// Reads `file` with GROMACS's own `gmx` program.
+pub fn read(program: &str, file: &Path) -> Result<SystemDescription, TprError> {
+    let mut gmx = Command::new(program)
+        .args(["-quiet", "dump", "-s"])
+        .arg(file)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|source| TprError::Start { program: program.to_owned(), source })?;
+    let outcome = match gmx.stdout.take() {
+        Some(output) => parse(BufReader::new(output)),
+        None => Err(TprError::Missing("output")),
+    };
+    // What follows the parameters are coordinates: of no use, and long. It may have ended by itself.
+    let _ = gmx.kill();
+    let _ = gmx.wait();
+    outcome
+}
+
+/// Interactions whose parameters take that many numbers of a list each, the type included.
+const BONDED: [(&str, f64); 17] = [
+    ("Bond:", 3.0),
+    ("G96Bond:", 3.0),
+    ("Morse:", 3.0),
+    ("Cubic Bonds:", 3.0),
+    ("Harmonic Pot.:", 3.0),
+    ("FENE Bonds:", 3.0),
+    ("Angle:", 4.0),
+    ("G96Angle:", 4.0),
+    ("U-B:", 4.0),
+    ("Quartic Angles:", 4.0),
+    ("Proper Dih.:", 5.0),
+    ("Ryckaert-Bell.:", 5.0),
+    ("Fourier Dih.:", 5.0),
+    ("Improper Dih.:", 5.0),
+    ("Per. Imp. Dih.:", 5.0),
+    ("CMAP Dih.:", 6.0),
+    ("LJ-14:", 3.0),
+];
+
+/// Reads what `gmx dump -s` prints, up to the coordinates.
+pub fn parse(mut dump: impl BufRead) -> Result<SystemDescription, TprError> {
+    let mut values: BTreeMap<String, String> = BTreeMap::new();
+    let mut edges = [None; 3];
+    let mut molecules: BTreeMap<u64, f64> = BTreeMap::new();
+    let (mut block, mut molecule) = (0, 0);
+    let mut kind = String::new();
+    let (mut bonded, mut constraints) = (0.0, 0.0);
+    let mut bytes = Vec::new();
+    for _ in 0..MOST_LINES {
+        bytes.clear();
+        let read =
+            io::Read::take(&mut dump, LONGEST_LINE).read_until(b'\n', &mut bytes).map_err(TprError::Read)?;
+        if read == 0 {
+            break;
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let line = text.trim();
+        if line.starts_with("x (") {
+            break;
+        }
+        if let Some(count) = line.strip_prefix("nr:") {
+            let numbers: f64 = count.trim().parse().unwrap_or(0.0);
+            let copies = molecules.get(&molecule).copied().unwrap_or(0.0);
+            match BONDED.iter().find(|(name, _)| *name == kind) {
+                Some((_, size)) => bonded += numbers / size * copies,
+                None if kind == "Constraint:" => constraints += numbers / 3.0 * copies,
+                None if kind == "Settle:" => constraints += numbers / 4.0 * 3.0 * copies,
+                None => {}
+            }
+            kind.clear();
+        } else if let Some(rest) = line.strip_prefix("moltype (") {
+            molecule = leading_number(rest);
+            kind.clear();
+        } else if let Some(row) = line.strip_prefix("box[") {
+            box_row(row, &mut edges);
+        } else if let Some((key, value)) = line.split_once('=') {
+            let (key, value) = (key.trim(), value.trim());
+            match key {
+                "moltype" => block = leading_number(value),
+                "#molecules" => {
+                    *molecules.entry(block).or_default() += value.parse().unwrap_or(0.0);
+                }
+                // Its first value counts: some names come again for groups of atoms.
+                _ if is_wanted(key) => {
+                    values.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+                }
+                _ => {}
+            }
+        } else if line.ends_with(':') && line.len() < 64 {
+            line.clone_into(&mut kind);
+        }
+    }
+    describe(&values, edges, bonded, constraints)
+}
+
+fn is_wanted(key: &str) -> bool {
+    matches!(
+        key,
+        "#atoms"
+            | "nsteps"
+            | "dt"
+            | "rcoulomb"
+            | "rvdw"
+            | "rlist"
+            | "nstlist"
+            | "verlet-buffer-tolerance"
+            | "coulombtype"
+            | "fourier-nx"
+            | "fourier-ny"
+            | "fourier-nz"
+            | "pme-order"
+    )
+}
+
+/// The number at the start of a text such as `0 "Protein"` or `3):`; 0 if there is none.
+fn leading_number(text: &str) -> u64 {
+    let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().unwrap_or(0)
+}
+
+/// `    0]={ 3.1e+00,  0.0e+00,  0.0e+00}`: the diagonal is wanted, of the first box (others follow).
+fn box_row(row: &str, edges: &mut [Option<f64>; 3]) {
+    let Some((index, numbers)) = row.split_once("]={") else { return };
+    let Ok(index) = index.trim().parse::<usize>() else { return };
+    let number =
+        numbers.trim_end_matches('}').split(',').nth(index).and_then(|text| text.trim().parse().ok());
+    if let Some(edge) = edges.get_mut(index)
+        && edge.is_none()
+    {
+        *edge = number;
+    }
+}
+
+fn describe(
+    values: &BTreeMap<String, String>,
+    edges: [Option<f64>; 3],
+    bonded: f64,
+    constraints: f64,
+) -> Result<SystemDescription, TprError> {
+    let atoms: u64 = number(values, "#atoms")?;
+    let rcoulomb: f64 = number(values, "rcoulomb")?;
+    let rvdw: f64 = number(values, "rvdw")?;
+    // With a tolerance mdrun chooses both itself, and larger ones than the file says.
+    let tolerance: f64 = number(values, "verlet-buffer-tolerance").unwrap_or(0.0);
+    let fixed_list = tolerance < 0.0;
+    let uses_pme = values.get("coulombtype").is_some_and(|kind| kind.to_ascii_uppercase().starts_with("PME"));
+    let pme = if uses_pme {
+        let grid =
+            [number(values, "fourier-nx")?, number(values, "fourier-ny")?, number(values, "fourier-nz")?];
+        Some(PmeDescription { grid, order: number(values, "pme-order")? })
+    } else {
+        None
+    };
+    let box_nm = match edges {
+        [Some(x), Some(y), Some(z)] if x > 0.0 && y > 0.0 && z > 0.0 => Some([x, y, z]),
+        _ => None,
+    };
+    Ok(SystemDescription {
+        atoms,
+        box_nm,
+        nsteps: number(values, "nsteps")?,
+        dt_ps: number(values, "dt")?,
+        cutoff_nm: rcoulomb.max(rvdw),
+        rlist_nm: fixed_list.then(|| number(values, "rlist")).transpose()?,
+        nstlist: fixed_list.then(|| number(values, "nstlist")).transpose()?,
+        pme,
+        // Casting saturates, and the check of the request refuses what is out of range.
+        bonded_interactions: Some(bonded as u64),
+        constraints: Some(constraints as u64),
+        gpu_offload: GpuOffload { pme: uses_pme, ..GpuOffload::default() },
+    })
+}
+
+fn number<T: std::str::FromStr>(values: &BTreeMap<String, String>, key: &'static str) -> Result<T, TprError> {
+    let text = values.get(key).ok_or(TprError::Missing(key))?;
+    text.parse().map_err(|_| TprError::Number { key, value: text.chars().take(40).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WATER: &str = r#"
+water.tpr:
+inputrec:
+   integrator                     = md
+   dt                             = 0.002
+   nsteps                         = 5000
+   nstlist                        = 10
+   verlet-buffer-tolerance        = 0.005
+   rlist                          = 1.012
+   coulombtype                    = PME
+   rcoulomb                       = 1
+   rvdw                           = 0.9
+   fourier-nx                     = 25
+   fourier-ny                     = 26
+   fourier-nz                     = 27
+   pme-order                      = 4
+topology:
+   name="Water"
+   #atoms                         = 2652
+   #molblock                      = 1
+   molblock (0):
+      moltype              = 0 "SOL"
+      #molecules                     = 884
+   moltype (0):
+      name="SOL"
+      Settle:
+         nr: 4
+         iatoms:
+            0 type=1 (SETTLE)
+box (3x3):
+   box[    0]={ 2.98600e+00,  0.00000e+00,  0.00000e+00}
+   box[    1]={ 0.00000e+00,  2.98700e+00,  0.00000e+00}
+   box[    2]={ 0.00000e+00,  0.00000e+00,  2.98800e+00}
+box_rel (3x3):
+   box_rel[    0]={ 0.00000e+00,  0.00000e+00,  0.00000e+00}
+x (2652x3):
+   nsteps = 7
+"#;
+
+    #[test]
+    fn reads_a_box_of_water() {
+        let system = parse(WATER.as_bytes()).expect("the dump should be read");
+        assert_eq!((system.atoms, system.nsteps, system.dt_ps), (2652, 5000, 0.002));
+        assert_eq!(system.box_nm, Some([2.986, 2.987, 2.988]));
+        assert_eq!((system.cutoff_nm, system.rlist_nm, system.nstlist), (1.0, None, None));
+        assert_eq!(system.pme, Some(PmeDescription { grid: [25, 26, 27], order: 4 }));
+        assert_eq!((system.bonded_interactions, system.constraints), (Some(0), Some(2652)));
+    }
+
+    #[test]
+    fn says_what_is_missing_or_no_number() {
+        let error = |from: &str, to: &str| {
+            parse(WATER.replace(from, to).as_bytes())
+                .expect_err("the spoilt dump should be refused")
+                .to_string()
+        };
+        assert!(error("#atoms ", "#atom ").contains("no #atoms"));
+        assert!(error("= 2652", "= -3").contains("#atoms = -3"));
+        assert!(error("= 26\n", "= 99999999999\n").contains("fourier-ny"));
+        assert!(parse(&b""[..]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(
+            lines in prop::collection::vec(
+                prop_oneof![
+                    "[ -~]{0,40}",
+                    prop::sample::select(WATER.lines().map(str::to_owned).collect::<Vec<_>>()),
+                    "(#atoms|nsteps|dt|rlist|fourier-nx|pme-order|moltype|#molecules) = [-+0-9.eEnaif]{0,12}",
+                    r"box\[ *[0-9-]{0,3}\]=\{[ ,0-9.e+-]{0,30}\}?",
+                    "(nr:|moltype \\(|box\\[)[ -~]{0,10}",
+                ],
+                0..60,
+            ),
+            bytes in prop::collection::vec(any::<u8>(), 0..64),
+        ) {
+            let mut text = lines.join("\n").into_bytes();
+            text.extend(bytes);
+            // Whatever is read must be safe for the model, too.
+            if let Ok(system) = parse(text.as_slice()) {
+                let _ = scavenger_tuner_model::system::System::check(&system);
+            }
+        }
+    }
+}
