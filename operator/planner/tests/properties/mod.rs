@@ -4,3 +4,4 @@ mod evidence;
 mod lives;
 mod order;
 mod room;
+mod starvation;

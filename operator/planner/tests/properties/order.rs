@@ -135,7 +135,7 @@ proptest! {
             let demand = &job.spec.as_ref().expect("the spec should be valid").demand;
             queue.insert(job, demand, &mut capacity);
         }
-        let mut room = Room { capacity: &mut capacity, ledger: &mut ledger, settings: &settings };
+        let mut room = Room { capacity: &mut capacity, ledger: &mut ledger, settings: &settings, now: at(30) };
         let walk = queue.walk(&mut room, world.starting);
         let (started, waiting) = slowly(&world);
         let walked: Vec<Key> = walk.started.iter().map(|(key, _)| key.clone()).collect();
