@@ -256,7 +256,8 @@ impl Queue {
         let mut walk = Walk::default();
         room.capacity.settle(room.ledger);
         self.decide_who_never_fits(room, &mut walk);
-        let mut reservations = self.reservations(room);
+        // Made only if somebody fits: until then there is nothing to keep from anybody.
+        let mut reservations = None;
         let mut from = None;
         while starting < room.settings.max_concurrent_starts {
             let Some((ask, rank)) = self.next(from, &mut reservations, room, &mut walk) else { break };
@@ -267,9 +268,9 @@ impl Queue {
             self.remove(&job, room.capacity);
             room.capacity.settle(room.ledger);
             starting += 1;
-            if reservations.iter().any(|reservation| reservation.job == job) {
+            if reservations.iter().flatten().any(|reservation: &Reservation| reservation.job == job) {
                 // What was kept for it is kept no longer, or for another.
-                reservations = self.reservations(room);
+                reservations = None;
                 from = None;
             } else {
                 // Room only shrinks along the walk: whoever was passed over is passed over again.
@@ -318,29 +319,36 @@ impl Queue {
     fn next(
         &mut self,
         from: Option<Turn>,
-        reservations: &mut [Reservation],
+        reservations: &mut Option<Vec<Reservation>>,
         room: &mut Room<'_>,
         walk: &mut Walk,
     ) -> Option<(Ask, Rank)> {
         let free = room.capacity.free_row(room.ledger, room.settings);
         let start = from.map_or(Bound::Unbounded, |turn| Bound::Included((turn, Ask::FIRST)));
-        let fronts = self.fronts.range((start, Bound::Unbounded));
-        let mut candidates: Vec<(Turn, Ask, Option<Rank>)> =
-            fronts.map(|(turn, ask)| (*turn, *ask, None)).collect();
+        let mut candidates: Vec<(Turn, Ask, Option<Rank>)> = Vec::new();
+        let mut passed_over: Vec<(Ask, Option<Key>)> = Vec::new();
+        for (turn, ask) in self.fronts.range((start, Bound::Unbounded)) {
+            if room.capacity.fits_asked(*ask, &free) {
+                candidates.push((*turn, *ask, None));
+            } else {
+                passed_over.push((*ask, None));
+            }
+        }
+        if reservations.is_none() && !candidates.is_empty() {
+            *reservations = Some(self.reservations(room));
+        }
+        let reservations = reservations.as_deref_mut().unwrap_or_default();
         // Who has a reservation has its turn even if others of its line come first.
         for one in reservations.iter().filter(|one| from.is_none_or(|from| from <= one.rank.turn)) {
-            let place = candidates.partition_point(|(turn, ..)| *turn < one.rank.turn);
-            candidates.insert(place, (one.rank.turn, one.ask, Some(one.rank.clone())));
+            if room.capacity.fits_asked(one.ask, &free) {
+                let place = candidates.partition_point(|(turn, ..)| *turn < one.rank.turn);
+                candidates.insert(place, (one.rank.turn, one.ask, Some(one.rank.clone())));
+            }
         }
         let mut best: Option<(Turn, i128, Ask, Rank)> = None;
-        let mut passed_over: Vec<(Ask, Option<Key>)> = Vec::new();
         for (turn, ask, alone) in &candidates {
             if best.as_ref().is_some_and(|best| best.0 != *turn) {
                 break;
-            }
-            if !room.capacity.fits_asked(*ask, &free) {
-                passed_over.extend(alone.is_none().then_some((*ask, None)));
-                continue;
             }
             let firsts = self.lines.get(ask).filter(|_| alone.is_none()).into_iter().flat_map(Line::firsts);
             for rank in firsts.chain(alone) {
