@@ -23,7 +23,7 @@
 //! users promise when their jobs end, here nobody does, so nothing may be lent out of the reservation.
 //!
 //! ScavengerJobs with equal demands either all fit or none does, so they wait in one line, and only the head of each
-//! line is looked at. What each line needs to know of the nodes is kept up by [`crate::places`], so a walk costs a few
+//! line is looked at. What each line needs to know of the nodes is kept up by `places`, so a walk costs a few
 //! comparisons for each different demand, however many ScavengerJobs and nodes there are.
 
 use std::{

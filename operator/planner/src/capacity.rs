@@ -3,7 +3,7 @@
 //!
 //! [`Capacity::never_fits`], [`Capacity::fit`] and [`Capacity::used`] state the rules over the nodes as they are and may
 //! be asked at any time. The queue asks the same a thousand times for each plan; what it is told comes from an index
-//! that [`Capacity::settle`] brings up to date, and [`crate::check`] holds that against the plain statement.
+//! that `Capacity::settle` brings up to date, and `check` holds that against the plain statement.
 
 use std::collections::{BTreeMap, BTreeSet};
 

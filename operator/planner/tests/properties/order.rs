@@ -80,10 +80,13 @@ fn place(job: &Job, nodes: &[Node], free: &mut Vec<i64>) -> bool {
     true
 }
 
+/// Why one waits, and another reason that may be given for it.
+type Reasons = (WaitReason, Option<WaitReason>);
+
 /// The rule, one ScavengerJob at a time: most interrupted first (10 at most count), then who has waited longest, then
 /// by UID; whoever fits starts, whoever does not is passed over.
 /// Of those that wait only for a start to be over, the second reason is given if there would be no room either.
-fn slowly(world: &World) -> (Vec<Key>, BTreeMap<Key, (WaitReason, Option<WaitReason>)>) {
+fn slowly(world: &World) -> (Vec<Key>, BTreeMap<Key, Reasons>) {
     let mut queue: Vec<&Job> = world.jobs.iter().collect();
     queue.sort_by_key(|job| {
         let since = job.status.interruption_times.last().copied().unwrap_or(job.creation_time);
@@ -147,7 +150,7 @@ proptest! {
             prop_assert!(said == Some(*reason) || said == *also || !head, "{} is told {:?} instead of {:?}", key, said, reason);
             prop_assert!(head || !walk.told.contains(key), "{} is told although it is no head", key);
         }
-        let heads = |(key, (reason, _)): &(&Key, &(WaitReason, Option<WaitReason>))| *reason != WaitReason::NeverFits && walk.told.contains(key);
+        let heads = |(key, (reason, _)): &(&Key, &Reasons)| *reason != WaitReason::NeverFits && walk.told.contains(key);
         let demands: std::collections::BTreeSet<_> = waiting
             .iter()
             .filter(|(_, (reason, _))| *reason != WaitReason::NeverFits)
