@@ -5,8 +5,25 @@
 //! share of any resource that its ScavengerJobs hold), then by UID. One that does not fit does not hold up those
 //! behind it.
 //!
+//! Nobody starves: who has waited for [`RESERVE_AFTER`] (since it was created or last interrupted, or since the delay
+//! after a withdrawn start was over) and would fit if no ScavengerJob were there gets a standing reservation. There is
+//! one for each kind of demand (the set of extended resources it asks for); of several of a kind the one that has
+//! waited longest has it. It binds those behind its holder in the order above, and those created after its holder began
+//! to wait: these could have been interrupted only because they were let past before, so that does not put them ahead
+//! again. Who is bound may start only if it does not touch the reservation:
+//!
+//! - below the threshold there must be room for it and for the holder, in every resource that both ask for;
+//! - the holder's nodes are those where least has to end before its pods fit beside ordinary ones. On each of them at
+//!   which the scheduler could put pods of the one that is bound, the holder must fit beside these, too.
+//!
+//! So of what the holder needs nothing is taken any more by those that came later, and each ScavengerJob that ends gives
+//! it more: it starts as soon as those that were there before it, which are finite in number, are through. Ordinary pods
+//! are never held up, and who can not fit beside them reserves nothing. All of this follows from what statuses say,
+//! so it outlives a restart. Slurm and Maui keep room for the head of the queue in the same way (EASY backfill); there
+//! users promise when their jobs end, here nobody does, so nothing may be lent out of the reservation.
+//!
 //! ScavengerJobs with equal demands either all fit or none does, so they wait in one line, and only the head of each
-//! line is looked at. What each line needs to know of the nodes is kept up by [`crate::places`], so a walk costs a few
+//! line is looked at. What each line needs to know of the nodes is kept up by `places`, so a walk costs a few
 //! comparisons for each different demand, however many ScavengerJobs and nodes there are.
 
 use std::{
@@ -15,7 +32,7 @@ use std::{
     ops::Bound,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     capacity::Capacity,
@@ -23,6 +40,9 @@ use crate::{
     places::Ask,
     snapshot::{Demand, Job, Key, Name, Phase, Settings, WaitReason, Waiting},
 };
+
+/// After this time of waiting room is kept.
+pub const RESERVE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
 /// More interruptions than this do not advance any further.
 const MAX_COUNTED_INTERRUPTIONS: u32 = 10;
@@ -45,6 +65,9 @@ struct Rank {
     namespace: Name,
     uid: Name,
     name: Name,
+    created: Timestamp,
+    /// Since when nothing but room has been lacking.
+    ready_since: Timestamp,
 }
 
 impl Rank {
@@ -55,14 +78,17 @@ impl Rank {
             Phase::Interrupted => job.status.interruption_times.last().copied(),
             _ => None,
         };
+        let waiting_since = since.unwrap_or(job.creation_time);
         Self {
             turn: Turn {
                 interruptions: Reverse(job.status.counted_interruptions.min(MAX_COUNTED_INTERRUPTIONS)),
-                waiting_since: since.unwrap_or(job.creation_time),
+                waiting_since,
             },
             namespace: job.key.namespace.clone(),
             uid: job.uid.clone(),
             name: job.key.name.clone(),
+            created: job.creation_time,
+            ready_since: job.status.not_before.map_or(waiting_since, |time| time.max(waiting_since)),
         }
     }
 
@@ -91,10 +117,31 @@ pub struct Queue {
 #[derive(Debug, Clone, Default)]
 struct Line {
     members: BTreeSet<Rank>,
+    /// The members, longest waiting first.
+    ages: BTreeSet<(Timestamp, Key)>,
     /// True if its demand can never fit.
     never: bool,
     /// Why its head waits, as far as the head was told.
     told: Option<Obstacle>,
+    /// For whom the room is kept that its head does not get.
+    kept_for: Option<Key>,
+}
+
+/// A standing reservation.
+#[derive(Debug)]
+struct Reservation {
+    ask: Ask,
+    rank: Rank,
+    job: Key,
+    /// Nodes where room is kept, with the number of pods on each, once somebody wanted to know.
+    nodes: Option<Vec<(usize, u32)>>,
+}
+
+impl Reservation {
+    fn binds(&self, other: &Rank) -> bool {
+        other.uid != self.rank.uid
+            && (other.turn > self.rank.turn || other.created > self.rank.turn.waiting_since)
+    }
 }
 
 /// Why the head of a line does not start.
@@ -123,6 +170,8 @@ pub struct Room<'a> {
     pub ledger: &'a mut Ledger,
     /// Settings of the pool.
     pub settings: &'a Settings,
+    /// The time.
+    pub now: Timestamp,
 }
 
 impl Queue {
@@ -138,22 +187,28 @@ impl Queue {
         if !self.lines.contains_key(&ask) {
             self.new.insert(ask);
         }
-        self.change_line(ask, |members| _ = members.insert(rank.clone()));
+        self.change_line(ask, |line| {
+            line.ages.insert((rank.ready_since, job.key.clone()));
+            line.members.insert(rank.clone());
+        });
         self.places.insert(job.key.clone(), (ask, rank));
     }
 
     /// Takes a ScavengerJob out.
     pub fn remove(&mut self, job: &Key, capacity: &mut Capacity) {
         let Some((ask, rank)) = self.places.remove(job) else { return };
-        self.change_line(ask, |members| _ = members.remove(&rank));
+        self.change_line(ask, |line| {
+            line.ages.remove(&(rank.ready_since, job.clone()));
+            line.members.remove(&rank);
+        });
         capacity.forget(ask);
     }
 
     /// Changes who is in a line and keeps up what is known of its head.
-    fn change_line(&mut self, ask: Ask, change: impl FnOnce(&mut BTreeSet<Rank>)) {
+    fn change_line(&mut self, ask: Ask, change: impl FnOnce(&mut Line)) {
         let line = self.lines.entry(ask).or_default();
         let before = line.members.first().cloned();
-        change(&mut line.members);
+        change(line);
         let after = line.members.first();
         if before.as_ref() == after {
             return;
@@ -202,19 +257,27 @@ impl Queue {
         let mut walk = Walk::default();
         room.capacity.settle(room.ledger);
         self.decide_who_never_fits(room, &mut walk);
+        // Made only if somebody fits: until then there is nothing to keep from anybody.
+        let mut reservations = None;
         let mut from = None;
         while starting < room.settings.max_concurrent_starts {
-            let Some((ask, rank)) = self.next(from, room, &mut walk) else { break };
+            let Some((ask, rank)) = self.next(from, &mut reservations, room, &mut walk) else { break };
             let nodes = room.capacity.nodes_asked(ask);
             let demand = room.capacity.demand(ask).clone();
             let job = rank.job();
             room.ledger.reserve(&job, &demand.per_pod, nodes.into_iter().map(Some).collect());
             self.remove(&job, room.capacity);
             room.capacity.settle(room.ledger);
-            walk.started.push((job, demand));
             starting += 1;
-            // Room only shrinks along the walk: whoever was passed over is passed over again.
-            from = Some(rank.turn);
+            if reservations.iter().flatten().any(|reservation: &Reservation| reservation.job == job) {
+                // What was kept for it is kept no longer, or for another.
+                reservations = None;
+                from = None;
+            } else {
+                // Room only shrinks along the walk: whoever was passed over is passed over again.
+                from = Some(rank.turn);
+            }
+            walk.started.push((job, demand));
         }
         for ask in std::mem::take(&mut self.untold) {
             self.tell(ask, Obstacle::Starts, &mut walk);
@@ -229,31 +292,84 @@ impl Queue {
         walk
     }
 
-    /// The first one that fits, and the line it is in.
-    fn next(&mut self, from: Option<Turn>, room: &mut Room<'_>, walk: &mut Walk) -> Option<(Ask, Rank)> {
+    /// Who has a standing reservation now, longest waiting first.
+    fn reservations(&self, room: &mut Room<'_>) -> Vec<Reservation> {
+        let due = room.now.saturating_sub(RESERVE_AFTER).unwrap_or(Timestamp::MIN);
+        let without_scavengers = room.capacity.free_row_without_scavengers(room.settings);
+        let mut oldest: BTreeMap<u64, (&(Timestamp, Key), Ask)> = BTreeMap::new();
+        for (_, ask) in &self.fronts {
+            let Some(age) = self.lines.get(ask).and_then(|line| line.ages.first()) else { continue };
+            if age.0 > due || !room.capacity.fits_without_scavengers(*ask, &without_scavengers) {
+                continue;
+            }
+            let kind = room.capacity.kind(*ask);
+            if oldest.get(&kind).is_none_or(|(other, _)| age < *other) {
+                oldest.insert(kind, (age, *ask));
+            }
+        }
+        let mut oldest: Vec<(&(Timestamp, Key), Ask)> = oldest.into_values().collect();
+        oldest.sort_unstable();
+        let reservation = |((_, job), ask): (&(Timestamp, Key), Ask)| {
+            let (_, rank) = self.places.get(job)?;
+            Some(Reservation { ask, rank: rank.clone(), job: job.clone(), nodes: None })
+        };
+        oldest.into_iter().filter_map(reservation).collect()
+    }
+
+    /// The first one that fits and touches no reservation, and the line it is in.
+    fn next(
+        &mut self,
+        from: Option<Turn>,
+        reservations: &mut Option<Vec<Reservation>>,
+        room: &mut Room<'_>,
+        walk: &mut Walk,
+    ) -> Option<(Ask, Rank)> {
         let free = room.capacity.free_row(room.ledger, room.settings);
         let start = from.map_or(Bound::Unbounded, |turn| Bound::Included((turn, Ask::FIRST)));
-        let mut best: Option<(Turn, i128, Name, Ask, Rank)> = None;
-        let mut without_room = Vec::new();
+        let mut candidates: Vec<(Turn, Ask, Option<Rank>)> = Vec::new();
+        let mut passed_over: Vec<(Ask, Option<Key>)> = Vec::new();
         for (turn, ask) in self.fronts.range((start, Bound::Unbounded)) {
+            if room.capacity.fits_asked(*ask, &free) {
+                candidates.push((*turn, *ask, None));
+            } else {
+                passed_over.push((*ask, None));
+            }
+        }
+        if reservations.is_none() && !candidates.is_empty() {
+            *reservations = Some(self.reservations(room));
+        }
+        let reservations = reservations.as_deref_mut().unwrap_or_default();
+        // Who has a reservation has its turn even if others of its line come first.
+        for one in reservations.iter().filter(|one| from.is_none_or(|from| from <= one.rank.turn)) {
+            if room.capacity.fits_asked(one.ask, &free) {
+                let place = candidates.partition_point(|(turn, ..)| *turn < one.rank.turn);
+                candidates.insert(place, (one.rank.turn, one.ask, Some(one.rank.clone())));
+            }
+        }
+        let mut best: Option<(Turn, i128, Ask, Rank)> = None;
+        for (turn, ask, alone) in &candidates {
             if best.as_ref().is_some_and(|best| best.0 != *turn) {
                 break;
             }
-            if !room.capacity.fits_asked(*ask, &free) {
-                without_room.push(*ask);
-                continue;
-            }
-            for rank in self.lines.get(ask).into_iter().flat_map(Line::firsts) {
+            let firsts = self.lines.get(ask).filter(|_| alone.is_none()).into_iter().flat_map(Line::firsts);
+            for rank in firsts.chain(alone) {
+                if let Some(holder) = touched(*ask, rank, reservations, &free, room) {
+                    passed_over.extend(alone.is_none().then_some((*ask, Some(holder))));
+                    continue;
+                }
                 let share = room.capacity.dominant_share(&rank.namespace, room.ledger);
-                if best.as_ref().is_none_or(|best| (share, &rank.uid) < (best.1, &best.2)) {
-                    best = Some((*turn, share, rank.uid.clone(), *ask, rank.clone()));
+                if best.as_ref().is_none_or(|best| (share, &rank.uid) < (best.1, &best.3.uid)) {
+                    best = Some((*turn, share, *ask, rank.clone()));
                 }
             }
         }
-        for ask in without_room {
+        for (ask, holder) in passed_over {
+            if let Some(line) = self.lines.get_mut(&ask) {
+                line.kept_for = holder;
+            }
             self.tell(ask, Obstacle::Room, walk);
         }
-        best.map(|(_, _, _, ask, rank)| (ask, rank))
+        best.map(|(_, _, ask, rank)| (ask, rank))
     }
 
     fn tell(&mut self, ask: Ask, obstacle: Obstacle, walk: &mut Walk) {
@@ -311,6 +427,11 @@ impl Queue {
             return Some(Waiting { reason: WaitReason::BehindInQueue, message });
         }
         Some(match line.told {
+            Some(Obstacle::Room) if line.kept_for.is_some() => {
+                let holder = line.kept_for.as_ref().map_or_else(String::new, Key::to_string);
+                let message = format!("the room that is left is kept for {holder}, which has waited long");
+                Waiting { reason: WaitReason::NoRoom, message }
+            }
             Some(Obstacle::Room) => {
                 let shortage = room.capacity.shortage_asked(*ask, room.ledger, room.settings);
                 Waiting { reason: WaitReason::NoRoom, message: shortage.message }
@@ -336,6 +457,13 @@ impl Queue {
         }
         let known: BTreeMap<Ask, BTreeSet<Rank>> =
             self.lines.iter().map(|(ask, line)| (*ask, line.members.clone())).collect();
+        for line in self.lines.values() {
+            let ages: BTreeSet<(Timestamp, Key)> =
+                line.members.iter().map(|rank| (rank.ready_since, rank.job())).collect();
+            if ages != line.ages {
+                return Err("ages differ from those of the members".to_owned());
+            }
+        }
         if lines != known {
             return Err("lines differ from the places of their members".to_owned());
         }
@@ -363,6 +491,28 @@ impl Queue {
     }
 }
 
+/// Whose reservation a ScavengerJob would touch if it started now.
+fn touched(
+    ask: Ask,
+    rank: &Rank,
+    reservations: &mut [Reservation],
+    free: &[i64],
+    room: &mut Room<'_>,
+) -> Option<Key> {
+    let mut kept = Vec::new();
+    for reservation in reservations.iter_mut().filter(|reservation| reservation.binds(rank)) {
+        kept.push(reservation.ask);
+        if room.capacity.takes_from(ask, &kept, free) {
+            return Some(reservation.job.clone());
+        }
+        let nodes = reservation.nodes.get_or_insert_with(|| room.capacity.nodes_to_keep(reservation.ask));
+        if room.capacity.takes_from_nodes(ask, reservation.ask, nodes) {
+            return Some(reservation.job.clone());
+        }
+    }
+    None
+}
+
 impl Line {
     /// Of those that have the turn of the head, the first of each namespace.
     fn firsts(&self) -> impl Iterator<Item = &Rank> {
@@ -376,6 +526,8 @@ impl Line {
                 namespace: format!("{}\0", rank.namespace).into(),
                 uid: empty.clone(),
                 name: empty,
+                created: Timestamp::MIN,
+                ready_since: Timestamp::MIN,
             };
             next = self.members.range(behind..).next().filter(|after| after.turn == rank.turn);
             Some(rank)

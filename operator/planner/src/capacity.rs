@@ -3,7 +3,7 @@
 //!
 //! [`Capacity::never_fits`], [`Capacity::fit`] and [`Capacity::used`] state the rules over the nodes as they are and may
 //! be asked at any time. The queue asks the same a thousand times for each plan; what it is told comes from an index
-//! that [`Capacity::settle`] brings up to date, and [`crate::check`] holds that against the plain statement.
+//! that `Capacity::settle` brings up to date, and `check` holds that against the plain statement.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -359,6 +359,11 @@ impl Capacity {
         self.places.demand(ask)
     }
 
+    /// The copy of a node's name that is there already, if it is.
+    pub(crate) fn shared_name(&self, name: &Name) -> Option<&Name> {
+        self.nodes.get_key_value(name).map(|(name, _)| name)
+    }
+
     /// Rises when an answer of [`Self::never_fits`] may have changed.
     #[must_use]
     pub fn epoch(&self) -> u64 {
@@ -572,6 +577,40 @@ impl Capacity {
     /// [`Self::fit`] by the index: true if there is room.
     pub(crate) fn fits_asked(&mut self, ask: Ask, free: &[i64]) -> bool {
         self.places.is_within(ask, free) && self.places.fits(ask, View::Now)
+    }
+
+    /// What would be left below the threshold if no ScavengerJob were there.
+    pub(crate) fn free_row_without_scavengers(&mut self, settings: &Settings) -> Vec<i64> {
+        let mut free = settings.start_thresholds.of(&self.allocatable).minus(&self.ordinary);
+        if let Some(takeable) = self.places.takeable() {
+            free.subtract(takeable);
+        }
+        self.places.row(&free)
+    }
+
+    /// True if there would be room if no ScavengerJob were there.
+    pub(crate) fn fits_without_scavengers(&mut self, ask: Ask, free: &[i64]) -> bool {
+        self.places.is_within(ask, free) && self.places.fits(ask, View::WithoutScavengers)
+    }
+
+    /// Equal for demands that ask for the same extended resources.
+    pub(crate) fn kind(&self, ask: Ask) -> u64 {
+        self.places.kind(ask)
+    }
+
+    /// See [`Places::takes_from`].
+    pub(crate) fn takes_from(&self, ask: Ask, kept: &[Ask], free: &[i64]) -> bool {
+        self.places.takes_from(ask, kept, free)
+    }
+
+    /// See [`Places::nodes_to_keep`].
+    pub(crate) fn nodes_to_keep(&self, ask: Ask) -> Vec<(usize, u32)> {
+        self.places.nodes_to_keep(ask)
+    }
+
+    /// See [`Places::takes_from_nodes`].
+    pub(crate) fn takes_from_nodes(&self, ask: Ask, kept: Ask, nodes: &[(usize, u32)]) -> bool {
+        self.places.takes_from_nodes(ask, kept, nodes)
     }
 
     /// [`Self::fit`] by the index: the nodes, all of them if [`Self::fits_asked`].

@@ -145,6 +145,8 @@ pub struct Planner {
     jobs: BTreeMap<Key, Box<Entry>>,
     keys: BTreeMap<Name, Key>,
     attachments: BTreeMap<Owner, Box<Attachments>>,
+    /// Namespaces that were seen: each object brings its own copy, and one is enough.
+    namespaces: BTreeSet<Name>,
     /// UID of the ScavengerJob of each pod that belongs to one.
     pod_owners: BTreeMap<Key, Name>,
     pod_epoch: u64,
@@ -174,6 +176,7 @@ impl Default for Planner {
             jobs: BTreeMap::new(),
             keys: BTreeMap::new(),
             attachments: BTreeMap::new(),
+            namespaces: BTreeSet::new(),
             pod_owners: BTreeMap::new(),
             pod_epoch: 0,
             unwatched_pods: BTreeSet::new(),
@@ -293,7 +296,8 @@ impl Planner {
         self.settings.as_ref().map_err(String::as_str)
     }
 
-    fn set_job(&mut self, job: Job) {
+    fn set_job(&mut self, mut job: Job) {
+        self.share(&mut job.key.namespace);
         let key = job.key.clone();
         if let Some(entry) = self.jobs.get(&key) {
             if entry.job.uid == job.uid {
@@ -427,7 +431,26 @@ impl Planner {
         self.prune(owner);
     }
 
+    /// Replaces the name of a namespace by the copy that is there already.
+    fn share(&mut self, namespace: &mut Name) {
+        match self.namespaces.get(namespace) {
+            Some(known) => namespace.clone_from(known),
+            None => _ = self.namespaces.insert(namespace.clone()),
+        }
+    }
+
     fn set_pod(&mut self, mut pod: Pod, now: Timestamp) {
+        self.share(&mut pod.key.namespace);
+        if let Some(node) = &mut pod.node
+            && let Some(known) = self.capacity.shared_name(node)
+        {
+            node.clone_from(known);
+        }
+        if let Some((uid, _)) = &mut pod.owner
+            && let Some(job) = self.keys.get(uid).and_then(|key| self.jobs.get(key))
+        {
+            uid.clone_from(&job.job.uid);
+        }
         if let Some((uid, attempt)) = pod.owner.clone() {
             if self.keys.get(&uid).is_some_and(|key| key.namespace != pod.key.namespace) {
                 // Somebody else's, whatever it says.
@@ -782,7 +805,7 @@ impl Planner {
             return;
         }
         self.walk_due = false;
-        let mut room = Room { capacity: &mut self.capacity, ledger: &mut self.ledger, settings };
+        let mut room = Room { capacity: &mut self.capacity, ledger: &mut self.ledger, settings, now };
         let walk = self.queue.walk(&mut room, self.starting.len());
         let starting = self.starting.len() + walk.started.len();
         let mut told = std::mem::take(&mut self.untold);

@@ -5,7 +5,11 @@
 //! place is counted once; from then on a change of one node changes each count by what that node takes more or less.
 //! So asking costs nothing, and a change costs a step for each different demand, however many nodes there are.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+    sync::Arc,
+};
 
 use crate::{
     resources::{CPU, MEMORY, PODS, Resources},
@@ -300,6 +304,82 @@ impl Places {
             }
         }
         nodes
+    }
+
+    /// Equal for demands that ask for the same extended resources (columns beyond the 64th count as one).
+    pub(crate) fn kind(&self, ask: Ask) -> u64 {
+        let extended = self.asks.at(ask.0).amounts.iter().filter(|(column, _)| *column > 2);
+        extended.fold(0, |kind, (column, _)| kind | 1 << (*column).min(63))
+    }
+
+    /// True if less than the demands `kept` ask for, in a resource that the last of them asks for, would be left of
+    /// `free` by `ask`.
+    pub(crate) fn takes_from(&self, ask: Ask, kept: &[Ask], free: &[i64]) -> bool {
+        let total = |ask: Ask, column: usize| {
+            let asked = self.asks.at(ask.0);
+            let amount = asked.amounts.iter().find(|(of, _)| *of == column).map_or(0, |(_, amount)| *amount);
+            amount.saturating_mul(i64::from(asked.demand.pod_count))
+        };
+        let Some(last) = kept.last() else { return false };
+        self.asks.at(last.0).amounts.iter().any(|(column, _)| {
+            let own = total(ask, *column);
+            let all = kept.iter().fold(own, |sum, one| sum.saturating_add(total(*one, *column)));
+            own > 0 && all > free.get(*column).copied().unwrap_or(0)
+        })
+    }
+
+    /// Nodes for the pods of a demand, and how many on each, of all that could take them if no ScavengerJob were there:
+    /// those where the least share of any resource has to become free first. No choice of these nodes makes that
+    /// share smaller, and nothing but ordinary pods can make it larger while they are kept.
+    pub(crate) fn nodes_to_keep(&self, ask: Ask) -> Vec<(usize, u32)> {
+        let asked = self.asks.at(ask.0);
+        let admits = &self.placements.at(asked.placement).nodes;
+        let [now, without, _] = &self.free;
+        let lacking = |slot: usize, pods: u32| {
+            let row = slot * self.width..(slot + 1) * self.width;
+            let share = |(column, amount): &(usize, i64)| {
+                let (free, most) = (now[row.clone()][*column], without[row.clone()][*column]);
+                let lacks = amount.saturating_mul(i64::from(pods)).saturating_sub(free).max(0);
+                i128::from(lacks) * 1_000_000 / i128::from(most.max(1))
+            };
+            asked.amounts.iter().map(share).max().unwrap_or(0)
+        };
+        let mut next = BinaryHeap::new();
+        for (slot, row) in without.chunks_exact(self.width).enumerate() {
+            let most = asked.pods_on(row);
+            if most > 0 && self.counts_in[View::WithoutScavengers as usize].get(slot) && admits.get(slot) {
+                next.push(Reverse((lacking(slot, 1), slot, 1, most)));
+            }
+        }
+        let mut nodes: BTreeMap<usize, u32> = BTreeMap::new();
+        for _ in 0..asked.demand.pod_count {
+            let Some(Reverse((_, slot, pods, most))) = next.pop() else { break };
+            nodes.insert(slot, pods);
+            if pods < most {
+                next.push(Reverse((lacking(slot, pods + 1), slot, pods + 1, most)));
+            }
+        }
+        nodes.into_iter().collect()
+    }
+
+    /// True if pods of a demand could go now to one of the nodes that are kept, and would leave there less than is kept.
+    pub(crate) fn takes_from_nodes(&self, ask: Ask, kept: Ask, nodes: &[(usize, u32)]) -> bool {
+        let (asked, kept) = (self.asks.at(ask.0), self.asks.at(kept.0));
+        let admits = &self.placements.at(asked.placement).nodes;
+        let now = View::Now as usize;
+        nodes.iter().any(|(slot, pods)| {
+            if !self.counts_in[now].get(*slot) || !admits.get(*slot) {
+                return false;
+            }
+            let free = &self.free[now][slot * self.width..(slot + 1) * self.width];
+            let own = i64::from(asked.pods_on(free));
+            own > 0
+                && kept.amounts.iter().any(|(column, amount)| {
+                    let mine = asked.amounts.iter().find(|(of, _)| of == column).map_or(0, |(_, mine)| *mine);
+                    let left = free[*column].saturating_sub(mine.saturating_mul(own));
+                    mine > 0 && left < amount.saturating_mul(i64::from(*pods))
+                })
+        })
     }
 
     /// Number of nodes of the pool that let a demand's pods in, however full they are.

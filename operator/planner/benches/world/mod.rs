@@ -153,6 +153,7 @@ impl World {
             attempt.message = Some("Preempted in order to admit a pod of higher priority".to_owned());
             job.status.phase = Phase::Interrupted;
             job.status.interrupted_count = 1 + number as u32 / 10 % 4;
+            job.status.counted_interruptions = job.status.interrupted_count;
             job.status.start_times = vec![at(-900)];
             job.status.interruption_times = vec![at(-500)];
             job.status.attempt = Some(attempt);

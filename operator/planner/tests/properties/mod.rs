@@ -6,3 +6,4 @@ mod lives;
 mod order;
 mod preemption;
 mod room;
+mod starvation;

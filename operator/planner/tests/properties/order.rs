@@ -80,13 +80,13 @@ fn place(job: &Job, nodes: &[Node], free: &mut Vec<i64>) -> bool {
     true
 }
 
-/// Who starts, in order, and why each of the others waits.
-type Answer = (Vec<Key>, BTreeMap<Key, (WaitReason, Option<WaitReason>)>);
+/// Why one waits, and another reason that may be given for it.
+type Reasons = (WaitReason, Option<WaitReason>);
 
 /// The rule, one ScavengerJob at a time: most interrupted first (10 at most count), then who has waited longest, then
 /// by UID; whoever fits starts, whoever does not is passed over.
 /// Of those that wait only for a start to be over, the second reason is given if there would be no room either.
-fn slowly(world: &World) -> Answer {
+fn slowly(world: &World) -> (Vec<Key>, BTreeMap<Key, Reasons>) {
     let mut queue: Vec<&Job> = world.jobs.iter().collect();
     queue.sort_by_key(|job| {
         let since = job.status.interruption_times.last().copied().unwrap_or(job.creation_time);
@@ -138,7 +138,7 @@ proptest! {
             let demand = &job.spec.as_ref().expect("the spec should be valid").demand;
             queue.insert(job, demand, &mut capacity);
         }
-        let mut room = Room { capacity: &mut capacity, ledger: &mut ledger, settings: &settings };
+        let mut room = Room { capacity: &mut capacity, ledger: &mut ledger, settings: &settings, now: at(30) };
         let walk = queue.walk(&mut room, world.starting);
         let (started, waiting) = slowly(&world);
         let walked: Vec<Key> = walk.started.iter().map(|(key, _)| key.clone()).collect();
@@ -150,7 +150,7 @@ proptest! {
             prop_assert!(said == Some(*reason) || said == *also || !head, "{} is told {:?} instead of {:?}", key, said, reason);
             prop_assert!(head || !walk.told.contains(key), "{} is told although it is no head", key);
         }
-        let heads = |(key, (reason, _)): &(&Key, &(WaitReason, Option<WaitReason>))| *reason != WaitReason::NeverFits && walk.told.contains(key);
+        let heads = |(key, (reason, _)): &(&Key, &Reasons)| *reason != WaitReason::NeverFits && walk.told.contains(key);
         let demands: std::collections::BTreeSet<_> = waiting
             .iter()
             .filter(|(_, (reason, _))| *reason != WaitReason::NeverFits)

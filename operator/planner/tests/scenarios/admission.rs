@@ -2,7 +2,7 @@
 
 use scavenger_planner::{
     action::Task,
-    fixtures::{Cluster, Workload, job, key, millis, node, pod, seconds, settings},
+    fixtures::{Cluster, Workload, at, job, key, millis, node, pod, seconds, settings},
     snapshot::{Phase, WaitReason},
 };
 
@@ -329,4 +329,54 @@ fn missing_references_and_full_clusters_are_told_with_few_writes() {
         .filter(|(_, action)| action.job != key("runs") && matches!(action.task, Task::WriteStatus(_)))
         .count();
     assert!(writes <= 51, "{writes}");
+}
+
+#[test]
+fn a_stream_of_small_ones_lets_the_big_one_wait_only_until_room_is_kept_for_it() {
+    let mut cluster = whole_cluster();
+    let small = |cluster: &mut Cluster, number: i64| {
+        let job = job(&format!("small{number}")).asking(5000);
+        cluster.submit(job, work(40 + number % 3 * 7));
+    };
+    for number in 0..5 {
+        small(&mut cluster, number);
+        cluster.run_for(seconds(11));
+    }
+    cluster.submit(job("big").asking(10_000), work(10));
+    let mut number = 5;
+    while cluster.starts.iter().all(|(started, _)| *started != key("big")) {
+        small(&mut cluster, number);
+        number += 1;
+        cluster.run_for(seconds(7));
+        assert!(number < 150, "{}", cluster.history());
+        if cluster.now < at(600) {
+            assert_eq!(cluster.status("big").phase, Phase::Waiting);
+        }
+    }
+    assert!(cluster.now > at(650), "without a reservation it starts at {}", cluster.now);
+    let message = &cluster.status(&format!("small{}", number - 1)).message;
+    assert!(cluster.now < at(800), "{message}");
+    cluster.run_until_phase("big", Phase::Completed);
+}
+
+#[test]
+fn of_equals_the_namespace_that_holds_less_of_the_pool_comes_first() {
+    let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes([node("n1", 4000)]);
+    let of = |namespace: &str, name: &str| {
+        let mut job = job(name);
+        job.key.namespace = namespace.into();
+        job
+    };
+    cluster.submit(job("runs").asking(4000), work(30));
+    cluster.run_until_phase("runs", Phase::Running);
+    // All in one instant, those of the greedy one first.
+    for name in ["a", "b", "c"] {
+        cluster.submit(of("greedy", name), work(30));
+    }
+    for name in ["x", "y", "z"] {
+        cluster.submit(of("modest", name), work(30));
+    }
+    cluster.run_for(seconds(60));
+    let first: Vec<&str> = cluster.starts.iter().skip(1).take(4).map(|(key, _)| &*key.namespace).collect();
+    assert_eq!(first.iter().filter(|namespace| **namespace == "modest").count(), 2, "{first:?}");
 }

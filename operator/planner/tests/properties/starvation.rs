@@ -1,0 +1,95 @@
+//! One that fits into the empty cluster does not wait for ever while others that came later start.
+
+use proptest::prelude::*;
+use scavenger_planner::{
+    admission::RESERVE_AFTER,
+    fixtures::{Cluster, Workload, job, key, node, pod, seconds, settings},
+    snapshot::Phase,
+};
+
+/// How long each of the many runs at most, in seconds.
+const LONGEST: i64 = 100;
+
+/// An endless stream of small ones over a cluster in which a big one waits.
+#[derive(Debug, Clone)]
+struct Stream {
+    nodes: Vec<i64>,
+    /// Percent of the largest node that each pod of the big one asks for.
+    big: i64,
+    pods: u32,
+    /// Processor time and run time of each of the small ones.
+    small: Vec<(i64, i64)>,
+    /// Percent of each node that ordinary pods use.
+    ordinary: i64,
+    /// One of so many is preempted now and then, and comes before the big one again.
+    preempts: bool,
+}
+
+fn stream() -> impl Strategy<Value = Stream> {
+    let nodes = prop::collection::vec(4..9_i64, 1..4);
+    let small = prop::collection::vec((1..5_i64, 20..LONGEST), 3..8);
+    (nodes, 60..91_i64, 1..3_u32, small, 0..2_i64, any::<bool>()).prop_map(
+        |(nodes, big, pods, small, ordinary, preempts)| Stream {
+            nodes: nodes.into_iter().map(|cpu| cpu * 1000).collect(),
+            big,
+            pods,
+            small: small.into_iter().map(|(cpu, needs)| (cpu * 500, needs)).collect(),
+            ordinary: ordinary * 10,
+            preempts,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 20, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_big_one_starts_soon_after_room_is_kept_for_it(stream in stream()) {
+        let names = (0..stream.nodes.len()).map(|number| format!("n{number}"));
+        let nodes: Vec<_> = names.zip(&stream.nodes).map(|(name, cpu)| node(&name, *cpu)).collect();
+        let mut cluster = Cluster::new(settings().filled_to(1.0).starting_at_once(4)).with_nodes(nodes.clone());
+        for node in &nodes {
+            let name = format!("owner-{}", node.name);
+            cluster.create_pod(pod(&name, node.allocatable.cpu_milli * stream.ordinary / 100 + 1), seconds(100_000));
+        }
+        cluster.run_for(seconds(5));
+        let count = usize::try_from(stream.pods).unwrap_or(1);
+        let mut sizes = stream.nodes.clone();
+        sizes.sort_unstable();
+        // As many of the largest nodes as it has pods can take it.
+        let smallest = sizes.iter().rev().nth(count - 1);
+        prop_assume!(smallest.is_some());
+        let asks = smallest.copied().unwrap_or_default() * stream.big.min(85 - stream.ordinary) / 100;
+        let mut number = 0;
+        let mut submit = |cluster: &mut Cluster| {
+            let (cpu, needs) = stream.small[number % stream.small.len()];
+            let workload = Workload { needs: seconds(needs), ..Workload::default() };
+            cluster.submit(job(&format!("small{number}")).asking(cpu), workload);
+            number += 1;
+        };
+        // The cluster is full, and stays so.
+        for _ in 0..20 {
+            submit(&mut cluster);
+        }
+        cluster.run_for(seconds(20));
+        let workload = Workload { needs: seconds(10), ..Workload::default() };
+        cluster.submit(job("big").asking(asks).gang(stream.pods), workload);
+        let patience = RESERVE_AFTER.as_secs() + 6 * LONGEST;
+        for round in 0..patience / 10 {
+            if cluster.starts.iter().any(|(started, _)| *started == key("big")) {
+                break;
+            }
+            let waiting = cluster.jobs().filter(|job| job.status.phase == Phase::Waiting).count();
+            for _ in waiting..10 {
+                submit(&mut cluster);
+            }
+            let victim = cluster.all_live_pods().first().map(|pod| pod.key.clone());
+            if let Some(victim) = victim.filter(|_| stream.preempts && round % 10 == 0) {
+                cluster.preempt(&victim);
+            }
+            cluster.run_for(seconds(10));
+        }
+        let started = cluster.starts.iter().any(|(started, _)| *started == key("big"));
+        prop_assert!(started, "the big one waits, with {asks} of each of {count} nodes: {:?}", cluster.status("big"));
+    }
+}
