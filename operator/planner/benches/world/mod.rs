@@ -186,7 +186,7 @@ impl World {
     /// Everything there is, in the order in which watches deliver their first lists.
     pub fn observations(&self) -> impl Iterator<Item = Observation> + '_ {
         let name = |number: usize| Name::from(Self::node_name(number));
-        let pool = std::iter::once(Observation::Pool(Ok(settings().starting_at_once(50))));
+        let pool = std::iter::once(Observation::Pool(Box::new(Ok(settings().starting_at_once(50)))));
         let nodes = (0..self.nodes).map(|number| Observation::Node(self.node(number)));
         // Ten on each node, with a third of the cluster's processors; ScavengerJobs fill it up to about 70%.
         let pods = (0..self.size).map(move |number| {
