@@ -33,3 +33,33 @@ pub async fn kubectl(arguments: &[&str]) -> Result<String> {
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
+
+/// Runs a script of a document as its reader would: in the checkout, with kubectl in the path. It ends at the first
+/// command that fails.
+///
+/// # Errors
+/// What it complains about.
+pub async fn script(text: &str) -> Result<String> {
+    let kubeconfig = std::env::var_os(crate::KUBECONFIG).context("the tests have no cluster")?;
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    if let Some(folder) =
+        std::env::var_os(crate::KUBECTL).as_deref().and_then(|path| Path::new(path).parent())
+    {
+        let folders = std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path));
+        path = std::env::join_paths(folders).context("kubectl's folder can not be put into PATH")?;
+    }
+    let output = tokio::process::Command::new("sh")
+        .args(["-e", "-u", "-c", text])
+        .current_dir(checkout(""))
+        .envs([("KUBECONFIG", kubeconfig), ("PATH", path)])
+        .envs([("KUBERC", "off"), ("NO_PROXY", "*"), ("no_proxy", "*")])
+        .kill_on_drop(true)
+        .output()
+        .await
+        .context("sh does not run")?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        bail!("{}\nfailed: {}", text.trim(), complaint.trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -138,7 +138,8 @@ fn running_out_of_memory_is_its_own_failure() {
     run("oom", |world| async move {
         world.claim("data").await?;
         let mut job = counter("count", 10);
-        // Keeps what it read until a line ends, which never happens.
+        // An image with coreutils; tail keeps what it read until a line ends, which never happens.
+        job["spec"]["image"] = json!("scavenger.dev/postgres:15");
         job["spec"]["command"] = json!(["tail", "/dev/zero"]);
         job["spec"]["args"] = json!([]);
         world.create::<ScavengerJob>(job).await?;

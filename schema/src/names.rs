@@ -1,5 +1,8 @@
 //! Names that more than one place must spell the same way.
 
+/// API group of ScavengerJobs and ScavengerPools, and prefix of labels and annotations.
+pub const GROUP: &str = "scavenger.dev";
+
 /// The one ScavengerPool that is read for now.
 pub const DEFAULT_POOL: &str = "default";
 

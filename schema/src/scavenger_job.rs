@@ -191,8 +191,11 @@ const FROZEN: [&str; 21] = [
 /// The rule that keeps a running attempt and its spec the same. It sees spec and status, so it stands at the root; CEL
 /// can not leave fields out of a comparison, so it names the others.
 fn frozen_while_active() -> Rule {
-    let equal: Vec<String> =
-        FROZEN.iter().map(|field| format!("self.spec.?{field} == oldSelf.spec.?{field}")).collect();
+    // Optional selection (`?.`) would be shorter, but the API server takes its cost for unbounded.
+    let equal = FROZEN.map(|field| {
+        let (new, old) = (format!("self.spec.{field}"), format!("oldSelf.spec.{field}"));
+        format!("has({new}) == has({old}) && (!has({new}) || {new} == {old})")
+    });
     Rule::new(format!(
         "!has(self.status) || !has(self.status.phase) || self.status.phase in ['Waiting', 'Interrupted'] || ({})",
         equal.join(" && ")

@@ -1,6 +1,6 @@
 //! `cargo xtask test` and `cargo xtask soak`: every test, those on the real cluster included.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::{cluster, images, install, packages, progress::Task, shell};
 
@@ -24,6 +24,9 @@ pub(crate) struct Arguments {
 /// Cluster of the tests, beside any that the user has.
 const CLUSTER: &str = "test";
 
+/// The test that takes the installation away.
+const UNINSTALL: &str = "uninstall";
+
 impl Default for Arguments {
     fn default() -> Self {
         let name = CLUSTER.parse().expect("the default name should be a good one");
@@ -44,7 +47,9 @@ pub(crate) enum Depth {
 pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
     let name = arguments.name.as_str();
     // All that can be wrong with the machine first, before anything is changed.
-    let options = cluster::Options { no_install: arguments.no_install, ..cluster::Options::default() };
+    // Nodes without containers, for tests with more ScavengerJobs than a machine can run. Only pods that tolerate their
+    // taint go there.
+    let options = cluster::Options { no_install: arguments.no_install, fake_nodes: 3 };
     cluster::check(&options)?;
     let mut wanted: Vec<&str> = packages::CLUSTER.to_vec();
     wanted.extend(images::PACKAGES);
@@ -63,20 +68,18 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
     let result = install::install(&cluster, "e2e/deploy", images::Profile::Dev).and_then(|()| {
         let mut tests = shell::cargo(&["test", "--locked", "--no-fail-fast"]);
         select(&mut tests, arguments);
-        // Figures that a test prints are part of the result.
-        tests.args(["--", "--show-output"]);
-        tests
-            .env("SCAVENGER_E2E_KUBECONFIG", cluster.kubeconfig())
-            .env("SCAVENGER_E2E_KUBECTL", cluster.binary("kubectl"))
-            .env("SCAVENGER_E2E", "1")
-            // What failed is in the message; a backtrace through futures only hides it.
-            .env("RUST_BACKTRACE", "0")
-            // Most of the time the tests on the cluster wait for it.
-            .env("RUST_TEST_THREADS", "4");
+        on(&cluster, &mut tests)?;
         if depth == Depth::Soak {
             tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "20000");
         }
-        shell::run(&mut tests)
+        shell::run(&mut tests)?;
+        if arguments.keep || !takes_it_away(arguments) {
+            return Ok(());
+        }
+        // It takes the installation away, which nothing but the end may follow.
+        let mut last = shell::cargo(&["test", "--locked", "--package", "scavenger-e2e", "--test", UNINSTALL]);
+        on(&cluster, &mut last)?;
+        shell::run(last.env("SCAVENGER_E2E_LAST", "1"))
     });
     if arguments.keep {
         eprintln!("the cluster stays up: eval \"$(cargo xtask cluster env --name {name})\"");
@@ -89,6 +92,30 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
         }
     }
     result
+}
+
+/// Lets a test run find the cluster.
+fn on(cluster: &cluster::Cluster, tests: &mut std::process::Command) -> Result<()> {
+    // Built for the images just now, into the folder in which this program is too.
+    let operator = std::env::current_exe().context("cannot tell where this program is")?;
+    let operator = operator.with_file_name("scavenger-operator");
+    tests
+        // Figures that a test prints are part of the result.
+        .args(["--", "--show-output"])
+        .env("SCAVENGER_E2E_KUBECONFIG", cluster.kubeconfig())
+        .env("SCAVENGER_E2E_KUBECTL", cluster.binary("kubectl"))
+        .env("SCAVENGER_E2E_OPERATOR", operator)
+        .env("SCAVENGER_E2E", "1")
+        // What failed is in the message; a backtrace through futures only hides it.
+        .env("RUST_BACKTRACE", "0")
+        // Most of the time the tests on the cluster wait for it.
+        .env("RUST_TEST_THREADS", "4");
+    Ok(())
+}
+
+/// True if the test that takes the installation away is among those asked for.
+fn takes_it_away(arguments: &Arguments) -> bool {
+    arguments.arguments.is_empty() || arguments.arguments.iter().any(|argument| argument == UNINSTALL)
 }
 
 fn select(command: &mut std::process::Command, arguments: &Arguments) {

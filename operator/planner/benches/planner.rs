@@ -185,6 +185,12 @@ impl Cluster {
             Task::DeleteChild { uid, .. } => {
                 ("answer: Job deleted", Answer::Deleted { uid: uid.clone() }, None)
             }
+            Task::Interrupt { pods } => {
+                let pods = pods.iter().map(|(_, uid)| uid.clone()).collect();
+                ("answer: pods evicted", Answer::Interrupted { pods }, None)
+            }
+            Task::ReadPodEvents { .. } => ("answer: events read", Answer::PodEvents(Vec::new()), None),
+            Task::DeleteJob { .. } => ("answer: SJ deleted", Answer::JobDeleted, None),
             Task::RemoveFinalizer => ("answer: finalizer off", Answer::Released { pods_left: 0 }, None),
         }
     }

@@ -187,7 +187,8 @@ impl Queue {
         self.places.keys()
     }
 
-    /// How many are before a ScavengerJob, not counting those whose turn is the same, and how many there are. Walks over the whole queue: for people who ask.
+    /// How many are before a ScavengerJob, not counting those whose turn is the same, and how many there are. Walks over
+    /// the whole queue: for people who ask.
     #[must_use]
     pub fn place(&self, job: &Key) -> Option<(usize, usize)> {
         let (_, own) = self.places.get(job)?;

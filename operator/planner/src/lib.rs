@@ -7,6 +7,7 @@
 //! | rule | where |
 //! |---|---|
 //! | what is next for one ScavengerJob; which outcome leads to which phase | [`lifecycle`] |
+//! | what can keep an attempt from starting, and whose fault that is | `starting` |
 //! | whether the workload ended an attempt or was taken away | [`verdict`] |
 //! | what the API server's refusals mean | [`refusal`] |
 //! | how long to wait before the next attempt | [`backoff`] |
@@ -42,6 +43,7 @@ pub mod priority;
 pub mod refusal;
 pub mod resources;
 pub mod snapshot;
+mod starting;
 pub mod verdict;
 mod wording;
 
@@ -837,6 +839,10 @@ impl Planner {
             sentence: None,
         };
         match lifecycle::hold(&known, waiting, now) {
+            // The walk tells only what is new about a line, so the figures of its head are looked at again by the clock.
+            Telling::Said if waiting.reason == WaitReason::NoRoom => {
+                self.set_timer(key, Some(now + lifecycle::RETELL));
+            }
             Telling::Said => {}
             Telling::Now(task) => self.dispatch(key, task, actions),
             Telling::Later(time) => {

@@ -11,27 +11,24 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     action::{Event, PodEvent, StatusWrite, Task},
     backoff, interruption, priority,
-    refusal::{self, Refusal},
     snapshot::{
-        Admitted, Attempt, Child, Container, Disruption, HISTORY, Job, JobSpec, JobStatus, Key, Name,
-        Outcome, Phase, Pod, PodPhase, Settings, WaitReason, Waiting,
+        Admitted, Attempt, Child, Container, Disruption, HISTORY, Job, JobSpec, JobStatus, Name, Outcome,
+        Phase, Pod, PodPhase, Settings, WaitReason, Waiting,
     },
+    starting,
     verdict::{self, ChildState, Ending, Evidence, Verdict, reason},
     wording,
 };
 
 /// How often the message of a ScavengerJob that waits is written anew at most, if only its numbers changed.
-const RETELL: SignedDuration = SignedDuration::from_secs(60);
+pub(crate) const RETELL: SignedDuration = SignedDuration::from_secs(60);
 
 /// How long a deletion may wait for pods before somebody is told: the garbage collector needs a moment to delete the
 /// pods of a Job that is gone.
 const DELETION_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 
-/// How often the events of pods that do not start are read.
-const READ_EVENTS_EVERY: SignedDuration = SignedDuration::from_secs(60);
-
-/// Pods of a gang whose events are read at once; those of the others tell hardly more.
-const READ_EVENTS_OF: usize = 10;
+/// How often it is looked again at pods that hold something up: their node can be lost without any of them changing.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is said while `spec.suspend` holds a ScavengerJob.
 const HELD_BY_SUSPEND: &str = "held by spec.suspend";
@@ -177,22 +174,25 @@ fn next_deleting(known: &Known<'_>, now: Timestamp) -> Next {
 }
 
 fn first_pod_left<'a>(known: &Known<'a>) -> Option<&'a Pod> {
-    known.pods.values().map(|pod| &**pod).find(|pod| !pod.phase.is_terminal())
+    known.pods.values().find(|pod| !pod.phase.is_terminal()).map(|pod| &**pod)
 }
 
 /// A pod on a node that does not answer, or one that nobody deletes, can hold a deletion for ever. Whoever wonders looks
 /// at the message.
 fn told_what_holds_its_deletion(known: &Known<'_>, now: Timestamp) -> Next {
-    let orphan = || first_pod_left(known).filter(|pod| pod.deletion_requested.is_none());
+    let orphan = || {
+        let mut left = known.pods.values().filter(|pod| !pod.phase.is_terminal());
+        left.find(|pod| pod.deletion_requested.is_none())
+    };
     let message = if let Some((pod, node)) = pod_on_lost_node(known) {
         format!("its deletion waits for pod {pod} on node {node}, which is gone or not ready")
     } else if let (true, Some(pod)) = (known.children.is_empty(), orphan()) {
         format!("its deletion waits for pod {}, whose Job is gone: delete the pod", pod.key.name)
     } else {
-        return Next::Wait(None);
+        return Next::Wait(Some(later(now, LOOK_AGAIN)));
     };
     if known.job.status.message == message {
-        return Next::Wait(None);
+        return Next::Wait(Some(later(now, LOOK_AGAIN)));
     }
     let until = later(known.memory.deleting_since.unwrap_or(now), DELETION_PATIENCE);
     if now < until {
@@ -247,7 +247,7 @@ fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
     }
     let anything_left = !known.children.is_empty() || first_pod_left(known).is_some();
     if anything_left && status.not_before.is_none_or(|time| time <= now) {
-        return Next::Held(waits_for_the_last_attempt(known), None);
+        return Next::Held(waits_for_the_last_attempt(known), Some(later(now, LOOK_AGAIN)));
     }
     let settings = match settings {
         Ok(settings) => settings,
@@ -360,7 +360,7 @@ fn next_active(
     };
     let Some(child) = child else {
         return if matches!(state, ChildState::Gone) {
-            next_orphaned(known, attempt, &pods, settings, now)
+            starting::next_of_orphans(known, attempt, &pods, settings, now)
         } else if known.memory.may_create == Some(attempt.number) {
             Next::Do(Task::CreateChild { attempt: attempt.number, priority_class: attempt.priority_class })
         } else {
@@ -377,7 +377,7 @@ fn next_active(
     match known.job.status.phase {
         // A short workload may have ended before all of its pods were seen to run at the same time.
         Phase::Starting if up + ended >= all && up > 0 => Next::Do(running(known, attempt, child, now)),
-        Phase::Starting => next_starting(known, attempt, child, &pods, settings, now),
+        Phase::Starting => starting::next(known, attempt, child, &pods, settings, now),
         _ => match next_running(known, settings, now) {
             Next::Wait(timer) => Next::Wait(earlier(timer, deadline)),
             next => next,
@@ -431,196 +431,9 @@ fn suspend(
     }
 }
 
-/// The child Job is gone and its pods are not: whoever deleted it left them alone. They go on; if they never get to
-/// run, the attempt must not hold its place for ever.
-fn next_orphaned(
-    known: &Known<'_>,
-    attempt: &Attempt,
-    pods: &BTreeMap<Name, Arc<Pod>>,
-    settings: &Result<Settings, String>,
-    now: Timestamp,
-) -> Next {
-    let waits = pods.values().any(|pod| !pod.phase.is_terminal() && !pod.container.has_started());
-    match settings {
-        Ok(settings) if waits && known.job.status.phase == Phase::Starting => {
-            let until = later(attempt.creation_time, settings.pending_timeout);
-            if now < until {
-                return Next::Wait(Some(until));
-            }
-            let message = "its Job was deleted before its pods ran".to_owned();
-            let waiting = Waiting { reason: WaitReason::Unscheduled, message };
-            Next::Do(withdraw(known, attempt, waiting, now))
-        }
-        _ => Next::Wait(None),
-    }
-}
-
-fn next_starting(
-    known: &Known<'_>,
-    attempt: &Attempt,
-    child: &Child,
-    pods: &BTreeMap<Name, Arc<Pod>>,
-    settings: &Result<Settings, String>,
-    now: Timestamp,
-) -> Next {
-    // Without settings (the pool was deleted meanwhile) nothing is withdrawn.
-    let Ok(settings) = settings else { return Next::Wait(None) };
-    let unscheduled_until = later(attempt.creation_time, settings.pending_timeout);
-    let created_until = later(attempt.creation_time, settings.start_deadline);
-    if pods.len() < attempt.demand.pod_count as usize && !child.is_over() {
-        return next_without_pods(known, attempt, child, settings, now);
-    }
-    if let Some(unbound) = pods.values().find(|pod| pod.node.is_none() && !pod.phase.is_terminal()) {
-        if now < unscheduled_until {
-            return Next::Wait(Some(unscheduled_until));
-        }
-        let message = unbound.unschedulable.clone();
-        let message = message.unwrap_or_else(|| "the scheduler has not placed its pods".to_owned());
-        let waiting = Waiting { reason: WaitReason::Unscheduled, message };
-        return Next::Do(withdraw(known, attempt, waiting, now));
-    }
-    if pods.values().all(|pod| pod.phase.is_terminal() || pod.container.has_started()) {
-        // All have started or even ended; the Job will say so.
-        return Next::Wait(None);
-    }
-    if now < created_until {
-        return Next::Wait(Some(created_until));
-    }
-    // A node that is gone can not start anything and may be gone for longer than the deadline: not the workload's fault.
-    if let Some(node) = known.lost_node {
-        let message = format!("node {node} is not ready; its pods did not start there");
-        return Next::Do(withdraw(known, attempt, Waiting { reason: WaitReason::Unscheduled, message }, now));
-    }
-    let stuck = pods.values().find_map(|pod| match &pod.container {
-        Container::Waiting(Some((reason, message))) if is_creation_error(reason) => {
-            Some(format!("pod {}: {reason}: {message}", pod.key.name))
-        }
-        _ => None,
-    });
-    match stuck {
-        Some(message) => Next::Do(finish(known, attempt, not_created(message), now)),
-        None => next_of_silent_pods(known, attempt, pods, created_until, now),
-    }
-}
-
-fn not_created(message: String) -> Ending {
-    Ending {
-        outcome: Outcome::Failed,
-        reason: reason::CONTAINER_NOT_CREATED.to_owned(),
-        message,
-        disruption: None,
-    }
-}
-
-/// The Job controller has not made all pods. If somebody refuses them, only its events tell; they are read a quarter of
-/// `pendingTimeout` after the start, and again at its end.
-fn next_without_pods(
-    known: &Known<'_>,
-    attempt: &Attempt,
-    child: &Child,
-    settings: &Settings,
-    now: Timestamp,
-) -> Next {
-    let first = later(attempt.creation_time, settings.pending_timeout / 4);
-    let last = later(attempt.creation_time, settings.pending_timeout);
-    let ask = Task::ListPods { child: Some((child.key.clone(), child.uid.clone())) };
-    let withdrawn = |reason: WaitReason, message: &str| {
-        Next::Do(withdraw(known, attempt, Waiting { reason, message: message.to_owned() }, now))
-    };
-    let Some(failure) = &known.memory.create_failure else {
-        return if now < first { Next::Wait(Some(first)) } else { Next::Do(ask) };
-    };
-    let Some(sentence) = &failure.said else {
-        return match now < last {
-            true => Next::Wait(Some(last)),
-            false if failure.asked < last => Next::Do(ask),
-            false => withdrawn(WaitReason::Unscheduled, "the Job controller has not made its pods"),
-        };
-    };
-    match refusal::judge(sentence) {
-        Refusal::Quota => withdrawn(WaitReason::QuotaExceeded, sentence),
-        // Looked up again before the next start, which gives it the time that any reference has.
-        Refusal::Reference => withdrawn(WaitReason::BackingOff, sentence),
-        Refusal::Final => {
-            let ending = Ending {
-                outcome: Outcome::Failed,
-                reason: reason::REFUSED.to_owned(),
-                message: sentence.clone(),
-                disruption: None,
-            };
-            Next::Do(finish(known, attempt, ending, now))
-        }
-        Refusal::Passing if now < last => Next::Wait(Some(last)),
-        Refusal::Passing => withdrawn(WaitReason::Unscheduled, sentence),
-    }
-}
-
-/// Pods that were placed, do not start, and whose containers show no error: a large image is being pulled, or a volume
-/// does not mount. Only the newest event of each tells which.
-fn next_of_silent_pods(
-    known: &Known<'_>,
-    attempt: &Attempt,
-    pods: &BTreeMap<Name, Arc<Pod>>,
-    created_until: Timestamp,
-    now: Timestamp,
-) -> Next {
-    let silent: Vec<(Key, Name)> = pods
-        .values()
-        .filter(|pod| !pod.phase.is_terminal() && !pod.container.has_started())
-        .map(|pod| (pod.key.clone(), pod.uid.clone()))
-        .take(READ_EVENTS_OF)
-        .collect();
-    let read = known.memory.pod_events.as_ref().filter(|(time, _)| *time >= created_until);
-    let Some((time, events)) = read else { return Next::Do(Task::ReadPodEvents { pods: silent }) };
-    // A pod that runs by now has nothing to complain of any more.
-    let events: Vec<_> =
-        events.iter().filter(|(pod, _)| silent.iter().any(|(key, _)| key.name == *pod)).collect();
-    if events.is_empty() {
-        return Next::Do(Task::ReadPodEvents { pods: silent });
-    }
-    let withdrawn = |message: String| {
-        let waiting = Waiting { reason: WaitReason::BackingOff, message };
-        Next::Do(withdraw(known, attempt, waiting, now))
-    };
-    for (pod, event) in events {
-        let Some(event) = event else {
-            return withdrawn(format!(
-                "pod {pod} was placed but did not start within the pool's startDeadline, and nobody says why"
-            ));
-        };
-        if !event.warning {
-            continue;
-        }
-        let message = format!("pod {pod}: {}: {}", event.reason, event.message);
-        // What the pod asks for can not be mounted; anything else that keeps a pod from starting is the node's.
-        return if matches!(&*event.reason, "FailedMount" | "FailedMapVolume" | "FailedAttachVolume") {
-            Next::Do(finish(known, attempt, not_created(message), now))
-        } else {
-            withdrawn(message)
-        };
-    }
-    let again = later(*time, READ_EVENTS_EVERY);
-    if now < again { Next::Wait(Some(again)) } else { Next::Do(Task::ReadPodEvents { pods: silent }) }
-}
-
 /// `time` after `duration`; what a status says may be absurd, and must not end the planner.
-fn later(time: Timestamp, duration: SignedDuration) -> Timestamp {
+pub(crate) fn later(time: Timestamp, duration: SignedDuration) -> Timestamp {
     time.saturating_add(duration).unwrap_or(Timestamp::MAX)
-}
-
-/// Reasons with which the kubelet says that it can not create a container.
-fn is_creation_error(reason: &str) -> bool {
-    matches!(
-        reason,
-        "CreateContainerConfigError"
-            | "CreateContainerError"
-            | "ErrImagePull"
-            | "ErrImageNeverPull"
-            | "ImagePullBackOff"
-            | "ImageInspectError"
-            | "InvalidImageName"
-            | "RunContainerError"
-    )
 }
 
 fn next_running(known: &Known<'_>, settings: &Result<Settings, String>, now: Timestamp) -> Next {
@@ -846,7 +659,7 @@ fn interrupt(
     write(known, status, Some(attempt), Some(Event::Interrupted))
 }
 
-fn withdraw(known: &Known<'_>, attempt: &Attempt, waiting: Waiting, now: Timestamp) -> Task {
+pub(crate) fn withdraw(known: &Known<'_>, attempt: &Attempt, waiting: Waiting, now: Timestamp) -> Task {
     let ending = Ending {
         outcome: Outcome::Withdrawn,
         reason: waiting.reason.name().to_owned(),
@@ -857,7 +670,13 @@ fn withdraw(known: &Known<'_>, attempt: &Attempt, waiting: Waiting, now: Timesta
 }
 
 /// Back to where it was before the attempt: waiting, or interrupted if it had run.
-fn set_back(known: &Known<'_>, attempt: &Attempt, ending: &Ending, waiting: Waiting, now: Timestamp) -> Task {
+pub(crate) fn set_back(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    ending: &Ending,
+    waiting: Waiting,
+    now: Timestamp,
+) -> Task {
     let mut status = known.job.status.clone();
     let attempt = ended(known, &mut status, attempt, ending, now);
     status.phase = if status.interrupted_count > 0 { Phase::Interrupted } else { Phase::Waiting };
@@ -872,7 +691,7 @@ fn set_back(known: &Known<'_>, attempt: &Attempt, ending: &Ending, waiting: Wait
     write(known, status, Some(attempt), Some(Event::Withdrawn))
 }
 
-fn finish(known: &Known<'_>, attempt: &Attempt, ending: Ending, now: Timestamp) -> Task {
+pub(crate) fn finish(known: &Known<'_>, attempt: &Attempt, ending: Ending, now: Timestamp) -> Task {
     let mut status = known.job.status.clone();
     let attempt = ended(known, &mut status, attempt, &ending, now);
     let completed = ending.outcome == Outcome::Completed;

@@ -111,7 +111,12 @@ impl World {
         job.has_finalizer = true;
         // Many are created in the same second.
         job.creation_time = at(-1_000_000 + number as i64 / 20);
-        job.spec = Ok(JobSpec { demand: Self::demand(number), interruption_after: seconds(600) });
+        job.spec = Ok(JobSpec {
+            demand: Self::demand(number),
+            interruption_after: seconds(600),
+            saves_on_sigterm: false,
+            restart: seconds(60),
+        });
         job.status = JobStatus { written: true, observed_generation: 1, ..JobStatus::default() };
         job
     }

@@ -49,6 +49,7 @@ enum Misfortune {
     Blind(Stream),
     Label,
     Replace,
+    Suspend(bool),
     NodeReboots,
     NodeIsLost,
     NodeComes,
@@ -75,6 +76,7 @@ fn gentle() -> impl Strategy<Value = Misfortune> {
         2 => stream().prop_map(Blind),
         1 => Just(Label),
         1 => Just(Replace),
+        2 => any::<bool>().prop_map(Suspend),
         1 => Just(NodeReboots),
     ]
 }
@@ -116,6 +118,9 @@ fn happen(cluster: &mut Cluster, misfortune: Misfortune, which: usize) {
         (Misfortune::Relist(stream), ..) => cluster.relist(stream),
         (Misfortune::Blind(stream), ..) => cluster.hold_watch(stream),
         (Misfortune::Label, _, _, Some(job)) => cluster.label(&job),
+        (Misfortune::Suspend(suspend), _, _, Some(job)) => {
+            cluster.control(&job, |controls| controls.suspend = suspend);
+        }
         (Misfortune::Replace, _, _, Some(job)) => {
             let cpu = 500 * (1 + which as i64 % 8);
             cluster.replace(&job, |job| job.asking(cpu));
@@ -155,6 +160,10 @@ fn heal(cluster: &mut Cluster) {
         cluster.recover_node(&node);
     }
     cluster.set_pool(Ok(world_settings()));
+    let jobs: Vec<_> = cluster.jobs().map(|job| job.key.name.clone()).collect();
+    for job in jobs {
+        cluster.control(&job, |controls| controls.suspend = false);
+    }
     if let Some((_, percent)) = &mut cluster.random {
         *percent = 0;
     }

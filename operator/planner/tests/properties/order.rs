@@ -80,10 +80,13 @@ fn place(job: &Job, nodes: &[Node], free: &mut Vec<i64>) -> bool {
     true
 }
 
+/// Who starts, in order, and why each of the others waits.
+type Answer = (Vec<Key>, BTreeMap<Key, (WaitReason, Option<WaitReason>)>);
+
 /// The rule, one ScavengerJob at a time: most interrupted first (10 at most count), then who has waited longest, then
 /// by UID; whoever fits starts, whoever does not is passed over.
 /// Of those that wait only for a start to be over, the second reason is given if there would be no room either.
-fn slowly(world: &World) -> (Vec<Key>, BTreeMap<Key, (WaitReason, Option<WaitReason>)>) {
+fn slowly(world: &World) -> Answer {
     let mut queue: Vec<&Job> = world.jobs.iter().collect();
     queue.sort_by_key(|job| {
         let since = job.status.interruption_times.last().copied().unwrap_or(job.creation_time);

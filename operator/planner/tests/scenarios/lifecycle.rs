@@ -306,6 +306,23 @@ fn an_interruption_for_a_known_reason_between_two_unknown_ends_gives_another_att
 }
 
 #[test]
+fn an_eviction_for_a_limit_of_its_own_is_a_failure_with_the_kubelets_message() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), work(300));
+    cluster.run_until_phase("a", Phase::Running);
+    // Without condition DisruptionTarget, which an eviction for the node's sake has.
+    cluster.refuse_pod(&key("a-1-0"), "Evicted");
+    cluster.run_until_phase("a", Phase::Failed);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "LimitExceeded"));
+    assert_eq!(
+        cluster.status("a").message,
+        "LimitExceeded: pod a-1-0 was evicted by the kubelet: the node said no"
+    );
+    assert_eq!(cluster.status("a").interrupted_count, 0);
+    assert_eq!(cluster.children_of("a").len(), 1, "the Job stays, so that its log can be read");
+}
+
+#[test]
 fn pods_that_are_refused_for_good_fail_it_with_the_servers_sentence() {
     let mut cluster = cluster();
     let sentence = "pods \"a-1-0-x\" is forbidden: violates PodSecurity \"restricted:latest\": no";
@@ -398,7 +415,7 @@ fn a_node_that_can_not_make_sandboxes_or_says_nothing_is_not_the_workloads_fault
         cluster.submit(job("a"), work(10));
         cluster.run_until_phase("a", Phase::Starting);
         cluster.run_until_phase("a", Phase::Waiting);
-        assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), "BackingOff"));
+        assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), "NodeFailure"));
         cluster.delays.kubelet = millis(700);
         completed(&mut cluster, "a");
     }

@@ -1,0 +1,456 @@
+//! A proxy between an operator and the API server that does what networks and servers do at their worst, the operator
+//! as a process of its own behind it, and a witness that sees the cluster directly.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    path::PathBuf,
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    http::{Method, StatusCode},
+    response::{IntoResponse, Response},
+};
+use futures::StreamExt;
+use http_body_util::BodyExt;
+use k8s_openapi::api::{batch::v1::Job as BatchJob, core::v1::Pod};
+use kube::{
+    Api, Client, Config, Resource, ResourceExt,
+    config::{KubeConfigOptions, Kubeconfig},
+    runtime::{WatchStreamExt, watcher},
+};
+use scavenger_schema::names;
+use serde_json::json;
+use tokio::{
+    net::TcpListener,
+    process::{Child, Command},
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+
+use crate::postgres::NAMESPACE;
+
+/// Environment variable with the path of the operator's program.
+pub const OPERATOR: &str = "SCAVENGER_E2E_OPERATOR";
+
+/// A write that the operator sends; Leases and events are not counted, since nothing rests on them.
+#[derive(Debug, Clone)]
+pub struct Write {
+    /// Counted from 1 since the rules were set.
+    pub number: usize,
+    /// POST, PUT, PATCH or DELETE.
+    pub method: Method,
+    /// Path of the URL.
+    pub path: String,
+}
+
+/// What becomes of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is carried out and answered.
+    Pass,
+    /// It is answered with this status and not carried out.
+    Refuse(u16),
+    /// It is never carried out nor answered; [`Proxy::held`] tells.
+    HoldBefore,
+    /// It is carried out and never answered; [`Proxy::held`] tells.
+    HoldAfter,
+}
+
+type Judge = Box<dyn FnMut(&Write) -> Fate + Send>;
+
+struct Rules {
+    /// What the API server sends on a watch arrives so much later.
+    watch_delay: Duration,
+    /// Every request is refused, and watches end.
+    down: bool,
+    writes: usize,
+    judge: Judge,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { watch_delay: Duration::ZERO, down: false, writes: 0, judge: Box::new(|_| Fate::Pass) }
+    }
+}
+
+struct Shared {
+    client: Client,
+    rules: Mutex<Rules>,
+    held: watch::Sender<usize>,
+    /// Changes when the connections of all watches are to be cut.
+    cut: watch::Sender<u64>,
+}
+
+impl Shared {
+    fn rules<T>(&self, change: impl FnOnce(&mut Rules) -> T) -> T {
+        change(&mut self.rules.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A proxy on the loopback device that acts as the operator's service account, so that the operator behind it has that
+/// account's rights and no others.
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    _server: JoinSet<()>,
+}
+
+impl Proxy {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// If no port is free, or the kubeconfig of the tests can not be read.
+    pub async fn start() -> Result<Self> {
+        let path = std::env::var(crate::KUBECONFIG).context("the tests have no cluster")?;
+        let mut config =
+            Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &KubeConfigOptions::default())
+                .await?;
+        config.auth_info.impersonate = Some(format!("system:serviceaccount:{NAMESPACE}:{}", names::OPERATOR));
+        config.auth_info.impersonate_groups =
+            Some(vec!["system:serviceaccounts".to_owned(), "system:authenticated".to_owned()]);
+        let shared = Arc::new(Shared {
+            client: Client::try_from(config)?,
+            rules: Mutex::default(),
+            held: watch::Sender::new(0),
+            cut: watch::Sender::new(0),
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let router = Router::new().fallback(pass_on).with_state(Arc::clone(&shared));
+        let mut server = JoinSet::new();
+        server.spawn(async move {
+            if let Err(error) = axum::serve(listener, router).await {
+                eprintln!("the proxy ended: {error}");
+            }
+        });
+        Ok(Self { address, shared, _server: server })
+    }
+
+    /// Lets every write pass again, and counts from 1.
+    pub fn obey(&self) {
+        self.shared.rules(|rules| *rules = Rules::default());
+    }
+
+    /// Decides about every write from now on, counted from 1.
+    pub fn judge(&self, judge: impl FnMut(&Write) -> Fate + Send + 'static) {
+        self.shared.rules(|rules| {
+            rules.writes = 0;
+            rules.judge = Box::new(judge);
+        });
+    }
+
+    /// Delays what arrives on watches.
+    pub fn delay_watches(&self, delay: Duration) {
+        self.shared.rules(|rules| rules.watch_delay = delay);
+    }
+
+    /// Refuses every request, or no longer. Connections of watches are cut either way.
+    pub fn set_down(&self, down: bool) {
+        self.shared.rules(|rules| rules.down = down);
+        self.shared.cut.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// Number of writes since the rules were set.
+    #[must_use]
+    pub fn writes(&self) -> usize {
+        self.shared.rules(|rules| rules.writes)
+    }
+
+    /// Ends when a write has been held.
+    ///
+    /// # Errors
+    /// If the proxy is gone.
+    pub async fn held(&self) -> Result<()> {
+        let mut held = self.shared.held.subscribe();
+        let before = *held.borrow_and_update();
+        held.wait_for(|held| *held != before).await.context("the proxy is gone")?;
+        Ok(())
+    }
+}
+
+async fn pass_on(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    match forward(&shared, request).await {
+        Ok(response) => response,
+        Err(error) => (StatusCode::BAD_GATEWAY, format!("{error:#}")).into_response(),
+    }
+}
+
+async fn forward(shared: &Arc<Shared>, request: Request) -> Result<Response> {
+    let (parts, body) = request.into_parts();
+    let mut cut = shared.cut.subscribe();
+    cut.borrow_and_update();
+    if shared.rules(|rules| rules.down) {
+        return Ok(StatusCode::SERVICE_UNAVAILABLE.into_response());
+    }
+    let fate = fate(shared, &parts.method, parts.uri.path());
+    match fate {
+        Fate::Refuse(status) => return Ok(refusal(status)),
+        Fate::HoldBefore => return hold(shared).await,
+        Fate::Pass | Fate::HoldAfter => {}
+    }
+    let is_watch = parts.uri.query().is_some_and(|query| query.contains("watch=true"));
+    let body = body.collect().await.context("the operator's request broke off")?.to_bytes();
+    let mut forwarded = http::Request::builder().method(parts.method).uri(parts.uri);
+    for header in ["accept", "content-type"] {
+        if let Some(value) = parts.headers.get(header) {
+            forwarded = forwarded.header(header, value);
+        }
+    }
+    let answer = shared.client.send(forwarded.body(kube::client::Body::from(body.to_vec()))?).await?;
+    if fate == Fate::HoldAfter {
+        // The write is carried out once its answer is complete.
+        answer.into_body().collect().await.ok();
+        return hold(shared).await;
+    }
+    let (mut parts, body) = answer.into_parts();
+    parts.headers.remove("transfer-encoding");
+    parts.headers.remove("content-length");
+    if !is_watch {
+        return Ok(Response::from_parts(parts, Body::new(body)));
+    }
+    let delay = shared.rules(|rules| rules.watch_delay);
+    Ok(Response::from_parts(parts, delayed(body, delay, cut)))
+}
+
+fn fate(shared: &Shared, method: &Method, path: &str) -> Fate {
+    let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+    // The pool's status is no step of anything either; it comes by the clock.
+    if reads || ["/leases", "/events", "/scavengerpools"].iter().any(|kind| path.contains(kind)) {
+        return Fate::Pass;
+    }
+    shared.rules(|rules| {
+        rules.writes += 1;
+        let write = Write { number: rules.writes, method: method.clone(), path: path.to_owned() };
+        (rules.judge)(&write)
+    })
+}
+
+/// A refusal as the API server words it.
+fn refusal(status: u16) -> Response {
+    let reason = match status {
+        409 => "Conflict",
+        429 => "TooManyRequests",
+        _ => "InternalError",
+    };
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "the proxy says so", "reason": reason, "code": status,
+    });
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, axum::Json(body)).into_response()
+}
+
+async fn hold(shared: &Shared) -> Result<Response> {
+    shared.held.send_modify(|held| *held += 1);
+    std::future::pending().await
+}
+
+/// Frames of a watch, each as much later; ends when the connections are cut.
+fn delayed(mut body: kube::client::Body, delay: Duration, mut cut: watch::Receiver<u64>) -> Body {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        loop {
+            let frame = tokio::select! {
+                frame = body.frame() => frame,
+                _ = cut.changed() => break,
+            };
+            let Some(Ok(frame)) = frame else { break };
+            if sender.send((tokio::time::Instant::now() + delay, frame)).is_err() {
+                break;
+            }
+        }
+    });
+    let frames = futures::stream::unfold(receiver, |mut receiver| async move {
+        let (due, frame) = receiver.recv().await?;
+        tokio::time::sleep_until(due).await;
+        let data = frame.into_data().unwrap_or_default();
+        Some((Ok::<_, std::io::Error>(data), receiver))
+    });
+    Body::from_stream(frames)
+}
+
+/// An operator as a process of its own, which reaches the API server through a proxy.
+pub struct Operator {
+    child: Child,
+    _kubeconfig: tempfile::NamedTempFile,
+}
+
+impl Operator {
+    /// Starts one. `lease` differs from one start to the next where nobody shall wait for a killed leader's Lease.
+    ///
+    /// # Errors
+    /// If the program does not start.
+    pub fn start(proxy: &Proxy, lease: &str) -> Result<Self> {
+        let program =
+            PathBuf::from(std::env::var_os(OPERATOR).context("the tests have no operator to start")?);
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "proxy",
+            "clusters": [{ "name": "proxy", "cluster": { "server": format!("http://{}", proxy.address) } }],
+            "contexts": [{ "name": "proxy", "context": { "cluster": "proxy", "namespace": NAMESPACE } }],
+        });
+        let file = tempfile::NamedTempFile::new()?;
+        serde_json::to_writer(&file, &kubeconfig)?;
+        let log = std::env::var_os("SCAVENGER_E2E_OPERATOR_LOG");
+        let stderr = match log {
+            Some(path) => std::fs::File::options().create(true).append(true).open(path)?.into(),
+            None => Stdio::null(),
+        };
+        let child = Command::new(program)
+            .args(["run", "--listen=127.0.0.1:0", "--lease-name", lease])
+            .env("KUBECONFIG", file.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .kill_on_drop(true)
+            .spawn()
+            .context("the operator does not start")?;
+        Ok(Self { child, _kubeconfig: file })
+    }
+
+    /// Kills it: no signal that it could handle, no time to end anything.
+    ///
+    /// # Errors
+    /// If it had ended by itself, which it never should.
+    pub async fn kill(mut self) -> Result<()> {
+        let ended = self.child.try_wait()?;
+        ensure!(ended.is_none(), "the operator had ended by itself: {ended:?}");
+        self.child.kill().await?;
+        Ok(())
+    }
+}
+
+/// Sees everything directly, and remembers what must never be.
+#[derive(Clone)]
+pub struct Witness {
+    seen: Arc<Mutex<Seen>>,
+    _watches: Arc<JoinSet<()>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Jobs that are not over, by name.
+    active: BTreeSet<String>,
+    /// Most that were active at one time.
+    most: usize,
+    /// UID of the Job of each name.
+    jobs: BTreeMap<String, String>,
+    /// Pods that have not ended: their ScavengerJob and attempt.
+    pods: BTreeMap<String, (String, String)>,
+    wrong: Vec<String>,
+    last_start: Option<Instant>,
+}
+
+impl Witness {
+    /// Watches a namespace.
+    #[must_use]
+    pub fn start(client: &Client, namespace: &str) -> Self {
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let mut watches = JoinSet::new();
+        let (jobs, pods) = (Arc::clone(&seen), Arc::clone(&seen));
+        follow(&mut watches, client, namespace, move |job: &BatchJob, gone| {
+            jobs.lock().unwrap_or_else(PoisonError::into_inner).job(job, gone);
+        });
+        follow(&mut watches, client, namespace, move |pod: &Pod, gone| {
+            pods.lock().unwrap_or_else(PoisonError::into_inner).pod(pod, gone);
+        });
+        Self { seen, _watches: Arc::new(watches) }
+    }
+
+    /// How many Jobs were active at the same time at most, and how many are now.
+    #[must_use]
+    pub fn active(&self) -> (usize, usize) {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        (seen.most, seen.active.len())
+    }
+
+    /// Time since a Job was last made.
+    #[must_use]
+    pub fn since_last_start(&self) -> Option<Duration> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).last_start.map(|last| last.elapsed())
+    }
+
+    /// Nothing was seen that must never be.
+    ///
+    /// # Errors
+    /// What was seen.
+    pub fn is_content(&self) -> Result<()> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        ensure!(seen.wrong.is_empty(), "{}", seen.wrong.join("; "));
+        Ok(())
+    }
+}
+
+impl Seen {
+    fn job(&mut self, job: &BatchJob, gone: bool) {
+        let (name, uid) = (job.name_any(), job.uid().unwrap_or_default());
+        match self.jobs.insert(name.clone(), uid.clone()) {
+            Some(old) if old != uid => {
+                self.wrong.push(format!("there were two Jobs {name}: an attempt was made twice"));
+            }
+            Some(_) => {}
+            None => self.last_start = Some(Instant::now()),
+        }
+        let conditions =
+            job.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+        let over = conditions.iter().any(|condition| {
+            matches!(&*condition.type_, "Complete" | "Failed") && condition.status == "True"
+        });
+        if gone || over {
+            self.active.remove(&name);
+        } else {
+            self.active.insert(name);
+        }
+        self.most = self.most.max(self.active.len());
+    }
+
+    fn pod(&mut self, pod: &Pod, gone: bool) {
+        let Some(owner) = pod.labels().get(names::LABEL_JOB) else { return };
+        let attempt = pod.labels().get("batch.kubernetes.io/job-name").cloned().unwrap_or_default();
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        if gone || matches!(phase, Some("Succeeded" | "Failed")) {
+            self.pods.remove(&pod.name_any());
+            return;
+        }
+        let other = self.pods.values().find(|(job, other)| job == owner && *other != attempt);
+        if let Some((_, other)) = other {
+            self.wrong.push(format!("pods of {other} and {attempt} were there at the same time"));
+        }
+        self.pods.insert(pod.name_any(), (owner.clone(), attempt));
+    }
+}
+
+fn follow<K>(
+    watches: &mut JoinSet<()>,
+    client: &Client,
+    namespace: &str,
+    mut see: impl FnMut(&K, bool) + Send + 'static,
+) where
+    K: Resource<Scope = k8s_openapi::NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+    K::DynamicType: Default,
+{
+    let api = Api::<K>::namespaced(client.clone(), namespace);
+    watches.spawn(async move {
+        let mut stream = watcher(api, watcher::Config::default()).default_backoff().boxed();
+        while let Some(event) = stream.next().await {
+            match event {
+                Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => see(&object, false),
+                Ok(watcher::Event::Delete(object)) => see(&object, true),
+                Ok(watcher::Event::Init | watcher::Event::InitDone) | Err(_) => {}
+            }
+        }
+    });
+}

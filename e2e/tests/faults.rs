@@ -1,0 +1,326 @@
+//! The operator between a real API server and the worst that can happen on the way to it. Nodes and containers are
+//! played by KWOK; scheduler, Job controller, garbage collector, quota and admission are real.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use scavenger_e2e::{
+    World,
+    faults::{Fate, OPERATOR, Operator, Proxy, Witness},
+    postgres::NAMESPACE,
+    repetitions, run,
+    world::until,
+};
+use scavenger_schema::{
+    names,
+    scavenger_job::{Phase, ScavengerJob, ScavengerJobStatus},
+    scavenger_pool::ScavengerPool,
+};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+/// There is one pool, and only one operator may work on it.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// Cores of the played nodes: three with 64 each.
+const CORES: f64 = 192.0;
+
+/// Share of them that ScavengerJobs may take, as e2e/deploy sets it.
+const THRESHOLD: f64 = 0.95;
+
+/// Runs a test while the cluster's own operator rests and the pool consists of played nodes.
+fn alone<F>(name: &str, test: impl FnOnce(&'static World, Proxy) -> F + Copy)
+where
+    F: Future<Output = Result<()>>,
+{
+    run(name, move |world| async move {
+        let _turn = TURN.lock().await;
+        if std::env::var_os(OPERATOR).is_none() {
+            eprintln!("skipped {name}: {OPERATOR} is not set; `cargo xtask test` sets it");
+            ensure!(std::env::var_os("CI").is_none(), "{OPERATOR} is not set");
+            return Ok(());
+        }
+        let played = json!({ "spec": {
+            "nodeSelector": { "type": "kwok" }, "toleratedTaints": ["kwok.x-k8s.io/node"],
+        } });
+        let as_before = json!({ "spec": { "nodeSelector": null, "toleratedTaints": null } });
+        operators(world, 0).await?;
+        set_pool(world, &played).await?;
+        let result = async { test(world, Proxy::start().await?).await }.await;
+        // As it was, whatever became of the test.
+        set_pool(world, &as_before).await?;
+        operators(world, 2).await?;
+        result
+    });
+}
+
+async fn set_pool(world: &World, patch: &Value) -> Result<()> {
+    let pools: Api<ScavengerPool> = Api::all(world.client.clone());
+    pools.patch(names::DEFAULT_POOL, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    Ok(())
+}
+
+async fn operators(world: &World, replicas: i32) -> Result<()> {
+    let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), NAMESPACE);
+    let scale = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+    deployments.patch(names::OPERATOR, &PatchParams::default(), &scale).await?;
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
+    until("the operator is scaled", || async {
+        let label = ListParams::default().labels("app.kubernetes.io/name=scavenger-operator");
+        let pods = pods.list(&label).await?.items.len();
+        let status = deployments.get(names::OPERATOR).await?.status.unwrap_or_default();
+        Ok((i32::try_from(pods)? == replicas && status.ready_replicas.unwrap_or(0) == replicas).then_some(()))
+    })
+    .await
+}
+
+/// A ScavengerJob for the played nodes. It runs until something is done to its pods.
+fn played(name: &str, cpu: &str) -> Value {
+    json!({
+        "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob", "metadata": { "name": name },
+        "spec": {
+            "image": "played", "command": ["played"],
+            "resources": { "requests": { "cpu": cpu, "memory": "16Mi" } },
+            "nodeSelector": { "type": "kwok" },
+            "tolerations": [{ "key": "kwok.x-k8s.io/node", "operator": "Exists" }],
+            "interruptionAfter": "60s",
+            "terminationGracePeriodSeconds": 1,
+        },
+    })
+}
+
+async fn submit(world: &World, count: usize, cpu: &str) -> Result<()> {
+    let jobs: Api<ScavengerJob> = world.api();
+    let all = (0..count).map(|number| {
+        let jobs = jobs.clone();
+        async move {
+            let job = serde_json::from_value(played(&format!("job-{number}"), cpu))?;
+            jobs.create(&PostParams::default(), &job).await?;
+            anyhow::Ok(())
+        }
+    });
+    futures::stream::iter(all).buffer_unordered(16).try_collect::<Vec<()>>().await?;
+    Ok(())
+}
+
+/// How many are in a phase.
+async fn in_phase(world: &World, phase: Phase) -> Result<usize> {
+    let jobs = world.api::<ScavengerJob>().list(&ListParams::default()).await?;
+    let is = |job: &&ScavengerJob| job.status.as_ref().is_some_and(|status| status.phase == Some(phase));
+    Ok(jobs.iter().filter(is).count())
+}
+
+/// Waits until so many run, and nothing has been started for a while: twice the operator's longest pause.
+async fn settles(world: &World, witness: &Witness, running: usize) -> Result<()> {
+    until(&format!("{running} run and no more start"), || async {
+        witness.is_content()?;
+        let quiet = witness.since_last_start().is_some_and(|since| since > Duration::from_secs(15));
+        Ok((quiet && in_phase(world, Phase::Running).await? == running).then_some(()))
+    })
+    .await
+    .with_context(|| format!("{:?} Jobs were active at most and at last", witness.active()))
+}
+
+/// A view that is 10 s old knows neither the Jobs that were made nor the room they take.
+#[test]
+fn blind_it_gives_no_room_twice() {
+    alone("blind", |world, proxy| async move {
+        // Room for 50.
+        let cpu = format!("{:.0}m", CORES * THRESHOLD / 50.5 * 1000.0);
+        let witness = Witness::start(&world.client, &world.namespace);
+        proxy.delay_watches(Duration::from_secs(10));
+        let operator = Operator::start(&proxy, "faults-blind")?;
+        submit(world, 200, &cpu).await?;
+        settles(world, &witness, 50).await?;
+        let (most, _) = witness.active();
+        ensure!(most == 50, "{most} were active at the same time, and there is room for 50");
+        operator.kill().await?;
+        witness.is_content()
+    });
+}
+
+/// A thousand at once, writes that fail at random, and an outage of a minute in the middle.
+#[test]
+fn a_surge_keeps_to_the_threshold_and_gets_through() {
+    alone("surge", |world, proxy| async move {
+        // Room for 400.
+        let cpu = format!("{:.0}m", CORES * THRESHOLD / 400.9 * 1000.0);
+        let witness = Witness::start(&world.client, &world.namespace);
+        // One in ten fails; which, is the same in each run.
+        proxy.judge(|write| match write.number % 30 {
+            7 => Fate::Refuse(500),
+            17 => Fate::Refuse(429),
+            27 => Fate::Refuse(409),
+            _ => Fate::Pass,
+        });
+        let operator = Operator::start(&proxy, "faults-surge")?;
+        let began = Instant::now();
+        submit(world, 1000, &cpu).await?;
+        until("a quarter runs", || async {
+            Ok((in_phase(world, Phase::Running).await? >= 100).then_some(()))
+        })
+        .await?;
+        proxy.set_down(true);
+        let outage = Duration::from_secs(if repetitions(1) > 1 { 60 } else { 15 });
+        // Not a wait for something: the length of the outage.
+        tokio::time::sleep(outage).await;
+        proxy.set_down(false);
+        settles(world, &witness, 400).await?;
+        let (most, _) = witness.active();
+        ensure!(most == 400, "{most} were active at the same time, and there is room for 400");
+        println!(
+            "surge: 400 of 1000 run {:.0} s after the first was created, with an outage of {} s, one write in ten \
+             failing, and {} writes",
+            (began.elapsed() - Duration::from_secs(15)).as_secs_f64(),
+            outage.as_secs(),
+            proxy.writes()
+        );
+        operator.kill().await?;
+        witness.is_content()
+    });
+}
+
+/// A hundred wait for a claim that never comes, and one makes every write on it fail; the others do not notice.
+#[test]
+fn those_that_wait_or_are_poisoned_hold_up_nobody() {
+    alone("blocked", |world, proxy| async move {
+        proxy.judge(|write| {
+            let poisoned =
+                write.path.contains("/scavengerjobs/poison") || write.path.contains("/jobs/poison");
+            if poisoned { Fate::Refuse(500) } else { Fate::Pass }
+        });
+        let operator = Operator::start(&proxy, "faults-blocked")?;
+        let jobs: Api<ScavengerJob> = world.api();
+        for number in 0..100 {
+            let mut job = played(&format!("blocked-{number}"), "10m");
+            job["spec"]["persistentVolumeClaims"] = json!([{ "claimName": "never", "mountPath": "/data" }]);
+            jobs.create(&PostParams::default(), &serde_json::from_value(job)?).await?;
+        }
+        jobs.create(&PostParams::default(), &serde_json::from_value(played("poison", "10m"))?).await?;
+        let began = Instant::now();
+        jobs.create(&PostParams::default(), &serde_json::from_value(played("good", "10m"))?).await?;
+        world.phase("good", Phase::Running).await?;
+        println!(
+            "behind 100 that wait and one that fails, one ran after {:.1} s",
+            began.elapsed().as_secs_f64()
+        );
+        let poisoned = jobs.get("poison").await?.status.and_then(|status| status.phase);
+        ensure!(poisoned.is_none(), "the poisoned one was not poisoned: {poisoned:?}");
+        operator.kill().await
+    });
+}
+
+fn status(job: &ScavengerJob) -> ScavengerJobStatus {
+    job.status.clone().unwrap_or_default()
+}
+
+/// Lets the played containers of a ScavengerJob end.
+async fn end(world: &World, job: &str, exit_code: u8) -> Result<()> {
+    let annotations = json!({ "metadata": { "annotations": {
+        "fake.scavenger.dev/run-seconds": "0", "fake.scavenger.dev/exit-code": exit_code.to_string(),
+    } } });
+    for pod in world.pods(job).await? {
+        world
+            .api::<Pod>()
+            .patch(&pod.name_any(), &PatchParams::default(), &Patch::Merge(&annotations))
+            .await?;
+    }
+    Ok(())
+}
+
+/// A life with everything in it: one is interrupted, comes back and completes; one fails; a gang completes.
+async fn live(world: &World) -> Result<()> {
+    let jobs: Api<ScavengerJob> = world.api();
+    let mut gang = played("gang", "10m");
+    gang["spec"]["podCount"] = json!(2);
+    for job in [played("again", "10m"), played("fails", "10m"), gang] {
+        jobs.create(&PostParams::default(), &serde_json::from_value(job)?).await?;
+    }
+    for name in ["again", "fails", "gang"] {
+        world.phase(name, Phase::Running).await?;
+    }
+    let pod = world.pod("again").await?.name_any();
+    world.api::<Pod>().delete(&pod, &DeleteParams::default()).await?;
+    world
+        .job_until("again", "running again", |job| {
+            status(job).phase == Some(Phase::Running) && status(job).interrupted_count == 1
+        })
+        .await?;
+    end(world, "fails", 3).await?;
+    end(world, "gang", 0).await?;
+    end(world, "again", 0).await?;
+    let (again, gang) =
+        (world.phase("again", Phase::Completed).await?, world.phase("gang", Phase::Completed).await?);
+    let fails = world.phase("fails", Phase::Failed).await?;
+    for (job, attempts, interrupted) in [(&again, 2, 1), (&gang, 1, 0), (&fails, 1, 0)] {
+        let status = status(job);
+        ensure!(
+            status.attempts.len() == attempts && status.interrupted_count == interrupted,
+            "{}: {status:?}",
+            job.name_any()
+        );
+    }
+    let message = status(&fails).message.unwrap_or_default();
+    ensure!(message.contains("exited with code 3"), "{message}");
+    Ok(())
+}
+
+/// Removes what a life has left, for the next one.
+async fn clear(world: &World) -> Result<()> {
+    let jobs: Api<ScavengerJob> = world.api();
+    jobs.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    until("everything is gone", || async {
+        let left = jobs.list(&ListParams::default()).await?.items.len();
+        let pods = world.api::<Pod>().list(&ListParams::default()).await?.items.len();
+        Ok((left == 0 && pods == 0).then_some(()))
+    })
+    .await
+}
+
+/// Killed before and after every write (some of them, unless all are asked for): the end is the same, and nothing was
+/// done twice.
+#[test]
+fn killed_at_any_write_it_ends_as_if_it_had_not_been() {
+    alone("killed", |world, proxy| async move {
+        let witness = Witness::start(&world.client, &world.namespace);
+        let operator = Operator::start(&proxy, "faults-killed")?;
+        live(world).await?;
+        let writes = proxy.writes();
+        clear(world).await?;
+        operator.kill().await?;
+        let step = if repetitions(1) > 1 { 1 } else { 6 };
+        let mut kills = 0;
+        for number in (1..=writes).step_by(step) {
+            for fate in [Fate::HoldBefore, Fate::HoldAfter] {
+                let lease = format!("faults-killed-{number}-{fate:?}").to_lowercase();
+                proxy.judge(move |write| if write.number == number { fate } else { Fate::Pass });
+                let first = Operator::start(&proxy, &lease)?;
+                let killed = async {
+                    // Fewer writes than in the undisturbed life: then there is nothing to kill it at.
+                    if tokio::time::timeout(Duration::from_secs(60), proxy.held()).await.is_err() {
+                        return Ok((first, false));
+                    }
+                    first.kill().await?;
+                    proxy.obey();
+                    Ok((Operator::start(&proxy, &format!("{lease}-next"))?, true))
+                };
+                let context = || format!("killed at write {number}, {fate:?}");
+                let ((operator, was_killed), ()) =
+                    tokio::try_join!(killed, live(world)).with_context(context)?;
+                kills += usize::from(was_killed);
+                clear(world).await.with_context(context)?;
+                operator.kill().await?;
+                witness.is_content().with_context(context)?;
+            }
+        }
+        println!("killed {kills} times around {writes} writes: the end was the same each time");
+        ensure!(kills > 0, "it was never killed");
+        Ok(())
+    });
+}

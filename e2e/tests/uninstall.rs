@@ -1,0 +1,148 @@
+//! docs/uninstall.md, word for word. It takes the installation away, so `cargo xtask test` runs it when all other tests
+//! are done.
+
+use anyhow::{Context, Result, bail, ensure};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams},
+    discovery::{Discovery, Scope, verbs},
+};
+use scavenger_e2e::{
+    LAST, World,
+    kubectl::script,
+    run,
+    world::{counter, until},
+};
+use scavenger_schema::{
+    names,
+    scavenger_job::{Phase, ScavengerJob},
+};
+use serde_json::json;
+
+const DOCUMENT: &str = include_str!("../../docs/uninstall.md");
+
+/// The commands of the document: those of its first part, and those for when the operator is gone already.
+fn commands() -> Result<[String; 2]> {
+    let (normal, gone) = DOCUMENT.split_once("\n## ").context("the document has one part only")?;
+    let scripts = [normal, gone].map(|part| {
+        let blocks = part.split("```sh\n").skip(1);
+        blocks.filter_map(|block| block.split_once("```")).map(|(script, _)| script).collect::<String>()
+    });
+    ensure!(scripts.iter().all(|script| script.contains("kubectl delete")), "{scripts:?}");
+    Ok(scripts)
+}
+
+/// Two ScavengerJobs that run, one of them a gang, and one that waits.
+async fn use_it(world: &World) -> Result<()> {
+    world.create::<ScavengerJob>(counter("runs", 1_000_000)).await?;
+    let mut gang = counter("gang", 1_000_000);
+    gang["spec"]["podCount"] = json!(2);
+    gang["spec"]["args"] = json!([
+        "--gang",
+        "--to=1000000",
+        "--every=100ms",
+        "--checkpoint=/data/gang",
+        "--checkpoint-interval=1s",
+        "--journal=/data/journal-{index}",
+    ]);
+    world.create::<ScavengerJob>(gang).await?;
+    let mut large = counter("waits", 10);
+    large["spec"]["resources"]["requests"]["cpu"] = json!("1000");
+    world.create::<ScavengerJob>(large).await?;
+    world.phase("runs", Phase::Running).await?;
+    world.phase("gang", Phase::Running).await?;
+    world.phase("waits", Phase::Waiting).await?;
+    Ok(())
+}
+
+/// Everything in the cluster that has to do with the project, by kind and name.
+async fn traces(world: &World) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    let discovery = Discovery::new(world.client.clone()).run().await?;
+    for group in discovery.groups() {
+        if group.name().ends_with(names::GROUP) {
+            found.push(format!("API group {}", group.name()));
+        }
+        for (resource, capabilities) in group.recommended_resources() {
+            // Events tell what was, and go by themselves.
+            if !capabilities.supports_operation(verbs::LIST) || resource.kind == "Event" {
+                continue;
+            }
+            debug_assert!(matches!(capabilities.scope, Scope::Cluster | Scope::Namespaced));
+            let objects: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource);
+            let objects = match objects.list(&ListParams::default()).await {
+                Ok(objects) => objects,
+                // A definition that is just going away.
+                Err(kube::Error::Api(status)) if status.is_not_found() => {
+                    found.push(format!("{} that can not be listed", resource.plural));
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let ours = objects.iter().filter(|object| is_ours(&resource.kind, object));
+            found.extend(ours.map(|object| {
+                format!("{} {}/{}", resource.kind, object.namespace().unwrap_or_default(), object.name_any())
+            }));
+        }
+    }
+    Ok(found)
+}
+
+fn is_ours(kind: &str, object: &DynamicObject) -> bool {
+    // The cluster's own machine is called scavenger-node, and the tests label their namespaces.
+    let name = object.name_any().replace("scavenger-node", "");
+    let marks = object.labels().keys().chain(object.annotations().keys());
+    let marked = marks.filter(|key| *key != "scavenger.dev/e2e").any(|key| key.starts_with("scavenger.dev/"));
+    let held = object.finalizers().iter().any(|finalizer| finalizer.starts_with("scavenger.dev/"));
+    let owned = object.owner_references().iter().any(|owner| owner.api_version.starts_with("scavenger.dev/"));
+    let made_to_test = kind == "Namespace" && object.labels().contains_key("scavenger.dev/e2e");
+    let inside = object.namespace().as_deref() == Some("scavenger-system");
+    let named = name.contains("scavenger") || name.contains("gromacs-submitter");
+    !made_to_test && (named || marked || held || owned || inside)
+}
+
+async fn nothing_is_left(world: &World) -> Result<()> {
+    // Some of it the garbage collector takes a moment later.
+    let clean =
+        until("nothing is left", || async { Ok(traces(world).await?.is_empty().then_some(())) }).await;
+    if clean.is_err() {
+        bail!("these are left: {:#?}", traces(world).await?);
+    }
+    // What the simulations wrote is their owner's.
+    let claim = world.api::<k8s_openapi::api::core::v1::PersistentVolumeClaim>().get("data").await?;
+    ensure!(claim.metadata.deletion_timestamp.is_none(), "the claim goes too");
+    Ok(())
+}
+
+#[test]
+fn nothing_stays_and_nothing_hangs() {
+    if std::env::var_os(LAST).is_none() {
+        eprintln!("skipped: {LAST} is not set; `cargo xtask test` runs this when all other tests are done");
+        return;
+    }
+    run("uninstall", |world| async move {
+        let [normal, gone] = commands()?;
+        world.claim("data").await?;
+        use_it(world).await?;
+        let printed = script(&normal).await?;
+        ensure!(printed.contains("\"runs\" deleted") && printed.contains("\"gang\" deleted"), "{printed}");
+        nothing_is_left(world).await?;
+
+        // It can be installed again, as the README says.
+        script(
+            "kubectl apply --server-side -k schema/generated
+             kubectl wait --for=condition=Established crd/scavengerjobs.scavenger.dev crd/scavengerpools.scavenger.dev
+             kubectl apply --server-side -k e2e/deploy
+             kubectl rollout status --namespace scavenger-system --timeout=3m deployment/scavenger-operator",
+        )
+        .await?;
+        use_it(world).await?;
+        // Somebody takes the operator away first; a ScavengerJob that is deleted then waits for it.
+        script("kubectl delete namespace scavenger-system").await?;
+        world.api::<ScavengerJob>().delete("runs", &DeleteParams::default()).await?;
+        let held = world.api::<ScavengerJob>().get("runs").await?;
+        ensure!(held.finalizers() == [names::FINALIZER], "{:?}", held.finalizers());
+        script(&gone).await?;
+        nothing_is_left(world).await
+    });
+}

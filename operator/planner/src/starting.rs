@@ -1,0 +1,213 @@
+//! The start of an attempt: what can keep its pods from running, and whose fault that is.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    action::Task,
+    lifecycle::{self, Known, Next, finish, later, withdraw},
+    refusal::{self, Refusal},
+    snapshot::{Attempt, Child, Container, Key, Name, Outcome, Phase, Pod, Settings, WaitReason, Waiting},
+    verdict::{Ending, reason},
+};
+
+/// How often the events of pods that do not start are read.
+const READ_EVENTS_EVERY: SignedDuration = SignedDuration::from_secs(60);
+
+/// Pods of a gang whose events are read at once; those of the others tell hardly more.
+const READ_EVENTS_OF: usize = 10;
+
+/// The child Job is gone and its pods are not: whoever deleted it left them alone. They go on; if they never get to
+/// run, the attempt must not hold its place for ever.
+pub(crate) fn next_of_orphans(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    pods: &BTreeMap<Name, Arc<Pod>>,
+    settings: &Result<Settings, String>,
+    now: Timestamp,
+) -> Next {
+    let waits = pods.values().any(|pod| !pod.phase.is_terminal() && !pod.container.has_started());
+    match settings {
+        Ok(settings) if waits && known.job.status.phase == Phase::Starting => {
+            let until = later(attempt.creation_time, settings.pending_timeout);
+            if now < until {
+                return Next::Wait(Some(until));
+            }
+            let message = "its Job was deleted before its pods ran".to_owned();
+            let waiting = Waiting { reason: WaitReason::Unscheduled, message };
+            Next::Do(withdraw(known, attempt, waiting, now))
+        }
+        _ => Next::Wait(None),
+    }
+}
+
+/// What is to be done next about an attempt that starts and whose Job is there.
+pub(crate) fn next(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    child: &Child,
+    pods: &BTreeMap<Name, Arc<Pod>>,
+    settings: &Result<Settings, String>,
+    now: Timestamp,
+) -> Next {
+    // Without settings (the pool was deleted meanwhile) nothing is withdrawn.
+    let Ok(settings) = settings else { return Next::Wait(None) };
+    let unscheduled_until = later(attempt.creation_time, settings.pending_timeout);
+    let created_until = later(attempt.creation_time, settings.start_deadline);
+    if pods.len() < attempt.demand.pod_count as usize && !child.is_over() {
+        return of_missing_pods(known, attempt, child, settings, now);
+    }
+    if let Some(unbound) = pods.values().find(|pod| pod.node.is_none() && !pod.phase.is_terminal()) {
+        if now < unscheduled_until {
+            return Next::Wait(Some(unscheduled_until));
+        }
+        let message = unbound.unschedulable.clone();
+        let message = message.unwrap_or_else(|| "the scheduler has not placed its pods".to_owned());
+        let waiting = Waiting { reason: WaitReason::Unscheduled, message };
+        return Next::Do(withdraw(known, attempt, waiting, now));
+    }
+    if pods.values().all(|pod| pod.phase.is_terminal() || pod.container.has_started()) {
+        // All have started or even ended; the Job will say so.
+        return Next::Wait(None);
+    }
+    if now < created_until {
+        return Next::Wait(Some(created_until));
+    }
+    // A node that is gone can not start anything and may be gone for longer than the deadline: not the workload's fault.
+    if let Some(node) = known.lost_node {
+        let message = format!("node {node} is not ready; its pods did not start there");
+        return Next::Do(withdraw(known, attempt, Waiting { reason: WaitReason::Unscheduled, message }, now));
+    }
+    let stuck = pods.values().find_map(|pod| match &pod.container {
+        Container::Waiting(Some((reason, message))) if is_creation_error(reason) => {
+            Some(format!("pod {}: {reason}: {message}", pod.key.name))
+        }
+        _ => None,
+    });
+    match stuck {
+        Some(message) => Next::Do(finish(known, attempt, not_created(message), now)),
+        None => of_silent_pods(known, attempt, pods, created_until, now),
+    }
+}
+
+/// Ends an attempt that could not start for a reason that may pass and is not its own; it is tried again after a delay.
+fn give_up(known: &Known<'_>, attempt: &Attempt, reason: &str, message: String, now: Timestamp) -> Task {
+    let waiting = Waiting { reason: WaitReason::BackingOff, message: message.clone() };
+    let ending = Ending { outcome: Outcome::Withdrawn, reason: reason.to_owned(), message, disruption: None };
+    lifecycle::set_back(known, attempt, &ending, waiting, now)
+}
+
+fn not_created(message: String) -> Ending {
+    Ending {
+        outcome: Outcome::Failed,
+        reason: reason::CONTAINER_NOT_CREATED.to_owned(),
+        message,
+        disruption: None,
+    }
+}
+
+/// The Job controller has not made all pods. If somebody refuses them, only its events tell; they are read a quarter of
+/// `pendingTimeout` after the start, and again at its end.
+fn of_missing_pods(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    child: &Child,
+    settings: &Settings,
+    now: Timestamp,
+) -> Next {
+    let first = later(attempt.creation_time, settings.pending_timeout / 4);
+    let last = later(attempt.creation_time, settings.pending_timeout);
+    let ask = Task::ListPods { child: Some((child.key.clone(), child.uid.clone())) };
+    let withdrawn = |reason: WaitReason, message: &str| {
+        Next::Do(withdraw(known, attempt, Waiting { reason, message: message.to_owned() }, now))
+    };
+    let Some(failure) = &known.memory.create_failure else {
+        return if now < first { Next::Wait(Some(first)) } else { Next::Do(ask) };
+    };
+    let Some(sentence) = &failure.said else {
+        return match now < last {
+            true => Next::Wait(Some(last)),
+            false if failure.asked < last => Next::Do(ask),
+            false => withdrawn(WaitReason::Unscheduled, "the Job controller has not made its pods"),
+        };
+    };
+    match refusal::judge(sentence) {
+        Refusal::Quota => withdrawn(WaitReason::QuotaExceeded, sentence),
+        // Looked up again before the next start, which gives it the time that any reference has.
+        Refusal::Reference => {
+            Next::Do(give_up(known, attempt, reason::REFERENCE_MISSING, sentence.clone(), now))
+        }
+        Refusal::Final => {
+            let ending = Ending {
+                outcome: Outcome::Failed,
+                reason: reason::REFUSED.to_owned(),
+                message: sentence.clone(),
+                disruption: None,
+            };
+            Next::Do(finish(known, attempt, ending, now))
+        }
+        Refusal::Passing if now < last => Next::Wait(Some(last)),
+        Refusal::Passing => withdrawn(WaitReason::Unscheduled, sentence),
+    }
+}
+
+/// Pods that were placed, do not start, and whose containers show no error: a large image is being pulled, or a volume
+/// does not mount. Only the newest event of each tells which.
+fn of_silent_pods(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    pods: &BTreeMap<Name, Arc<Pod>>,
+    created_until: Timestamp,
+    now: Timestamp,
+) -> Next {
+    let silent: Vec<(Key, Name)> = pods
+        .values()
+        .filter(|pod| !pod.phase.is_terminal() && !pod.container.has_started())
+        .map(|pod| (pod.key.clone(), pod.uid.clone()))
+        .take(READ_EVENTS_OF)
+        .collect();
+    let read = known.memory.pod_events.as_ref().filter(|(time, _)| *time >= created_until);
+    let Some((time, events)) = read else { return Next::Do(Task::ReadPodEvents { pods: silent }) };
+    // A pod that runs by now has nothing to complain of any more.
+    let events: Vec<_> =
+        events.iter().filter(|(pod, _)| silent.iter().any(|(key, _)| key.name == *pod)).collect();
+    if events.is_empty() {
+        return Next::Do(Task::ReadPodEvents { pods: silent });
+    }
+    let withdrawn = |message: String| Next::Do(give_up(known, attempt, reason::NODE_FAILURE, message, now));
+    for (pod, event) in events {
+        let Some(event) = event else {
+            return withdrawn(format!(
+                "pod {pod} was placed but did not start within the pool's startDeadline, and nobody says why"
+            ));
+        };
+        if !event.warning {
+            continue;
+        }
+        let message = format!("pod {pod}: {}: {}", event.reason, event.message);
+        // What the pod asks for can not be mounted; anything else that keeps a pod from starting is the node's.
+        return if matches!(&*event.reason, "FailedMount" | "FailedMapVolume" | "FailedAttachVolume") {
+            Next::Do(finish(known, attempt, not_created(message), now))
+        } else {
+            withdrawn(message)
+        };
+    }
+    let again = later(*time, READ_EVENTS_EVERY);
+    if now < again { Next::Wait(Some(again)) } else { Next::Do(Task::ReadPodEvents { pods: silent }) }
+}
+
+/// Reasons with which the kubelet says that it can not create a container.
+fn is_creation_error(reason: &str) -> bool {
+    matches!(
+        reason,
+        "CreateContainerConfigError"
+            | "CreateContainerError"
+            | "ErrImagePull"
+            | "ErrImageNeverPull"
+            | "ImagePullBackOff"
+            | "ImageInspectError"
+            | "InvalidImageName"
+            | "RunContainerError"
+    )
+}
