@@ -116,7 +116,8 @@ async fn connect(progress: Arc<Progress>) -> anyhow::Result<Client> {
 /// A client that takes 429 for an answer: that is how a PodDisruptionBudget refuses an eviction, and the other client
 /// would ask again until the task's time is over.
 async fn connect_for_evictions() -> anyhow::Result<Client> {
-    let config = Config { default_retry: false, ..Config::infer().await? };
+    let mut config = Config::infer().await?;
+    config.default_retry = false;
     Ok(Client::try_from(config)?)
 }
 
