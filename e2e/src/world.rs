@@ -50,6 +50,17 @@ pub fn run<F>(name: &str, test: impl FnOnce(&'static World) -> F)
 where
     F: Future<Output = Result<()>>,
 {
+    run_within(5 * LIMIT, name, test);
+}
+
+/// Like [`run`], with another limit for the whole test.
+///
+/// # Panics
+/// If the test fails.
+pub fn run_within<F>(limit: Duration, name: &str, test: impl FnOnce(&'static World) -> F)
+where
+    F: Future<Output = Result<()>>,
+{
     let Some(path) = std::env::var_os(crate::KUBECONFIG) else {
         assert!(
             std::env::var_os("CI").is_none(),
@@ -70,7 +81,7 @@ where
             .expect("a namespace should be made on the test cluster");
         // Leaked: one for each test of a process that ends after its tests, and futures may borrow it freely.
         let world: &'static World = Box::leak(Box::new(world));
-        let result = tokio::time::timeout(5 * LIMIT, test(world))
+        let result = tokio::time::timeout(limit, test(world))
             .await
             .unwrap_or_else(|_| bail!("the test took too long"));
         if let Err(error) = &result {

@@ -1,7 +1,10 @@
 //! The operator between a real API server and the worst that can happen on the way to it. Nodes and containers are
 //! played by KWOK; scheduler, Job controller, garbage collector, quota and admission are real.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt};
@@ -14,8 +17,8 @@ use scavenger_e2e::{
     World,
     faults::{Fate, OPERATOR, Operator, Proxy, Witness},
     postgres::NAMESPACE,
-    repetitions, run,
-    world::until,
+    repetitions,
+    world::{run_within, until},
 };
 use scavenger_schema::{
     names,
@@ -23,10 +26,9 @@ use scavenger_schema::{
     scavenger_pool::ScavengerPool,
 };
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
 
 /// There is one pool, and only one operator may work on it.
-static TURN: Mutex<()> = Mutex::const_new(());
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Cores of the played nodes: three with 64 each.
 const CORES: f64 = 192.0;
@@ -39,8 +41,11 @@ fn alone<F>(name: &str, test: impl FnOnce(&'static World, Proxy) -> F + Copy)
 where
     F: Future<Output = Result<()>>,
 {
-    run(name, move |world| async move {
-        let _turn = TURN.lock().await;
+    // Before the test's own time begins. One that failed must not make the others fail.
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    // Every kill point takes two hours.
+    let limit = Duration::from_secs(if repetitions(1) > 1 { 4 * 3600 } else { 1200 });
+    run_within(limit, name, move |world| async move {
         if std::env::var_os(OPERATOR).is_none() {
             eprintln!("skipped {name}: {OPERATOR} is not set; `cargo xtask test` sets it");
             ensure!(std::env::var_os("CI").is_none(), "{OPERATOR} is not set");

@@ -222,10 +222,13 @@ fn what_the_operator_made_is_changed_by_the_operator_alone_and_deleted_by_its_ow
             refused(&format!("{change} on the operator's Job"), answer, &words)?;
         }
         let name = world.pod("count").await?.name_any();
-        let change = json!({ "metadata": { "labels": { names::LABEL_JOB_UID: null } } });
-        let words =
-            ["scavenger-pods", "only the ScavengerJob operator", "metadata.labels[scavenger.dev/job-uid]"];
-        refused("removing a label of its pod", patch::<Pod>(&admin, &name, change).await, &words)?;
+        for label in [names::LABEL_JOB_UID, "batch.kubernetes.io/controller-uid"] {
+            let change = json!({ "metadata": { "labels": { label: null } } });
+            let field = format!("metadata.labels[{label}]");
+            let words = ["scavenger-pods", "only the ScavengerJob operator", field.as_str()];
+            refused("removing a label of its pod", patch::<Pod>(&admin, &name, change).await, &words)?;
+        }
+        patch::<Pod>(&admin, &name, json!({ "metadata": { "labels": { "mine": "1" } } })).await?;
 
         // The cluster's own admin has the rights that RBAC does not give to a namespace's.
         let words =
@@ -428,6 +431,7 @@ async fn enforced(world: &World) -> Result<()> {
     refused("another grace period above the limit", moved, &["spec.terminationGracePeriodSeconds"])?;
     patch::<ScavengerJob>(world, "earlier", json!({ "metadata": { "labels": { "mine": "1" } } })).await?;
     patch::<ScavengerJob>(world, "earlier", json!({ "spec": { "args": ["--to=20"] } })).await?;
+    patch::<ScavengerJob>(world, "earlier", json!({ "spec": { "suspend": true } })).await?;
     patch::<ScavengerJob>(world, "earlier", grace(20)).await?;
     world.api::<ScavengerJob>().delete("earlier", &DeleteParams::default()).await?;
     Ok(())
@@ -534,6 +538,7 @@ fn the_projects_own_parts_may_do_what_they_need_and_nothing_else() {
         let client = users::client(&users::service_account(NAMESPACE, "scavenger-operator")).await?;
         for (needs, right) in [
             (true, ("scavenger.dev", "scavengerjobs/status", "patch")),
+            (true, ("scavenger.dev", "scavengerjobs", "delete")),
             (true, ("batch", "jobs", "create")),
             (true, ("batch", "jobs", "delete")),
             (true, ("", "pods", "list")),
@@ -551,7 +556,6 @@ fn the_projects_own_parts_may_do_what_they_need_and_nothing_else() {
             (false, ("batch", "cronjobs", "create")),
             (false, ("apps", "deployments", "create")),
             (false, ("scavenger.dev", "scavengerjobs", "create")),
-            (false, ("scavenger.dev", "scavengerjobs", "delete")),
             (false, ("scavenger.dev", "scavengerpools", "delete")),
             (false, ("", "configmaps", "update")),
             (false, ("", "serviceaccounts/token", "create")),

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams},
-    discovery::{Discovery, Scope, verbs},
+    discovery::{Discovery, verbs},
 };
 use scavenger_e2e::{
     LAST, World,
@@ -60,7 +60,7 @@ async fn traces(world: &World) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let discovery = Discovery::new(world.client.clone()).run().await?;
     for group in discovery.groups() {
-        if group.name().ends_with(names::GROUP) {
+        if group.name().ends_with("scavenger.dev") {
             found.push(format!("API group {}", group.name()));
         }
         for (resource, capabilities) in group.recommended_resources() {
@@ -68,7 +68,6 @@ async fn traces(world: &World) -> Result<Vec<String>> {
             if !capabilities.supports_operation(verbs::LIST) || resource.kind == "Event" {
                 continue;
             }
-            debug_assert!(matches!(capabilities.scope, Scope::Cluster | Scope::Namespaced));
             let objects: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource);
             let objects = match objects.list(&ListParams::default()).await {
                 Ok(objects) => objects,
@@ -124,6 +123,8 @@ fn nothing_stays_and_nothing_hangs() {
         let [normal, gone] = commands()?;
         world.claim("data").await?;
         use_it(world).await?;
+        let installed = traces(world).await?;
+        ensure!(installed.len() > 40, "an installation in use has more than {installed:?}");
         let printed = script(&normal).await?;
         ensure!(printed.contains("\"runs\" deleted") && printed.contains("\"gang\" deleted"), "{printed}");
         nothing_is_left(world).await?;

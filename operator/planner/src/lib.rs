@@ -719,19 +719,7 @@ impl Planner {
             self.set_timer(key, Some(pause.until));
             return;
         }
-        let next = match entry.refused.take() {
-            Some(Failure::NameTaken(message)) => {
-                Next::Do(lifecycle::fail(&known, verdict::reason::NAME_TAKEN, message, now))
-            }
-            Some(Failure::QuotaExceeded(message)) => match lifecycle::quota_exceeded(&known, message, now) {
-                Some(task) => Next::Do(task),
-                None => lifecycle::next(&known, &self.settings, now),
-            },
-            Some(Failure::Refused(message)) => {
-                Next::Do(lifecycle::fail(&known, verdict::reason::REFUSED, message, now))
-            }
-            _ => lifecycle::next(&known, &self.settings, now),
-        };
+        let next = next_after(entry.refused.take(), &known, &self.settings, now);
         let hold = |waiting: &Waiting, timer: Option<Timestamp>| match lifecycle::hold(&known, waiting, now) {
             Telling::Said => (None, timer, false),
             Telling::Now(task) => (Some(task), timer, false),
@@ -908,6 +896,28 @@ impl Planner {
 /// Whom a child Job or a pod names as its ScavengerJob.
 fn owner(uid: &Name, of: &Key) -> Owner {
     (uid.clone(), of.namespace.clone())
+}
+
+/// What is next, if an action was refused for good or none was.
+fn next_after(
+    refused: Option<Failure>,
+    known: &Known<'_>,
+    settings: &Result<Settings, String>,
+    now: Timestamp,
+) -> Next {
+    match refused {
+        Some(Failure::NameTaken(message)) => {
+            Next::Do(lifecycle::fail(known, verdict::reason::NAME_TAKEN, message, now))
+        }
+        Some(Failure::QuotaExceeded(message)) => match lifecycle::quota_exceeded(known, message, now) {
+            Some(task) => Next::Do(task),
+            None => lifecycle::next(known, settings, now),
+        },
+        Some(Failure::Refused(message)) => {
+            Next::Do(lifecycle::fail(known, verdict::reason::REFUSED, message, now))
+        }
+        _ => lifecycle::next(known, settings, now),
+    }
 }
 
 /// True if the next thing is the status write that starts an attempt.
