@@ -471,7 +471,10 @@ impl Planner {
             attachments.pods.insert(pod.key.name.clone(), Arc::new(pod));
             self.touch(&owner);
         } else {
-            self.capacity.set_pod(&self.preemption.note(&pod));
+            match self.preemption.note(&pod) {
+                reserved @ Some(_) => self.capacity.set_pod(&Pod { nominated_node: reserved, ..pod }),
+                None => self.capacity.set_pod(&pod),
+            }
         }
     }
 

@@ -227,10 +227,10 @@ struct Pending {
 }
 
 impl Preemption {
-    /// Takes in a version of an ordinary pod, and returns it as the room is to be counted: with the node that is
-    /// reserved for it as the one it is nominated for.
+    /// Takes in a version of an ordinary pod, and returns the node where room is reserved for it, which is to be
+    /// counted as one that the pod is nominated for.
     #[must_use]
-    pub fn note(&mut self, pod: &Pod) -> Pod {
+    pub fn note(&mut self, pod: &Pod) -> Option<Name> {
         let waits = pod.node.is_none()
             && pod.nominated_node.is_none()
             && !pod.phase.is_terminal()
@@ -244,14 +244,13 @@ impl Preemption {
         self.forget(&pod.key);
         // Once served, it waits for its room, whatever its condition says.
         if !waits || (node.is_none() && pod.unschedulable.is_none()) {
-            return pod.clone();
+            return None;
         }
         if node.is_none() && pod.unjudged.is_empty() {
             self.unserved.insert(place(pod));
         }
-        let counted = Pod { nominated_node: node.clone(), ..pod.clone() };
-        self.pending.insert(pod.key.clone(), Pending { pod: pod.clone(), node, hopeless });
-        counted
+        self.pending.insert(pod.key.clone(), Pending { pod: pod.clone(), node: node.clone(), hopeless });
+        node
     }
 
     /// Forgets a pod.
