@@ -20,9 +20,10 @@ use axum::{
 };
 use futures::StreamExt;
 use http_body_util::BodyExt;
-use k8s_openapi::api::{batch::v1::Job as BatchJob, core::v1::Pod};
+use k8s_openapi::api::{batch::v1::Job as BatchJob, coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, Client, Config, Resource, ResourceExt,
+    api::DeleteParams,
     config::{KubeConfigOptions, Kubeconfig},
     runtime::{WatchStreamExt, watcher},
 };
@@ -284,11 +285,17 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Starts one. `lease` differs from one start to the next where nobody shall wait for a killed leader's Lease.
+    /// Starts one. It leads at once: the Lease of one that was killed, or rests, is removed first.
     ///
     /// # Errors
     /// If the program does not start.
-    pub fn start(proxy: &Proxy, lease: &str) -> Result<Self> {
+    pub async fn start(proxy: &Proxy, client: &Client) -> Result<Self> {
+        let leases: Api<Lease> = Api::namespaced(client.clone(), NAMESPACE);
+        match leases.delete(names::OPERATOR, &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+        }
         let program =
             PathBuf::from(std::env::var_os(OPERATOR).context("the tests have no operator to start")?);
         let kubeconfig = json!({
@@ -304,7 +311,7 @@ impl Operator {
             None => Stdio::null(),
         };
         let child = Command::new(program)
-            .args(["run", "--listen=127.0.0.1:0", "--lease-name", lease])
+            .args(["run", "--listen=127.0.0.1:0"])
             .env("KUBECONFIG", file.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -147,7 +147,7 @@ fn blind_it_gives_no_room_twice() {
         let cpu = format!("{:.0}m", CORES * THRESHOLD / 50.5 * 1000.0);
         let witness = Witness::start(&world.client, &world.namespace);
         proxy.delay_watches(Duration::from_secs(10));
-        let operator = Operator::start(&proxy, "faults-blind")?;
+        let operator = Operator::start(&proxy, &world.client).await?;
         submit(world, 200, &cpu).await?;
         settles(world, &witness, 50).await?;
         let (most, _) = witness.active();
@@ -171,7 +171,7 @@ fn a_surge_keeps_to_the_threshold_and_gets_through() {
             27 => Fate::Refuse(409),
             _ => Fate::Pass,
         });
-        let operator = Operator::start(&proxy, "faults-surge")?;
+        let operator = Operator::start(&proxy, &world.client).await?;
         let began = Instant::now();
         submit(world, 1000, &cpu).await?;
         until("a quarter runs", || async {
@@ -207,7 +207,7 @@ fn those_that_wait_or_are_poisoned_hold_up_nobody() {
                 write.path.contains("/scavengerjobs/poison") || write.path.contains("/jobs/poison");
             if poisoned { Fate::Refuse(500) } else { Fate::Pass }
         });
-        let operator = Operator::start(&proxy, "faults-blocked")?;
+        let operator = Operator::start(&proxy, &world.client).await?;
         let jobs: Api<ScavengerJob> = world.api();
         for number in 0..100 {
             let mut job = played(&format!("blocked-{number}"), "10m");
@@ -301,7 +301,7 @@ async fn clear(world: &World) -> Result<()> {
 fn killed_at_any_write_it_ends_as_if_it_had_not_been() {
     alone("killed", |world, proxy| async move {
         let witness = Witness::start(&world.client, &world.namespace);
-        let operator = Operator::start(&proxy, "faults-killed")?;
+        let operator = Operator::start(&proxy, &world.client).await?;
         live(world).await?;
         let writes = proxy.writes();
         clear(world).await?;
@@ -310,9 +310,8 @@ fn killed_at_any_write_it_ends_as_if_it_had_not_been() {
         let mut kills = 0;
         for number in (1..=writes).step_by(step) {
             for fate in [Fate::HoldBefore, Fate::HoldAfter] {
-                let lease = format!("faults-killed-{number}-{fate:?}").to_lowercase();
                 proxy.judge(move |write| if write.number == number { fate } else { Fate::Pass });
-                let first = Operator::start(&proxy, &lease)?;
+                let first = Operator::start(&proxy, &world.client).await?;
                 let killed = async {
                     // Fewer writes than in the undisturbed life: then there is nothing to kill it at.
                     if tokio::time::timeout(Duration::from_secs(60), proxy.held()).await.is_err() {
@@ -320,7 +319,7 @@ fn killed_at_any_write_it_ends_as_if_it_had_not_been() {
                     }
                     first.kill().await?;
                     proxy.obey();
-                    Ok((Operator::start(&proxy, &format!("{lease}-next"))?, true))
+                    Ok((Operator::start(&proxy, &world.client).await?, true))
                 };
                 let context = || format!("killed at write {number}, {fate:?}");
                 let ((operator, was_killed), ()) =
