@@ -322,6 +322,18 @@ impl Operator {
         Ok(Self { child, _kubeconfig: file })
     }
 
+    /// Waits until it ends by itself, as a leader does that could not renew its Lease; in a cluster the kubelet then
+    /// starts it again.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub async fn ends(mut self) -> Result<()> {
+        let status = tokio::time::timeout(crate::world::LIMIT, self.child.wait());
+        let status = status.await.context("the operator leads on although it can not renew its Lease")??;
+        ensure!(!status.success(), "the operator ended as if all were well");
+        Ok(())
+    }
+
     /// Kills it: no signal that it could handle, no time to end anything.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::api::{apps::v1::Deployment, batch::v1::Job as BatchJob, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -182,7 +182,9 @@ fn a_surge_keeps_to_the_threshold_and_gets_through() {
         let outage = Duration::from_secs(if repetitions(1) > 1 { 60 } else { 15 });
         // Not a wait for something: the length of the outage.
         tokio::time::sleep(outage).await;
+        operator.ends().await?;
         proxy.set_down(false);
+        let operator = Operator::start(&proxy, &world.client).await?;
         settles(world, &witness, 400).await?;
         let (most, _) = witness.active();
         ensure!(most == 400, "{most} were active at the same time, and there is room for 400");
@@ -290,7 +292,8 @@ async fn clear(world: &World) -> Result<()> {
     until("everything is gone", || async {
         let left = jobs.list(&ListParams::default()).await?.items.len();
         let pods = world.api::<Pod>().list(&ListParams::default()).await?.items.len();
-        Ok((left == 0 && pods == 0).then_some(()))
+        let children = world.api::<BatchJob>().list(&ListParams::default()).await?.items.len();
+        Ok((left == 0 && pods == 0 && children == 0).then_some(()))
     })
     .await
 }
@@ -300,7 +303,6 @@ async fn clear(world: &World) -> Result<()> {
 #[test]
 fn killed_at_any_write_it_ends_as_if_it_had_not_been() {
     alone("killed", |world, proxy| async move {
-        let witness = Witness::start(&world.client, &world.namespace);
         let operator = Operator::start(&proxy, &world.client).await?;
         live(world).await?;
         let writes = proxy.writes();
@@ -311,6 +313,7 @@ fn killed_at_any_write_it_ends_as_if_it_had_not_been() {
         for number in (1..=writes).step_by(step) {
             for fate in [Fate::HoldBefore, Fate::HoldAfter] {
                 proxy.judge(move |write| if write.number == number { fate } else { Fate::Pass });
+                let witness = Witness::start(&world.client, &world.namespace);
                 let first = Operator::start(&proxy, &world.client).await?;
                 let killed = async {
                     // Fewer writes than in the undisturbed life: then there is nothing to kill it at.
@@ -325,9 +328,9 @@ fn killed_at_any_write_it_ends_as_if_it_had_not_been() {
                 let ((operator, was_killed), ()) =
                     tokio::try_join!(killed, live(world)).with_context(context)?;
                 kills += usize::from(was_killed);
+                witness.is_content().with_context(context)?;
                 clear(world).await.with_context(context)?;
                 operator.kill().await?;
-                witness.is_content().with_context(context)?;
             }
         }
         println!("killed {kills} times around {writes} writes: the end was the same each time");
