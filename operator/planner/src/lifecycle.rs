@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// How often the message of a ScavengerJob that waits is written anew at most, if only its numbers changed.
-pub(crate) const RETELL: SignedDuration = SignedDuration::from_secs(60);
+pub const RETELL: SignedDuration = SignedDuration::from_secs(60);
 
 /// How long a deletion may wait for pods before somebody is told: the garbage collector needs a moment to delete the
 /// pods of a Job that is gone.
