@@ -5,14 +5,21 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A program that is being copied for one test must not be open in a process that another test forks: it could not be
+/// run ("text file busy").
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A machine with nothing but the programs that a test puts there.
 struct Machine {
     folder: tempfile::TempDir,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Machine {
     fn new() -> Self {
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().expect("a folder should be made");
         // For a user who is not root.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))
@@ -21,7 +28,7 @@ impl Machine {
         // A copy: the build's folder need not be open to others.
         fs::copy(env!("CARGO_BIN_EXE_xtask"), folder.path().join("xtask"))
             .expect("should work in a folder of our own");
-        Self { folder }
+        Self { folder, _turn: turn }
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -52,7 +52,7 @@ impl Cluster {
             dns_service_address: format!("10.233.{number}.10"),
             cgroup_root: format!("/scavenger-{name}"),
             pause_image: "scavenger.dev/pause:1".into(),
-            volume_count: 40,
+            volume_count: 100,
         }
     }
 
