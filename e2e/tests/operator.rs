@@ -464,11 +464,19 @@ fn interruptions_are_told_soon() {
         let slot = world.slots(10).await?;
         let mut job = counter("count", 1_000_000);
         job["spec"]["resources"]["requests"][&slot] = json!(6);
+        job["spec"]["interruptionAfter"] = json!("1s");
         world.create::<ScavengerJob>(job).await?;
         let mut seconds = Vec::new();
         for round in 1..=scavenger_e2e::repetitions(5) {
             let count = i64::try_from(round)?;
-            world.phase("count", Phase::Running).await?;
+            // A whole stretch: without one, each interruption doubles the wait for the next start.
+            world
+                .job_until("count", "past its first stretch", |job| {
+                    let status = status(job);
+                    status.phase == Some(Phase::Running)
+                        && status.priority_start_over_timestamp > status.start_times.last().cloned()
+                })
+                .await?;
             let ended = until_the_job_ends(world, round);
             let owner = async {
                 world.owner_pod("owner", &slot, 6).await?;
