@@ -6,6 +6,8 @@
 //!
 //! | rule | where |
 //! |---|---|
+//! | how what is seen enters the view | `view` |
+//! | how the answers of actions do | `answers` |
 //! | what is next for one ScavengerJob; which outcome leads to which phase | [`lifecycle`] |
 //! | what can keep an attempt from starting, and whose fault that is | `starting` |
 //! | whether the workload ended an attempt or was taken away | [`verdict`] |
@@ -26,6 +28,7 @@
 
 pub mod action;
 pub mod admission;
+mod answers;
 pub mod backoff;
 pub mod capacity;
 #[cfg(any(test, feature = "fixtures"))]
@@ -45,6 +48,7 @@ pub mod resources;
 pub mod snapshot;
 mod starting;
 pub mod verdict;
+mod view;
 mod wording;
 
 use std::{
@@ -52,14 +56,14 @@ use std::{
     sync::Arc,
 };
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use action::{Action, ActionResult, Answer, Failure, Task};
+use action::{Action, Failure, Task};
 use admission::{Queue, Room};
 use capacity::Capacity;
 use interruption::Holders;
 use ledger::Ledger;
-use lifecycle::{CreateFailure, Known, Memory, Next, Prepared, Telling};
+use lifecycle::{Known, Memory, Next, Telling};
 use preemption::Preemption;
 use snapshot::{
     Child, Demand, Disruption, Job, Key, Name, Observation, Phase, Pod, Settings, WaitReason, Waiting,
@@ -294,379 +298,6 @@ impl Planner {
     /// A sentence for people.
     pub fn settings(&self) -> Result<&Settings, &str> {
         self.settings.as_ref().map_err(String::as_str)
-    }
-
-    fn set_job(&mut self, mut job: Job) {
-        self.share(&mut job.key.namespace);
-        let key = job.key.clone();
-        if let Some(entry) = self.jobs.get(&key) {
-            if entry.job.uid == job.uid {
-                // Older than what an answer brought already.
-                if entry.job.resource_version >= job.resource_version {
-                    return;
-                }
-            } else {
-                // Deleted and made anew while nobody watched.
-                self.remove_job(&key);
-            }
-        }
-        self.keys.insert(job.uid.clone(), key.clone());
-        self.dirty.insert(key.clone());
-        match self.jobs.get_mut(&key) {
-            Some(entry) => {
-                let attempt = |job: &Job| job.status.attempt.as_ref().map(|attempt| attempt.number);
-                if attempt(&entry.job) != attempt(&job) {
-                    entry.memory = Memory { may_create: entry.memory.may_create, ..Memory::default() };
-                } else if entry.job.generation != job.generation {
-                    // Another spec may refer to other things.
-                    entry.memory.prepared = None;
-                    entry.memory.missing_since = None;
-                }
-                entry.job = job;
-                if entry.pause.is_some_and(|pause| pause.ends_with_change) {
-                    entry.pause = None;
-                }
-                let number = attempt(&entry.job).unwrap_or(0);
-                if let Some(attachments) = self.attachments.get_mut(&owner(&entry.job.uid, &key)) {
-                    attachments.evidence.retain(|attempt, _| *attempt >= number);
-                }
-            }
-            None => {
-                let entry = Entry {
-                    job,
-                    memory: Memory::default(),
-                    under_way: false,
-                    pause: None,
-                    timer: None,
-                    recovered: None,
-                    reserved_for: None,
-                    refused: None,
-                    counted: None,
-                    sentence: None,
-                };
-                self.disown_strangers(&owner(&entry.job.uid, &key));
-                self.jobs.insert(key.clone(), Box::new(entry));
-            }
-        }
-        self.count(&key);
-    }
-
-    fn remove_job(&mut self, key: &Key) {
-        self.set_timer(key, None);
-        self.uncount(key);
-        if let Some(entry) = self.jobs.remove(key) {
-            self.keys.remove(&entry.job.uid);
-            self.prune(&owner(&entry.job.uid, key));
-        }
-        self.queue.remove(key, &mut self.capacity);
-        self.holders.set(key, BTreeSet::new());
-        self.ledger.release(key);
-        self.walk_due = true;
-        self.dirty.remove(key);
-        self.starting.remove(key);
-        self.untold.remove(key);
-    }
-
-    /// Pods that were seen before the ScavengerJob which they name, and are in another namespace, are ordinary ones.
-    fn disown_strangers(&mut self, (uid, namespace): &Owner) {
-        let first = (uid.clone(), Name::from(""));
-        let named = self.attachments.range(first..).take_while(|((named, _), _)| named == uid);
-        let strangers = named.map(|(owner, _)| owner.clone()).filter(|(_, other)| other != namespace);
-        for owner in strangers.collect::<Vec<_>>() {
-            let pods = self.attachments.remove(&owner).map(|all| all.pods).unwrap_or_default();
-            for pod in pods.into_values() {
-                self.pod_owners.remove(&pod.key);
-                self.capacity.set_pod(&Pod { owner: None, ..Arc::unwrap_or_clone(pod) });
-            }
-        }
-    }
-
-    /// Forgets attachments of a ScavengerJob that is gone once they are gone too.
-    fn prune(&mut self, owner: &Owner) {
-        let empty =
-            self.attachments.get(owner).is_some_and(|all| all.children.is_empty() && all.pods.is_empty());
-        if empty && self.key_of(owner).is_none() {
-            self.attachments.remove(owner);
-        }
-    }
-
-    /// The ScavengerJob that something of its namespace names as its owner.
-    fn key_of(&self, (uid, namespace): &Owner) -> Option<&Key> {
-        self.keys.get(uid).filter(|key| key.namespace == *namespace)
-    }
-
-    fn touch(&mut self, owner: &Owner) {
-        if let Some(key) = self.key_of(owner).cloned() {
-            self.dirty.insert(key);
-        }
-    }
-
-    fn set_child(&mut self, child: Child) {
-        let owner = owner(&child.owner, &child.key);
-        let attachments = self.attachments.entry(owner.clone()).or_default();
-        if attachments.gone_child.as_ref() == Some(&child.uid) {
-            return;
-        }
-        match attachments.children.get_mut(&child.uid) {
-            Some(known) if known.resource_version >= child.resource_version => return,
-            Some(known) => *known = Child { deleting: known.deleting || child.deleting, ..child }.into(),
-            None => {
-                attachments.children.insert(child.uid.clone(), child.into());
-            }
-        }
-        self.touch(&owner);
-    }
-
-    fn remove_child(&mut self, owner: &Owner, uid: &Name) {
-        let Some(attachments) = self.attachments.get_mut(owner) else { return };
-        attachments.gone_child = Some(uid.clone());
-        let child = attachments.children.remove(uid);
-        let key = self.key_of(owner).cloned();
-        if let Some(child) = child
-            && let Some(entry) = key.and_then(|key| self.jobs.get_mut(&key))
-        {
-            entry.memory.lost_child = Some(child.attempt);
-        }
-        self.touch(owner);
-        self.prune(owner);
-    }
-
-    /// Replaces the name of a namespace by the copy that is there already.
-    fn share(&mut self, namespace: &mut Name) {
-        match self.namespaces.get(namespace) {
-            Some(known) => namespace.clone_from(known),
-            None => _ = self.namespaces.insert(namespace.clone()),
-        }
-    }
-
-    fn set_pod(&mut self, mut pod: Pod, now: Timestamp) {
-        self.share(&mut pod.key.namespace);
-        if let Some(node) = &mut pod.node
-            && let Some(known) = self.capacity.shared_name(node)
-        {
-            node.clone_from(known);
-        }
-        if let Some((uid, _)) = &mut pod.owner
-            && let Some(job) = self.keys.get(uid).and_then(|key| self.jobs.get(key))
-        {
-            uid.clone_from(&job.job.uid);
-        }
-        if let Some((uid, attempt)) = pod.owner.clone() {
-            if self.keys.get(&uid).is_some_and(|key| key.namespace != pod.key.namespace) {
-                // Somebody else's, whatever it says.
-                pod.owner = None;
-                return self.capacity.set_pod(&pod);
-            }
-            let owner = owner(&uid, &pod.key);
-            let attachments = self.attachments.entry(owner.clone()).or_default();
-            let known = attachments.pods.get(&pod.key.name);
-            if known
-                .is_some_and(|known| known.uid == pod.uid && known.resource_version > pod.resource_version)
-            {
-                return;
-            }
-            attachments.evidence.entry(attempt).or_default().note(&pod, self.pod_epoch, now);
-            self.pod_owners.insert(pod.key.clone(), uid);
-            self.capacity.set_pod(&pod);
-            attachments.pods.insert(pod.key.name.clone(), Arc::new(pod));
-            self.touch(&owner);
-        } else {
-            match self.preemption.note(&pod) {
-                reserved @ Some(_) => self.capacity.set_pod(&Pod { nominated_node: reserved, ..pod }),
-                None => self.capacity.set_pod(&pod),
-            }
-        }
-    }
-
-    fn remove_pod(&mut self, key: &Key) {
-        self.unwatched_pods.remove(key);
-        self.preemption.forget(key);
-        self.capacity.remove_pod(key);
-        let Some(uid) = self.pod_owners.remove(key) else { return };
-        let owner = owner(&uid, key);
-        if let Some(attachments) = self.attachments.get_mut(&owner) {
-            attachments.pods.remove(&key.name);
-        }
-        self.touch(&owner);
-        self.prune(&owner);
-    }
-
-    fn done(&mut self, result: ActionResult) {
-        let ActionResult { job: key, uid, time, answer } = result;
-        let Some(entry) = self.jobs.get_mut(&key).filter(|entry| entry.job.uid == uid) else { return };
-        entry.under_way = false;
-        self.dirty.insert(key.clone());
-        match answer {
-            Ok(answer) => {
-                // A pause after failures is over; one that was asked for is not.
-                entry.pause = entry.pause.filter(|pause| pause.failures == 0);
-                self.answered(&key, &uid, answer, time);
-            }
-            Err(failure) => self.failed(&key, failure, time),
-        }
-    }
-
-    fn answered(&mut self, key: &Key, uid: &Name, answer: Answer, time: Timestamp) {
-        match answer {
-            Answer::Prepared { job, pods_left, missing } => {
-                let generation = job.generation;
-                self.set_job(*job);
-                if let Some(entry) = self.jobs.get_mut(key).filter(|entry| entry.job.generation == generation)
-                {
-                    if missing.is_empty() {
-                        entry.memory.missing_since = None;
-                    } else {
-                        entry.memory.missing_since.get_or_insert(time);
-                    }
-                    entry.memory.prepared = Some(Prepared { pods_left, missing });
-                }
-            }
-            Answer::Job(job) => {
-                if let Some(attempt) =
-                    job.status.attempt.as_ref().filter(|_| job.status.phase == Phase::Starting)
-                    && let Some(entry) = self.jobs.get_mut(key)
-                {
-                    // This planner wrote Starting just now, so nobody can have made the Job before.
-                    entry.memory.may_create = Some(attempt.number);
-                    let evidence = &mut self.attachments.entry(owner(uid, key)).or_default().evidence;
-                    evidence
-                        .entry(attempt.number)
-                        .or_insert_with(|| Evidence::from_the_start(self.pod_epoch).into());
-                }
-                self.set_job(*job);
-                if let Some(entry) = self.jobs.get_mut(key) {
-                    entry.memory.told = Some(time);
-                }
-            }
-            Answer::Child(child) => {
-                let attachments = self.attachments.entry(owner(&child.owner, &child.key)).or_default();
-                if !attachments.children.contains_key(&child.uid) {
-                    attachments.unwatched_child = Some(child.uid.clone());
-                }
-                self.set_child(child);
-            }
-            Answer::Deleted { uid: child } => {
-                let owner = owner(uid, key);
-                let Some(attachments) = self.attachments.get_mut(&owner) else { return };
-                if attachments.unwatched_child.as_ref() == Some(&child) {
-                    // Maybe it was gone already. If it is not, its pods still hold the next attempt.
-                    self.remove_child(&owner, &child);
-                } else if let Some(child) = attachments.children.get_mut(&child) {
-                    Arc::make_mut(child).deleting = true;
-                }
-            }
-            Answer::Interrupted { pods } => {
-                if let Some(entry) = self.jobs.get_mut(key) {
-                    entry.memory.evicted.extend(pods);
-                }
-            }
-            Answer::Pods { pods, resource_version, create_failure } => {
-                self.listed(key, uid, pods, resource_version, create_failure, time);
-            }
-            Answer::PodEvents(events) => {
-                if let Some(entry) = self.jobs.get_mut(key) {
-                    entry.memory.pod_events = Some((time, events));
-                }
-            }
-            Answer::JobDeleted => {
-                // The watch shows it later, or that it is gone.
-                if let Some(entry) = self.jobs.get_mut(key) {
-                    entry.job.deleting = true;
-                }
-            }
-            Answer::Released { pods_left } => {
-                if let Some(entry) = self.jobs.get_mut(key) {
-                    if pods_left == 0 {
-                        entry.job.has_finalizer = false;
-                    } else {
-                        // The watch does not show them yet.
-                        let until = time + SignedDuration::from_secs(2);
-                        entry.pause = Some(Pause { failures: 0, until, ends_with_change: false });
-                    }
-                }
-            }
-        }
-    }
-
-    fn listed(
-        &mut self,
-        key: &Key,
-        uid: &Name,
-        pods: Vec<Pod>,
-        resource_version: u64,
-        create_failure: Option<String>,
-        time: Timestamp,
-    ) {
-        let owner = owner(uid, key);
-        for evidence in self.attachments.entry(owner.clone()).or_default().evidence.values_mut() {
-            evidence.relisted();
-        }
-        let listed: BTreeSet<Name> = pods.iter().map(|pod| pod.key.name.clone()).collect();
-        for pod in pods {
-            if !self.pod_owners.contains_key(&pod.key) {
-                self.unwatched_pods.insert(pod.key.clone());
-            }
-            self.set_pod(pod, time);
-        }
-        let attachments = self.attachments.entry(owner.clone()).or_default();
-        let gone: Vec<Key> = attachments
-            .pods
-            .values()
-            .filter(|pod| pod.resource_version <= resource_version && !listed.contains(&pod.key.name))
-            .map(|pod| pod.key.clone())
-            .collect();
-        for pod in &gone {
-            self.remove_pod(pod);
-        }
-        let attachments = self.attachments.entry(owner).or_default();
-        let Some(entry) = self.jobs.get_mut(key) else { return };
-        let Some(number) = entry.job.status.attempt.as_ref().map(|attempt| attempt.number) else { return };
-        let of_attempt = |pod: &Pod| pod.owner.as_ref().is_some_and(|(_, attempt)| *attempt == number);
-        match attachments.children.values().find(|child| child.attempt == number) {
-            Some(child) if !child.is_over() && !child.deleting => {
-                if entry.memory.asks_why {
-                    entry.memory.create_failure = Some(CreateFailure { asked: time, said: create_failure });
-                }
-            }
-            Some(_) => entry.memory.listed = Some(number),
-            None if attachments.pods.values().any(|pod| of_attempt(pod)) => {
-                entry.memory.lost_child = Some(number);
-                entry.memory.listed = Some(number);
-            }
-            None if entry.memory.lost_child == Some(number)
-                || entry.job.status.attempt.as_ref().is_some_and(|attempt| attempt.child_uid.is_some()) =>
-            {
-                entry.memory.listed = Some(number);
-            }
-            None => {
-                entry.memory.may_create = Some(number);
-                let epoch = self.pod_epoch;
-                attachments.evidence.entry(number).or_insert_with(|| Evidence::from_the_start(epoch).into());
-            }
-        }
-    }
-
-    fn failed(&mut self, key: &Key, failure: Failure, time: Timestamp) {
-        let Some(entry) = self.jobs.get_mut(key) else { return };
-        let failures = entry.pause.map_or(0, |pause| pause.failures) + 1;
-        match failure {
-            Failure::NameTaken(_) | Failure::Refused(_) | Failure::QuotaExceeded(_) => {
-                entry.refused = Some(failure);
-            }
-            // Gone: the child Job of a delete, or the ScavengerJob itself; the watch will say so.
-            Failure::Gone | Failure::Conflict | Failure::Transient(_) => {
-                // 100 ms, doubled up to 25 s.
-                let delay = SignedDuration::from_millis(100 << failures.min(8));
-                let ends_with_change = failure == Failure::Conflict;
-                entry.pause = Some(Pause { failures, until: time + delay, ends_with_change });
-            }
-        }
-        if entry.job.status.active_attempt().is_none() && self.starting.remove(key) {
-            // A start that failed gives its slot back; it is prepared anew when its turn comes again.
-            entry.memory.prepared = None;
-            self.ledger.release(key);
-            self.walk_due = true;
-        }
     }
 
     /// Decides about one ScavengerJob.

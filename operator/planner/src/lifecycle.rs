@@ -523,17 +523,9 @@ fn start(known: &Known<'_>, spec: &JobSpec, now: Timestamp) -> Task {
     status.not_before = None;
     status.attempt = Some(Attempt {
         number,
-        child_uid: None,
         generation: known.job.generation,
-        demand: spec.demand.clone(),
         priority_class: status.counted_interruptions,
-        creation_time: now,
-        start_time: None,
-        end_time: None,
-        disruption: None,
-        outcome: None,
-        reason: None,
-        message: None,
+        ..Attempt::first(spec.demand.clone(), now)
     });
     write(known, status, None, Some(Event::Started))
 }

@@ -497,8 +497,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The first attempt, decided at `time`.
-    #[cfg(any(test, feature = "fixtures"))]
+    /// The first attempt of the first generation, decided at `time`.
     #[must_use]
     pub fn first(demand: Demand, time: Timestamp) -> Self {
         Self {
