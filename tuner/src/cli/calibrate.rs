@@ -8,7 +8,7 @@ use scavenger_tuner_model::{Model, calibrate};
 
 use super::Failure;
 use super::recommend::{speed, this_machine};
-use crate::config::{CalibrateOptions, Output};
+use crate::config::CalibrateOptions;
 
 /// Prints the proposal.
 pub fn exec(options: &CalibrateOptions) -> Result<(), Failure> {
@@ -23,15 +23,7 @@ pub fn exec(options: &CalibrateOptions) -> Result<(), Failure> {
     };
     let reply = calibrate::propose(&Model::prior(), &request)
         .map_err(|error| Failure::work(anyhow!("no benchmark: {error}")))?;
-    let text = match options.output {
-        Output::Table => table(&reply),
-        Output::Json => {
-            let mut text = serde_json::to_string_pretty(&reply).map_err(Failure::work)?;
-            text.push('\n');
-            text
-        }
-    };
-    super::print(&text)
+    super::print_as(options.output, &reply, table)
 }
 
 fn table(reply: &CalibrationReply) -> String {

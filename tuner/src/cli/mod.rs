@@ -10,6 +10,9 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use serde::Serialize;
+
+use crate::config::Output;
 
 /// Why a verb failed, and the exit code that says so.
 #[derive(Debug)]
@@ -38,6 +41,17 @@ fn print(text: &str) -> Result<(), Failure> {
         // `recommend | head -1` is no failure.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome.context("cannot write to standard output").map_err(Failure::environment),
+    }
+}
+
+/// Prints a reply as the user asked for it.
+fn print_as<R: Serialize>(output: Output, reply: &R, table: fn(&R) -> String) -> Result<(), Failure> {
+    match output {
+        Output::Table => print(&table(reply)),
+        Output::Json => {
+            let text = serde_json::to_string_pretty(reply).map_err(Failure::work)?;
+            print(&format!("{text}\n"))
+        }
     }
 }
 

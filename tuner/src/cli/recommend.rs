@@ -12,7 +12,7 @@ use scavenger_schema::tuning::{
 use scavenger_tuner_model::{Model, hardware, ladder};
 
 use super::Failure;
-use crate::config::{Output, RecommendOptions};
+use crate::config::RecommendOptions;
 use crate::tpr;
 
 /// Spacing of the PME grid if none is given, in nm: GROMACS's default.
@@ -28,15 +28,7 @@ pub fn exec(options: &RecommendOptions) -> Result<(), Failure> {
             .map_err(|error| Failure::work(anyhow!("no curve: {error}")))?;
         super::write(path, &crate::plot::ladder(&curve, &reply))?;
     }
-    let text = match options.output {
-        Output::Table => table(&reply),
-        Output::Json => {
-            let mut text = serde_json::to_string_pretty(&reply).map_err(Failure::work)?;
-            text.push('\n');
-            text
-        }
-    };
-    super::print(&text)
+    super::print_as(options.output, &reply, table)
 }
 
 fn request(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
