@@ -14,8 +14,8 @@ use scavenger_planner::{
 use scavenger_schema::scavenger_job::ScavengerJob;
 
 use super::{
-    plan,
-    snapshot::{Snapshot, Source, connect},
+    connect, plan,
+    snapshot::{Snapshot, Source},
 };
 use crate::status;
 
@@ -166,7 +166,13 @@ fn would(next: Option<&Task>, job: &Job) -> String {
 
 fn pods<'a>(snapshot: &'a Snapshot, job: &'a Job) -> impl Iterator<Item = &'a Pod> {
     snapshot.observations().iter().filter_map(|observation| match observation {
-        Observation::Pod(pod) if pod.owner.as_ref().is_some_and(|(uid, _)| *uid == job.uid) => Some(&**pod),
+        // In another namespace it belongs to nobody, whatever it says.
+        Observation::Pod(pod)
+            if pod.key.namespace == job.key.namespace
+                && pod.owner.as_ref().is_some_and(|(uid, _)| *uid == job.uid) =>
+        {
+            Some(&**pod)
+        }
         _ => None,
     })
 }

@@ -7,7 +7,9 @@ mod pool;
 mod run;
 mod snapshot;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
+use kube::{Client, Config};
 
 /// Run ScavengerJobs on the room a Kubernetes cluster has left
 #[derive(Debug, Parser)]
@@ -44,4 +46,15 @@ pub async fn main() -> anyhow::Result<()> {
         Command::Resume(_) => pool::exec(pool::Order::Resume).await,
         Command::Drain(_) => pool::exec(pool::Order::Drain).await,
     }
+}
+
+/// Where the API server is and who asks: $KUBECONFIG, ~/.kube/config, or the pod's own service account.
+async fn config() -> anyhow::Result<Config> {
+    Config::infer()
+        .await
+        .context("no connection to the Kubernetes API could be set up; is $KUBECONFIG right?")
+}
+
+async fn connect() -> anyhow::Result<Client> {
+    Client::try_from(config().await?).context("no connection to the Kubernetes API could be set up")
 }

@@ -89,7 +89,7 @@ pub(super) fn describe(task: &Task) -> String {
         Task::Prepare => "start: look up what it refers to, then begin an attempt".to_owned(),
         Task::WriteStatus(write) => {
             let phase = status::phase_name(write.status.phase);
-            format!("status {phase}: {}", write.status.message)
+            format!("write status {phase}: {}", write.status.message)
         }
         Task::CreateChild { attempt, .. } => format!("create the Job of attempt {attempt}"),
         Task::ListPods { .. } => "list its pods, to be sure what became of them".to_owned(),

@@ -4,11 +4,13 @@ use std::io::Write;
 
 use anyhow::{Context, bail};
 use kube::{
-    Api, Client,
+    Api,
     api::{Patch, PatchParams},
 };
 use scavenger_schema::{names, scavenger_pool::ScavengerPool};
 use serde_json::{Value, json};
+
+use super::connect;
 
 /// Let no ScavengerJob start; those that run go on
 ///
@@ -63,10 +65,7 @@ impl Order {
 }
 
 pub(super) async fn exec(order: Order) -> anyhow::Result<()> {
-    let client = Client::try_default()
-        .await
-        .context("no connection to the Kubernetes API could be set up; is $KUBECONFIG right?")?;
-    let pools: Api<ScavengerPool> = Api::all(client);
+    let pools: Api<ScavengerPool> = Api::all(connect().await?);
     let patch = json!({ "spec": order.spec() });
     match pools.patch(names::DEFAULT_POOL, &PatchParams::default(), &Patch::Merge(&patch)).await {
         Ok(_) => {}

@@ -66,11 +66,10 @@ enum LogFormat {
 pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     init_log(&options)?;
     let health = Arc::new(Health::default());
-    let client = connect(Arc::clone(&health.progress))
-        .await
-        .context("no connection to the Kubernetes API could be set up")?;
-    let evictions =
-        connect_for_evictions().await.context("no connection to the Kubernetes API could be set up")?;
+    let config = super::config().await?;
+    let no_client = "no connection to the Kubernetes API could be set up";
+    let client = listened_to(config.clone(), &health.progress).context(no_client)?;
+    let evictions = without_retries(config).context(no_client)?;
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("could not listen on {} (--listen)", options.listen))?;
@@ -108,17 +107,15 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
 }
 
 /// A client whose watches are listened to.
-async fn connect(progress: Arc<Progress>) -> anyhow::Result<Client> {
-    let config = Config::infer().await?;
-    Ok(ClientBuilder::try_from(config)?.with_layer(&Listen(progress)).build())
+fn listened_to(config: Config, progress: &Arc<Progress>) -> kube::Result<Client> {
+    Ok(ClientBuilder::try_from(config)?.with_layer(&Listen(Arc::clone(progress))).build())
 }
 
 /// A client that takes 429 for an answer: that is how a PodDisruptionBudget refuses an eviction, and the other client
 /// would ask again until the task's time is over.
-async fn connect_for_evictions() -> anyhow::Result<Client> {
-    let mut config = Config::infer().await?;
+fn without_retries(mut config: Config) -> kube::Result<Client> {
     config.default_retry = false;
-    Ok(Client::try_from(config)?)
+    Client::try_from(config)
 }
 
 /// Names this process in the Lease: a restarted one must not take itself for the one before.

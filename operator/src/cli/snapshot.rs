@@ -18,6 +18,7 @@ use scavenger_planner::{Planner, snapshot::Observation};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
+use super::connect;
 use crate::{
     controller::Message,
     observe::{self, Watched},
@@ -60,10 +61,6 @@ impl Source {
     pub(super) fn is_live(&self) -> bool {
         self.snapshot.is_none()
     }
-}
-
-pub(super) async fn connect() -> anyhow::Result<Client> {
-    Client::try_default().await.context("no connection to the Kubernetes API could be set up")
 }
 
 /// First line of the file.
