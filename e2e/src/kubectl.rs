@@ -34,6 +34,16 @@ pub async fn kubectl(arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Applies a file of deploy/examples as it is.
+///
+/// # Errors
+/// What kubectl complains about.
+pub async fn apply_example(namespace: &str, file: &str) -> Result<String> {
+    let path = checkout("deploy/examples").join(file);
+    let path = path.to_str().context("the checkout's path is no text")?;
+    kubectl(&["apply", "--namespace", namespace, "-f", path]).await
+}
+
 /// Runs a script of a document as its reader would: in the checkout, with kubectl in the path. It ends at the first
 /// command that fails.
 ///

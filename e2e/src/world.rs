@@ -7,6 +7,7 @@ use futures::StreamExt;
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
+        apps::v1::Deployment,
         coordination::v1::Lease,
         core::v1::{Namespace, Node, PersistentVolumeClaim, Pod},
     },
@@ -29,6 +30,9 @@ use crate::postgres::NAMESPACE;
 /// Longest wait for a condition. Ten times what anything here takes on a slow machine; a wait ends when the condition
 /// arrives.
 pub const LIMIT: Duration = Duration::from_secs(180);
+
+/// Replicas of the operator as deploy/ has them.
+pub const OPERATORS: i32 = 2;
 
 /// Image of the demo workload.
 pub const COUNTER: &str = concat!("scavenger.dev/counter:", env!("CARGO_PKG_VERSION"));
@@ -249,13 +253,32 @@ impl World {
         pod.with_context(|| format!("ScavengerJob {job} has no pod"))
     }
 
+    /// Scales the operator of the cluster and waits until so many are ready and no more are there.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn operators(&self, replicas: i32) -> Result<()> {
+        let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let scale = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+        deployments.patch(names::OPERATOR, &PatchParams::default(), &scale).await?;
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
+        until("the operator is scaled", || async {
+            let label = ListParams::default().labels("app.kubernetes.io/name=scavenger-operator");
+            let pods = pods.list(&label).await?.items.len();
+            let status = deployments.get(names::OPERATOR).await?.status.unwrap_or_default();
+            let ready = status.ready_replicas.unwrap_or(0);
+            Ok((ready == replicas && i32::try_from(pods)? == replicas).then_some(()))
+        })
+        .await
+    }
+
     /// Name of the operator's pod that leads.
     ///
     /// # Errors
     /// What the API server says, or if none leads now.
     pub async fn leader(&self) -> Result<String> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let holder = leases.get("scavenger-operator").await?.spec.and_then(|spec| spec.holder_identity);
+        let holder = leases.get(names::OPERATOR).await?.spec.and_then(|spec| spec.holder_identity);
         let holder = holder.context("no operator leads")?;
         // Then follow what tells one process of a pod from the next.
         Ok(holder.split('_').next().unwrap_or_default().to_owned())
@@ -305,18 +328,7 @@ impl World {
     pub async fn owner_pod(&self, name: &str, resource: &str, amount: u32) -> Result<Pod> {
         let requests: BTreeMap<&str, String> =
             [(resource, amount.to_string()), ("cpu", "10m".to_owned()), ("memory", "16Mi".to_owned())].into();
-        let pod = json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
-            "spec": {
-                "terminationGracePeriodSeconds": 1,
-                "containers": [{
-                    "name": "owner", "image": COUNTER, "imagePullPolicy": "IfNotPresent",
-                    "command": ["scavenger-counter", "--to=1000000", "--every=1s", "--checkpoint=/tmp/count"],
-                    "resources": { "requests": requests, "limits": requests },
-                }],
-            },
-        });
-        Ok(self.create(pod).await?)
+        Ok(self.create(ordinary_pod(name, &json!(requests))).await?)
     }
 
     /// Waits until a pod runs.
@@ -363,6 +375,22 @@ where
     tokio::time::timeout(LIMIT, asked)
         .await
         .unwrap_or_else(|_| bail!("{what}: not within {} s", LIMIT.as_secs()))
+}
+
+/// A pod without a class that sleeps until it is deleted.
+#[must_use]
+pub fn ordinary_pod(name: &str, resources: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "owner", "image": COUNTER, "imagePullPolicy": "IfNotPresent",
+                "command": ["scavenger-counter", "--to=1000000", "--every=1s", "--checkpoint=/tmp/count"],
+                "resources": { "requests": resources, "limits": resources },
+            }],
+        },
+    })
 }
 
 /// A ScavengerJob that counts to `to`, ten steps a second, with its checkpoint on claim `data`.

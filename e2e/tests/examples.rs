@@ -5,17 +5,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt, api::DeleteParams};
 use scavenger_e2e::{
     World,
-    kubectl::{checkout, kubectl},
+    kubectl::{apply_example, kubectl},
     run,
     world::{resumed_at, until},
 };
 use scavenger_schema::scavenger_job::Phase;
-
-async fn apply(world: &World, file: &str) -> Result<String> {
-    let path = checkout("deploy/examples").join(file);
-    let path = path.to_str().context("the checkout's path is no text")?;
-    kubectl(&["apply", "--namespace", &world.namespace, "-f", path]).await
-}
 
 /// The pod that keeps the checkpoint: the only one, or the first of a gang.
 async fn keeper(world: &World, job: &str) -> Result<String> {
@@ -27,7 +21,7 @@ async fn keeper(world: &World, job: &str) -> Result<String> {
 
 /// Applies an example, takes a pod away once it has counted for a while, and follows it to its end.
 async fn interrupt(world: &World, name: &str) -> Result<()> {
-    apply(world, &format!("{name}.yaml")).await?;
+    apply_example(&world.namespace, &format!("{name}.yaml")).await?;
     world.phase(name, Phase::Running).await?;
     let pod = keeper(world, name).await?;
     world.log_until(&pod, "a checkpoint", |line| line.starts_with("checkpoint ")).await?;
@@ -76,7 +70,10 @@ fn counter_of_three_pods_resumes() {
 #[test]
 fn each_illegal_counter_is_refused_with_the_name_of_its_field() {
     run("example-illegal", |world| async move {
-        let error = apply(world, "counter-illegal.yaml").await.err().context("kubectl accepted it")?;
+        let error = apply_example(&world.namespace, "counter-illegal.yaml")
+            .await
+            .err()
+            .context("kubectl accepted it")?;
         let message = format!("{error:#}");
         for field in ["spec.resources.limits", "spec.podCount", "spec.persistentVolumeClaims[0].mountPath"] {
             ensure!(message.contains(field), "{field} is not named in: {message}");

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::{apps::v1::Deployment, batch::v1::Job as BatchJob, core::v1::Pod};
+use k8s_openapi::api::{batch::v1::Job as BatchJob, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -19,9 +19,8 @@ use kube::{
 use scavenger_e2e::{
     World,
     faults::{Fate, OPERATOR, Operator, Proxy, Witness},
-    postgres::NAMESPACE,
     repetitions,
-    world::{run_within, until},
+    world::{OPERATORS, run_within, until},
 };
 use scavenger_schema::{
     names,
@@ -58,7 +57,7 @@ where
             "nodeSelector": { "type": "kwok" }, "toleratedTaints": ["kwok.x-k8s.io/node"],
         } });
         let as_before = json!({ "spec": { "nodeSelector": null, "toleratedTaints": null } });
-        operators(world, 0).await?;
+        world.operators(0).await?;
         set_pool(world, &played_nodes).await?;
         // The policy that reads the pool learns of the change a moment later.
         until("the pool lets its tolerations in", || async {
@@ -70,7 +69,7 @@ where
         let result = async { test(world, Proxy::start().await?).await }.await;
         // As it was, whatever became of the test.
         set_pool(world, &as_before).await?;
-        operators(world, 2).await?;
+        world.operators(OPERATORS).await?;
         result
     });
 }
@@ -79,20 +78,6 @@ async fn set_pool(world: &World, patch: &Value) -> Result<()> {
     let pools: Api<ScavengerPool> = Api::all(world.client.clone());
     pools.patch(names::DEFAULT_POOL, &PatchParams::default(), &Patch::Merge(patch)).await?;
     Ok(())
-}
-
-async fn operators(world: &World, replicas: i32) -> Result<()> {
-    let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), NAMESPACE);
-    let scale = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
-    deployments.patch(names::OPERATOR, &PatchParams::default(), &scale).await?;
-    let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
-    until("the operator is scaled", || async {
-        let label = ListParams::default().labels("app.kubernetes.io/name=scavenger-operator");
-        let pods = pods.list(&label).await?.items.len();
-        let status = deployments.get(names::OPERATOR).await?.status.unwrap_or_default();
-        Ok((i32::try_from(pods)? == replicas && status.ready_replicas.unwrap_or(0) == replicas).then_some(()))
-    })
-    .await
 }
 
 /// A ScavengerJob for the played nodes. It runs until something is done to its pods.

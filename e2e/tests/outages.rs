@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams},
 };
 use scavenger_e2e::{
     World,
@@ -14,7 +14,7 @@ use scavenger_e2e::{
     postgres::NAMESPACE,
     queue::{insert, is_complete, prepare, row, simulations, state},
     run,
-    world::{counter, resumed_at, until},
+    world::{OPERATORS, counter, resumed_at, until},
 };
 use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
 use serde_json::json;
@@ -82,25 +82,6 @@ fn a_restart_of_postgres_loses_nothing_and_repeats_nothing() {
     });
 }
 
-/// Replicas of the operator as deploy/ has them.
-const REPLICAS: i32 = 2;
-
-/// Scales the operator and waits until that is so.
-async fn operators(world: &World, replicas: i32) -> Result<()> {
-    let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), NAMESPACE);
-    let scale = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
-    deployments.patch("scavenger-operator", &PatchParams::default(), &scale).await?;
-    let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
-    until("the operator is scaled", || async {
-        let status = deployments.get("scavenger-operator").await?.status.unwrap_or_default();
-        let label = ListParams::default().labels("app.kubernetes.io/name=scavenger-operator");
-        let pods = pods.list(&label).await?.items.len();
-        let done = status.ready_replicas.unwrap_or(0) == replicas && i32::try_from(pods)? == replicas;
-        Ok(done.then_some(()))
-    })
-    .await
-}
-
 async fn count_without_operator(world: &World) -> Result<()> {
     world.claim("data").await?;
     world.create::<ScavengerJob>(counter("count", 150)).await?;
@@ -108,8 +89,8 @@ async fn count_without_operator(world: &World) -> Result<()> {
     let first = world.pod("count").await?;
 
     // The attempt goes on while nobody watches, and the next operator finds it.
-    operators(world, 0).await?;
-    operators(world, 1).await?;
+    world.operators(0).await?;
+    world.operators(1).await?;
     let counted = |line: &str| {
         line.strip_prefix("checkpoint ").and_then(|at| at.parse::<u32>().ok()).is_some_and(|at| at >= 20)
     };
@@ -120,13 +101,13 @@ async fn count_without_operator(world: &World) -> Result<()> {
     );
 
     // Taken away while nobody watches: whatever evidence is left, it must not be called failed.
-    operators(world, 0).await?;
+    world.operators(0).await?;
     world.api::<Pod>().delete(&first.name_any(), &DeleteParams::default()).await?;
     until("the pod is gone", || async {
         Ok(world.api::<Pod>().get_opt(&first.name_any()).await?.is_none().then_some(()))
     })
     .await?;
-    operators(world, 1).await?;
+    world.operators(1).await?;
     let job = world.phase("count", Phase::Completed).await?;
     let status = job.status.unwrap_or_default();
     ensure!(status.attempts.len() == 2, "{status:?}");
@@ -141,7 +122,7 @@ fn a_restart_of_the_operator_loses_nothing_and_repeats_nothing() {
     run("operator-restart", |world| async move {
         let _turn = TURN.lock().await;
         let result = count_without_operator(world).await;
-        operators(world, REPLICAS).await?;
+        world.operators(OPERATORS).await?;
         result
     });
 }

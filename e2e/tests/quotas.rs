@@ -5,19 +5,13 @@ use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use scavenger_e2e::{
     World,
-    kubectl::{checkout, kubectl},
+    kubectl::apply_example,
     run,
     users::refused,
-    world::{COUNTER, counter, until},
+    world::{counter, ordinary_pod, until},
 };
 use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
 use serde_json::{Value, json};
-
-async fn apply(world: &World, file: &str) -> Result<()> {
-    let path = checkout("deploy/examples").join(file);
-    let path = path.to_str().context("the checkout's path is no text")?;
-    kubectl(&["apply", "--namespace", &world.namespace, "-f", path]).await.map(drop)
-}
 
 /// Lets a quota pass a single pod, and waits until it is counted.
 async fn one_pod(world: &World, quota: &str) -> Result<()> {
@@ -38,24 +32,13 @@ async fn used(world: &World, quota: &str) -> Result<String> {
 }
 
 fn ordinary(name: &str) -> Value {
-    let resources = json!({ "cpu": "10m", "memory": "16Mi" });
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{
-                "name": "own", "image": COUNTER, "imagePullPolicy": "IfNotPresent",
-                "command": ["scavenger-counter", "--to=1000000", "--every=1s", "--checkpoint=/tmp/count"],
-                "resources": { "requests": resources, "limits": resources },
-            }],
-        },
-    })
+    ordinary_pod(name, &json!({ "cpu": "10m", "memory": "16Mi" }))
 }
 
 #[test]
 fn a_quota_of_ordinary_work_does_not_count_scavenger_jobs() {
     run("quota-ordinary", |world| async move {
-        apply(world, "quota-ordinary.yaml").await?;
+        apply_example(&world.namespace, "quota-ordinary.yaml").await?;
         one_pod(world, "ordinary").await?;
         world.claim("data").await?;
         world.create::<Pod>(ordinary("first")).await?;
@@ -71,7 +54,7 @@ fn a_quota_of_ordinary_work_does_not_count_scavenger_jobs() {
 #[test]
 fn a_quota_of_scavenger_jobs_holds_them_and_nothing_else() {
     run("quota-jobs", |world| async move {
-        apply(world, "quota-scavengerjobs.yaml").await?;
+        apply_example(&world.namespace, "quota-scavengerjobs.yaml").await?;
         one_pod(world, "scavengerjobs").await?;
         world.claim("data").await?;
         world.create::<ScavengerJob>(counter("first", 1_000_000)).await?;
