@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use scavenger_schema::scavenger_job::ImagePullPolicy;
 
+use crate::cli::TenantOptions;
+
 /// Compute GROMACS simulations from a Postgres queue as ScavengerJobs
 ///
 /// A row of the table gromacs_to_tune names a .tpr file on a PersistentVolumeClaim. The submitter reads the file,
@@ -43,6 +45,8 @@ pub enum Command {
     Cancel(RequestOptions),
     /// Go on with a failed or cancelled simulation
     Retry(RequestOptions),
+    /// Decide which database role may run simulations in which namespace
+    Tenant(TenantOptions),
 }
 
 /// Where the database is.
@@ -282,7 +286,7 @@ pub struct RequestOptions {
 }
 
 /// Reads `90s`, `10m`, `1h30m`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let parsed: kube::core::Duration =
         text.parse().map_err(|error| format!("{error}; write for example 90s, 10m or 1h30m"))?;
     let duration = Duration::from(parsed);

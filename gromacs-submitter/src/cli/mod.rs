@@ -6,10 +6,13 @@ mod migrate;
 mod request;
 mod run;
 mod show;
+mod tenant;
 
 use std::process::ExitCode;
 
 use tracing_subscriber::EnvFilter;
+
+pub use tenant::{AddTenantOptions, ListTenantsOptions, RemoveTenantOptions, TenantCommand, TenantOptions};
 
 use crate::config::{Cli, Command, Database, LogFormat, Logging};
 use crate::store::{Store, StoreError};
@@ -41,6 +44,7 @@ pub async fn main(cli: Cli) -> ExitCode {
         Command::Show(options) => show::exec(&cli.database, &options).await,
         Command::Cancel(options) => request::exec(&cli.database, &options, request::Request::Cancel).await,
         Command::Retry(options) => request::exec(&cli.database, &options, request::Request::Retry).await,
+        Command::Tenant(options) => tenant::exec(&cli.database, options).await,
     };
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
