@@ -70,7 +70,8 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
         select(&mut tests, arguments);
         on(&cluster, &mut tests)?;
         if depth == Depth::Soak {
-            tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "20000");
+            // Twenty times proptest's own 256; tests with a number of their own multiply it alike.
+            tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "5120");
         }
         shell::run(&mut tests)?;
         if arguments.keep || !takes_it_away(arguments) {
@@ -109,7 +110,7 @@ fn on(cluster: &cluster::Cluster, tests: &mut std::process::Command) -> Result<(
         // What failed is in the message; a backtrace through futures only hides it.
         .env("RUST_BACKTRACE", "0")
         // Most of the time the tests on the cluster wait for it.
-        .env("RUST_TEST_THREADS", "4");
+        .env("RUST_TEST_THREADS", "8");
     Ok(())
 }
 
