@@ -94,8 +94,10 @@ alter table gromacs_to_tune
     alter column run_as_user drop default,
     alter column interruption_after_seconds drop default,
     -- A row that no program can read would hold up all others. Existing rows were read, so they are not checked again.
-    add constraint gromacs_to_tune_box_nm_dimensions check (array_ndims(box_nm) = 1) not valid,
-    add constraint gromacs_to_tune_pme_grid_dimensions check (array_ndims(pme_grid) = 1) not valid;
+    add constraint gromacs_to_tune_box_nm_dimensions check (
+        array_ndims(box_nm) = 1 and array_lower(box_nm, 1) = 1) not valid,
+    add constraint gromacs_to_tune_pme_grid_dimensions check (
+        array_ndims(pme_grid) = 1 and array_lower(pme_grid, 1) = 1) not valid;
 comment on column gromacs_to_tune.service_account is 'ServiceAccount that it runs as, from gromacs_tenant; the namespace''s default one if null.';
 comment on column gromacs_to_tune.run_as_user is 'User id the simulation runs as; it must be able to write beside the .tpr file. The tenant''s, or 1000, if not given.';
 comment on column gromacs_to_tune.run_as_group is 'Group id the simulation runs as; the tenant''s, or run_as_user, if not given.';
@@ -254,7 +256,8 @@ create trigger gromacs_record_event after update on gromacs_to_tune for each row
         or (new.retry_requested and not old.retry_requested))
     execute function gromacs_record_event();
 
--- As it was, but for sums that a bigint cannot hold: one such row would fail the view for all who see it.
+-- As it was, but for numbers that a bigint or a double cannot hold: one such row would fail the view for all who see
+-- it.
 create or replace view gromacs_queue with (security_invoker = true) as
 select
     q.id,
@@ -280,7 +283,8 @@ select
     case when q.state = 'running' and q.ns_per_day > 0 and q.step is not null then
         q.progress_time + make_interval(secs =>
             -- At most 30 years: a longer interval than Postgres knows would fail the whole view.
-            least(1e9, greatest(0, coalesce(q.init_step, 0)::float8 + q.nsteps - q.step) * q.dt_ps / 1000 / q.ns_per_day * 86400))
+            least(1e9, round(greatest(0, coalesce(q.init_step, 0)::numeric + q.nsteps - q.step)
+                * q.dt_ps::numeric / 1000 / q.ns_per_day::numeric * 86400, 3))::double precision)
     end as expected_finish_time,
     q.interruptions,
     a.attempts,

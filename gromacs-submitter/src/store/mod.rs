@@ -470,7 +470,8 @@ const CLAIM_REQUESTED: &str = concat!(
 
 // Owners and their namespaces are found by skipping from one to the next in the index, so that neither a backlog of
 // one nor its length costs the others anything. Who has least in the cluster comes first, then each owner's first rows
-// in turn. Only what is taken is locked, and what somebody else holds is skipped, so more are looked at than are taken.
+// in turn. Only what is taken is locked. What somebody else holds is skipped, so more are looked at than are taken:
+// whoever holds more than these 8 holds up nobody else's.
 const CLAIM_QUEUED: &str = concat!(
     "with recursive tenants as (
         (select owner, namespace from gromacs_to_tune where state = 'queued' order by owner, namespace limit 1)
@@ -485,7 +486,7 @@ const CLAIM_QUEUED: &str = concat!(
                 or (w.state = 'queued' and w.lease_until is not null))) as waiting
         from (select distinct owner from tenants) o),
     room as materialized (
-        select t.owner, t.namespace, o.waiting, greatest(0, least($4, $6 - o.waiting, (
+        select t.owner, t.namespace, o.waiting, greatest(0, least($4 + 8, $6 - o.waiting, (
             select l.max_rows_in_work - (select count(*) from gromacs_to_tune w
                 where w.owner = t.owner and w.namespace = t.namespace
                     and (w.state in ('inspecting', 'tuning', 'submitted', 'running', 'interrupted')
