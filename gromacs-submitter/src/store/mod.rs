@@ -504,10 +504,16 @@ const CLAIM_QUEUED: &str = concat!(
                 and q.id <> all($3)
             order by q.priority desc, q.id limit r.free) h),
     picked as (
-        select q.id from gromacs_to_tune q join (
-            select h.id, h.waiting + h.turn as turn from heads h where h.waiting + h.turn <= $6) p on q.id = p.id
-        where q.state = 'queued' and (q.lease_until is null or q.lease_until < now() or q.lease_holder = $1)
-        order by p.turn, q.id limit $4 for update of q skip locked)
+        select l.id from (
+            select h.id, h.waiting + h.turn as turn from heads h where h.waiting + h.turn <= $6
+            order by turn, h.id) p,
+        -- One row at a time by its key: the planner, which can not know how few these are, would read the whole table.
+        lateral (
+            select q.id from gromacs_to_tune q
+            where q.id = p.id and q.state = 'queued'
+                and (q.lease_until is null or q.lease_until < now() or q.lease_holder = $1)
+            for update skip locked) l
+        order by p.turn, p.id limit $4)
     update gromacs_to_tune set lease_holder = $1, lease_until = now() + make_interval(secs => $2)
     where id in (select id from picked) returning ",
     columns!()
