@@ -77,8 +77,9 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
         if arguments.keep || !takes_it_away(arguments) {
             return Ok(());
         }
-        // It takes the installation away, which nothing but the end may follow.
-        let mut last = shell::cargo(&["test", "--locked", "--package", "scavenger-e2e", "--test", UNINSTALL]);
+        // It takes the installation away, which nothing but the end may follow. Of the workspace, since the same program
+        // built for one package has other features and is compiled anew.
+        let mut last = shell::cargo(&["test", "--locked", "--workspace", "--test", UNINSTALL]);
         on(&cluster, &mut last)?;
         shell::run(last.env("SCAVENGER_E2E_LAST", "1"))
     });
