@@ -146,9 +146,9 @@ impl Store {
 
 async fn finish(transaction: Transaction<'_, Postgres>, dry_run: bool) -> Result<(), StoreError> {
     if dry_run {
-        transaction.rollback().await?
+        transaction.rollback().await?;
     } else {
-        transaction.commit().await?
+        transaction.commit().await?;
     }
     Ok(())
 }

@@ -53,8 +53,8 @@ pub struct AddTenantOptions {
     pub image: Option<String>,
     /// Let rows name images that match PATTERN; may be repeated
     ///
-    /// * stands for any characters, so end the name of a registry with a slash: registry.example/lab/*. Any image
-    /// without this.
+    /// An asterisk stands for any characters, so end the name of a registry with a slash: registry.example/lab/*.
+    /// Without this any image.
     #[arg(
         long = "allow-image",
         value_name = "PATTERN",
