@@ -90,7 +90,8 @@ impl Store {
     pub async fn list(&self, filter: &RowFilter) -> Result<Vec<Value>, StoreError> {
         const SELECT: &str = concat!(
             "select to_jsonb(q) || jsonb_build_object('seconds_left',
-                greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint)
+                case when q.expected_finish_time is not null then
+                    greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end)
             from gromacs_queue q where (",
             matches!(),
             ") or q.id = any($5) order by q.id desc limit $6"
@@ -116,7 +117,8 @@ impl Store {
         let found = sqlx::query(
             "select jsonb_build_object(
                 'row', to_jsonb(q) || jsonb_build_object('seconds_left',
-                    greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint),
+                    case when q.expected_finish_time is not null then
+                    greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end),
                 'simulation', jsonb_build_object(
                     'persistent_volume_claim', t.persistent_volume_claim, 'image', t.image,
                     'run_as_user', t.run_as_user, 'run_as_group', t.run_as_group, 'priority', t.priority,

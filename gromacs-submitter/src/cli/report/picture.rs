@@ -14,7 +14,7 @@ const WIDTH: f64 = 900.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 24.0;
 /// Above the first panel: title and summary.
-const TOP: f64 = 58.0;
+const TOP: f64 = 78.0;
 const PANEL: f64 = 130.0;
 /// Between panels, with the title of the next.
 const GAP: f64 = 40.0;
@@ -43,17 +43,26 @@ impl Panel {
     }
 }
 
-/// 1, 2 or 5 times a power of ten.
+/// A round number with one digit, or two and a half, that is not below `value`.
 fn round_above(value: f64) -> f64 {
     if !(value.is_finite() && value > 0.0) {
         return 1.0;
     }
     let power = 10_f64.powf(value.log10().floor());
-    [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .map(|digit| digit * power)
-        .find(|round| *round >= value)
-        .unwrap_or(value)
+    let digits = [1.0, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
+    digits.into_iter().map(|digit| digit * power).find(|round| *round >= value).unwrap_or(value)
+}
+
+/// Into how many parts a round number is divided, so that these are round, too.
+fn parts(high: f64) -> u32 {
+    let digit = high / 10_f64.powf(high.log10().floor());
+    let parts = match (digit * 2.0).round() as u32 {
+        6 | 12 => 3,
+        4 | 8 | 16 => 4,
+        _ => 5,
+    };
+    // What is counted has no fractions.
+    if high < f64::from(parts) && high.fract() == 0.0 { high as u32 } else { parts }
 }
 
 /// The axis of time.
@@ -250,12 +259,9 @@ fn bar(
 fn frame(svg: &mut String, panel: &Panel, time: &Time, sums: &Sums, title: &str) {
     let right = WIDTH - RIGHT;
     text(svg, LEFT, panel.bottom - PANEL - 8.0, "start", "font-weight=\"bold\"", title);
-    // A round number is 1, 2 or 5 times a power of ten: two, four or five parts are round, too.
-    let digit = panel.high / 10_f64.powf(panel.high.log10().floor());
-    let parts = if (1.9..2.1).contains(&digit) { 4.0 } else { 5.0 };
-    let parts: f64 = if panel.high < parts && panel.high.fract() == 0.0 { panel.high } else { parts };
-    for part in 0..=parts as u32 {
-        let value = panel.high * f64::from(part) / parts;
+    let parts = parts(panel.high);
+    for part in 0..=parts {
+        let value = panel.high * f64::from(part) / f64::from(parts);
         let y = panel.at(value);
         let colour = if part == 0 { "#888888" } else { "#e4e4e4" };
         let _ = writeln!(
@@ -387,8 +393,9 @@ mod tests {
     #[test]
     fn axes_end_at_round_numbers() {
         assert_eq!(
-            [0.0, 0.3, 1.0, 3.0, 7.0, 11.0, 480.0].map(round_above),
-            [1.0, 0.5, 1.0, 5.0, 10.0, 20.0, 500.0]
+            [0.0, 0.25, 1.0, 3.0, 7.0, 11.0, 24.0, 480.0].map(round_above),
+            [1.0, 0.25, 1.0, 3.0, 8.0, 20.0, 25.0, 500.0]
         );
+        assert_eq!([1.0, 2.0, 3.0, 20.0, 25.0, 60.0, 0.5].map(parts), [1, 2, 3, 4, 5, 3, 5]);
     }
 }
