@@ -187,6 +187,9 @@ fn a_bad_pool_is_refused_with_the_name_of_its_field() {
             ("spec.interruptThresholdOverrides", json!({ "interruptThresholdOverrides": { "gpu": 0.1 } })),
             ("spec.interruptThreshold", json!({ "interruptThreshold": 2 })),
             ("spec.weights.cpu", json!({ "weights": { "cpu": -1 } })),
+            ("spec.reserveAfter", json!({ "reserveAfter": "0s" })),
+            ("spec.reserveAfter", json!({ "reserveAfter": "169h" })),
+            ("spec.reserveAfter", json!({ "reserveAfter": "soon" })),
             ("spec.preemptionMode", json!({ "preemptionMode": "Both" })),
         ];
         for (field, spec) in cases {

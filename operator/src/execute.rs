@@ -169,9 +169,7 @@ impl Executor {
         for map in job.spec.config_maps.iter().map(|map| &map.name).chain(of_variables) {
             self.look::<ConfigMap>(key, map, &mut missing).await?;
         }
-        if let Some(account) = &job.spec.service_account_name {
-            self.look::<ServiceAccount>(key, account, &mut missing).await?;
-        }
+        self.look::<ServiceAccount>(key, manifest::service_account(&job.spec), &mut missing).await?;
         Ok(missing)
     }
 
