@@ -46,7 +46,7 @@ pub struct World {
 }
 
 /// Runs a test in a namespace of its own, which is removed afterwards. When the test fails, what is in the namespace
-/// is printed first.
+/// is printed first. Ten times the usual limit if tests that repeat shall do so more often.
 ///
 /// # Panics
 /// If the test fails.
@@ -54,7 +54,8 @@ pub fn run<F>(name: &str, test: impl FnOnce(&'static World) -> F)
 where
     F: Future<Output = Result<()>>,
 {
-    run_within(5 * LIMIT, name, test);
+    let longer = if crate::repetitions(1) > 1 { 10 } else { 1 };
+    run_within(longer * 5 * LIMIT, name, test);
 }
 
 /// Like [`run`], with another limit for the whole test.
@@ -410,6 +411,22 @@ pub fn counter(name: &str, to: u32) -> Value {
             "interruptionAfter": "3s",
             "checkpoint": { "interval": "1s", "savesOnSigterm": true, "restartSeconds": 1 },
             "terminationGracePeriodSeconds": 5,
+        },
+    })
+}
+
+/// A ScavengerJob for the played nodes. It runs until something is done to its pods.
+#[must_use]
+pub fn played(name: &str, cpu: &str) -> Value {
+    json!({
+        "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob", "metadata": { "name": name },
+        "spec": {
+            "image": "played", "command": ["played"],
+            "resources": { "requests": { "cpu": cpu, "memory": "16Mi" } },
+            "nodeSelector": { "type": "kwok" },
+            "tolerations": [{ "key": "kwok.x-k8s.io/node", "operator": "Exists" }],
+            "interruptionAfter": "60s",
+            "terminationGracePeriodSeconds": 1,
         },
     })
 }
