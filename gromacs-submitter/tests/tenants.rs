@@ -3,13 +3,15 @@
 #![allow(clippy::too_many_lines, reason = "a story is told in one piece")]
 
 mod postgres;
+mod program;
 
 use gromacs_submitter::advance::{Observation, with_failure};
 use gromacs_submitter::probe::parse_inspection;
 use gromacs_submitter::store::{
-    Change, Changes, Claim, ClaimOptions, NewRow, Removal, Store, StoreError, Tenant,
+    Change, Changes, Claim, ClaimOptions, NewRow, Removal, RowFilter, Store, StoreError, Tenant,
 };
 use postgres::{as_role, empty_database, migrated_database, store};
+use program::{Program, text};
 use scavenger_schema::simulation::{LadderRung, MIGRATIONS, RowStatus, State};
 use scavenger_schema::tuning::Layout;
 use sqlx::types::Json;
@@ -168,7 +170,7 @@ async fn the_submitters_role_is_enough_for_a_whole_life() {
     assert_eq!(queue.submitter.count_by_state().await.expect("should count").len(), 1);
     claim.row.status.state = State::Running;
     queue.fail(&claim).await;
-    assert!(queue.alice.request_retry(id).await.expect("should ask"));
+    assert!(queue.alice.request_retry(&[id]).await.expect("should ask").len() == 1);
     let claim = queue.claim().await;
     let status = RowStatus { state: State::Queued, submission: 2, ..claim.row.status.clone() };
     let changes = Changes { clears_requests: true, releases: true, ..Changes::default() };
@@ -225,7 +227,8 @@ async fn nobody_sees_or_touches_what_is_anothers() {
         assert!(count(&mut alice, table).await > 0, "alice should see hers in {table}");
         assert_eq!(count(&mut bob, table).await, 0, "bob sees alice's in {table}");
     }
-    assert!(!queue.bob.request_cancel(id).await.expect("should ask"), "bob cancelled alice's row");
+    let cancelled = queue.bob.request_cancel(&[id]).await.expect("should ask");
+    assert!(cancelled.is_empty(), "bob cancelled alice's row");
     assert!(queue.bob.show(id).await.expect("should ask").is_none());
     for statement in ["update gromacs_to_tune set cancel_requested = true", "delete from gromacs_to_tune"] {
         let done = bob.execute(statement).await.expect("should find no row");
@@ -606,11 +609,59 @@ async fn tenants_come_and_go() {
     let error = queue.alice.add(&new_row("chem")).await.expect_err("should refuse");
     assert!(error.to_string().contains("is not one of yours (there are none)"), "{error}");
     // Whoever is nobody's tenant any more still sees no more than before.
-    assert!(queue.alice.list(&[]).await.expect("should list").is_empty());
+    assert!(queue.alice.list(&RowFilter::default()).await.expect("should list").is_empty());
     sqlx::query("drop role \"al'ice\"\"; drop table gromacs_event; --\"")
         .execute(&mut admin)
         .await
         .expect("should drop the role");
+}
+
+#[tokio::test]
+async fn the_admins_verbs_tell_what_they_do() {
+    let queue = Queue::new().await;
+    let admin = Program::new(queue.url.clone());
+    let add = ["tenant", "add", "alice", "bio", "--max-gpus", "0", "--allow-image", "registry.example/lab/*"];
+    let said = |words: &str| format!("tenant alice in namespace bio: {words}\n");
+    assert_eq!(admin.good(&[&add[..], &["--dry-run"]].concat()), said("would be added"));
+    assert_eq!(admin.good(&add), said("added"));
+    assert_eq!(admin.good(&add), said("unchanged"));
+    let changed = admin.json(&["tenant", "add", "alice", "bio", "--max-rows-in-work", "1"]);
+    assert_eq!(changed["change"], "changed");
+    assert_eq!(changed["tenant"]["max_gpus"], serde_json::Value::Null, "it is made as described");
+    let table = admin.good(&["tenant", "list"]);
+    assert_eq!(table.lines().count(), 4, "{table}");
+    assert!(table.contains("at most 1 rows in work"), "{table}");
+    assert_eq!(admin.json(&["tenant", "list"])[0]["namespace"], "bio");
+
+    let alice = Program::new(as_role(&queue.url, "alice"));
+    assert_eq!(alice.json(&["tenant", "list"]).as_array().map(Vec::len), Some(2), "she sees her own");
+    let output = alice.run(&add);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("belong to the admin"), "{}", text(&output.stderr));
+    alice.good(&["add", "a.tpr", "--namespace", "bio"]);
+    let output = alice.run(&["add", "a.tpr", "--namespace", "phys"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("is not one of yours (bio, chem)"), "{}", text(&output.stderr));
+
+    let remove = ["tenant", "remove", "alice", "bio"];
+    let output = admin.run(&remove);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("has 1 row that has not ended"), "{}", text(&output.stderr));
+    admin.sql("update gromacs_to_tune set state = 'failed'").await;
+    let output = admin.run(&remove);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("--delete-rows"), "{}", text(&output.stderr));
+    let would = admin.good(&[&remove[..], &["--delete-rows", "--dry-run"]].concat());
+    assert_eq!(would, said("would be removed, with 1 row"));
+    assert_eq!(admin.good(&[&remove[..], &["--delete-rows"]].concat()), said("removed, with 1 row"));
+    assert_eq!(admin.good(&remove), said("there is none"));
+    let output = admin.run(&["tenant", "add", "mallory", "bio"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("there is no database role \"mallory\""),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[tokio::test]
@@ -693,7 +744,7 @@ async fn every_text_is_refused_or_stays_what_it_is() {
     assert!(accepted > 10, "{accepted}");
     let claims = queue.submitter.claim(&any(1000)).await.expect("should read them all");
     assert_eq!(claims.len(), accepted);
-    assert_eq!(queue.alice.list(&[]).await.expect("should list").len(), accepted);
+    assert_eq!(queue.alice.list(&RowFilter::default()).await.expect("should list").len(), accepted);
 }
 
 #[tokio::test]
@@ -736,7 +787,7 @@ async fn no_value_makes_the_queue_unreadable() {
         };
         queue.submitter.record(&claim, &status, &Changes::default()).await.expect("should record");
     }
-    let list = queue.admin.list(&[]).await.expect("should list");
+    let list = queue.admin.list(&RowFilter::default()).await.expect("should list");
     assert_eq!(list[0]["last_step"].as_i64(), Some(i64::MAX));
     assert_eq!(list.len(), 2);
     assert!(list.iter().all(|row| row["expected_finish_time"].is_string()), "{list:#?}");
@@ -832,7 +883,7 @@ async fn rows_that_are_there_already_go_on() {
         submitter.record(claim, &claim.row.status, &Changes::default()).await.expect("should write");
     }
     let carol = store(&as_role(&url, "carol"), "carol");
-    let rows = carol.list(&[]).await.expect("should see her own");
+    let rows = carol.list(&RowFilter::default()).await.expect("should see her own");
     assert_eq!(rows.len(), 1, "{rows:?}");
     carol.add(&new_row("old")).await.expect("should add");
     carol.add(&new_row("new")).await.expect_err("should refuse");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::config::{OutputFormat, duration};
+use super::{Output, duration};
 
 /// Options of `tenant`.
 #[derive(Debug, Clone, Args)]
@@ -112,17 +112,17 @@ pub struct AddTenantOptions {
     /// Try it, say what would change, and change nothing
     #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
     pub dry_run: bool,
-    /// Print as text or as JSON
-    #[arg(long, value_name = "FORMAT", env = "SCAVENGER_SUBMITTER_OUTPUT", default_value = "text")]
-    pub output: OutputFormat,
+    /// Format.
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// Options of `tenant list`.
 #[derive(Debug, Clone, Args)]
 pub struct ListTenantsOptions {
-    /// Print as text or as JSON
-    #[arg(long, value_name = "FORMAT", env = "SCAVENGER_SUBMITTER_OUTPUT", default_value = "text")]
-    pub output: OutputFormat,
+    /// Format.
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// Options of `tenant remove`.
@@ -142,7 +142,7 @@ pub struct RemoveTenantOptions {
     /// Try it, say what would change, and change nothing
     #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
     pub dry_run: bool,
-    /// Print as text or as JSON
-    #[arg(long, value_name = "FORMAT", env = "SCAVENGER_SUBMITTER_OUTPUT", default_value = "text")]
-    pub output: OutputFormat,
+    /// Format.
+    #[command(flatten)]
+    pub output: Output,
 }

@@ -1,17 +1,16 @@
 //! `tenant`: the admin's verbs, which database role may run simulations in which namespace.
 
-mod options;
-
 use std::time::Duration;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use super::{Outcome, open, print_line};
-use crate::config::{Database, OutputFormat};
+use super::text::{Table, json as print_json, json_line, number_of, terminal_width};
+use super::{Outcome, open_current, print_error, print_line};
+use crate::config::{
+    AddTenantOptions, Database, ListTenantsOptions, RemoveTenantOptions, TenantCommand, TenantOptions,
+};
 use crate::store::{Change, Removal, Tenant};
-
-pub use options::{AddTenantOptions, ListTenantsOptions, RemoveTenantOptions, TenantCommand, TenantOptions};
 
 pub(super) async fn exec(database: &Database, options: TenantOptions) -> anyhow::Result<Outcome> {
     match options.command {
@@ -23,24 +22,22 @@ pub(super) async fn exec(database: &Database, options: TenantOptions) -> anyhow:
 
 async fn add(database: &Database, options: &AddTenantOptions) -> anyhow::Result<Outcome> {
     let tenant = described(options)?;
-    let store = open(database)?;
+    let store = open_current(database).await?;
     let change = store.add_tenant(&tenant, options.dry_run).await?;
     store.close().await;
-    print_line(&match options.output {
-        OutputFormat::Json => {
-            json!({ "tenant": tenant, "change": change, "dry_run": options.dry_run }).to_string()
-        }
-        OutputFormat::Text => {
-            let what = match (change, options.dry_run) {
-                (Change::Unchanged, _) => "unchanged",
-                (Change::Added, false) => "added",
-                (Change::Added, true) => "would be added",
-                (Change::Changed, false) => "changed",
-                (Change::Changed, true) => "would be changed",
-            };
-            format!("tenant {} in namespace {}: {what}", tenant.database_role, tenant.namespace)
-        }
-    });
+    if options.output.is_json() {
+        let added = json!({ "tenant": tenant, "change": change, "dry_run": options.dry_run });
+        print_line(&json_line(&added));
+        return Ok(Outcome::Done);
+    }
+    let what = match (change, options.dry_run) {
+        (Change::Unchanged, _) => "unchanged",
+        (Change::Added, false) => "added",
+        (Change::Added, true) => "would be added",
+        (Change::Changed, false) => "changed",
+        (Change::Changed, true) => "would be changed",
+    };
+    print_line(&format!("tenant {} in namespace {}: {what}", tenant.database_role, tenant.namespace));
     Ok(Outcome::Done)
 }
 
@@ -68,16 +65,27 @@ fn described(options: &AddTenantOptions) -> anyhow::Result<Tenant> {
 }
 
 async fn list(database: &Database, options: &ListTenantsOptions) -> anyhow::Result<Outcome> {
-    let store = open(database)?;
+    let store = open_current(database).await?;
     let tenants = store.tenants().await?;
     store.close().await;
-    match options.output {
-        OutputFormat::Json => print_line(&serde_json::to_string_pretty(&tenants)?),
-        OutputFormat::Text if tenants.is_empty() => {
-            print_line("no tenants; add one: gromacs-submitter tenant add ROLE NAMESPACE");
-        }
-        OutputFormat::Text => tenants.iter().for_each(|tenant| print_line(&line(tenant))),
+    if options.output.is_json() {
+        print_line(&print_json(&Value::Array(tenants)));
+        return Ok(Outcome::Done);
     }
+    let mut table =
+        Table::new(&["ROLE", "NAMESPACE", ">QUEUED", ">IN WORK", ">ENDED", "DEFAULTS AND LIMITS"]);
+    for tenant in &tenants {
+        let cell = |column: &str| plain(&tenant[column]);
+        table.push(&[
+            cell("database_role"),
+            cell("namespace"),
+            cell("queued"),
+            cell("in_work"),
+            cell("ended"),
+            settings(tenant),
+        ]);
+    }
+    table.render(terminal_width()).iter().for_each(|line| print_line(line));
     Ok(Outcome::Done)
 }
 
@@ -96,64 +104,72 @@ const SETTINGS: [(&str, &str, &str); 11] = [
     ("max_rows_in_work", "at most", " rows in work"),
 ];
 
-/// One tenant: who, where, its rows, and what differs from no limits.
-fn line(tenant: &Value) -> String {
-    let text = |value: &Value| match value {
+/// What differs from no limits.
+fn settings(tenant: &Value) -> String {
+    let set: Vec<String> = SETTINGS
+        .iter()
+        .filter(|(column, _, _)| {
+            let value = &tenant[*column];
+            !value.is_null() && value.as_array().is_none_or(|items| !items.is_empty())
+        })
+        .map(|(column, name, unit)| format!("{name} {}{unit}", plain(&tenant[*column])))
+        .collect();
+    set.join("; ")
+}
+
+fn plain(value: &Value) -> String {
+    match value {
         Value::String(text) => text.clone(),
         Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
         other => other.to_string(),
-    };
-    let mut line = format!(
-        "{} in namespace {}: {} queued, {} in work, {} ended",
-        text(&tenant["database_role"]),
-        text(&tenant["namespace"]),
-        tenant["queued"],
-        tenant["in_work"],
-        tenant["ended"]
-    );
-    for (column, name, unit) in SETTINGS {
-        let value = &tenant[column];
-        if !value.is_null() && value.as_array().is_none_or(|items| !items.is_empty()) {
-            line.push_str(&format!("; {name} {}{unit}", text(value)));
-        }
     }
-    line
 }
 
 async fn remove(database: &Database, options: &RemoveTenantOptions) -> anyhow::Result<Outcome> {
-    let store = open(database)?;
+    let store = open_current(database).await?;
     let removal =
         store.remove_tenant(&options.role, &options.namespace, options.delete_rows, options.dry_run).await?;
     store.close().await;
     let who = format!("tenant {} in namespace {}", options.role, options.namespace);
     let (removed, rows) = match removal {
         Removal::InWork(rows) => {
-            eprintln!(
-                "error: {who} has {rows} rows that have not ended; cancel them, or wait (tenant add \
-                 --max-rows-in-work 0 lets no more begin)"
-            );
+            print_error(&format!(
+                "{who} has {} not ended; cancel what is left, or wait (tenant add --max-rows-in-work 0 lets no more \
+                 begin)",
+                have(rows)
+            ));
             return Ok(Outcome::Failed);
         }
         Removal::HasRows(rows) => {
-            eprintln!("error: {who} has {rows} rows that have ended; --delete-rows deletes them, too");
+            print_error(&format!("{who} has {} ended; --delete-rows deletes what it has, too", have(rows)));
             return Ok(Outcome::Failed);
         }
         Removal::Removed(rows) => (true, rows),
         Removal::Absent => (false, 0),
     };
-    print_line(&match options.output {
-        OutputFormat::Json => json!({
+    if options.output.is_json() {
+        let done = json!({
             "database_role": options.role, "namespace": options.namespace, "removed": removed,
             "deleted_rows": rows, "dry_run": options.dry_run,
-        })
-        .to_string(),
-        OutputFormat::Text => match (removed, options.dry_run) {
-            (false, _) => format!("{who}: there is none"),
-            (true, false) => format!("{who}: removed, with {rows} rows"),
-            (true, true) => format!("{who}: would be removed, with {rows} rows"),
-        },
+        });
+        print_line(&json_line(&done));
+        return Ok(Outcome::Done);
+    }
+    print_line(&match (removed, options.dry_run) {
+        (false, _) => format!("{who}: there is none"),
+        (true, false) => format!("{who}: removed, with {}", count(rows)),
+        (true, true) => format!("{who}: would be removed, with {}", count(rows)),
     });
     Ok(Outcome::Done)
+}
+
+fn count(rows: i64) -> String {
+    number_of(usize::try_from(rows).unwrap_or(0), "row")
+}
+
+/// `1 row that has`, `2 rows that have`.
+fn have(rows: i64) -> String {
+    format!("{} that {}", count(rows), if rows == 1 { "has" } else { "have" })
 }
 
 #[cfg(test)]
@@ -161,18 +177,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_only_what_is_limited() {
+    fn only_what_is_set_is_told() {
         let tenant = json!({
-            "database_role": "alice", "namespace": "chem", "queued": 3, "in_work": 2, "ended": 1, "image": null,
-            "image_patterns": ["registry.example/lab/*"], "max_gpus": 0,
+            "image": null, "image_patterns": ["registry.example/lab/*", "x"], "run_as_user": 2001, "max_gpus": 0,
         });
-        assert_eq!(
-            line(&tenant),
-            "alice in namespace chem: 3 queued, 2 in work, 1 ended; only images registry.example/lab/*; at most 0 GPUs"
-        );
-        let free = json!({
-            "database_role": "bob", "namespace": "phys", "queued": 0, "in_work": 0, "ended": 0, "image_patterns": [],
-        });
-        assert_eq!(line(&free), "bob in namespace phys: 0 queued, 0 in work, 0 ended");
+        assert_eq!(settings(&tenant), "only images registry.example/lab/* x; user 2001; at most 0 GPUs");
+        assert_eq!(settings(&json!({ "image_patterns": [] })), "");
     }
 }
