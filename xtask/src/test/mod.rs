@@ -1,31 +1,38 @@
 //! `cargo xtask test` and `cargo xtask soak`: every test, those on the real cluster included.
 
+mod lanes;
+
+use std::process::Command;
+
 use anyhow::{Context, Result};
 
-use crate::{cluster, images, install, packages, progress::Task, shell};
+use crate::{
+    cluster::{self, Cluster},
+    images, install, packages,
+    progress::Task,
+    shell,
+};
 
 /// Run every test, the ones on a real cluster included
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Leave the cluster up afterwards
+    /// Leave the clusters up afterwards
     #[arg(long)]
     keep: bool,
-    /// Name of the tests' cluster; one of that name that is left over from an earlier run is removed first
+    /// Name of the tests' cluster, and the beginning of that of a second one; such clusters that are left over from an
+    /// earlier run are removed first
     #[arg(long, default_value = CLUSTER, value_name = "NAME")]
     name: cluster::Name,
     /// Name missing Debian packages instead of installing them
     #[arg(long)]
     no_install: bool,
-    /// Arguments for `cargo test`, for example `-p scavenger-e2e`; the whole workspace without any
+    /// Arguments for `cargo test`, for example `--workspace --test together`; every test without any
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
 }
 
 /// Cluster of the tests, beside any that the user has.
 const CLUSTER: &str = "test";
-
-/// The test that takes the installation away.
-const UNINSTALL: &str = "uninstall";
 
 impl Default for Arguments {
     fn default() -> Self {
@@ -43,9 +50,14 @@ pub(crate) enum Depth {
     Soak,
 }
 
-/// Runs the tests and takes the cluster down again.
+/// Runs the tests and takes their clusters down again.
 pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
-    let name = arguments.name.as_str();
+    // Everything is shared out between two clusters; a few tests are content with one.
+    let all = arguments.arguments.is_empty();
+    let mut names = vec![arguments.name.clone()];
+    if all {
+        names.push(arguments.name.second()?);
+    }
     // All that can be wrong with the machine first, before anything is changed.
     // Nodes without containers, for tests with more ScavengerJobs than a machine can run. Only pods that tolerate their
     // taint go there.
@@ -58,37 +70,39 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
 
     // What is compiled needs both cores; a cluster that waits would only disturb.
     let mut build = shell::cargo(&["test", "--locked", "--no-run"]);
-    select(&mut build, arguments);
-    shell::run(&mut build)?;
+    shell::run(if all { build.arg("--workspace") } else { build.args(&arguments.arguments) })?;
 
-    // Left over from a run that was stopped: its objects would be in the way.
-    cluster::down(name)?;
-    let cluster = cluster::up(name, &options)?;
-    cluster::tell_when_interrupted(name)?;
-    let result = install::install(&cluster, "e2e/deploy", images::Profile::Dev).and_then(|()| {
-        let mut tests = shell::cargo(&["test", "--locked", "--no-fail-fast"]);
-        select(&mut tests, arguments);
-        on(&cluster, &mut tests)?;
-        if depth == Depth::Soak {
-            // Twenty times proptest's own 256; tests with a number of their own multiply it alike.
-            tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "5120");
+    let mut clusters = Vec::new();
+    for name in &names {
+        // Left over from a run that was stopped: its objects would be in the way.
+        cluster::down(name.as_str())?;
+        clusters.push(cluster::up(name.as_str(), &options)?);
+    }
+    cluster::tell_when_interrupted(&names)?;
+    let installed =
+        clusters.iter().try_for_each(|cluster| install::install(cluster, "e2e/deploy", images::Profile::Dev));
+    let result = installed.and_then(|()| match clusters.as_slice() {
+        [first, second] => lanes::run(first, second, depth, !arguments.keep),
+        _ => {
+            let mut tests = cargo_test(&clusters[0], depth, &[])?;
+            // Their own `--` ends cargo's arguments, as it does on the command line.
+            tests.args(&arguments.arguments);
+            if !arguments.arguments.iter().any(|argument| argument == "--") {
+                tests.arg("--");
+            }
+            // Figures that a test prints are part of the result.
+            shell::run(tests.arg("--show-output"))
         }
-        shell::run(&mut tests)?;
-        if arguments.keep || !takes_it_away(arguments) {
-            return Ok(());
-        }
-        // It takes the installation away, which nothing but the end may follow. Of the workspace, since the same program
-        // built for one package has other features and is compiled anew.
-        let mut last = shell::cargo(&["test", "--locked", "--workspace", "--test", UNINSTALL]);
-        on(&cluster, &mut last)?;
-        shell::run(last.env("SCAVENGER_E2E_LAST", "1"))
     });
-    if arguments.keep {
-        eprintln!("the cluster stays up: eval \"$(cargo xtask cluster env --name {name})\"");
-    } else {
-        let task = Task::start("taking the cluster down");
+    for name in &names {
+        let name = name.as_str();
+        if arguments.keep {
+            eprintln!("the cluster {name} stays up: eval \"$(cargo xtask cluster env --name {name})\"");
+            continue;
+        }
+        let task = Task::start(format!("taking the cluster {name} down"));
         match cluster::down(name) {
-            Ok(()) => task.done("the cluster is down"),
+            Ok(()) => task.done(format!("the cluster {name} is down")),
             // What the tests found matters more.
             Err(error) => eprintln!("the cluster {name} was not taken down: {error:#}"),
         }
@@ -96,14 +110,14 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
     result
 }
 
-/// Lets a test run find the cluster.
-fn on(cluster: &cluster::Cluster, tests: &mut std::process::Command) -> Result<()> {
+/// A `cargo test` that finds the cluster.
+fn cargo_test(cluster: &Cluster, depth: Depth, arguments: &[&str]) -> Result<Command> {
     // Built for the images just now, into the folder in which this program is too.
     let operator = std::env::current_exe().context("cannot tell where this program is")?;
     let operator = operator.with_file_name("scavenger-operator");
+    let mut tests = shell::cargo(&["test", "--locked", "--no-fail-fast"]);
     tests
-        // Figures that a test prints are part of the result.
-        .args(["--", "--show-output"])
+        .args(arguments)
         .env("SCAVENGER_E2E_KUBECONFIG", cluster.kubeconfig())
         .env("SCAVENGER_E2E_KUBECTL", cluster.binary("kubectl"))
         .env("SCAVENGER_E2E_OPERATOR", operator)
@@ -112,18 +126,9 @@ fn on(cluster: &cluster::Cluster, tests: &mut std::process::Command) -> Result<(
         .env("RUST_BACKTRACE", "0")
         // Most of the time the tests on the cluster wait for it.
         .env("RUST_TEST_THREADS", "8");
-    Ok(())
-}
-
-/// True if the test that takes the installation away is among those asked for.
-fn takes_it_away(arguments: &Arguments) -> bool {
-    arguments.arguments.is_empty() || arguments.arguments.iter().any(|argument| argument == UNINSTALL)
-}
-
-fn select(command: &mut std::process::Command, arguments: &Arguments) {
-    if arguments.arguments.is_empty() {
-        command.arg("--workspace");
-    } else {
-        command.args(&arguments.arguments);
+    if depth == Depth::Soak {
+        // Twenty times proptest's own 256; tests with a number of their own multiply it alike.
+        tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "5120");
     }
+    Ok(tests)
 }
