@@ -7,6 +7,7 @@ pub mod faults;
 pub mod kubectl;
 pub mod postgres;
 pub mod queue;
+pub mod room;
 pub mod users;
 pub mod world;
 

@@ -112,12 +112,21 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
 
 /// A `cargo test` that finds the cluster.
 fn cargo_test(cluster: &Cluster, depth: Depth, arguments: &[&str]) -> Result<Command> {
+    let mut tests = shell::cargo(&["test", "--locked", "--no-fail-fast"]);
+    on(cluster, tests.args(arguments))?;
+    if depth == Depth::Soak {
+        // Twenty times proptest's own 256; tests with a number of their own multiply it alike.
+        tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "5120");
+    }
+    Ok(tests)
+}
+
+/// Lets a test run find the cluster.
+pub(crate) fn on(cluster: &Cluster, tests: &mut Command) -> Result<()> {
     // Built for the images just now, into the folder in which this program is too.
     let operator = std::env::current_exe().context("cannot tell where this program is")?;
     let operator = operator.with_file_name("scavenger-operator");
-    let mut tests = shell::cargo(&["test", "--locked", "--no-fail-fast"]);
     tests
-        .args(arguments)
         .env("SCAVENGER_E2E_KUBECONFIG", cluster.kubeconfig())
         .env("SCAVENGER_E2E_KUBECTL", cluster.binary("kubectl"))
         .env("SCAVENGER_E2E_OPERATOR", operator)
@@ -126,9 +135,5 @@ fn cargo_test(cluster: &Cluster, depth: Depth, arguments: &[&str]) -> Result<Com
         .env("RUST_BACKTRACE", "0")
         // Most of the time the tests on the cluster wait for it.
         .env("RUST_TEST_THREADS", "8");
-    if depth == Depth::Soak {
-        // Twenty times proptest's own 256; tests with a number of their own multiply it alike.
-        tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "5120");
-    }
-    Ok(tests)
+    Ok(())
 }
