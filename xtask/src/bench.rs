@@ -57,15 +57,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     wanted.extend(images::PACKAGES);
     packages::ensure(&wanted, !arguments.no_install)?;
     // What is compiled needs both cores, which a cluster would disturb.
-    let bench = ["test", "--locked", "--package", "scavenger-e2e", "--test", "bench"];
+    let bench = ["test", "--locked", "--workspace", "--test", "bench"];
     shell::run(shell::cargo(&bench).arg("--no-run"))?;
     cluster::down(name)?;
     let cluster = cluster::up(name, &options)?;
-    cluster::tell_when_interrupted(name)?;
+    cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name))?;
     let result = install::install(&cluster, "e2e/deploy", images::Profile::Release).and_then(|()| {
         let mut tests = shell::cargo(&bench);
-        test::on(&cluster, &mut tests)?;
-        tests.arg("--ignored").env("SCAVENGER_E2E_BENCH_JOBS", arguments.jobs.to_string());
+        test::on(&cluster, tests.args(["--", "--show-output", "--ignored"]))?;
+        tests.env("SCAVENGER_E2E_BENCH_JOBS", arguments.jobs.to_string());
         shell::run(&mut tests)
     });
     if arguments.keep {

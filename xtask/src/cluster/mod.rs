@@ -48,6 +48,12 @@ impl Name {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Name of a second cluster that belongs to this one.
+    pub(crate) fn second(&self) -> Result<Self> {
+        let name = format!("{}-2", self.0);
+        name.parse().map_err(|error| anyhow::anyhow!("the second cluster can not be named {name}: {error}"))
+    }
 }
 
 impl std::str::FromStr for Name {
@@ -64,13 +70,14 @@ impl std::str::FromStr for Name {
     }
 }
 
-/// Says, when the user interrupts a task that made a cluster, that the cluster is still there.
-pub(crate) fn tell_when_interrupted(name: &str) -> Result<()> {
-    let name = name.to_owned();
+/// Says, when the user interrupts a task that made clusters, that they are still there.
+pub(crate) fn tell_when_interrupted(names: &[Name]) -> Result<()> {
+    let names = names.to_vec();
     ctrlc::set_handler(move || {
-        eprintln!(
-            "\ninterrupted; the cluster {name} stays up, `cargo xtask cluster down --name {name}` removes it"
-        );
+        eprintln!("\ninterrupted");
+        for Name(name) in &names {
+            eprintln!("the cluster {name} stays up, `cargo xtask cluster down --name {name}` removes it");
+        }
         // As a shell reports an end by SIGINT.
         std::process::exit(130);
     })

@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let wanted = [packages::CLUSTER, images::PACKAGES].concat();
     packages::ensure(&wanted, !arguments.no_install)?;
     let cluster = cluster::up(name, &options)?;
-    cluster::tell_when_interrupted(name)?;
+    cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name))?;
     let result = install::install(&cluster, "deploy/demo", arguments.profile).and_then(|()| story(&cluster));
     if result.is_err() {
         tell_what_happened(&cluster);

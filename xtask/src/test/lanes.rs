@@ -1,0 +1,133 @@
+//! All tests, side by side: most of the time those on a cluster wait for it, and those that need one to themselves must
+//! not wait for the others.
+//!
+//! Three lanes, each of which runs one program of tests after the other: what needs no cluster of ours; what the first
+//! cluster is for; what the second one is for. The output of a program is printed as a whole when it has ended.
+
+use std::{
+    fs::File,
+    io::{Read, Seek, Write},
+    process::Command,
+    sync::Mutex,
+    thread,
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::{Depth, cargo_test};
+use crate::{cluster::Cluster, shell};
+
+/// The package with the tests on the cluster.
+const END_TO_END: &str = "scavenger-e2e";
+
+/// Its tests that run on the second cluster: those that take the longest of what no other test may disturb.
+const SECOND: [&str; 3] = ["faults", "idle", "outages"];
+
+/// The test that takes the installation away, which nothing but the end may follow.
+const LAST: &str = "uninstall";
+
+/// One run of `cargo test`.
+struct Call {
+    name: String,
+    command: Command,
+}
+
+/// Runs all tests; `take_away` lets the last one take the installation away.
+pub(super) fn run(first: &Cluster, second: &Cluster, depth: Depth, take_away: bool) -> Result<()> {
+    let targets = test_targets()?;
+    let call = |name: &str, cluster: &Cluster, select: &[&str]| -> Result<Call> {
+        // Always of the whole workspace: for one package its dependencies would have other features, and be compiled
+        // anew.
+        let mut command = cargo_test(cluster, depth, &["--workspace"])?;
+        command.args(select).args(["--", "--show-output"]);
+        Ok(Call { name: name.to_owned(), command })
+    };
+    let mut select = vec!["--lib", "--bins"];
+    for (package, target) in &targets {
+        if package != END_TO_END {
+            select.extend(["--test", target]);
+        }
+    }
+    let programs =
+        vec![call("without a cluster", first, &select)?, call("documentation", first, &["--doc"])?];
+    let (mut shared, mut alone) = (Vec::new(), Vec::new());
+    for (_, target) in targets.iter().filter(|(package, target)| package == END_TO_END && target != LAST) {
+        let is_second = SECOND.contains(&target.as_str());
+        let (lane, cluster) = if is_second { (&mut alone, second) } else { (&mut shared, first) };
+        lane.push(call(target, cluster, &["--test", target])?);
+    }
+    if take_away {
+        let mut last = call(LAST, first, &["--test", LAST])?;
+        last.command.env("SCAVENGER_E2E_LAST", "1");
+        shared.push(last);
+    }
+
+    let failed = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for lane in [programs, shared, alone] {
+            scope.spawn(|| {
+                for call in lane {
+                    let name = call.name.clone();
+                    if let Err(error) = call.run() {
+                        eprintln!("test: {name}: FAILED: {error:#}");
+                        failed.lock().expect("no lane should have panicked").push(name);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().expect("no lane should have panicked");
+    if failed.is_empty() { Ok(()) } else { bail!("these tests failed: {}", failed.join(", ")) }
+}
+
+impl Call {
+    fn run(mut self) -> Result<()> {
+        let began = Instant::now();
+        eprintln!("test: {} ...", self.name);
+        let mut output = tempfile::tempfile().context("cannot make a temporary file")?;
+        let copy = |file: &File| file.try_clone().context("cannot share a temporary file");
+        self.command.stdout(copy(&output)?).stderr(copy(&output)?);
+        let result = shell::run(&mut self.command);
+        let mut text = Vec::new();
+        output
+            .rewind()
+            .and_then(|()| output.read_to_end(&mut text))
+            .context("cannot read what the tests said")?;
+        // At once, so that nothing comes in between.
+        let mut stderr = std::io::stderr().lock();
+        let seconds = began.elapsed().as_secs_f64();
+        // Whoever closed it wants no more of it.
+        let _ = stderr.write_all(&text);
+        let _ = writeln!(
+            stderr,
+            "test: {}: {} ({seconds:.0} s)",
+            self.name,
+            if result.is_ok() { "ok" } else { "failed" }
+        );
+        result
+    }
+}
+
+/// Package and name of each file of tests in the workspace.
+fn test_targets() -> Result<Vec<(String, String)>> {
+    let output = shell::cargo(&["metadata", "--no-deps", "--format-version", "1", "--locked"]).output();
+    let output = output.context("cannot run `cargo metadata`")?;
+    if !output.status.success() {
+        bail!("`cargo metadata` failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("cannot read `cargo metadata`")?;
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut targets: Vec<(String, String)> = Vec::new();
+    for package in list(&metadata["packages"]) {
+        for target in list(&package["targets"]) {
+            if list(&target["kind"]).iter().any(|kind| kind == "test") {
+                targets.push((text(&package["name"]), text(&target["name"])));
+            }
+        }
+    }
+    targets.sort();
+    Ok(targets)
+}

@@ -1,0 +1,139 @@
+//! `cargo xtask test` and `cargo xtask soak`: every test, those on the real cluster included.
+
+mod lanes;
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::{
+    cluster::{self, Cluster},
+    images, install, packages,
+    progress::Task,
+    shell,
+};
+
+/// Run every test, the ones on a real cluster included
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Leave the clusters up afterwards
+    #[arg(long)]
+    keep: bool,
+    /// Name of the tests' cluster, and the beginning of that of a second one; such clusters that are left over from an
+    /// earlier run are removed first
+    #[arg(long, default_value = CLUSTER, value_name = "NAME")]
+    name: cluster::Name,
+    /// Name missing Debian packages instead of installing them
+    #[arg(long)]
+    no_install: bool,
+    /// Arguments for `cargo test`, for example `--workspace --test together`; every test without any
+    #[arg(last = true, value_name = "ARGUMENT")]
+    arguments: Vec<String>,
+}
+
+/// Cluster of the tests, beside any that the user has.
+const CLUSTER: &str = "test";
+
+impl Default for Arguments {
+    fn default() -> Self {
+        let name = CLUSTER.parse().expect("the default name should be a good one");
+        Self { keep: false, name, no_install: false, arguments: Vec::new() }
+    }
+}
+
+/// How often tests repeat what they repeat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Every test, modest repetition.
+    Test,
+    /// The full counts.
+    Soak,
+}
+
+/// Runs the tests and takes their clusters down again.
+pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
+    // Everything is shared out between two clusters; a few tests are content with one.
+    let all = arguments.arguments.is_empty();
+    let mut names = vec![arguments.name.clone()];
+    if all {
+        names.push(arguments.name.second()?);
+    }
+    // All that can be wrong with the machine first, before anything is changed.
+    // Nodes without containers, for tests with more ScavengerJobs than a machine can run. Only pods that tolerate their
+    // taint go there.
+    let options = cluster::Options { no_install: arguments.no_install, fake_nodes: 3 };
+    cluster::check(&options)?;
+    let mut wanted: Vec<&str> = packages::CLUSTER.to_vec();
+    wanted.extend(images::PACKAGES);
+    wanted.extend(packages::TESTS);
+    packages::ensure(&wanted, !arguments.no_install)?;
+
+    // What is compiled needs both cores; a cluster that waits would only disturb.
+    let mut build = shell::cargo(&["test", "--locked", "--no-run"]);
+    shell::run(if all { build.arg("--workspace") } else { build.args(&arguments.arguments) })?;
+
+    let mut clusters = Vec::new();
+    for name in &names {
+        // Left over from a run that was stopped: its objects would be in the way.
+        cluster::down(name.as_str())?;
+        clusters.push(cluster::up(name.as_str(), &options)?);
+    }
+    cluster::tell_when_interrupted(&names)?;
+    let installed =
+        clusters.iter().try_for_each(|cluster| install::install(cluster, "e2e/deploy", images::Profile::Dev));
+    let result = installed.and_then(|()| match clusters.as_slice() {
+        [first, second] => lanes::run(first, second, depth, !arguments.keep),
+        _ => {
+            let mut tests = cargo_test(&clusters[0], depth, &[])?;
+            // Their own `--` ends cargo's arguments, as it does on the command line.
+            tests.args(&arguments.arguments);
+            if !arguments.arguments.iter().any(|argument| argument == "--") {
+                tests.arg("--");
+            }
+            // Figures that a test prints are part of the result.
+            shell::run(tests.arg("--show-output"))
+        }
+    });
+    for name in &names {
+        let name = name.as_str();
+        if arguments.keep {
+            eprintln!("the cluster {name} stays up: eval \"$(cargo xtask cluster env --name {name})\"");
+            continue;
+        }
+        let task = Task::start(format!("taking the cluster {name} down"));
+        match cluster::down(name) {
+            Ok(()) => task.done(format!("the cluster {name} is down")),
+            // What the tests found matters more.
+            Err(error) => eprintln!("the cluster {name} was not taken down: {error:#}"),
+        }
+    }
+    result
+}
+
+/// A `cargo test` that finds the cluster.
+fn cargo_test(cluster: &Cluster, depth: Depth, arguments: &[&str]) -> Result<Command> {
+    let mut tests = shell::cargo(&["test", "--locked", "--no-fail-fast"]);
+    on(cluster, tests.args(arguments))?;
+    if depth == Depth::Soak {
+        // Twenty times proptest's own 256; tests with a number of their own multiply it alike.
+        tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "5120");
+    }
+    Ok(tests)
+}
+
+/// Lets a test run find the cluster.
+pub(crate) fn on(cluster: &Cluster, tests: &mut Command) -> Result<()> {
+    // Built for the images just now, into the folder in which this program is too.
+    let operator = std::env::current_exe().context("cannot tell where this program is")?;
+    let operator = operator.with_file_name("scavenger-operator");
+    tests
+        .env("SCAVENGER_E2E_KUBECONFIG", cluster.kubeconfig())
+        .env("SCAVENGER_E2E_KUBECTL", cluster.binary("kubectl"))
+        .env("SCAVENGER_E2E_OPERATOR", operator)
+        .env("SCAVENGER_E2E", "1")
+        // What failed is in the message; a backtrace through futures only hides it.
+        .env("RUST_BACKTRACE", "0")
+        // Most of the time the tests on the cluster wait for it.
+        .env("RUST_TEST_THREADS", "8");
+    Ok(())
+}
