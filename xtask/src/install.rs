@@ -64,8 +64,8 @@ pub(crate) fn install(cluster: &Cluster, overlay: &str, profile: Profile) -> Res
     Ok(())
 }
 
-/// Keys of the Secret with the database's passwords: of its superuser, and of the submitter's role.
-const PASSWORDS: [&str; 2] = ["password", "submitter-password"];
+/// Keys of the Secret with the database's passwords: of its superuser, and of the roles of submitter and tuner.
+const PASSWORDS: [&str; 3] = ["password", "submitter-password", "tuner-password"];
 
 /// Makes the Secret with the database's passwords, or adds what an older one has not. None is ever printed.
 fn create_passwords(cluster: &Cluster) -> Result<()> {

@@ -4,6 +4,7 @@ use anyhow::ensure;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt, api::DeleteParams};
 use scavenger_e2e::{
+    postgres::NAMESPACE,
     queue::{attempts, insert, is_complete, prepare, row, simulations, state},
     run,
     world::until,
@@ -23,7 +24,13 @@ fn a_row_comes_down_the_ladder_and_completes() {
         let observations: Vec<serde_json::Value> =
             database.rows(&format!("select * from gromacs_observation where row_id = {id}")).await?;
         ensure!(observations.len() == 1, "{observations:?}");
-        Ok(())
+        until("the tuner has learned from it", || async {
+            let path = format!("/api/v1/namespaces/{NAMESPACE}/services/scavenger-tuner:http/proxy/v1/model");
+            let request = http::Request::get(path).body(Vec::new())?;
+            let model: serde_json::Value = world.client.request(request).await?;
+            Ok((model["runs"].as_u64() > Some(0)).then_some(()))
+        })
+        .await
     });
 }
 
