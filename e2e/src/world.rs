@@ -46,7 +46,7 @@ pub struct World {
 }
 
 /// Runs a test in a namespace of its own, which is removed afterwards. When the test fails, what is in the namespace
-/// is printed first.
+/// is printed first. Ten times the usual limit if tests that repeat shall do so more often.
 ///
 /// # Panics
 /// If the test fails.
@@ -54,7 +54,8 @@ pub fn run<F>(name: &str, test: impl FnOnce(&'static World) -> F)
 where
     F: Future<Output = Result<()>>,
 {
-    run_within(5 * LIMIT, name, test);
+    let longer = if crate::repetitions(1) > 1 { 10 } else { 1 };
+    run_within(longer * 5 * LIMIT, name, test);
 }
 
 /// Like [`run`], with another limit for the whole test.

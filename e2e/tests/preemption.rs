@@ -218,7 +218,8 @@ async fn in_mode_operator(world: &World, class: &str) -> Result<()> {
 
     // The older one goes, since it loses less; kube-scheduler would take the younger one.
     let (mut operator, mut scheduler) = (Vec::new(), Vec::new());
-    for round in 1..=scavenger_e2e::repetitions(3) {
+    // More than twenty do not make the median better.
+    for round in 1..=scavenger_e2e::repetitions(3).min(20) {
         operator.push(time_to_run(world, Some(class), slot).await?);
         let reason = interrupted(world, "cheap", i64::try_from(round)?).await?;
         ensure!(reason == interruption::PREEMPTED_BY_OPERATOR, "{reason}");

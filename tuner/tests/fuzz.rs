@@ -195,7 +195,6 @@ fn check(document: &Value, path: &str, status: StatusCode, reply: &[u8], asked: 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
     fn every_reply_is_one_that_the_document_promises(

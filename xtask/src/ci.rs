@@ -4,7 +4,10 @@ use std::{process::Command, time::Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{generate, shell, test};
+use crate::{
+    cache::{self, Key},
+    generate, shell, test,
+};
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
 /// them forgot to ask for.
@@ -53,6 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         );
     }
     check("planner depends on no client", planner_is_pure());
+    check("licences and sources of dependencies", dependencies());
     check("development cluster's Go code", go());
     if arguments.no_test {
         eprintln!("ci: tests: left out (--no-test)");
@@ -65,6 +69,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     } else {
         bail!("these checks failed: {}", failed.join(", "))
     }
+}
+
+/// Version of cargo-deny, which is built once and kept in the cache.
+const CARGO_DENY: &str = "0.20.2";
+
+/// What deny.toml says. Advisories are left out: they are fetched from outside, and a new one must not fail a change
+/// that has nothing to do with it.
+fn dependencies() -> Result<()> {
+    let version = format!("={CARGO_DENY}");
+    // A build without optimisation takes a third of the time, and runs for seconds.
+    let install =
+        ["install", "cargo-deny", "--version", &version, "--locked", "--debug", "--no-default-features"];
+    let folder = cache::entry("cargo-deny", &Key::new(&install.join(" ")), |folder| {
+        shell::run(shell::cargo(&install).arg("--quiet").arg("--root").arg(folder))
+    })?;
+    let mut deny = Command::new(folder.join("bin/cargo-deny"));
+    deny.args(["--offline", "--log-level", "error", "check", "licenses", "bans", "sources"]);
+    shell::run(deny.current_dir(shell::ROOT))
 }
 
 /// Format, vet and tests of the development cluster's own Go code; what it is made of is built by `cluster up`.

@@ -70,14 +70,16 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
         select(&mut tests, arguments);
         on(&cluster, &mut tests)?;
         if depth == Depth::Soak {
-            tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "20000");
+            // Twenty times proptest's own 256; tests with a number of their own multiply it alike.
+            tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "5120");
         }
         shell::run(&mut tests)?;
         if arguments.keep || !takes_it_away(arguments) {
             return Ok(());
         }
-        // It takes the installation away, which nothing but the end may follow.
-        let mut last = shell::cargo(&["test", "--locked", "--package", "scavenger-e2e", "--test", UNINSTALL]);
+        // It takes the installation away, which nothing but the end may follow. Of the workspace, since the same program
+        // built for one package has other features and is compiled anew.
+        let mut last = shell::cargo(&["test", "--locked", "--workspace", "--test", UNINSTALL]);
         on(&cluster, &mut last)?;
         shell::run(last.env("SCAVENGER_E2E_LAST", "1"))
     });
@@ -109,7 +111,7 @@ fn on(cluster: &cluster::Cluster, tests: &mut std::process::Command) -> Result<(
         // What failed is in the message; a backtrace through futures only hides it.
         .env("RUST_BACKTRACE", "0")
         // Most of the time the tests on the cluster wait for it.
-        .env("RUST_TEST_THREADS", "4");
+        .env("RUST_TEST_THREADS", "8");
     Ok(())
 }
 

@@ -73,7 +73,7 @@ fn have_an_order(stories: &[Story]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(super::cases(3000))]
 
     #[test]
     fn an_unbroken_watch_tells_the_order_exactly(stories in prop::collection::vec(story(), 1..4)) {

@@ -86,7 +86,7 @@ fn above(world: &World, now: &Resources) -> Vec<&'static str> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(super::cases(3000))]
 
     #[test]
     fn the_target_is_reached_if_it_can_be_and_nobody_goes_in_vain(world in world()) {

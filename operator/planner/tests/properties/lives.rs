@@ -211,12 +211,8 @@ fn live(seed: u64, failing: u64, strict: bool, lives: &[Life], happenings: &[(i6
     assert!(cluster.all_live_pods().is_empty());
 }
 
-fn cases(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, max_shrink_iters: 300, ..ProptestConfig::default() }
-}
-
 proptest! {
-    #![proptest_config(cases(25))]
+    #![proptest_config(super::cases(25))]
 
     #[test]
     fn everybody_gets_to_the_right_end_and_the_limits_hold_at_every_instant(

@@ -121,7 +121,7 @@ fn slowly(world: &World) -> (Vec<Key>, BTreeMap<Key, Reasons>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(super::cases(2000))]
 
     #[test]
     fn the_walk_starts_whom_the_rule_names_and_in_its_order(world in world()) {

@@ -55,7 +55,7 @@ fn loss(requests: &Resources, place: &Place, goes: impl Fn(usize) -> bool) -> Op
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(super::cases(3000))]
 
     #[test]
     fn no_set_on_any_node_loses_less_and_nobody_goes_in_vain(
@@ -96,7 +96,7 @@ fn has_room(cluster: &Cluster, cpu_milli: i64) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(30))]
+    #![proptest_config(super::cases(30))]
 
     /// The model panics if an ordinary pod is ever evicted.
     #[test]

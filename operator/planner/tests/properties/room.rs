@@ -87,7 +87,7 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(super::cases(1000))]
 
     #[test]
     fn room_kept_up_to_date_equals_room_made_anew(changes in prop::collection::vec(change(), 0..40)) {

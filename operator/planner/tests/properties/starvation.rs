@@ -41,7 +41,7 @@ fn stream() -> impl Strategy<Value = Stream> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 20, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 20, ..super::cases(8) })]
 
     #[test]
     fn the_big_one_starts_soon_after_room_is_kept_for_it(stream in stream()) {

@@ -213,8 +213,6 @@ fn expected_first(request: &LadderRequest) -> Option<(Resources, Layout)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
-
     #[test]
     fn every_ladder_keeps_the_rules(request in any_request()) {
         let model = Model::prior();

@@ -1,0 +1,10 @@
+//! Tests that share the cluster: each has a namespace of its own and leaves nodes, pool and programs as they are. What
+//! needs the cluster to itself stands in a file beside this folder.
+
+mod cron;
+mod examples;
+mod lifecycle;
+mod operator;
+mod pipeline;
+mod policies;
+mod quotas;
