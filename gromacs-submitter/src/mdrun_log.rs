@@ -99,6 +99,16 @@ pub fn error_message(text: &str) -> Option<String> {
     (!message.is_empty()).then_some(message)
 }
 
+/// The last warning of a mdrun that crashed without a message of its own, as one line; none if there is none.
+#[must_use]
+pub fn last_warning(text: &str) -> Option<String> {
+    const SIGNS: [&str; 5] =
+        ["can not be settled", "LINCS WARNING", "out of disk space", "No space left", "Segmentation fault"];
+    let is_warning =
+        |line: &&str| SIGNS.iter().any(|sign| line.contains(sign)) && progress_line(line).is_none();
+    text.rsplit(['\n', '\r']).map(str::trim).find(is_warning).map(ToOwned::to_owned)
+}
+
 /// How much of the end of a failed log is kept.
 const KEPT_LINES: usize = 40;
 const KEPT_BYTES: usize = 4096;
@@ -225,6 +235,15 @@ mod tests {
         assert_eq!(step_interval(78.0, 0.002, Some(100.0)), 181);
         assert_eq!(step_interval(0.01, 0.002, Some(100.0)), 1);
         assert_eq!(step_interval(f64::NAN, 0.002, None), 100);
+    }
+
+    #[test]
+    fn a_crash_without_a_message_is_told_by_its_last_warning() {
+        let text = "step 0: One or more water molecules can not be settled.\nCheck for bad contacts\n\
+                    step 12: One or more water molecules can not be settled.\n\rstep 20, remaining wall clock time: 1 s\r";
+        let warning = "step 12: One or more water molecules can not be settled.";
+        assert_eq!(last_warning(text).as_deref(), Some(warning));
+        assert_eq!(last_warning("starting mdrun 'W'\n\rstep 20\r"), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::{
     probe_failure, record, said, settle,
 };
 use crate::manifest::{Probe, probe_name};
-use crate::mdrun_log::{LogFacts, error_message, last_lines};
+use crate::mdrun_log::{LogFacts, error_message, last_lines, last_warning};
 use crate::probe::parse_verification;
 use crate::view::{AttemptView, JobView};
 
@@ -171,14 +171,23 @@ pub(super) fn failed(status: RowStatus, input: &Input<'_>, job: &JobView) -> Ste
     let reason = match job.failure_reason.as_deref() {
         Some(failure::CONTAINER_FAILED) => {
             let message = attempt.and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
-            [input.log.text(), message]
-                .into_iter()
-                .find_map(error_message)
-                .map_or_else(|| said(job), |words| format!("mdrun failed: {words}"))
+            let told = [input.log.text(), message];
+            match told.into_iter().find_map(error_message) {
+                Some(words) => format!("mdrun failed: {words}"),
+                // It crashed. The operator's sentence ends in mdrun's greeting, whose smile begins with a colon.
+                None => match told.into_iter().find_map(last_warning) {
+                    Some(words) => format!("mdrun failed: {words} ({})", before_greeting(&said(job))),
+                    None => said(job),
+                },
+            }
         }
         _ => said(job),
     };
     Step { attempts, ..record(end_of(status, reason, input, job)) }
+}
+
+fn before_greeting(sentence: &str) -> &str {
+    sentence.split(": :-)").next().unwrap_or(sentence).lines().next().unwrap_or_default()
 }
 
 fn end_of(status: RowStatus, reason: String, input: &Input<'_>, job: &JobView) -> RowStatus {
