@@ -8,6 +8,7 @@ pub mod gromacs;
 pub mod kubectl;
 pub mod postgres;
 pub mod queue;
+pub mod room;
 pub mod users;
 pub mod world;
 

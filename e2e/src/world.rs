@@ -426,6 +426,22 @@ pub fn counter(name: &str, to: u32) -> Value {
     })
 }
 
+/// A ScavengerJob for the played nodes. It runs until something is done to its pods.
+#[must_use]
+pub fn played(name: &str, cpu: &str) -> Value {
+    json!({
+        "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob", "metadata": { "name": name },
+        "spec": {
+            "image": "played", "command": ["played"],
+            "resources": { "requests": { "cpu": cpu, "memory": "16Mi" } },
+            "nodeSelector": { "type": "kwok" },
+            "tolerations": [{ "key": "kwok.x-k8s.io/node", "operator": "Exists" }],
+            "interruptionAfter": "60s",
+            "terminationGracePeriodSeconds": 1,
+        },
+    })
+}
+
 /// Adds an argument to a counter's command line.
 pub fn argument(job: &mut Value, argument: &str) {
     if let Some(args) = job["spec"]["args"].as_array_mut() {

@@ -20,7 +20,7 @@ use scavenger_e2e::{
     World,
     faults::{Fate, OPERATOR, Operator, Proxy, Witness},
     repetitions,
-    world::{OPERATORS, run_within, until},
+    world::{OPERATORS, played, run_within, until},
 };
 use scavenger_schema::{
     names,
@@ -78,21 +78,6 @@ async fn set_pool(world: &World, patch: &Value) -> Result<()> {
     let pools: Api<ScavengerPool> = Api::all(world.client.clone());
     pools.patch(names::DEFAULT_POOL, &PatchParams::default(), &Patch::Merge(patch)).await?;
     Ok(())
-}
-
-/// A ScavengerJob for the played nodes. It runs until something is done to its pods.
-fn played(name: &str, cpu: &str) -> Value {
-    json!({
-        "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob", "metadata": { "name": name },
-        "spec": {
-            "image": "played", "command": ["played"],
-            "resources": { "requests": { "cpu": cpu, "memory": "16Mi" } },
-            "nodeSelector": { "type": "kwok" },
-            "tolerations": [{ "key": "kwok.x-k8s.io/node", "operator": "Exists" }],
-            "interruptionAfter": "60s",
-            "terminationGracePeriodSeconds": 1,
-        },
-    })
 }
 
 async fn submit(world: &World, count: usize, cpu: &str) -> Result<()> {

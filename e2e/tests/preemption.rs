@@ -4,72 +4,22 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget, scheduling::v1::PriorityClass};
-use kube::{
-    Api,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
-};
+use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
+use kube::api::{Patch, PatchParams};
 use scavenger_e2e::{
-    World, run,
-    world::{COUNTER, counter, until},
+    World,
+    room::{
+        delete_pod, holding, in_mode_operator, interrupted, owner_of_class, patch_pool, pools, start, status,
+    },
+    run,
+    world::until,
 };
 use scavenger_schema::{
     names,
     reasons::{interruption, pool_condition},
-    scavenger_job::{Phase, ScavengerJob, ScavengerJobStatus},
-    scavenger_pool::ScavengerPool,
+    scavenger_job::Phase,
 };
 use serde_json::{Value, json};
-
-fn status(job: &ScavengerJob) -> ScavengerJobStatus {
-    job.status.clone().unwrap_or_default()
-}
-
-fn pools(world: &World) -> Api<ScavengerPool> {
-    Api::all(world.client.clone())
-}
-
-async fn patch_pool(world: &World, spec: &Value) -> Result<()> {
-    let patch = json!({ "spec": spec });
-    pools(world).patch(names::DEFAULT_POOL, &PatchParams::default(), &Patch::Merge(&patch)).await?;
-    Ok(())
-}
-
-/// A ScavengerJob that counts for a long time and holds `slots`; one that does not save loses what it counted since
-/// its last checkpoint, as far as the operator knows.
-fn holding(name: &str, slot: &str, slots: u32, saves: bool) -> Value {
-    let mut job = counter(name, 1_000_000);
-    job["spec"]["args"][2] = json!(format!("--checkpoint=/data/{name}"));
-    job["spec"]["args"][4] = json!(format!("--journal=/data/journal-{name}"));
-    job["spec"]["resources"]["requests"][slot] = json!(slots);
-    job["spec"]["interruptionAfter"] = json!("10m");
-    job["spec"]["checkpoint"] = json!({ "savesOnSigterm": saves, "restartSeconds": 5 });
-    job
-}
-
-async fn start(world: &World, job: Value) -> Result<()> {
-    let name = job["metadata"]["name"].as_str().context("a test's job should have a name")?.to_owned();
-    world.create::<ScavengerJob>(job).await?;
-    world.phase(&name, Phase::Running).await?;
-    Ok(())
-}
-
-/// Waits until a ScavengerJob was interrupted this often, and returns why the last time.
-async fn interrupted(world: &World, name: &str, count: i64) -> Result<String> {
-    let job = world
-        .job_until(name, &format!("interrupted {count} times"), |job| status(job).interrupted_count == count)
-        .await?;
-    let status = status(&job);
-    let last = status.attempts.last().context("no attempt was recorded")?;
-    last.reason.clone().context("the attempt has no reason")
-}
-
-async fn delete_pod(world: &World, name: &str) -> Result<()> {
-    let pods = world.api::<Pod>();
-    pods.delete(name, &DeleteParams::default()).await?;
-    until(&format!("pod {name} is gone"), || async { Ok(pods.get_opt(name).await?.is_none().then_some(())) })
-        .await
-}
 
 /// Keeps 3 of 10 slots free once more than 8 are used.
 async fn with_headroom<F>(world: &World, slot: &str, test: impl FnOnce() -> F) -> Result<()>
@@ -145,34 +95,6 @@ fn a_budget_that_forbids_everything_does_not_keep_it() {
     });
 }
 
-/// An owner's pod with a class of its own, and what else its spec has.
-async fn owner_of_class(
-    world: &World,
-    name: &str,
-    class: Option<&str>,
-    slot: &str,
-    more: Value,
-) -> Result<()> {
-    let requests = json!({ slot: "4", "cpu": "10m", "memory": "16Mi" });
-    let mut pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "labels": { "app": name } },
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "priorityClassName": class,
-            "containers": [{
-                "name": "owner", "image": COUNTER, "imagePullPolicy": "IfNotPresent",
-                "command": ["scavenger-counter", "--to=1000000", "--every=1s", "--checkpoint=/tmp/count"],
-                "resources": { "requests": requests, "limits": requests },
-            }],
-        },
-    });
-    if let (Some(spec), Value::Object(more)) = (pod["spec"].as_object_mut(), more) {
-        spec.extend(more);
-    }
-    world.create::<Pod>(pod).await?;
-    Ok(())
-}
-
 /// Time from a pod's creation until it runs.
 async fn time_to_run(world: &World, class: Option<&str>, slot: &str) -> Result<Duration> {
     let running = |pod: Option<&Pod>| {
@@ -188,7 +110,7 @@ async fn time_to_run(world: &World, class: Option<&str>, slot: &str) -> Result<D
     Ok(began.elapsed())
 }
 
-async fn in_mode_operator(world: &World, class: &str) -> Result<()> {
+async fn the_cheaper_one_goes(world: &World, class: &str) -> Result<()> {
     // Both together stay below the threshold of 95%.
     let slot = &world.slots(11).await?;
     start(world, holding("cheap", slot, 5, true)).await?;
@@ -248,23 +170,11 @@ async fn in_mode_operator(world: &World, class: &str) -> Result<()> {
     Ok(())
 }
 
-/// Other tests' pods do not name the class, so the mode does not concern them.
 #[test]
 fn in_mode_operator_the_one_that_loses_least_goes_and_the_pod_runs() {
     run("operator-mode", |world| async move {
         world.claim("data").await?;
-        let classes: Api<PriorityClass> = Api::all(world.client.clone());
-        let class: PriorityClass = serde_json::from_value(json!({
-            "metadata": { "name": world.namespace },
-            "value": 0,
-            "preemptionPolicy": "Never",
-        }))?;
-        classes.create(&PostParams::default(), &class).await?;
-        patch_pool(world, &json!({ "preemptionMode": "Operator" })).await?;
-        let result = in_mode_operator(world, &world.namespace).await;
-        patch_pool(world, &json!({ "preemptionMode": "Scheduler" })).await?;
-        classes.delete(&world.namespace, &DeleteParams::default()).await?;
-        result
+        in_mode_operator(world, |class| async move { the_cheaper_one_goes(world, &class).await }).await
     });
 }
 
@@ -278,6 +188,9 @@ fn a_bad_pool_is_refused_with_the_name_of_its_field() {
             ("spec.interruptThresholdOverrides", json!({ "interruptThresholdOverrides": { "gpu": 0.1 } })),
             ("spec.interruptThreshold", json!({ "interruptThreshold": 2 })),
             ("spec.weights.cpu", json!({ "weights": { "cpu": -1 } })),
+            ("spec.reserveAfter", json!({ "reserveAfter": "0s" })),
+            ("spec.reserveAfter", json!({ "reserveAfter": "169h" })),
+            ("spec.reserveAfter", json!({ "reserveAfter": "soon" })),
             ("spec.preemptionMode", json!({ "preemptionMode": "Both" })),
         ];
         for (field, spec) in cases {

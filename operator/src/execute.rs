@@ -7,23 +7,16 @@ use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::{
-        batch::v1::Job as BatchJob,
-        core::v1::{
-            ConfigMap, Event as CoreEvent, ObjectReference, PersistentVolumeClaim, Pod as ApiPod, Service,
-            ServiceAccount,
-        },
+use k8s_openapi::api::{
+    batch::v1::Job as BatchJob,
+    core::v1::{
+        ConfigMap, Event as CoreEvent, ObjectReference, PersistentVolumeClaim, Pod as ApiPod, Service,
+        ServiceAccount,
     },
-    apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{
-        DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams, Preconditions,
-        PropagationPolicy,
-    },
-    core::Status,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
     runtime::events::{Event as ApiEvent, EventType, Recorder, Reporter},
 };
 use scavenger_planner::{
@@ -36,7 +29,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use crate::{manifest, metrics::Metrics, observe::convert, status};
+use crate::{evict::Evictor, manifest, metrics::Metrics, observe::convert, status};
 
 /// Longest time that one task may take. What takes longer failed, as far as the planner is concerned; since every task
 /// is idempotent, one that was carried out after all is found when it is tried again.
@@ -57,8 +50,7 @@ const MAX_EVENT: usize = 1024;
 /// Carries out tasks.
 pub(crate) struct Executor {
     client: Client,
-    /// Returns a 429 at once.
-    evictions: Client,
+    evictor: Evictor,
     events: mpsc::Sender<(ApiEvent, ObjectReference)>,
     metrics: Arc<Metrics>,
 }
@@ -69,7 +61,7 @@ impl Executor {
     pub(crate) fn new(client: Client, evictions: Client, metrics: Arc<Metrics>) -> Self {
         let (events, queued) = mpsc::channel(EVENTS);
         tokio::spawn(publish(client.clone(), queued, Arc::clone(&metrics)));
-        Self { client, evictions, events, metrics }
+        Self { client, evictor: Evictor::new(evictions, names::OPERATOR), events, metrics }
     }
 
     /// Carries out one action.
@@ -177,9 +169,7 @@ impl Executor {
         for map in job.spec.config_maps.iter().map(|map| &map.name).chain(of_variables) {
             self.look::<ConfigMap>(key, map, &mut missing).await?;
         }
-        if let Some(account) = &job.spec.service_account_name {
-            self.look::<ServiceAccount>(key, account, &mut missing).await?;
-        }
+        self.look::<ServiceAccount>(key, manifest::service_account(&job.spec), &mut missing).await?;
         Ok(missing)
     }
 
@@ -427,50 +417,11 @@ impl Executor {
 
     /// Every pod is tried, so that one that can not be evicted does not keep the others of its gang.
     async fn interrupt(&self, pods: Vec<(Key, Name)>) -> Outcome {
-        let tried = pods.iter().map(|(pod, uid)| self.evict(pod, uid));
+        let tried = pods.iter().map(|(pod, uid)| self.evictor.evict(pod, uid));
         let failed = futures::future::join_all(tried).await.into_iter().find_map(Result::err);
         match failed {
             Some(failure) => Err(failure),
             None => Ok(Answer::Interrupted { pods: pods.into_iter().map(|(_, uid)| uid).collect() }),
-        }
-    }
-
-    async fn evict(&self, pod: &Key, uid: &str) -> Result<(), Failure> {
-        let api: Api<ApiPod> = Api::namespaced(self.evictions.clone(), &pod.namespace);
-        let only_this = DeleteParams {
-            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
-            ..DeleteParams::default()
-        };
-        let eviction = EvictParams { delete_options: Some(only_this.clone()), ..EvictParams::default() };
-        match api.evict(&pod.name, &eviction).await {
-            Ok(_) => return Ok(()),
-            Err(kube::Error::Api(error)) if is_another(&error) => return Ok(()),
-            Err(kube::Error::Api(error)) if forbidden_by_budget(&error) => {
-                info!(namespace = %pod.namespace, pod = %pod.name, reason = %error.message, "deleted instead of evicted");
-            }
-            Err(error) => return Err(failure(error)),
-        }
-        // A budget of somebody's own must not make a ScavengerJob keep room that an owner needs. The condition comes
-        // first: with it the Job controller and whoever judges the attempt see that the pod did not fail by itself.
-        let marked = json!({
-            "metadata": { "uid": uid },
-            "status": { "conditions": [{
-                "type": "DisruptionTarget",
-                "status": "True",
-                "reason": reasons::interruption::INTERRUPTED_BY_SCAVENGER,
-                "message": "interrupted by scavenger-operator; a PodDisruptionBudget forbade the eviction",
-                "lastTransitionTime": Time(now()),
-            }] },
-        });
-        match api.patch_status(&pod.name, &PatchParams::default(), &Patch::Strategic(&marked)).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(error)) if error.is_not_found() || error.is_conflict() => return Ok(()),
-            Err(error) => return Err(failure(error)),
-        }
-        match api.delete(&pod.name, &only_this).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(error)) if is_another(&error) => Ok(()),
-            Err(error) => Err(failure(error)),
         }
     }
 
@@ -493,23 +444,7 @@ impl Executor {
     }
 }
 
-/// True if the pod is gone, or another one has its name by now.
-fn is_another(error: &Status) -> bool {
-    error.is_not_found() || error.is_conflict() && error.message.contains("UID in precondition")
-}
-
-/// True if a PodDisruptionBudget stands against an eviction: 429, which also means that the API server is busy, or 500
-/// where two budgets match.
-fn forbidden_by_budget(error: &Status) -> bool {
-    let causes = error.details.iter().flat_map(|details| &details.causes);
-    causes.into_iter().any(|cause| cause.reason == "DisruptionBudget")
-        || error.code == 500 && error.message.contains("PodDisruptionBudget")
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the edge: answers and conditions are stamped when they are made"
-)]
+#[expect(clippy::disallowed_methods, reason = "the edge: answers are stamped when they are made")]
 fn now() -> Timestamp {
     Timestamp::now()
 }
@@ -550,7 +485,7 @@ fn task_name(task: &Task) -> &'static str {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
-fn failure(error: kube::Error) -> Failure {
+pub(crate) fn failure(error: kube::Error) -> Failure {
     match &error {
         kube::Error::Api(status) if status.is_not_found() => Failure::Gone,
         kube::Error::Api(status) if status.is_conflict() => Failure::Conflict,

@@ -4,12 +4,13 @@
 //! |---|---|---|
 //! | observe | `observe`, `validate` | reads the cluster and turns it into the planner's values |
 //! | plan | crate `scavenger-planner` | decides, without I/O |
-//! | apply | `execute`, `manifest`, `status` | carries the actions out |
+//! | apply | `execute`, `evict`, `manifest`, `status` | carries the actions out |
 //!
 //! `controller` is the loop between them; `pool` is what the ScavengerPool's status says.
 
 pub mod cli;
 mod controller;
+mod evict;
 mod execute;
 mod health;
 mod leader;

@@ -9,7 +9,11 @@ async fn main() -> ExitCode {
         Err(error) => {
             // One sentence with its causes; a backtrace would tell nobody more.
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<scavenger_operator::cli::Unusable>() {
+                ExitCode::from(2)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -298,6 +298,11 @@ fn volumes(spec: &ScavengerJobSpec) -> (Vec<Volume>, Vec<VolumeMount>) {
     (volumes, mounts)
 }
 
+/// The service account that the pods will have. One that does not exist refuses them, the default one like any other.
+pub(crate) fn service_account(spec: &ScavengerJobSpec) -> &str {
+    spec.service_account_name.as_deref().unwrap_or("default")
+}
+
 /// Selector for the pods and Jobs of one ScavengerJob.
 pub(crate) fn selector(uid: &str) -> String {
     format!("{}={uid}", names::LABEL_JOB_UID)
@@ -333,6 +338,14 @@ mod tests {
         job.metadata.namespace = Some("chem".to_owned());
         job.metadata.uid = Some("u-1".to_owned());
         job
+    }
+
+    #[test]
+    fn a_service_account_is_always_looked_up() {
+        let mut job = job(1);
+        assert_eq!(service_account(&job.spec), "default");
+        job.spec.service_account_name = Some("chemist".to_owned());
+        assert_eq!(service_account(&job.spec), "chemist");
     }
 
     #[test]

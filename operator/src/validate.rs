@@ -121,6 +121,7 @@ pub(crate) fn settings(spec: &ScavengerPoolSpec) -> Result<Settings, SpecError> 
         start_deadline: signed(spec.start_deadline),
         reference_grace: signed(spec.reference_grace),
         interruption_backoff: signed(spec.interruption_backoff),
+        reserve_after: signed(spec.reserve_after),
         priority_steps: spec.priority_steps,
         weights: Weights {
             extended: Weight::from_number(DEFAULT_EXTENDED_WEIGHT),

@@ -26,6 +26,9 @@ pub const FINALIZER: &str = "scavenger.dev/pods-gone";
 /// Field manager and event source of the operator.
 pub const OPERATOR: &str = "scavenger-operator";
 
+/// Who makes room while no operator works, as it names itself.
+pub const GUARD: &str = "scavenger-guard";
+
 /// Field manager of the submitter.
 pub const SUBMITTER: &str = "gromacs-submitter";
 

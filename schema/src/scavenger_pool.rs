@@ -33,6 +33,7 @@ use crate::shapes::{self, Quantity};
     validation = Rule::new("duration(self.startDeadline) >= duration('1s')").message("startDeadline must be at least 1s").field_path(".startDeadline"),
     validation = Rule::new("duration(self.referenceGrace) >= duration('0s')").message("referenceGrace must not be negative").field_path(".referenceGrace"),
     validation = Rule::new("duration(self.interruptionBackoff) >= duration('0s')").message("interruptionBackoff must not be negative").field_path(".interruptionBackoff"),
+    validation = Rule::new("duration(self.reserveAfter) >= duration('1s') && duration(self.reserveAfter) <= duration('168h')").message("reserveAfter must be between 1s and 168h").field_path(".reserveAfter"),
     validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || (self.startThreshold <= self.headroomTarget && self.headroomTarget < self.interruptThreshold)").message("headroomTarget must be at least startThreshold and below interruptThreshold (interruptThreshold: null switches headroom off)").field_path(".headroomTarget"),
     validation = Rule::new("(has(self.interruptThresholdOverrides) ? self.interruptThresholdOverrides.map(k, k) : []).all(k, (has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThresholdOverrides[k])").message("for each resource in interruptThresholdOverrides the headroom target must be at least the start threshold and below the interrupt threshold").field_path(".interruptThresholdOverrides"),
     validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || ['cpu', 'memory', 'pods'].all(k, (has(self.interruptThresholdOverrides) && k in self.interruptThresholdOverrides) || ((has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThreshold))").message("for cpu, memory and pods the headroom target must be at least the start threshold and below interruptThreshold").field_path(".headroomTargetOverrides")
@@ -85,6 +86,13 @@ pub struct ScavengerPoolSpec {
     #[serde(default = "default_interruption_backoff")]
     #[schemars(schema_with = "shapes::duration")]
     pub interruption_backoff: Duration,
+
+    /// A ScavengerJob that has waited for this long although it would fit beside the ordinary pods gets a standing
+    /// reservation: what those that came later give back is kept for it until it starts, so that nobody waits for ever
+    /// behind smaller ones. Between 1s and 168h.
+    #[serde(default = "default_reserve_after")]
+    #[schemars(schema_with = "shapes::duration")]
+    pub reserve_after: Duration,
 
     /// In how many equal steps the running priority rises over `interruptionAfter`.
     #[serde(default = "default_priority_steps")]
@@ -278,6 +286,10 @@ fn default_interruption_backoff() -> Duration {
     seconds(30)
 }
 
+fn default_reserve_after() -> Duration {
+    seconds(600)
+}
+
 impl Default for ScavengerPoolSpec {
     fn default() -> Self {
         Self {
@@ -290,6 +302,7 @@ impl Default for ScavengerPoolSpec {
             start_deadline: default_start_deadline(),
             reference_grace: default_reference_grace(),
             interruption_backoff: default_interruption_backoff(),
+            reserve_after: default_reserve_after(),
             priority_steps: default_priority_steps(),
             weights: BTreeMap::new(),
             interrupt_threshold: default_interrupt_threshold(),

@@ -1,5 +1,6 @@
-//! Development tasks of the project: `cargo xtask demo`, `test`, `ci`, `cluster`, `generate`.
+//! Development tasks of the project: `cargo xtask demo`, `test`, `bench`, `ci`, `cluster`, `generate`.
 
+mod bench;
 mod cache;
 mod ci;
 mod cluster;
@@ -31,6 +32,7 @@ enum Task {
     Test(test::Arguments),
     /// Run every test with the full counts: takes hours
     Soak(test::Arguments),
+    Bench(bench::Arguments),
     Ci(ci::Arguments),
     Generate(generate::Arguments),
     /// Run a real Kubernetes on this machine
@@ -55,6 +57,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Test(arguments) => test::run(&arguments, test::Depth::Test),
         Task::Soak(arguments) => test::run(&arguments, test::Depth::Soak),
+        Task::Bench(arguments) => bench::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Generate(arguments) => generate::run(&arguments),
         Task::Cluster(arguments) => cluster::run(arguments),

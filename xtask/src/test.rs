@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
 }
 
 /// Lets a test run find the cluster.
-fn on(cluster: &cluster::Cluster, tests: &mut std::process::Command) -> Result<()> {
+pub(crate) fn on(cluster: &cluster::Cluster, tests: &mut std::process::Command) -> Result<()> {
     // Built for the images just now, into the folder in which this program is too.
     let operator = std::env::current_exe().context("cannot tell where this program is")?;
     let operator = operator.with_file_name("scavenger-operator");

@@ -5,7 +5,7 @@
 //! share of any resource that its ScavengerJobs hold), then by UID. One that does not fit does not hold up those
 //! behind it.
 //!
-//! Nobody starves: who has waited for [`RESERVE_AFTER`] (since it was created or last interrupted, or since the delay
+//! Nobody starves: who has waited for the pool's `reserveAfter` (since it was created or last interrupted, or since the delay
 //! after a withdrawn start was over) and would fit if no ScavengerJob were there gets a standing reservation. There is
 //! one for each kind of demand (the set of extended resources it asks for); of several of a kind the one that has
 //! waited longest has it. It binds those behind its holder in the order above, and those created after its holder began
@@ -32,7 +32,7 @@ use std::{
     ops::Bound,
 };
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::{
     capacity::Capacity,
@@ -40,9 +40,6 @@ use crate::{
     places::Ask,
     snapshot::{Demand, Job, Key, Name, Phase, Settings, WaitReason, Waiting},
 };
-
-/// After this time of waiting room is kept.
-pub const RESERVE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
 /// More interruptions than this do not advance any further.
 const MAX_COUNTED_INTERRUPTIONS: u32 = 10;
@@ -294,7 +291,7 @@ impl Queue {
 
     /// Who has a standing reservation now, longest waiting first.
     fn reservations(&self, room: &mut Room<'_>) -> Vec<Reservation> {
-        let due = room.now.saturating_sub(RESERVE_AFTER).unwrap_or(Timestamp::MIN);
+        let due = room.now.saturating_sub(room.settings.reserve_after).unwrap_or(Timestamp::MIN);
         let without_scavengers = room.capacity.free_row_without_scavengers(room.settings);
         let mut oldest: BTreeMap<u64, (&(Timestamp, Key), Ask)> = BTreeMap::new();
         for (_, ask) in &self.fronts {

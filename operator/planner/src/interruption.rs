@@ -84,7 +84,7 @@ pub fn next(
     };
     let there: Vec<(Key, Name)> = pods
         .values()
-        .filter(|pod| !pod.phase.is_terminal() && pod.deletion_requested.is_none())
+        .filter(|pod| evictable(pod))
         .filter(|pod| !known.memory.evicted.contains(&pod.uid))
         .map(|pod| (pod.key.clone(), pod.uid.clone()))
         .collect();
@@ -164,6 +164,18 @@ pub(crate) fn bound(pods: &BTreeMap<Name, Arc<Pod>>) -> impl Iterator<Item = (&N
     alive.filter_map(|pod| Some((pod.node.as_ref()?, &**pod)))
 }
 
+/// True for a pod that holds room and is not going yet.
+pub(crate) fn evictable(pod: &Pod) -> bool {
+    !pod.phase.is_terminal() && pod.deletion_requested.is_none()
+}
+
+/// A pending ordinary pod, and what was chosen for it: the node and who goes there; none if nothing helps.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) pod: Key,
+    pub(crate) choice: Option<(Name, Vec<Key>)>,
+}
+
 /// True if nobody has to be interrupted to make the ScavengerJob give its room back.
 fn is_going(entry: &Entry, attachments: &Attachments, drain: bool) -> bool {
     let Some(attempt) = entry.job.status.active_attempt() else { return true };
@@ -193,7 +205,7 @@ impl Planner {
         let settings = settings.clone();
         self.relieve_pressure(&settings, now, actions);
         // First whom somebody waits for: it may make the headroom, too.
-        self.serve_pending_pods(&settings, now, actions);
+        let _served = self.serve_pending_pods(&settings, now, actions);
         self.keep_headroom(&settings, now, actions);
     }
 
@@ -280,12 +292,18 @@ impl Planner {
         self.visit(job, now, actions);
     }
 
-    fn serve_pending_pods(&mut self, settings: &Settings, now: Timestamp, actions: &mut Vec<Action>) {
+    /// Reserves room for every pod that was not served yet and can be helped, and has interrupted who is in the way.
+    pub(crate) fn serve_pending_pods(
+        &mut self,
+        settings: &Settings,
+        now: Timestamp,
+        actions: &mut Vec<Action>,
+    ) -> Vec<Served> {
         if settings.preemption_mode != PreemptionMode::Operator {
             for pod in self.preemption.release_all() {
                 self.capacity.set_pod(&pod);
             }
-            return;
+            return Vec::new();
         }
         for pod in self.preemption.reserved() {
             if !self.is_kept(&pod) {
@@ -295,6 +313,7 @@ impl Planner {
         }
         let stamp = (self.capacity.epoch(), self.capacity.version(), self.holders.version);
         let mut hopeless = BTreeSet::new();
+        let mut served = Vec::new();
         for pod in self.preemption.unserved(stamp) {
             let shape = (pod.requests.clone(), pod.placement.clone());
             let choice = if hopeless.contains(&shape) {
@@ -302,6 +321,7 @@ impl Planner {
             } else {
                 preemption::choose(&pod.requests, self.places(&pod, settings, now))
             };
+            served.push(Served { pod: pod.key.clone(), choice: choice.clone() });
             let Some((node, victims)) = choice else {
                 hopeless.insert(shape);
                 self.preemption.nothing_helps(&pod.key, stamp);
@@ -314,6 +334,7 @@ impl Planner {
                 self.sentence(&job, reason::PREEMPTED_BY_OPERATOR, message, now, actions);
             }
         }
+        served
     }
 
     /// True if the room that is reserved for a pod is there, or will be when all that is going is gone. Somebody else

@@ -21,6 +21,7 @@
 //! | how an attempt is interrupted | [`interruption`] |
 //! | who goes before others need the room | [`headroom`] |
 //! | who goes for a pending ordinary pod | [`preemption`] |
+//! | who goes for it while no operator works | [`guard`] |
 //!
 //! Work is proportional to what changed: a plan looks at ScavengerJobs about which something was seen, at timers that
 //! are due, and at the heads of the queue's lines. At most one action per ScavengerJob is under way; until its result
@@ -35,6 +36,7 @@ pub mod capacity;
 pub mod check;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
+pub mod guard;
 pub mod headroom;
 pub mod interruption;
 pub mod ledger;

@@ -90,6 +90,8 @@ pub struct Settings {
     pub reference_grace: SignedDuration,
     /// Wait after an interruption.
     pub interruption_backoff: SignedDuration,
+    /// After this time of waiting room is kept for a ScavengerJob.
+    pub reserve_after: SignedDuration,
     /// Steps of the running priority.
     pub priority_steps: i32,
     /// What a second of each resource is worth.

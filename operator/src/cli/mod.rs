@@ -2,6 +2,7 @@
 
 mod crd;
 mod explain;
+mod guard;
 mod plan;
 mod pool;
 mod run;
@@ -10,6 +11,7 @@ mod snapshot;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use kube::{Client, Config};
+use scavenger_schema::names;
 
 /// Run ScavengerJobs on the room a Kubernetes cluster has left
 #[derive(Debug, Parser)]
@@ -22,6 +24,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Options),
+    Guard(guard::Options),
     Explain(explain::Options),
     Plan(plan::Options),
     Snapshot(snapshot::Options),
@@ -31,13 +34,38 @@ enum Command {
     Drain(pool::Drain),
 }
 
+/// What was typed, or what this process finds around it, can not be used: exit status 2 instead of 1.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub struct Unusable(String);
+
+/// Where the Lease is.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Leader election")]
+struct LeaseOptions {
+    /// Namespace of the Lease by which replicas elect the one that works; the operator's own unless given
+    #[arg(long, env = "SCAVENGER_OPERATOR_LEASE_NAMESPACE", value_name = "NAMESPACE")]
+    lease_namespace: Option<String>,
+
+    /// Name of that Lease
+    #[arg(long, env = "SCAVENGER_OPERATOR_LEASE_NAME", default_value = names::OPERATOR, value_name = "NAME")]
+    lease_name: String,
+}
+
+impl LeaseOptions {
+    fn namespace(&self, client: &Client) -> String {
+        self.lease_namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned())
+    }
+}
+
 /// Parses the command line and does what it says.
 ///
 /// # Errors
-/// One sentence: what did not work, and on which object.
+/// One sentence: what did not work, and on which object; [`Unusable`] if it was not even tried.
 pub async fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Run(options) => run::exec(options).await,
+        Command::Guard(options) => guard::exec(&options).await,
         Command::Explain(options) => explain::exec(&options).await,
         Command::Plan(options) => plan::exec(&options).await,
         Command::Snapshot(options) => snapshot::exec(&options).await,
@@ -50,11 +78,41 @@ pub async fn main() -> anyhow::Result<()> {
 
 /// Where the API server is and who asks: $KUBECONFIG, ~/.kube/config, or the pod's own service account.
 async fn config() -> anyhow::Result<Config> {
-    Config::infer()
-        .await
-        .context("no connection to the Kubernetes API could be set up; is $KUBECONFIG right?")
+    let unusable = "no connection to the Kubernetes API could be set up; is $KUBECONFIG right?";
+    Config::infer().await.context(Unusable(unusable.to_owned()))
 }
 
 async fn connect() -> anyhow::Result<Client> {
-    Client::try_from(config().await?).context("no connection to the Kubernetes API could be set up")
+    connected(Client::try_from(config().await?))
+}
+
+/// A client that takes 429 for an answer: that is how a PodDisruptionBudget refuses an eviction, and the other client
+/// would ask again until the task's time is over.
+fn without_retries(mut config: Config) -> anyhow::Result<Client> {
+    config.default_retry = false;
+    connected(Client::try_from(config))
+}
+
+fn connected(client: kube::Result<Client>) -> anyhow::Result<Client> {
+    client.context(Unusable("no connection to the Kubernetes API could be set up".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn no_two_flags_are_in_each_others_way() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_unusable_is_told_apart_under_any_context() {
+        let error =
+            anyhow::anyhow!("no such file").context(Unusable("no connection".to_owned())).context("outer");
+        assert!(error.is::<Unusable>(), "{error:#}");
+        assert!(!anyhow::anyhow!("refused").context("outer").is::<Unusable>());
+    }
 }

@@ -9,6 +9,7 @@ use tokio::{net::TcpListener, signal::unix::SignalKind, sync::watch};
 use tracing::info;
 use tracing_subscriber::EnvFilter;
 
+use super::Unusable;
 use crate::{
     controller::{Controller, Health},
     health,
@@ -34,15 +35,8 @@ pub(super) struct Options {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Connection")]
     concurrency: u16,
 
-    /// Namespace of the Lease by which replicas elect the one that works; the operator's own unless given
-    #[arg(long, env = "SCAVENGER_OPERATOR_LEASE_NAMESPACE", value_name = "NAMESPACE")]
-    #[arg(help_heading = "Leader election")]
-    lease_namespace: Option<String>,
-
-    /// Name of that Lease
-    #[arg(long, env = "SCAVENGER_OPERATOR_LEASE_NAME", default_value = names::OPERATOR, value_name = "NAME")]
-    #[arg(help_heading = "Leader election")]
-    lease_name: String,
+    #[command(flatten)]
+    lease: super::LeaseOptions,
 
     /// What to log, as a tracing filter (`info`, `scavenger_operator=debug`)
     #[arg(long, env = "SCAVENGER_OPERATOR_LOG", default_value = "info", value_name = "FILTER")]
@@ -67,12 +61,11 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     init_log(&options)?;
     let health = Arc::new(Health::default());
     let config = super::config().await?;
-    let no_client = "no connection to the Kubernetes API could be set up";
-    let client = listened_to(config.clone(), &health.progress).context(no_client)?;
-    let evictions = without_retries(config).context(no_client)?;
+    let client = super::connected(listened_to(config.clone(), &health.progress))?;
+    let evictions = super::without_retries(config)?;
     let listener = TcpListener::bind(options.listen)
         .await
-        .with_context(|| format!("could not listen on {} (--listen)", options.listen))?;
+        .with_context(|| Unusable(format!("could not listen on {} (--listen)", options.listen)))?;
     let metrics = Arc::new(Metrics::new());
     let router = health::router(Arc::clone(&health), Arc::clone(&metrics));
     let (stopped, mut stop) = watch::channel(false);
@@ -87,8 +80,8 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     });
     info!(listen = %options.listen, "scavenger-operator {} starts", env!("CARGO_PKG_VERSION"));
     let candidate = Candidate {
-        namespace: options.lease_namespace.unwrap_or_else(|| client.default_namespace().to_owned()),
-        lease: options.lease_name,
+        namespace: options.lease.namespace(&client),
+        lease: options.lease.lease_name,
         identity: identity(),
     };
     let election = Election::start(&client, candidate);
@@ -111,13 +104,6 @@ fn listened_to(config: Config, progress: &Arc<Progress>) -> kube::Result<Client>
     Ok(ClientBuilder::try_from(config)?.with_layer(&Listen(Arc::clone(progress))).build())
 }
 
-/// A client that takes 429 for an answer: that is how a PodDisruptionBudget refuses an eviction, and the other client
-/// would ask again until the task's time is over.
-fn without_retries(mut config: Config) -> kube::Result<Client> {
-    config.default_retry = false;
-    Client::try_from(config)
-}
-
 /// Names this process in the Lease: a restarted one must not take itself for the one before.
 #[expect(clippy::disallowed_methods, reason = "the edge: when the process started is part of its name")]
 fn identity() -> String {
@@ -136,7 +122,10 @@ async fn wait_for_signal() {
 
 fn init_log(options: &Options) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&options.log).with_context(|| {
-        format!("--log {:?} is no tracing filter; write for example info or kube=debug", options.log)
+        Unusable(format!(
+            "--log {:?} is no tracing filter; write for example info or kube=debug",
+            options.log
+        ))
     })?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match options.log_format {

@@ -80,7 +80,7 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     /// Lists everything once.
-    async fn take(client: &Client) -> anyhow::Result<Self> {
+    pub(super) async fn take(client: &Client) -> anyhow::Result<Self> {
         let (sender, mut messages) = mpsc::channel(1024);
         let _watches = observe::start(client, &sender);
         let mut unlisted: BTreeSet<Watched> = Watched::ALL.into();

@@ -42,6 +42,13 @@ pub(crate) enum Error {
     Gang(#[from] gang::Error),
 }
 
+impl Error {
+    /// True if another run holds the checkpoint.
+    pub(crate) fn is_overlap(&self) -> bool {
+        matches!(self, Self::Checkpoint(checkpoint::Error::InUse { .. }))
+    }
+}
+
 /// Counts until the end, SIGTERM, or a failure.
 pub(crate) fn run(settings: &Settings, events: &Events) -> Result<Ending, Error> {
     match &settings.gang {

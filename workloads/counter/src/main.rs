@@ -22,27 +22,33 @@ use clap::Parser;
 use crate::events::Events;
 use crate::settings::{Arguments, Settings};
 
+/// Another run holds the checkpoint: two attempts met, which whoever starts them must never let happen.
+const OVERLAP: u8 = 3;
+
 /// The bytes of the checkpoint could not be used, a directory is not writable, a flag contradicts another.
 const USAGE_OR_ENVIRONMENT: u8 = 2;
 
 fn main() -> ExitCode {
     let settings = match Settings::try_from(Arguments::parse()) {
         Ok(settings) => settings,
-        Err(error) => return complain(&error),
+        Err(error) => return complain(&error, USAGE_OR_ENVIRONMENT),
     };
     // Before anything else is started: threads inherit the blocked signals.
     let events = match Events::with_signals() {
         Ok(events) => events,
-        Err(error) => return complain(&error),
+        Err(error) => return complain(&error, USAGE_OR_ENVIRONMENT),
     };
     match count::run(&settings, &events) {
         Ok(ending) => ExitCode::from(ending.exit_status()),
-        Err(error) => complain(&error),
+        Err(error) => {
+            let status = if error.is_overlap() { OVERLAP } else { USAGE_OR_ENVIRONMENT };
+            complain(&error, status)
+        }
     }
 }
 
 /// Writes the error with everything that caused it on one line of stderr.
-fn complain(error: &dyn std::error::Error) -> ExitCode {
+fn complain(error: &dyn std::error::Error, status: u8) -> ExitCode {
     let mut line = format!("error: {error}");
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -50,5 +56,5 @@ fn complain(error: &dyn std::error::Error) -> ExitCode {
         cause = inner.source();
     }
     eprintln!("{line}");
-    ExitCode::from(USAGE_OR_ENVIRONMENT)
+    ExitCode::from(status)
 }

@@ -11,7 +11,8 @@ use jiff::SignedDuration;
 /// Every duration has a unit: 100ms, 10s, 1m 30s.
 ///
 /// Exit status: 0 the count is complete (or --on-sigterm save-exit-0), 1 the run failed (--fail-at, a peer
-/// lost, --on-sigterm save-exit-1), 2 usage or environment, 143 stopped by SIGTERM before the end.
+/// lost, --on-sigterm save-exit-1), 2 usage or environment, 3 another run holds the checkpoint, 143 stopped by SIGTERM
+/// before the end.
 #[derive(Debug, Parser)]
 #[command(name = "scavenger-counter", version)]
 pub(crate) struct Arguments {
@@ -32,7 +33,7 @@ pub(crate) struct Arguments {
     ///
     /// A new checkpoint is written beside it, synced to the disk and renamed over it, so that the file always
     /// holds a whole checkpoint. PATH.lock is locked while the program runs: a second run on the same
-    /// checkpoint is refused.
+    /// checkpoint is refused with exit status 3.
     #[arg(long, value_name = "PATH", env = "COUNTER_CHECKPOINT", help_heading = "Checkpoint")]
     checkpoint: PathBuf,
 

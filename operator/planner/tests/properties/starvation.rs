@@ -2,7 +2,6 @@
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    admission::RESERVE_AFTER,
     fixtures::{Cluster, Workload, job, key, node, pod, seconds, settings},
     snapshot::Phase,
 };
@@ -23,19 +22,22 @@ struct Stream {
     ordinary: i64,
     /// One of so many is preempted now and then, and comes before the big one again.
     preempts: bool,
+    /// The pool's `reserveAfter` in seconds.
+    reserve_after: i64,
 }
 
 fn stream() -> impl Strategy<Value = Stream> {
     let nodes = prop::collection::vec(4..9_i64, 1..4);
     let small = prop::collection::vec((1..5_i64, 20..LONGEST), 3..8);
-    (nodes, 60..91_i64, 1..3_u32, small, 0..2_i64, any::<bool>()).prop_map(
-        |(nodes, big, pods, small, ordinary, preempts)| Stream {
+    (nodes, 60..91_i64, 1..3_u32, small, 0..2_i64, any::<bool>(), 60..900_i64).prop_map(
+        |(nodes, big, pods, small, ordinary, preempts, reserve_after)| Stream {
             nodes: nodes.into_iter().map(|cpu| cpu * 1000).collect(),
             big,
             pods,
             small: small.into_iter().map(|(cpu, needs)| (cpu * 500, needs)).collect(),
             ordinary: ordinary * 10,
             preempts,
+            reserve_after,
         },
     )
 }
@@ -47,7 +49,9 @@ proptest! {
     fn the_big_one_starts_soon_after_room_is_kept_for_it(stream in stream()) {
         let names = (0..stream.nodes.len()).map(|number| format!("n{number}"));
         let nodes: Vec<_> = names.zip(&stream.nodes).map(|(name, cpu)| node(&name, *cpu)).collect();
-        let mut cluster = Cluster::new(settings().filled_to(1.0).starting_at_once(4)).with_nodes(nodes.clone());
+        let mut pool = settings().filled_to(1.0).starting_at_once(4);
+        pool.reserve_after = seconds(stream.reserve_after);
+        let mut cluster = Cluster::new(pool).with_nodes(nodes.clone());
         for node in &nodes {
             let name = format!("owner-{}", node.name);
             cluster.create_pod(pod(&name, node.allocatable.cpu_milli * stream.ordinary / 100 + 1), seconds(100_000));
@@ -74,7 +78,7 @@ proptest! {
         cluster.run_for(seconds(20));
         let workload = Workload { needs: seconds(10), ..Workload::default() };
         cluster.submit(job("big").asking(asks).gang(stream.pods), workload);
-        let patience = RESERVE_AFTER.as_secs() + 6 * LONGEST;
+        let patience = stream.reserve_after + 6 * LONGEST;
         for round in 0..patience / 10 {
             if cluster.starts.iter().any(|(started, _)| *started == key("big")) {
                 break;

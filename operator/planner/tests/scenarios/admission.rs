@@ -331,9 +331,11 @@ fn missing_references_and_full_clusters_are_told_with_few_writes() {
     assert!(writes <= 51, "{writes}");
 }
 
-#[test]
-fn a_stream_of_small_ones_lets_the_big_one_wait_only_until_room_is_kept_for_it() {
-    let mut cluster = whole_cluster();
+/// A stream of small ones over a full cluster in which a big one waits, until that starts.
+fn stream_until_the_big_one_starts(reserve_after: i64) -> Cluster {
+    let mut pool = settings().filled_to(1.0);
+    pool.reserve_after = seconds(reserve_after);
+    let mut cluster = Cluster::new(pool).with_nodes([node("n1", 10_000), node("n2", 10_000)]);
     let small = |cluster: &mut Cluster, number: i64| {
         let job = job(&format!("small{number}")).asking(5000);
         cluster.submit(job, work(40 + number % 3 * 7));
@@ -349,14 +351,28 @@ fn a_stream_of_small_ones_lets_the_big_one_wait_only_until_room_is_kept_for_it()
         number += 1;
         cluster.run_for(seconds(7));
         assert!(number < 150, "{}", cluster.history());
-        if cluster.now < at(600) {
+        if cluster.now < at(reserve_after) {
             assert_eq!(cluster.status("big").phase, Phase::Waiting);
         }
     }
+    cluster
+}
+
+#[test]
+fn a_stream_of_small_ones_lets_the_big_one_wait_only_until_room_is_kept_for_it() {
+    let mut cluster = stream_until_the_big_one_starts(600);
     assert!(cluster.now > at(650), "without a reservation it starts at {}", cluster.now);
-    let message = &cluster.status(&format!("small{}", number - 1)).message;
-    assert!(cluster.now < at(800), "{message}");
+    assert!(cluster.now < at(800), "{}", cluster.now);
     cluster.run_until_phase("big", Phase::Completed);
+}
+
+#[test]
+fn how_long_it_waits_until_room_is_kept_is_the_pools_to_say() {
+    for reserve_after in [120, 300] {
+        let cluster = stream_until_the_big_one_starts(reserve_after);
+        let waited = at(reserve_after)..at(reserve_after + 200);
+        assert!(waited.contains(&cluster.now), "{reserve_after}: {}", cluster.now);
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod admission;
 mod deletion;
 mod endings;
 mod faults;
+mod guard;
 mod headroom;
 mod interruptions;
 mod lifecycle;

@@ -104,7 +104,7 @@ fn two_runs_on_one_checkpoint_are_caught() {
     let mut first = volume.start(&["--to", "1000000"]);
     first.wait_for("started at");
     let (status, _, stderr) = volume.start(&["--to", "1000000"]).end();
-    assert_eq!(status, Some(2));
+    assert_eq!(status, Some(3));
     assert!(stderr.contains("is in use: another run holds the lock"), "{stderr}");
     assert_eq!(volume.journal("overlap"), [(0, 0)]);
     first.signal(Signal::SIGTERM);

@@ -1,0 +1,201 @@
+//! How fast ScavengerJobs become Jobs, on a cluster with many played nodes, next to what the API server takes of plain
+//! Jobs from one client in the same run. Figures, no verdicts: `cargo xtask bench` runs it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::{
+    batch::v1::Job as BatchJob,
+    core::v1::{Node, Pod},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, PostParams},
+    runtime::{WatchStreamExt, watcher},
+};
+use scavenger_e2e::{
+    World,
+    room::patch_pool,
+    world::{played, run_within},
+};
+use scavenger_schema::{names, scavenger_job::ScavengerJob};
+use serde_json::{Value, json};
+
+/// How many are created; another number by this environment variable.
+const COUNT: usize = 2_000;
+const COUNT_VARIABLE: &str = "SCAVENGER_E2E_BENCH_JOBS";
+
+/// Requests that one client has under way, as many as the operator by default.
+const AT_ONCE: usize = 32;
+
+/// Share of the raw rate that is aimed at.
+const AIM: f64 = 0.7;
+
+/// Longest time for one of the two runs.
+const LONGEST: Duration = Duration::from_secs(900);
+
+/// A plain Job as the operator makes one of the ScavengerJob beside it, down to what the pod asks for.
+fn plain(name: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": name },
+        "spec": {
+            "backoffLimit": 0, "completionMode": "Indexed", "completions": 1, "parallelism": 1,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": { "rules": [{ "action": "FailJob", "onPodConditions": [
+                { "type": "DisruptionTarget", "status": "True" }] }] },
+            "template": { "spec": {
+                "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+                "nodeSelector": { "type": "kwok" },
+                "tolerations": [{ "key": "kwok.x-k8s.io/node", "operator": "Exists" }],
+                "containers": [{
+                    "name": "main", "image": "played", "command": ["played"],
+                    "resources": {
+                        "requests": { "cpu": "100m", "memory": "16Mi" },
+                        "limits": { "cpu": "100m", "memory": "16Mi" },
+                    },
+                }],
+            } },
+        },
+    })
+}
+
+/// Creates all of them from one client, and returns when each was answered.
+async fn create<K>(
+    api: &Api<K>,
+    count: usize,
+    object: impl Fn(usize) -> Value,
+) -> Result<BTreeMap<String, Instant>>
+where
+    K: kube::Resource + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+{
+    let all = (0..count).map(|number| {
+        let object = serde_json::from_value::<K>(object(number));
+        async move {
+            let made = api.create(&PostParams::default(), &object?).await?;
+            anyhow::Ok((made.name_any(), Instant::now()))
+        }
+    });
+    futures::stream::iter(all).buffer_unordered(AT_ONCE).try_collect().await
+}
+
+/// When the Job of each ScavengerJob was first seen.
+type Seen = Arc<Mutex<BTreeMap<String, Instant>>>;
+
+fn watch_children(world: &World) -> (Seen, tokio::task::JoinHandle<()>) {
+    let seen = Seen::default();
+    let (jobs, into) = (world.api::<BatchJob>(), Arc::clone(&seen));
+    let ours = watcher::Config::default().labels(names::LABEL_JOB);
+    let watching = tokio::spawn(async move {
+        let mut stream = watcher(jobs, ours).default_backoff().applied_objects().boxed();
+        while let Some(event) = stream.next().await {
+            let Ok(job) = event else { continue };
+            let Some(owner) = job.labels().get(names::LABEL_JOB).cloned() else { continue };
+            into.lock().unwrap_or_else(PoisonError::into_inner).entry(owner).or_insert_with(Instant::now);
+        }
+    });
+    (seen, watching)
+}
+
+fn percentile(sorted: &[f64], percent: usize) -> f64 {
+    sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1)).copied().unwrap_or_default()
+}
+
+/// Waits until `gone` counts none.
+async fn cleared(world: &World) -> Result<()> {
+    let left = async {
+        let mut every = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            every.tick().await;
+            let one = ListParams::default().limit(1);
+            let jobs = world.api::<BatchJob>().list(&one).await?.items.len();
+            let pods = world.api::<Pod>().list(&one).await?.items.len();
+            if jobs + pods == 0 {
+                return anyhow::Ok(());
+            }
+        }
+    };
+    tokio::time::timeout(LONGEST, left).await.context("the plain Jobs are not gone in time")?
+}
+
+async fn measure(world: &World, count: usize) -> Result<()> {
+    let nodes =
+        Api::<Node>::all(world.client.clone()).list(&ListParams::default().labels("type=kwok")).await?;
+    ensure!(nodes.items.len() >= count / 200, "{} played nodes have no room for {count}", nodes.items.len());
+
+    let began = Instant::now();
+    let jobs = world.api::<BatchJob>();
+    create(&jobs, count, |number| plain(&format!("plain-{number}"))).await?;
+    let raw = began.elapsed().as_secs_f64();
+    jobs.delete_collection(&DeleteParams::background(), &ListParams::default()).await?;
+    cleared(world).await?;
+
+    let (seen, watching) = watch_children(world);
+    let began = Instant::now();
+    let api = world.api::<ScavengerJob>();
+    let created = create(&api, count, |number| played(&format!("job-{number}"), "100m")).await?;
+    let submitted = began.elapsed().as_secs_f64();
+    let started = async {
+        let mut every = tokio::time::interval(Duration::from_millis(100));
+        while seen.lock().unwrap_or_else(PoisonError::into_inner).len() < count {
+            every.tick().await;
+        }
+    };
+    let all = tokio::time::timeout(LONGEST, started).await;
+    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    watching.abort();
+    all.with_context(|| format!("only {} of {count} have a Job", seen.len()))?;
+    let last = seen.values().max().context("no Job was seen")?.duration_since(began).as_secs_f64();
+    let mut latencies: Vec<f64> = created
+        .iter()
+        .filter_map(|(name, created)| Some(seen.get(name)?.saturating_duration_since(*created).as_secs_f64()))
+        .collect();
+    latencies.sort_by(f64::total_cmp);
+
+    #[expect(clippy::cast_precision_loss, reason = "some thousands")]
+    let number = count as f64;
+    println!(
+        "{} played nodes, {count} of each, {AT_ONCE} requests at once\n\
+         plain Jobs created by one client:  {:.0} per second ({raw:.1} s)\n\
+         ScavengerJob created -> Job there: {:.0} per second ({last:.1} s, of which they were created in {submitted:.1} \
+         s), {:.0}% of the raw rate (aim: {:.0}%)\n\
+         from the one to the other:         median {:.1} s, 95th percentile {:.1} s, longest {:.1} s",
+        nodes.items.len(),
+        number / raw,
+        number / last,
+        raw / last * 100.0,
+        AIM * 100.0,
+        percentile(&latencies, 50),
+        percentile(&latencies, 95),
+        percentile(&latencies, 100),
+    );
+    Ok(())
+}
+
+#[test]
+#[ignore = "a measurement of minutes: `cargo xtask bench`"]
+fn scavenger_jobs_become_jobs() {
+    run_within(3 * LONGEST, "bench", |world| async move {
+        let count = std::env::var(COUNT_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(COUNT);
+        let pool = json!({
+            "nodeSelector": { "type": "kwok" }, "toleratedTaints": ["kwok.x-k8s.io/node"],
+            // Else it would be measured how long kube-scheduler takes for ten pods.
+            "maxConcurrentStarts": 200,
+        });
+        patch_pool(world, &pool).await?;
+        scavenger_e2e::world::until("the pool lets its tolerations in", || async {
+            let probe = serde_json::from_value(played("probe", "10m"))?;
+            let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+            Ok(world.api::<ScavengerJob>().create(&dry_run, &probe).await.ok().map(|_| ()))
+        })
+        .await?;
+        let result = measure(world, count).await;
+        let before = json!({ "nodeSelector": null, "toleratedTaints": null, "maxConcurrentStarts": null });
+        patch_pool(world, &before).await?;
+        result
+    });
+}

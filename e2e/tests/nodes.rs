@@ -1,0 +1,223 @@
+//! Nodes that go: drained by an admin, and lost. The nodes are played, and the pool consists of them for as long, so
+//! this is a program of its own.
+
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::{
+    batch::v1::Job as BatchJob,
+    core::v1::{Node, Pod},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use scavenger_e2e::{
+    World,
+    faults::Witness,
+    kubectl::kubectl,
+    room::{patch_pool, status},
+    world::{played, run_within, until},
+};
+use scavenger_schema::{
+    reasons::waiting,
+    scavenger_job::{Phase, ScavengerJob},
+};
+use serde_json::json;
+
+/// There is one pool.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Runs a test while the pool consists of played nodes.
+fn on_played_nodes<F>(name: &str, test: impl FnOnce(&'static World) -> F + Copy)
+where
+    F: Future<Output = Result<()>>,
+{
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    run_within(std::time::Duration::from_secs(900), name, move |world| async move {
+        let played = json!({ "nodeSelector": { "type": "kwok" }, "toleratedTaints": ["kwok.x-k8s.io/node"] });
+        patch_pool(world, &played).await?;
+        // The policy that reads the pool learns of the change a moment later.
+        until("the pool lets its tolerations in", || async {
+            let probe = serde_json::from_value(scavenger_e2e::world::played("probe", "10m"))?;
+            let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+            Ok(world.api::<ScavengerJob>().create(&dry_run, &probe).await.ok().map(|_| ()))
+        })
+        .await?;
+        let result = test(world).await;
+        patch_pool(world, &json!({ "nodeSelector": null, "toleratedTaints": null })).await?;
+        result
+    });
+}
+
+async fn node_of(world: &World, job: &str) -> Result<String> {
+    let pod = world.pod(job).await?;
+    pod.spec.and_then(|spec| spec.node_name).with_context(|| format!("the pod of {job} has no node"))
+}
+
+/// A ScavengerJob that counts as interrupted this often runs again.
+async fn runs_again(world: &World, name: &str, interrupted: i64) -> Result<ScavengerJob> {
+    world
+        .job_until(name, "running again", |job| {
+            status(job).phase == Some(Phase::Running) && status(job).interrupted_count == interrupted
+        })
+        .await
+}
+
+#[test]
+fn kubectl_drain_ends_and_they_go_on_elsewhere() {
+    on_played_nodes("drained-node", |world| async move {
+        let mut gang = played("gang", "30");
+        gang["spec"]["podCount"] = json!(2);
+        for job in [played("alone", "10m"), gang] {
+            world.create::<ScavengerJob>(job).await?;
+        }
+        for name in ["alone", "gang"] {
+            world.phase(name, Phase::Running).await?;
+        }
+        // Both go: that of the gang which is on the node takes the other one with it.
+        let node = node_of(world, "gang").await?;
+        let moved = node_of(world, "alone").await? == node;
+        let drained = kubectl(&["drain", &node, "--ignore-daemonsets", "--timeout=120s"]).await;
+        let result = async {
+            let said = drained?;
+            ensure!(said.contains("drained"), "{said}");
+            let gang = runs_again(world, "gang", 1).await?;
+            let reason = status(&gang).attempts[0].reason.clone();
+            ensure!(reason.as_deref() == Some("EvictionByEvictionAPI"), "{reason:?}");
+            runs_again(world, "alone", i64::from(moved)).await?;
+            for name in ["alone", "gang"] {
+                for pod in world.pods(name).await? {
+                    let on = pod.spec.and_then(|spec| spec.node_name);
+                    ensure!(on.as_deref() != Some(&*node), "a pod of {name} is on the drained node");
+                }
+            }
+            Ok(())
+        }
+        .await;
+        kubectl(&["uncordon", &node]).await?;
+        result
+    });
+}
+
+/// A label of the test's own, so that its ScavengerJobs go where it says.
+const LABEL: &str = "e2e.scavenger.dev/lost";
+
+/// A node on which nobody plays the kubelet but this test, and only once.
+async fn unattended_node(world: &World, name: &str) -> Result<()> {
+    let amounts = json!({ "cpu": "4", "memory": "8Gi", "pods": "10" });
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": name, "labels": {
+            "type": "kwok", LABEL: world.namespace, "kubernetes.io/hostname": name,
+            "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+        } },
+        "spec": { "taints": [{ "key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule" }] },
+        "status": {
+            "capacity": amounts, "allocatable": amounts,
+            "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady" }],
+        },
+    });
+    Api::<Node>::all(world.client.clone())
+        .create(&PostParams::default(), &serde_json::from_value(node)?)
+        .await?;
+    Ok(())
+}
+
+/// What its kubelet would say of a pod that has started.
+async fn has_started(world: &World, job: &str) -> Result<Pod> {
+    let bound = until(&format!("the pod of {job} has a node"), || async {
+        let pods = world.pods(job).await?;
+        Ok(pods.into_iter().find(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())))
+    })
+    .await?;
+    let now = bound.creation_timestamp();
+    let running = json!({ "status": {
+        "phase": "Running", "startTime": now,
+        "conditions": [{ "type": "Ready", "status": "True" }],
+        "containerStatuses": [{
+            "name": "main", "image": "played", "imageID": "", "ready": true, "restartCount": 0,
+            "state": { "running": { "startedAt": now } },
+        }],
+    } });
+    let patch = Patch::Strategic(&running);
+    Ok(world.api::<Pod>().patch_status(&bound.name_any(), &PatchParams::default(), &patch).await?)
+}
+
+async fn lose_a_node(world: &World, lost: &str) -> Result<()> {
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    let witness = Witness::start(&world.client, &world.namespace);
+    let here = |name: &str| {
+        let mut job = played(name, "100m");
+        job["spec"]["nodeSelector"] = json!({ LABEL: world.namespace });
+        job
+    };
+    world.create::<ScavengerJob>(here("lost")).await?;
+    let pod = has_started(world, "lost").await?;
+    world.phase("lost", Phase::Running).await?;
+
+    // Nobody renews its Lease: the node lifecycle controller gives it up. There is room elsewhere.
+    until("the node is given up", || async {
+        let conditions =
+            nodes.get(lost).await?.status.and_then(|status| status.conditions).unwrap_or_default();
+        let unknown = conditions.iter().any(|one| one.type_ == "Ready" && one.status == "Unknown");
+        Ok(unknown.then_some(()))
+    })
+    .await?;
+    let elsewhere = json!({ "metadata": { "labels": { LABEL: world.namespace } } });
+    nodes.patch("fake-0001", &PatchParams::default(), &Patch::Merge(&elsewhere)).await?;
+    // After 5 minutes the taint manager would do by itself what this taint makes it do at once.
+    let taints = nodes.get(lost).await?.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    let mut taints: Vec<_> = taints.iter().map(|taint| json!(taint)).collect();
+    taints.push(json!({ "key": LABEL, "effect": "NoExecute" }));
+    let tainted = json!({ "spec": { "taints": taints } });
+    nodes.patch(lost, &PatchParams::default(), &Patch::Merge(&tainted)).await?;
+
+    let unreachable = |job: &ScavengerJob| {
+        status(job).conditions.iter().any(|condition| condition.reason == waiting::NODE_UNREACHABLE)
+    };
+    let job = world.job_until("lost", "told that its node is unreachable", unreachable).await?;
+    let now = status(&job);
+    ensure!(now.phase == Some(Phase::Interrupted) && now.interrupted_count == 1, "{now:?}");
+    let reason = now.attempts[0].reason.as_deref();
+    ensure!(reason == Some("DeletionByTaintManager"), "{reason:?}");
+    let message = now.message.clone().unwrap_or_default();
+    ensure!(message.contains(lost) && message.contains(&pod.name_any()), "{message}");
+
+    // There is room, others get it, and only this one waits: its pod may still be at work.
+    world.create::<ScavengerJob>(here("other")).await?;
+    world.phase("other", Phase::Running).await?;
+    let still = world.api::<Pod>().get(&pod.name_any()).await.context("the pod was removed by force")?;
+    ensure!(still.uid() == pod.uid(), "the pod is another one");
+    let grace = still.metadata.deletion_grace_period_seconds;
+    ensure!(grace == Some(1), "it was deleted with a grace period of {grace:?}");
+    let phase = still.status.and_then(|status| status.phase);
+    ensure!(phase.as_deref() == Some("Running"), "{phase:?}");
+    ensure!(world.api::<BatchJob>().get_opt("lost-2").await?.is_none(), "a second attempt was made");
+    witness.is_content()?;
+
+    // An admin removes the node, so nothing of it is at work any more.
+    nodes.delete(lost, &DeleteParams::default()).await?;
+    let job = runs_again(world, "lost", 1).await?;
+    ensure!(status(&job).attempt.is_some_and(|attempt| attempt.number == 2), "{:?}", status(&job));
+    ensure!(node_of(world, "lost").await? == "fake-0001", "it runs on {}", node_of(world, "lost").await?);
+    witness.is_content()
+}
+
+#[test]
+fn on_a_lost_node_it_is_interrupted_and_not_started_twice() {
+    on_played_nodes("lost-node", |world| async move {
+        let lost = format!("lost-{}", world.namespace);
+        unattended_node(world, &lost).await?;
+        let result = lose_a_node(world, &lost).await;
+        let nodes: Api<Node> = Api::all(world.client.clone());
+        let unlabelled = json!({ "metadata": { "labels": { LABEL: null } } });
+        nodes.patch("fake-0001", &PatchParams::default(), &Patch::Merge(&unlabelled)).await?;
+        match nodes.delete(&lost, &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+        }
+        result
+    });
+}

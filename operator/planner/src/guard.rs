@@ -1,0 +1,79 @@
+//! What is done for pending ordinary pods while no operator works: the operator's own choice of node and victims, asked
+//! once about a view that was just read, without an operator's memory and without its writes.
+//!
+//! The same order decides, the expected loss. While nobody tells how far a ScavengerJob has got it follows from age
+//! alone: the time since the last promised checkpoint.
+
+use jiff::Timestamp;
+
+use crate::{
+    Planner,
+    interruption::{Served, evictable},
+    owner,
+    snapshot::{Key, Name, PreemptionMode},
+};
+
+/// What helps one pending ordinary pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Help {
+    /// There is room on this node once these ScavengerJobs are gone, cheapest first; if there are none, once all that
+    /// is going anyway is gone.
+    Room {
+        /// The node.
+        node: Name,
+        /// Who has to go.
+        victims: Vec<Leaving>,
+    },
+    /// No node would have room, even without any of its ScavengerJobs.
+    Nothing,
+    /// Nothing is interrupted for it, since these of its constraints can not be judged.
+    Unjudged(Vec<Name>),
+}
+
+/// A ScavengerJob that has to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leaving {
+    /// The ScavengerJob.
+    pub job: Key,
+    /// Namespace and name of its pods, on whatever node, with their UIDs.
+    pub pods: Vec<(Key, Name)>,
+}
+
+impl Planner {
+    /// What helps each ordinary pod that waits for room and does not preempt by itself, those of the highest priority
+    /// first. Nobody is named twice. Empty in every mode but [`PreemptionMode::Operator`], and without settings.
+    ///
+    /// The planner is of no further use: it takes what it says for done.
+    #[must_use]
+    pub fn relieve(mut self, now: Timestamp) -> Vec<(Key, Help)> {
+        let Ok(settings) = self.settings.clone() else { return Vec::new() };
+        if settings.preemption_mode != PreemptionMode::Operator {
+            return Vec::new();
+        }
+        // Whoever carries this out is no operator: it makes room, and leaves all else to the next one.
+        let mut ignored = Vec::new();
+        // What is promised to pods that are not there yet counts as taken.
+        while let Some(key) = self.dirty.pop_first() {
+            self.visit(&key, now, &mut ignored);
+        }
+        let served = self.serve_pending_pods(&settings, now, &mut ignored);
+        let mut helped: Vec<(Key, Help)> =
+            served.into_iter().map(|served| (served.pod.clone(), self.help(served))).collect();
+        let unjudged = self.preemption.unjudged();
+        helped.extend(unjudged.map(|(pod, what)| (pod.clone(), Help::Unjudged(what.to_vec()))));
+        helped
+    }
+
+    fn help(&self, served: Served) -> Help {
+        let Some((node, victims)) = served.choice else { return Help::Nothing };
+        let victims = victims.into_iter().map(|job| Leaving { pods: self.pods_of(&job), job }).collect();
+        Help::Room { node, victims }
+    }
+
+    fn pods_of(&self, job: &Key) -> Vec<(Key, Name)> {
+        let entry = self.jobs.get(job);
+        let attachments = entry.and_then(|entry| self.attachments.get(&owner(&entry.job.uid, job)));
+        let pods = attachments.into_iter().flat_map(|attachments| attachments.pods.values());
+        pods.filter(|pod| evictable(pod)).map(|pod| (pod.key.clone(), pod.uid.clone())).collect()
+    }
+}

@@ -1,0 +1,107 @@
+//! Who goes for pending ordinary pods while no operator works.
+
+use scavenger_planner::{
+    Planner,
+    fixtures::{Cluster, job, key, node, pod, seconds, settings},
+    guard::{Help, Leaving},
+    snapshot::{Key, Observation, Phase, Settings},
+};
+
+use super::work;
+
+/// Two full nodes, in a mode in which the operator makes no room for anybody.
+fn unattended() -> Cluster {
+    let nodes = ["n1", "n2"].map(|name| node(name, 10_000).labelled("name", name));
+    let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes(nodes);
+    for (name, node, cpu) in [("large", "n1", 10_000), ("small", "n2", 4000), ("medium", "n2", 6000)] {
+        cluster.submit(job(name).asking(cpu).only_on("name", node), work(3000));
+        cluster.run_until_phase(name, Phase::Running);
+    }
+    cluster
+}
+
+/// What the guard says of a cluster that it has just read.
+fn relief(cluster: &Cluster, pool: Settings) -> Vec<(Key, Help)> {
+    let mut planner = Planner::default();
+    for observation in cluster.objects() {
+        planner.observe(observation, cluster.now);
+    }
+    planner.observe(Observation::Pool(Box::new(Ok(pool))), cluster.now);
+    planner.relieve(cluster.now)
+}
+
+fn in_mode_operator() -> Settings {
+    settings().preempting().filled_to(1.0)
+}
+
+fn leaving(help: &Help) -> (&str, Vec<&Leaving>) {
+    match help {
+        Help::Room { node, victims } => (node, victims.iter().collect()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn it_takes_whom_the_operator_would_take() {
+    let mut cluster = unattended();
+    cluster.create_pod(pod("owner", 3000).patient(), seconds(1000));
+    cluster.create_pod(pod("second", 5000).patient(), seconds(1000));
+    cluster.run_for(seconds(20));
+    let helped = relief(&cluster, in_mode_operator());
+    let [(owner, first), (second, then)] = &helped[..] else { panic!("{helped:?}") };
+    assert_eq!((owner, second), (&key("owner"), &key("second")));
+    let ((node, small), (other, medium)) = (leaving(first), leaving(then));
+    assert_eq!((node, other), ("n2", "n2"));
+    let pods: Vec<Key> =
+        small.iter().chain(&medium).flat_map(|leaving| &leaving.pods).map(|(pod, _)| pod.clone()).collect();
+    let jobs: Vec<&str> = small.iter().chain(&medium).map(|leaving| &*leaving.job.name).collect();
+    assert_eq!(jobs, ["small", "medium"]);
+    for pod in &pods {
+        cluster.evict(pod);
+    }
+
+    // What is going needs nobody's help, and nobody goes twice.
+    cluster.settle();
+    for (pod, help) in relief(&cluster, in_mode_operator()) {
+        assert_eq!(leaving(&help).1, Vec::<&Leaving>::new(), "{pod}");
+    }
+    cluster.run_until("both have nodes", |cluster| {
+        ["owner", "second"].iter().all(|name| cluster.pod(name).is_some_and(|pod| pod.node.is_some()))
+    });
+    assert_eq!(cluster.status("large").interrupted_count, 0);
+    assert!(relief(&cluster, in_mode_operator()).is_empty());
+}
+
+#[test]
+fn a_gang_goes_with_all_its_pods() {
+    let nodes = ["n1", "n2"].map(|name| node(name, 10_000));
+    let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes(nodes);
+    cluster.submit(job("gang").asking(8000).gang(2), work(3000));
+    cluster.run_until_phase("gang", Phase::Running);
+    cluster.create_pod(pod("owner", 5000).patient(), seconds(1000));
+    cluster.run_for(seconds(20));
+    let helped = relief(&cluster, in_mode_operator());
+    let [(_, help)] = &helped[..] else { panic!("{helped:?}") };
+    let (_, victims) = leaving(help);
+    assert_eq!(victims.len(), 1);
+    assert_eq!(victims[0].pods.len(), 2, "{victims:?}");
+}
+
+#[test]
+fn it_leaves_alone_what_does_not_help_or_is_not_its_to_judge() {
+    let mut cluster = unattended();
+    let mut odd = pod("odd", 3000).patient();
+    odd.unjudged = vec!["hostPort".into()];
+    for pod in [pod("huge", 11_000).patient(), odd, pod("preempts", 11_000)] {
+        cluster.create_pod(pod, seconds(1000));
+    }
+    cluster.run_for(seconds(20));
+    assert_eq!(
+        relief(&cluster, in_mode_operator()),
+        [(key("huge"), Help::Nothing), (key("odd"), Help::Unjudged(vec!["hostPort".into()]))]
+    );
+    assert!(
+        relief(&cluster, settings().filled_to(1.0)).is_empty(),
+        "kube-scheduler makes room in its own mode"
+    );
+}

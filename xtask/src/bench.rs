@@ -1,0 +1,82 @@
+//! `cargo xtask bench`: the figures of planner and operator, as a table.
+
+use anyhow::Result;
+
+use crate::{cluster, images, install, packages, progress::Task, shell, test};
+
+/// Measure planner and operator, and print the figures
+///
+/// First the planner alone: processor time and memory as the cluster grows. Then the operator on a cluster of its own
+/// with many played nodes: how fast and how soon ScavengerJobs become Jobs, next to what one client gets done with plain
+/// Jobs in the same run. Takes about half an hour on two cores; whatever else the machine does is in the figures.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Name of the cluster; one of that name that is left over from an earlier run is removed first
+    #[arg(long, default_value = "bench", value_name = "NAME")]
+    name: cluster::Name,
+    /// Played nodes of the cluster
+    #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=5000))]
+    nodes: u32,
+    /// Jobs of each kind
+    #[arg(long, default_value_t = 2000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    jobs: u32,
+    /// Measure only this
+    #[arg(long, value_name = "WHAT")]
+    only: Option<Part>,
+    /// Leave the cluster up afterwards
+    #[arg(long)]
+    keep: bool,
+    /// Name missing Debian packages instead of installing them
+    #[arg(long)]
+    no_install: bool,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// The planner, without a cluster
+    Planner,
+    /// The operator on a cluster
+    Cluster,
+}
+
+/// Measures, and takes the cluster down again.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.only != Some(Part::Cluster) {
+        let bench =
+            ["bench", "--locked", "--package", "scavenger-planner", "--bench", "planner", "--", "tables"];
+        shell::run(&mut shell::cargo(&bench))?;
+    }
+    if arguments.only == Some(Part::Planner) {
+        return Ok(());
+    }
+    let name = arguments.name.as_str();
+    let options = cluster::Options { no_install: arguments.no_install, fake_nodes: arguments.nodes };
+    cluster::check(&options)?;
+    let mut wanted: Vec<&str> = packages::CLUSTER.to_vec();
+    wanted.extend(images::PACKAGES);
+    packages::ensure(&wanted, !arguments.no_install)?;
+    // What is compiled needs both cores, which a cluster would disturb.
+    let bench = ["test", "--locked", "--package", "scavenger-e2e", "--test", "bench"];
+    shell::run(shell::cargo(&bench).arg("--no-run"))?;
+    cluster::down(name)?;
+    let cluster = cluster::up(name, &options)?;
+    cluster::tell_when_interrupted(name)?;
+    let result = install::install(&cluster, "e2e/deploy", images::Profile::Release).and_then(|()| {
+        let mut tests = shell::cargo(&bench);
+        test::on(&cluster, &mut tests)?;
+        tests.arg("--ignored").env("SCAVENGER_E2E_BENCH_JOBS", arguments.jobs.to_string());
+        shell::run(&mut tests)
+    });
+    if arguments.keep {
+        eprintln!("the cluster stays up: eval \"$(cargo xtask cluster env --name {name})\"");
+    } else {
+        let task = Task::start("taking the cluster down");
+        match cluster::down(name) {
+            Ok(()) => task.done("the cluster is down"),
+            // What was measured matters more.
+            Err(error) => eprintln!("the cluster {name} was not taken down: {error:#}"),
+        }
+    }
+    result
+}
