@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gromacs_submitter::advance::{AttemptRecord, Observation, with_failure};
 use gromacs_submitter::probe::parse_inspection;
-use gromacs_submitter::store::{Changes, Claim, ClaimOptions, NewRow, Store, StoreError};
+use gromacs_submitter::store::{Changes, Claim, ClaimOptions, NewRow, RowFilter, Store, StoreError};
 use gromacs_submitter::view::AttemptView;
 use jiff::{SignedDuration, Timestamp};
 use postgres::{empty_database, migrated_store, store};
@@ -294,21 +294,21 @@ async fn once_takes_rows_early_but_not_those_that_sit_out_a_failure() {
 async fn requests_make_a_row_due_and_are_taken_back() {
     let (store, _) = migrated_store("a").await;
     let id = store.add(&new_row("x.tpr")).await.expect("should add");
-    assert!(!store.request_retry(id).await.expect("should ask"), "it has not failed");
+    assert!(store.request_retry(&[id]).await.expect("should ask").is_empty(), "it has not failed");
     let claim = claim_one(&store).await;
     let failed = with_failure(&claim.row, "no such file".to_owned(), Duration::from_secs(86400), now());
     let releases = Changes { releases: true, ..Changes::default() };
     store.record(&claim, &failed, &releases).await.expect("should write");
     assert!(store.claim(&any(1)).await.expect("should claim").is_empty(), "failed is final");
-    assert!(!store.request_cancel(id).await.expect("should ask"), "it has ended");
-    assert!(store.request_retry(id).await.expect("should ask"));
+    assert!(store.request_cancel(&[id]).await.expect("should ask").is_empty(), "it has ended");
+    assert_eq!(store.request_retry(&[id]).await.expect("should ask"), [id]);
     let claim = claim_one(&store).await;
     assert!(claim.row.retry_requested);
     let queued = RowStatus { state: State::Queued, submission: 2, ..claim.row.status.clone() };
     let changes = Changes { clears_requests: true, ..releases };
     let written = store.record(&claim, &queued, &changes).await.expect("should write");
     assert!(!written.row.retry_requested);
-    assert!(store.request_cancel(id).await.expect("should ask"));
+    assert_eq!(store.request_cancel(&[id]).await.expect("should ask"), [id]);
     // Even when its owner has no room for one more.
     let crowded = ClaimOptions { max_waiting: 0, ..any(1) };
     assert_eq!(store.claim(&crowded).await.expect("should claim").len(), 1);
@@ -348,7 +348,8 @@ async fn a_whole_life_is_written_down() {
     status.progress_time = Some(now().into());
     let changes = Changes { attempts: vec![attempt(1, 2, None)], ..Changes::default() };
     let claim = store.record(&claim, &status, &changes).await.expect("should record the start");
-    let view = &store.list(&["running".to_owned()]).await.expect("should list")[0];
+    let running = RowFilter { states: vec![State::Running], ..RowFilter::default() };
+    let view = &store.list(&running).await.expect("should list")[0];
     assert_eq!(view["configuration"], "1 core, 300 MiB, 1x1");
     assert_eq!((view["rung"].as_i64(), view["rungs"].as_i64()), (Some(2), Some(2)));
     assert_eq!(view["percent"].as_f64(), Some(25.0));
@@ -463,7 +464,7 @@ async fn inserts_and_requests_are_heard() {
         .await
         .expect("should hear of the row")
         .expect("should listen");
-    store.request_cancel(id).await.expect("should ask");
+    store.request_cancel(&[id]).await.expect("should ask");
     tokio::time::timeout(wait, listener.recv())
         .await
         .expect("should hear of the request")

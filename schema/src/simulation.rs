@@ -17,6 +17,9 @@ pub static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("./migrations");
 /// Channel on which Postgres tells that a row was inserted or a request set.
 pub const NOTIFY_CHANNEL: &str = "gromacs_to_tune";
 
+/// Channel on which Postgres tells that the history of a row grew.
+pub const EVENT_CHANNEL: &str = "gromacs_event";
+
 /// Label on a ScavengerJob: the row it belongs to.
 pub const LABEL_ROW: &str = "scavenger.dev/row";
 

@@ -32,7 +32,7 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
     );
     let connections = u32::from(options.concurrency).min(MOST_CONNECTIONS) + EXTRA_CONNECTIONS;
     let store =
-        Store::new(&database.database_url, holder(), options.lease, connections, database.connect_timeout)?;
+        Store::new(super::url(database)?, holder(), options.lease, connections, database.connect_timeout)?;
     let queue_id = first_contact(&store, options.once).await?;
     let cluster = Cluster::connect().await?;
     let metrics = Arc::new(Metrics::default());

@@ -1,18 +1,24 @@
 //! All SQL of the submitter: claim, record, wake, and what the command line asks.
 
+mod add;
 mod error;
 mod progress;
+mod queue;
 mod write;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use scavenger_schema::simulation::{GromacsToTune, LadderRung, MIGRATIONS, NOTIFY_CHANNEL, RowStatus};
+use scavenger_schema::simulation::{
+    EVENT_CHANNEL, GromacsToTune, LadderRung, MIGRATIONS, NOTIFY_CHANNEL, RowStatus,
+};
+use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use sqlx::{PgPool, Row};
 
+pub use add::{AddMode, Added, NewRow};
 pub use error::StoreError;
 pub use progress::Progress;
+pub use queue::{Ran, RowFilter};
 
 use crate::advance::{AttemptRecord, Observation};
 use crate::probe::Inspection;
@@ -81,29 +87,6 @@ pub struct Changes {
     pub releases: bool,
 }
 
-/// What a user may say when a row is added; everything else has a default.
-#[derive(Debug, Clone, Default)]
-pub struct NewRow {
-    /// Namespace it runs in.
-    pub namespace: String,
-    /// PersistentVolumeClaim with the file.
-    pub persistent_volume_claim: String,
-    /// The file.
-    pub tpr_path: String,
-    /// Container image.
-    pub image: Option<String>,
-    /// User id.
-    pub run_as_user: Option<i64>,
-    /// Priority among the owner's rows.
-    pub priority: Option<i32>,
-    /// Most CPU, millicores.
-    pub max_cpu_millicores: Option<i32>,
-    /// Seconds between checkpoints.
-    pub interruption_after_seconds: Option<i32>,
-    /// Seconds before it falls back.
-    pub fallback_after_seconds: Option<i32>,
-}
-
 impl Store {
     /// Opens connections as they are needed; none is made here. `holder` names this process in leases.
     ///
@@ -133,6 +116,25 @@ impl Store {
     pub async fn migrate(&self) -> Result<i64, StoreError> {
         MIGRATIONS.run(&self.pool).await.map_err(StoreError::Migrate)?;
         Ok(newest_version())
+    }
+
+    /// The migrations that are missing: version and name.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn missing_migrations(&self) -> Result<Vec<(i64, String)>, StoreError> {
+        let known: bool = sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null")
+            .fetch_one(&self.pool)
+            .await?;
+        let applied: Vec<i64> = if known {
+            sqlx::query_scalar("select version from _sqlx_migrations where success")
+                .fetch_all(&self.pool)
+                .await?
+        } else {
+            Vec::new()
+        };
+        let missing = MIGRATIONS.iter().filter(|migration| !applied.contains(&migration.version));
+        Ok(missing.map(|migration| (migration.version, migration.description.to_string())).collect())
     }
 
     /// Checks that the schema is as new as this program.
@@ -172,6 +174,16 @@ impl Store {
     pub async fn listen(&self) -> Result<PgListener, StoreError> {
         let mut listener = PgListener::connect_with(&self.pool).await?;
         listener.listen(NOTIFY_CHANNEL).await?;
+        Ok(listener)
+    }
+
+    /// Listens for that and for changes of state, for people who follow the queue.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn listen_to_events(&self) -> Result<PgListener, StoreError> {
+        let mut listener = PgListener::connect_with(&self.pool).await?;
+        listener.listen_all([NOTIFY_CHANNEL, EVENT_CHANNEL]).await?;
         Ok(listener)
     }
 
@@ -315,94 +327,6 @@ impl Store {
         Ok(sqlx::query_as("select state, count(*) from gromacs_to_tune group by state")
             .fetch_all(&self.pool)
             .await?)
-    }
-
-    /// Adds a row; returns its number.
-    ///
-    /// # Errors
-    /// [`StoreError::BreakRule`] with a sentence for the value that is wrong, or the database's.
-    pub async fn add(&self, new: &NewRow) -> Result<i64, StoreError> {
-        Ok(sqlx::query_scalar(
-            "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path, image, run_as_user, priority,
-                max_cpu_millicores, interruption_after_seconds, fallback_after_seconds)
-            values ($1, $2, $3, $4, coalesce($5, 1000), coalesce($6, 0), $7, coalesce($8, 600), $9) returning id",
-        )
-        .bind(&new.namespace)
-        .bind(&new.persistent_volume_claim)
-        .bind(&new.tpr_path)
-        .bind(&new.image)
-        .bind(new.run_as_user)
-        .bind(new.priority)
-        .bind(new.max_cpu_millicores)
-        .bind(new.interruption_after_seconds)
-        .bind(new.fallback_after_seconds)
-        .fetch_one(&self.pool)
-        .await?)
-    }
-
-    /// The view `gromacs_queue`, one JSON object per row.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn list(&self, states: &[String]) -> Result<Vec<serde_json::Value>, StoreError> {
-        Ok(sqlx::query_scalar(
-            "select to_jsonb(q) from gromacs_queue q
-            where cardinality($1::text[]) = 0 or q.state = any($1) order by q.id",
-        )
-        .bind(states)
-        .fetch_all(&self.pool)
-        .await?)
-    }
-
-    /// Everything about a row: its line of the view, its attempts, configurations and history.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn show(&self, row: i64) -> Result<Option<serde_json::Value>, StoreError> {
-        let found = sqlx::query(
-            "select jsonb_build_object(
-                'row', to_jsonb(q),
-                'ladder', (select coalesce(jsonb_agg(to_jsonb(l) order by l.submission, l.rung), '[]')
-                    from gromacs_ladder l where l.row_id = q.id),
-                'attempts', (select coalesce(jsonb_agg(to_jsonb(a) order by a.submission, a.attempt), '[]')
-                    from gromacs_attempt a where a.row_id = q.id),
-                'events', (select coalesce(jsonb_agg(to_jsonb(e) order by e.id), '[]')
-                    from gromacs_event e where e.row_id = q.id)) as story
-            from gromacs_queue q where q.id = $1",
-        )
-        .bind(row)
-        .fetch_optional(&self.pool)
-        .await?;
-        Ok(found.map(|row| row.try_get("story")).transpose()?)
-    }
-
-    /// Sets `cancel_requested`; false if there is no such row or it has ended.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn request_cancel(&self, row: i64) -> Result<bool, StoreError> {
-        let done = sqlx::query(
-            "update gromacs_to_tune set cancel_requested = true
-            where id = $1 and state not in ('completed', 'failed', 'cancelled')",
-        )
-        .bind(row)
-        .execute(&self.pool)
-        .await?;
-        Ok(done.rows_affected() == 1)
-    }
-
-    /// Sets `retry_requested`; false if there is no such row or it has not failed.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn request_retry(&self, row: i64) -> Result<bool, StoreError> {
-        let done = sqlx::query(
-            "update gromacs_to_tune set retry_requested = true where id = $1 and state in ('failed', 'cancelled')",
-        )
-        .bind(row)
-        .execute(&self.pool)
-        .await?;
-        Ok(done.rows_affected() == 1)
     }
 
     /// Closes all connections.
