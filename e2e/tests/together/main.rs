@@ -9,3 +9,4 @@ mod pipeline;
 mod policies;
 mod quotas;
 mod row_life;
+mod tenants;
