@@ -5,6 +5,7 @@
 
 pub mod faults;
 pub mod kubectl;
+pub mod local;
 pub mod postgres;
 pub mod queue;
 pub mod room;
