@@ -48,7 +48,7 @@ pub struct Attempt {
     pub first_step: Option<i64>,
 }
 
-/// A small water box on claim `simulations`, and the submitter's rights in the namespace.
+/// A small water box on claim `simulations`, the submitter's rights in the namespace, and the admin as its tenant.
 ///
 /// # Errors
 /// What the API server or psql says.
@@ -97,7 +97,14 @@ pub async fn prepare(world: &World) -> Result<Database> {
         Ok((status.and_then(|status| status.succeeded).unwrap_or(0) > 0).then_some(()))
     })
     .await?;
-    Ok(Database::new(&world.client))
+    let database = Database::new(&world.client);
+    database
+        .sql(&format!(
+            "insert into gromacs_tenant (database_role, namespace) values ('postgres', '{}')",
+            world.namespace
+        ))
+        .await?;
+    Ok(database)
 }
 
 /// Gives the submitter its rights in the namespace, as deploy/tenant does.

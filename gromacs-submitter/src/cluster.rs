@@ -45,7 +45,10 @@ pub enum ClusterError {
     #[error("no Kubernetes cluster is configured: {0}")]
     FindCluster(String),
     /// It refuses, and will refuse the same request again.
-    #[error("Kubernetes refuses to {act} {name} in namespace {namespace}: {message}")]
+    #[error(
+        "Kubernetes refuses to {act} {name} in namespace {namespace}: {message}{}",
+        remedy(message, namespace)
+    )]
     Allow {
         /// What was asked.
         act: &'static str,
@@ -77,6 +80,18 @@ pub enum ClusterError {
         #[source]
         source: Box<kube::Error>,
     },
+}
+
+/// What an admin must do where the submitter has no rights; a quota says the same 403 in other words.
+fn remedy(message: &str, namespace: &str) -> String {
+    if message.contains(" cannot ") && message.contains(" in the namespace ") {
+        format!(
+            "; the submitter has no rights in this namespace: let an admin run `kubectl apply --server-side -k \
+             deploy/tenant --namespace {namespace}`, then retry the row"
+        )
+    } else {
+        String::new()
+    }
 }
 
 impl ClusterError {
@@ -304,5 +319,34 @@ async fn within<T>(
         Ok(Err(source)) => {
             Err(ClusterError::Request { act, name: name.to_owned(), source: Box::new(source) })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(message: &str) -> String {
+        let error = ClusterError::Allow {
+            act: "read",
+            name: "gromacs-7-inspect".to_owned(),
+            namespace: "chem".to_owned(),
+            code: 403,
+            message: message.to_owned(),
+        };
+        error.to_string()
+    }
+
+    #[test]
+    fn a_namespace_that_is_not_bound_says_what_to_do() {
+        let sentence = refused(
+            "scavengerjobs.scavenger.dev \"gromacs-7-inspect\" is forbidden: User \"system:serviceaccount:scavenger-system:gromacs-submitter\" cannot get resource \"scavengerjobs\" in API group \"scavenger.dev\" in the namespace \"chem\"",
+        );
+        assert!(
+            sentence.contains("kubectl apply --server-side -k deploy/tenant --namespace chem"),
+            "{sentence}"
+        );
+        let quota = refused("scavengerjobs.scavenger.dev \"gromacs-7-1\" is forbidden: exceeded quota: jobs");
+        assert!(!quota.contains("deploy/tenant"), "{quota}");
     }
 }

@@ -33,6 +33,7 @@ pub(crate) fn row() -> GromacsToTune {
         max_gpus: None,
         interruption_after_seconds: 600,
         fallback_after_seconds: None,
+        service_account: None,
         system: System {
             atoms: Some(2652),
             nsteps: Some(4000),

@@ -194,7 +194,7 @@ fn base_spec(row: &GromacsToTune, settings: &ManifestSettings) -> ScavengerJobSp
         termination_grace_period_seconds: PROBE_GRACE_SECONDS,
         node_selector: BTreeMap::new(),
         tolerations: Vec::new(),
-        service_account_name: None,
+        service_account_name: row.service_account.clone(),
         suspend: false,
         active_deadline_seconds: None,
         ttl_seconds_after_finished: DEFAULT_TTL_SECONDS,
@@ -260,6 +260,20 @@ mod tests {
             mdrun.spec.working_dir.as_deref(),
             Some("/data/a $(SCAVENGER_HOSTS) `id` $HOME/gromacs-7")
         );
+    }
+
+    #[test]
+    fn everything_of_a_row_runs_as_its_tenants_service_account() {
+        let mut row = row();
+        row.service_account = Some("simulations".to_owned());
+        let settings = manifest_settings();
+        for job in [
+            simulation_job(&row, &ladder()[0], &settings),
+            probe_job(&row, Probe::Inspection, &settings),
+            probe_job(&row, Probe::Verification, &settings),
+        ] {
+            assert_eq!(job.spec.service_account_name.as_deref(), Some("simulations"));
+        }
     }
 
     #[test]

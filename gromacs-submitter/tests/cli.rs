@@ -23,6 +23,10 @@ fn pages(render: fn(&mut clap::Command) -> clap::builder::StyledStr) -> String {
     for verb in command.get_subcommands_mut().filter(|verb| verb.get_name() != "help") {
         pages.push_str("\n----------\n");
         pages.push_str(&render(verb).to_string());
+        for verb in verb.get_subcommands_mut().filter(|verb| verb.get_name() != "help") {
+            pages.push_str("\n----------\n");
+            pages.push_str(&render(verb).to_string());
+        }
     }
     pages
 }

@@ -185,6 +185,8 @@ pub struct GromacsToTune {
     pub interruption_after_seconds: i32,
     /// Seconds it waits for room before it falls back, if not the default.
     pub fallback_after_seconds: Option<i32>,
+    /// ServiceAccount it runs as, if not the namespace's default.
+    pub service_account: Option<String>,
     /// The simulated system, as far as it is known.
     #[sqlx(flatten)]
     pub system: System,

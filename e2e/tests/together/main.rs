@@ -8,3 +8,4 @@ mod operator;
 mod pipeline;
 mod policies;
 mod quotas;
+mod tenants;

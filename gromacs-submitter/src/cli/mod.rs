@@ -8,6 +8,7 @@ mod request;
 mod row;
 mod run;
 mod show;
+mod tenant;
 mod text;
 mod watch;
 
@@ -49,6 +50,7 @@ pub async fn main(cli: Cli) -> ExitCode {
         Command::Cancel(options) => request::cancel(&cli.database, &options.selection).await,
         Command::Retry(options) => request::retry(&cli.database, options).await,
         Command::Report(options) => report::exec(&cli.database, &options).await,
+        Command::Tenant(options) => tenant::exec(&cli.database, options).await,
     };
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,

@@ -1,6 +1,7 @@
 //! What can be set, on the command line or in the environment.
 
 mod queue;
+mod tenant;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,6 +14,7 @@ pub use queue::{
     AddOptions, CancelOptions, Filter, ListOptions, MigrateOptions, Output, OutputFormat, ReportOptions,
     RetryOptions, Selection, ShowOptions, Since, WatchOptions,
 };
+pub use tenant::{AddTenantOptions, ListTenantsOptions, RemoveTenantOptions, TenantCommand, TenantOptions};
 
 /// Compute GROMACS simulations from a Postgres queue as ScavengerJobs
 ///
@@ -75,6 +77,10 @@ pub enum Command {
     ///
     /// Every attempt that ran in the time asked for, how it ended and how fast it was.
     Report(ReportOptions),
+    /// Decide which database role may run simulations in which namespace
+    ///
+    /// For the admin: the role that owns the tables. docs/queue.md explains roles and tenants.
+    Tenant(TenantOptions),
 }
 
 /// Where the database is.

@@ -3,6 +3,7 @@
 mod add;
 mod error;
 mod queue;
+mod tenant;
 mod write;
 
 use std::time::Duration;
@@ -17,6 +18,7 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 pub use add::{AddMode, Added, NewRow};
 pub use error::StoreError;
 pub use queue::{Ran, RowFilter};
+pub use tenant::{Change, Removal, Tenant};
 
 use crate::advance::{AttemptRecord, Observation};
 use crate::probe::Inspection;
@@ -26,7 +28,7 @@ macro_rules! columns {
     () => {
         "id, owner, namespace, persistent_volume_claim, tpr_path, image, run_as_user, run_as_group, priority,
         max_cpu_millicores, max_memory_bytes, max_gpus, interruption_after_seconds, fallback_after_seconds,
-        atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order,
+        service_account, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order,
         bonded_interactions, constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version,
         inspected is not null as is_inspected, cancel_requested, retry_requested,
         state, reason, submission, job_uid, rung, next_rung, laps, next_lap_time, no_room_since, no_room_seconds,
@@ -35,6 +37,9 @@ macro_rules! columns {
     };
 }
 use columns;
+
+/// Longest wait for a row that somebody else holds.
+const LOCK_TIMEOUT: &str = "5s";
 
 /// The database.
 #[derive(Debug, Clone)]
@@ -101,8 +106,13 @@ impl Store {
         let pool = PgPoolOptions::new()
             .max_connections(max_connections)
             .acquire_timeout(connect_timeout)
-            // Compiling the claim takes 30 ms, running it 1 ms.
-            .connect_lazy_with(options.application_name("gromacs-submitter").options([("jit", "off")]));
+            .connect_lazy_with(options.application_name("gromacs-submitter").options([
+                // Compiling the claim takes 30 ms, running it 1 ms.
+                ("jit", "off"),
+                // People may leave a transaction open that holds one of their rows. Whoever waits for it has a
+                // connection that the others need; the step is repeated.
+                ("lock_timeout", LOCK_TIMEOUT),
+            ]));
         Ok(Self { pool, holder, lease })
     }
 
@@ -197,23 +207,25 @@ impl Store {
             if room == 0 {
                 break;
             }
-            let mut transaction = self.pool.begin().await?;
-            if query == CLAIM_QUEUED {
-                // One at a time, so that two submitters do not both count the same room under max_waiting.
-                sqlx::query("select pg_advisory_xact_lock(hashtext('gromacs_to_tune claim'))")
-                    .execute(&mut *transaction)
-                    .await?;
-            }
-            let found: Vec<Claim> = sqlx::query_as(query)
+            let claim = sqlx::query_as(query)
                 .bind(&self.holder)
                 .bind(self.lease.as_secs_f64())
                 .bind(&except)
                 .bind(i64::try_from(room).unwrap_or(i64::MAX))
                 .bind(options.early)
-                .bind(i64::try_from(options.max_waiting).unwrap_or(i64::MAX))
-                .fetch_all(&mut *transaction)
-                .await?;
-            transaction.commit().await?;
+                .bind(i64::try_from(options.max_waiting).unwrap_or(i64::MAX));
+            let found: Vec<Claim> = if query == CLAIM_QUEUED {
+                let mut transaction = self.pool.begin().await?;
+                // One at a time, so that two submitters do not both count the same room under max_waiting.
+                sqlx::query("select pg_advisory_xact_lock(hashtext('gromacs_to_tune claim'))")
+                    .execute(&mut *transaction)
+                    .await?;
+                let found = claim.fetch_all(&mut *transaction).await?;
+                transaction.commit().await?;
+                found
+            } else {
+                claim.fetch_all(&self.pool).await?
+            };
             except.extend(found.iter().map(|claim| claim.row.id));
             claims.extend(found);
         }
@@ -380,31 +392,52 @@ const CLAIM_REQUESTED: &str = concat!(
     columns!()
 );
 
-// Owners are found by skipping from one to the next in the index, so that neither a backlog of one owner nor its
-// length costs the others anything; each owner's first rows are taken in turn.
+// Owners and their namespaces are found by skipping from one to the next in the index, so that neither a backlog of
+// one nor its length costs the others anything. Who has least in the cluster comes first, then each owner's first rows
+// in turn. Only what is taken is locked. What somebody else holds is skipped, so more are looked at than are taken:
+// whoever holds more than these 8 holds up nobody else's.
 const CLAIM_QUEUED: &str = concat!(
-    "with recursive owners as (
-        (select owner from gromacs_to_tune where state = 'queued' order by owner limit 1)
+    "with recursive tenants as (
+        (select owner, namespace from gromacs_to_tune where state = 'queued' order by owner, namespace limit 1)
         union all
-        select (select q.owner from gromacs_to_tune q where q.state = 'queued' and q.owner > o.owner
-            order by q.owner limit 1)
-        from owners o where o.owner is not null),
-    room as (
-        select o.owner, $6 - (select count(*) from gromacs_to_tune w where w.owner = o.owner
+        select n.owner, n.namespace from tenants t, lateral (
+            select q.owner, q.namespace from gromacs_to_tune q
+            where q.state = 'queued' and (q.owner, q.namespace) > (t.owner, t.namespace)
+            order by q.owner, q.namespace limit 1) n),
+    owners as materialized (
+        select o.owner, (select count(*) from gromacs_to_tune w where w.owner = o.owner
             and (w.state in ('inspecting', 'tuning', 'submitted', 'interrupted')
-                or (w.state = 'queued' and w.lease_until is not null))) as free
-        from owners o where o.owner is not null),
+                or (w.state = 'queued' and w.lease_until is not null))) as waiting
+        from (select distinct owner from tenants) o),
+    room as materialized (
+        select t.owner, t.namespace, o.waiting, greatest(0, least($4 + 8, $6 - o.waiting, (
+            select l.max_rows_in_work - (select count(*) from gromacs_to_tune w
+                where w.owner = t.owner and w.namespace = t.namespace
+                    and (w.state in ('inspecting', 'tuning', 'submitted', 'running', 'interrupted')
+                        or (w.state = 'queued' and w.lease_until is not null)))
+            from gromacs_tenant l where l.database_role = t.owner and l.namespace = t.namespace
+                and l.max_rows_in_work is not null))) as free
+        from tenants t join owners o using (owner)),
+    heads as (
+        select h.id, r.waiting, row_number() over (partition by r.owner order by h.priority desc, h.id) as turn
+        from room r, lateral (
+            select q.id, q.priority from gromacs_to_tune q
+            where q.state = 'queued' and q.owner = r.owner and q.namespace = r.namespace
+                and (q.next_attempt_time <= now() or ($5 and q.failures = 0))
+                and (q.lease_until is null or q.lease_until < now() or q.lease_holder = $1)
+                and q.id <> all($3)
+            order by q.priority desc, q.id limit r.free) h),
     picked as (
-        select p.id, p.turn from room r, lateral (
-            select h.id, row_number() over (order by h.priority desc, h.id) as turn from (
-                select q.id, q.priority from gromacs_to_tune q
-                where q.state = 'queued' and q.owner = r.owner
-                    and (q.next_attempt_time <= now() or ($5 and q.failures = 0))
-                    and (q.lease_until is null or q.lease_until < now() or q.lease_holder = $1)
-                    and q.id <> all($3)
-                order by q.priority desc, q.id
-                limit least(greatest(r.free, 0), $4) for update skip locked) h) p
-        order by p.turn limit $4)
+        select l.id from (
+            select h.id, h.waiting + h.turn as turn from heads h where h.waiting + h.turn <= $6
+            order by turn, h.id) p,
+        -- One row at a time by its key: the planner, which can not know how few these are, would read the whole table.
+        lateral (
+            select q.id from gromacs_to_tune q
+            where q.id = p.id and q.state = 'queued'
+                and (q.lease_until is null or q.lease_until < now() or q.lease_holder = $1)
+            for update skip locked) l
+        order by p.turn, p.id limit $4)
     update gromacs_to_tune set lease_holder = $1, lease_until = now() + make_interval(secs => $2)
     where id in (select id from picked) returning ",
     columns!()
