@@ -306,7 +306,8 @@ fn the_tuner_may_go_away() {
 /// Status of a ScavengerJob whose attempt runs, or was interrupted, as the operator writes it.
 async fn play(world: &World, name: &str, phase: &str) -> Result<()> {
     let jobs = world.api::<ScavengerJob>();
-    let job = jobs.get(name).await?;
+    // The row says that it is submitted a moment before it is.
+    let job = until(&format!("{name} is made"), || async { Ok(jobs.get_opt(name).await?) }).await?;
     let mut attempt = json!({
         "number": 1, "jobName": format!("{name}-1"), "generation": job.metadata.generation,
         "requests": job.spec.resources.requests, "args": job.spec.args, "podCount": 1,

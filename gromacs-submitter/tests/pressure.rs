@@ -65,9 +65,10 @@ async fn work(store: Store) -> (Vec<i64>, usize) {
             let status = RowStatus { state: State::Completed, ..claim.row.status.clone() };
             let changes = Changes { releases: true, ..Changes::default() };
             loop {
+                let same = [claim.row.id];
                 // Whoever watches the cluster writes the same rows at the same time.
                 let (written, woken) =
-                    tokio::join!(store.record(&claim, &status, &changes), store.wake(&[claim.row.id]));
+                    tokio::join!(store.record(&claim, &status, &changes), store.wake(&same));
                 failures += usize::from(woken.is_err());
                 match written {
                     Ok(_) => break,

@@ -223,7 +223,7 @@ impl Store {
             .await?)
     }
 
-    /// The rows that [`Store::claim`] would take now, in its order; the leases are taken back at once.
+    /// The rows that [`Store::claim`] would take now, in the order of their numbers; the leases are taken back at once.
     ///
     /// # Errors
     /// The database's.
@@ -246,6 +246,7 @@ impl Store {
             claims.extend(found);
         }
         transaction.rollback().await?;
+        claims.sort_by_key(|claim| claim.row.id);
         Ok(claims)
     }
 
