@@ -8,3 +8,11 @@ end
 $$;
 create trigger gromacs_notify_event after insert on gromacs_event
     for each statement execute function gromacs_notify_event();
+
+-- As 0003 does with the others: it finds what it names where it was made, and only triggers call it.
+do $$
+begin
+    execute format('alter function gromacs_notify_event() set search_path = pg_catalog, %I, pg_temp', current_schema());
+    execute 'revoke execute on function gromacs_notify_event() from public';
+end
+$$;
