@@ -59,7 +59,12 @@ impl Queue {
 
     /// Takes alice's new row to its end.
     async fn fail(&self, claim: &Claim) {
-        let status = with_failure(&claim.row, "no such file".to_owned(), jiff::Timestamp::UNIX_EPOCH);
+        let status = with_failure(
+            &claim.row,
+            "no such file".to_owned(),
+            std::time::Duration::MAX,
+            jiff::Timestamp::UNIX_EPOCH,
+        );
         let releases = Changes { releases: true, ..Changes::default() };
         self.submitter.record(claim, &status, &releases).await.expect("should record");
     }
@@ -141,6 +146,7 @@ async fn a_life(queue: &Queue, claim: Claim) -> Claim {
         ns_per_day: 41.5,
         steps: 4000,
         wall_seconds: 60.0,
+        peak_memory_bytes: None,
     };
     let changes = Changes { observation: Some(observation), ..Changes::default() };
     let claim = queue.submitter.record(&claim, &status, &changes).await.expect("should observe");
