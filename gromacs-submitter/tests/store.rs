@@ -5,6 +5,7 @@
 mod postgres;
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use gromacs_submitter::advance::{AttemptRecord, Observation, with_failure};
 use gromacs_submitter::probe::parse_inspection;
@@ -80,6 +81,8 @@ fn attempt(number: i32, rung: i32, outcome: Option<AttemptOutcome>) -> AttemptRe
         first_step: Some(0),
         last_step: None,
         ns_per_day: None,
+        peak_memory_bytes: None,
+        log_end: None,
     }
 }
 
@@ -294,7 +297,7 @@ async fn requests_make_a_row_due_and_are_taken_back() {
     let id = store.add(&new_row("x.tpr")).await.expect("should add");
     assert!(store.request_retry(&[id]).await.expect("should ask").is_empty(), "it has not failed");
     let claim = claim_one(&store).await;
-    let failed = with_failure(&claim.row, "no such file".to_owned(), now());
+    let failed = with_failure(&claim.row, "no such file".to_owned(), Duration::from_secs(86400), now());
     let releases = Changes { releases: true, ..Changes::default() };
     store.record(&claim, &failed, &releases).await.expect("should write");
     assert!(store.claim(&any(1)).await.expect("should claim").is_empty(), "failed is final");
@@ -367,6 +370,7 @@ async fn a_whole_life_is_written_down() {
         ns_per_day: 41.5,
         steps: 4000,
         wall_seconds: 60.0,
+        peak_memory_bytes: Some(31_457_280),
     };
     let changes = Changes {
         attempts: vec![ended],

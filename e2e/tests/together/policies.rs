@@ -527,6 +527,7 @@ fn the_projects_own_parts_may_do_what_they_need_and_nothing_else() {
         tenant.insert(right("", "pods", "list"));
         tenant.insert(right("metrics.k8s.io", "pods", "get"));
         tenant.insert(right("", "pods/log", "get"));
+        tenant.insert(right("", "resourcequotas", "list"));
         until("the submitter may what a tenant's submitter may", || async {
             let submitter = more_than_anyone(world, "gromacs-submitter", &world.namespace).await?;
             Ok((submitter == tenant).then_some(()))

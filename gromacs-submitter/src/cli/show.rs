@@ -10,6 +10,9 @@ use crate::config::{Database, ShowOptions};
 /// Lines of the history on a terminal: the whole story should fit on its screen.
 const MOST_EVENTS: usize = 12;
 
+/// Lines of the end of a log on a terminal.
+const MOST_LOG_LINES: usize = 12;
+
 pub(super) async fn exec(database: &Database, options: &ShowOptions) -> anyhow::Result<Outcome> {
     let store = open_current(database).await?;
     let story = store.show(options.row).await?;
@@ -56,6 +59,9 @@ fn tell(row: &QueueRow, story: &Value, width: Option<usize>) -> Vec<String> {
                     .map(|line| format!("  {line}")),
             );
         }
+    }
+    if row.state == "failed" {
+        lines.extend(end_of_log(story, width));
     }
     let (table, hidden) = history(story, width.map(|_| MOST_EVENTS));
     lines.push(String::new());
@@ -257,6 +263,23 @@ fn attempts(story: &Value) -> Table {
     table
 }
 
+/// The last words of the attempt that failed, if they were kept.
+fn end_of_log(story: &Value, width: Option<usize>) -> Vec<String> {
+    let last = items(story, "attempts").last();
+    let Some((attempt, log)) = last.and_then(|last| Some((last, last["log_end"].as_str()?))) else {
+        return Vec::new();
+    };
+    let all: Vec<&str> = log.lines().collect();
+    let hidden = width.map_or(0, |_| all.len().saturating_sub(MOST_LOG_LINES));
+    let number = format!("{}.{}", text(&attempt["submission"]), text(&attempt["attempt"]));
+    let mut lines = vec![String::new(), format!("end of the log of attempt {number}")];
+    lines.extend(all[hidden..].iter().map(|line| {
+        let line = format!("  {}", shown(line));
+        width.map_or_else(|| line.clone(), |width| cut(&line, width))
+    }));
+    lines
+}
+
 /// The newest `most` events, and how many are left out.
 fn history(story: &Value, most: Option<usize>) -> (Table, usize) {
     let mut table = Table::new(&["TIME", "STATE", "CONFIGURATION", "WHY"]);
@@ -395,6 +418,15 @@ mod tests {
     fn a_failed_row_says_what_to_do() {
         let mut row = running(7);
         row.state = "failed".to_owned();
-        assert!(tell(&row, &story(), None).iter().any(|line| line.ends_with("gromacs-submitter retry 7")));
+        let mut story = story();
+        assert!(tell(&row, &story, None).iter().any(|line| line.ends_with("gromacs-submitter retry 7")));
+        assert!(!tell(&row, &story, None).iter().any(|line| line.starts_with("end of the log")));
+        let log: String = (0..30).map(|line| format!("line {line} {}\u{1b}\n", "x".repeat(100))).collect();
+        story["attempts"][0]["log_end"] = json!(log);
+        let lines = tell(&row, &story, Some(80));
+        assert!(lines.contains(&"end of the log of attempt 1.1".to_owned()), "{lines:#?}");
+        assert!(lines.iter().any(|line| line.starts_with("  line 29 x") && line.chars().count() <= 80));
+        assert_eq!(lines.iter().filter(|line| line.starts_with("  line ")).count(), MOST_LOG_LINES);
+        assert!(!lines.concat().contains('\u{1b}'));
     }
 }

@@ -198,9 +198,26 @@ pub struct RunOptions {
     /// Work on at most COUNT rows at the same time
     #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000), help_heading = "Scheduling")]
     pub concurrency: u16,
-    /// Read the progress of running simulations every TIME
+    /// Write the progress of running simulations down every TIME
     #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_PROGRESS_INTERVAL", default_value = "5s", value_parser = duration, help_heading = "Scheduling")]
     pub progress_interval: Duration,
+    /// Follow the logs of at most COUNT running simulations
+    ///
+    /// Each is a connection to the API server, which tells progress as it comes. The progress of what is beyond is
+    /// read every --progress-interval.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        env = "SCAVENGER_SUBMITTER_FOLLOW",
+        default_value_t = 200,
+        help_heading = "Scheduling"
+    )]
+    pub follow: u16,
+    /// Remove ScavengerJobs TIME after their end was recorded
+    ///
+    /// Until then the pods and their logs can be looked at.
+    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_KEEP_JOBS", default_value = "24h", value_parser = duration, help_heading = "Scheduling")]
+    pub keep_jobs: Duration,
     /// Hold a row for TIME without a sign of life
     ///
     /// After that another submitter takes it over; longer than a request to Kubernetes or the tuner can take.
@@ -209,6 +226,14 @@ pub struct RunOptions {
     /// Let rows in work come to a stop within TIME when told to end
     #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_SHUTDOWN_GRACE", default_value = "20s", value_parser = duration, help_heading = "Safety")]
     pub shutdown_grace: Duration,
+    /// Print which rows are due now, and work on none
+    ///
+    /// Needs the database only. What becomes of them depends on the cluster and the tuner at that moment.
+    #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
+    pub dry_run: bool,
+    /// Format of what --dry-run prints.
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// When the kubelet pulls an image.

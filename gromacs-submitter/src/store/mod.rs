@@ -2,6 +2,7 @@
 
 mod add;
 mod error;
+mod progress;
 mod queue;
 mod tenant;
 mod write;
@@ -17,6 +18,7 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 
 pub use add::{AddMode, Added, NewRow};
 pub use error::StoreError;
+pub use progress::Progress;
 pub use queue::{Ran, RowFilter};
 pub use tenant::{Change, Removal, Tenant};
 
@@ -33,7 +35,8 @@ macro_rules! columns {
         inspected is not null as is_inspected, cancel_requested, retry_requested,
         state, reason, submission, job_uid, rung, next_rung, laps, next_lap_time, no_room_since, no_room_seconds,
         attempt, attempts_recorded, first_step, step, ns_per_day, progress_time, interruptions, verifying,
-        start_time, finish_time, next_attempt_time, failures, wakes"
+        start_time, finish_time, next_attempt_time, failures, outgrown_memory_bytes, peak_memory_bytes,
+        job_expiry_time, wakes"
     };
 }
 use columns;
@@ -195,14 +198,14 @@ impl Store {
     }
 
     /// Takes rows that are due and leases them to this process: those in work first, then the user's requests, then
-    /// new ones, in turn from each owner.
+    /// new ones, in turn from each owner, then those whose finished ScavengerJobs are to be removed.
     ///
     /// # Errors
     /// The database's.
     pub async fn claim(&self, options: &ClaimOptions) -> Result<Vec<Claim>, StoreError> {
         let mut except = options.except.clone();
         let mut claims: Vec<Claim> = Vec::new();
-        for query in [CLAIM_ACTIVE, CLAIM_REQUESTED, CLAIM_QUEUED] {
+        for query in [CLAIM_ACTIVE, CLAIM_REQUESTED, CLAIM_QUEUED, CLAIM_EXPIRED] {
             let room = options.limit.saturating_sub(claims.len());
             if room == 0 {
                 break;
@@ -440,5 +443,17 @@ const CLAIM_QUEUED: &str = concat!(
         order by p.turn, p.id limit $4)
     update gromacs_to_tune set lease_holder = $1, lease_until = now() + make_interval(secs => $2)
     where id in (select id from picked) returning ",
+    columns!()
+);
+
+const CLAIM_EXPIRED: &str = concat!(
+    "with due as (
+        select id from gromacs_to_tune
+        where job_expiry_time <= now() and state in ('completed', 'failed', 'cancelled')
+            and (($5 and failures = 0) or next_attempt_time <= now())
+            and (lease_until is null or lease_until < now() or lease_holder = $1) and id <> all($3) and $6 >= 0
+        order by job_expiry_time limit $4 for update skip locked)
+    update gromacs_to_tune set lease_holder = $1, lease_until = now() + make_interval(secs => $2)
+    where id in (select id from due) returning ",
     columns!()
 );

@@ -1,8 +1,9 @@
 //! All tests, side by side: most of the time those on a cluster wait for it, and those that need one to themselves must
 //! not wait for the others.
 //!
-//! Three lanes, each of which runs one program of tests after the other: what needs no cluster of ours; what the first
-//! cluster is for; what the second one is for. The output of a program is printed as a whole when it has ended.
+//! Three lanes, each of which runs one program of tests after the other: one what needs no cluster of ours, and one for
+//! each of two clusters, which are alike and share out the rest. The output of a program is printed as a whole when it
+//! has ended.
 
 use std::{
     fs::File,
@@ -22,8 +23,8 @@ use crate::{cluster::Cluster, shell};
 /// The package with the tests on the cluster.
 const END_TO_END: &str = "scavenger-e2e";
 
-/// Its tests that run on the second cluster: those that take the longest of what no other test may disturb.
-const SECOND: [&str; 3] = ["faults", "idle", "outages"];
+/// Its tests that take the longest: they begin first, so that the clusters are done at about the same time.
+const LONGEST: [&str; 3] = ["together", "faults", "outages"];
 
 /// The test that takes the installation away, which nothing but the end may follow.
 const LAST: &str = "uninstall";
@@ -52,31 +53,48 @@ pub(super) fn run(first: &Cluster, second: &Cluster, depth: Depth, take_away: bo
     }
     let programs =
         vec![call("without a cluster", first, &select)?, call("documentation", first, &["--doc"])?];
-    let (mut shared, mut alone) = (Vec::new(), Vec::new());
-    for (_, target) in targets.iter().filter(|(package, target)| package == END_TO_END && target != LAST) {
-        let is_second = SECOND.contains(&target.as_str());
-        let (lane, cluster) = if is_second { (&mut alone, second) } else { (&mut shared, first) };
-        lane.push(call(target, cluster, &["--test", target])?);
-    }
+    let mut on_clusters: Vec<&String> = targets
+        .iter()
+        .filter(|(package, target)| package == END_TO_END && target != LAST)
+        .map(|(_, target)| target)
+        .collect();
+    // Taken from the end.
+    on_clusters.sort_by_key(|target| LONGEST.iter().rev().position(|longest| longest == target));
+    let on_clusters = Mutex::new(on_clusters);
+    let mut last = None;
     if take_away {
-        let mut last = call(LAST, first, &["--test", LAST])?;
-        last.command.env("SCAVENGER_E2E_LAST", "1");
-        shared.push(last);
+        let mut call = call(LAST, first, &["--test", LAST])?;
+        call.command.env("SCAVENGER_E2E_LAST", "1");
+        last = Some(call);
     }
 
     let failed = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for lane in [programs, shared, alone] {
-            scope.spawn(|| {
-                for call in lane {
-                    let name = call.name.clone();
-                    if let Err(error) = call.run() {
-                        eprintln!("test: {name}: FAILED: {error:#}");
-                        failed.lock().expect("no lane should have panicked").push(name);
-                    }
-                }
-            });
+    let run = |call: Result<Call>, name: &str| {
+        if let Err(error) = call.and_then(Call::run) {
+            eprintln!("test: {name}: FAILED: {error:#}");
+            failed.lock().expect("no lane should have panicked").push(name.to_owned());
         }
+    };
+    let run_shared = |cluster: &Cluster| {
+        let next = || on_clusters.lock().expect("no lane should have panicked").pop();
+        while let Some(target) = next() {
+            run(call(target, cluster, &["--test", target]), target);
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for call in programs {
+                let name = call.name.clone();
+                run(Ok(call), &name);
+            }
+        });
+        scope.spawn(|| run_shared(second));
+        scope.spawn(|| {
+            run_shared(first);
+            if let Some(last) = last {
+                run(Ok(last), LAST);
+            }
+        });
     });
     let failed = failed.into_inner().expect("no lane should have panicked");
     if failed.is_empty() { Ok(()) } else { bail!("these tests failed: {}", failed.join(", ")) }
