@@ -15,6 +15,7 @@
 //! | how long to wait before the next attempt | [`backoff`] |
 //! | who starts next | [`admission`] |
 //! | what room there is | [`capacity`], with an index over all nodes in `places` |
+//! | where volumes let pods go | `volumes` |
 //! | what is in flight | [`ledger`] |
 //! | the running priority | [`priority`] |
 //! | what an interruption would throw away: the order in which they go | [`loss`] |
@@ -51,6 +52,7 @@ pub mod snapshot;
 mod starting;
 pub mod verdict;
 mod view;
+mod volumes;
 mod wording;
 
 use std::{
@@ -71,6 +73,7 @@ use snapshot::{
     Child, Demand, Disruption, Job, Key, Name, Observation, Phase, Pod, Settings, WaitReason, Waiting,
 };
 use verdict::Evidence;
+use volumes::Volumes;
 
 /// What is to be done now.
 #[derive(Debug, Default)]
@@ -146,6 +149,7 @@ pub struct Planner {
     ledger: Ledger,
     holders: Holders,
     preemption: Preemption,
+    volumes: Volumes,
     queue: Queue,
     /// Boxed, as what is large and one of many: a tree keeps room for several in each node.
     jobs: BTreeMap<Key, Box<Entry>>,
@@ -178,6 +182,7 @@ impl Default for Planner {
             ledger: Ledger::default(),
             holders: Holders::default(),
             preemption: Preemption::default(),
+            volumes: Volumes::default(),
             queue: Queue::default(),
             jobs: BTreeMap::new(),
             keys: BTreeMap::new(),
@@ -230,6 +235,8 @@ impl Planner {
                 self.holders.remove_node(&name);
                 self.capacity.remove_node(&name);
             }
+            Observation::Volume(volume) => self.set_volume(volume),
+            Observation::VolumeGone(name) => self.remove_volume(&name),
             Observation::Pool(settings) => {
                 if self.settings != *settings {
                     self.settings = *settings;

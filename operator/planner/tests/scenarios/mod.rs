@@ -11,6 +11,7 @@ mod lifecycle;
 mod pool;
 mod preemption;
 mod starting;
+mod volumes;
 
 use scavenger_planner::{
     fixtures::{Cluster, Workload, at, key, node, seconds, settings},
