@@ -130,7 +130,7 @@ async fn the_cheaper_one_goes(world: &World, class: &str) -> Result<()> {
         ("unbound", mounting("never"), "PersistentVolumeClaim never is not bound"),
     ] {
         owner_of_class(world, name, Some(class), slot, more).await?;
-        let named = format!("{}/{name} ({constraint}", world.namespace);
+        let named = format!("{}/{name} (", world.namespace);
         until("the pool names the pod that is not judged", || async {
             let pool = pools(world).get(names::DEFAULT_POOL).await?;
             let conditions = pool.status.unwrap_or_default().conditions;
@@ -138,6 +138,7 @@ async fn the_cheaper_one_goes(world: &World, class: &str) -> Result<()> {
                 condition.type_ == pool_condition::UNJUDGED_PODS
                     && condition.status == "True"
                     && condition.message.contains(&named)
+                    && condition.message.contains(constraint)
             });
             Ok(said.then_some(()))
         })

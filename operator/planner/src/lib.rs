@@ -21,6 +21,7 @@
 //! | what an interruption would throw away: the order in which they go | [`loss`] |
 //! | how an attempt is interrupted | [`interruption`] |
 //! | who goes before others need the room | [`headroom`] |
+//! | who goes when a node really uses too much memory | `measured` |
 //! | who goes for a pending ordinary pod | [`preemption`] |
 //! | who goes for it while no operator works | [`guard`] |
 //!
@@ -43,6 +44,7 @@ pub mod interruption;
 pub mod ledger;
 pub mod lifecycle;
 pub mod loss;
+mod measured;
 mod places;
 pub mod preemption;
 pub mod priority;
@@ -68,6 +70,7 @@ use capacity::Capacity;
 use interruption::Holders;
 use ledger::Ledger;
 use lifecycle::{Known, Memory, Next, Telling};
+use measured::Measured;
 use preemption::Preemption;
 use snapshot::{
     Child, Demand, Disruption, Job, Key, Name, Observation, Phase, Pod, Settings, WaitReason, Waiting,
@@ -150,6 +153,7 @@ pub struct Planner {
     holders: Holders,
     preemption: Preemption,
     volumes: Volumes,
+    measured: Measured,
     queue: Queue,
     /// Boxed, as what is large and one of many: a tree keeps room for several in each node.
     jobs: BTreeMap<Key, Box<Entry>>,
@@ -183,6 +187,7 @@ impl Default for Planner {
             holders: Holders::default(),
             preemption: Preemption::default(),
             volumes: Volumes::default(),
+            measured: Measured::default(),
             queue: Queue::default(),
             jobs: BTreeMap::new(),
             keys: BTreeMap::new(),
@@ -227,7 +232,8 @@ impl Planner {
                     self.remove_pod(&pod);
                 }
             }
-            Observation::Node(node) => {
+            Observation::Node(mut node) => {
+                node.full = self.measured.is_full(&node.name);
                 self.holders.set_node(&node);
                 self.capacity.set_node(node, self.settings.as_ref().ok());
             }
@@ -237,6 +243,7 @@ impl Planner {
             }
             Observation::Volume(volume) => self.set_volume(volume),
             Observation::VolumeGone(name) => self.remove_volume(&name),
+            Observation::Usage(usage) => self.set_usage(usage),
             Observation::Pool(settings) => {
                 if self.settings != *settings {
                     self.settings = *settings;

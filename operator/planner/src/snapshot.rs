@@ -69,6 +69,8 @@ pub enum Observation {
     Volume(Volume),
     /// A PersistentVolume is gone.
     VolumeGone(Name),
+    /// How much memory nodes really use; none if nobody measures it.
+    Usage(Option<Vec<Usage>>),
     /// The pool's settings, or why nothing can be admitted.
     Pool(Box<Result<Settings, String>>),
     /// An action was carried out, or was not.
@@ -686,6 +688,17 @@ impl Container {
     }
 }
 
+/// What a node really uses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// The node.
+    pub node: Name,
+    /// Memory, in bytes.
+    pub memory_bytes: i64,
+    /// When it was measured.
+    pub time: Timestamp,
+}
+
 /// A PersistentVolume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
@@ -710,6 +723,9 @@ pub struct Node {
     pub taints: Vec<Taint>,
     /// True if it is ready, schedulable and under no pressure.
     pub usable: bool,
+    /// True while it was measured to use so much memory that nothing may be added. The planner fills it in.
+    #[serde(default)]
+    pub full: bool,
     /// The pressure condition that it has: MemoryPressure, DiskPressure or PIDPressure.
     pub pressure: Option<Name>,
     /// True if its kubelet is there and says that it is ready, be the node cordoned or not.

@@ -4,6 +4,7 @@
 mod constraints;
 pub(crate) mod convert;
 pub(crate) mod progress;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -137,6 +138,8 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<
         pools,
         sender,
     );
+    // Not among the kinds: most clusters do without, and nothing waits for it.
+    watches.spawn(usage::follow(client.clone(), sender.clone()));
     watches
 }
 

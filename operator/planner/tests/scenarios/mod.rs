@@ -8,6 +8,7 @@ mod guard;
 mod headroom;
 mod interruptions;
 mod lifecycle;
+mod measured;
 mod pool;
 mod preemption;
 mod starting;
