@@ -4,6 +4,7 @@
 //! `cargo xtask test` makes one. Without it they say that they are skipped, except in CI, where that is a failure.
 
 pub mod faults;
+pub mod gromacs;
 pub mod kubectl;
 pub mod postgres;
 pub mod queue;

@@ -13,10 +13,9 @@ use tokio::io::AsyncReadExt;
 pub const NAMESPACE: &str = "scavenger-system";
 
 /// psql in the pod; the socket needs no password.
-const PSQL: [&str; 10] = [
+const PSQL: [&str; 9] = [
     "psql",
     "--host=/tmp",
-    "--username=postgres",
     "--no-psqlrc",
     "--quiet",
     "--tuples-only",
@@ -38,13 +37,22 @@ impl Database {
         Self { pods: Api::namespaced(client.clone(), NAMESPACE) }
     }
 
-    /// Runs a statement and returns what psql prints.
+    /// Runs a statement as the admin and returns what psql prints.
     ///
     /// # Errors
     /// What psql complains about.
     pub async fn sql(&self, statement: &str) -> Result<String> {
+        self.sql_as("postgres", statement).await
+    }
+
+    /// Runs a statement as somebody and returns what psql prints.
+    ///
+    /// # Errors
+    /// What psql complains about.
+    pub async fn sql_as(&self, role: &str, statement: &str) -> Result<String> {
+        let username = format!("--username={role}");
         let mut command: Vec<&str> = PSQL.to_vec();
-        command.push(statement);
+        command.extend([statement, &username]);
         let parameters = AttachParams::default().container("postgres").stdout(true).stderr(true);
         let mut process: AttachedProcess = self.pods.exec("postgres-0", command, &parameters).await?;
         let mut stdout = process.stdout().context("exec gave no standard output")?;

@@ -45,14 +45,35 @@ pub struct Attempt {
     /// Column of that name.
     pub outcome: Option<String>,
     /// Column of that name.
+    pub reason: Option<String>,
+    /// Column of that name.
+    pub submission: i32,
+    /// Column of that name.
+    pub cpu_millicores: Option<i64>,
+    /// Column of that name.
+    pub memory_bytes: Option<i64>,
+    /// Column of that name.
+    pub peak_memory_bytes: Option<i64>,
+    /// Column of that name.
+    pub log_end: Option<String>,
+    /// Column of that name.
     pub first_step: Option<i64>,
 }
 
-/// A small water box on claim `simulations`, and the submitter's rights in the namespace.
+/// A small water box on claim `simulations`, the submitter's rights in the namespace, and the admin as its tenant.
 ///
 /// # Errors
 /// What the API server or psql says.
 pub async fn prepare(world: &World) -> Result<Database> {
+    prepare_with(world, STEPS, "").await
+}
+
+/// Like [`prepare`], with so many steps, and with more files that `script` makes beside /data/water/water.tpr in a
+/// folder of its own under /data; the .mdp files are in /water.
+///
+/// # Errors
+/// What the API server or psql says.
+pub async fn prepare_with(world: &World, steps: u32, script: &str) -> Result<Database> {
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "gromacs-submitter" },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "gromacs-submitter-tenant" },
@@ -84,8 +105,8 @@ pub async fn prepare(world: &World) -> Result<Database> {
             },
             "containers": [{
                 "name": "prepare", "image": "scavenger.dev/gromacs:2022.5",
-                "command": ["bash", "/water/prepare.sh", "/data"],
-                "args": [format!("water:2.5:{STEPS}")],
+                "command": ["bash", "-euc", format!("bash /water/prepare.sh /data \"$1\"\n{script}"), "prepare"],
+                "args": [format!("water:2.5:{steps}")],
                 "resources": { "requests": { "cpu": "10m" } },
                 "volumeMounts": [{ "name": "data", "mountPath": "/data" }, { "name": "inputs", "mountPath": "/water" }],
             }],
@@ -102,7 +123,14 @@ pub async fn prepare(world: &World) -> Result<Database> {
         Ok((status.and_then(|status| status.succeeded).unwrap_or(0) > 0).then_some(()))
     })
     .await?;
-    Ok(Database::new(&world.client))
+    let database = Database::new(&world.client);
+    database
+        .sql(&format!(
+            "insert into gromacs_tenant (database_role, namespace) values ('postgres', '{}')",
+            world.namespace
+        ))
+        .await?;
+    Ok(database)
 }
 
 /// Inserts a row and returns its id.
@@ -152,8 +180,16 @@ pub async fn state(database: &Database, id: i64, state: &str) -> Result<Row> {
 /// # Errors
 /// What is missing.
 pub fn is_complete(row: &Row) -> Result<()> {
+    is_complete_with(row, STEPS)
+}
+
+/// Like [`is_complete`], with so many steps.
+///
+/// # Errors
+/// What is missing.
+pub fn is_complete_with(row: &Row, steps: u32) -> Result<()> {
     ensure!(
-        row.last_step == Some(i64::from(STEPS)) && row.step == row.last_step,
+        row.last_step == Some(i64::from(steps)) && row.step == row.last_step,
         "it did not reach its last step: {row:?}"
     );
     ensure!(row.ns_per_day.is_some_and(|speed| speed > 0.0), "no speed was measured: {row:?}");
@@ -166,8 +202,8 @@ pub fn is_complete(row: &Row) -> Result<()> {
 /// If they can not be read.
 pub async fn attempts(database: &Database, id: i64) -> Result<Vec<Attempt>> {
     let select = format!(
-        "select outcome, first_step from gromacs_attempt where row_id = {id} and start_time is not null \
-         order by submission, attempt"
+        "select outcome, reason, submission, cpu_millicores, memory_bytes, peak_memory_bytes, log_end, first_step \
+         from gromacs_attempt where row_id = {id} and start_time is not null order by submission, attempt"
     );
     database.rows(&select).await
 }
@@ -182,4 +218,18 @@ pub async fn simulations(world: &World, id: i64) -> Result<Vec<String>> {
     Ok(names
         .filter(|name| name.starts_with(&format!("gromacs-{id}-")) && !name.contains("inspect"))
         .collect())
+}
+
+/// The history of a row, oldest first.
+///
+/// # Errors
+/// If it can not be read.
+pub async fn history(database: &Database, id: i64) -> Result<Vec<String>> {
+    #[derive(Deserialize)]
+    struct Event {
+        message: Option<String>,
+    }
+    let select = format!("select message from gromacs_event where row_id = {id} order by id");
+    let events: Vec<Event> = database.rows(&select).await?;
+    Ok(events.into_iter().filter_map(|event| event.message).collect())
 }

@@ -364,6 +364,17 @@ pub async fn until<T, F>(what: &str, question: impl Fn() -> F) -> Result<T>
 where
     F: Future<Output = Result<Option<T>>>,
 {
+    until_within(LIMIT, what, question).await
+}
+
+/// Like [`until`], with another limit.
+///
+/// # Errors
+/// If there is no answer within `limit`, or the question fails.
+pub async fn until_within<T, F>(limit: Duration, what: &str, question: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<Option<T>>>,
+{
     let asked = async {
         let mut every = tokio::time::interval(Duration::from_millis(200));
         loop {
@@ -373,9 +384,9 @@ where
             }
         }
     };
-    tokio::time::timeout(LIMIT, asked)
+    tokio::time::timeout(limit, asked)
         .await
-        .unwrap_or_else(|_| bail!("{what}: not within {} s", LIMIT.as_secs()))
+        .unwrap_or_else(|_| bail!("{what}: not within {} s", limit.as_secs()))
 }
 
 /// A pod without a class that sleeps until it is deleted.

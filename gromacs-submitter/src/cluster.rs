@@ -1,13 +1,18 @@
 //! All requests to Kubernetes: ScavengerJobs, the pool, logs.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use futures::{Stream, StreamExt};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, ListParams, LogParams, PostParams, Preconditions};
+use futures::{AsyncBufRead, Stream, StreamExt};
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, LogParams, PostParams,
+    Preconditions,
+};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use scavenger_schema::names;
+use scavenger_schema::quantity::parse_units;
 use scavenger_schema::scavenger_job::{ScavengerJob, ScavengerJobSpec};
 use scavenger_schema::scavenger_pool::ScavengerPool;
 use scavenger_schema::simulation::{LABEL_QUEUE, LABEL_ROW, State, selector};
@@ -27,6 +32,12 @@ const LOG_END_LINES: i64 = 40;
 /// How many while it grows: the newest progress is in the last two.
 const LOG_PROGRESS_LINES: i64 = 2;
 
+/// How long one look at the pool serves all rows: it changes every 5 seconds at most.
+const POOL_SERVES: Duration = Duration::from_secs(1);
+
+/// How long nobody asks again for what this cluster does not have (metrics.k8s.io) or does not allow.
+const MISSING_FOR: Duration = Duration::from_secs(300);
+
 /// What to read of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogPart {
@@ -45,7 +56,10 @@ pub enum ClusterError {
     #[error("no Kubernetes cluster is configured: {0}")]
     FindCluster(String),
     /// It refuses, and will refuse the same request again.
-    #[error("Kubernetes refuses to {act} {name} in namespace {namespace}: {message}")]
+    #[error(
+        "Kubernetes refuses to {act} {name} in namespace {namespace}: {message}{}",
+        remedy(message, namespace)
+    )]
     Allow {
         /// What was asked.
         act: &'static str,
@@ -79,6 +93,18 @@ pub enum ClusterError {
     },
 }
 
+/// What an admin must do where the submitter has no rights; a quota says the same 403 in other words.
+fn remedy(message: &str, namespace: &str) -> String {
+    if message.contains(" cannot ") && message.contains(" in the namespace ") {
+        format!(
+            "; the submitter has no rights in this namespace: let an admin run `kubectl apply --server-side -k \
+             deploy/tenant --namespace {namespace}`, then retry the row"
+        )
+    } else {
+        String::new()
+    }
+}
+
 impl ClusterError {
     /// True if the row can not go on without a person.
     ///
@@ -89,6 +115,7 @@ impl ClusterError {
         match self {
             Self::Allow { code: 403, .. } => {
                 matches!(state, State::Queued | State::Inspecting | State::Tuning | State::Submitted)
+                    || state.is_final()
             }
             Self::Allow { .. } => true,
             Self::FindCluster(_) | Self::AnswerInTime { .. } | Self::Request { .. } => false,
@@ -96,10 +123,15 @@ impl ClusterError {
     }
 }
 
+/// The pool as it was read last, and when.
+type PoolRead = (Instant, Option<ScavengerPool>);
+
 /// The cluster.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
+    pool: Arc<tokio::sync::Mutex<Option<PoolRead>>>,
+    metrics_missing: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Cluster {
@@ -112,7 +144,7 @@ impl Cluster {
             kube::Config::infer().await.map_err(|error| ClusterError::FindCluster(error.to_string()))?;
         let client =
             Client::try_from(config).map_err(|error| ClusterError::FindCluster(error.to_string()))?;
-        Ok(Self { client })
+        Ok(Self { client, pool: Arc::default(), metrics_missing: Arc::default() })
     }
 
     fn jobs(&self, namespace: &str) -> Api<ScavengerJob> {
@@ -127,13 +159,104 @@ impl Cluster {
         within("read", namespace, name, self.jobs(namespace).get_opt(name)).await
     }
 
-    /// Reads the pool.
+    /// Reads the pool; many rows that ask at the same time share one request.
     ///
     /// # Errors
     /// [`ClusterError`]; its absence is none.
     pub async fn pool(&self) -> Result<Option<ScavengerPool>, ClusterError> {
+        let mut known = self.pool.lock().await;
+        if let Some((_, pool)) = known.as_ref().filter(|(read, _)| read.elapsed() < POOL_SERVES) {
+            return Ok(pool.clone());
+        }
         let pools: Api<ScavengerPool> = Api::all(self.client.clone());
-        within("read the ScavengerPool", "", names::DEFAULT_POOL, pools.get_opt(names::DEFAULT_POOL)).await
+        let request = pools.get_opt(names::DEFAULT_POOL);
+        let pool = within("read the ScavengerPool", "", names::DEFAULT_POOL, request).await?;
+        *known = Some((Instant::now(), pool.clone()));
+        Ok(pool)
+    }
+
+    /// The quotas of a namespace; none if the submitter may not read them.
+    ///
+    /// # Errors
+    /// [`ClusterError`].
+    pub async fn quotas(&self, namespace: &str) -> Result<Option<Vec<ResourceQuota>>, ClusterError> {
+        let quotas: Api<ResourceQuota> = Api::namespaced(self.client.clone(), namespace);
+        let request = async {
+            match quotas.list(&ListParams::default()).await {
+                Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),
+                result => result.map(|list| Some(list.items)),
+            }
+        };
+        within("read the quotas of", "", namespace, request).await
+    }
+
+    /// Memory that the pod of an attempt uses now, bytes; none where the cluster does not measure it, or not yet.
+    /// Never an error: nothing rests on it.
+    pub async fn memory_bytes(&self, namespace: &str, job: &ScavengerJob, attempt: i32) -> Option<i64> {
+        let missing = || self.metrics_missing.lock().unwrap_or_else(PoisonError::into_inner);
+        if missing().is_some_and(|since| since.elapsed() < MISSING_FOR) {
+            return None;
+        }
+        let kind = GroupVersionKind::gvk("metrics.k8s.io", "v1beta1", "PodMetrics");
+        let metrics: Api<DynamicObject> = Api::namespaced_with(
+            self.client.clone(),
+            namespace,
+            &ApiResource::from_gvk_with_plural(&kind, "pods"),
+        );
+        let request = async {
+            let Some(pod) = self.pod_of(namespace, job, attempt).await? else { return Ok(None) };
+            metrics.get(&pod).await.map(Some)
+        };
+        match tokio::time::timeout(TIMEOUT, request).await {
+            Ok(Ok(measured)) => measured.as_ref().and_then(|measured| memory_of(&measured.data)),
+            // The pod is measured every so often, and not before it has run for a while.
+            Ok(Err(kube::Error::Api(status)))
+                if status.is_not_found() && status.message.contains("podmetrics") =>
+            {
+                None
+            }
+            Ok(Err(_)) | Err(_) => {
+                *missing() = Some(Instant::now());
+                None
+            }
+        }
+    }
+
+    /// Name of the pod of an attempt.
+    async fn pod_of(
+        &self,
+        namespace: &str,
+        job: &ScavengerJob,
+        attempt: i32,
+    ) -> Result<Option<String>, kube::Error> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let uid = job.uid().unwrap_or_default();
+        let labels = format!("{}={uid},{}={attempt}", names::LABEL_JOB_UID, names::LABEL_ATTEMPT);
+        let list = pods.list_metadata(&ListParams::default().labels(&labels)).await?;
+        Ok(list.items.first().map(ResourceExt::name_any))
+    }
+
+    /// The log of an attempt's pod from its newest lines on, as it grows; none if the pod is gone.
+    ///
+    /// # Errors
+    /// [`ClusterError`].
+    pub async fn follow(
+        &self,
+        namespace: &str,
+        job: &ScavengerJob,
+        attempt: i32,
+    ) -> Result<Option<impl AsyncBufRead + Send + use<>>, ClusterError> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let request = async {
+            let Some(pod) = self.pod_of(namespace, job, attempt).await? else { return Ok(None) };
+            let parameters =
+                LogParams { follow: true, tail_lines: Some(LOG_PROGRESS_LINES), ..LogParams::default() };
+            match pods.log_stream(&pod, &parameters).await {
+                Err(kube::Error::Api(status)) if status.code == 404 || status.code == 400 => Ok(None),
+                result => result.map(Some),
+            }
+        };
+        within("follow the log of", namespace, &job.name_any(), request).await
     }
 
     /// Makes a ScavengerJob. One of that name that is there already is no error: whoever looks next sees whether it
@@ -221,15 +344,8 @@ impl Cluster {
     ) -> Result<Option<String>, ClusterError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let name = job.name_any();
-        let labels = format!(
-            "{}={},{}={attempt}",
-            names::LABEL_JOB_UID,
-            job.uid().unwrap_or_default(),
-            names::LABEL_ATTEMPT
-        );
         let request = async {
-            let list = pods.list_metadata(&ListParams::default().labels(&labels)).await?;
-            let Some(pod) = list.items.first().map(ResourceExt::name_any) else { return Ok(None) };
+            let Some(pod) = self.pod_of(namespace, job, attempt).await? else { return Ok(None) };
             let mut text = String::new();
             if part != LogPart::Progress {
                 let parameters = LogParams { limit_bytes: Some(LOG_HEAD_BYTES), ..LogParams::default() };
@@ -264,6 +380,13 @@ impl Cluster {
             }
         })
     }
+}
+
+/// Memory of all containers of a pod, as metrics.k8s.io tells it.
+fn memory_of(measured: &serde_json::Value) -> Option<i64> {
+    let containers = measured["containers"].as_array()?;
+    let of = |container: &serde_json::Value| parse_units(container["usage"]["memory"].as_str()?).ok();
+    containers.iter().map(of).sum()
 }
 
 fn row_of(job: &ScavengerJob) -> Option<i64> {
@@ -304,5 +427,62 @@ async fn within<T>(
         Ok(Err(source)) => {
             Err(ClusterError::Request { act, name: name.to_owned(), source: Box::new(source) })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn memory_is_summed_over_the_containers() {
+        let measured = json!({ "containers": [
+            { "name": "main", "usage": { "cpu": "980m", "memory": "30Mi" } },
+            { "name": "other", "usage": { "memory": "1024" } },
+        ] });
+        assert_eq!(memory_of(&measured), Some((30 << 20) + 1024));
+        for wrong in [json!({}), json!({ "containers": [{ "usage": { "memory": "x" } }] }), json!(null)] {
+            assert_eq!(memory_of(&wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_missing_right_fails_no_simulation_that_is_under_way() {
+        let refused = |code| ClusterError::Allow {
+            act: "read",
+            name: "gromacs-7-1".to_owned(),
+            namespace: "lab".to_owned(),
+            code,
+            message: "no".to_owned(),
+        };
+        assert!(refused(403).is_final(State::Submitted) && refused(403).is_final(State::Completed));
+        assert!(!refused(403).is_final(State::Running) && refused(422).is_final(State::Running));
+    }
+
+    fn sentence_of(message: &str) -> String {
+        let error = ClusterError::Allow {
+            act: "read",
+            name: "gromacs-7-inspect".to_owned(),
+            namespace: "chem".to_owned(),
+            code: 403,
+            message: message.to_owned(),
+        };
+        error.to_string()
+    }
+
+    #[test]
+    fn a_namespace_that_is_not_bound_says_what_to_do() {
+        let sentence = sentence_of(
+            "scavengerjobs.scavenger.dev \"gromacs-7-inspect\" is forbidden: User \"system:serviceaccount:scavenger-system:gromacs-submitter\" cannot get resource \"scavengerjobs\" in API group \"scavenger.dev\" in the namespace \"chem\"",
+        );
+        assert!(
+            sentence.contains("kubectl apply --server-side -k deploy/tenant --namespace chem"),
+            "{sentence}"
+        );
+        let quota =
+            sentence_of("scavengerjobs.scavenger.dev \"gromacs-7-1\" is forbidden: exceeded quota: jobs");
+        assert!(!quota.contains("deploy/tenant"), "{quota}");
     }
 }

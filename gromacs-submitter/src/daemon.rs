@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::time::MissedTickBehavior;
 
 use crate::store::{Claim, ClaimOptions, StoreError};
-use crate::worker::{Turn, Worker};
+use crate::worker::{Turn, Worker, now};
 
 /// The loop turns at least this often.
 const SLOWEST_TURN: Duration = Duration::from_secs(10);
@@ -43,6 +44,7 @@ pub async fn run(worker: Arc<Worker>, pace: Pace, stop: Arc<Notify>) {
     let (changed, mut changes) = mpsc::channel(CHANGES_BUFFERED);
     let mut helpers = JoinSet::new();
     helpers.spawn(listen(Arc::clone(&worker), Arc::clone(&wake)));
+    helpers.spawn(write_progress(Arc::clone(&worker)));
     let mut watches = Watches { worker: Arc::clone(&worker), changed, by_namespace: HashMap::new() };
     let mut rows = Rows::default();
     let stopped = stop.notified();
@@ -74,7 +76,12 @@ pub async fn run(worker: Arc<Worker>, pace: Pace, stop: Arc<Notify>) {
         );
     }
     rows.working.shutdown().await;
-    if let Err(error) = worker.store.release_all().await {
+    helpers.shutdown().await;
+    let given_back = async {
+        worker.store.release_all().await?;
+        worker.store.follow_no_more().await
+    };
+    if let Err(error) = given_back.await {
         tracing::warn!(%error, "leases could not be given back; they end by themselves");
     }
 }
@@ -203,6 +210,20 @@ async fn wake_rows(worker: &Worker, mut changed: Vec<i64>) {
     if let Err(error) = worker.store.wake(&changed).await {
         // The rows are due by themselves after a while.
         tracing::warn!(%error, "rows could not be woken");
+    }
+}
+
+/// Writes down the progress of the rows that are followed, for ever.
+async fn write_progress(worker: Arc<Worker>) {
+    let Some(follower) = &worker.follower else { return };
+    let mut every = tokio::time::interval(worker.settings.progress_interval);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        worker.metrics.set_followed(follower.count());
+        if let Err(error) = follower.write(&worker.store, now()).await {
+            tracing::warn!(%error, "progress could not be written; the newest is written later");
+        }
     }
 }
 

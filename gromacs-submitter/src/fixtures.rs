@@ -9,7 +9,7 @@ use scavenger_schema::simulation::{AttemptOutcome, GromacsToTune, LadderRung, Ro
 use scavenger_schema::tuning::{Layout, NodeShape, Resources};
 
 use crate::manifest::{ManifestSettings, rung_of, simulation_job};
-use crate::view::{AttemptView, JobView, PoolView};
+use crate::view::{AttemptView, JobView, PoolLimits, PoolView};
 
 /// The time at which every test starts.
 pub(crate) fn now() -> Timestamp {
@@ -33,6 +33,7 @@ pub(crate) fn row() -> GromacsToTune {
         max_gpus: None,
         interruption_after_seconds: 600,
         fallback_after_seconds: None,
+        service_account: None,
         system: System {
             atoms: Some(2652),
             nsteps: Some(4000),
@@ -66,6 +67,9 @@ pub(crate) fn row() -> GromacsToTune {
             finish_time: None,
             next_attempt_time: now().into(),
             failures: 0,
+            outgrown_memory_bytes: None,
+            peak_memory_bytes: None,
+            job_expiry_time: None,
         },
     }
 }
@@ -117,6 +121,15 @@ pub(crate) fn pool() -> PoolView {
     let resources = Resources { cpu_millicores: 2000, memory_bytes: 4 << 30, gpus: 0 };
     PoolView {
         pending_timeout: Duration::from_secs(60),
+        update_time: Some(now()),
+        limits: PoolLimits {
+            min_interruption_after: Duration::from_secs(60),
+            max_interruption_after: Duration::from_secs(7200),
+            max_grace_seconds: 60,
+            max_cpu_millicores: None,
+            max_memory_bytes: None,
+            max_gpus: None,
+        },
         nodes: vec![NodeShape {
             count: 1,
             allocatable: resources,
@@ -149,7 +162,7 @@ pub(crate) fn job(phase: Phase, rung: i32) -> JobView {
 pub(crate) fn attempt(number: i32, rung: i32, outcome: Option<AttemptOutcome>) -> AttemptView {
     let (row, ladder) = (row(), ladder());
     let index = usize::try_from(rung - 1).expect("should be a rung");
-    let spec = simulation_job(&row, &ladder[index], &manifest_settings()).spec;
+    let spec = simulation_job(&row, &ladder[index], &manifest_settings(), 60).spec;
     AttemptView {
         number,
         rung: rung_of(&row, &ladder, &spec.resources.requests, &spec.args),

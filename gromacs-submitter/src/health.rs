@@ -40,6 +40,7 @@ pub struct Metrics {
     rows: Family<StateLabel, Gauge>,
     interruptions: Counter,
     working: Gauge<i64, AtomicI64>,
+    followed: Gauge<i64, AtomicI64>,
     database_errors: Counter,
     started: Instant,
     last_turn: AtomicU64,
@@ -59,6 +60,8 @@ impl Default for Metrics {
         registry.register("interruptions", "Interruptions seen", Counter::clone(&interruptions));
         let working = Gauge::default();
         registry.register("working_rows", "Rows that are being worked on", Gauge::clone(&working));
+        let followed = Gauge::default();
+        registry.register("followed_rows", "Running rows whose logs are followed", Gauge::clone(&followed));
         let database_errors = Counter::default();
         registry.register(
             "database_errors",
@@ -72,6 +75,7 @@ impl Default for Metrics {
             rows,
             interruptions,
             working,
+            followed,
             database_errors,
             started: Instant::now(),
             last_turn: AtomicU64::new(0),
@@ -106,6 +110,11 @@ impl Metrics {
     /// Sets the number of rows in work.
     pub fn set_working(&self, count: usize) {
         self.working.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Sets the number of rows that are followed.
+    pub fn set_followed(&self, count: usize) {
+        self.followed.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// The loop turned, and the database did or did not answer.

@@ -10,10 +10,12 @@ pub mod config;
 pub mod daemon;
 #[cfg(test)]
 mod fixtures;
+pub mod follower;
 pub mod health;
 pub mod manifest;
 pub mod mdrun_log;
 pub mod probe;
+pub mod quota;
 pub mod store;
 pub mod tuner_client;
 pub mod view;

@@ -22,9 +22,21 @@ use crate::probe::{INSPECT_SCRIPT, VERIFY_SCRIPT};
 /// Where the row's volume is mounted.
 const MOUNT_PATH: &str = "/data";
 
-/// Seconds between SIGTERM and SIGKILL for mdrun: it stops at the next pair search and writes its checkpoint, which
-/// takes seconds even for millions of atoms; a minute leaves room for a slow volume.
-const MDRUN_GRACE_SECONDS: i64 = 60;
+/// Seconds between SIGTERM and SIGKILL for mdrun where the pool allows them. It mostly needs far fewer and then gives
+/// its room back sooner; the rest is for a slow volume.
+pub const USUAL_GRACE_SECONDS: i64 = 60;
+
+/// mdrun stops at the next pair search. Where the .tpr file leaves the choice to it, that is at most so many steps away.
+const STEPS_TO_STOP: f64 = 50.0;
+
+/// Bytes of a checkpoint per atom: positions and velocities, written twice (file and copy) in double precision at worst.
+const CHECKPOINT_BYTES_PER_ATOM: f64 = 96.0;
+
+/// What a slow shared volume takes per second.
+const SLOW_VOLUME_BYTES_PER_SECOND: f64 = 20e6;
+
+/// Seconds for what does not depend on the system: the signal's way, closing files, the end of the process.
+const STOP_SECONDS: f64 = 5.0;
 
 /// A probe has nothing to save, and its shell ignores SIGTERM.
 const PROBE_GRACE_SECONDS: i64 = 1;
@@ -62,9 +74,25 @@ pub fn probe_name(row: &GromacsToTune, probe: Probe) -> String {
     }
 }
 
-/// The ScavengerJob that runs `rung`.
+/// Seconds that mdrun needs after SIGTERM for its last checkpoint, at the speed of `rung`.
 #[must_use]
-pub fn simulation_job(row: &GromacsToTune, rung: &LadderRung, settings: &ManifestSettings) -> ScavengerJob {
+pub fn needed_grace_seconds(row: &GromacsToTune, rung: &LadderRung) -> i64 {
+    let steps_per_second = rung.ns_per_day_p50 * 1000.0 / row.system.dt_ps.unwrap_or(0.002) / 86400.0;
+    let steps = row.system.nstlist.map_or(STEPS_TO_STOP, f64::from);
+    let atoms = row.system.atoms.unwrap_or(0) as f64;
+    let writing = atoms * CHECKPOINT_BYTES_PER_ATOM / SLOW_VOLUME_BYTES_PER_SECOND;
+    // A float that is too large becomes the largest integer.
+    (STOP_SECONDS + steps / steps_per_second + writing).ceil() as i64
+}
+
+/// The ScavengerJob that runs `rung`, in a pool that allows a grace period of `longest_grace` seconds.
+#[must_use]
+pub fn simulation_job(
+    row: &GromacsToTune,
+    rung: &LadderRung,
+    settings: &ManifestSettings,
+    longest_grace: i64,
+) -> ScavengerJob {
     let interval = Duration::from_secs(u64::try_from(row.interruption_after_seconds).unwrap_or(600));
     let mut spec = base_spec(row, settings);
     spec.command = vec!["gmx".to_owned(), "mdrun".to_owned()];
@@ -74,7 +102,8 @@ pub fn simulation_job(row: &GromacsToTune, rung: &LadderRung, settings: &Manifes
     spec.interruption_after = interval.into();
     spec.checkpoint =
         Some(Checkpoint { interval: Some(interval.into()), saves_on_sigterm: true, restart_seconds: 30 });
-    spec.termination_grace_period_seconds = MDRUN_GRACE_SECONDS;
+    spec.termination_grace_period_seconds =
+        needed_grace_seconds(row, rung).max(USUAL_GRACE_SECONDS).min(longest_grace);
     job(row, job_name(row.id, row.status.submission), spec, settings)
 }
 
@@ -194,7 +223,7 @@ fn base_spec(row: &GromacsToTune, settings: &ManifestSettings) -> ScavengerJobSp
         termination_grace_period_seconds: PROBE_GRACE_SECONDS,
         node_selector: BTreeMap::new(),
         tolerations: Vec::new(),
-        service_account_name: None,
+        service_account_name: row.service_account.clone(),
         suspend: false,
         active_deadline_seconds: None,
         ttl_seconds_after_finished: DEFAULT_TTL_SECONDS,
@@ -231,7 +260,7 @@ mod tests {
 
     #[test]
     fn mdrun_is_process_one_with_an_explicit_layout() {
-        let job = simulation_job(&row(), &ladder()[0], &manifest_settings());
+        let job = simulation_job(&row(), &ladder()[0], &manifest_settings(), 60);
         assert_eq!(job.metadata.name.as_deref(), Some("gromacs-7-1"));
         assert_eq!(job.spec.command, ["gmx", "mdrun"]);
         assert_eq!(
@@ -255,7 +284,7 @@ mod tests {
         assert_eq!(job.spec.args[1], "/data/a $$(SCAVENGER_HOSTS) `id` $$HOME/'; rm -rf x #.tpr");
         assert_eq!(job.spec.args[2], "/data/a $$(SCAVENGER_HOSTS) `id` $$HOME/gromacs-7");
         // workingDir is not expanded by Kubernetes.
-        let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings());
+        let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), 60);
         assert_eq!(
             mdrun.spec.working_dir.as_deref(),
             Some("/data/a $(SCAVENGER_HOSTS) `id` $HOME/gromacs-7")
@@ -263,10 +292,24 @@ mod tests {
     }
 
     #[test]
+    fn everything_of_a_row_runs_as_its_tenants_service_account() {
+        let mut row = row();
+        row.service_account = Some("simulations".to_owned());
+        let settings = manifest_settings();
+        for job in [
+            simulation_job(&row, &ladder()[0], &settings, 60),
+            probe_job(&row, Probe::Inspection, &settings),
+            probe_job(&row, Probe::Verification, &settings),
+        ] {
+            assert_eq!(job.spec.service_account_name.as_deref(), Some("simulations"));
+        }
+    }
+
+    #[test]
     fn a_file_in_the_root_of_the_volume_has_its_folder_there() {
         let mut row = row();
         row.tpr_path = "topol.tpr".to_owned();
-        let job = simulation_job(&row, &ladder()[0], &manifest_settings());
+        let job = simulation_job(&row, &ladder()[0], &manifest_settings(), 60);
         assert_eq!(job.spec.working_dir.as_deref(), Some("/data/gromacs-7"));
     }
 
@@ -274,13 +317,33 @@ mod tests {
     fn a_rung_is_recognised_by_what_runs() {
         let (row, ladder) = (row(), ladder());
         for rung in &ladder {
-            let spec = simulation_job(&row, rung, &manifest_settings()).spec;
+            let spec = simulation_job(&row, rung, &manifest_settings(), 60).spec;
             assert_eq!(rung_of(&row, &ladder, &spec.resources.requests, &spec.args), Some(rung.rung));
         }
-        let mut spec = simulation_job(&row, &ladder[0], &manifest_settings()).spec;
+        let mut spec = simulation_job(&row, &ladder[0], &manifest_settings(), 60).spec;
         spec.resources.requests.insert("cpu".to_owned(), "2000m".into());
         assert_eq!(rung_of(&row, &ladder, &spec.resources.requests, &spec.args), Some(1));
         spec.resources.requests.insert("cpu".to_owned(), "3".into());
         assert_eq!(rung_of(&row, &ladder, &spec.resources.requests, &spec.args), None);
+    }
+
+    #[test]
+    fn the_last_checkpoint_has_the_time_it_needs() {
+        let (mut row, mut rung) = (row(), ladder().remove(2));
+        // 22 ns/day at 2 fs are 127 steps/s: 50 steps take 0.4 s.
+        assert_eq!(needed_grace_seconds(&row, &rung), 6);
+        let grace = |row: &GromacsToTune, rung: &LadderRung, longest| {
+            simulation_job(row, rung, &manifest_settings(), longest).spec.termination_grace_period_seconds
+        };
+        assert_eq!((grace(&row, &rung, 60), grace(&row, &rung, 30), grace(&row, &rung, 600)), (60, 30, 60));
+        // 0.05 ns/day: 3.5 s for a step, 173 s for 50 of them; 10 million atoms take 48 s more to write.
+        rung.ns_per_day_p50 = 0.05;
+        row.system.atoms = Some(10_000_000);
+        assert_eq!(needed_grace_seconds(&row, &rung), 226);
+        assert_eq!(grace(&row, &rung, 600), 226);
+        row.system.nstlist = Some(10);
+        assert_eq!(needed_grace_seconds(&row, &rung), 88);
+        rung.ns_per_day_p50 = 0.0;
+        assert!(needed_grace_seconds(&row, &rung) > 1_000_000);
     }
 }

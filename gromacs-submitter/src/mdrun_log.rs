@@ -99,6 +99,40 @@ pub fn error_message(text: &str) -> Option<String> {
     (!message.is_empty()).then_some(message)
 }
 
+/// The last warning of a mdrun that crashed without a message of its own, as one line; none if there is none.
+#[must_use]
+pub fn last_warning(text: &str) -> Option<String> {
+    const SIGNS: [&str; 5] =
+        ["can not be settled", "LINCS WARNING", "out of disk space", "No space left", "Segmentation fault"];
+    let is_warning =
+        |line: &&str| SIGNS.iter().any(|sign| line.contains(sign)) && progress_line(line).is_none();
+    text.rsplit(['\n', '\r']).map(str::trim).find(is_warning).map(ToOwned::to_owned)
+}
+
+/// How much of the end of a failed log is kept.
+const KEPT_LINES: usize = 40;
+const KEPT_BYTES: usize = 4096;
+
+/// The last lines of a log for people, without empty ones and without progress, of which there are thousands; none if
+/// there are none.
+#[must_use]
+pub fn last_lines(text: &str) -> Option<String> {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut bytes = 0;
+    for line in text.rsplit(['\n', '\r']).map(str::trim_end) {
+        if line.trim().is_empty() || progress_line(line.trim()).is_some() {
+            continue;
+        }
+        bytes += line.len() + 1;
+        if kept.len() == KEPT_LINES || bytes > KEPT_BYTES {
+            break;
+        }
+        kept.push(line);
+    }
+    kept.reverse();
+    (!kept.is_empty()).then(|| kept.join("\n"))
+}
+
 /// Progress line as a container runtime counts it.
 const PROGRESS_LINE_BYTES: f64 = 55.0;
 
@@ -201,5 +235,31 @@ mod tests {
         assert_eq!(step_interval(78.0, 0.002, Some(100.0)), 181);
         assert_eq!(step_interval(0.01, 0.002, Some(100.0)), 1);
         assert_eq!(step_interval(f64::NAN, 0.002, None), 100);
+    }
+
+    #[test]
+    fn a_crash_without_a_message_is_told_by_its_last_warning() {
+        let text = "step 0: One or more water molecules can not be settled.\nCheck for bad contacts\n\
+                    step 12: One or more water molecules can not be settled.\n\rstep 20, remaining wall clock time: 1 s\r";
+        let warning = "step 12: One or more water molecules can not be settled.";
+        assert_eq!(last_warning(text).as_deref(), Some(warning));
+        assert_eq!(last_warning("starting mdrun 'W'\n\rstep 20\r"), None);
+    }
+
+    #[test]
+    fn the_end_of_a_failed_log_is_kept_without_its_progress() {
+        let progress: String =
+            (0..1000).map(|step| format!("\rstep {step}, remaining wall clock time:  1 s")).collect();
+        let text =
+            format!("starting mdrun 'W'\n{progress}\n\nFatal error:\nToo many LINCS warnings (1001)\n\n");
+        assert_eq!(
+            last_lines(&text).as_deref(),
+            Some("starting mdrun 'W'\nFatal error:\nToo many LINCS warnings (1001)")
+        );
+        assert_eq!(last_lines("\n \n\rstep 1\r"), None);
+        let long: String = (0..1000).map(|line| format!("line {line}\n")).collect();
+        let kept = last_lines(&long).expect("should keep the end");
+        assert_eq!((kept.lines().count(), kept.lines().last()), (KEPT_LINES, Some("line 999")));
+        assert!(last_lines(&"x".repeat(KEPT_BYTES + 1)).is_none(), "one endless line is no line");
     }
 }

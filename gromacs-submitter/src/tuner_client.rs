@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use scavenger_schema::simulation::{GromacsToTune, LadderRung};
 use scavenger_schema::tuning::{
-    ErrorCode, ErrorReply, LADDER_PATH, LadderReply, LadderRequest, NodeShape, Rung, SystemDescription,
+    ErrorCode, ErrorReply, LADDER_PATH, LadderReply, LadderRequest, Limits, NodeShape, Rung,
+    SystemDescription,
 };
 use sqlx::types::Json;
 
@@ -88,7 +89,7 @@ impl TunerClient {
         Ok(Self { url, client })
     }
 
-    /// Asks for the configurations of a row.
+    /// Asks for the configurations of a row within `limits`.
     ///
     /// # Errors
     /// [`TunerError`], which knows whether asking again can help.
@@ -96,11 +97,12 @@ impl TunerClient {
         &self,
         row: &GromacsToTune,
         system: SystemDescription,
+        limits: Limits,
         nodes: &[NodeShape],
     ) -> Result<Vec<LadderRung>, TunerError> {
         let request = LadderRequest {
             system,
-            limits: row.limits(),
+            limits,
             gromacs_version: row.system.gromacs_version.clone(),
             nodes: nodes.to_vec(),
         };
@@ -193,7 +195,7 @@ mod tests {
     async fn ask(client: &TunerClient) -> Result<Vec<LadderRung>, TunerError> {
         let row = row();
         let system = row.system.description().expect("should have atoms");
-        client.ladder(&row, system, &pool().nodes).await
+        client.ladder(&row, system, row.limits(), &pool().nodes).await
     }
 
     fn error(code: ErrorCode) -> String {

@@ -1,13 +1,14 @@
 //! What the submitter sees of a ScavengerJob and of the pool, as plain values. Read once, at the border.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
 use scavenger_schema::quantity;
 use scavenger_schema::reasons::condition;
-use scavenger_schema::scavenger_job::{Attempt, Outcome, Phase, ScavengerJob};
-use scavenger_schema::scavenger_pool::ScavengerPool;
+use scavenger_schema::scavenger_job::{Attempt, Outcome, Phase, Quantity, ScavengerJob};
+use scavenger_schema::scavenger_pool::{Limits, ScavengerPool};
 use scavenger_schema::simulation::{
     AttemptOutcome, GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, LadderRung,
 };
@@ -161,36 +162,114 @@ impl AttemptView {
 pub struct PoolView {
     /// How long an attempt may stay unscheduled.
     pub pending_timeout: Duration,
-    /// Nodes for the tuner.
+    /// Nodes for the tuner. What is free on them is bounded by what the threshold leaves.
     pub nodes: Vec<tuning::NodeShape>,
+    /// What a ScavengerJob may ask for.
+    pub limits: PoolLimits,
+    /// When the operator last wrote down what is free.
+    pub update_time: Option<Timestamp>,
+}
+
+/// What a ScavengerJob may ask for, as far as a row needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolLimits {
+    /// Shortest `interruptionAfter`.
+    pub min_interruption_after: Duration,
+    /// Longest `interruptionAfter`.
+    pub max_interruption_after: Duration,
+    /// Longest grace period, seconds.
+    pub max_grace_seconds: i64,
+    /// Most CPU, millicores.
+    pub max_cpu_millicores: Option<u32>,
+    /// Most memory, bytes.
+    pub max_memory_bytes: Option<u64>,
+    /// Most GPUs.
+    pub max_gpus: Option<u32>,
 }
 
 impl PoolView {
     /// Reads the pool; shapes that can not be read, or that have no room for any pod, are left out.
     #[must_use]
     pub fn new(pool: &ScavengerPool) -> Self {
-        let shapes = pool.status.as_ref().map(|status| status.node_shapes.as_slice()).unwrap_or_default();
+        let status = pool.status.clone().unwrap_or_default();
+        let under_threshold = resources(&status.free);
+        let nodes = status.node_shapes.iter().filter_map(|shape| {
+            Some(tuning::NodeShape {
+                count: u32::try_from(shape.count).ok().filter(|count| *count > 0)?,
+                allocatable: resources(&shape.allocatable)
+                    .filter(|room| room.cpu_millicores > 0 && room.memory_bytes > 0)?,
+                largest_free: resources(&shape.largest_free)
+                    .map(|free| under_threshold.map_or(free, |room| smaller(free, room))),
+                labels: shape.labels.clone(),
+            })
+        });
         Self {
             pending_timeout: pool.spec.pending_timeout.into(),
-            nodes: shapes
-                .iter()
-                .filter_map(|shape| {
-                    Some(tuning::NodeShape {
-                        count: u32::try_from(shape.count).ok().filter(|count| *count > 0)?,
-                        allocatable: resources(&shape.allocatable)
-                            .filter(|room| room.cpu_millicores > 0 && room.memory_bytes > 0)?,
-                        largest_free: resources(&shape.largest_free),
-                        labels: shape.labels.clone(),
-                    })
-                })
-                .collect(),
+            nodes: nodes.collect(),
+            limits: PoolLimits::new(&pool.spec.limits),
+            update_time: status.update_time.map(|time| time.0),
+        }
+    }
+
+    /// True if there is room for it now: on a node, and under the threshold.
+    #[must_use]
+    pub fn has_room_for(&self, wanted: &tuning::Resources) -> bool {
+        self.nodes.iter().any(|node| wanted.fits_in(node.largest_free.as_ref().unwrap_or(&node.allocatable)))
+    }
+
+    /// Most memory that a node offers to a pod that asks for this CPU and these GPUs; none if none holds these.
+    #[must_use]
+    pub fn most_memory_beside(&self, wanted: &tuning::Resources) -> Option<u64> {
+        let holds = |offer: &tuning::Resources| {
+            wanted.cpu_millicores <= offer.cpu_millicores && wanted.gpus <= offer.gpus
+        };
+        self.nodes
+            .iter()
+            .map(|node| &node.allocatable)
+            .filter(|offer| holds(offer))
+            .map(|offer| offer.memory_bytes)
+            .max()
+    }
+}
+
+impl PoolLimits {
+    fn new(limits: &Limits) -> Self {
+        let most = |name: &str| limits.max_resources.get(name);
+        Self {
+            min_interruption_after: limits.min_interruption_after.into(),
+            max_interruption_after: limits.max_interruption_after.into(),
+            max_grace_seconds: limits.max_termination_grace_period_seconds,
+            max_cpu_millicores: most("cpu").and_then(|cpu| cpu.milli().ok()?.try_into().ok()),
+            max_memory_bytes: most("memory").and_then(|memory| memory.units().ok()?.try_into().ok()),
+            max_gpus: most("nvidia.com/gpu").and_then(|gpus| gpus.units().ok()?.try_into().ok()),
+        }
+    }
+
+    /// What the user allows, and no more than the pool does.
+    #[must_use]
+    pub fn bound(&self, limits: &tuning::Limits) -> tuning::Limits {
+        fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+            one.into_iter().chain(other).min()
+        }
+        tuning::Limits {
+            max_cpu_millicores: least(limits.max_cpu_millicores, self.max_cpu_millicores),
+            max_memory_bytes: least(limits.max_memory_bytes, self.max_memory_bytes),
+            max_gpus: least(limits.max_gpus, self.max_gpus),
+            ..limits.clone()
         }
     }
 }
 
-fn resources(
-    list: &std::collections::BTreeMap<String, scavenger_schema::scavenger_job::Quantity>,
-) -> Option<tuning::Resources> {
+fn smaller(one: tuning::Resources, other: tuning::Resources) -> tuning::Resources {
+    tuning::Resources {
+        cpu_millicores: one.cpu_millicores.min(other.cpu_millicores),
+        memory_bytes: one.memory_bytes.min(other.memory_bytes),
+        // GPUs have thresholds only where the pool names one; a pool without GPUs lists none.
+        gpus: one.gpus.min(other.gpus),
+    }
+}
+
+fn resources(list: &BTreeMap<String, Quantity>) -> Option<tuning::Resources> {
     Some(tuning::Resources {
         cpu_millicores: quantity::parse_milli(&list.get("cpu")?.0).ok()?.try_into().ok()?,
         memory_bytes: quantity::parse_units(&list.get("memory")?.0).ok()?.try_into().ok()?,
@@ -199,4 +278,68 @@ fn resources(
             .and_then(|gpus| quantity::parse_units(&gpus.0).ok()?.try_into().ok())
             .unwrap_or(0),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pool(free_cpu: &str) -> PoolView {
+        PoolView::new(
+            &serde_json::from_value(json!({
+                "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerPool", "metadata": { "name": "default" },
+                "spec": { "limits": { "maxResources": { "cpu": "4", "memory": "1Gi" } } },
+                "status": {
+                    "updateTime": "2026-11-21T10:00:00Z",
+                    "free": { "cpu": free_cpu, "memory": "8Gi" },
+                    "nodeShapes": [
+                        { "count": 2, "allocatable": { "cpu": "8", "memory": "16Gi" },
+                          "largestFree": { "cpu": "3", "memory": "4Gi" } },
+                        { "count": 1, "allocatable": { "cpu": "2", "memory": "64Gi" },
+                          "largestFree": { "cpu": "1", "memory": "60Gi" } },
+                        { "count": 0, "allocatable": { "cpu": "9", "memory": "99Gi" }, "largestFree": {} },
+                        { "count": 1, "allocatable": { "cpu": "x" }, "largestFree": {} },
+                    ],
+                },
+            }))
+            .expect("should be a pool"),
+        )
+    }
+
+    fn asks(cpu_millicores: u32, memory_gib: u64) -> tuning::Resources {
+        tuning::Resources { cpu_millicores, memory_bytes: memory_gib << 30, gpus: 0 }
+    }
+
+    #[test]
+    fn there_is_room_on_one_node_and_under_the_threshold() {
+        let roomy = pool("100");
+        assert_eq!(roomy.nodes.len(), 2, "what can not be read is left out");
+        assert!(roomy.has_room_for(&asks(3000, 4)));
+        assert!(!roomy.has_room_for(&asks(3001, 1)), "on no node");
+        assert!(!roomy.has_room_for(&asks(2000, 5)), "CPU on one node and memory on another");
+        assert!(!pool("1500m").has_room_for(&asks(2000, 1)), "the threshold leaves less than the node");
+        assert!(pool("1500m").has_room_for(&asks(1500, 1)));
+    }
+
+    #[test]
+    fn memory_is_what_a_node_offers_beside_the_cores() {
+        assert_eq!(pool("1").most_memory_beside(&asks(2000, 0)), Some(64 << 30));
+        assert_eq!(pool("1").most_memory_beside(&asks(4000, 0)), Some(16 << 30));
+        assert_eq!(pool("1").most_memory_beside(&asks(9000, 0)), None);
+    }
+
+    #[test]
+    fn the_lower_limit_counts() {
+        let limits = pool("1").limits;
+        assert_eq!(limits.max_grace_seconds, 60, "the default");
+        let own =
+            tuning::Limits { max_cpu_millicores: Some(8000), max_gpus: Some(1), ..tuning::Limits::default() };
+        let bound = limits.bound(&own);
+        assert_eq!(
+            (bound.max_cpu_millicores, bound.max_memory_bytes, bound.max_gpus),
+            (Some(4000), Some(1 << 30), Some(1))
+        );
+    }
 }

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use scavenger_schema::reasons::waiting;
 use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
 use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State, job_name};
 
 use crate::advance::{self, Action, Input, Log, Settings, Step};
 use crate::cluster::{Cluster, ClusterError, LogPart};
+use crate::follower::Follower;
 use crate::health::Metrics;
-use crate::manifest::{ManifestSettings, Probe, probe_job, probe_name, simulation_job};
+use crate::manifest::{ManifestSettings, Probe, USUAL_GRACE_SECONDS, probe_job, probe_name, simulation_job};
 use crate::mdrun_log;
+use crate::quota::QuotaRoom;
 use crate::store::{Changes, Claim, Store, StoreError};
 use crate::tuner_client::{TunerClient, TunerError};
-use crate::view::{JobView, PoolView};
+use crate::view::{AttemptView, JobView, PoolView};
 
 /// A row that takes more steps at once than this is given back and looked at again later: no life needs more than
 /// about ten, so it goes round in circles.
@@ -27,6 +30,8 @@ pub struct Worker {
     pub cluster: Cluster,
     /// The tuner.
     pub tuner: TunerClient,
+    /// Follows running rows; none for a process that does not stay.
+    pub follower: Option<Follower>,
     /// Settings of the decisions.
     pub settings: Settings,
     /// Settings of the objects.
@@ -47,6 +52,9 @@ pub enum StepError {
     /// The tuner.
     #[error(transparent)]
     Tuner(#[from] TunerError),
+    /// The pool takes the row in no configuration.
+    #[error("{0}")]
+    FitPool(String),
     /// A step names what is not there.
     #[error("row {row} has no configuration {rung}")]
     FindRung {
@@ -64,7 +72,7 @@ impl StepError {
             Self::Store(_) => false,
             Self::Cluster(error) => error.is_final(state),
             Self::Tuner(error) => error.is_final(),
-            Self::FindRung { .. } => true,
+            Self::FitPool(_) | Self::FindRung { .. } => true,
         }
     }
 }
@@ -81,13 +89,17 @@ pub enum Turn {
 }
 
 /// What is seen of the outside.
+#[derive(Default)]
 struct Seen {
     ladder: Vec<LadderRung>,
     probe: Option<JobView>,
     job: Option<JobView>,
     previous: Option<JobView>,
     pool: Option<PoolView>,
+    quota: Option<QuotaRoom>,
     log: Log,
+    is_followed: bool,
+    memory_bytes: Option<i64>,
 }
 
 impl Worker {
@@ -130,9 +142,17 @@ impl Worker {
         let reason = error.to_string();
         let changes = Changes { releases: true, ..Changes::default() };
         self.metrics.count_step("error");
-        if error.is_final(claim.row.status.state) {
+        let state = claim.row.status.state;
+        if error.is_final(state) && state.is_final() {
+            // What can not be removed now is left to its own ttlSecondsAfterFinished.
+            tracing::warn!(row = claim.row.id, namespace = %claim.row.namespace, %reason, "not removed");
+            let status = RowStatus { job_expiry_time: None, ..claim.row.status.clone() };
+            self.store.record(claim, &status, &changes).await?;
+            return Ok(Turn::Done);
+        }
+        if error.is_final(state) {
             tracing::warn!(row = claim.row.id, namespace = %claim.row.namespace, %reason, "row failed");
-            let status = advance::with_failure(&claim.row, reason, now());
+            let status = advance::with_failure(&claim.row, reason, self.settings.keep_jobs, now());
             let written = self.store.record(claim, &status, &changes).await?;
             self.metrics.count_state(&claim.row.status, &written.row.status);
             return Ok(Turn::Failed);
@@ -152,7 +172,10 @@ impl Worker {
             job: seen.job.as_ref(),
             previous: seen.previous.as_ref(),
             pool: seen.pool.as_ref(),
+            quota: seen.quota.as_ref(),
             log: &seen.log,
+            is_followed: seen.is_followed,
+            memory_bytes: seen.memory_bytes,
             settings: &self.settings,
             now: now(),
         });
@@ -163,25 +186,19 @@ impl Worker {
 
     /// Reads what the row's state is about, and nothing else.
     async fn look(&self, row: &GromacsToTune) -> Result<Seen, StepError> {
-        let mut seen = Seen {
-            ladder: Vec::new(),
-            probe: None,
-            job: None,
-            previous: None,
-            pool: None,
-            log: Log::NotRead,
-        };
+        let mut seen = Seen::default();
         let status = &row.status;
         match status.state {
-            State::Completed | State::Failed | State::Cancelled => {}
+            State::Completed | State::Failed | State::Cancelled => {
+                if status.job_expiry_time.is_some_and(|time| time.to_jiff() <= now()) {
+                    seen.job = self.view_of(row, &job_name(row.id, status.submission)).await?;
+                    seen.probe = self.view_of(row, &probe_name(row, advance::probe_left_by(row))).await?;
+                }
+            }
             State::Queued => {
                 if status.submission > 1 {
-                    seen.previous = self
-                        .view(row, &job_name(row.id, status.submission - 1), &[])
-                        .await?
-                        .map(|(_, view)| view);
-                    seen.probe =
-                        self.view(row, &probe_name(row, Probe::Inspection), &[]).await?.map(|(_, view)| view);
+                    seen.previous = self.view_of(row, &job_name(row.id, status.submission - 1)).await?;
+                    seen.probe = self.view_of(row, &probe_name(row, Probe::Inspection)).await?;
                 }
             }
             State::Inspecting => {
@@ -190,33 +207,80 @@ impl Worker {
                 seen.probe = found.map(|(_, view)| view);
             }
             State::Tuning => {
-                seen.probe =
-                    self.view(row, &probe_name(row, Probe::Inspection), &[]).await?.map(|(_, view)| view);
-                seen.pool = self.cluster.pool().await?.as_ref().map(PoolView::new);
+                seen.probe = self.view_of(row, &probe_name(row, Probe::Inspection)).await?;
+                seen.pool = self.pool().await?;
             }
             State::Submitted | State::Running | State::Interrupted => {
-                seen.ladder = self.store.ladder(row.id, status.submission).await?;
-                let name = job_name(row.id, status.submission);
-                let found = self.view(row, &name, &seen.ladder).await?;
-                if status.verifying {
-                    let probe = self.view(row, &probe_name(row, Probe::Verification), &[]).await?;
-                    seen.log = self.log_of_ended(row, probe.as_ref()).await?;
-                    seen.probe = probe.map(|(_, view)| view);
-                } else if found.as_ref().is_some_and(|(_, view)| view.phase == Phase::Running) {
-                    let knows_start =
-                        found.as_ref().and_then(|(_, view)| view.last_attempt()).is_some_and(|attempt| {
-                            attempt.number == status.attempt && status.first_step.is_some()
-                        });
-                    let part = if knows_start { LogPart::Progress } else { LogPart::StartAndProgress };
-                    seen.log = self.log(row, found.as_ref(), part).await?;
-                } else {
-                    seen.log = self.log_of_ended(row, found.as_ref()).await?;
-                }
-                seen.job = found.map(|(_, view)| view);
-                seen.pool = self.cluster.pool().await?.as_ref().map(PoolView::new);
+                self.look_at_job(row, &mut seen).await?;
             }
         }
         Ok(seen)
+    }
+
+    async fn look_at_job(&self, row: &GromacsToTune, seen: &mut Seen) -> Result<(), StepError> {
+        seen.ladder = self.store.ladder(row.id, row.status.submission).await?;
+        let found = self.view(row, &job_name(row.id, row.status.submission), &seen.ladder).await?;
+        let phase = found.as_ref().map(|(_, view)| view.phase);
+        if row.status.verifying {
+            let probe = self.view(row, &probe_name(row, Probe::Verification), &[]).await?;
+            seen.log = self.log_of_ended(row, probe.as_ref()).await?;
+            seen.probe = probe.map(|(_, view)| view);
+        } else if let Some(running) = found.as_ref().filter(|_| phase == Some(Phase::Running)) {
+            self.look_at_running(row, running, seen).await?;
+        } else {
+            seen.log = self.log_of_ended(row, found.as_ref()).await?;
+        }
+        // While it runs, nothing about the pool matters.
+        if phase != Some(Phase::Running) {
+            seen.pool = self.pool().await?;
+        }
+        let waiting_reason = found.as_ref().and_then(|(_, view)| view.waiting_reason.as_deref());
+        if waiting_reason == Some(waiting::QUOTA_EXCEEDED) {
+            seen.quota = self.cluster.quotas(&row.namespace).await?.as_deref().map(QuotaRoom::of);
+        }
+        seen.job = found.map(|(_, view)| view);
+        Ok(())
+    }
+
+    async fn look_at_running(
+        &self,
+        row: &GromacsToTune,
+        running: &(ScavengerJob, JobView),
+        seen: &mut Seen,
+    ) -> Result<(), StepError> {
+        let Some(attempt) = running.1.last_attempt().filter(|_| running.1.ours) else { return Ok(()) };
+        // Where it started is read first; what follows can be followed.
+        let knows_start = attempt.number == row.status.attempt && row.status.first_step.is_some();
+        if knows_start {
+            seen.is_followed = self.follow(row, &running.0, attempt).await?;
+        }
+        if !seen.is_followed {
+            let part = if knows_start { LogPart::Progress } else { LogPart::StartAndProgress };
+            seen.log = self.log(row, Some(running), part).await?;
+        }
+        seen.memory_bytes = self.cluster.memory_bytes(&row.namespace, &running.0, attempt.number).await;
+        Ok(())
+    }
+
+    /// True if the attempt's log is followed, here or by another submitter.
+    async fn follow(
+        &self,
+        row: &GromacsToTune,
+        job: &ScavengerJob,
+        attempt: &AttemptView,
+    ) -> Result<bool, StepError> {
+        let Some(follower) = &self.follower else { return Ok(false) };
+        Ok(follower.follows(row)
+            || self.store.is_followed_elsewhere(row.id).await?
+            || follower.follow(row, job, attempt.start_time))
+    }
+
+    async fn pool(&self) -> Result<Option<PoolView>, StepError> {
+        Ok(self.cluster.pool().await?.as_ref().map(PoolView::new))
+    }
+
+    async fn view_of(&self, row: &GromacsToTune, name: &str) -> Result<Option<JobView>, StepError> {
+        Ok(self.view(row, name, &[]).await?.map(|(_, view)| view))
     }
 
     async fn view(
@@ -274,9 +338,11 @@ impl Worker {
                 return Ok(if releases { Progress::Settled(written) } else { Progress::Written(written) });
             }
             Action::AskTuner(system) => {
-                let nodes = seen.pool.as_ref().map(|pool| pool.nodes.as_slice()).unwrap_or_default();
-                let ladder = self.tuner.ladder(row, *system, nodes).await?;
-                let status = advance::with_ladder(row, ladder.len());
+                let pool = seen.pool.as_ref();
+                let nodes = pool.map(|pool| pool.nodes.as_slice()).unwrap_or_default();
+                let limits = pool.map_or_else(|| row.limits(), |pool| pool.limits.bound(&row.limits()));
+                let ladder = self.tuner.ladder(row, *system, limits, nodes).await?;
+                let (status, ladder) = advance::with_ladder(row, ladder, pool).map_err(StepError::FitPool)?;
                 let changes = Changes { ladder: Some(ladder), ..Changes::default() };
                 return Ok(Progress::Written(Box::new(self.store.record(claim, &status, &changes).await?)));
             }
@@ -286,11 +352,13 @@ impl Worker {
                 self.cluster.delete(namespace, &probe_name(row, probe), uid).await?;
             }
             Action::CreateJob(rung) => {
-                let job = simulation_job(row, find_rung(row, &seen.ladder, rung)?, &self.manifest);
+                let rung_found = find_rung(row, &seen.ladder, rung)?;
+                let job = simulation_job(row, rung_found, &self.manifest, seen.longest_grace());
                 self.cluster.create(&job).await?;
             }
             Action::ReplaceJob { rung, resource_version } => {
-                let job = simulation_job(row, find_rung(row, &seen.ladder, rung)?, &self.manifest);
+                let rung_found = find_rung(row, &seen.ladder, rung)?;
+                let job = simulation_job(row, rung_found, &self.manifest, seen.longest_grace());
                 let replaced = self.cluster.replace(&job, &resource_version).await?;
                 tracing::info!(
                     row = row.id,
@@ -304,6 +372,12 @@ impl Worker {
             }
         }
         Ok(Progress::Continue)
+    }
+}
+
+impl Seen {
+    fn longest_grace(&self) -> i64 {
+        self.pool.as_ref().map_or(USUAL_GRACE_SECONDS, |pool| pool.limits.max_grace_seconds)
     }
 }
 
@@ -348,6 +422,6 @@ fn jitter() -> f64 {
     clippy::disallowed_methods,
     reason = "the clock is read here, at the edge, and handed to what decides"
 )]
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Timestamp::now()
 }

@@ -5,13 +5,14 @@
 mod postgres;
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use gromacs_submitter::advance::{AttemptRecord, Observation, with_failure};
 use gromacs_submitter::probe::parse_inspection;
-use gromacs_submitter::store::{Changes, Claim, ClaimOptions, NewRow, Store, StoreError};
+use gromacs_submitter::store::{Changes, Claim, ClaimOptions, NewRow, RowFilter, Store, StoreError};
 use gromacs_submitter::view::AttemptView;
 use jiff::{SignedDuration, Timestamp};
-use postgres::{empty_database, migrated_store, store};
+use postgres::{as_role, empty_database, migrated_store, store};
 use scavenger_schema::simulation::{AttemptOutcome, LadderRung, RowStatus, State};
 use scavenger_schema::tuning::Layout;
 use sqlx::types::Json;
@@ -80,6 +81,8 @@ fn attempt(number: i32, rung: i32, outcome: Option<AttemptOutcome>) -> AttemptRe
         first_step: Some(0),
         last_step: None,
         ns_per_day: None,
+        peak_memory_bytes: None,
+        log_end: None,
     }
 }
 
@@ -122,7 +125,7 @@ async fn an_insert_needs_three_columns() {
     .await
     .expect("should insert");
     let claim = claim_one(&store).await;
-    assert_eq!((claim.row.id, claim.row.owner.as_str()), (id, "tester"));
+    assert_eq!((claim.row.id, claim.row.owner.as_str()), (id, "worker"));
     assert_eq!(claim.row.status.state, State::Queued);
     assert_eq!((claim.row.run_as_user, claim.row.interruption_after_seconds), (1000, 600));
     assert!(!claim.row.is_inspected);
@@ -163,7 +166,7 @@ async fn bad_values_are_refused_with_a_sentence() {
     for namespace in ["", "Lab", "a b", "a/b", "-a", &"a".repeat(64)] {
         let new = NewRow { namespace: namespace.to_owned(), ..new_row("x.tpr") };
         let error = store.add(&new).await.expect_err(namespace);
-        assert!(error.to_string().contains("namespace must be"), "{error}");
+        assert!(error.to_string().contains("is not one of yours (lab)"), "{error}");
     }
     for (new, field) in [
         (NewRow { persistent_volume_claim: "a_b".to_owned(), ..new_row("x.tpr") }, "persistent_volume_claim"),
@@ -228,13 +231,14 @@ async fn a_lease_keeps_others_away_and_ends() {
 
 #[tokio::test]
 async fn owners_take_turns_and_few_of_each_wait() {
-    let (store, _) = migrated_store("a").await;
+    let (store, url) = migrated_store("a").await;
+    let admin = postgres::store(&as_role(&url, "tester"), "admin");
     sqlx::query(
         "insert into gromacs_to_tune (owner, namespace, persistent_volume_claim, tpr_path, priority)
         select 'rich', 'lab', 'data', n || '.tpr', 0 from generate_series(1, 1000) n
         union all select 'poor', 'lab', 'data', n || '.tpr', n from generate_series(1, 3) n",
     )
-    .execute(store.pool())
+    .execute(admin.pool())
     .await
     .expect("should insert");
     let claims = store.claim(&any(4)).await.expect("should claim");
@@ -291,21 +295,21 @@ async fn once_takes_rows_early_but_not_those_that_sit_out_a_failure() {
 async fn requests_make_a_row_due_and_are_taken_back() {
     let (store, _) = migrated_store("a").await;
     let id = store.add(&new_row("x.tpr")).await.expect("should add");
-    assert!(!store.request_retry(id).await.expect("should ask"), "it has not failed");
+    assert!(store.request_retry(&[id]).await.expect("should ask").is_empty(), "it has not failed");
     let claim = claim_one(&store).await;
-    let failed = with_failure(&claim.row, "no such file".to_owned(), now());
+    let failed = with_failure(&claim.row, "no such file".to_owned(), Duration::from_secs(86400), now());
     let releases = Changes { releases: true, ..Changes::default() };
     store.record(&claim, &failed, &releases).await.expect("should write");
     assert!(store.claim(&any(1)).await.expect("should claim").is_empty(), "failed is final");
-    assert!(!store.request_cancel(id).await.expect("should ask"), "it has ended");
-    assert!(store.request_retry(id).await.expect("should ask"));
+    assert!(store.request_cancel(&[id]).await.expect("should ask").is_empty(), "it has ended");
+    assert_eq!(store.request_retry(&[id]).await.expect("should ask"), [id]);
     let claim = claim_one(&store).await;
     assert!(claim.row.retry_requested);
     let queued = RowStatus { state: State::Queued, submission: 2, ..claim.row.status.clone() };
     let changes = Changes { clears_requests: true, ..releases };
     let written = store.record(&claim, &queued, &changes).await.expect("should write");
     assert!(!written.row.retry_requested);
-    assert!(store.request_cancel(id).await.expect("should ask"));
+    assert_eq!(store.request_cancel(&[id]).await.expect("should ask"), [id]);
     // Even when its owner has no room for one more.
     let crowded = ClaimOptions { max_waiting: 0, ..any(1) };
     assert_eq!(store.claim(&crowded).await.expect("should claim").len(), 1);
@@ -345,7 +349,8 @@ async fn a_whole_life_is_written_down() {
     status.progress_time = Some(now().into());
     let changes = Changes { attempts: vec![attempt(1, 2, None)], ..Changes::default() };
     let claim = store.record(&claim, &status, &changes).await.expect("should record the start");
-    let view = &store.list(&["running".to_owned()]).await.expect("should list")[0];
+    let running = RowFilter { states: vec![State::Running], ..RowFilter::default() };
+    let view = &store.list(&running).await.expect("should list")[0];
     assert_eq!(view["configuration"], "1 core, 300 MiB, 1x1");
     assert_eq!((view["rung"].as_i64(), view["rungs"].as_i64()), (Some(2), Some(2)));
     assert_eq!(view["percent"].as_f64(), Some(25.0));
@@ -365,6 +370,7 @@ async fn a_whole_life_is_written_down() {
         ns_per_day: 41.5,
         steps: 4000,
         wall_seconds: 60.0,
+        peak_memory_bytes: Some(31_457_280),
     };
     let changes = Changes {
         attempts: vec![ended],
@@ -459,7 +465,7 @@ async fn inserts_and_requests_are_heard() {
         .await
         .expect("should hear of the row")
         .expect("should listen");
-    store.request_cancel(id).await.expect("should ask");
+    store.request_cancel(&[id]).await.expect("should ask");
     tokio::time::timeout(wait, listener.recv())
         .await
         .expect("should hear of the request")

@@ -47,6 +47,9 @@ const BATCH: usize = 1000;
 /// How often the pool's status is written at most.
 const POOL_STATUS_EVERY: Duration = Duration::from_secs(5);
 
+/// How often at least, so that who reads it can tell a cluster in which nothing changes from one without an operator.
+const POOL_STATUS_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
+
 /// How long a graceful stop waits for actions that are under way.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
@@ -246,10 +249,11 @@ fn until(wake_at: Option<Timestamp>) -> Duration {
     Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0) + 1).min(POOL_STATUS_EVERY)
 }
 
-/// Writes the pool's status when it changed, at most every [`POOL_STATUS_EVERY`].
+/// Writes the pool's status when it changed, at most every [`POOL_STATUS_EVERY`], and every
+/// [`POOL_STATUS_AT_LEAST_EVERY`] when it did not.
 struct PoolStatus {
     client: Client,
-    written: Option<ScavengerPoolStatus>,
+    written: Option<(ScavengerPoolStatus, Instant)>,
     last: Option<Instant>,
     under_way: Option<tokio::task::JoinHandle<bool>>,
 }
@@ -283,17 +287,20 @@ impl PoolStatus {
         metrics.counts(planner.counts());
         let mut status = pool::status(planner, now);
         for new in &mut status.conditions {
-            let written = self.written.iter().flat_map(|old| &old.conditions);
+            let written = self.written.iter().flat_map(|(old, _)| &old.conditions);
             if let Some(old) =
                 written.into_iter().find(|old| old.type_ == new.type_ && old.status == new.status)
             {
                 new.last_transition_time = old.last_transition_time.clone();
             }
         }
-        if self.written.as_ref() == Some(&status) {
+        let is_told = |(told, at): &(ScavengerPoolStatus, Instant)| {
+            *told == status && at.elapsed() < POOL_STATUS_AT_LEAST_EVERY
+        };
+        if self.written.as_ref().is_some_and(is_told) {
             return;
         }
-        self.written = Some(status.clone());
+        self.written = Some((status.clone(), Instant::now()));
         status.update_time = Some(Time(now));
         let pools: Api<ScavengerPool> = Api::all(self.client.clone());
         self.under_way = Some(tokio::spawn(async move { write(&pools, status).await }));

@@ -317,7 +317,7 @@ impl Default for ScavengerPoolSpec {
     }
 }
 
-/// The room of the pool as the operator sees it; written at most every 5 seconds.
+/// The room of the pool as the operator sees it; written at most every 5 seconds, and at least every minute.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScavengerPoolStatus {

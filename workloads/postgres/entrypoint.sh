@@ -7,6 +7,8 @@
 #   POSTGRES_PASSWORD or POSTGRES_PASSWORD_FILE  password of the superuser, needed for an empty data directory
 #   POSTGRES_USER                                the superuser's name; postgres by default
 #   POSTGRES_DB                                  a database to create; the superuser's name by default
+#   POSTGRES_LOGINS                              a directory with a file for each role that logs in, named like it; the
+#                                                file holds its password, which is set at every start
 #   PGDATA                                       data directory, below the mounted volume, not the mount itself
 #
 # Arguments go to postgres: `args: ["-c", "max_connections=50"]`.
@@ -55,6 +57,25 @@ fi
 # With an fsGroup the kubelet makes all of a volume writable for that group whenever it is mounted, and Postgres
 # refuses a data directory like that. The five digits also take away the set-group-id bit.
 chmod 00700 "$PGDATA" || die "cannot change the mode of $PGDATA; is user $(id -u) its owner?"
+
+# One line is one statement. A statement that fails is not printed: it holds a password.
+for file in "${POSTGRES_LOGINS:-/nonexistent}"/*; do
+    [ -f "$file" ] || continue
+    role=${file##*/}
+    case $role in
+    *[!a-z0-9_]* | [0-9]*) die "the file $file names no role: lower case letters, digits and _ only" ;;
+    esac
+    password=$(cat "$file")
+    # Neither SQL nor a URL, in which programs put it, gives these another meaning.
+    case $password in
+    '' | *[!A-Za-z0-9._~-]*) die "the file $file holds no password of letters, digits, '.', '_', '~' and '-'" ;;
+    esac
+    printf '%s\n%s\n' \
+        "do \$\$ begin if not exists (select from pg_roles where rolname = '$role') then create role $role; end if; end \$\$;" \
+        "alter role $role login password '$password';" |
+        postgres --single -D "$PGDATA" -c log_min_messages=warning -c log_min_error_statement=panic \
+            postgres > /dev/null || die "cannot set the password of role $role"
+done
 
 # The sockets lie in /tmp, the only directory besides the volume that every pod can write to. The just-in-time
 # compiler is not in the image.

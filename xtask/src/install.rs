@@ -43,7 +43,7 @@ pub(crate) fn install(cluster: &Cluster, overlay: &str, profile: Profile) -> Res
         "crd/scavengerjobs.scavenger.dev",
         "crd/scavengerpools.scavenger.dev",
     ])?;
-    create_password(cluster)?;
+    create_passwords(cluster)?;
     apply(overlay)?;
     // Images have a fixed tag: pods of an earlier installation must be replaced to run what was just built. Postgres is
     // not ours to rebuild, and its restart would only cost time.
@@ -64,32 +64,41 @@ pub(crate) fn install(cluster: &Cluster, overlay: &str, profile: Profile) -> Res
     Ok(())
 }
 
-/// Makes the Secret with the database's password, unless it is there. The password is never printed.
-fn create_password(cluster: &Cluster) -> Result<()> {
+/// Keys of the Secret with the database's passwords: of its superuser, and of the submitter's role.
+const PASSWORDS: [&str; 2] = ["password", "submitter-password"];
+
+/// Makes the Secret with the database's passwords, or adds what an older one has not. None is ever printed.
+fn create_passwords(cluster: &Cluster) -> Result<()> {
     let namespace = json!({
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": { "name": NAMESPACE, "labels": { "pod-security.kubernetes.io/enforce": "restricted" } },
     });
     let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
     cluster.kubectl_with_input(&apply, namespace.to_string().as_bytes())?;
-    if !cluster
-        .kubectl_output(&["-n", NAMESPACE, "get", "secret", "postgres", "--ignore-not-found", "-o", "name"])?
-        .is_empty()
-    {
-        return Ok(());
+    let names = "go-template={{range $key, $value := .data}}{{$key}} {{end}}";
+    let get = ["-n", NAMESPACE, "get", "secret", "postgres", "--ignore-not-found", "-o", names];
+    let existing = cluster.kubectl_output(&get)?;
+    let existing: Vec<&str> = existing.split_whitespace().collect();
+    for key in PASSWORDS.iter().filter(|key| !existing.contains(key)) {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "postgres", "namespace": NAMESPACE },
+            "stringData": { *key: random_password()? },
+        });
+        // A manager for each key: what a manager leaves out the next time is taken away.
+        let manager = format!("--field-manager=xtask-{key}");
+        let apply = ["apply", "--server-side", &manager, "-f", "-"];
+        cluster.kubectl_with_input(&apply, secret.to_string().as_bytes())?;
     }
+    Ok(())
+}
+
+fn random_password() -> Result<String> {
     let mut random = [0_u8; 24];
     fs::File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut random))
-        .context("cannot read random bytes for the database's password")?;
-    let password = random.iter().fold(String::new(), |mut text, byte| {
+        .context("cannot read random bytes for the database's passwords")?;
+    Ok(random.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("writing to a string should not fail");
         text
-    });
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "postgres", "namespace": NAMESPACE },
-        "stringData": { "password": password },
-    });
-    cluster.kubectl_with_input(&apply, secret.to_string().as_bytes())?;
-    Ok(())
+    }))
 }

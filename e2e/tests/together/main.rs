@@ -8,3 +8,5 @@ mod operator;
 mod pipeline;
 mod policies;
 mod quotas;
+mod row_life;
+mod tenants;

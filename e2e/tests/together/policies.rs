@@ -506,7 +506,8 @@ fn the_projects_own_parts_may_do_what_they_need_and_nothing_else() {
         ensure!(postgres.is_empty(), "Postgres may {postgres:?}");
 
         // The submitter: the pool, and what deploy/tenant binds, where it is bound.
-        let pool: BTreeSet<_> = [right("scavenger.dev", "scavengerpools", "get")].into();
+        let pool: BTreeSet<_> =
+            ["get", "list", "watch"].map(|verb| right("scavenger.dev", "scavengerpools", verb)).into();
         let submitter = more_than_anyone(world, "gromacs-submitter", &world.namespace).await?;
         ensure!(submitter == pool, "where it is not a tenant the submitter may {submitter:?}");
         let binding = json!({
@@ -519,11 +520,14 @@ fn the_projects_own_parts_may_do_what_they_need_and_nothing_else() {
         });
         world.create::<RoleBinding>(binding).await?;
         let mut tenant = pool;
-        for verb in ["get", "list", "watch", "create", "update", "delete"] {
+        for verb in ["get", "list", "watch", "create", "update", "patch", "delete"] {
             tenant.insert(right("scavenger.dev", "scavengerjobs", verb));
         }
+        tenant.insert(right("", "pods", "get"));
         tenant.insert(right("", "pods", "list"));
+        tenant.insert(right("metrics.k8s.io", "pods", "get"));
         tenant.insert(right("", "pods/log", "get"));
+        tenant.insert(right("", "resourcequotas", "list"));
         until("the submitter may what a tenant's submitter may", || async {
             let submitter = more_than_anyone(world, "gromacs-submitter", &world.namespace).await?;
             Ok((submitter == tenant).then_some(()))

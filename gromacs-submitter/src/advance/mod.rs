@@ -4,9 +4,12 @@
 //! A step either writes to Kubernetes or to the database, never both. What a write to Kubernetes brought about is
 //! recorded when the next step sees it, so a step that is repeated after a crash finds what it made and goes on.
 
+mod ending;
 mod follow;
+mod ladder;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::time::Duration;
 
@@ -14,21 +17,19 @@ use jiff::Timestamp;
 use scavenger_schema::reasons::failure;
 use scavenger_schema::scavenger_job::Phase;
 use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State, job_name};
-use scavenger_schema::tuning::{Resources, SystemDescription};
+use scavenger_schema::tuning::SystemDescription;
+
+pub use follow::take_progress;
+pub use ladder::with_ladder;
 
 use crate::manifest::{Probe, probe_name};
 use crate::mdrun_log::{LogFacts, error_message};
-use crate::probe::{Inspection, ProbeError, parse_inspection};
+use crate::probe::{Inspection, ProbeError, advice, parse_inspection};
+use crate::quota::QuotaRoom;
 use crate::view::{AttemptView, JobView, PoolView};
 
 /// How often a row is looked at although no event asked for it: heals whatever an event should have told.
 const HEAL_INTERVAL: Duration = Duration::from_secs(30);
-
-/// The first delay before the ladder is tried again from its largest configuration; doubles with each lap.
-const FIRST_LAP_DELAY: Duration = Duration::from_secs(60);
-
-/// The longest such delay.
-const LONGEST_LAP_DELAY: Duration = Duration::from_secs(3600);
 
 /// What the admin of the submitter decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub struct Settings {
     pub fallback_after: Duration,
     /// How often the progress of a running row is read.
     pub progress_interval: Duration,
+    /// How long the ScavengerJob of a row that has ended stays, with its log.
+    pub keep_jobs: Duration,
 }
 
 /// Everything a decision rests on.
@@ -54,8 +57,15 @@ pub struct Input<'a> {
     pub previous: Option<&'a JobView>,
     /// The pool, if there is one.
     pub pool: Option<&'a PoolView>,
+    /// What the namespace's quotas leave; read only while the operator says that one is used up, and none if the
+    /// submitter may not read them.
+    pub quota: Option<&'a QuotaRoom>,
     /// The log of the last attempt, or of the probe.
     pub log: &'a Log,
+    /// True if somebody follows the log and writes the progress down.
+    pub is_followed: bool,
+    /// Memory that the running attempt uses now, bytes; none where the cluster does not measure it.
+    pub memory_bytes: Option<i64>,
     /// Settings.
     pub settings: &'a Settings,
     /// The time.
@@ -171,6 +181,25 @@ pub struct AttemptRecord {
     pub last_step: Option<i64>,
     /// Measured speed.
     pub ns_per_day: Option<f64>,
+    /// Most memory it was seen to use, bytes.
+    pub peak_memory_bytes: Option<i64>,
+    /// Last lines of its log, if it failed.
+    pub log_end: Option<String>,
+}
+
+impl AttemptRecord {
+    /// What the ScavengerJob's status says, and no more.
+    #[must_use]
+    pub fn of(view: &AttemptView) -> Self {
+        Self {
+            view: view.clone(),
+            first_step: None,
+            last_step: None,
+            ns_per_day: None,
+            peak_memory_bytes: None,
+            log_end: None,
+        }
+    }
 }
 
 /// A measured run, from which the tuner learns.
@@ -190,39 +219,34 @@ pub struct Observation {
     pub steps: i64,
     /// Wall time it was measured over.
     pub wall_seconds: f64,
+    /// Most memory it was seen to use, bytes.
+    pub peak_memory_bytes: Option<i64>,
 }
 
 /// Decides the next step of a row.
 #[must_use]
 pub fn advance(input: &Input<'_>) -> Step {
     let row = input.row;
-    match row.status.state {
-        State::Completed | State::Failed | State::Cancelled => finished(input),
+    let mut step = match row.status.state {
+        State::Completed | State::Failed | State::Cancelled => return finished(input),
         State::Queued => queued(input),
         State::Inspecting => inspecting(input),
         State::Tuning => tuning(input),
         State::Submitted | State::Running | State::Interrupted => follow::follow(input),
+    };
+    // What is left of a cancelled row is gone already.
+    if matches!(step.status.state, State::Completed | State::Failed) {
+        step.status.job_expiry_time = Some(later(input.now, input.settings.keep_jobs).into());
     }
+    step
 }
 
-/// What the row becomes when the tuner has answered.
+/// What the row becomes when a step can not be done for good. What is left of it in the cluster is removed at
+/// `job_expiry_time`.
 #[must_use]
-pub fn with_ladder(row: &GromacsToTune, rungs: usize) -> RowStatus {
-    let configurations = if rungs == 1 { "configuration" } else { "configurations" };
+pub fn with_failure(row: &GromacsToTune, reason: String, keep_jobs: Duration, now: Timestamp) -> RowStatus {
     RowStatus {
-        state: State::Submitted,
-        reason: Some(format!("the tuner proposes {rungs} {configurations}; the largest is tried first")),
-        rung: Some(1),
-        next_rung: None,
-        failures: 0,
-        ..row.status.clone()
-    }
-}
-
-/// What the row becomes when a step can not be done for good.
-#[must_use]
-pub fn with_failure(row: &GromacsToTune, reason: String, now: Timestamp) -> RowStatus {
-    RowStatus {
+        job_expiry_time: Some(later(now, keep_jobs).into()),
         state: State::Failed,
         reason: Some(reason),
         finish_time: Some(now.into()),
@@ -237,8 +261,10 @@ pub fn with_failure(row: &GromacsToTune, reason: String, now: Timestamp) -> RowS
 #[must_use]
 pub fn with_backoff(row: &GromacsToTune, reason: String, jitter: f64, now: Timestamp) -> RowStatus {
     let failures = row.status.failures.saturating_add(1);
+    // Why a row ended stays, whatever comes up when its remains are removed.
+    let reason = if row.status.state.is_final() { row.status.reason.clone() } else { Some(reason) };
     RowStatus {
-        reason: Some(reason),
+        reason,
         failures,
         next_attempt_time: later(now, backoff(failures, jitter)).into(),
         ..row.status.clone()
@@ -255,11 +281,27 @@ pub fn backoff(failures: i32, jitter: f64) -> Duration {
 
 fn finished(input: &Input<'_>) -> Step {
     let row = input.row;
-    if !row.retry_requested || row.status.state == State::Completed {
+    if row.retry_requested && row.status.state != State::Completed {
+        let status = next_submission(row, "retry requested".to_owned());
+        return Step { clears_requests: true, ..record(status) };
+    }
+    if row.status.job_expiry_time.is_none_or(|time| time.to_jiff() > input.now) {
         return settle(row.status.clone(), None, input);
     }
-    let status = next_submission(row, "retry requested".to_owned());
-    Step { clears_requests: true, ..record(status) }
+    let is_there = |job: &&JobView| job.ours && !job.deleting;
+    if let Some(job) = input.job.filter(is_there) {
+        return act(Action::DeleteJob { submission: row.status.submission, uid: job.uid.clone() }, row);
+    }
+    if input.probe.is_some_and(|probe| is_there(&probe)) {
+        return act(Action::DeleteProbe(probe_left_by(row)), row);
+    }
+    settle(RowStatus { job_expiry_time: None, ..row.status.clone() }, None, input)
+}
+
+/// The probe that a row that has ended may have left: the inspection is removed before anything is submitted.
+#[must_use]
+pub fn probe_left_by(row: &GromacsToTune) -> Probe {
+    if row.status.job_uid.is_some() { Probe::Verification } else { Probe::Inspection }
 }
 
 /// The row starts over, from its checkpoint, with a ScavengerJob of its own.
@@ -281,6 +323,8 @@ fn next_submission(row: &GromacsToTune, reason: String) -> RowStatus {
         verifying: false,
         finish_time: None,
         failures: 0,
+        peak_memory_bytes: None,
+        job_expiry_time: None,
         ..row.status.clone()
     }
 }
@@ -357,6 +401,9 @@ fn tuning(input: &Input<'_>) -> Step {
         let reason = "the ScavengerPool \"default\" shows no nodes (status.nodeShapes is empty)".to_owned();
         return settle(row.status.clone(), Some(reason), input);
     }
+    if let Some(reason) = ladder::refused_by_pool(row, pool) {
+        return fail(input, reason);
+    }
     match row.system.description() {
         Some(system) => act(Action::AskTuner(Box::new(system)), row),
         None => fail(input, "the number of atoms is not known; set the column atoms and retry".to_owned()),
@@ -415,7 +462,10 @@ fn probe_failure(probe: &JobView, log: &Log, what: &str) -> String {
         .find_map(error_message)
         .or_else(|| last_line(log.text()))
         .unwrap_or_else(|| said(probe));
-    format!("{what}: {words}")
+    match advice(&words) {
+        Some(advice) => format!("{what}: {words}; {advice}"),
+        None => format!("{what}: {words}"),
+    }
 }
 
 fn last_line(text: &str) -> Option<String> {
@@ -441,16 +491,6 @@ fn name_taken(name: &str, row: &GromacsToTune) -> String {
     )
 }
 
-fn describe(resources: Resources) -> String {
-    let cores = f64::from(resources.cpu_millicores) / 1000.0;
-    let plural = |amount: f64| if (amount - 1.0).abs() < f64::EPSILON { "" } else { "s" };
-    let mut text = format!("{cores} core{}", plural(cores));
-    if resources.gpus > 0 {
-        text.push_str(&format!(" and {} GPU{}", resources.gpus, plural(resources.gpus.into())));
-    }
-    text
-}
-
 fn step(action: Action, status: RowStatus) -> Step {
     Step { action, status, inspection: None, attempts: Vec::new(), observation: None, clears_requests: false }
 }
@@ -464,7 +504,7 @@ fn act(action: Action, row: &GromacsToTune) -> Step {
 }
 
 fn fail(input: &Input<'_>, reason: String) -> Step {
-    record(with_failure(input.row, reason, input.now))
+    record(with_failure(input.row, reason, input.settings.keep_jobs, input.now))
 }
 
 /// Nothing to do until the next event; `reason` if the row shall say something new.

@@ -3,16 +3,23 @@
 mod add;
 mod list;
 mod migrate;
+mod report;
 mod request;
+mod row;
 mod run;
 mod show;
+mod tenant;
+mod text;
+mod watch;
 
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{Cli, Command, Database, LogFormat, Logging};
-use crate::store::{Store, StoreError};
+use crate::config::{Cli, Command, Database, Filter, LogFormat, Logging};
+use crate::store::{RowFilter, Store, StoreError};
+use text::{print_error, print_line};
 
 /// How a verb ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +33,7 @@ pub enum Outcome {
 /// Runs the verb that was asked for.
 pub async fn main(cli: Cli) -> ExitCode {
     if let Err(error) = start_logging(&cli.logging) {
-        eprintln!("error: {error}");
+        print_error(&error.to_string());
         return ExitCode::from(2);
     }
     // One provider of TLS for every client, before the first one is made.
@@ -34,19 +41,22 @@ pub async fn main(cli: Cli) -> ExitCode {
         tracing::debug!("a TLS provider is installed already");
     }
     let result = match cli.command {
-        Command::Migrate => migrate::exec(&cli.database).await,
+        Command::Migrate(options) => migrate::exec(&cli.database, &options).await,
         Command::Run(options) => Box::pin(run::exec(&cli.database, options)).await,
-        Command::Add(options) => add::exec(&cli.database, options).await,
+        Command::Add(options) => Box::pin(add::exec(&cli.database, options)).await,
         Command::List(options) => list::exec(&cli.database, &options).await,
         Command::Show(options) => show::exec(&cli.database, &options).await,
-        Command::Cancel(options) => request::exec(&cli.database, &options, request::Request::Cancel).await,
-        Command::Retry(options) => request::exec(&cli.database, &options, request::Request::Retry).await,
+        Command::Watch(options) => Box::pin(watch::exec(&cli.database, &options)).await,
+        Command::Cancel(options) => request::cancel(&cli.database, &options.selection).await,
+        Command::Retry(options) => request::retry(&cli.database, options).await,
+        Command::Report(options) => report::exec(&cli.database, &options).await,
+        Command::Tenant(options) => tenant::exec(&cli.database, options).await,
     };
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("error: {error:#}");
+            print_error(&sentence(&error));
             // A value that breaks a rule is the user's; a database that does not answer is the environment's.
             ExitCode::from(2)
         }
@@ -64,14 +74,57 @@ fn start_logging(logging: &Logging) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A store for verbs that make a few requests.
-fn open(database: &Database) -> Result<Store, StoreError> {
-    let lease = std::time::Duration::from_secs(1);
-    Store::new(&database.database_url, "command line".to_owned(), lease, 1, database.connect_timeout)
+/// An error and its causes, each said once: some repeat theirs.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut said = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if said.is_empty() {
+            said = cause;
+        } else if !said.contains(&cause) {
+            said = format!("{said}: {cause}");
+        }
+    }
+    said
 }
 
-/// Prints a line; whoever closed stdout (`| head`) wants no more of it, and no panic either.
-fn print_line(text: &str) {
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stdout(), "{text}");
+/// Address of the database.
+fn url(database: &Database) -> anyhow::Result<&str> {
+    let url = database.database_url.as_deref().filter(|url| !url.is_empty());
+    let url = url.context(
+        "no database is named; set DATABASE_URL (or --database-url) to postgres://USER:PASSWORD@HOST:5432/DATABASE",
+    )?;
+    // The client takes any scheme for its own.
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        Ok(url)
+    } else {
+        Err(StoreError::ReadUrl.into())
+    }
+}
+
+/// A store for verbs that make a few requests.
+fn open(database: &Database) -> anyhow::Result<Store> {
+    open_for(database, 1)
+}
+
+/// The same with more connections.
+fn open_for(database: &Database, connections: u32) -> anyhow::Result<Store> {
+    let lease = std::time::Duration::from_secs(1);
+    Ok(Store::new(url(database)?, "command line".to_owned(), lease, connections, database.connect_timeout)?)
+}
+
+/// The same, once its schema is known to be as new as this program: an error about a missing column helps nobody.
+async fn open_current(database: &Database) -> anyhow::Result<Store> {
+    let store = open(database)?;
+    store.check_schema().await?;
+    Ok(store)
+}
+
+/// What a user's filter means to the store.
+fn row_filter(filter: &Filter) -> RowFilter {
+    RowFilter {
+        states: filter.state.clone(),
+        owner: filter.owner.clone(),
+        namespace: filter.namespace.clone(),
+        ..RowFilter::default()
+    }
 }

@@ -1,42 +1,126 @@
 //! `cancel` and `retry`: ask the submitter for something.
 
-use super::{Outcome, open, print_line};
-use crate::config::{Database, RequestOptions};
+use std::collections::{HashMap, HashSet};
+
+use scavenger_schema::simulation::State;
+use serde_json::{Value, json};
+
+use super::text::{json as print_json, number_of};
+use super::{Outcome, open_current, print_error, print_line};
+use crate::config::{Database, RetryOptions, Selection};
+use crate::store::RowFilter;
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Request {
+enum Request {
     Cancel,
     Retry,
 }
 
-pub(super) async fn exec(
-    database: &Database,
-    options: &RequestOptions,
-    request: Request,
-) -> anyhow::Result<Outcome> {
-    let (verb, needs) = match request {
-        Request::Cancel => ("cancel", "that has not ended"),
-        Request::Retry => ("retry", "that failed or was cancelled"),
-    };
-    let store = open(database)?;
-    let mut outcome = Outcome::Done;
-    for row in &options.rows {
-        if options.dry_run {
-            print_line(&format!("would {verb} row {row}"));
-            continue;
-        }
-        let accepted = match request {
-            Request::Cancel => store.request_cancel(*row).await?,
-            Request::Retry => store.request_retry(*row).await?,
-        };
-        if accepted {
-            print_line(&format!("row {row}: {verb} requested"));
-        } else {
-            eprintln!("error: there is no row {row} {needs}");
-            outcome = Outcome::Failed;
+impl Request {
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Retry => "retry",
         }
     }
+
+    /// True if a row in `state` can be asked for it.
+    fn is_possible(self, state: &str) -> bool {
+        match (self, state.parse::<State>()) {
+            (Self::Cancel, Ok(state)) => !state.is_final(),
+            (Self::Retry, Ok(state)) => matches!(state, State::Failed | State::Cancelled),
+            (_, Err(_)) => false,
+        }
+    }
+
+    fn refusal(self, state: Option<&str>) -> String {
+        match (self, state) {
+            (_, None) => "there is no such row".to_owned(),
+            (Self::Cancel, Some(state)) => format!("it is {state} already"),
+            (Self::Retry, Some(state)) => {
+                format!("it is {state}; only failed and cancelled rows can be tried again")
+            }
+        }
+    }
+}
+
+pub(super) async fn cancel(database: &Database, selection: &Selection) -> anyhow::Result<Outcome> {
+    exec(database, selection, Request::Cancel).await
+}
+
+pub(super) async fn retry(database: &Database, mut options: RetryOptions) -> anyhow::Result<Outcome> {
+    if options.all_failed {
+        options.selection.state = vec![State::Failed];
+    }
+    exec(database, &options.selection, Request::Retry).await
+}
+
+async fn exec(database: &Database, selection: &Selection, request: Request) -> anyhow::Result<Outcome> {
+    let store = open_current(database).await?;
+    let named = !selection.rows.is_empty();
+    let filter = RowFilter {
+        rows: named.then(|| selection.rows.clone()),
+        states: selection.state.clone(),
+        owner: selection.owner.clone(),
+        namespace: selection.namespace.clone(),
+        ..RowFilter::default()
+    };
+    let found = store.select(&filter).await?;
+    // A filter means those of its rows that can be asked; a row that is named must be one of these.
+    let states: HashMap<i64, String> = found.iter().cloned().collect();
+    let rows: Vec<i64> = if named {
+        let mut rows = selection.rows.clone();
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    } else {
+        found.iter().filter(|(_, state)| request.is_possible(state)).map(|(row, _)| *row).collect()
+    };
+    let verb = request.verb();
+    anyhow::ensure!(
+        named || selection.yes || selection.dry_run || rows.is_empty(),
+        "this would {verb} {}; say --yes to do it, or --dry-run to see which",
+        number_of(rows.len(), "row")
+    );
+    let possible: Vec<i64> = rows
+        .iter()
+        .copied()
+        .filter(|row| states.get(row).is_some_and(|state| request.is_possible(state)))
+        .collect();
+    let done = match request {
+        _ if selection.dry_run => possible,
+        Request::Cancel => store.request_cancel(&possible).await?,
+        Request::Retry => store.request_retry(&possible).await?,
+    };
     store.close().await;
+    let done: HashSet<i64> = done.into_iter().collect();
+    let mut outcome = Outcome::Done;
+    let mut results: Vec<Value> = Vec::new();
+    for row in &rows {
+        let accepted = done.contains(row);
+        let state = states.get(row).map(String::as_str);
+        let refusal = (!accepted).then(|| request.refusal(state));
+        if refusal.is_some() {
+            outcome = Outcome::Failed;
+        }
+        if selection.output.is_json() {
+            results.push(json!({
+                "id": row, "request": verb, "accepted": accepted, "dry_run": selection.dry_run, "state": state,
+                "reason": refusal,
+            }));
+        } else if let Some(refusal) = refusal {
+            print_error(&format!("row {row}: {refusal}"));
+        } else if selection.dry_run {
+            print_line(&format!("row {row}: would {verb} it, it is {}", state.unwrap_or_default()));
+        } else {
+            print_line(&format!("row {row}: {verb} requested"));
+        }
+    }
+    if selection.output.is_json() {
+        print_line(&print_json(&Value::Array(results)));
+    } else if rows.is_empty() {
+        print_line(&format!("no row to {verb}"));
+    }
     Ok(outcome)
 }

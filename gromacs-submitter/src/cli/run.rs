@@ -11,6 +11,7 @@ use crate::advance::Settings;
 use crate::cluster::Cluster;
 use crate::config::{Database, RunOptions};
 use crate::daemon::{self, Pace};
+use crate::follower::Follower;
 use crate::health::{self, Metrics};
 use crate::manifest::ManifestSettings;
 use crate::store::{Store, StoreError};
@@ -31,17 +32,20 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
     );
     let connections = u32::from(options.concurrency).min(MOST_CONNECTIONS) + EXTRA_CONNECTIONS;
     let store =
-        Store::new(&database.database_url, holder(), options.lease, connections, database.connect_timeout)?;
+        Store::new(super::url(database)?, holder(), options.lease, connections, database.connect_timeout)?;
     let queue_id = first_contact(&store, options.once).await?;
     let cluster = Cluster::connect().await?;
     let metrics = Arc::new(Metrics::default());
+    let follower = (!options.once).then(|| Follower::new(cluster.clone(), options.follow.into()));
     let worker = Arc::new(Worker {
         store: store.clone(),
         cluster,
+        follower,
         tuner: TunerClient::new(&options.tuner_url)?,
         settings: Settings {
             fallback_after: options.fallback_after,
             progress_interval: options.progress_interval,
+            keep_jobs: options.keep_jobs,
         },
         manifest: ManifestSettings {
             queue_id,

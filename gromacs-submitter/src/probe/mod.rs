@@ -39,11 +39,21 @@ pub enum ProbeError {
     #[error("nsteps is -1: the simulation would never end; set nsteps (gmx convert-tpr -nsteps) and retry")]
     EndSimulation,
     /// Nothing to compute.
-    #[error("the .tpr file holds no atoms")]
+    #[error("the .tpr file holds no atoms; write it again with gmx grompp")]
     FindAtoms,
     /// No time passes.
     #[error("dt is {0} ps in the .tpr file; it must be above 0 and at most 1 ps")]
     UseTimeStep(f64),
+}
+
+/// What to do about what GROMACS says; none where its words are enough.
+#[must_use]
+pub fn advice(words: &str) -> Option<&'static str> {
+    // `reading tpx file (topol.tpr) version 143 with version 127 program`
+    (words.contains("reading tpx file") && words.contains("program")).then_some(
+        "the image's GROMACS is older than the one that wrote the file: name a newer image in the column image, or \
+         write the file again with the image's gmx grompp",
+    )
 }
 
 /// What an inspection found.

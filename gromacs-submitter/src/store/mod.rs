@@ -1,16 +1,26 @@
 //! All SQL of the submitter: claim, record, wake, and what the command line asks.
 
+mod add;
 mod error;
+mod progress;
+mod queue;
+mod tenant;
 mod write;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use scavenger_schema::simulation::{GromacsToTune, LadderRung, MIGRATIONS, NOTIFY_CHANNEL, RowStatus};
+use scavenger_schema::simulation::{
+    EVENT_CHANNEL, GromacsToTune, LadderRung, MIGRATIONS, NOTIFY_CHANNEL, RowStatus,
+};
+use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use sqlx::{PgPool, Row};
 
+pub use add::{AddMode, Added, NewRow};
 pub use error::StoreError;
+pub use progress::Progress;
+pub use queue::{Ran, RowFilter};
+pub use tenant::{Change, Removal, Tenant};
 
 use crate::advance::{AttemptRecord, Observation};
 use crate::probe::Inspection;
@@ -20,15 +30,19 @@ macro_rules! columns {
     () => {
         "id, owner, namespace, persistent_volume_claim, tpr_path, image, run_as_user, run_as_group, priority,
         max_cpu_millicores, max_memory_bytes, max_gpus, interruption_after_seconds, fallback_after_seconds,
-        atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order,
+        service_account, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order,
         bonded_interactions, constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version,
         inspected is not null as is_inspected, cancel_requested, retry_requested,
         state, reason, submission, job_uid, rung, next_rung, laps, next_lap_time, no_room_since, no_room_seconds,
         attempt, attempts_recorded, first_step, step, ns_per_day, progress_time, interruptions, verifying,
-        start_time, finish_time, next_attempt_time, failures, wakes"
+        start_time, finish_time, next_attempt_time, failures, outgrown_memory_bytes, peak_memory_bytes,
+        job_expiry_time, wakes"
     };
 }
 use columns;
+
+/// Longest wait for a row that somebody else holds.
+const LOCK_TIMEOUT: &str = "5s";
 
 /// The database.
 #[derive(Debug, Clone)]
@@ -78,29 +92,6 @@ pub struct Changes {
     pub releases: bool,
 }
 
-/// What a user may say when a row is added; everything else has a default.
-#[derive(Debug, Clone, Default)]
-pub struct NewRow {
-    /// Namespace it runs in.
-    pub namespace: String,
-    /// PersistentVolumeClaim with the file.
-    pub persistent_volume_claim: String,
-    /// The file.
-    pub tpr_path: String,
-    /// Container image.
-    pub image: Option<String>,
-    /// User id.
-    pub run_as_user: Option<i64>,
-    /// Priority among the owner's rows.
-    pub priority: Option<i32>,
-    /// Most CPU, millicores.
-    pub max_cpu_millicores: Option<i32>,
-    /// Seconds between checkpoints.
-    pub interruption_after_seconds: Option<i32>,
-    /// Seconds before it falls back.
-    pub fallback_after_seconds: Option<i32>,
-}
-
 impl Store {
     /// Opens connections as they are needed; none is made here. `holder` names this process in leases.
     ///
@@ -118,8 +109,13 @@ impl Store {
         let pool = PgPoolOptions::new()
             .max_connections(max_connections)
             .acquire_timeout(connect_timeout)
-            // Compiling the claim takes 30 ms, running it 1 ms.
-            .connect_lazy_with(options.application_name("gromacs-submitter").options([("jit", "off")]));
+            .connect_lazy_with(options.application_name("gromacs-submitter").options([
+                // Compiling the claim takes 30 ms, running it 1 ms.
+                ("jit", "off"),
+                // People may leave a transaction open that holds one of their rows. Whoever waits for it has a
+                // connection that the others need; the step is repeated.
+                ("lock_timeout", LOCK_TIMEOUT),
+            ]));
         Ok(Self { pool, holder, lease })
     }
 
@@ -130,6 +126,25 @@ impl Store {
     pub async fn migrate(&self) -> Result<i64, StoreError> {
         MIGRATIONS.run(&self.pool).await.map_err(StoreError::Migrate)?;
         Ok(newest_version())
+    }
+
+    /// The migrations that are missing: version and name.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn missing_migrations(&self) -> Result<Vec<(i64, String)>, StoreError> {
+        let known: bool = sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null")
+            .fetch_one(&self.pool)
+            .await?;
+        let applied: Vec<i64> = if known {
+            sqlx::query_scalar("select version from _sqlx_migrations where success")
+                .fetch_all(&self.pool)
+                .await?
+        } else {
+            Vec::new()
+        };
+        let missing = MIGRATIONS.iter().filter(|migration| !applied.contains(&migration.version));
+        Ok(missing.map(|migration| (migration.version, migration.description.to_string())).collect())
     }
 
     /// Checks that the schema is as new as this program.
@@ -172,36 +187,48 @@ impl Store {
         Ok(listener)
     }
 
+    /// Listens for that and for changes of state, for people who follow the queue.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn listen_to_events(&self) -> Result<PgListener, StoreError> {
+        let mut listener = PgListener::connect_with(&self.pool).await?;
+        listener.listen_all([NOTIFY_CHANNEL, EVENT_CHANNEL]).await?;
+        Ok(listener)
+    }
+
     /// Takes rows that are due and leases them to this process: those in work first, then the user's requests, then
-    /// new ones, in turn from each owner.
+    /// new ones, in turn from each owner, then those whose finished ScavengerJobs are to be removed.
     ///
     /// # Errors
     /// The database's.
     pub async fn claim(&self, options: &ClaimOptions) -> Result<Vec<Claim>, StoreError> {
         let mut except = options.except.clone();
         let mut claims: Vec<Claim> = Vec::new();
-        for query in [CLAIM_ACTIVE, CLAIM_REQUESTED, CLAIM_QUEUED] {
+        for query in [CLAIM_ACTIVE, CLAIM_REQUESTED, CLAIM_QUEUED, CLAIM_EXPIRED] {
             let room = options.limit.saturating_sub(claims.len());
             if room == 0 {
                 break;
             }
-            let mut transaction = self.pool.begin().await?;
-            if query == CLAIM_QUEUED {
-                // One at a time, so that two submitters do not both count the same room under max_waiting.
-                sqlx::query("select pg_advisory_xact_lock(hashtext('gromacs_to_tune claim'))")
-                    .execute(&mut *transaction)
-                    .await?;
-            }
-            let found: Vec<Claim> = sqlx::query_as(query)
+            let claim = sqlx::query_as(query)
                 .bind(&self.holder)
                 .bind(self.lease.as_secs_f64())
                 .bind(&except)
                 .bind(i64::try_from(room).unwrap_or(i64::MAX))
                 .bind(options.early)
-                .bind(i64::try_from(options.max_waiting).unwrap_or(i64::MAX))
-                .fetch_all(&mut *transaction)
-                .await?;
-            transaction.commit().await?;
+                .bind(i64::try_from(options.max_waiting).unwrap_or(i64::MAX));
+            let found: Vec<Claim> = if query == CLAIM_QUEUED {
+                let mut transaction = self.pool.begin().await?;
+                // One at a time, so that two submitters do not both count the same room under max_waiting.
+                sqlx::query("select pg_advisory_xact_lock(hashtext('gromacs_to_tune claim'))")
+                    .execute(&mut *transaction)
+                    .await?;
+                let found = claim.fetch_all(&mut *transaction).await?;
+                transaction.commit().await?;
+                found
+            } else {
+                claim.fetch_all(&self.pool).await?
+            };
             except.extend(found.iter().map(|claim| claim.row.id));
             claims.extend(found);
         }
@@ -314,94 +341,6 @@ impl Store {
             .await?)
     }
 
-    /// Adds a row; returns its number.
-    ///
-    /// # Errors
-    /// [`StoreError::BreakRule`] with a sentence for the value that is wrong, or the database's.
-    pub async fn add(&self, new: &NewRow) -> Result<i64, StoreError> {
-        Ok(sqlx::query_scalar(
-            "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path, image, run_as_user, priority,
-                max_cpu_millicores, interruption_after_seconds, fallback_after_seconds)
-            values ($1, $2, $3, $4, coalesce($5, 1000), coalesce($6, 0), $7, coalesce($8, 600), $9) returning id",
-        )
-        .bind(&new.namespace)
-        .bind(&new.persistent_volume_claim)
-        .bind(&new.tpr_path)
-        .bind(&new.image)
-        .bind(new.run_as_user)
-        .bind(new.priority)
-        .bind(new.max_cpu_millicores)
-        .bind(new.interruption_after_seconds)
-        .bind(new.fallback_after_seconds)
-        .fetch_one(&self.pool)
-        .await?)
-    }
-
-    /// The view `gromacs_queue`, one JSON object per row.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn list(&self, states: &[String]) -> Result<Vec<serde_json::Value>, StoreError> {
-        Ok(sqlx::query_scalar(
-            "select to_jsonb(q) from gromacs_queue q
-            where cardinality($1::text[]) = 0 or q.state = any($1) order by q.id",
-        )
-        .bind(states)
-        .fetch_all(&self.pool)
-        .await?)
-    }
-
-    /// Everything about a row: its line of the view, its attempts, configurations and history.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn show(&self, row: i64) -> Result<Option<serde_json::Value>, StoreError> {
-        let found = sqlx::query(
-            "select jsonb_build_object(
-                'row', to_jsonb(q),
-                'ladder', (select coalesce(jsonb_agg(to_jsonb(l) order by l.submission, l.rung), '[]')
-                    from gromacs_ladder l where l.row_id = q.id),
-                'attempts', (select coalesce(jsonb_agg(to_jsonb(a) order by a.submission, a.attempt), '[]')
-                    from gromacs_attempt a where a.row_id = q.id),
-                'events', (select coalesce(jsonb_agg(to_jsonb(e) order by e.id), '[]')
-                    from gromacs_event e where e.row_id = q.id)) as story
-            from gromacs_queue q where q.id = $1",
-        )
-        .bind(row)
-        .fetch_optional(&self.pool)
-        .await?;
-        Ok(found.map(|row| row.try_get("story")).transpose()?)
-    }
-
-    /// Sets `cancel_requested`; false if there is no such row or it has ended.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn request_cancel(&self, row: i64) -> Result<bool, StoreError> {
-        let done = sqlx::query(
-            "update gromacs_to_tune set cancel_requested = true
-            where id = $1 and state not in ('completed', 'failed', 'cancelled')",
-        )
-        .bind(row)
-        .execute(&self.pool)
-        .await?;
-        Ok(done.rows_affected() == 1)
-    }
-
-    /// Sets `retry_requested`; false if there is no such row or it has not failed.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn request_retry(&self, row: i64) -> Result<bool, StoreError> {
-        let done = sqlx::query(
-            "update gromacs_to_tune set retry_requested = true where id = $1 and state in ('failed', 'cancelled')",
-        )
-        .bind(row)
-        .execute(&self.pool)
-        .await?;
-        Ok(done.rows_affected() == 1)
-    }
-
     /// Closes all connections.
     pub async fn close(&self) {
         self.pool.close().await;
@@ -456,32 +395,65 @@ const CLAIM_REQUESTED: &str = concat!(
     columns!()
 );
 
-// Owners are found by skipping from one to the next in the index, so that neither a backlog of one owner nor its
-// length costs the others anything; each owner's first rows are taken in turn.
+// Owners and their namespaces are found by skipping from one to the next in the index, so that neither a backlog of
+// one nor its length costs the others anything. Who has least in the cluster comes first, then each owner's first rows
+// in turn. Only what is taken is locked. What somebody else holds is skipped, so more are looked at than are taken:
+// whoever holds more than these 8 holds up nobody else's.
 const CLAIM_QUEUED: &str = concat!(
-    "with recursive owners as (
-        (select owner from gromacs_to_tune where state = 'queued' order by owner limit 1)
+    "with recursive tenants as (
+        (select owner, namespace from gromacs_to_tune where state = 'queued' order by owner, namespace limit 1)
         union all
-        select (select q.owner from gromacs_to_tune q where q.state = 'queued' and q.owner > o.owner
-            order by q.owner limit 1)
-        from owners o where o.owner is not null),
-    room as (
-        select o.owner, $6 - (select count(*) from gromacs_to_tune w where w.owner = o.owner
+        select n.owner, n.namespace from tenants t, lateral (
+            select q.owner, q.namespace from gromacs_to_tune q
+            where q.state = 'queued' and (q.owner, q.namespace) > (t.owner, t.namespace)
+            order by q.owner, q.namespace limit 1) n),
+    owners as materialized (
+        select o.owner, (select count(*) from gromacs_to_tune w where w.owner = o.owner
             and (w.state in ('inspecting', 'tuning', 'submitted', 'interrupted')
-                or (w.state = 'queued' and w.lease_until is not null))) as free
-        from owners o where o.owner is not null),
+                or (w.state = 'queued' and w.lease_until is not null))) as waiting
+        from (select distinct owner from tenants) o),
+    room as materialized (
+        select t.owner, t.namespace, o.waiting, greatest(0, least($4 + 8, $6 - o.waiting, (
+            select l.max_rows_in_work - (select count(*) from gromacs_to_tune w
+                where w.owner = t.owner and w.namespace = t.namespace
+                    and (w.state in ('inspecting', 'tuning', 'submitted', 'running', 'interrupted')
+                        or (w.state = 'queued' and w.lease_until is not null)))
+            from gromacs_tenant l where l.database_role = t.owner and l.namespace = t.namespace
+                and l.max_rows_in_work is not null))) as free
+        from tenants t join owners o using (owner)),
+    heads as (
+        select h.id, r.waiting, row_number() over (partition by r.owner order by h.priority desc, h.id) as turn
+        from room r, lateral (
+            select q.id, q.priority from gromacs_to_tune q
+            where q.state = 'queued' and q.owner = r.owner and q.namespace = r.namespace
+                and (q.next_attempt_time <= now() or ($5 and q.failures = 0))
+                and (q.lease_until is null or q.lease_until < now() or q.lease_holder = $1)
+                and q.id <> all($3)
+            order by q.priority desc, q.id limit r.free) h),
     picked as (
-        select p.id, p.turn from room r, lateral (
-            select h.id, row_number() over (order by h.priority desc, h.id) as turn from (
-                select q.id, q.priority from gromacs_to_tune q
-                where q.state = 'queued' and q.owner = r.owner
-                    and (q.next_attempt_time <= now() or ($5 and q.failures = 0))
-                    and (q.lease_until is null or q.lease_until < now() or q.lease_holder = $1)
-                    and q.id <> all($3)
-                order by q.priority desc, q.id
-                limit least(greatest(r.free, 0), $4) for update skip locked) h) p
-        order by p.turn limit $4)
+        select l.id from (
+            select h.id, h.waiting + h.turn as turn from heads h where h.waiting + h.turn <= $6
+            order by turn, h.id) p,
+        -- One row at a time by its key: the planner, which can not know how few these are, would read the whole table.
+        lateral (
+            select q.id from gromacs_to_tune q
+            where q.id = p.id and q.state = 'queued'
+                and (q.lease_until is null or q.lease_until < now() or q.lease_holder = $1)
+            for update skip locked) l
+        order by p.turn, p.id limit $4)
     update gromacs_to_tune set lease_holder = $1, lease_until = now() + make_interval(secs => $2)
     where id in (select id from picked) returning ",
+    columns!()
+);
+
+const CLAIM_EXPIRED: &str = concat!(
+    "with due as (
+        select id from gromacs_to_tune
+        where job_expiry_time <= now() and state in ('completed', 'failed', 'cancelled')
+            and (($5 and failures = 0) or next_attempt_time <= now())
+            and (lease_until is null or lease_until < now() or lease_holder = $1) and id <> all($3) and $6 >= 0
+        order by job_expiry_time limit $4 for update skip locked)
+    update gromacs_to_tune set lease_holder = $1, lease_until = now() + make_interval(secs => $2)
+    where id in (select id from due) returning ",
     columns!()
 );

@@ -50,6 +50,7 @@ pub(super) async fn status(
             next_lap_time = $11, no_room_since = $12, no_room_seconds = $13, attempt = $14, attempts_recorded = $15,
             first_step = $16, step = $17, ns_per_day = $18, progress_time = $19, interruptions = $20,
             verifying = $21, start_time = $22, finish_time = $23, failures = $24,
+            outgrown_memory_bytes = $28, peak_memory_bytes = $29, job_expiry_time = $30,
             next_attempt_time = case when wakes = $25 then $26 else now() end,
             lease_holder = case when $27 then null else lease_holder end,
             lease_until = case when $27 then null else now() + make_interval(secs => $3) end
@@ -87,6 +88,9 @@ pub(super) async fn status(
         .bind(claim.wakes)
         .bind(status.next_attempt_time)
         .bind(changes.releases)
+        .bind(status.outgrown_memory_bytes)
+        .bind(status.peak_memory_bytes)
+        .bind(status.job_expiry_time)
         .fetch_optional(&mut **transaction)
         .await?
         .ok_or(StoreError::LoseLease(claim.row.id))
@@ -209,8 +213,8 @@ async fn upsert_attempt(
     sqlx::query(
         "insert into gromacs_attempt (row_id, submission, attempt, rung, cpu_millicores, memory_bytes, gpus,
             mdrun_args, creation_time, start_time, end_time, outcome, reason, message, first_step, last_step,
-            ns_per_day)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+            ns_per_day, peak_memory_bytes, log_end)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
         on conflict (row_id, submission, attempt) do update set
             rung = excluded.rung, cpu_millicores = excluded.cpu_millicores, memory_bytes = excluded.memory_bytes,
             gpus = excluded.gpus, mdrun_args = excluded.mdrun_args,
@@ -221,7 +225,9 @@ async fn upsert_attempt(
             message = coalesce(excluded.message, gromacs_attempt.message),
             first_step = coalesce(excluded.first_step, gromacs_attempt.first_step),
             last_step = coalesce(excluded.last_step, gromacs_attempt.last_step),
-            ns_per_day = coalesce(excluded.ns_per_day, gromacs_attempt.ns_per_day)",
+            ns_per_day = coalesce(excluded.ns_per_day, gromacs_attempt.ns_per_day),
+            peak_memory_bytes = greatest(excluded.peak_memory_bytes, gromacs_attempt.peak_memory_bytes),
+            log_end = coalesce(excluded.log_end, gromacs_attempt.log_end)",
     )
     .bind(row.id)
     .bind(row.status.submission)
@@ -240,6 +246,8 @@ async fn upsert_attempt(
     .bind(attempt.first_step)
     .bind(attempt.last_step)
     .bind(attempt.ns_per_day)
+    .bind(attempt.peak_memory_bytes)
+    .bind(&attempt.log_end)
     .execute(&mut **transaction)
     .await?;
     let Some(first_step) = attempt.first_step else { return Ok(()) };
@@ -266,9 +274,10 @@ async fn insert_observation(
 ) -> Result<(), StoreError> {
     sqlx::query(
         "insert into gromacs_observation (row_id, submission, attempt, owner, source, atoms, system, cpu_millicores,
-            gpus, layout, hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds)
+            gpus, layout, hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds,
+            peak_memory_bytes)
         select $1, $2, $3, $4, 'simulation', $5, $6, l.cpu_millicores, l.gpus, l.layout, l.hardware_class, $7, $8, $9,
-            $10, $11
+            $10, $11, $13
         from gromacs_ladder l where l.row_id = $1 and l.submission = $2 and l.rung = $12
         on conflict on constraint gromacs_observation_once do nothing",
     )
@@ -284,6 +293,7 @@ async fn insert_observation(
     .bind(observation.steps)
     .bind(observation.wall_seconds)
     .bind(observation.rung)
+    .bind(observation.peak_memory_bytes)
     .execute(&mut **transaction)
     .await?;
     Ok(())

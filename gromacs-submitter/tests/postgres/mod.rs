@@ -4,7 +4,8 @@
 #![allow(
     clippy::expect_used,
     clippy::panic,
-    reason = "a test that can not start its server must say so loudly"
+    dead_code,
+    reason = "a test that can not start its server must say so loudly; not every program uses all of it"
 )]
 
 use std::fmt::Write as _;
@@ -32,7 +33,23 @@ struct Server {
 static SERVER: OnceLock<Server> = OnceLock::new();
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
-/// A database with nothing in it, and its URL.
+/// What a test does first in a migrated database. Everybody may run simulations in namespace `lab`.
+const TENANTS: &str = "insert into gromacs_tenant (database_role, namespace)
+    values ('tester', 'lab'), ('worker', 'lab'), ('rich', 'lab'), ('poor', 'lab')";
+
+/// Roles belong to the server: made once, after the first migration has made those that they are members of. `worker`
+/// does what the submitter does and, as a chemist, adds the rows; `submitter` does the former alone.
+const LOGINS: &str = "create role worker login in role gromacs_submitter, gromacs_chemist;
+    create role submitter login in role gromacs_submitter;
+    create role alice login in role gromacs_chemist;
+    create role bob login in role gromacs_chemist;
+    create role tuner login in role gromacs_tuner;
+    create role dashboard login in role gromacs_reader;
+    create role nobody login";
+
+static LOGINS_MADE: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
+
+/// A database with nothing in it, and its URL for the superuser.
 pub async fn empty_database() -> String {
     let server = SERVER.get_or_init(start);
     let name = format!("test_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
@@ -42,12 +59,34 @@ pub async fn empty_database() -> String {
     server.url(&name)
 }
 
-/// A store on a database with the newest schema.
-pub async fn migrated_store(holder: &str) -> (Store, String) {
+/// A database with the newest schema, and its URL for the superuser.
+pub async fn migrated_database() -> String {
     let url = empty_database().await;
-    let store = store(&url, holder);
-    store.migrate().await.expect("should migrate from zero");
-    (store, url)
+    let admin = store(&url, "admin");
+    admin.migrate().await.expect("should migrate from zero");
+    LOGINS_MADE
+        .get_or_init(|| async {
+            admin.pool().execute(LOGINS).await.expect("should make roles to log in with");
+        })
+        .await;
+    admin.close().await;
+    url
+}
+
+/// A store on a database with the newest schema, as a role with no more rights than it needs, and its URL.
+pub async fn migrated_store(holder: &str) -> (Store, String) {
+    let url = migrated_database().await;
+    let admin = store(&url, "admin");
+    admin.pool().execute(TENANTS).await.expect("should add tenants");
+    admin.close().await;
+    let url = as_role(&url, "worker");
+    (store(&url, holder), url)
+}
+
+/// The same database for another role.
+pub fn as_role(url: &str, role: &str) -> String {
+    let (_, rest) = url.split_once('@').expect("should be a URL with a user");
+    format!("postgres://{role}@{rest}")
 }
 
 /// Another store on the same database.

@@ -97,6 +97,7 @@ fn story(cluster: &Cluster) -> Result<()> {
     prepare(cluster)?;
     print_settings(cluster)?;
     let queue = Queue::new(cluster);
+    queue.add_tenant(CHEMISTS)?;
     let ids = queue.insert(CHEMISTS, "simulations", &SIMULATIONS)?;
     let display = Display::new(&format!(
         "{} rows are in gromacs_to_tune; the submitter takes them from here",
@@ -279,9 +280,10 @@ fn look_around(cluster: &Cluster) {
     println!("  kubectl get scavengerjobs,jobs,pods --namespace {CHEMISTS}");
     println!("  kubectl describe scavengerpool default");
     println!(
-        "  kubectl exec --namespace {} --stdin --tty postgres-0 -- {}",
+        "  kubectl exec --namespace {} --stdin --tty postgres-0 -- {} {}",
         install::NAMESPACE,
-        queue::PSQL.join(" ")
+        queue::PSQL.join(" "),
+        queue::CHEMIST
     );
     println!("      select * from gromacs_queue;   select * from gromacs_event order by id;");
     println!("To remove it:");

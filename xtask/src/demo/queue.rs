@@ -7,7 +7,13 @@ use crate::{cluster::Cluster, install::NAMESPACE};
 
 /// psql in the database's pod; the socket needs no password.
 pub(super) const PSQL: [&str; 6] =
-    ["psql", "--host=/tmp", "--username=postgres", "--no-psqlrc", "--quiet", "scavenger"];
+    ["psql", "--host=/tmp", "--no-psqlrc", "--quiet", "scavenger", "--username"];
+
+/// The admin of the queue.
+const ADMIN: &str = "postgres";
+
+/// Who puts the rows into the queue and looks at them.
+pub(super) const CHEMIST: &str = "chemist";
 
 /// One row of the view gromacs_queue.
 #[derive(Debug, Clone, Deserialize)]
@@ -46,10 +52,11 @@ impl<'a> Queue<'a> {
         Self { cluster }
     }
 
-    fn psql(&self, options: &[&str], statement: &str) -> Result<String> {
+    fn psql(&self, role: &str, options: &[&str], statement: &str) -> Result<String> {
         let mut arguments =
             vec!["exec", "--namespace", NAMESPACE, "postgres-0", "--container", "postgres", "--"];
         arguments.extend(PSQL);
+        arguments.push(role);
         arguments.extend(["--set=ON_ERROR_STOP=1"]);
         arguments.extend(options);
         arguments.extend(["--command", statement]);
@@ -58,9 +65,18 @@ impl<'a> Queue<'a> {
 
     fn json<T: serde::de::DeserializeOwned>(&self, select: &str) -> Result<Vec<T>> {
         let statement = format!("select coalesce(json_agg(t), '[]') from ({select}) t");
-        let text = self.psql(&["--tuples-only", "--no-align"], &statement)?;
+        let text = self.psql(CHEMIST, &["--tuples-only", "--no-align"], &statement)?;
         serde_json::from_str(text.trim())
             .with_context(|| format!("psql answered with no JSON to: {statement}"))
+    }
+
+    /// What an admin does once for a chemist: a role to log in with, and the namespace that its rows may name.
+    pub(super) fn add_tenant(&self, namespace: &str) -> Result<()> {
+        let statement = format!(
+            "create role {CHEMIST} login in role gromacs_chemist; \
+             insert into gromacs_tenant (database_role, namespace) values ('{CHEMIST}', '{namespace}')"
+        );
+        self.psql(ADMIN, &[], &statement).map(drop)
     }
 
     /// Puts rows into the queue and returns their ids.
@@ -68,6 +84,7 @@ impl<'a> Queue<'a> {
         let mut ids = Vec::new();
         for path in paths {
             let id = self.psql(
+                CHEMIST,
                 &["--tuples-only", "--no-align"],
                 &format!(
                     "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path, \
@@ -96,6 +113,7 @@ impl<'a> Queue<'a> {
     /// What came of the rows, as psql prints it.
     pub(super) fn summary(&self, ids: &[i64]) -> Result<String> {
         self.psql(
+            CHEMIST,
             &[],
             &format!(
                 "select id, tpr_path, state, configuration, round(ns_per_day::numeric, 2) as ns_per_day, \

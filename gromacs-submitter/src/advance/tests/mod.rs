@@ -1,5 +1,8 @@
 //! Stories of one row, told step by step with plain values.
 
+mod ending;
+mod waiting_better;
+
 use jiff::{SignedDuration, Timestamp};
 use scavenger_schema::reasons::{failure, waiting};
 use scavenger_schema::simulation::AttemptOutcome;
@@ -8,9 +11,11 @@ use super::*;
 use crate::fixtures::{attempt, job, ladder, now, pool, row, submitted};
 use crate::mdrun_log;
 
-const ANSWER: &str = include_str!("../../tests/fixtures/inspection-2022.txt");
-const CONTINUED: &str = include_str!("../../tests/fixtures/mdrun-continued.txt");
-const TERMINATED: &str = include_str!("../../tests/fixtures/mdrun-terminated.txt");
+const ANSWER: &str = include_str!("../../../tests/fixtures/inspection-2022.txt");
+const CONTINUED: &str = include_str!("../../../tests/fixtures/mdrun-continued.txt");
+const TERMINATED: &str = include_str!("../../../tests/fixtures/mdrun-terminated.txt");
+
+const KEEP_JOBS: Duration = Duration::from_secs(24 * 3600);
 
 /// What a test lets [`advance`] see.
 struct Scene {
@@ -20,7 +25,10 @@ struct Scene {
     job: Option<JobView>,
     previous: Option<JobView>,
     pool: Option<PoolView>,
+    quota: Option<QuotaRoom>,
     log: Log,
+    is_followed: bool,
+    memory_bytes: Option<i64>,
     now: Timestamp,
 }
 
@@ -33,7 +41,10 @@ impl Scene {
             job: None,
             previous: None,
             pool: Some(pool()),
+            quota: None,
             log: Log::NotRead,
+            is_followed: false,
+            memory_bytes: None,
             now: now(),
         }
     }
@@ -48,8 +59,11 @@ impl Scene {
     }
 
     fn step(&self) -> Step {
-        let settings =
-            Settings { fallback_after: Duration::from_secs(600), progress_interval: Duration::from_secs(5) };
+        let settings = Settings {
+            fallback_after: Duration::from_secs(600),
+            progress_interval: Duration::from_secs(5),
+            keep_jobs: KEEP_JOBS,
+        };
         advance(&Input {
             row: &self.row,
             ladder: &self.ladder,
@@ -57,7 +71,10 @@ impl Scene {
             job: self.job.as_ref(),
             previous: self.previous.as_ref(),
             pool: self.pool.as_ref(),
+            quota: self.quota.as_ref(),
             log: &self.log,
+            is_followed: self.is_followed,
+            memory_bytes: self.memory_bytes,
             settings: &settings,
             now: self.now,
         })
@@ -71,8 +88,12 @@ impl Scene {
         step
     }
 
+    /// Time goes by, and the operator keeps writing down what room there is.
     fn after(&mut self, seconds: i64) {
         self.now += SignedDuration::from_secs(seconds);
+        if let Some(pool) = &mut self.pool {
+            pool.update_time = Some(self.now);
+        }
     }
 }
 
@@ -123,7 +144,7 @@ fn from_queued_to_submitted() {
     assert_eq!(scene.step().action, Action::DeleteProbe(Probe::Inspection));
     scene.probe = None;
     assert!(matches!(scene.step().action, Action::AskTuner(_)));
-    scene.row.status = with_ladder(&scene.row, 3);
+    scene.row.status = with_ladder(&scene.row, ladder(), scene.pool.as_ref()).expect("should be a ladder").0;
     assert_eq!(scene.step().action, Action::CreateJob(1));
 
     scene.job = Some(waits(1, waiting::BEHIND_IN_QUEUE));
@@ -143,11 +164,12 @@ fn the_answer_is_found_in_the_log_when_the_status_has_none() {
 
 #[test]
 fn a_file_that_can_not_be_read_fails_the_row_with_a_sentence() {
-    let newer = include_str!("../../tests/fixtures/dump-newer.txt");
+    let newer = include_str!("../../../tests/fixtures/dump-newer.txt");
     for (text, expected) in [
         (
             newer,
-            "reading water/topol.tpr failed: reading tpx file (newer.tpr) version 143 with version 127 program",
+            "reading water/topol.tpr failed: reading tpx file (newer.tpr) version 143 with version 127 program; \
+             the image's GROMACS is older than the one that wrote the file: name a newer image",
         ),
         ("there is no file /data/x.tpr on the volume\n", "there is no file /data/x.tpr on the volume"),
     ] {
@@ -237,7 +259,14 @@ fn no_room_falls_back_after_a_while() {
 
 #[test]
 fn waiting_in_line_is_no_reason_to_shrink() {
-    for reason in [waiting::BEHIND_IN_QUEUE, waiting::BACKING_OFF, waiting::PAUSED] {
+    for reason in [
+        waiting::BEHIND_IN_QUEUE,
+        waiting::BACKING_OFF,
+        waiting::PAUSED,
+        waiting::SUSPENDED,
+        waiting::NODE_UNREACHABLE,
+        waiting::QUOTA_EXCEEDED,
+    ] {
         let mut scene = Scene::with_job(submitted(), waits(1, reason));
         for _ in 0..10 {
             scene.after(10_000);
@@ -267,6 +296,8 @@ fn the_clock_stands_still_in_between_and_starts_again_after_an_interruption() {
         ..waits(1, waiting::NO_ROOM)
     };
     scene.job = Some(interrupted);
+    // Long enough that waiting pays.
+    scene.row.system.nsteps = Some(400_000_000);
     scene.after(60);
     let step = scene.go();
     assert_eq!((step.status.state, step.status.interruptions), (State::Interrupted, 1));
@@ -400,7 +431,7 @@ fn completed_means_that_the_last_step_was_reached() {
 
 #[test]
 fn a_run_with_nothing_left_to_do_measures_nothing() {
-    let again = include_str!("../../tests/fixtures/mdrun-again.txt");
+    let again = include_str!("../../../tests/fixtures/mdrun-again.txt");
     let step = Scene::with_job(submitted(), completed_job()).read(again).step();
     assert_eq!((step.status.state, step.observation), (State::Completed, None));
     assert_eq!(step.attempts[0].ns_per_day, None);
@@ -459,8 +490,9 @@ fn failures_say_what_gromacs_said() {
     assert_eq!(reason(&step), "mdrun failed: Too many LINCS warnings (1000)");
     assert_eq!(step.attempts.len(), 1);
 
-    let step = Scene::with_job(submitted(), failed_job(failure::OOM_KILLED)).step();
-    assert_eq!(reason(&step), "mdrun needed more than the 300 MiB of memory that it was given");
+    let log_end = step.attempts[0].log_end.as_deref().unwrap_or_default();
+    assert!(log_end.starts_with("Program: gmx mdrun\nFatal error:"), "{log_end}");
+
     let step = Scene::with_job(submitted(), failed_job(failure::REFUSED)).step();
     assert_eq!(reason(&step), "the operator's sentence");
 }
@@ -512,7 +544,7 @@ fn a_cancelled_row_is_cleaned_up_in_every_state() {
 #[test]
 fn a_retry_makes_the_next_submission_and_never_looks_back() {
     let mut row = submitted();
-    row.status = with_failure(&row, "disk full".to_owned(), now());
+    row.status = with_failure(&row, "disk full".to_owned(), KEEP_JOBS, now());
     row.status.interruptions = 2;
     assert_eq!(Scene::of(row.clone()).step().action, Action::Settle);
     row.retry_requested = true;

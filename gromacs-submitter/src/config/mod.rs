@@ -1,11 +1,20 @@
 //! What can be set, on the command line or in the environment.
 
+mod queue;
+mod tenant;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use scavenger_schema::scavenger_job::ImagePullPolicy;
+
+pub use queue::{
+    AddOptions, CancelOptions, Filter, ListOptions, MigrateOptions, Output, OutputFormat, ReportOptions,
+    RetryOptions, Selection, ShowOptions, Since, WatchOptions,
+};
+pub use tenant::{AddTenantOptions, ListTenantsOptions, RemoveTenantOptions, TenantCommand, TenantOptions};
 
 /// Compute GROMACS simulations from a Postgres queue as ScavengerJobs
 ///
@@ -30,19 +39,48 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Create or update the tables
-    Migrate,
+    ///
+    /// Applies the migrations that the database does not have yet. Running it again does nothing.
+    Migrate(MigrateOptions),
     /// Work on the queue, for ever or once
+    ///
+    /// Takes rows, asks the tuner, makes ScavengerJobs and follows them. Any number of these may share one queue.
     Run(RunOptions),
-    /// Add a simulation to the queue
+    /// Add simulations to the queue
+    ///
+    /// Names .tpr files on a PersistentVolumeClaim, one, several, a pattern (--root) or a table (--from). Either all
+    /// of them are added or none; --keep-going adds the good ones. A file that is in the queue already, and has not
+    /// ended, is refused.
     Add(AddOptions),
     /// List the queue
+    ///
+    /// One line per simulation, as the view gromacs_queue has it. On a terminal lines are cut to its width.
     List(ListOptions),
-    /// Show everything about one simulation
-    Show(RowOptions),
-    /// Stop a simulation for good
-    Cancel(RequestOptions),
-    /// Go on with a failed or cancelled simulation
-    Retry(RequestOptions),
+    /// Tell the story of one simulation
+    ///
+    /// What it is, where it stands and why, its configurations, its attempts and its history.
+    Show(ShowOptions),
+    /// Follow simulations as they go
+    ///
+    /// A table that follows the queue, ended with q; elsewhere than on a terminal a line for each change. Without
+    /// rows or filters it follows what has not ended.
+    Watch(WatchOptions),
+    /// Stop simulations for good
+    ///
+    /// The submitter removes their ScavengerJobs; what was computed stays on the volume, and retry goes on from there.
+    Cancel(CancelOptions),
+    /// Go on with failed or cancelled simulations
+    ///
+    /// They go on from their last checkpoint.
+    Retry(RetryOptions),
+    /// Sum up what ran: a table, CSV and a picture
+    ///
+    /// Every attempt that ran in the time asked for, how it ended and how fast it was.
+    Report(ReportOptions),
+    /// Decide which database role may run simulations in which namespace
+    ///
+    /// For the admin: the role that owns the tables. docs/queue.md explains roles and tenants.
+    Tenant(TenantOptions),
 }
 
 /// Where the database is.
@@ -53,15 +91,8 @@ pub struct Database {
     ///
     /// postgres://USER:PASSWORD@HOST:5432/DATABASE. Better set in the environment than on the command line, where
     /// other users of the machine can read the password.
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        env = "DATABASE_URL",
-        hide_env_values = true,
-        default_value = ""
-    )]
-    pub database_url: String,
+    #[arg(long, global = true, value_name = "URL", env = "DATABASE_URL", hide_env_values = true)]
+    pub database_url: Option<String>,
     /// Give up connecting after TIME
     #[arg(long, global = true, value_name = "TIME", env = "SCAVENGER_SUBMITTER_CONNECT_TIMEOUT", default_value = "10s", value_parser = duration)]
     pub connect_timeout: Duration,
@@ -109,15 +140,6 @@ pub enum LogFormat {
     /// For a person.
     Text,
     /// For a machine.
-    Json,
-}
-
-/// Form of what is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OutputFormat {
-    /// A table for a person.
-    Text,
-    /// JSON for a machine.
     Json,
 }
 
@@ -176,9 +198,26 @@ pub struct RunOptions {
     /// Work on at most COUNT rows at the same time
     #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000), help_heading = "Scheduling")]
     pub concurrency: u16,
-    /// Read the progress of running simulations every TIME
+    /// Write the progress of running simulations down every TIME
     #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_PROGRESS_INTERVAL", default_value = "5s", value_parser = duration, help_heading = "Scheduling")]
     pub progress_interval: Duration,
+    /// Follow the logs of at most COUNT running simulations
+    ///
+    /// Each is a connection to the API server, which tells progress as it comes. The progress of what is beyond is
+    /// read every --progress-interval.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        env = "SCAVENGER_SUBMITTER_FOLLOW",
+        default_value_t = 200,
+        help_heading = "Scheduling"
+    )]
+    pub follow: u16,
+    /// Remove ScavengerJobs TIME after their end was recorded
+    ///
+    /// Until then the pods and their logs can be looked at.
+    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_KEEP_JOBS", default_value = "24h", value_parser = duration, help_heading = "Scheduling")]
+    pub keep_jobs: Duration,
     /// Hold a row for TIME without a sign of life
     ///
     /// After that another submitter takes it over; longer than a request to Kubernetes or the tuner can take.
@@ -208,77 +247,6 @@ impl From<PullPolicy> for ImagePullPolicy {
             PullPolicy::Never => Self::Never,
         }
     }
-}
-
-/// Options of `add`.
-#[derive(Debug, Clone, Args)]
-pub struct AddOptions {
-    /// Path of the .tpr file, relative to the root of the volume
-    #[arg(value_name = "PATH", required = true)]
-    pub tpr_path: Vec<String>,
-    /// Run in NAMESPACE
-    #[arg(long, value_name = "NAMESPACE", env = "SCAVENGER_SUBMITTER_NAMESPACE")]
-    pub namespace: String,
-    /// The PersistentVolumeClaim with the file
-    #[arg(long, value_name = "NAME", env = "SCAVENGER_SUBMITTER_PVC")]
-    pub persistent_volume_claim: String,
-    /// Run in this image instead of the submitter's default
-    #[arg(long, value_name = "IMAGE", env = "SCAVENGER_SUBMITTER_ROW_IMAGE")]
-    pub image: Option<String>,
-    /// Run as user UID [default: 1000]
-    #[arg(long, value_name = "UID", env = "SCAVENGER_SUBMITTER_RUN_AS_USER")]
-    pub run_as_user: Option<i64>,
-    /// Start before rows of lower priority
-    #[arg(long, value_name = "NUMBER", env = "SCAVENGER_SUBMITTER_PRIORITY", allow_hyphen_values = true)]
-    pub priority: Option<i32>,
-    /// Ask for at most this many thousandths of a core
-    #[arg(long, value_name = "MILLICORES", env = "SCAVENGER_SUBMITTER_MAX_CPU_MILLICORES")]
-    pub max_cpu_millicores: Option<i32>,
-    /// Write a checkpoint every TIME [default: 10m]
-    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_INTERRUPTION_AFTER", value_parser = duration)]
-    pub interruption_after: Option<Duration>,
-    /// Try the next smaller configuration after TIME without room
-    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_ROW_FALLBACK_AFTER", value_parser = duration)]
-    pub fallback_after: Option<Duration>,
-    /// Print what would be added, and add nothing
-    #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
-    pub dry_run: bool,
-    /// Print as text or as JSON
-    #[arg(long, value_name = "FORMAT", env = "SCAVENGER_SUBMITTER_OUTPUT", default_value = "text")]
-    pub output: OutputFormat,
-}
-
-/// Options of `list`.
-#[derive(Debug, Clone, Args)]
-pub struct ListOptions {
-    /// Only rows in STATE; may be repeated
-    #[arg(long, value_name = "STATE", env = "SCAVENGER_SUBMITTER_STATE", value_delimiter = ',')]
-    pub state: Vec<String>,
-    /// Print as text or as JSON
-    #[arg(long, value_name = "FORMAT", env = "SCAVENGER_SUBMITTER_OUTPUT", default_value = "text")]
-    pub output: OutputFormat,
-}
-
-/// Options of verbs about one row.
-#[derive(Debug, Clone, Args)]
-pub struct RowOptions {
-    /// Number of the row
-    #[arg(value_name = "ROW")]
-    pub row: i64,
-    /// Print as text or as JSON
-    #[arg(long, value_name = "FORMAT", env = "SCAVENGER_SUBMITTER_OUTPUT", default_value = "text")]
-    pub output: OutputFormat,
-}
-
-/// Options of verbs that ask the submitter for something.
-#[derive(Debug, Clone, Args)]
-pub struct RequestOptions {
-    /// Numbers of the rows
-    #[arg(value_name = "ROW", required = true)]
-    pub rows: Vec<i64>,
-    /// Print what would be asked, and ask nothing
-    #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
-    pub dry_run: bool,
 }
 
 /// Reads `90s`, `10m`, `1h30m`.

@@ -1,0 +1,158 @@
+//! Rows that do not go the straight way: bad ones, too little memory, a quota, and what is left at the end.
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use scavenger_e2e::{
+    World,
+    postgres::Database,
+    queue::{
+        attempts, history, insert, is_complete, is_complete_with, prepare, prepare_with, simulations, state,
+    },
+    run,
+    world::until,
+};
+use serde_json::json;
+
+/// Run inputs that no submitter should take: one without an end, one of a GROMACS of the future (the number behind the
+/// precision is the version of the format), and one whose time step tears the molecules apart.
+const BAD_FILES: &str = r#"
+mkdir -p /data/bad
+cd /data/bad
+gmx -quiet convert-tpr -s /data/water/water.tpr -nsteps -1 -o endless.tpr
+perl -0777 -pe 's/\x00\x00\x00\x04\x00\x00\x00\x7f/\x00\x00\x00\x04\x00\x00\x00\x8f/' /data/water/water.tpr > newer.tpr
+cd "$(mktemp -d)"
+gmx -quiet editconf -f /data/water/water.tpr -o conf.gro
+molecules=$(($(sed -n 2p conf.gro) / 3))
+printf '%s\n' '#include "oplsaa.ff/forcefield.itp"' '#include "oplsaa.ff/spce.itp"' '[ system ]' Water '[ molecules ]' \
+    "SOL $molecules" > topol.top
+sed -e 's/@NSTEPS@/5000/' -e 's/^dt .*/dt = 0.05/' /water/md.mdp > md.mdp
+printf '%s\n' 'verlet-buffer-tolerance = -1' 'rlist = 0.9' >> md.mdp
+gmx -quiet grompp -f md.mdp -c conf.gro -p topol.top -o /data/bad/torn.tpr -maxwarn 9
+"#;
+
+/// A run input that takes much more memory than its number of atoms lets expect: a PME grid of 200 points each way.
+const LARGE_GRID: &str = r#"
+mkdir -p /data/grid
+cd "$(mktemp -d)"
+gmx -quiet editconf -f /data/water/water.tpr -o conf.gro
+molecules=$(($(sed -n 2p conf.gro) / 3))
+printf '%s\n' '#include "oplsaa.ff/forcefield.itp"' '#include "oplsaa.ff/spce.itp"' '[ system ]' Water '[ molecules ]' \
+    "SOL $molecules" > topol.top
+sed -e 's/@NSTEPS@/10/' -e 's/^fourierspacing .*/fourierspacing = 0.0125/' /water/md.mdp > md.mdp
+gmx -quiet grompp -f md.mdp -c conf.gro -p topol.top -o /data/grid/grid.tpr -maxwarn 9
+"#;
+
+async fn fails_with(database: &Database, id: i64, words: &[&str]) -> Result<()> {
+    let row = state(database, id, "failed").await?;
+    let reason = row.reason.unwrap_or_default();
+    for word in words {
+        ensure!(reason.contains(word), "row {id} does not say {word:?}: {reason}");
+    }
+    Ok(())
+}
+
+#[test]
+fn bad_rows_say_what_to_do_and_the_queue_goes_on() {
+    run("bad-rows", |world| async move {
+        let database = prepare_with(world, 3000, BAD_FILES).await?;
+        let half = [("max_cpu_millicores", "500")];
+        let no_volume = database
+            .sql(&format!(
+                "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path) \
+                 values ('{}', 'nowhere', 'water/water.tpr') returning id",
+                world.namespace
+            ))
+            .await?;
+        let no_volume: i64 = no_volume.parse().context("psql returned no id")?;
+        let endless = insert(world, &database, "bad/endless.tpr", &half).await?;
+        let newer = insert(world, &database, "bad/newer.tpr", &half).await?;
+        let stretch = [("interruption_after_seconds", "86400")];
+        let too_long = insert(world, &database, "water/water.tpr", &stretch).await?;
+        let torn = insert(world, &database, "bad/torn.tpr", &half).await?;
+        let good = insert(world, &database, "water/water.tpr", &half).await?;
+        fails_with(&database, no_volume, &["nowhere"]).await?;
+        fails_with(&database, endless, &["never end", "convert-tpr"]).await?;
+        fails_with(&database, newer, &["reading tpx file", "name a newer image"]).await?;
+        fails_with(&database, too_long, &["interruption_after_seconds is 86400", "the ScavengerPool allows"])
+            .await?;
+        fails_with(&database, torn, &["mdrun failed: "]).await?;
+        let attempts = attempts(&database, torn).await?;
+        let log = attempts.last().and_then(|attempt| attempt.log_end.clone()).unwrap_or_default();
+        ensure!(log.contains("rror") && !log.contains("remaining wall clock"), "the end of the log: {log}");
+        is_complete(&state(&database, good, "completed").await?)
+    });
+}
+
+#[test]
+fn killed_for_lack_of_memory_it_completes_with_more() {
+    run("more-memory", |world| async move {
+        let database = prepare_with(world, 3000, LARGE_GRID).await?;
+        // What the user gives wins over the file: the tuner reckons with a small grid.
+        let more = [("max_cpu_millicores", "500"), ("pme_grid", "'{20,20,20}'"), ("pme_order", "4")];
+        let id = insert(world, &database, "grid/grid.tpr", &more).await?;
+        is_complete_with(&state(&database, id, "completed").await?, 10)?;
+        let attempts = attempts(&database, id).await?;
+        let (last, killed) = attempts.split_last().context("nothing ran")?;
+        ensure!(!killed.is_empty(), "it was never killed: {attempts:?}");
+        for (attempt, next) in killed.iter().zip(&attempts[1..]) {
+            ensure!(attempt.outcome.as_deref() == Some("failed"), "{attempt:?}");
+            ensure!(attempt.reason.as_deref() == Some("OOMKilled"), "{attempt:?}");
+            ensure!(attempt.peak_memory_bytes == attempt.memory_bytes, "the limit was reached: {attempt:?}");
+            ensure!(next.memory_bytes >= attempt.memory_bytes.map(|bytes| 2 * bytes), "{attempts:?}");
+            ensure!(next.submission == attempt.submission + 1, "one ScavengerJob for each: {attempts:?}");
+        }
+        ensure!(last.outcome.as_deref() == Some("completed"), "{attempts:?}");
+        let left = simulations(world, id).await?;
+        ensure!(left == [format!("gromacs-{id}-{}", last.submission)], "those before are gone: {left:?}");
+        is_removed_when_due(world, &database, id).await
+    });
+}
+
+/// Nobody waits for a day here: the row is told that it is over.
+async fn is_removed_when_due(world: &World, database: &Database, id: i64) -> Result<()> {
+    let due =
+        "job_expiry_time > now() + interval '23 hours' and job_expiry_time < now() + interval '25 hours'";
+    let select = format!("select {due} from gromacs_to_tune where id = {id}");
+    ensure!(database.sql(&select).await? == "t", "it is not to be removed in a day");
+    database.sql(&format!("update gromacs_to_tune set job_expiry_time = now() where id = {id}")).await?;
+    until("the finished ScavengerJob is removed", || async {
+        Ok(simulations(world, id).await?.is_empty().then_some(()))
+    })
+    .await?;
+    let forgotten = format!(
+        "select job_expiry_time is null and state = 'completed' from gromacs_to_tune where id = {id}"
+    );
+    until("nothing is left to remove", || async {
+        Ok((database.sql(&forgotten).await? == "t").then_some(()))
+    })
+    .await
+}
+
+#[test]
+fn a_quota_that_is_too_small_for_the_largest_is_enough_for_a_smaller() {
+    run("quota-ladder", |world| async move {
+        let classes: Vec<String> = (0..10).map(|class| format!("scavenger-{class}")).collect();
+        let quota = json!({
+            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "scavengerjobs" },
+            "spec": {
+                "hard": { "requests.cpu": "800m" },
+                "scopeSelector": { "matchExpressions": [
+                    { "scopeName": "PriorityClass", "operator": "In", "values": classes },
+                ] },
+            },
+        });
+        world.create::<ResourceQuota>(quota).await?;
+        let database = prepare(world).await?;
+        let id = insert(world, &database, "water/water.tpr", &[("max_cpu_millicores", "1000")]).await?;
+        let row = state(&database, id, "completed").await?;
+        is_complete(&row)?;
+        ensure!(row.rung == Some(2), "{row:?}");
+        let history = history(&database, id).await?;
+        let fell = |line: &String| {
+            line.contains("exceeded quota") && line.contains("falls back to configuration 2 of 2")
+        };
+        ensure!(history.iter().any(fell), "{history:?}");
+        ensure!(simulations(world, id).await?.len() == 1, "falling back must stay within one ScavengerJob");
+        Ok(())
+    });
+}

@@ -1,0 +1,215 @@
+//! The end of a ScavengerJob: what it means for the row, and what was measured.
+
+use scavenger_schema::reasons::failure;
+use scavenger_schema::scavenger_job::Phase;
+use scavenger_schema::simulation::{RowStatus, State};
+
+use super::waiting::reset_clock;
+use super::{
+    Action, AttemptRecord, Input, Observation, Step, act, answer, fail, name_taken, next_submission,
+    probe_failure, record, said, settle,
+};
+use crate::manifest::{Probe, probe_name};
+use crate::mdrun_log::{LogFacts, error_message, last_lines, last_warning};
+use crate::probe::parse_verification;
+use crate::view::{AttemptView, JobView};
+
+/// A shorter run measures start-up. How much weight a short one has is the tuner's business: it sees the wall time.
+const SHORTEST_MEASUREMENT_SECONDS: f64 = 1.0;
+
+/// The ScavengerJob is Completed, which is exit code 0 and no proof: mdrun also exits with 0 after `-maxh`.
+pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
+    status.rung = job.last_attempt().and_then(|attempt| attempt.rung).or(status.rung);
+    let Some(end) = input.row.system.last_step() else {
+        return fail(input, "mdrun ended with success, but nsteps is not known; set it and retry".to_owned());
+    };
+    if let Some(facts) = input.log.facts() {
+        if facts.reached_the_end || facts.last_step.is_some_and(|step| step >= end) {
+            return reached_the_end(status, end, Some(facts), input, job);
+        }
+        if let Some(step) = facts.last_step {
+            return stopped_short(&status, step, input, job);
+        }
+    }
+    // The log is gone: the checkpoint tells.
+    if !status.verifying {
+        status.verifying = true;
+        let reason =
+            "mdrun ended and its log is gone: reads the checkpoint to see whether all steps were done";
+        return record(RowStatus { reason: Some(reason.to_owned()), ..status });
+    }
+    let Some(probe) = input.probe else { return act(Action::CreateProbe(Probe::Verification), input.row) };
+    let name = probe_name(input.row, Probe::Verification);
+    if !probe.ours {
+        return fail(input, name_taken(&name, input.row));
+    }
+    match probe.phase {
+        Phase::Completed => match answer(probe, input.log, parse_verification) {
+            Ok(step) if step >= end => reached_the_end(status, end, None, input, job),
+            Ok(step) => stopped_short(&status, step, input, job),
+            Err(error) => fail(input, error.to_string()),
+        },
+        Phase::Failed => fail(input, probe_failure(probe, input.log, "reading the checkpoint failed")),
+        _ => settle(status, Some(format!("reads the checkpoint: {}", said(probe))), input),
+    }
+}
+
+fn reached_the_end(
+    mut status: RowStatus,
+    end: i64,
+    facts: Option<&LogFacts>,
+    input: &Input<'_>,
+    job: &JobView,
+) -> Step {
+    status.state = State::Completed;
+    status.reason = None;
+    status.verifying = false;
+    status.step = Some(end);
+    status.progress_time = Some(input.now.into());
+    status.finish_time = Some(job.finish_time.unwrap_or(input.now).into());
+    status.failures = 0;
+    reset_clock(&mut status);
+    let attempt = job.last_attempt();
+    status.start_time = status.start_time.or(attempt.and_then(|attempt| attempt.start_time).map(Into::into));
+    let first_step = facts.and_then(|facts| facts.first_step).or(status.first_step);
+    let measured = facts.and_then(|facts| measurement(facts, first_step, end));
+    if let Some((ns_per_day, ..)) = measured {
+        status.ns_per_day = Some(ns_per_day);
+    }
+    let peak_memory_bytes = peak_of_last(&status, attempt);
+    let attempts = attempt.map(|attempt| AttemptRecord {
+        first_step,
+        last_step: Some(end),
+        ns_per_day: measured.map(|(ns_per_day, ..)| ns_per_day),
+        peak_memory_bytes,
+        ..AttemptRecord::of(attempt)
+    });
+    let observation = attempt.zip(measured).and_then(|(attempt, (ns_per_day, steps, wall_seconds))| {
+        Some(Observation {
+            attempt: attempt.number,
+            system: input.row.system.description()?,
+            rung: attempt.rung?,
+            node_labels: common_labels(input),
+            ns_per_day,
+            steps,
+            wall_seconds,
+            peak_memory_bytes,
+        })
+        .filter(|observation| observation.wall_seconds >= SHORTEST_MEASUREMENT_SECONDS)
+    });
+    Step { attempts: attempts.into_iter().collect(), observation, ..record(status) }
+}
+
+/// Speed, steps and wall time that a finished log tells; none for a run that had nothing left to do.
+fn measurement(facts: &LogFacts, first_step: Option<i64>, end: i64) -> Option<(f64, i64, f64)> {
+    let steps = end.checked_sub(first_step?).filter(|steps| *steps > 0)?;
+    Some((facts.ns_per_day?, steps, facts.wall_seconds?))
+}
+
+fn common_labels(input: &Input<'_>) -> std::collections::BTreeMap<String, String> {
+    match input.pool.map(|pool| pool.nodes.as_slice()) {
+        Some([only]) => only.labels.clone(),
+        _ => std::collections::BTreeMap::new(),
+    }
+}
+
+/// Exit code 0 before the last step: a next submission goes on from the checkpoint, if there was any progress.
+fn stopped_short(status: &RowStatus, step: i64, input: &Input<'_>, job: &JobView) -> Step {
+    let end = input.row.system.last_step().unwrap_or(0);
+    let first_step = input.log.facts().and_then(|facts| facts.first_step).or(status.first_step);
+    let attempts = job
+        .last_attempt()
+        .map(|attempt| AttemptRecord {
+            first_step,
+            last_step: Some(step),
+            peak_memory_bytes: peak_of_last(status, Some(attempt)),
+            ..AttemptRecord::of(attempt)
+        })
+        .into_iter()
+        .collect();
+    if first_step.is_some_and(|first| step <= first) {
+        let reason = format!("mdrun ends at step {step} of {end} without an error and gets no further");
+        return Step { attempts, ..fail(input, reason) };
+    }
+    let reason = format!("mdrun ended at step {step} of {end} without an error; goes on from its checkpoint");
+    let next = next_submission(input.row, reason);
+    let status = RowStatus { step: Some(step), ..with_history(next, status) };
+    Step { attempts, ..record(status) }
+}
+
+/// What was just learned of the submission that ended stays known in the next one.
+fn with_history(next: RowStatus, ended: &RowStatus) -> RowStatus {
+    RowStatus { interruptions: ended.interruptions, start_time: ended.start_time, ..next }
+}
+
+/// The peak in the row is that of the attempt that it speaks of.
+fn peak_of_last(status: &RowStatus, attempt: Option<&AttemptView>) -> Option<i64> {
+    status.peak_memory_bytes.filter(|_| attempt.is_some_and(|attempt| attempt.number == status.attempt))
+}
+
+pub(super) fn failed(status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
+    let attempt = job.last_attempt();
+    let facts = input.log.facts();
+    let first_step = facts.and_then(|facts| facts.first_step).or(status.first_step);
+    let last_step = facts.and_then(|facts| facts.last_step);
+    let record_of = |attempt: &AttemptView, peak_memory_bytes: Option<i64>| AttemptRecord {
+        first_step,
+        last_step,
+        peak_memory_bytes,
+        log_end: last_lines(input.log.text()),
+        ..AttemptRecord::of(attempt)
+    };
+    if job.failure_reason.as_deref() == Some(failure::OOM_KILLED)
+        && let Some((attempt, limit)) = attempt.and_then(|attempt| Some((attempt, attempt.memory_bytes?)))
+    {
+        // It used all that it had; what it would have used, nobody saw.
+        let attempts = vec![record_of(attempt, Some(limit))];
+        return Step { attempts, ..record(with_more_memory(&status, limit, last_step, input)) };
+    }
+    let attempts =
+        attempt.map(|attempt| record_of(attempt, peak_of_last(&status, Some(attempt)))).into_iter().collect();
+    let reason = match job.failure_reason.as_deref() {
+        Some(failure::CONTAINER_FAILED) => {
+            let message = attempt.and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
+            let told = [input.log.text(), message];
+            match told.into_iter().find_map(error_message) {
+                Some(words) => format!("mdrun failed: {words}"),
+                // It crashed. The operator's sentence ends in mdrun's greeting, whose smile begins with a colon.
+                None => match told.into_iter().find_map(last_warning) {
+                    Some(words) => format!("mdrun failed: {words} ({})", before_greeting(&said(job))),
+                    None => said(job),
+                },
+            }
+        }
+        _ => said(job),
+    };
+    Step { attempts, ..record(end_of(status, reason, input, job)) }
+}
+
+fn before_greeting(sentence: &str) -> &str {
+    sentence.split(": :-)").next().unwrap_or(sentence).lines().next().unwrap_or_default()
+}
+
+fn end_of(status: RowStatus, reason: String, input: &Input<'_>, job: &JobView) -> RowStatus {
+    RowStatus {
+        state: State::Failed,
+        reason: Some(reason),
+        finish_time: Some(job.finish_time.unwrap_or(input.now).into()),
+        next_rung: None,
+        verifying: false,
+        ..status
+    }
+}
+
+/// Killed for lack of memory: the next submission goes on from the checkpoint, with a configuration that has more.
+/// It ends where no configuration has: then asking the tuner again fails the row with that sentence.
+fn with_more_memory(status: &RowStatus, limit: i64, last_step: Option<i64>, input: &Input<'_>) -> RowStatus {
+    let reason =
+        format!("mdrun was killed for using more than its {} MiB of memory; goes on with more", limit >> 20);
+    let next = with_history(next_submission(input.row, reason), status);
+    RowStatus {
+        outgrown_memory_bytes: next.outgrown_memory_bytes.max(Some(limit)),
+        step: last_step.or(next.step),
+        ..next
+    }
+}

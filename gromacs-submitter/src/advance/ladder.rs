@@ -1,0 +1,190 @@
+//! What the pool allows a row, and what becomes of the tuner's ladder before it is used.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State};
+use scavenger_schema::tuning::Resources;
+
+use crate::manifest::needed_grace_seconds;
+use crate::view::PoolView;
+
+/// A mebibyte: memory is asked for in multiples of it.
+const MIB: i64 = 1 << 20;
+
+/// Why the pool does not take the row as it is; none if it does. The API server would refuse its ScavengerJob.
+pub(super) fn refused_by_pool(row: &GromacsToTune, pool: &PoolView) -> Option<String> {
+    let limits = &pool.limits;
+    let stretch = Duration::from_secs(u64::try_from(row.interruption_after_seconds).unwrap_or(0));
+    (stretch < limits.min_interruption_after || stretch > limits.max_interruption_after).then(|| {
+        format!(
+            "interruption_after_seconds is {}; the ScavengerPool allows {} to {} (limits.minInterruptionAfter, \
+             limits.maxInterruptionAfter): add the row with another value",
+            row.interruption_after_seconds,
+            limits.min_interruption_after.as_secs(),
+            limits.max_interruption_after.as_secs()
+        )
+    })
+}
+
+/// The row and its ladder when the tuner has answered.
+///
+/// What can not save its last checkpoint in the time that the pool allows is left out, and what has no more memory
+/// than mdrun was killed with gets twice as much, as far as nodes and limits go.
+///
+/// # Errors
+/// Why no configuration is left, as a sentence for the row.
+pub fn with_ladder(
+    row: &GromacsToTune,
+    ladder: Vec<LadderRung>,
+    pool: Option<&PoolView>,
+) -> Result<(RowStatus, Vec<LadderRung>), String> {
+    let in_time = stops_in_time(row, ladder, pool)?;
+    let mut ladder = with_more_memory(row, in_time, pool)?;
+    for (rung, number) in ladder.iter_mut().zip(1..) {
+        rung.rung = number;
+    }
+    let configurations =
+        if ladder.len() == 1 { "1 configuration" } else { &format!("{} configurations", ladder.len()) };
+    let mut reason = format!("the tuner proposes {configurations}; the largest is tried first");
+    if let Some(outgrown) = row.status.outgrown_memory_bytes {
+        reason = format!("{reason}, with more than {} MiB of memory", outgrown / MIB);
+    }
+    let status = RowStatus {
+        state: State::Submitted,
+        reason: Some(reason),
+        rung: Some(1),
+        next_rung: None,
+        failures: 0,
+        ..row.status.clone()
+    };
+    Ok((status, ladder))
+}
+
+fn stops_in_time(
+    row: &GromacsToTune,
+    ladder: Vec<LadderRung>,
+    pool: Option<&PoolView>,
+) -> Result<Vec<LadderRung>, String> {
+    let Some(most) = pool.map(|pool| pool.limits.max_grace_seconds) else { return Ok(ladder) };
+    let least = ladder.iter().map(|rung| needed_grace_seconds(row, rung)).min().unwrap_or(0);
+    let in_time: Vec<LadderRung> =
+        ladder.into_iter().filter(|rung| needed_grace_seconds(row, rung) <= most).collect();
+    if in_time.is_empty() {
+        return Err(format!(
+            "mdrun needs {least} s for its last checkpoint after it is told to stop, but the ScavengerPool allows \
+             {most} (limits.maxTerminationGracePeriodSeconds): ask an admin to raise it, and retry"
+        ));
+    }
+    Ok(in_time)
+}
+
+fn with_more_memory(
+    row: &GromacsToTune,
+    ladder: Vec<LadderRung>,
+    pool: Option<&PoolView>,
+) -> Result<Vec<LadderRung>, String> {
+    let Some(outgrown) = row.status.outgrown_memory_bytes else { return Ok(ladder) };
+    let mut most_anywhere = 0;
+    let mut larger = Vec::new();
+    for mut rung in ladder {
+        let most = most_memory(row, &rung, pool) / MIB * MIB;
+        most_anywhere = most_anywhere.max(most);
+        // Doubled, so that few attempts find what it needs; more than a node has, nobody gets.
+        let memory = rung.memory_bytes.max(outgrown.saturating_mul(2)).min(most);
+        if memory <= outgrown {
+            continue;
+        }
+        if memory > rung.memory_bytes {
+            rung.reason = format!(
+                "{}; {} MiB of memory instead of {}, since mdrun was killed with {}",
+                rung.reason,
+                memory / MIB,
+                rung.memory_bytes / MIB,
+                outgrown / MIB
+            );
+            rung.memory_bytes = memory;
+        }
+        rung.fits_now = pool.is_some_and(|pool| pool.has_room_for(&rung.resources()));
+        larger.push(rung);
+    }
+    if larger.is_empty() {
+        return Err(format!(
+            "mdrun was killed with {} MiB of memory, and no configuration has more: nodes, max_memory_bytes and the \
+             pool's limits allow {} MiB; allow more, and retry",
+            outgrown / MIB,
+            most_anywhere / MIB
+        ));
+    }
+    Ok(larger)
+}
+
+/// Most memory that nodes and limits allow beside the rung's cores.
+fn most_memory(row: &GromacsToTune, rung: &LadderRung, pool: Option<&PoolView>) -> i64 {
+    let own = row.limits();
+    let limits = pool.map_or_else(|| own.clone(), |pool| pool.limits.bound(&own));
+    let of_nodes = pool.and_then(|pool| pool.most_memory_beside(&rung.resources())).unwrap_or(0);
+    let most = limits.max_memory_bytes.map_or(of_nodes, |limit| limit.min(of_nodes));
+    i64::try_from(most).unwrap_or(i64::MAX)
+}
+
+/// Room that was measured before an interruption counts the interrupted attempt itself. The operator writes the pool's
+/// status every 5 seconds if anything changed; after twice that it is what it would be.
+const ROOM_IS_KNOWN_AFTER: SignedDuration = SignedDuration::from_secs(10);
+
+/// Less gain is not worth a change: predictions are wrong by as much.
+const LEAST_GAIN: f64 = 0.1;
+
+/// A better configuration than the one that waits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Better {
+    /// The rung.
+    pub(super) rung: i32,
+    /// Seconds until it would be done.
+    pub(super) seconds: f64,
+    /// Seconds until the one that waits would be done, its waiting included.
+    pub(super) instead_of: f64,
+}
+
+/// The configuration that would be done soonest with the room there is now, if that is clearly sooner than with the
+/// one in use. `wait_seconds`: how long that one will wait for room if it has none now.
+pub(super) fn better(
+    row: &GromacsToTune,
+    ladder: &[LadderRung],
+    rung: i32,
+    pool: &PoolView,
+    has_room: bool,
+    wait_seconds: f64,
+) -> Option<Better> {
+    let first_step = row.system.init_step.unwrap_or(0);
+    let steps = row.system.last_step()? - row.status.step.unwrap_or(first_step);
+    let simulated_ns = steps.max(1) as f64 * row.system.dt_ps? / 1000.0;
+    let seconds = |rung: &LadderRung| simulated_ns / rung.ns_per_day_p50 * 86400.0;
+    let current = ladder.iter().find(|found| found.rung == rung)?;
+    let instead_of = seconds(current) + if has_room { 0.0 } else { wait_seconds };
+    let fits = |rung: &&LadderRung| pool.has_room_for(&rung.resources());
+    let best = ladder
+        .iter()
+        .filter(|found| found.rung != rung)
+        .filter(fits)
+        .min_by(|one, other| seconds(one).total_cmp(&seconds(other)))?;
+    let better = Better { rung: best.rung, seconds: seconds(best), instead_of };
+    (better.seconds <= instead_of * (1.0 - LEAST_GAIN)).then_some(better)
+}
+
+/// True if the pool's status tells of the room after `end_time`.
+pub(super) fn knows_room(pool: &PoolView, end_time: Timestamp, now: Timestamp) -> bool {
+    pool.update_time.is_some_and(|time| time > end_time)
+        || now.duration_since(end_time) >= ROOM_IS_KNOWN_AFTER
+}
+
+/// `1000 millicores` as people say it.
+pub(super) fn describe(resources: Resources) -> String {
+    let cores = f64::from(resources.cpu_millicores) / 1000.0;
+    let plural = |amount: f64| if (amount - 1.0).abs() < f64::EPSILON { "" } else { "s" };
+    let mut text = format!("{cores} core{}", plural(cores));
+    if resources.gpus > 0 {
+        text.push_str(&format!(" and {} GPU{}", resources.gpus, plural(resources.gpus.into())));
+    }
+    text
+}

@@ -1,0 +1,197 @@
+//! Waiting for room: quotas, an operator that is away, and other configurations after an interruption.
+
+use scavenger_schema::tuning::Resources;
+
+use super::*;
+
+/// A row whose attempt on `rung` was interrupted at half of its 4,000,000 steps: 4 ns remain, which take 1.2 hours on
+/// 2 cores, 2.1 on 1 core and 4.4 on half of one.
+fn interrupted(rung: i32, reason: &str) -> Scene {
+    let mut row = submitted();
+    row.system.nsteps = Some(4_000_000);
+    row.status.rung = Some(rung);
+    row.status.step = Some(2_000_000);
+    row.status.state = State::Interrupted;
+    row.status.attempt = 1;
+    row.status.attempts_recorded = 1;
+    let job = JobView {
+        attempts: vec![attempt(1, rung, Some(AttemptOutcome::Interrupted))],
+        has_run: true,
+        phase: Phase::Interrupted,
+        ..waits(rung, reason)
+    };
+    let mut scene = Scene::with_job(row, job);
+    scene.after(1);
+    scene
+}
+
+fn free(scene: &mut Scene, cpu_millicores: u32) {
+    let free = Resources { cpu_millicores, memory_bytes: 4 << 30, gpus: 0 };
+    scene.pool.as_mut().expect("should have a pool").nodes[0].largest_free = Some(free);
+}
+
+fn short(scene: &mut Scene) {
+    // 400 steps of 2 fs: 1.5 s on 1 core.
+    scene.row.status.step = Some(3_999_600);
+}
+
+#[test]
+fn after_an_interruption_it_grows_into_the_room_there_is() {
+    let mut scene = interrupted(3, waiting::BACKING_OFF);
+    free(&mut scene, 2000);
+    let step = scene.go();
+    assert_eq!((&step.action, step.status.next_rung), (&Action::Record, Some(1)));
+    assert_eq!(
+        reason(&step),
+        "continues on configuration 1 of 3, 2 cores: with the room there is now it would be done in 74 min instead of \
+         4.4 h"
+    );
+    let replace = Action::ReplaceJob { rung: 1, resource_version: "42".to_owned() };
+    assert_eq!(scene.step().action, replace);
+    // Replaced. At most one change follows an interruption, however the room comes and goes.
+    let job = scene.job.take().expect("should be there");
+    scene.job = Some(JobView { rung: Some(1), ..job });
+    assert_eq!(scene.go().status.rung, Some(1));
+    free(&mut scene, 1000);
+    scene.after(5);
+    let step = scene.go();
+    assert_eq!((step.action, step.status.next_rung), (Action::Settle, None));
+}
+
+#[test]
+fn the_largest_that_fits_is_taken() {
+    let mut scene = interrupted(3, waiting::BACKING_OFF);
+    free(&mut scene, 1500);
+    assert_eq!(scene.go().status.next_rung, Some(2));
+    free(&mut scene, 900);
+    let mut scene = interrupted(3, waiting::BACKING_OFF);
+    free(&mut scene, 900);
+    assert_eq!(scene.go().status.next_rung, None, "what it has is the best that fits");
+}
+
+#[test]
+fn it_shrinks_at_once_when_waiting_would_take_longer_than_computing() {
+    for reason in [waiting::NO_ROOM, waiting::UNSCHEDULED, waiting::BACKING_OFF] {
+        // Hours to go: 10 minutes of waiting for twice the speed pay.
+        let mut scene = interrupted(2, reason);
+        free(&mut scene, 600);
+        assert_eq!(scene.go().status.next_rung, None, "{reason}");
+        // Seconds to go: they do not.
+        let mut scene = interrupted(2, reason);
+        short(&mut scene);
+        free(&mut scene, 600);
+        let step = scene.go();
+        assert_eq!(step.status.next_rung, Some(3), "{reason}");
+    }
+}
+
+#[test]
+fn a_small_gain_is_not_worth_a_change() {
+    let mut scene = interrupted(2, waiting::BACKING_OFF);
+    scene.ladder[0].ns_per_day_p50 = scene.ladder[1].ns_per_day_p50 * 1.1;
+    assert_eq!(scene.go().status.next_rung, None);
+    scene.ladder[0].ns_per_day_p50 = scene.ladder[1].ns_per_day_p50 * 1.2;
+    assert_eq!(scene.go().status.next_rung, Some(1));
+}
+
+#[test]
+fn only_room_is_a_reason_to_change() {
+    for reason in [
+        waiting::BEHIND_IN_QUEUE,
+        waiting::PAUSED,
+        waiting::SUSPENDED,
+        waiting::NODE_UNREACHABLE,
+        waiting::QUOTA_EXCEEDED,
+    ] {
+        let mut scene = interrupted(3, reason);
+        assert_eq!(scene.go().status.next_rung, None, "{reason}");
+    }
+    // Never interrupted, so nothing is known that the tuner did not know.
+    let mut scene = Scene::with_job(submitted(), waits(3, waiting::BACKING_OFF));
+    assert_eq!(scene.go().status.next_rung, None);
+    // It just started.
+    let mut scene = interrupted(3, waiting::BACKING_OFF);
+    scene.job.as_mut().expect("should be there").phase = Phase::Starting;
+    assert_eq!(scene.go().status.next_rung, None);
+    // The status speaks of the spec before.
+    let mut scene = interrupted(3, waiting::BACKING_OFF);
+    scene.job.as_mut().expect("should be there").judged = false;
+    assert_eq!(scene.go().status.next_rung, None);
+}
+
+#[test]
+fn room_that_was_measured_before_the_interruption_tells_nothing() {
+    let mut scene = interrupted(3, waiting::BACKING_OFF);
+    scene.pool.as_mut().expect("should have a pool").update_time = Some(now());
+    let step = scene.go();
+    assert_eq!(step.status.next_rung, None);
+    assert_eq!(
+        step.status.next_attempt_time.to_jiff(),
+        scene.now + SignedDuration::from_secs(5),
+        "looks again soon"
+    );
+    // Nothing changed for two of the operator's intervals, so it wrote nothing.
+    scene.now += SignedDuration::from_secs(10);
+    assert_eq!(scene.go().status.next_rung, Some(1));
+}
+
+#[test]
+fn a_later_interruption_allows_a_change_again() {
+    let mut scene = interrupted(3, waiting::BACKING_OFF);
+    scene.go();
+    let mut second = attempt(2, 1, Some(AttemptOutcome::Interrupted));
+    second.end_time = Some(scene.now);
+    let job = scene.job.take().expect("should be there");
+    let first = job.attempts[0].clone();
+    scene.job = Some(JobView { rung: Some(1), attempts: vec![first, second], ..job });
+    short(&mut scene);
+    free(&mut scene, 600);
+    scene.after(1);
+    assert_eq!(scene.go().status.rung, Some(1), "the change of the first one is done");
+    assert_eq!(scene.go().status.next_rung, Some(3));
+}
+
+#[test]
+fn a_quota_is_left_for_a_configuration_that_it_holds() {
+    let room = |cpu: &str| {
+        let quota = serde_json::from_value(serde_json::json!({
+            "spec": {}, "status": { "hard": { "cpu": cpu }, "used": { "cpu": "1" } },
+        }));
+        Some(QuotaRoom::of(&[quota.expect("should be a quota")]))
+    };
+    for (quota, next_rung) in
+        [(None, None), (room("1"), None), (room("1500m"), Some(3)), (room("2"), Some(2))]
+    {
+        let mut scene = Scene::with_job(submitted(), waits(1, waiting::QUOTA_EXCEEDED));
+        scene.quota.clone_from(&quota);
+        let step = scene.go();
+        assert_eq!(step.status.next_rung, next_rung, "{quota:?}");
+        assert!(reason(&step).starts_with("the operator's sentence"), "{}", reason(&step));
+    }
+    // Below the smallest there is nothing, and the ladder is not started over: a quota is not room that comes back.
+    let mut scene = Scene::with_job(submitted(), waits(3, waiting::QUOTA_EXCEEDED));
+    scene.quota = room("1500m");
+    let step = scene.go();
+    assert_eq!((step.action, step.status.next_rung, step.status.next_lap_time), (Action::Settle, None, None));
+}
+
+#[test]
+fn the_clock_stands_still_while_the_operator_is_away() {
+    let mut scene = Scene::with_job(submitted(), waits(1, waiting::NO_ROOM));
+    scene.go();
+    scene.after(500);
+    assert_eq!(scene.go().status.next_rung, None);
+    // Nobody writes any more.
+    for _ in 0..100 {
+        scene.now += SignedDuration::from_secs(600);
+        let step = scene.go();
+        assert_eq!((&step.action, step.status.next_rung), (&Action::Settle, None));
+        assert!(reason(&step).contains("has not been heard of"), "{}", reason(&step));
+    }
+    let waited = scene.row.status.no_room_seconds;
+    assert!((waited - 500.0).abs() < 1e-9, "{waited}");
+    scene.after(1);
+    assert_eq!(scene.go().status.next_rung, None, "back again");
+    scene.after(100);
+    assert_eq!(scene.go().status.next_rung, Some(2));
+}

@@ -1,0 +1,241 @@
+//! A row whose ScavengerJob waits: down the ladder when there is no room, over again after its end, and onto a better
+//! configuration after an interruption.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use scavenger_schema::reasons::waiting;
+use scavenger_schema::scavenger_job::Phase;
+use scavenger_schema::simulation::{AttemptOutcome, LadderRung, RowStatus};
+
+use super::ladder::{better, describe, knows_room};
+use super::{
+    Action, HEAL_INTERVAL, Input, Step, act, later, record, said, seconds_between, settle, settle_until,
+};
+use crate::view::{AttemptView, JobView};
+
+/// The first delay before the ladder is tried again from its largest configuration; doubles with each lap.
+const FIRST_LAP_DELAY: Duration = Duration::from_secs(60);
+
+/// The longest such delay.
+const LONGEST_LAP_DELAY: Duration = Duration::from_secs(3600);
+
+/// The operator writes down what is free as often.
+const ROOM_INTERVAL: Duration = Duration::from_secs(5);
+
+/// So long after an interruption the room is looked at as often; then nobody's leaving is expected any more.
+const ROOM_CHANGES_FOR_SECONDS: f64 = 60.0;
+
+/// Waits, and takes another configuration when that is better than to wait for this one.
+pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
+    let rungs = i32::try_from(input.ladder.len()).unwrap_or(i32::MAX);
+    if let Some(next) = status.next_rung {
+        if job.rung != Some(next) && (1..=rungs).contains(&next) {
+            // The intention is recorded; now it is done. Whoever finds it half done, does it again.
+            let resource_version = job.resource_version.clone();
+            return act(Action::ReplaceJob { rung: next, resource_version }, input.row);
+        }
+        status.next_rung = None;
+        status.rung = Some(next);
+        reset_clock(&mut status);
+        // The reason stays: it says why, and the history shows it beside the new configuration.
+        return record(status);
+    }
+    // Its spec is the truth, also when a person changed it; what is no rung is not judged.
+    status.rung = job.rung.or(status.rung);
+    let why = job.waiting_reason.as_deref().filter(|_| job.judged).unwrap_or_default();
+    let no_room = matches!(why, waiting::NO_ROOM | waiting::UNSCHEDULED);
+    // While the operator is away, its last word counts until it was said.
+    let away_since = input.pool.and_then(|pool| pool.update_time).filter(|_| is_operator_away(input));
+    let waited = run_clock(&mut status, no_room && !is_operator_away(input), away_since.unwrap_or(input.now));
+    let Some(rung) = job.rung else { return settle(status, Some(said(job)), input) };
+    if let Some(next) = continue_elsewhere(&status, rung, why, waited, input, job) {
+        return next;
+    }
+    let mut step = match why {
+        waiting::NEVER_FITS => fall_back(status, rung, &said(job), input, job),
+        waiting::QUOTA_EXCEEDED => within_quota(status, rung, input, job),
+        waiting::NO_ROOM | waiting::UNSCHEDULED if is_operator_away(input) => {
+            let reason = format!("{} (the operator has not been heard of for a while)", said(job));
+            settle(status, Some(reason), input)
+        }
+        waiting::NO_ROOM | waiting::UNSCHEDULED => {
+            let left = patience_seconds(input) - waited;
+            if left > 0.0 {
+                let due = later(input.now, Duration::from_secs_f64(left).min(HEAL_INTERVAL));
+                settle_until(status, Some(said(job)), due)
+            } else {
+                fall_back(status, rung, &format!("no room for {waited:.0} s"), input, job)
+            }
+        }
+        // Waiting in line, in a delay, for a person or for an operator that is away is no reason to shrink.
+        _ => settle(status, Some(said(job)), input),
+    };
+    if step.action == Action::Settle && room_may_change(rung, why, input, job) {
+        let soon = later(input.now, ROOM_INTERVAL);
+        step.status.next_attempt_time = step.status.next_attempt_time.to_jiff().min(soon).into();
+    }
+    step
+}
+
+/// The attempt that was interrupted, if the ScavengerJob still asks for what that one had. At most one change follows
+/// an interruption, so that free room that comes and goes makes no row flap.
+fn interrupted_here(rung: i32, job: &JobView) -> Option<&AttemptView> {
+    let ended = |attempt: &&AttemptView| attempt.outcome == Some(AttemptOutcome::Interrupted);
+    let last = job.attempts.iter().rev().find(ended).filter(|_| job.phase == Phase::Interrupted)?;
+    (last.rung == Some(rung)).then_some(last)
+}
+
+/// True while the row waits for room alone. In line behind others the room there is now is theirs, and what holds it
+/// up otherwise does not go by with another configuration.
+fn waits_for_room_alone(why: &str) -> bool {
+    matches!(why, waiting::NO_ROOM | waiting::UNSCHEDULED | waiting::BACKING_OFF)
+}
+
+/// The operator writes the pool's status at least every minute. If it does not, its word on this row is old too.
+const AWAY_AFTER_SECONDS: f64 = 150.0;
+
+fn is_operator_away(input: &Input<'_>) -> bool {
+    let said = input.pool.and_then(|pool| pool.update_time);
+    said.is_none_or(|time| seconds_between(time, input.now) > AWAY_AFTER_SECONDS)
+}
+
+fn room_may_change(rung: i32, why: &str, input: &Input<'_>, job: &JobView) -> bool {
+    waits_for_room_alone(why)
+        && interrupted_here(rung, job)
+            .and_then(|attempt| attempt.end_time)
+            .is_some_and(|end| seconds_between(end, input.now) < ROOM_CHANGES_FOR_SECONDS)
+}
+
+/// After an interruption: another configuration, larger or smaller, if it would be done sooner from the checkpoint
+/// with the room there is now.
+fn continue_elsewhere(
+    status: &RowStatus,
+    rung: i32,
+    why: &str,
+    waited: f64,
+    input: &Input<'_>,
+    job: &JobView,
+) -> Option<Step> {
+    let pool = input.pool.filter(|_| waits_for_room_alone(why) && !is_operator_away(input))?;
+    let end_time = interrupted_here(rung, job)?.end_time?;
+    if !knows_room(pool, end_time, input.now) {
+        return None;
+    }
+    let current = find(input, rung)?;
+    // The operator knows better than its last word about the pool.
+    let has_room = why == waiting::BACKING_OFF && pool.has_room_for(&current.resources());
+    let wait = (patience_seconds(input) - waited).max(0.0);
+    let better = better(input.row, input.ladder, rung, pool, has_room, wait)?;
+    let reason = format!(
+        "continues on configuration {} of {}, {}: with the room there is now it would be done in {} instead of {}",
+        better.rung,
+        input.ladder.len(),
+        configuration(input, better.rung),
+        hours(better.seconds),
+        hours(better.instead_of)
+    );
+    Some(record(RowStatus { next_rung: Some(better.rung), reason: Some(reason), ..status.clone() }))
+}
+
+fn hours(seconds: f64) -> String {
+    if seconds < 90.0 {
+        format!("{seconds:.0} s")
+    } else if seconds < 5400.0 {
+        format!("{:.0} min", seconds / 60.0)
+    } else {
+        format!("{:.1} h", seconds / 3600.0)
+    }
+}
+
+/// A quota that is used up lets nothing of this size start. A smaller configuration is taken at once if the quota has
+/// room for it now, and otherwise none would help.
+fn within_quota(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> Step {
+    let smaller = input.quota.and_then(|room| {
+        input.ladder.iter().find(|found| found.rung > rung && room.holds(&found.resources()))
+    });
+    match smaller {
+        Some(smaller) => step_down(status, smaller, &said(job), input),
+        None => settle(status, Some(said(job)), input),
+    }
+}
+
+fn fall_back(status: RowStatus, rung: i32, why: &str, input: &Input<'_>, job: &JobView) -> Step {
+    match find(input, rung + 1) {
+        Some(smaller) => step_down(status, smaller, why, input),
+        None => start_over(status, input, job),
+    }
+}
+
+fn step_down(mut status: RowStatus, smaller: &LadderRung, why: &str, input: &Input<'_>) -> Step {
+    status.next_rung = Some(smaller.rung);
+    let rungs = input.ladder.len();
+    let asks = describe(smaller.resources());
+    let reason = format!("{why}; falls back to configuration {} of {rungs}, {asks}", smaller.rung);
+    record(RowStatus { reason: Some(reason), ..status })
+}
+
+fn find<'a>(input: &Input<'a>, rung: i32) -> Option<&'a LadderRung> {
+    input.ladder.iter().find(|found| found.rung == rung)
+}
+
+/// Even the smallest finds no room: over again from the largest, after a delay that grows. Until then the smallest
+/// keeps waiting, and may start.
+fn start_over(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
+    let rungs = input.ladder.len();
+    if rungs == 1 {
+        return settle(status, Some(format!("{}; there is no smaller configuration", said(job))), input);
+    }
+    let time = status.next_lap_time.map_or_else(
+        || {
+            let doublings = u32::try_from(status.laps).unwrap_or(0).min(10);
+            later(input.now, (FIRST_LAP_DELAY * (1 << doublings)).min(LONGEST_LAP_DELAY))
+        },
+        Timestamp::from,
+    );
+    if time > input.now {
+        status.next_lap_time = Some(time.into());
+        let reason = format!(
+            "{}; all {rungs} configurations were tried, over again from the largest at {time:.0}",
+            said(job)
+        );
+        return settle_until(status, Some(reason), time.min(later(input.now, HEAL_INTERVAL)));
+    }
+    status.laps = status.laps.saturating_add(1);
+    status.next_lap_time = None;
+    status.next_rung = Some(1);
+    let reason = format!("all {rungs} configurations were tried; starts over from the largest");
+    record(RowStatus { reason: Some(reason), ..status })
+}
+
+/// Seconds it has waited for room with this configuration. The clock stands still while it waits for anything else.
+fn run_clock(status: &mut RowStatus, no_room: bool, now: Timestamp) -> f64 {
+    let running = status.no_room_since.map_or(0.0, |since| seconds_between(since.into(), now));
+    let waited = status.no_room_seconds + running;
+    if no_room {
+        status.no_room_since = status.no_room_since.or(Some(now.into()));
+    } else {
+        status.no_room_since = None;
+        status.no_room_seconds = waited;
+    }
+    waited
+}
+
+/// How long it waits before it falls back: longer than the operator waits for the scheduler, else a rung would be
+/// given up while its pod may still find its place.
+fn patience_seconds(input: &Input<'_>) -> f64 {
+    let own = input.row.fallback_after_seconds.map_or(input.settings.fallback_after.as_secs_f64(), f64::from);
+    let pending = input.pool.map_or(0.0, |pool| pool.pending_timeout.as_secs_f64());
+    own.max(pending + 1.0)
+}
+
+fn configuration(input: &Input<'_>, rung: i32) -> String {
+    find(input, rung).map_or_else(String::new, |found| describe(found.resources()))
+}
+
+/// The clock starts again: after an interruption, and with each configuration.
+pub(super) fn reset_clock(status: &mut RowStatus) {
+    status.no_room_since = None;
+    status.no_room_seconds = 0.0;
+    status.next_lap_time = None;
+}

@@ -1,0 +1,193 @@
+//! `add`: puts simulations into the queue.
+
+mod csv;
+mod files;
+mod inspect;
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+
+use super::text::{json as print_json, number_of, shown};
+use super::{Outcome, open_current, print_error, print_line};
+use crate::config::{AddOptions, Database};
+use crate::store::{AddMode, Added, NewRow};
+
+/// A row that the user wants, or why it is none.
+struct Entry {
+    /// Line of the CSV file.
+    line: Option<u64>,
+    /// The file, as far as it is known.
+    tpr_path: String,
+    /// The row.
+    row: Result<NewRow, String>,
+}
+
+impl Entry {
+    fn label(&self) -> String {
+        match self.line {
+            Some(line) if self.tpr_path.is_empty() => format!("line {line}"),
+            Some(line) => format!("line {line} ({})", super::text::cut(&shown(&self.tpr_path), 200)),
+            None => super::text::cut(&shown(&self.tpr_path), 200),
+        }
+    }
+}
+
+pub(super) async fn exec(database: &Database, options: AddOptions) -> anyhow::Result<Outcome> {
+    let mut entries = entries(&options)?;
+    if let Some(tpr) = &options.tpr {
+        let system = inspect::inspect(tpr)?;
+        for entry in &mut entries {
+            if let Ok(row) = &mut entry.row {
+                row.system = system.clone();
+            }
+        }
+    }
+    let rows: Vec<NewRow> = entries.iter().filter_map(|entry| entry.row.clone().ok()).collect();
+    let any_bad = rows.len() < entries.len();
+    let mode = AddMode {
+        keep_going: options.keep_going,
+        skip_existing: options.skip_existing,
+        allow_duplicate: options.allow_duplicate,
+        // What the database says about the others belongs to the same answer.
+        dry_run: options.dry_run || (any_bad && !options.keep_going),
+    };
+    let store = open_current(database).await?;
+    let (fates, committed) = store.add_all(&rows, mode).await?;
+    store.close().await;
+    let mut fates = fates.into_iter();
+    let results: Vec<(Entry, Added)> = entries
+        .into_iter()
+        .map(|entry| {
+            let fate = match &entry.row {
+                Ok(_) => fates.next().unwrap_or_else(|| Added::Refused("it was not tried".to_owned())),
+                Err(reason) => Added::Refused(reason.clone()),
+            };
+            (entry, fate)
+        })
+        .collect();
+    Ok(tell(&options, &results, committed))
+}
+
+/// Prints what became of each, and how many there were of each kind.
+fn tell(options: &AddOptions, results: &[(Entry, Added)], committed: bool) -> Outcome {
+    let refused = results.iter().filter(|(_, fate)| matches!(fate, Added::Refused(_))).count();
+    let skipped = results.iter().filter(|(_, fate)| matches!(fate, Added::Exists { .. })).count();
+    let good = results.len() - refused - skipped;
+    let would = options.dry_run && (refused == 0 || options.keep_going);
+    if options.output.is_json() {
+        let rows: Vec<Value> =
+            results.iter().map(|(entry, fate)| json_result(entry, fate, committed, would)).collect();
+        print_line(&print_json(&Value::Array(rows)));
+    } else {
+        for (entry, fate) in results {
+            match fate {
+                Added::Row(row) if committed => print_line(&format!("row {row}: {}", shown(&entry.tpr_path))),
+                Added::Row(_) if would => print_line(&format!("would add {}", shown(&entry.tpr_path))),
+                Added::Row(_) => {}
+                Added::Exists { row: Some(row), state } => {
+                    print_line(&format!("skipped {}: row {row} has it, {state}", entry.label()));
+                }
+                Added::Exists { row: None, state } => {
+                    print_line(&format!("skipped {}: {state}", entry.label()));
+                }
+                Added::Refused(reason) => print_error(&format!("{}: {reason}", entry.label())),
+            }
+        }
+        if results.len() > 1 && (committed || would) {
+            let verb = if committed { "added" } else { "would add" };
+            let mut summary = format!("{verb} {}", number_of(good, "row"));
+            for (number, what) in [(skipped, "skipped"), (refused, "refused")] {
+                if number > 0 {
+                    summary.push_str(&format!(", {number} {what}"));
+                }
+            }
+            print_line(&summary);
+        }
+    }
+    if refused == 0 {
+        return Outcome::Done;
+    }
+    if !options.keep_going {
+        let others = if good > 0 { "; --keep-going adds the others" } else { "" };
+        print_error(&format!("nothing was added: {} refused{others}", were(refused)));
+    }
+    Outcome::Failed
+}
+
+fn were(number: usize) -> String {
+    format!("{} {}", number_of(number, "row"), if number == 1 { "was" } else { "were" })
+}
+
+fn json_result(entry: &Entry, fate: &Added, committed: bool, would: bool) -> Value {
+    let (result, id, reason) = match fate {
+        Added::Row(row) if committed => ("added", Some(*row), None),
+        Added::Row(_) if would => ("would add", None, None),
+        Added::Row(_) => ("not added", None, Some("another row was refused".to_owned())),
+        Added::Exists { row, state } => ("skipped", *row, Some(state.clone())),
+        Added::Refused(reason) => ("refused", None, Some(reason.clone())),
+    };
+    let mut value = json!({ "tpr_path": entry.tpr_path, "result": result, "id": id, "reason": reason });
+    if let Some(line) = entry.line {
+        value["line"] = line.into();
+    }
+    value
+}
+
+fn entries(options: &AddOptions) -> anyhow::Result<Vec<Entry>> {
+    let defaults = defaults(options);
+    if let Some(from) = &options.from {
+        return csv::read(from, &defaults);
+    }
+    anyhow::ensure!(!defaults.namespace.is_empty(), "--namespace is missing: where the simulation runs");
+    anyhow::ensure!(
+        !defaults.persistent_volume_claim.is_empty(),
+        "--persistent-volume-claim is missing: the volume with the .tpr file"
+    );
+    let mut paths = options.tpr_path.clone();
+    if let Some(tpr) = &options.tpr {
+        if paths.is_empty() {
+            anyhow::ensure!(
+                options.root.is_some(),
+                "PATH is missing: where the file of --tpr is on the volume, or --root where the volume is mounted"
+            );
+            let absolute =
+                std::path::absolute(tpr).with_context(|| format!("{} is no path", tpr.display()))?;
+            paths.push(absolute.to_str().context("the path of --tpr is not UTF-8")?.to_owned());
+        }
+        anyhow::ensure!(paths.len() == 1, "--tpr is about one file; {} were named", paths.len());
+    }
+    let found = match &options.root {
+        Some(root) => files::expand(root, &paths)?,
+        None => paths.into_iter().map(|path| (path.clone(), files::literal(path))).collect(),
+    };
+    Ok(found
+        .into_iter()
+        .map(|(named, path)| Entry {
+            line: None,
+            tpr_path: path.clone().unwrap_or(named),
+            row: path.map(|tpr_path| NewRow { tpr_path, ..defaults.clone() }),
+        })
+        .collect())
+}
+
+/// What the options say about every row.
+fn defaults(options: &AddOptions) -> NewRow {
+    // Too long for the column is too long for its rule, which has the better sentence.
+    let seconds = |time: Option<Duration>| time.map(|time| i32::try_from(time.as_secs()).unwrap_or(i32::MAX));
+    NewRow {
+        namespace: options.namespace.clone().unwrap_or_default(),
+        persistent_volume_claim: options.persistent_volume_claim.clone().unwrap_or_default(),
+        image: options.image.clone(),
+        run_as_user: options.run_as_user,
+        run_as_group: options.run_as_group,
+        priority: options.priority,
+        max_cpu_millicores: options.max_cpu_millicores,
+        max_memory_bytes: options.max_memory_bytes,
+        max_gpus: options.max_gpus,
+        interruption_after_seconds: seconds(options.interruption_after),
+        fallback_after_seconds: seconds(options.fallback_after),
+        ..NewRow::default()
+    }
+}

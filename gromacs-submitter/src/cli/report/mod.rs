@@ -1,0 +1,192 @@
+//! `report`: what ran, as a table, as CSV and as a picture.
+
+mod picture;
+mod sums;
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::text::{Table, count, json as print_json, number_of, shown, speed, stretch, terminal_width};
+use super::{Outcome, open_current, print_line, row_filter};
+use crate::config::{Database, ReportOptions};
+use crate::store::Ran;
+use sums::Sums;
+
+pub(super) async fn exec(database: &Database, options: &ReportOptions) -> anyhow::Result<Outcome> {
+    let store = open_current(database).await?;
+    let now = store.now().await?;
+    let since = options.since.from(now);
+    anyhow::ensure!(since < now, "--since {since} is in the future");
+    let ran = store.ran(&row_filter(&options.filter), since).await?;
+    store.close().await;
+    let sums = Sums::new(&ran, since, now);
+    if let Some(file) = &options.plot {
+        let svg = picture::draw(&ran, &sums);
+        std::fs::write(file, svg).with_context(|| format!("--plot {} can not be written", file.display()))?;
+    }
+    if let Some(file) = &options.csv {
+        if file == Path::new("-") {
+            // The data alone: a summary among them would be no CSV. Whoever closed stdout wants no more of it.
+            let _ = write_csv(std::io::stdout().lock(), &ran, now);
+            return Ok(Outcome::Done);
+        }
+        let created = std::fs::File::create(file);
+        created
+            .map_err(csv::Error::from)
+            .and_then(|file| write_csv(file, &ran, now))
+            .with_context(|| format!("--csv {} can not be written", file.display()))?;
+    }
+    if options.output.is_json() {
+        print_line(&print_json(&json!(sums)));
+    } else {
+        table(&sums).iter().for_each(|line| print_line(line));
+    }
+    Ok(Outcome::Done)
+}
+
+fn table(sums: &Sums) -> Vec<String> {
+    if sums.runs == 0 {
+        return vec![format!("nothing ran since {}", clock(sums.since))];
+    }
+    let mut lines = vec![
+        format!("{} to {} (UTC)", clock(sums.since), clock(sums.until)),
+        format!(
+            "{} ran {}, together {}, {} core hours",
+            amount(sums.simulations, "simulation"),
+            amount(sums.runs, "time"),
+            stretch(sums.run_seconds as i64),
+            count(sums.core_hours.round() as i64)
+        ),
+        format!(
+            "{} completed, {} failed, {} interrupted{}",
+            count(sums.completed),
+            count(sums.failed),
+            count(sums.interrupted),
+            sums.seconds_between_interruptions
+                .map(|seconds| format!(" (one in {} of running)", stretch(seconds as i64)))
+                .unwrap_or_default()
+        ),
+        format!("{} ns simulated, {} ns/day while anything ran", speed(sums.ns), speed(sums.ns_per_day)),
+        String::new(),
+    ];
+    let mut table =
+        Table::new(&["FROM (UTC)", ">RUNNING", ">INTERRUPTED", ">COMPLETED", ">FAILED", ">NS", ">NS/DAY"]);
+    for bin in &sums.bins {
+        table.push(&[
+            clock(bin.from),
+            format!("{:.1}", bin.running),
+            bin.interrupted.to_string(),
+            bin.completed.to_string(),
+            bin.failed.to_string(),
+            speed(bin.ns),
+            speed(bin.ns_per_day),
+        ]);
+    }
+    lines.extend(table.render(terminal_width()));
+    lines
+}
+
+fn amount(number: i64, one: &str) -> String {
+    number_of(usize::try_from(number).unwrap_or(0), one)
+}
+
+/// `2026-11-21 08:00`, UTC.
+fn clock(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+const COLUMNS: [&str; 20] = [
+    "row",
+    "owner",
+    "namespace",
+    "tpr_path",
+    "submission",
+    "attempt",
+    "cpu_millicores",
+    "memory_bytes",
+    "gpus",
+    "ntmpi",
+    "ntomp",
+    "start_time",
+    "end_time",
+    "run_seconds",
+    "outcome",
+    "reason",
+    "first_step",
+    "last_step",
+    "ns",
+    "ns_per_day",
+];
+
+/// A line per attempt. Control characters are replaced: a line of the file is a line of the table.
+fn write_csv(into: impl Write, ran: &[Ran], now: Timestamp) -> Result<(), csv::Error> {
+    fn cell<T: ToString>(value: Option<T>) -> String {
+        value.map(|value| value.to_string()).unwrap_or_default()
+    }
+    let mut writer = csv::Writer::from_writer(into);
+    writer.write_record(COLUMNS)?;
+    for attempt in ran {
+        let end = attempt.end_time.map(jiff_sqlx::Timestamp::to_jiff);
+        let start = attempt.start_time.to_jiff();
+        writer.write_record([
+            attempt.row_id.to_string(),
+            shown(&attempt.owner),
+            attempt.namespace.clone(),
+            shown(&attempt.tpr_path),
+            attempt.submission.to_string(),
+            attempt.attempt.to_string(),
+            cell(attempt.cpu_millicores),
+            cell(attempt.memory_bytes),
+            cell(attempt.gpus),
+            cell(attempt.ntmpi),
+            cell(attempt.ntomp),
+            start.to_string(),
+            cell(end),
+            sums::seconds(start, end.unwrap_or(now)).round().to_string(),
+            cell(attempt.outcome.as_deref()),
+            cell(attempt.reason.as_deref().map(shown)),
+            cell(attempt.first_step),
+            cell(attempt.last_step),
+            cell(sums::simulated_ns(attempt)),
+            cell(attempt.ns_per_day),
+        ])?;
+    }
+    writer.flush()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sums::tests::{now, ran};
+    use super::*;
+
+    #[test]
+    fn the_csv_has_a_line_per_attempt_whatever_its_texts_hold() {
+        let mut odd = ran(2, 0, Some(600), "interrupted");
+        odd.tpr_path = "a,\"b\"\n\u{1b}[2J.tpr".to_owned();
+        let mut file = Vec::new();
+        write_csv(&mut file, &[ran(1, 0, Some(3600), "completed"), odd], now()).expect("should write");
+        let text = String::from_utf8(file).expect("should be text");
+        assert_eq!(text.lines().count(), 3, "{text}");
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        assert_eq!(reader.headers().expect("should have a header"), COLUMNS.as_slice());
+        let records: Vec<csv::StringRecord> =
+            reader.records().map(|record| record.expect("should be a record")).collect();
+        assert_eq!(&records[0][13], "3600");
+        assert_eq!(&records[0][18], "1");
+        assert_eq!(&records[1][3], "a,\"b\" \u{fffd}[2J.tpr");
+    }
+
+    #[test]
+    fn the_summary_says_what_ran() {
+        let attempts = [ran(1, 0, Some(3600), "interrupted"), ran(1, 3600, Some(7200), "completed")];
+        let lines = table(&Sums::new(&attempts, now() - jiff::SignedDuration::from_hours(24), now()));
+        assert_eq!(lines[1], "1 simulation ran 2 times, together 2 h, 2 core hours");
+        assert_eq!(lines[2], "1 completed, 0 failed, 1 interrupted (one in 2 h of running)");
+        assert!(table(&Sums::new(&[], now(), now()))[0].starts_with("nothing ran since"));
+    }
+}

@@ -1,0 +1,156 @@
+//! A row of the view `gromacs_queue` as the command line shows it.
+
+use scavenger_schema::simulation::State;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::text::{Table, speed, stretch};
+
+/// The columns that tables show. Others may be added to the view.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct QueueRow {
+    pub(super) id: i64,
+    pub(super) owner: String,
+    pub(super) namespace: String,
+    pub(super) tpr_path: String,
+    pub(super) state: String,
+    pub(super) reason: Option<String>,
+    pub(super) configuration: Option<String>,
+    pub(super) rung: Option<i64>,
+    pub(super) rungs: Option<i64>,
+    pub(super) step: Option<i64>,
+    pub(super) last_step: Option<i64>,
+    pub(super) percent: Option<f64>,
+    pub(super) ns_per_day: Option<f64>,
+    pub(super) seconds_left: Option<i64>,
+    pub(super) interruptions: i64,
+    pub(super) attempts: Option<i64>,
+    pub(super) creation_time: String,
+    pub(super) start_time: Option<String>,
+    pub(super) finish_time: Option<String>,
+    pub(super) wall_seconds: Option<i64>,
+    pub(super) run_seconds: Option<i64>,
+    pub(super) scavenger_job: String,
+}
+
+impl QueueRow {
+    /// Reads what the store returned.
+    pub(super) fn read(value: &Value) -> anyhow::Result<Self> {
+        Self::deserialize(value).map_err(|error| {
+            anyhow::anyhow!(
+                "the view gromacs_queue has another shape than this program's ({error}); is it newer?"
+            )
+        })
+    }
+
+    /// Reads them all.
+    pub(super) fn read_all(values: &[Value]) -> anyhow::Result<Vec<Self>> {
+        values.iter().map(Self::read).collect()
+    }
+
+    /// True if nothing happens any more unless a person asks for it.
+    pub(super) fn is_final(&self) -> bool {
+        self.state.parse().is_ok_and(State::is_final)
+    }
+
+    pub(super) fn done(&self) -> Option<String> {
+        self.percent.map(|percent| format!("{percent:.0} %"))
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        vec![
+            self.id.to_string(),
+            self.state.clone(),
+            self.tpr_path.clone(),
+            dash(self.configuration.clone()),
+            dash(self.done()),
+            dash(self.ns_per_day.map(speed)),
+            dash(self.seconds_left.map(stretch)),
+            self.interruptions.to_string(),
+            self.reason.clone().unwrap_or_default(),
+        ]
+    }
+}
+
+const HEADINGS: [&str; 9] =
+    [">ROW", "STATE", "FILE", "CONFIGURATION", ">DONE", ">NS/DAY", ">LEFT", ">INTERRUPTED", "REASON"];
+
+/// Whose rows they are and where they run is shown if these differ.
+pub(super) fn table(rows: &[QueueRow]) -> Table {
+    let differ =
+        |value: fn(&QueueRow) -> &String| rows.windows(2).any(|pair| value(&pair[0]) != value(&pair[1]));
+    let (owners, namespaces) = (differ(|row| &row.owner), differ(|row| &row.namespace));
+    let mut headings = HEADINGS.to_vec();
+    if namespaces {
+        headings.insert(1, "NAMESPACE");
+    }
+    if owners {
+        headings.insert(1, "OWNER");
+    }
+    let mut table = Table::new(&headings);
+    for row in rows {
+        let mut cells = row.cells();
+        if namespaces {
+            cells.insert(1, row.namespace.clone());
+        }
+        if owners {
+            cells.insert(1, row.owner.clone());
+        }
+        table.push(&cells);
+    }
+    table
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A row that runs.
+    pub(in crate::cli) fn running(id: i64) -> QueueRow {
+        QueueRow {
+            id,
+            owner: "anna".to_owned(),
+            namespace: "chem".to_owned(),
+            tpr_path: format!("runs/{id}/md.tpr"),
+            state: "running".to_owned(),
+            reason: Some("attempt 1 runs on 1 core".to_owned()),
+            configuration: Some("1 core, 64 MiB, 1x1".to_owned()),
+            rung: Some(2),
+            rungs: Some(3),
+            step: Some(205_000),
+            last_step: Some(500_000),
+            percent: Some(41.0),
+            ns_per_day: Some(12.345),
+            seconds_left: Some(4300),
+            interruptions: 0,
+            attempts: Some(1),
+            creation_time: "2026-11-21T08:00:00+00:00".to_owned(),
+            start_time: Some("2026-11-21T08:00:10+00:00".to_owned()),
+            finish_time: None,
+            wall_seconds: Some(60),
+            run_seconds: Some(60),
+            scavenger_job: format!("gromacs-{id}-1"),
+        }
+    }
+
+    #[test]
+    fn a_line_tells_how_far_how_fast_how_long_and_why() {
+        let lines = table(&[running(7)]).render(None);
+        assert_eq!(
+            lines,
+            [
+                "ROW  STATE    FILE           CONFIGURATION        DONE  NS/DAY        LEFT  INTERRUPTED  REASON",
+                "  7  running  runs/7/md.tpr  1 core, 64 MiB, 1x1  41 %    12.3  1 h 11 min            0  attempt 1 runs on 1 core",
+            ]
+        );
+    }
+
+    #[test]
+    fn owners_and_namespaces_are_shown_if_they_differ() {
+        let mut other = running(8);
+        other.owner = "bert".to_owned();
+        let lines = table(&[running(7), other]).render(None);
+        assert!(lines[0].starts_with("ROW  OWNER  STATE"), "{}", lines[0]);
+    }
+}

@@ -1,0 +1,241 @@
+//! Text for people: safe on a terminal, aligned, with units.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use serde_json::Value;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// Text as it may stand on a terminal. Control characters would move the cursor or worse, and signs that turn the
+/// direction of writing would show a name other than the one that is there: both come from files and logs that anybody
+/// can write.
+pub(super) fn shown(text: &str) -> String {
+    text.chars()
+        .map(|character| match character {
+            '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',
+            _ if is_unsafe(character) => '\u{fffd}',
+            _ => character,
+        })
+        .collect()
+}
+
+fn is_unsafe(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// JSON, one value over several lines, with everything escaped that [`shown`] would replace.
+pub(super) fn json(value: &Value) -> String {
+    escape(&serde_json::to_string_pretty(value).unwrap_or_default())
+}
+
+/// The same on one line.
+pub(super) fn json_line(value: &Value) -> String {
+    escape(&value.to_string())
+}
+
+/// Outside of strings JSON has no such characters but the line breaks of its layout; inside, serde escapes those below
+/// a space, and no others.
+fn escape(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character != '\n' && is_unsafe(character) {
+            escaped.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
+}
+
+/// Prints a line; whoever closed stdout (`| head`) wants no more of it, and no panic either.
+pub(super) fn print_line(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Prints what went wrong.
+pub(super) fn print_error(text: &str) {
+    let lines: Vec<String> = text.lines().map(shown).collect();
+    let _ = writeln!(std::io::stderr(), "error: {}", lines.join("\n"));
+}
+
+/// Width of the terminal that stdout is, none if it is none.
+pub(super) fn terminal_width() -> Option<usize> {
+    if !std::io::stdout().is_terminal() {
+        return None;
+    }
+    ratatui::crossterm::terminal::size().ok().map(|(width, _)| usize::from(width)).filter(|width| *width > 0)
+}
+
+/// At most `width` columns of `text`, the last of them an ellipsis if something is missing.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut taken = 0;
+    let mut short: String = text
+        .chars()
+        .take_while(|character| {
+            taken += character.width().unwrap_or(0);
+            taken < width
+        })
+        .collect();
+    if width > 0 {
+        short.push('…');
+    }
+    short
+}
+
+/// A table; its last column is as long as it is, unless a width cuts it.
+pub(super) struct Table {
+    headings: Vec<&'static str>,
+    right: Vec<bool>,
+    lines: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Headings; one that begins with `>` stands over a column of numbers, which is aligned to the right.
+    pub(super) fn new(headings: &[&'static str]) -> Self {
+        Self {
+            headings: headings.iter().map(|heading| heading.trim_start_matches('>')).collect(),
+            right: headings.iter().map(|heading| heading.starts_with('>')).collect(),
+            lines: Vec::new(),
+        }
+    }
+
+    pub(super) fn push(&mut self, cells: &[String]) {
+        self.lines.push(cells.iter().map(|cell| shown(cell)).collect());
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Lines, heading first, each at most `width` wide.
+    pub(super) fn render(&self, width: Option<usize>) -> Vec<String> {
+        let heading: Vec<String> = self.headings.iter().map(|heading| (*heading).to_owned()).collect();
+        let all = || std::iter::once(&heading).chain(&self.lines);
+        let widths: Vec<usize> = (0..heading.len())
+            .map(|column| {
+                all().map(|line| line.get(column).map_or(0, |cell| cell.width())).max().unwrap_or(0)
+            })
+            .collect();
+        all()
+            .map(|line| {
+                let padded: Vec<String> = line
+                    .iter()
+                    .enumerate()
+                    .map(|(column, cell)| {
+                        let blanks = " ".repeat(widths[column].saturating_sub(cell.width()));
+                        if self.right[column] { format!("{blanks}{cell}") } else { format!("{cell}{blanks}") }
+                    })
+                    .collect();
+                let text = padded.join("  ").trim_end().to_owned();
+                width.map_or_else(|| text.clone(), |width| cut(&text, width))
+            })
+            .collect()
+    }
+}
+
+/// `12 s`, `5 min`, `2 h 10 min`, `3 d 4 h`.
+pub(super) fn stretch(seconds: i64) -> String {
+    let seconds = seconds.max(0);
+    let (days, hours, minutes) = (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min"),
+        (0, _, 0) => format!("{hours} h"),
+        (0, ..) => format!("{hours} h {minutes} min"),
+        (_, 0, _) => format!("{days} d"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+/// A speed with three digits that count.
+pub(super) fn speed(ns_per_day: f64) -> String {
+    let digits = if ns_per_day >= 100.0 {
+        0
+    } else if ns_per_day >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{ns_per_day:.digits$}")
+}
+
+/// `500000` as `500,000`.
+pub(super) fn count(number: i64) -> String {
+    let digits = number.unsigned_abs().to_string();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|group| std::str::from_utf8(group).unwrap_or_default())
+        .collect();
+    format!("{}{}", if number < 0 { "-" } else { "" }, groups.join(","))
+}
+
+/// `1 core`, `0.5 cores`.
+pub(super) fn cores(millicores: f64) -> String {
+    format!("{} {}", millicores / 1000.0, if millicores == 1000.0 { "core" } else { "cores" })
+}
+
+/// `1 row`, `2 rows`.
+pub(super) fn number_of(number: usize, one: &str) -> String {
+    let number = i64::try_from(number).unwrap_or(i64::MAX);
+    format!("{} {one}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_gets_through() {
+        let nasty = "a\u{1b}[31mred\u{1b}]0;title\u{7}\u{9b}2J\u{7f}b\u{202e}gpj\nnext\u{200b}";
+        let safe = shown(nasty);
+        assert_eq!(
+            safe,
+            "a\u{fffd}[31mred\u{fffd}]0;title\u{fffd}\u{fffd}2J\u{fffd}b\u{fffd}gpj next\u{fffd}"
+        );
+        let value = serde_json::json!({ "name": nasty });
+        let printed = json(&value);
+        assert!(!printed.chars().any(|character| character != '\n' && is_unsafe(character)), "{printed}");
+        assert_eq!(
+            serde_json::from_str::<Value>(&printed).expect("should be JSON"),
+            value,
+            "nothing is lost"
+        );
+        assert!(!json_line(&value).contains('\n'));
+    }
+
+    #[test]
+    fn a_table_lines_up_and_is_cut_to_the_width() {
+        let mut table = Table::new(&[">ROW", "FILE", "REASON"]);
+        table.push(&["1".into(), "wässer/a.tpr".into(), "waits".into()]);
+        table.push(&["22".into(), "水.tpr".into(), "no room for 16 s\nfalls back".into()]);
+        assert_eq!(
+            table.render(None),
+            [
+                "ROW  FILE          REASON",
+                "  1  wässer/a.tpr  waits",
+                " 22  水.tpr        no room for 16 s falls back"
+            ]
+        );
+        assert_eq!(table.render(Some(26))[2], " 22  水.tpr        no roo…");
+        assert!(table.render(Some(9)).iter().all(|line| line.width() <= 9));
+        assert_eq!(cut("abc", 0), "");
+    }
+
+    #[test]
+    fn amounts_have_units() {
+        assert_eq!(
+            [0, 59, 60, 3599, 3600, 7800, 86400, 100_000].map(stretch),
+            ["0 s", "59 s", "1 min", "59 min", "1 h", "2 h 10 min", "1 d", "1 d 3 h"]
+        );
+        assert_eq!([0.123, 9.876, 12.34, 123.4].map(speed), ["0.12", "9.88", "12.3", "123"]);
+        assert_eq!([0, 999, 1000, -1_234_567].map(count), ["0", "999", "1,000", "-1,234,567"]);
+        assert_eq!([500.0, 1000.0].map(cores), ["0.5 cores", "1 core"]);
+        assert_eq!(number_of(1, "row") + &number_of(2, "row"), "1 row2 rows");
+    }
+}

@@ -1,0 +1,351 @@
+//! Options of the verbs that people use: everything but `run`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args, ValueEnum};
+use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
+use scavenger_schema::simulation::State;
+
+use super::duration;
+
+/// Form of what is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// A table for a person.
+    Table,
+    /// JSON for a machine.
+    Json,
+}
+
+/// How to print, the same for every verb.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Output {
+    /// Print a table or JSON
+    #[arg(long, value_name = "FORMAT", env = "SCAVENGER_SUBMITTER_OUTPUT", default_value = "table")]
+    pub output: OutputFormat,
+}
+
+impl Output {
+    /// True if a machine reads it.
+    #[must_use]
+    pub fn is_json(self) -> bool {
+        self.output == OutputFormat::Json
+    }
+}
+
+/// Options of `migrate`.
+#[derive(Debug, Clone, Args)]
+pub struct MigrateOptions {
+    /// Print which migrations would be applied, and apply none
+    #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
+    pub dry_run: bool,
+    /// Format.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Options of `add`.
+#[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("what").args(["tpr_path", "from", "tpr"]).multiple(true).required(true))]
+pub struct AddOptions {
+    /// Paths of .tpr files, relative to the root of the volume
+    ///
+    /// With --root a path may hold *, ? and [...], and ** for any folders in between: quote it, so that the shell
+    /// leaves it alone.
+    #[arg(value_name = "PATH", conflicts_with = "from")]
+    pub tpr_path: Vec<String>,
+    /// Add the rows of the CSV file FILE, or of stdin if it is -
+    ///
+    /// The first line names columns of the table gromacs_to_tune, at least tpr_path; an empty cell is a value not
+    /// given. Three lengths or numbers in one cell are divided by blanks. Other options fill what the file leaves out.
+    #[arg(long, value_name = "FILE", env = "SCAVENGER_SUBMITTER_FROM")]
+    pub from: Option<PathBuf>,
+    /// Expand paths in the folder DIR, where the volume is mounted here
+    ///
+    /// Each file must be there. What is stored is its path relative to DIR, since that is where the volume's root is;
+    /// absolute paths inside DIR are good, too.
+    #[arg(long, value_name = "DIR", env = "SCAVENGER_SUBMITTER_ROOT", conflicts_with = "from")]
+    pub root: Option<PathBuf>,
+    /// Inspect the .tpr file FILE here with gmx, instead of in the cluster
+    ///
+    /// FILE is a copy of the one file that PATH names; with --root it names the file itself. Needs gmx in the PATH.
+    #[arg(long, value_name = "FILE", env = "SCAVENGER_SUBMITTER_TPR", conflicts_with = "from")]
+    pub tpr: Option<PathBuf>,
+    /// Run in NAMESPACE
+    #[arg(long, value_name = "NAMESPACE", env = "SCAVENGER_SUBMITTER_NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Find the files on the PersistentVolumeClaim NAME
+    #[arg(long, visible_alias = "pvc", value_name = "NAME", env = "SCAVENGER_SUBMITTER_PVC")]
+    pub persistent_volume_claim: Option<String>,
+    /// Run in IMAGE instead of the default
+    #[arg(long, value_name = "IMAGE", env = "SCAVENGER_SUBMITTER_ROW_IMAGE")]
+    pub image: Option<String>,
+    /// Run as user UID [default: 1000]
+    #[arg(long, value_name = "UID", env = "SCAVENGER_SUBMITTER_RUN_AS_USER")]
+    pub run_as_user: Option<i64>,
+    /// Run as group GID [default: the user's number]
+    #[arg(long, value_name = "GID", env = "SCAVENGER_SUBMITTER_RUN_AS_GROUP")]
+    pub run_as_group: Option<i64>,
+    /// Start before rows of yours of lower priority [default: 0]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        env = "SCAVENGER_SUBMITTER_PRIORITY",
+        allow_hyphen_values = true,
+        help_heading = "Scheduling"
+    )]
+    pub priority: Option<i32>,
+    /// Ask for at most this many thousandths of a core
+    #[arg(
+        long,
+        value_name = "MILLICORES",
+        env = "SCAVENGER_SUBMITTER_MAX_CPU_MILLICORES",
+        help_heading = "Scheduling"
+    )]
+    pub max_cpu_millicores: Option<i32>,
+    /// Ask for at most this much memory
+    #[arg(
+        long,
+        value_name = "BYTES",
+        env = "SCAVENGER_SUBMITTER_MAX_MEMORY_BYTES",
+        help_heading = "Scheduling"
+    )]
+    pub max_memory_bytes: Option<i64>,
+    /// Ask for at most this many GPUs
+    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_MAX_GPUS", help_heading = "Scheduling")]
+    pub max_gpus: Option<i32>,
+    /// Write a checkpoint every TIME [default: 10m]
+    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_INTERRUPTION_AFTER", value_parser = duration, help_heading = "Scheduling")]
+    pub interruption_after: Option<Duration>,
+    /// Try the next smaller configuration after TIME without room
+    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_ROW_FALLBACK_AFTER", value_parser = duration, help_heading = "Scheduling")]
+    pub fallback_after: Option<Duration>,
+    /// Add the good rows even if others are refused
+    #[arg(long, env = "SCAVENGER_SUBMITTER_KEEP_GOING", help_heading = "Safety")]
+    pub keep_going: bool,
+    /// Leave out files that have a row already, whatever became of it
+    ///
+    /// For a cron that adds whatever is in a folder: what was computed, failed or cancelled is not begun anew.
+    #[arg(
+        long,
+        env = "SCAVENGER_SUBMITTER_SKIP_EXISTING",
+        help_heading = "Safety",
+        conflicts_with = "allow_duplicate"
+    )]
+    pub skip_existing: bool,
+    /// Add files even if a row for them has not ended
+    #[arg(long, env = "SCAVENGER_SUBMITTER_ALLOW_DUPLICATE", help_heading = "Safety")]
+    pub allow_duplicate: bool,
+    /// Print what would be added or refused, and add nothing
+    ///
+    /// The database checks each row by its own rules, in a transaction that is taken back.
+    #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
+    pub dry_run: bool,
+    /// Format.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Which rows to show.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Filter {
+    /// Only rows in STATE; may be repeated
+    #[arg(long, value_name = "STATE", env = "SCAVENGER_SUBMITTER_ONLY_STATE", value_delimiter = ',', value_parser = state)]
+    pub state: Vec<State>,
+    /// Only rows of the database role OWNER
+    #[arg(long, value_name = "OWNER", env = "SCAVENGER_SUBMITTER_ONLY_OWNER")]
+    pub owner: Option<String>,
+    /// Only rows that run in NAMESPACE
+    #[arg(long, value_name = "NAMESPACE", env = "SCAVENGER_SUBMITTER_ONLY_NAMESPACE")]
+    pub namespace: Option<String>,
+}
+
+/// Options of `list`.
+#[derive(Debug, Clone, Args)]
+pub struct ListOptions {
+    /// Filter.
+    #[command(flatten)]
+    pub filter: Filter,
+    /// Only the newest COUNT rows
+    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_LIMIT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
+    /// Format.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Options of `show`.
+#[derive(Debug, Clone, Args)]
+pub struct ShowOptions {
+    /// Number of the row
+    #[arg(value_name = "ROW")]
+    pub row: i64,
+    /// Format.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Options of `watch`.
+#[derive(Debug, Clone, Args)]
+pub struct WatchOptions {
+    /// Numbers of the rows; all that have not ended without any
+    #[arg(value_name = "ROW")]
+    pub rows: Vec<i64>,
+    /// Filter.
+    #[command(flatten)]
+    pub filter: Filter,
+    /// End when every row that is shown has ended
+    ///
+    /// With 0 if all are completed, with 1 if one failed or was cancelled.
+    #[arg(long, env = "SCAVENGER_SUBMITTER_UNTIL_FINISHED")]
+    pub until_finished: bool,
+    /// Look again at least every TIME
+    ///
+    /// The database tells of changes of state at once; progress in between is seen this often.
+    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_WATCH_INTERVAL", default_value = "2s", value_parser = duration)]
+    pub interval: Duration,
+    /// Format.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Which rows `cancel` and `retry` are about.
+#[derive(Debug, Clone, Args)]
+pub struct Selection {
+    /// Numbers of the rows
+    #[arg(value_name = "ROW")]
+    pub rows: Vec<i64>,
+    /// All rows in STATE; may be repeated
+    #[arg(long, value_name = "STATE", env = "SCAVENGER_SUBMITTER_SELECT_STATE", value_delimiter = ',', value_parser = state, conflicts_with = "rows")]
+    pub state: Vec<State>,
+    /// All rows of the database role OWNER
+    #[arg(long, value_name = "OWNER", env = "SCAVENGER_SUBMITTER_SELECT_OWNER", conflicts_with = "rows")]
+    pub owner: Option<String>,
+    /// All rows that run in NAMESPACE
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "SCAVENGER_SUBMITTER_SELECT_NAMESPACE",
+        conflicts_with = "rows"
+    )]
+    pub namespace: Option<String>,
+    /// Do it for every row that the filters select
+    ///
+    /// Not needed for rows named by their numbers.
+    #[arg(long, env = "SCAVENGER_SUBMITTER_YES", help_heading = "Safety")]
+    pub yes: bool,
+    /// Print which rows would be asked for, and ask for nothing
+    #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
+    pub dry_run: bool,
+    /// Format.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Options of `cancel`.
+#[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace"]).multiple(true).required(true))]
+pub struct CancelOptions {
+    /// Which rows.
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// Options of `retry`.
+#[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "all_failed"]).multiple(true).required(true))]
+pub struct RetryOptions {
+    /// Which rows.
+    #[command(flatten)]
+    pub selection: Selection,
+    /// All failed rows, the same as --state failed
+    #[arg(long, env = "SCAVENGER_SUBMITTER_ALL_FAILED", conflicts_with_all = ["rows", "state"])]
+    pub all_failed: bool,
+}
+
+/// Options of `report`.
+#[derive(Debug, Clone, Args)]
+pub struct ReportOptions {
+    /// Filter.
+    #[command(flatten)]
+    pub filter: Filter,
+    /// Only what ran since TIME
+    ///
+    /// A stretch back from now, such as 12h, 7d or 4w, or a moment, such as 2026-11-21T08:00:00Z or 2026-11-21 (UTC).
+    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_SINCE", default_value = "7d", value_parser = since)]
+    pub since: Since,
+    /// Write a line per attempt into FILE, or to stdout if it is -
+    #[arg(long, value_name = "FILE", env = "SCAVENGER_SUBMITTER_CSV")]
+    pub csv: Option<PathBuf>,
+    /// Draw simulations, interruptions and ns/day over time into FILE, as SVG
+    #[arg(long, value_name = "FILE", env = "SCAVENGER_SUBMITTER_PLOT")]
+    pub plot: Option<PathBuf>,
+    /// Format.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Since when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// So long ago.
+    Ago(SignedDuration),
+    /// That moment.
+    Moment(Timestamp),
+}
+
+impl Since {
+    /// The moment, seen from `now`.
+    #[must_use]
+    pub fn from(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Ago(duration) => now.checked_sub(duration).unwrap_or(Timestamp::UNIX_EPOCH),
+            Self::Moment(moment) => moment,
+        }
+    }
+}
+
+fn state(text: &str) -> Result<State, String> {
+    text.parse().map_err(|_| {
+        let states: Vec<&str> = State::ALL.iter().map(|state| state.as_str()).collect();
+        format!("the states are {}", states.join(", "))
+    })
+}
+
+fn since(text: &str) -> Result<Since, String> {
+    let explain = || "write for example 12h, 7d, 2026-11-21 or 2026-11-21T08:00:00Z".to_owned();
+    if let Ok(span) = text.parse::<Span>() {
+        let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| explain())?;
+        // Ten thousand days: beyond that a picture of it says nothing.
+        if duration <= SignedDuration::ZERO || duration > SignedDuration::from_hours(240_000) {
+            return Err(explain());
+        }
+        return Ok(Since::Ago(duration));
+    }
+    if let Ok(moment) = text.parse::<Timestamp>() {
+        return Ok(Since::Moment(moment));
+    }
+    let date: jiff::civil::Date = text.parse().map_err(|_| explain())?;
+    let midnight = jiff::tz::Offset::UTC.to_timestamp(date.at(0, 0, 0, 0)).map_err(|_| explain())?;
+    Ok(Since::Moment(midnight))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn since_is_a_stretch_or_a_moment() {
+        let now: Timestamp = "2026-11-21T12:00:00Z".parse().expect("should be a time");
+        let at = |text: &str| since(text).map(|since| since.from(now).to_string());
+        assert_eq!(at("12h").as_deref(), Ok("2026-11-21T00:00:00Z"));
+        assert_eq!(at("7d").as_deref(), Ok("2026-11-14T12:00:00Z"));
+        assert_eq!(at("1w").as_deref(), Ok("2026-11-14T12:00:00Z"));
+        assert_eq!(at("2026-11-20").as_deref(), Ok("2026-11-20T00:00:00Z"));
+        assert_eq!(at("2026-11-20T08:00:00Z").as_deref(), Ok("2026-11-20T08:00:00Z"));
+        for bad in ["", "7", "-1d", "0s", "1000000d", "yesterday", "2026-13-01"] {
+            assert!(at(bad).is_err_and(|error| error.contains("for example")), "{bad}");
+        }
+    }
+}

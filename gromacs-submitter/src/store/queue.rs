@@ -1,0 +1,234 @@
+//! What people ask about the queue, and ask it to do.
+
+use jiff_sqlx::Timestamp;
+use scavenger_schema::simulation::State;
+use serde_json::Value;
+use sqlx::Row as _;
+
+use super::{Store, StoreError, sql_time};
+
+/// Which rows of the view `gromacs_queue`; an empty list or none is no condition.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RowFilter {
+    /// Only these.
+    pub rows: Option<Vec<i64>>,
+    /// Only rows in one of these states.
+    pub states: Vec<State>,
+    /// Only this owner's.
+    pub owner: Option<String>,
+    /// Only of this namespace.
+    pub namespace: Option<String>,
+    /// These in any case.
+    pub besides: Vec<i64>,
+    /// The newest so many.
+    pub limit: Option<u32>,
+}
+
+impl RowFilter {
+    fn states(&self) -> Vec<&'static str> {
+        self.states.iter().map(|state| state.as_str()).collect()
+    }
+}
+
+/// One attempt that ran, with what it belongs to.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct Ran {
+    /// The row.
+    pub row_id: i64,
+    /// Its owner.
+    pub owner: String,
+    /// Namespace it ran in.
+    pub namespace: String,
+    /// The file.
+    pub tpr_path: String,
+    /// Submission.
+    pub submission: i32,
+    /// Attempt.
+    pub attempt: i32,
+    /// CPU, millicores.
+    pub cpu_millicores: Option<i32>,
+    /// Memory, bytes.
+    pub memory_bytes: Option<i64>,
+    /// GPUs.
+    pub gpus: Option<i32>,
+    /// Ranks.
+    pub ntmpi: Option<i32>,
+    /// Threads of each.
+    pub ntomp: Option<i32>,
+    /// When its pod ran.
+    pub start_time: Timestamp,
+    /// When it ended; none while it runs.
+    pub end_time: Option<Timestamp>,
+    /// How.
+    pub outcome: Option<String>,
+    /// Why, one word.
+    pub reason: Option<String>,
+    /// Step at which it started.
+    pub first_step: Option<i64>,
+    /// Last step it is known to have computed.
+    pub last_step: Option<i64>,
+    /// Time step, ps.
+    pub dt_ps: Option<f64>,
+    /// Measured speed; of one that runs, what the row estimates.
+    pub ns_per_day: Option<f64>,
+}
+
+// $1 rows, $2 states, $3 owner, $4 namespace.
+macro_rules! matches {
+    () => {
+        "($1::bigint[] is null or q.id = any($1)) and (cardinality($2::text[]) = 0 or q.state = any($2))
+            and ($3::text is null or q.owner = $3) and ($4::text is null or q.namespace = $4)"
+    };
+}
+
+impl Store {
+    /// Rows of the view `gromacs_queue` in the order of their numbers, one JSON object each, with the seconds that are
+    /// left by the database's clock.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn list(&self, filter: &RowFilter) -> Result<Vec<Value>, StoreError> {
+        const SELECT: &str = concat!(
+            "select to_jsonb(q) || jsonb_build_object('seconds_left',
+                case when q.expected_finish_time is not null then
+                    greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end)
+            from gromacs_queue q where (",
+            matches!(),
+            ") or q.id = any($5) order by q.id desc limit $6"
+        );
+        let mut rows: Vec<Value> = sqlx::query_scalar(SELECT)
+            .bind(&filter.rows)
+            .bind(filter.states())
+            .bind(&filter.owner)
+            .bind(&filter.namespace)
+            .bind(&filter.besides)
+            .bind(filter.limit.map(i64::from))
+            .fetch_all(&self.pool)
+            .await?;
+        rows.reverse();
+        Ok(rows)
+    }
+
+    /// Everything about a row: its line of the view, what was asked for, its attempts, configurations and history.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn show(&self, row: i64) -> Result<Option<Value>, StoreError> {
+        let found = sqlx::query(
+            "select jsonb_build_object(
+                'row', to_jsonb(q) || jsonb_build_object('seconds_left',
+                    case when q.expected_finish_time is not null then
+                    greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end),
+                'simulation', jsonb_build_object(
+                    'persistent_volume_claim', t.persistent_volume_claim, 'image', t.image,
+                    'run_as_user', t.run_as_user, 'run_as_group', t.run_as_group, 'priority', t.priority,
+                    'max_cpu_millicores', t.max_cpu_millicores, 'max_memory_bytes', t.max_memory_bytes,
+                    'max_gpus', t.max_gpus, 'interruption_after_seconds', t.interruption_after_seconds,
+                    'fallback_after_seconds', t.fallback_after_seconds, 'atoms', t.atoms, 'box_nm', t.box_nm,
+                    'nsteps', t.nsteps, 'init_step', t.init_step, 'dt_ps', t.dt_ps, 'cutoff_nm', t.cutoff_nm,
+                    'pme_grid', t.pme_grid, 'pme_order', t.pme_order, 'constraints', t.constraints,
+                    'gromacs_version', t.gromacs_version, 'cancel_requested', t.cancel_requested,
+                    'retry_requested', t.retry_requested, 'state_time', t.state_time, 'submission', t.submission,
+                    'seconds_in_state', extract(epoch from now() - t.state_time)::bigint,
+                    'rows_ahead', case when t.state = 'queued' then (
+                        select count(*) from gromacs_to_tune a where a.state = 'queued' and a.owner = t.owner
+                            and (a.priority > t.priority or (a.priority = t.priority and a.id < t.id))) end),
+                'ladder', (select coalesce(jsonb_agg(to_jsonb(l) order by l.submission, l.rung), '[]')
+                    from gromacs_ladder l where l.row_id = q.id),
+                'attempts', (select coalesce(jsonb_agg(to_jsonb(a) || jsonb_build_object('run_seconds',
+                        extract(epoch from coalesce(a.end_time, now()) - a.start_time)::bigint)
+                        order by a.submission, a.attempt), '[]')
+                    from gromacs_attempt a where a.row_id = q.id),
+                'events', (select coalesce(jsonb_agg(to_jsonb(e) order by e.id), '[]')
+                    from gromacs_event e where e.row_id = q.id)) as story
+            from gromacs_queue q join gromacs_to_tune t on t.id = q.id where q.id = $1",
+        )
+        .bind(row)
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(found.map(|row| row.try_get("story")).transpose()?)
+    }
+
+    /// Number and state of the rows that `filter` selects, and of those of its rows that exist.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn select(&self, filter: &RowFilter) -> Result<Vec<(i64, String)>, StoreError> {
+        const SELECT: &str =
+            concat!("select q.id, q.state from gromacs_to_tune q where ", matches!(), " order by q.id");
+        Ok(sqlx::query_as(SELECT)
+            .bind(&filter.rows)
+            .bind(filter.states())
+            .bind(&filter.owner)
+            .bind(&filter.namespace)
+            .fetch_all(&self.pool)
+            .await?)
+    }
+
+    /// Sets `cancel_requested` on those of `rows` that have not ended; returns these.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn request_cancel(&self, rows: &[i64]) -> Result<Vec<i64>, StoreError> {
+        Ok(sqlx::query_scalar(
+            "update gromacs_to_tune set cancel_requested = true
+            where id = any($1) and state not in ('completed', 'failed', 'cancelled') returning id",
+        )
+        .bind(rows)
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// Sets `retry_requested` on those of `rows` that failed or were cancelled; returns these.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn request_retry(&self, rows: &[i64]) -> Result<Vec<i64>, StoreError> {
+        Ok(sqlx::query_scalar(
+            "update gromacs_to_tune set retry_requested = true
+            where id = any($1) and state in ('failed', 'cancelled') returning id",
+        )
+        .bind(rows)
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// Every attempt of the rows of `filter` that ran at some time since `since`, in the order of its start.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn ran(&self, filter: &RowFilter, since: jiff::Timestamp) -> Result<Vec<Ran>, StoreError> {
+        const SELECT: &str = concat!(
+            "select q.id as row_id, q.owner, q.namespace, q.tpr_path, a.submission, a.attempt, a.cpu_millicores,
+                a.memory_bytes, a.gpus, (l.layout ->> 'ntmpi')::integer as ntmpi,
+                (l.layout ->> 'ntomp')::integer as ntomp, a.start_time, a.end_time, a.outcome, a.reason,
+                a.first_step, case when a.end_time is null and q.submission = a.submission and q.attempt = a.attempt
+                    then greatest(a.last_step, q.step) else a.last_step end as last_step,
+                q.dt_ps, case when a.end_time is null and q.submission = a.submission and q.attempt = a.attempt
+                    then coalesce(a.ns_per_day, q.ns_per_day) else a.ns_per_day end as ns_per_day
+            from gromacs_attempt a join gromacs_to_tune q on q.id = a.row_id
+            left join gromacs_ladder l
+                on l.row_id = a.row_id and l.submission = a.submission and l.rung = a.rung
+            where a.start_time is not null and coalesce(a.end_time, now()) >= $5 and ",
+            matches!(),
+            " order by a.start_time, a.row_id, a.attempt"
+        );
+        Ok(sqlx::query_as(SELECT)
+            .bind(&filter.rows)
+            .bind(filter.states())
+            .bind(&filter.owner)
+            .bind(&filter.namespace)
+            .bind(sql_time(since))
+            .fetch_all(&self.pool)
+            .await?)
+    }
+
+    /// The database's clock, which stamped all times.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn now(&self) -> Result<jiff::Timestamp, StoreError> {
+        let now: Timestamp = sqlx::query_scalar("select now()").fetch_one(&self.pool).await?;
+        Ok(now.to_jiff())
+    }
+}

@@ -1,0 +1,191 @@
+//! What is written beside a row's steps, on a real Postgres: progress of followed rows, ends of logs, removals.
+
+mod postgres;
+
+use std::time::Duration;
+
+use gromacs_submitter::advance::{AttemptRecord, with_failure};
+use gromacs_submitter::store::{Changes, Claim, ClaimOptions, NewRow, Progress, Store};
+use gromacs_submitter::view::AttemptView;
+use jiff::Timestamp;
+use postgres::{migrated_store, store};
+use scavenger_schema::simulation::{AttemptOutcome, RowStatus, State};
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).expect("should be a time")
+}
+
+async fn add(store: &Store) -> i64 {
+    let new = NewRow {
+        namespace: "lab".to_owned(),
+        persistent_volume_claim: "data".to_owned(),
+        tpr_path: "x.tpr".to_owned(),
+        ..NewRow::default()
+    };
+    store.add(&new).await.expect("should add")
+}
+
+async fn claim(store: &Store) -> Vec<Claim> {
+    let options = ClaimOptions { limit: 100, except: Vec::new(), max_waiting: 1000, early: false };
+    store.claim(&options).await.expect("should claim")
+}
+
+/// Rows in state running, given back.
+async fn running(store: &Store, count: usize) -> Vec<i64> {
+    let mut ids = Vec::new();
+    for _ in 0..count {
+        ids.push(add(store).await);
+    }
+    for claim in claim(store).await {
+        let status = RowStatus {
+            state: State::Running,
+            attempt: 2,
+            next_attempt_time: Timestamp::MAX.into(),
+            ..claim.row.status.clone()
+        };
+        let changes = Changes { releases: true, ..Changes::default() };
+        store.record(&claim, &status, &changes).await.expect("should record");
+    }
+    ids
+}
+
+fn progress(row: i64, attempt: i32, step: i64) -> Progress {
+    Progress { row, submission: 1, attempt, step: Some(step), ns_per_day: Some(40.0), time: Some(now()) }
+}
+
+async fn step_of(store: &Store, row: i64) -> Option<i64> {
+    sqlx::query_scalar("select step from gromacs_to_tune where id = $1")
+        .bind(row)
+        .fetch_one(store.pool())
+        .await
+        .expect("should read")
+}
+
+#[tokio::test]
+async fn progress_of_many_rows_is_one_statement_and_old_attempts_are_left_alone() {
+    let (first, _) = migrated_store("first").await;
+    let ids = running(&first, 3).await;
+    let news =
+        [progress(ids[0], 2, 100), progress(ids[1], 1, 7), progress(ids[2], 2, 300), progress(99, 2, 1)];
+    let mut answers = first.write_progress(&news).await.expect("should write");
+    answers.sort_unstable();
+    assert_eq!(answers, [(ids[0], true), (ids[1], false), (ids[2], true)], "attempt 1 of the second is over");
+    assert_eq!(step_of(&first, ids[0]).await, Some(100));
+    assert_eq!(step_of(&first, ids[1]).await, None);
+    // A sign of life without news takes nothing back.
+    let silent = Progress { step: None, ns_per_day: None, time: None, ..progress(ids[0], 2, 0) };
+    assert_eq!(first.write_progress(&[silent]).await.expect("should write"), [(ids[0], true)]);
+    assert_eq!(step_of(&first, ids[0]).await, Some(100));
+}
+
+#[tokio::test]
+async fn one_submitter_follows_a_row_until_it_is_silent() {
+    let (first, url) = migrated_store("first").await;
+    let second = store(&url, "second");
+    let ids = running(&first, 1).await;
+    assert!(!second.is_followed_elsewhere(ids[0]).await.expect("should ask"));
+    first.write_progress(&[progress(ids[0], 2, 100)]).await.expect("should write");
+    assert!(second.is_followed_elsewhere(ids[0]).await.expect("should ask"));
+    assert!(!first.is_followed_elsewhere(ids[0]).await.expect("should ask"));
+    assert_eq!(
+        second.write_progress(&[progress(ids[0], 2, 90)]).await.expect("should write"),
+        [(ids[0], false)]
+    );
+    assert_eq!(step_of(&first, ids[0]).await, Some(100));
+    // It ends in good order, or without a word.
+    first.follow_no_more().await.expect("should let go");
+    assert_eq!(
+        second.write_progress(&[progress(ids[0], 2, 110)]).await.expect("should write"),
+        [(ids[0], true)]
+    );
+    sqlx::query("update gromacs_to_tune set followed_until = now() - interval '1 second'")
+        .execute(first.pool())
+        .await
+        .expect("should set");
+    assert_eq!(
+        first.write_progress(&[progress(ids[0], 2, 120)]).await.expect("should write"),
+        [(ids[0], true)]
+    );
+}
+
+#[tokio::test]
+async fn a_row_that_is_being_written_is_left_for_the_next_time() {
+    let (first, url) = migrated_store("first").await;
+    let second = store(&url, "second");
+    let ids = running(&first, 2).await;
+    let mut transaction = second.pool().begin().await.expect("should begin");
+    sqlx::query("select from gromacs_to_tune where id = $1 for update")
+        .bind(ids[0])
+        .execute(&mut *transaction)
+        .await
+        .expect("should lock");
+    let news = [progress(ids[0], 2, 1), progress(ids[1], 2, 2)];
+    let answers = tokio::time::timeout(Duration::from_secs(20), first.write_progress(&news))
+        .await
+        .expect("should not wait for the lock")
+        .expect("should write");
+    assert_eq!(answers, [(ids[1], true)]);
+    transaction.rollback().await.expect("should roll back");
+    assert_eq!(first.write_progress(&news[..1]).await.expect("should write"), [(ids[0], true)]);
+}
+
+#[tokio::test]
+async fn rows_are_claimed_once_more_when_their_jobs_are_to_be_removed() {
+    let (store, _) = migrated_store("a").await;
+    add(&store).await;
+    let releases = Changes { releases: true, ..Changes::default() };
+    let first = claim(&store).await.remove(0);
+    // Two centuries from now, by the database's clock.
+    let keep = Duration::from_secs(200 * 365 * 86400);
+    let status = with_failure(&first.row, "no such file".to_owned(), keep, now());
+    store.record(&first, &status, &releases).await.expect("should record");
+    assert!(claim(&store).await.is_empty(), "not yet");
+    sqlx::query("update gromacs_to_tune set job_expiry_time = now(), next_attempt_time = now()")
+        .execute(store.pool())
+        .await
+        .expect("should set");
+    let due = claim(&store).await.remove(0);
+    assert_eq!(due.row.status.state, State::Failed);
+    let status = RowStatus { job_expiry_time: None, ..due.row.status.clone() };
+    store.record(&due, &status, &releases).await.expect("should record");
+    assert!(claim(&store).await.is_empty(), "removed");
+}
+
+#[tokio::test]
+async fn the_end_of_a_log_and_the_highest_peak_stay() {
+    let (store, _) = migrated_store("a").await;
+    let id = add(&store).await;
+    let claim = claim(&store).await.remove(0);
+    let view = AttemptView {
+        number: 1,
+        rung: None,
+        cpu_millicores: Some(1000),
+        memory_bytes: Some(64 << 20),
+        gpus: Some(0),
+        args: Vec::new(),
+        creation_time: now(),
+        start_time: Some(now()),
+        end_time: Some(now()),
+        outcome: Some(AttemptOutcome::Failed),
+        reason: Some("OOMKilled".to_owned()),
+        message: None,
+    };
+    let failed = AttemptRecord {
+        peak_memory_bytes: Some(64 << 20),
+        log_end: Some("Fatal error:\nno memory".to_owned()),
+        ..AttemptRecord::of(&view)
+    };
+    let status = RowStatus {
+        state: State::Queued,
+        submission: 2,
+        outgrown_memory_bytes: Some(64 << 20),
+        ..claim.row.status.clone()
+    };
+    let changes = Changes { attempts: vec![failed, AttemptRecord::of(&view)], ..Changes::default() };
+    let written = store.record(&claim, &status, &changes).await.expect("should record");
+    assert_eq!(written.row.status, status);
+    let story = store.show(id).await.expect("should read").expect("should be there");
+    let attempt = &story["attempts"][0];
+    assert_eq!(attempt["log_end"], "Fatal error:\nno memory");
+    assert_eq!(attempt["peak_memory_bytes"], 64 << 20);
+}
