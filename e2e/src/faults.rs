@@ -118,11 +118,19 @@ impl Proxy {
     /// # Errors
     /// If no port is free, or the kubeconfig of the tests can not be read.
     pub async fn start() -> Result<Self> {
+        Self::start_as(names::OPERATOR).await
+    }
+
+    /// Starts one that acts as another service account of ours.
+    ///
+    /// # Errors
+    /// If no port is free, or the kubeconfig of the tests can not be read.
+    pub async fn start_as(account: &str) -> Result<Self> {
         let path = std::env::var(crate::KUBECONFIG).context("the tests have no cluster")?;
         let mut config =
             Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &KubeConfigOptions::default())
                 .await?;
-        config.auth_info.impersonate = Some(format!("system:serviceaccount:{NAMESPACE}:{}", names::OPERATOR));
+        config.auth_info.impersonate = Some(format!("system:serviceaccount:{NAMESPACE}:{account}"));
         config.auth_info.impersonate_groups =
             Some(vec!["system:serviceaccounts".to_owned(), "system:authenticated".to_owned()]);
         let shared = Arc::new(Shared {
@@ -141,6 +149,21 @@ impl Proxy {
             }
         });
         Ok(Self { address, shared, _server: server })
+    }
+
+    /// A kubeconfig that leads through it.
+    ///
+    /// # Errors
+    /// If it can not be written.
+    pub fn kubeconfig(&self) -> Result<tempfile::NamedTempFile> {
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "proxy",
+            "clusters": [{ "name": "proxy", "cluster": { "server": format!("http://{}", self.address) } }],
+            "contexts": [{ "name": "proxy", "context": { "cluster": "proxy", "namespace": NAMESPACE } }],
+        });
+        let file = tempfile::NamedTempFile::new()?;
+        serde_json::to_writer(&file, &kubeconfig)?;
+        Ok(file)
     }
 
     /// Lets every write pass again, and counts from 1.
@@ -324,13 +347,7 @@ impl Operator {
         }
         let program =
             PathBuf::from(std::env::var_os(OPERATOR).context("the tests have no operator to start")?);
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "proxy",
-            "clusters": [{ "name": "proxy", "cluster": { "server": format!("http://{}", proxy.address) } }],
-            "contexts": [{ "name": "proxy", "context": { "cluster": "proxy", "namespace": NAMESPACE } }],
-        });
-        let file = tempfile::NamedTempFile::new()?;
-        serde_json::to_writer(&file, &kubeconfig)?;
+        let file = proxy.kubeconfig()?;
         let log = std::env::var_os("SCAVENGER_E2E_OPERATOR_LOG");
         let stderr = match log {
             Some(path) => std::fs::File::options().create(true).append(true).open(path)?.into(),

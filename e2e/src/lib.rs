@@ -6,6 +6,7 @@
 pub mod faults;
 pub mod gromacs;
 pub mod kubectl;
+pub mod local;
 pub mod postgres;
 pub mod queue;
 pub mod room;

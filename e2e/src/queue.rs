@@ -74,12 +74,7 @@ pub async fn prepare(world: &World) -> Result<Database> {
 /// # Errors
 /// What the API server or psql says.
 pub async fn prepare_with(world: &World, steps: u32, script: &str) -> Result<Database> {
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "gromacs-submitter" },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "gromacs-submitter-tenant" },
-        "subjects": [{ "kind": "ServiceAccount", "name": "gromacs-submitter", "namespace": NAMESPACE }],
-    });
-    world.create::<RoleBinding>(binding).await?;
+    admit_submitter(world).await?;
     let claim = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "simulations" },
         "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
@@ -131,6 +126,20 @@ pub async fn prepare_with(world: &World, steps: u32, script: &str) -> Result<Dat
         ))
         .await?;
     Ok(database)
+}
+
+/// Gives the submitter its rights in the namespace, as deploy/tenant does.
+///
+/// # Errors
+/// What the API server says.
+pub async fn admit_submitter(world: &World) -> Result<()> {
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "gromacs-submitter" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "gromacs-submitter-tenant" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "gromacs-submitter", "namespace": NAMESPACE }],
+    });
+    world.create::<RoleBinding>(binding).await?;
+    Ok(())
 }
 
 /// Inserts a row and returns its id.

@@ -307,13 +307,61 @@ async fn rows_are_listed_shown_cancelled_and_tried_again() {
     );
 }
 
+/// Everything a chemist does needs no more than a chemist's rights, and reaches no further than the chemist's own rows.
+#[tokio::test]
+async fn a_chemist_can_do_it_all_and_sees_only_own_rows() {
+    let url = postgres::migrated_database().await;
+    let admin = Program::new(url.clone());
+    admin.good(&["tenant", "add", "alice", "lab"]);
+    admin.good(&["tenant", "add", "bob", "lab"]);
+    let alice = Program::new(postgres::as_role(&url, "alice"));
+    let bob = Program::new(postgres::as_role(&url, "bob"));
+    alice.good(&["add", "a.tpr", "b.tpr"]);
+    bob.good(&["add", "a.tpr"]);
+    assert_eq!(
+        (alice.rows(), bob.rows(), admin.rows()),
+        (2, 1, 3),
+        "one chemist's file is none of the other's"
+    );
+    assert!(alice.good(&["show", "1"]).contains("of alice"));
+    for (arguments, why) in [(["show", "1"], "there is no row 1"), (["cancel", "1"], "there is no such row")]
+    {
+        let output = bob.run(&arguments);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+    }
+    let output = alice.run(&["add", "c.tpr", "--namespace", "elsewhere", "--dry-run"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("ask the admin"), "{}", text(&output.stderr));
+    assert_eq!(alice.good(&["cancel", "--state", "queued", "--yes"]).lines().count(), 2);
+    assert!(alice.good(&["report"]).starts_with("nothing ran"));
+    admin.sql("update gromacs_to_tune set state = 'completed'").await;
+    alice.good(&["watch", "1", "2", "--until-finished"]);
+}
+
+#[tokio::test]
+async fn a_dry_run_of_run_names_the_rows_that_are_due() {
+    let program = Program::migrated().await;
+    let run = ["run", "--dry-run", "--gromacs-image", "x"];
+    assert_eq!(program.good(&run), "no row is due\n");
+    program.good(&["add", "a.tpr", "b.tpr"]);
+    program.sql("update gromacs_to_tune set priority = 1 where id = 2").await;
+    let due = program.json(&run);
+    assert_eq!(due.as_array().map(Vec::len), Some(2));
+    assert_eq!(program.json(&run), due, "nobody holds them now");
+    assert!(program.good(&run).contains("queued  b.tpr"));
+    let one = program.json(&["run", "--dry-run", "--gromacs-image", "x", "--concurrency", "1"]);
+    assert_eq!(one[0]["id"], 2, "the first to be taken");
+}
+
 #[tokio::test]
 async fn a_watch_tells_changes_and_ends_with_them() {
     let program = Program::migrated().await;
     program.good(&["add", "a.tpr", "b.tpr"]);
     assert_eq!(program.run(&["watch", "99"]).status.code(), Some(1), "there is no such row");
     let watch = program
-        .command(&["watch", "--until-finished", "--interval", "200ms"])
+        // Nothing but the database's word wakes it.
+        .command(&["watch", "--until-finished", "--interval", "1h"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

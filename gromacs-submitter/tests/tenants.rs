@@ -898,6 +898,44 @@ async fn rows_that_are_there_already_go_on() {
     assert!(matches!(error, StoreError::Forbid(_)), "{error}");
 }
 
+/// A managed Postgres gives nobody a superuser.
+#[tokio::test]
+async fn an_owner_who_is_no_superuser_is_enough() {
+    migrated_database().await;
+    let url = empty_database().await;
+    let database = url.rsplit('/').next().expect("should name a database");
+    let superuser = store(&url, "superuser");
+    for statement in [
+        "create role keeper login createrole".to_owned(),
+        format!("alter database {database} owner to keeper"),
+    ] {
+        superuser.pool().execute(sqlx::AssertSqlSafe(statement)).await.expect("should prepare");
+    }
+    let queue = Queue {
+        admin: store(&as_role(&url, "keeper"), "admin"),
+        submitter: store(&as_role(&url, "submitter"), "submitter"),
+        alice: store(&as_role(&url, "alice"), "alice"),
+        bob: store(&as_role(&url, "bob"), "bob"),
+        url: as_role(&url, "keeper"),
+    };
+    queue.admin.migrate().await.expect("should migrate");
+    queue.admin.pool().execute("create role dave login").await.expect("should make a role");
+    for role in ["alice", "dave"] {
+        queue.admin.add_tenant(&tenant(role, "chem"), false).await.expect("should add a tenant");
+    }
+    let dave = store(&as_role(&url, "dave"), "dave");
+    dave.add(&new_row("chem")).await.expect("should add");
+    let claim = queue.claim().await;
+    let claim = a_life(&queue, claim).await;
+    queue.fail(&claim).await;
+    assert!(queue.alice.list(&RowFilter::default()).await.expect("should list").is_empty());
+    let deleted = dave.pool().execute("delete from gromacs_to_tune").await.expect("should delete");
+    assert_eq!(deleted.rows_affected(), 1);
+    let mut keeper = queue.connect("keeper").await;
+    assert_eq!(count(&mut keeper, "gromacs_event").await, 0);
+    assert_eq!(count(&mut keeper, "gromacs_observation").await, 1);
+}
+
 #[tokio::test]
 async fn databases_of_one_server_migrate_at_the_same_time() {
     let urls = [empty_database().await, empty_database().await, empty_database().await];

@@ -78,7 +78,8 @@ fn bad_rows_say_what_to_do_and_the_queue_goes_on() {
         fails_with(&database, torn, &["mdrun failed: "]).await?;
         let attempts = attempts(&database, torn).await?;
         let log = attempts.last().and_then(|attempt| attempt.log_end.clone()).unwrap_or_default();
-        ensure!(log.contains("rror") && !log.contains("remaining wall clock"), "the end of the log: {log}");
+        let told = ["can not be settled", "Fatal error"].iter().any(|words| log.contains(words));
+        ensure!(told && !log.contains("remaining wall clock"), "the end of the log: {log}");
         is_complete(&state(&database, good, "completed").await?)
     });
 }

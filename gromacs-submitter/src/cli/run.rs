@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-use super::Outcome;
+use super::text::{Table, json as print_json, terminal_width};
+use super::{Outcome, print_line};
 use crate::advance::Settings;
 use crate::cluster::Cluster;
 use crate::config::{Database, RunOptions};
@@ -14,7 +16,7 @@ use crate::daemon::{self, Pace};
 use crate::follower::Follower;
 use crate::health::{self, Metrics};
 use crate::manifest::ManifestSettings;
-use crate::store::{Store, StoreError};
+use crate::store::{Claim, ClaimOptions, Store, StoreError};
 use crate::tuner_client::TunerClient;
 use crate::worker::Worker;
 
@@ -33,6 +35,13 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
     let connections = u32::from(options.concurrency).min(MOST_CONNECTIONS) + EXTRA_CONNECTIONS;
     let store =
         Store::new(super::url(database)?, holder(), options.lease, connections, database.connect_timeout)?;
+    if options.dry_run {
+        store.check_schema().await?;
+        let due = due(&store, &options).await?;
+        store.close().await;
+        print_due(&due, options.output.is_json());
+        return Ok(Outcome::Done);
+    }
     let queue_id = first_contact(&store, options.once).await?;
     let cluster = Cluster::connect().await?;
     let metrics = Arc::new(Metrics::default());
@@ -90,6 +99,44 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
     stop_serving.notify_one();
     store.close().await;
     Ok(Outcome::Done)
+}
+
+/// The rows that a submitter with these options would take.
+async fn due(store: &Store, options: &RunOptions) -> Result<Vec<Claim>, StoreError> {
+    let claim = ClaimOptions {
+        limit: options.concurrency.into(),
+        except: Vec::new(),
+        max_waiting: options.max_waiting.into(),
+        early: options.once,
+    };
+    store.would_claim(&claim).await
+}
+
+fn print_due(due: &[Claim], as_json: bool) {
+    if as_json {
+        let rows = due.iter().map(|claim| {
+            let row = &claim.row;
+            json!({ "id": row.id, "owner": row.owner, "namespace": row.namespace, "tpr_path": row.tpr_path,
+                "state": row.status.state.as_str() })
+        });
+        print_line(&print_json(&Value::Array(rows.collect())));
+        return;
+    }
+    let mut table = Table::new(&[">ROW", "OWNER", "NAMESPACE", "STATE", "FILE"]);
+    for Claim { row, .. } in due {
+        table.push(&[
+            row.id.to_string(),
+            row.owner.clone(),
+            row.namespace.clone(),
+            row.status.state.to_string(),
+            row.tpr_path.clone(),
+        ]);
+    }
+    if table.is_empty() {
+        print_line("no row is due");
+    } else {
+        table.render(terminal_width()).iter().for_each(|line| print_line(line));
+    }
 }
 
 /// Waits for the database at the start of the daemon: it may come up later than the submitter. An old schema is no

@@ -226,6 +226,14 @@ pub struct RunOptions {
     /// Let rows in work come to a stop within TIME when told to end
     #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_SHUTDOWN_GRACE", default_value = "20s", value_parser = duration, help_heading = "Safety")]
     pub shutdown_grace: Duration,
+    /// Print which rows are due now, and work on none
+    ///
+    /// Needs the database only. What becomes of them depends on the cluster and the tuner at that moment.
+    #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
+    pub dry_run: bool,
+    /// Format of what --dry-run prints.
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// When the kubelet pulls an image.
