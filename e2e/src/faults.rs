@@ -28,7 +28,7 @@ use kube::{
     runtime::{WatchStreamExt, watcher},
 };
 use scavenger_schema::names;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     net::TcpListener,
     process::{Child, Command},
@@ -72,13 +72,21 @@ struct Rules {
     watch_delay: Duration,
     /// Every request is refused, and watches end.
     down: bool,
+    /// What metrics.k8s.io says of nodes, which the cluster itself does not serve.
+    usage: Option<Value>,
     writes: usize,
     judge: Judge,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { watch_delay: Duration::ZERO, down: false, writes: 0, judge: Box::new(|_| Fate::Pass) }
+        Self {
+            watch_delay: Duration::ZERO,
+            down: false,
+            usage: None,
+            writes: 0,
+            judge: Box::new(|_| Fate::Pass),
+        }
     }
 }
 
@@ -182,6 +190,19 @@ impl Proxy {
         self.shared.cut.send_modify(|cuts| *cuts += 1);
     }
 
+    /// Says that a node was just measured to use so much memory.
+    #[expect(clippy::disallowed_methods, reason = "the stamp of a measurement is a time by the clock")]
+    pub fn measure(&self, node: &str, memory: &str) {
+        let usage = json!({
+            "kind": "NodeMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {},
+            "items": [{
+                "metadata": { "name": node }, "timestamp": jiff::Timestamp::now(), "window": "15s",
+                "usage": { "cpu": "1", "memory": memory },
+            }],
+        });
+        self.shared.rules(|rules| rules.usage = Some(usage));
+    }
+
     /// Number of writes since the rules were set.
     #[must_use]
     pub fn writes(&self) -> usize {
@@ -213,6 +234,11 @@ async fn forward(shared: &Arc<Shared>, request: Request) -> Result<Response> {
     cut.borrow_and_update();
     if shared.rules(|rules| rules.down) {
         return Ok(StatusCode::SERVICE_UNAVAILABLE.into_response());
+    }
+    if parts.uri.path() == "/apis/metrics.k8s.io/v1beta1/nodes"
+        && let Some(usage) = shared.rules(|rules| rules.usage.clone())
+    {
+        return Ok(axum::Json(usage).into_response());
     }
     let fate = fate(shared, &parts.method, parts.uri.path());
     match fate {

@@ -33,6 +33,9 @@ const COUNT_VARIABLE: &str = "SCAVENGER_E2E_BENCH_JOBS";
 /// Requests that one client has under way, as many as the operator by default.
 const AT_ONCE: usize = 32;
 
+/// How often one is sent at most.
+const TRIES: usize = 5;
+
 /// Share of the raw rate that is aimed at.
 const AIM: f64 = 0.7;
 
@@ -76,8 +79,19 @@ where
     let all = (0..count).map(|number| {
         let object = serde_json::from_value::<K>(object(number));
         async move {
-            let made = api.create(&PostParams::default(), &object?).await?;
-            anyhow::Ok((made.name_any(), Instant::now()))
+            let object = object?;
+            // Connections break under load; whatever a broken one carried is sent again.
+            for _ in 0..TRIES {
+                match api.create(&PostParams::default(), &object).await {
+                    Ok(_) => return Ok((object.name_any(), Instant::now())),
+                    Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                        return Ok((object.name_any(), Instant::now()));
+                    }
+                    Err(kube::Error::Api(status)) => return Err(kube::Error::Api(status).into()),
+                    Err(_) => {}
+                }
+            }
+            anyhow::bail!("{} could not be created in {TRIES} tries", object.name_any())
         }
     });
     futures::stream::iter(all).buffer_unordered(AT_ONCE).try_collect().await
@@ -105,16 +119,17 @@ fn percentile(sorted: &[f64], percent: usize) -> f64 {
     sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1)).copied().unwrap_or_default()
 }
 
-/// Waits until `gone` counts none.
+/// Waits until no Job and no pod is left.
 async fn cleared(world: &World) -> Result<()> {
     let left = async {
         let mut every = tokio::time::interval(Duration::from_secs(1));
         loop {
             every.tick().await;
             let one = ListParams::default().limit(1);
-            let jobs = world.api::<BatchJob>().list(&one).await?.items.len();
-            let pods = world.api::<Pod>().list(&one).await?.items.len();
-            if jobs + pods == 0 {
+            // As above: an answer that does not come is no answer.
+            let jobs = world.api::<BatchJob>().list(&one).await.map(|list| list.items.len());
+            let pods = world.api::<Pod>().list(&one).await.map(|list| list.items.len());
+            if let (Ok(0), Ok(0)) = (jobs, pods) {
                 return anyhow::Ok(());
             }
         }

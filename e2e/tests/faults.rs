@@ -24,6 +24,7 @@ use scavenger_e2e::{
 };
 use scavenger_schema::{
     names,
+    reasons::{interruption, pool_condition::MEMORY_MEASURED, waiting},
     scavenger_job::{Phase, ScavengerJob, ScavengerJobStatus},
     scavenger_pool::ScavengerPool,
 };
@@ -200,6 +201,56 @@ fn those_that_wait_or_are_poisoned_hold_up_nobody() {
         );
         let poisoned = jobs.get("poison").await?.status.and_then(|status| status.phase);
         ensure!(poisoned.is_none(), "the poisoned one was not poisoned: {poisoned:?}");
+        operator.kill().await
+    });
+}
+
+/// A node uses more memory than its pods ask for. The cluster serves no metrics.k8s.io: the proxy plays it.
+#[test]
+fn measured_memory_takes_those_that_lose_least() {
+    alone("measured", |world, proxy| async move {
+        let jobs: Api<ScavengerJob> = world.api();
+        let operator = Operator::start(&proxy, &world.client).await?;
+        let measured = |is: &'static str| async move {
+            until(&format!("the pool says {is}"), || async {
+                let pools: Api<ScavengerPool> = Api::all(world.client.clone());
+                let conditions = pools.get(names::DEFAULT_POOL).await?.status.unwrap_or_default().conditions;
+                let told = conditions.iter().any(|one| one.type_ == MEMORY_MEASURED && one.status == is);
+                Ok(told.then_some(()))
+            })
+            .await
+        };
+        measured("False").await?;
+        // 60 of 256 GiB, all on one node.
+        for (name, saves) in [("cheap", true), ("cheaper", true), ("dear", false)] {
+            let mut job = played(name, "1");
+            job["spec"]["resources"]["requests"]["memory"] = json!("20Gi");
+            job["spec"]["nodeSelector"] = json!({ "kubernetes.io/hostname": "fake-0001" });
+            job["spec"]["interruptionAfter"] = json!("10m");
+            job["spec"]["checkpoint"] = json!({ "savesOnSigterm": saves, "restartSeconds": 5 });
+            jobs.create(&PostParams::default(), &serde_json::from_value(job)?).await?;
+            world.phase(name, Phase::Running).await?;
+        }
+        // 240 GiB are 94%; 22 GiB less would be 85%: two must go. The measurement grows old and is read again and again.
+        let began = Instant::now();
+        proxy.measure("fake-0001", "240Gi");
+        for name in ["cheap", "cheaper"] {
+            let gone = |job: &ScavengerJob| status(job).interrupted_count >= 1;
+            let job = world.job_until(name, "interrupted", gone).await?;
+            let attempt = status(&job).attempts.last().cloned().context("no attempt was recorded")?;
+            ensure!(attempt.reason.as_deref() == Some(interruption::NODE_PRESSURE), "{attempt:?}");
+            ensure!(attempt.message.as_ref().is_some_and(|said| said.contains("as measured")), "{attempt:?}");
+        }
+        println!("measured -> both interrupted in {:.1} s (read every 15 s)", began.elapsed().as_secs_f64());
+        measured("True").await?;
+        // By requests there would be room again, but the node is as full as it was measured to be.
+        for name in ["cheap", "cheaper"] {
+            let waits =
+                |job: &ScavengerJob| status(job).conditions.iter().any(|one| one.reason == waiting::NO_ROOM);
+            world.job_until(name, "waiting for room", waits).await?;
+        }
+        let dear = world.phase("dear", Phase::Running).await?;
+        ensure!(status(&dear).interrupted_count == 0, "{:?}", status(&dear));
         operator.kill().await
     });
 }

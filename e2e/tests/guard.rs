@@ -214,6 +214,7 @@ async fn rights() -> Result<()> {
     for (needs, right) in [
         (true, ("", "pods", "list")),
         (true, ("", "pods", "delete")),
+        (true, ("", "persistentvolumes", "list")),
         (true, ("scavenger.dev", "scavengerjobs", "list")),
         (false, ("scavenger.dev", "scavengerjobs", "patch")),
         (false, ("scavenger.dev", "scavengerjobs/status", "patch")),
@@ -222,6 +223,7 @@ async fn rights() -> Result<()> {
         (false, ("batch", "jobs", "delete")),
         (false, ("", "pods", "create")),
         (false, ("", "pods", "patch")),
+        (false, ("", "persistentvolumeclaims", "list")),
         (false, ("", "secrets", "get")),
         (false, ("coordination.k8s.io", "leases", "update")),
         (false, ("coordination.k8s.io", "leases", "create")),

@@ -95,6 +95,11 @@ fn a_budget_that_forbids_everything_does_not_keep_it() {
     });
 }
 
+/// What a pod's spec says of a claim that it mounts.
+fn mounting(claim: &str) -> Value {
+    json!({ "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": claim } }] })
+}
+
 /// Time from a pod's creation until it runs.
 async fn time_to_run(world: &World, class: Option<&str>, slot: &str) -> Result<Duration> {
     let running = |pod: Option<&Pod>| {
@@ -102,7 +107,8 @@ async fn time_to_run(world: &World, class: Option<&str>, slot: &str) -> Result<D
         phase == Some("Running")
     };
     let began = Instant::now();
-    owner_of_class(world, "owner", class, slot, json!({})).await?;
+    // Its claim is bound, to a volume of this node.
+    owner_of_class(world, "owner", class, slot, mounting("data")).await?;
     let runs = kube::runtime::wait::await_condition(world.api::<Pod>(), "owner", running);
     tokio::time::timeout(scavenger_e2e::world::LIMIT, runs)
         .await
@@ -118,25 +124,31 @@ async fn the_cheaper_one_goes(world: &World, class: &str) -> Result<()> {
 
     // What can not be judged interrupts nobody, and the pool says so.
     let apart = json!({ "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
-        { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "unjudged" } } }] } } });
-    owner_of_class(world, "unjudged", Some(class), slot, apart).await?;
-    let named = format!("{}/unjudged (podAntiAffinity)", world.namespace);
-    until("the pool names the pod that is not judged", || async {
-        let pool = pools(world).get(names::DEFAULT_POOL).await?;
-        let conditions = pool.status.unwrap_or_default().conditions;
-        let said = conditions.iter().any(|condition| {
-            condition.type_ == pool_condition::UNJUDGED_PODS
-                && condition.status == "True"
-                && condition.message.contains(&named)
-        });
-        Ok(said.then_some(()))
-    })
-    .await?;
+        { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "apart" } } }] } } });
+    for (name, more, constraint) in [
+        ("apart", apart, "podAntiAffinity"),
+        ("unbound", mounting("never"), "PersistentVolumeClaim never is not bound"),
+    ] {
+        owner_of_class(world, name, Some(class), slot, more).await?;
+        let named = format!("{}/{name} (", world.namespace);
+        until("the pool names the pod that is not judged", || async {
+            let pool = pools(world).get(names::DEFAULT_POOL).await?;
+            let conditions = pool.status.unwrap_or_default().conditions;
+            let said = conditions.iter().any(|condition| {
+                condition.type_ == pool_condition::UNJUDGED_PODS
+                    && condition.status == "True"
+                    && condition.message.contains(&named)
+                    && condition.message.contains(constraint)
+            });
+            Ok(said.then_some(()))
+        })
+        .await?;
+        delete_pod(world, name).await?;
+    }
     for name in ["cheap", "dear"] {
         let job = world.phase(name, Phase::Running).await?;
         ensure!(status(&job).interrupted_count == 0, "{name}: {:?}", status(&job));
     }
-    delete_pod(world, "unjudged").await?;
 
     // The older one goes, since it loses less; kube-scheduler would take the younger one.
     let (mut operator, mut scheduler) = (Vec::new(), Vec::new());

@@ -50,7 +50,7 @@ pub(crate) fn status(planner: &Planner, now: Timestamp) -> ScavengerPoolStatus {
     ScavengerPoolStatus {
         observed_generation: None,
         update_time: None,
-        conditions: vec![ready, unjudged_pods(planner, now), memory_measured(now)],
+        conditions: vec![ready, unjudged_pods(planner, now), memory_measured(planner, now)],
         nodes: count(capacity.pool_nodes().count()),
         allocatable: quantities(allocatable),
         used: quantities(&used),
@@ -94,10 +94,15 @@ fn unjudged_pods(planner: &Planner, now: Timestamp) -> Condition {
     condition(UNJUDGED_PODS, true, "ConstraintNotJudged", &message, now)
 }
 
-/// That memory pressure is seen late.
-fn memory_measured(now: Timestamp) -> Condition {
-    let message = "ScavengerJobs go when their node reports a pressure condition, which can be too late where the \
-                   kubelet has hard eviction thresholds only: set soft ones";
+/// Whether memory pressure is seen in time.
+fn memory_measured(planner: &Planner, now: Timestamp) -> Condition {
+    if planner.measures_memory() {
+        let message =
+            "ScavengerJobs go when their node uses more than 90% of its memory, as metrics.k8s.io tells";
+        return condition(MEMORY_MEASURED, true, "MetricsApi", message, now);
+    }
+    let message = "metrics.k8s.io is not served: ScavengerJobs go when their node reports a pressure condition, which \
+                   can be too late where the kubelet has hard eviction thresholds only: set soft ones";
     condition(MEMORY_MEASURED, false, "PressureConditionsOnly", message, now)
 }
 

@@ -71,8 +71,15 @@ pub(crate) fn job_spec(spec: &ScavengerJobSpec) -> Result<JobSpec, SpecError> {
             })
             .collect(),
         affinity: Vec::new(),
+        volumes: Vec::new(),
     };
+    let mut claims: Vec<Name> =
+        spec.persistent_volume_claims.iter().map(|claim| claim.claim_name.as_str().into()).collect();
+    // One that is mounted twice is one.
+    claims.sort_unstable();
+    claims.dedup();
     Ok(JobSpec {
+        claims,
         demand: Demand { per_pod, pod_count, placement },
         interruption_after,
         saves_on_sigterm: checkpoint.is_some_and(|checkpoint| checkpoint.saves_on_sigterm),

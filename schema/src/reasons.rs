@@ -58,7 +58,7 @@ pub mod interruption {
     pub const PREEMPTED_BY_OPERATOR: &str = "PreemptedByOperator";
     /// The operator: the pool is being drained.
     pub const DRAINED: &str = "Drained";
-    /// The operator: the node reports a pressure condition.
+    /// The operator: the node reports a pressure condition, or was measured to use too much memory.
     pub const NODE_PRESSURE: &str = "NodePressure";
     /// Reason of the condition DisruptionTarget with which the operator marks a pod that a PodDisruptionBudget keeps
     /// from being evicted, before it deletes it.

@@ -23,6 +23,9 @@ pub(crate) struct Arguments {
     /// Measure only this
     #[arg(long, value_name = "WHAT")]
     only: Option<Part>,
+    /// Measure the operator as the tests build it, without optimisation: no second build of every dependency
+    #[arg(long)]
+    dev: bool,
     /// Leave the cluster up afterwards
     #[arg(long)]
     keep: bool,
@@ -62,7 +65,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     cluster::down(name)?;
     let cluster = cluster::up(name, &options)?;
     cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name))?;
-    let result = install::install(&cluster, "e2e/deploy", images::Profile::Release).and_then(|()| {
+    let profile = if arguments.dev { images::Profile::Dev } else { images::Profile::Release };
+    let result = install::install(&cluster, "e2e/deploy", profile).and_then(|()| {
         let mut tests = shell::cargo(&bench);
         test::on(&cluster, tests.args(["--", "--show-output", "--ignored"]))?;
         tests.env("SCAVENGER_E2E_BENCH_JOBS", arguments.jobs.to_string());

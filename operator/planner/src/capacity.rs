@@ -105,6 +105,11 @@ pub struct Shortage {
     pub message: String,
 }
 
+/// True if ScavengerJobs may be added to a node.
+fn takes_more(node: &Node) -> bool {
+    node.usable && !node.full
+}
+
 impl Entry {
     fn new(slot: usize) -> Self {
         Self {
@@ -154,7 +159,7 @@ impl Capacity {
         self.version += 1;
         self.change_node(&name, |entry| {
             entry.eligible = settings.is_some_and(|settings| eligible(&node, settings));
-            entry.in_pool = entry.eligible && node.usable;
+            entry.in_pool = entry.eligible && takes_more(&node);
             entry.relabelled = true;
             entry.node = Some(node);
         });
@@ -217,7 +222,7 @@ impl Capacity {
                     (Some(node), Some(settings)) => eligible(node, settings),
                     _ => false,
                 };
-                entry.in_pool = entry.eligible && entry.node.as_ref().is_some_and(|node| node.usable);
+                entry.in_pool = entry.eligible && entry.node.as_ref().is_some_and(takes_more);
             });
         }
         self.epoch += 1;

@@ -1,5 +1,5 @@
-//! One interruption by the planner, and the three causes for which there is one: headroom, a pending ordinary pod,
-//! and pressure on a node. (Drain is a setting, looked at with every ScavengerJob.)
+//! One interruption by the planner, and the causes for which there is one: headroom, a pending ordinary pod,
+//! and pressure on a node, reported or (see `measured`) measured. (Drain is a setting, looked at with every ScavengerJob.)
 //!
 //! An interruption takes three steps, each of which may be the last one before a crash:
 //!
@@ -38,7 +38,7 @@ pub mod reason {
     pub const PREEMPTED_BY_OPERATOR: &str = "PreemptedByOperator";
     /// The pool is being drained.
     pub const DRAINED: &str = "Drained";
-    /// The node reports a pressure condition.
+    /// The node reports a pressure condition, or was measured to use too much memory.
     pub const NODE_PRESSURE: &str = "NodePressure";
 
     /// Every one of them.
@@ -197,6 +197,7 @@ impl Planner {
         let Ok(settings) = &self.settings else { return };
         // Most plans end here.
         if self.holders.pressed.is_empty()
+            && self.measured.is_idle()
             && self.preemption.is_idle(settings.preemption_mode)
             && settings.headroom.suffices(self.capacity.used_by_pods(), self.capacity.allocatable())
         {
@@ -204,6 +205,7 @@ impl Planner {
         }
         let settings = settings.clone();
         self.relieve_pressure(&settings, now, actions);
+        self.relieve_memory(&settings, now, actions);
         // First whom somebody waits for: it may make the headroom, too.
         let _served = self.serve_pending_pods(&settings, now, actions);
         self.keep_headroom(&settings, now, actions);
@@ -258,7 +260,7 @@ impl Planner {
     }
 
     /// The ScavengerJobs that have pods on a node, and what these hold there.
-    fn jobs_on(&self, node: &Name) -> BTreeMap<&Key, Resources> {
+    pub(crate) fn jobs_on(&self, node: &Name) -> BTreeMap<&Key, Resources> {
         let mut jobs: BTreeMap<&Key, Resources> = BTreeMap::new();
         for pod in self.capacity.scavenger_pods(node) {
             // Anybody may write a foreign UID onto a pod of his own; in another namespace it belongs to nobody.
@@ -271,14 +273,14 @@ impl Planner {
     }
 
     /// What is lost if a ScavengerJob is interrupted; none if it is going anyway.
-    fn loss_of(&self, job: &Key, settings: &Settings, now: Timestamp) -> Option<Loss> {
+    pub(crate) fn loss_of(&self, job: &Key, settings: &Settings, now: Timestamp) -> Option<Loss> {
         let entry = self.jobs.get(job)?;
         let attachments = self.attachments.get(&owner(&entry.job.uid, job))?;
         let stays = !is_going(entry, attachments, settings.drain);
         stays.then(|| Loss::of(&entry.job, &settings.weights, settings.priority_steps, now))
     }
 
-    fn sentence(
+    pub(crate) fn sentence(
         &mut self,
         job: &Key,
         reason: &str,

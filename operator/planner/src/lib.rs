@@ -15,11 +15,13 @@
 //! | how long to wait before the next attempt | [`backoff`] |
 //! | who starts next | [`admission`] |
 //! | what room there is | [`capacity`], with an index over all nodes in `places` |
+//! | where volumes let pods go | `volumes` |
 //! | what is in flight | [`ledger`] |
 //! | the running priority | [`priority`] |
 //! | what an interruption would throw away: the order in which they go | [`loss`] |
 //! | how an attempt is interrupted | [`interruption`] |
 //! | who goes before others need the room | [`headroom`] |
+//! | who goes when a node really uses too much memory | `measured` |
 //! | who goes for a pending ordinary pod | [`preemption`] |
 //! | who goes for it while no operator works | [`guard`] |
 //!
@@ -42,6 +44,7 @@ pub mod interruption;
 pub mod ledger;
 pub mod lifecycle;
 pub mod loss;
+mod measured;
 mod places;
 pub mod preemption;
 pub mod priority;
@@ -51,6 +54,7 @@ pub mod snapshot;
 mod starting;
 pub mod verdict;
 mod view;
+mod volumes;
 mod wording;
 
 use std::{
@@ -66,11 +70,13 @@ use capacity::Capacity;
 use interruption::Holders;
 use ledger::Ledger;
 use lifecycle::{Known, Memory, Next, Telling};
+use measured::Measured;
 use preemption::Preemption;
 use snapshot::{
     Child, Demand, Disruption, Job, Key, Name, Observation, Phase, Pod, Settings, WaitReason, Waiting,
 };
 use verdict::Evidence;
+use volumes::Volumes;
 
 /// What is to be done now.
 #[derive(Debug, Default)]
@@ -146,6 +152,8 @@ pub struct Planner {
     ledger: Ledger,
     holders: Holders,
     preemption: Preemption,
+    volumes: Volumes,
+    measured: Measured,
     queue: Queue,
     /// Boxed, as what is large and one of many: a tree keeps room for several in each node.
     jobs: BTreeMap<Key, Box<Entry>>,
@@ -178,6 +186,8 @@ impl Default for Planner {
             ledger: Ledger::default(),
             holders: Holders::default(),
             preemption: Preemption::default(),
+            volumes: Volumes::default(),
+            measured: Measured::default(),
             queue: Queue::default(),
             jobs: BTreeMap::new(),
             keys: BTreeMap::new(),
@@ -222,7 +232,8 @@ impl Planner {
                     self.remove_pod(&pod);
                 }
             }
-            Observation::Node(node) => {
+            Observation::Node(mut node) => {
+                node.full = self.measured.is_full(&node.name);
                 self.holders.set_node(&node);
                 self.capacity.set_node(node, self.settings.as_ref().ok());
             }
@@ -230,6 +241,9 @@ impl Planner {
                 self.holders.remove_node(&name);
                 self.capacity.remove_node(&name);
             }
+            Observation::Volume(volume) => self.set_volume(volume),
+            Observation::VolumeGone(name) => self.remove_volume(&name),
+            Observation::Usage(usage) => self.set_usage(usage),
             Observation::Pool(settings) => {
                 if self.settings != *settings {
                     self.settings = *settings;

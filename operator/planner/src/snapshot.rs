@@ -65,6 +65,12 @@ pub enum Observation {
     Node(Node),
     /// A node is gone.
     NodeGone(Name),
+    /// A PersistentVolume is there, in this version.
+    Volume(Volume),
+    /// A PersistentVolume is gone.
+    VolumeGone(Name),
+    /// How much memory nodes really use; none if nobody measures it.
+    Usage(Option<Vec<Usage>>),
     /// The pool's settings, or why nothing can be admitted.
     Pool(Box<Result<Settings, String>>),
     /// An action was carried out, or was not.
@@ -170,6 +176,9 @@ pub struct JobSpec {
     pub saves_on_sigterm: bool,
     /// Work that a restart costs.
     pub restart: SignedDuration,
+    /// PersistentVolumeClaims of its namespace that its pods mount.
+    #[serde(default)]
+    pub claims: Vec<Name>,
 }
 
 /// What has to fit where. ScavengerJobs with equal demands either all fit or none does.
@@ -200,6 +209,9 @@ pub struct Placement {
     pub tolerations: Vec<Toleration>,
     /// Required node affinity: one of these terms must match. Every node matches if there is none.
     pub affinity: Vec<NodeTerm>,
+    /// Of each PersistentVolume that is bound to nodes, its terms: one of them must match. The planner fills it in.
+    #[serde(default)]
+    pub volumes: Vec<Vec<NodeTerm>>,
 }
 
 /// A term of a required node affinity: all of its expressions must match.
@@ -293,6 +305,7 @@ impl Placement {
     pub fn admits(&self, node: &Node) -> bool {
         self.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
             && (self.affinity.is_empty() || self.affinity.iter().any(|term| term.matches(node)))
+            && self.volumes.iter().all(|terms| terms.iter().any(|term| term.matches(node)))
             && node.taints.iter().filter(|taint| taint.repels()).all(|taint| {
                 self.tolerations.iter().any(|toleration| {
                     toleration.key.as_ref().is_none_or(|key| *key == taint.key)
@@ -603,6 +616,9 @@ pub struct Pod {
     pub creation_time: Timestamp,
     /// True unless its preemptionPolicy is Never.
     pub preempts: bool,
+    /// PersistentVolumeClaims of its namespace that it mounts; told only of an ordinary pod without a node.
+    #[serde(default)]
+    pub claims: Vec<Name>,
     /// What of its spec says more about where it may go than [`Self::placement`] can tell; empty if nothing does.
     pub unjudged: Vec<Name>,
     /// `status.phase`.
@@ -672,6 +688,28 @@ impl Container {
     }
 }
 
+/// What a node really uses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// The node.
+    pub node: Name,
+    /// Memory, in bytes.
+    pub memory_bytes: i64,
+    /// When it was measured.
+    pub time: Timestamp,
+}
+
+/// A PersistentVolume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Volume {
+    /// Name.
+    pub name: Name,
+    /// The PersistentVolumeClaim that it is bound to.
+    pub claim: Option<Key>,
+    /// Required node affinity: one of these terms must match. Every node matches if there is none.
+    pub affinity: Vec<NodeTerm>,
+}
+
 /// A node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {
@@ -685,6 +723,9 @@ pub struct Node {
     pub taints: Vec<Taint>,
     /// True if it is ready, schedulable and under no pressure.
     pub usable: bool,
+    /// True while it was measured to use so much memory that nothing may be added. The planner fills it in.
+    #[serde(default)]
+    pub full: bool,
     /// The pressure condition that it has: MemoryPressure, DiskPressure or PIDPressure.
     pub pressure: Option<Name>,
     /// True if its kubelet is there and says that it is ready, be the node cordoned or not.

@@ -26,6 +26,10 @@ impl Planner {
                 self.remove_job(&key);
             }
         }
+        if let Some(entry) = self.jobs.get(&key) {
+            self.volumes.forget_job(&entry.job);
+        }
+        self.volumes.place_job(&mut job);
         self.keys.insert(job.uid.clone(), key.clone());
         self.dirty.insert(key.clone());
         match self.jobs.get_mut(&key) {
@@ -72,6 +76,7 @@ impl Planner {
         self.uncount(key);
         if let Some(entry) = self.jobs.remove(key) {
             self.keys.remove(&entry.job.uid);
+            self.volumes.forget_job(&entry.job);
             self.prune(&owner(&entry.job.uid, key));
         }
         self.queue.remove(key, &mut self.capacity);
@@ -190,7 +195,8 @@ impl Planner {
         }
     }
 
-    fn set_ordinary_pod(&mut self, pod: Pod) {
+    pub(super) fn set_ordinary_pod(&mut self, mut pod: Pod) {
+        self.volumes.place_pod(&mut pod);
         match self.preemption.note(&pod) {
             reserved @ Some(_) => self.capacity.set_pod(&Pod { nominated_node: reserved, ..pod }),
             None => self.capacity.set_pod(&pod),
@@ -200,6 +206,7 @@ impl Planner {
     pub(super) fn remove_pod(&mut self, key: &Key) {
         self.unwatched_pods.remove(key);
         self.preemption.forget(key);
+        self.volumes.forget_pod(key);
         self.capacity.remove_pod(key);
         let Some(uid) = self.pod_owners.remove(key) else { return };
         let owner = owner(&uid, key);

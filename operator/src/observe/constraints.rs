@@ -1,19 +1,23 @@
 //! Where a pod may go: what the planner can judge, and what it can not.
 
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, Pod as ApiPod, PodSpec};
+use k8s_openapi::api::core::v1::{
+    NodeSelector, NodeSelectorRequirement, Pod as ApiPod, PodSpec, Volume as ApiVolume,
+};
+use kube::ResourceExt;
 use scavenger_planner::snapshot::{Expression, Name, NodeTerm, Operator};
 
 /// The scheduler whose rules the planner knows.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// What kube-scheduler says of nodes for reasons that the planner judges by itself, as its messages begin.
-const JUDGED: [&str; 6] = [
+const JUDGED: [&str; 7] = [
     "Insufficient ",
     "Too many pods",
     "node(s) had untolerated taint",
     "node(s) didn't match Pod's node affinity/selector",
     "node(s) were unschedulable",
     "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+    "node(s) didn't match PersistentVolume's node affinity",
 ];
 
 /// Resources of which the planner keeps no account.
@@ -27,6 +31,11 @@ pub(super) fn node_affinity(spec: &PodSpec) -> Vec<NodeTerm> {
         .as_ref()
         .and_then(|affinity| affinity.node_affinity.as_ref())
         .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+    required.map(node_terms).unwrap_or_default()
+}
+
+/// The terms of a node selector.
+pub(super) fn node_terms(selector: &NodeSelector) -> Vec<NodeTerm> {
     let expressions = |list: &Option<Vec<NodeSelectorRequirement>>| {
         list.iter().flatten().map(expression).collect::<Option<Vec<_>>>()
     };
@@ -37,7 +46,18 @@ pub(super) fn node_affinity(spec: &PodSpec) -> Vec<NodeTerm> {
             _ => NodeTerm::default(),
         }
     };
-    required.into_iter().flat_map(|selector| &selector.node_selector_terms).map(term).collect()
+    selector.node_selector_terms.iter().map(term).collect()
+}
+
+/// PersistentVolumeClaims that a pod without a node mounts: those that its spec names, and those that are made for it.
+pub(super) fn claims(object: &ApiPod) -> Vec<Name> {
+    let Some(spec) = object.spec.as_ref().filter(|spec| spec.node_name.is_none()) else { return Vec::new() };
+    let of_volume = |volume: &ApiVolume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(claim), _) => Some(claim.claim_name.as_str().into()),
+        (None, Some(_)) => Some(format!("{}-{}", object.name_any(), volume.name).into()),
+        (None, None) => None,
+    };
+    spec.volumes.iter().flatten().filter_map(of_volume).collect()
 }
 
 fn expression(requirement: &NodeSelectorRequirement) -> Option<Expression> {
@@ -91,11 +111,7 @@ pub(super) fn unjudged(object: &ApiPod) -> Vec<Name> {
         spread.into_iter().any(|one| one.when_unsatisfiable == "DoNotSchedule"),
         "topologySpreadConstraints",
     );
-    let volumes = spec.volumes.iter().flatten();
-    let bound_to_nodes = |volume: &k8s_openapi::api::core::v1::Volume| {
-        volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() || volume.csi.is_some()
-    };
-    found(volumes.into_iter().any(bound_to_nodes), "volumes");
+    found(spec.volumes.iter().flatten().any(|volume| volume.csi.is_some()), "csi volumes");
     found(spec.resource_claims.iter().flatten().next().is_some(), "resourceClaims");
     let ports = spec.containers.iter().flat_map(|container| container.ports.iter().flatten());
     found(ports.into_iter().any(|port| port.host_port.is_some_and(|port| port > 0)), "hostPort");
@@ -138,6 +154,9 @@ mod tests {
              preemption: not eligible due to preemptionPolicy=Never."
         ));
         assert!(judged("0/1 nodes are available: 1 Insufficient example.com/slot."));
+        assert!(judged(
+            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match PersistentVolume's node affinity."
+        ));
         for message in [
             "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match pod topology spread constraints. x",
             "0/1 nodes are available: 1 Insufficient ephemeral-storage.",
@@ -159,10 +178,17 @@ mod tests {
             "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
                 { "topologyKey": "kubernetes.io/hostname" }] } },
             "topologySpreadConstraints": [{ "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway" }],
-            "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "v" } }, { "name": "e", "emptyDir": {} }],
+            "volumes": [
+                { "name": "v", "persistentVolumeClaim": { "claimName": "data" } }, { "name": "e", "emptyDir": {} },
+                { "name": "s", "ephemeral": {} }, { "name": "c", "csi": { "driver": "d" } },
+            ],
         });
         let names: Vec<String> = unjudged(&pod(&spec)).iter().map(ToString::to_string).collect();
-        assert_eq!(names, ["podAntiAffinity", "volumes", "hostPort"]);
+        assert_eq!(names, ["podAntiAffinity", "csi volumes", "hostPort"]);
+        let mut named = pod(&spec);
+        named.metadata.name = Some("shop".to_owned());
+        let claims: Vec<String> = claims(&named).iter().map(ToString::to_string).collect();
+        assert_eq!(claims, ["data", "shop-s"]);
         let preempting = pod(&serde_json::json!({ "containers": [], "volumes": spec["volumes"] }));
         assert!(unjudged(&preempting).is_empty(), "kube-scheduler makes room for it");
     }

@@ -7,7 +7,8 @@ use k8s_openapi::{
     api::{
         batch::v1::Job as BatchJob,
         core::v1::{
-            Container as PodContainer, Node as ApiNode, Pod as ApiPod, PodSpec, ResourceRequirements,
+            Container as PodContainer, Node as ApiNode, PersistentVolume as ApiVolume, Pod as ApiPod,
+            PodSpec, ResourceRequirements,
         },
     },
     apimachinery::pkg::api::resource::Quantity as ApiQuantity,
@@ -17,7 +18,7 @@ use scavenger_planner::{
     resources::{CPU, MEMORY, Resources},
     snapshot::{
         Admitted, Attempt, Child, Container, Disruption, Job, JobStatus, Key, Name, Node, Outcome, Phase,
-        Placement, Pod, PodPhase, Taint, Toleration, WaitReason, Waiting,
+        Placement, Pod, PodPhase, Taint, Toleration, Volume, WaitReason, Waiting,
     },
 };
 use scavenger_schema::{
@@ -194,6 +195,7 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
     let spec = object.spec.as_ref();
     let status = object.status.as_ref();
     let owner = owner(object);
+    let claims = if owner.is_none() { constraints::claims(object) } else { Vec::new() };
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let condition = |kind: &str, value: &str| {
         conditions.iter().find(|condition| condition.type_ == kind && condition.status == value)
@@ -220,6 +222,7 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
             .as_ref()
             .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
         preempts: spec.is_none_or(|spec| spec.preemption_policy.as_deref() != Some("Never")),
+        claims,
         unjudged: constraints::unjudged(object),
         phase: match status.and_then(|status| status.phase.as_deref()) {
             Some("Running") => PodPhase::Running,
@@ -322,6 +325,7 @@ fn placement(spec: &PodSpec) -> Placement {
             })
             .collect(),
         affinity: constraints::node_affinity(spec),
+        volumes: Vec::new(),
     }
 }
 
@@ -419,8 +423,25 @@ pub(crate) fn node(object: &ApiNode) -> Node {
             })
             .collect(),
         usable: ready && schedulable && pressure.is_none() && !is_true("NetworkUnavailable"),
+        full: false,
         ready,
         pressure: pressure.map(Name::from),
+    }
+}
+
+/// A PersistentVolume. One whose claim was deleted is bound to nobody, although it names it yet.
+pub(crate) fn volume(object: &ApiVolume) -> Volume {
+    let spec = object.spec.as_ref();
+    let is_bound = object.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound");
+    let claim = spec
+        .and_then(|spec| spec.claim_ref.as_ref())
+        .filter(|_| is_bound)
+        .and_then(|claim| Some(Key::new(claim.namespace.as_deref()?, claim.name.as_deref()?)));
+    let affinity = spec.and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
+    Volume {
+        name: object.name_any().as_str().into(),
+        claim,
+        affinity: affinity.map(constraints::node_terms).unwrap_or_default(),
     }
 }
 
@@ -471,6 +492,25 @@ mod tests {
         assert_eq!(seen(false, "True"), (true, true));
         assert_eq!(seen(true, "True"), (false, true));
         assert_eq!(seen(false, "Unknown"), (false, false));
+    }
+
+    #[test]
+    fn a_volume_counts_while_it_is_bound() {
+        let object = |phase: &str| {
+            serde_json::from_value(serde_json::json!({
+                "metadata": { "name": "pv" }, "status": { "phase": phase },
+                "spec": {
+                    "claimRef": { "namespace": "lab", "name": "data" },
+                    "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [
+                        { "key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"] }] }] } },
+                },
+            }))
+            .unwrap()
+        };
+        let bound = volume(&object("Bound"));
+        assert_eq!(bound.claim, Some(Key::new("lab", "data")));
+        assert_eq!(bound.affinity[0].labels[0].values, ["n1".into()]);
+        assert_eq!(volume(&object("Released")).claim, None);
     }
 
     #[test]

@@ -4,13 +4,14 @@
 mod constraints;
 pub(crate) mod convert;
 pub(crate) mod progress;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
 use k8s_openapi::api::{
     batch::v1::Job as BatchJob,
-    core::v1::{Node as ApiNode, Pod as ApiPod},
+    core::v1::{Node as ApiNode, PersistentVolume, Pod as ApiPod},
 };
 use kube::{
     Api, Client,
@@ -32,11 +33,13 @@ pub(crate) enum Watched {
     Children,
     Pods,
     Nodes,
+    Volumes,
     Pools,
 }
 
 impl Watched {
-    pub(crate) const ALL: [Self; 5] = [Self::Jobs, Self::Children, Self::Pods, Self::Nodes, Self::Pools];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Jobs, Self::Children, Self::Pods, Self::Nodes, Self::Volumes, Self::Pools];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -44,6 +47,7 @@ impl Watched {
             Self::Children => "jobs",
             Self::Pods => "pods",
             Self::Nodes => "nodes",
+            Self::Volumes => "persistentvolumes",
             Self::Pools => "scavengerpools",
         }
     }
@@ -108,6 +112,18 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<
     };
     spawn(&mut watches, Api::<ApiNode>::all(client.clone()), watcher::Config::default(), nodes, sender);
 
+    let volumes = Kind {
+        watched: Watched::Volumes,
+        see: |volume: &PersistentVolume| {
+            let volume = convert::volume(volume);
+            Some((volume.name.clone(), Observation::Volume(volume)))
+        },
+        gone: Observation::VolumeGone,
+        relisted: None,
+    };
+    let all = Api::<PersistentVolume>::all(client.clone());
+    spawn(&mut watches, all, watcher::Config::default(), volumes, sender);
+
     let pools = Kind {
         watched: Watched::Pools,
         see: see_pool,
@@ -122,6 +138,8 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<
         pools,
         sender,
     );
+    // Not among the kinds: most clusters do without, and nothing waits for it.
+    watches.spawn(usage::follow(client.clone(), sender.clone()));
     watches
 }
 

@@ -116,6 +116,7 @@ impl World {
             interruption_after: seconds(600),
             saves_on_sigterm: number.is_multiple_of(3),
             restart: seconds(60),
+            claims: Vec::new(),
         });
         job.status = JobStatus { written: true, observed_generation: 1, ..JobStatus::default() };
         job

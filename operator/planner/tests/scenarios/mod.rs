@@ -8,9 +8,11 @@ mod guard;
 mod headroom;
 mod interruptions;
 mod lifecycle;
+mod measured;
 mod pool;
 mod preemption;
 mod starting;
+mod volumes;
 
 use scavenger_planner::{
     fixtures::{Cluster, Workload, at, key, node, seconds, settings},

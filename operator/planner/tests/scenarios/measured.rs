@@ -1,0 +1,100 @@
+//! Who goes when a node really uses more memory than its pods ask for.
+
+use scavenger_planner::{
+    fixtures::{Cluster, job, node, seconds, settings},
+    interruption::reason,
+    snapshot::{Observation, Phase, Usage, WaitReason},
+};
+
+use super::{outcome, work};
+
+/// Three on one node with 10,000 MiB, of which one loses more than the others, and one on another node.
+fn cluster() -> Cluster {
+    let nodes = ["n1", "n2"].map(|name| node(name, 10_000).labelled("name", name));
+    let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes(nodes);
+    for (name, node, cpu) in
+        [("dear", "n1", 3000), ("a", "n1", 1000), ("b", "n1", 1000), ("other", "n2", 1000)]
+    {
+        cluster.submit(job(name).asking(cpu).only_on("name", node), work(3000));
+        cluster.run_until_phase(name, Phase::Running);
+    }
+    cluster
+}
+
+/// Node n1 was just measured to use so many MiB.
+fn measure(cluster: &mut Cluster, mib: i64) {
+    let usage = Usage { node: "n1".into(), memory_bytes: mib << 20, time: cluster.now };
+    cluster.planner.observe(Observation::Usage(Some(vec![usage])), cluster.now);
+    cluster.settle();
+}
+
+fn interrupted(cluster: &Cluster) -> Vec<&str> {
+    let all = cluster.jobs().filter(|job| job.status.interrupted_count > 0);
+    all.map(|job| &*job.key.name).collect()
+}
+
+#[test]
+fn the_cheapest_go_until_what_they_asked_for_would_do() {
+    let mut cluster = cluster();
+    measure(&mut cluster, 8990);
+    cluster.run_for(seconds(10));
+    assert_eq!(interrupted(&cluster), Vec::<&str>::new(), "less than 90%");
+    assert!(cluster.planner.measures_memory());
+    // 9,800 of 10,000: 1,300 must go to reach 85%.
+    measure(&mut cluster, 9800);
+    cluster.run_for(seconds(10));
+    assert_eq!(interrupted(&cluster), ["a", "b"]);
+    assert_eq!(outcome(&cluster, "a").2, reason::NODE_PRESSURE);
+    let message = cluster.status("a").attempt.as_ref().unwrap().message.clone().unwrap_or_default();
+    assert_eq!(message, "node n1 uses 9800 MiB of its 10000 MiB, as measured: more than 90%");
+}
+
+#[test]
+fn nobody_else_goes_before_it_was_measured_again() {
+    let mut cluster = cluster();
+    let old = cluster.now;
+    measure(&mut cluster, 9800);
+    cluster.run_for(seconds(5));
+    assert_eq!(interrupted(&cluster), ["a", "b"]);
+    // The same measurement again, as it is read every 15 s.
+    for _ in 0..3 {
+        let usage = Usage { node: "n1".into(), memory_bytes: 9800 << 20, time: old };
+        cluster.planner.observe(Observation::Usage(Some(vec![usage])), cluster.now);
+        cluster.settle();
+        cluster.run_for(seconds(1));
+    }
+    assert_eq!(interrupted(&cluster), ["a", "b"], "what was measured before they went");
+    assert_eq!(cluster.status("dear").interrupted_count, 0);
+    measure(&mut cluster, 9500);
+    cluster.run_for(seconds(5));
+    assert_eq!(cluster.status("dear").interrupted_count, 1);
+    assert_eq!(cluster.status("other").interrupted_count, 0, "another node's memory is not short");
+}
+
+#[test]
+fn none_comes_back_before_the_node_has_come_down() {
+    let mut cluster = cluster();
+    measure(&mut cluster, 9800);
+    cluster.run_for(seconds(60));
+    for mib in [8990, 8700] {
+        // Below 90%, and not down to 85%.
+        measure(&mut cluster, mib);
+        cluster.run_for(seconds(120));
+        assert_eq!(cluster.waits("a"), Some(WaitReason::NoRoom), "{mib}");
+    }
+    measure(&mut cluster, 5000);
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_until_phase("b", Phase::Running);
+    assert_eq!(interrupted(&cluster), ["a", "b"]);
+}
+
+#[test]
+fn without_a_measurement_nobody_goes() {
+    let mut cluster = cluster();
+    assert!(!cluster.planner.measures_memory());
+    measure(&mut cluster, 100);
+    cluster.planner.observe(Observation::Usage(None), cluster.now);
+    assert!(!cluster.planner.measures_memory());
+    cluster.run_for(seconds(60));
+    assert!(interrupted(&cluster).is_empty());
+}
