@@ -245,8 +245,11 @@ fn measured_memory_takes_those_that_lose_least() {
         measured("True").await?;
         // By requests there would be room again, but the node is as full as it was measured to be.
         for name in ["cheap", "cheaper"] {
-            let waits =
-                |job: &ScavengerJob| status(job).conditions.iter().any(|one| one.reason == waiting::NO_ROOM);
+            // One of them in line behind the other.
+            let reasons = [waiting::NO_ROOM, waiting::BEHIND_IN_QUEUE];
+            let waits = |job: &ScavengerJob| {
+                status(job).conditions.iter().any(|one| reasons.contains(&one.reason.as_str()))
+            };
             world.job_until(name, "waiting for room", waits).await?;
         }
         let dear = world.phase("dear", Phase::Running).await?;

@@ -33,7 +33,14 @@ impl Planner {
         match answer {
             Answer::Prepared { job, pods_left, missing } => {
                 let generation = job.generation;
+                let may_start = job.status.active_attempt().is_some();
                 self.set_job(*job);
+                if self.unsure.remove(key) && !may_start {
+                    // It was not written after all: this one waits for its turn like everybody else.
+                    self.ledger.release(key);
+                    self.walk_due = true;
+                    return;
+                }
                 if let Some(entry) = self.jobs.get_mut(key).filter(|entry| entry.job.generation == generation)
                 {
                     if missing.is_empty() {
@@ -172,6 +179,9 @@ impl Planner {
     fn failed(&mut self, key: &Key, failure: Failure, time: Timestamp) {
         let Some(entry) = self.jobs.get_mut(key) else { return };
         let failures = entry.pause.map_or(0, |pause| pause.failures) + 1;
+        // Only what was prepared is written. Without an answer nobody knows whether it was: then the status says
+        // Starting, the attempt goes on by itself, and its room would have been given to somebody else.
+        let may_be_written = matches!(failure, Failure::Transient(_)) && entry.memory.prepared.is_some();
         match failure {
             Failure::NameTaken(_) | Failure::Refused(_) | Failure::QuotaExceeded(_) => {
                 entry.refused = Some(failure);
@@ -187,7 +197,11 @@ impl Planner {
         if entry.job.status.active_attempt().is_none() && self.starting.remove(key) {
             // A start that failed gives its slot back; it is prepared anew when its turn comes again.
             entry.memory.prepared = None;
-            self.ledger.release(key);
+            if may_be_written {
+                self.unsure.insert(key.clone());
+            } else {
+                self.ledger.release(key);
+            }
             self.walk_due = true;
         }
     }

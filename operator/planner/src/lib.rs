@@ -171,6 +171,9 @@ pub struct Planner {
     timers: BTreeSet<(Timestamp, Key)>,
     /// ScavengerJobs that are admitted and whose pods do not all have a node yet.
     starting: BTreeSet<Key>,
+    /// ScavengerJobs whose status may say Starting: it was written, but no answer came. They keep their room, not their
+    /// turn, until a live read or the watch tells.
+    unsure: BTreeSet<Key>,
     /// Newcomers of the queue that were not told yet why they wait.
     untold: BTreeSet<Key>,
     counts: Counts,
@@ -199,6 +202,7 @@ impl Default for Planner {
             dirty: BTreeSet::new(),
             timers: BTreeSet::new(),
             starting: BTreeSet::new(),
+            unsure: BTreeSet::new(),
             untold: BTreeSet::new(),
             counts: Counts::default(),
             seen_version: 0,
@@ -336,6 +340,7 @@ impl Planner {
         // Room first: what is reserved follows from what is known, whatever comes next.
         let active = entry.job.status.active_attempt().is_some() && !entry.job.deleting;
         if let Some(attempt) = entry.job.status.attempt.as_ref().filter(|_| active) {
+            self.unsure.remove(key);
             let (seen, left) = lifecycle::expected_pods(attempt, &attachments.pods);
             if entry.recovered != Some(attempt.number) {
                 entry.recovered = Some(attempt.number);
@@ -363,7 +368,7 @@ impl Planner {
         if entry.under_way {
             return;
         }
-        let reserved = self.starting.contains(key)
+        let reserved = (self.starting.contains(key) || self.unsure.contains(key))
             && entry.job.spec.as_ref().is_ok_and(|spec| entry.reserved_for.as_deref() == Some(&spec.demand));
         let known = Known {
             job: &entry.job,
@@ -424,6 +429,7 @@ impl Planner {
             self.untold.remove(key);
         }
         if !keeps {
+            self.unsure.remove(key);
             // An attempt that ended keeps what its pods may still take.
             let (seen, left) = entry.job.status.attempt.as_ref().map_or((Vec::new(), 0), |attempt| {
                 lifecycle::lingering_pods(attempt, &attachments.children, &attachments.pods)

@@ -85,6 +85,7 @@ impl Planner {
         self.walk_due = true;
         self.dirty.remove(key);
         self.starting.remove(key);
+        self.unsure.remove(key);
         self.untold.remove(key);
     }
 
