@@ -114,10 +114,13 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
 fn cargo_test(cluster: &Cluster, depth: Depth, arguments: &[&str]) -> Result<Command> {
     let mut tests = shell::cargo(&["test", "--locked", "--no-fail-fast"]);
     on(cluster, tests.args(arguments))?;
-    if depth == Depth::Soak {
-        // Twenty times proptest's own 256; tests with a number of their own multiply it alike.
-        tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "5120");
-    }
+    match depth {
+        // The same cases for every change, so that one is judged by what it did.
+        Depth::Test => tests.env("PROPTEST_RNG_SEED", "1"),
+        // Other cases each time, and twenty times proptest's own 256; tests with a number of their own multiply it
+        // alike. What is found goes into proptest-regressions/.
+        Depth::Soak => tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "5120"),
+    };
     Ok(tests)
 }
 
