@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::{cluster, images, install, packages, progress::Task, shell, test};
+use crate::{cluster, images, install, packages, shell, test};
 
 /// Measure planner and operator, and print the figures
 ///
@@ -75,12 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.keep {
         eprintln!("the cluster stays up: eval \"$(cargo xtask cluster env --name {name})\"");
     } else {
-        let task = Task::start("taking the cluster down");
-        match cluster::down(name) {
-            Ok(()) => task.done("the cluster is down"),
-            // What was measured matters more.
-            Err(error) => eprintln!("the cluster {name} was not taken down: {error:#}"),
-        }
+        cluster::leave(&arguments.name);
     }
     result
 }

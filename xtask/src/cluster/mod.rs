@@ -23,6 +23,8 @@ use clap::{Args, Subcommand};
 pub(crate) use description::Cluster;
 pub(crate) use up::Options;
 
+use crate::progress::Task;
+
 /// Where every cluster keeps its files while it lives.
 const STATE_ROOT: &str = "/var/lib/scavenger-devcluster";
 
@@ -82,6 +84,17 @@ pub(crate) fn tell_when_interrupted(names: &[Name]) -> Result<()> {
         std::process::exit(130);
     })
     .context("cannot wait for an interruption")
+}
+
+/// Takes the cluster down at the end of what it was made for. What came of that matters more than a cluster that could
+/// not be taken down, so this is only said.
+pub(crate) fn leave(name: &Name) {
+    let Name(name) = name;
+    let task = Task::start(format!("taking the cluster {name} down"));
+    match down(name) {
+        Ok(()) => task.done(format!("the cluster {name} is down (--keep leaves it up)")),
+        Err(error) => eprintln!("the cluster {name} was not taken down: {error:#}"),
+    }
 }
 
 #[derive(Debug, Subcommand)]

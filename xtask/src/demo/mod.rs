@@ -82,12 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.keep {
         look_around(&cluster);
     } else {
-        let task = Task::start("taking the cluster down");
-        match cluster::down(name) {
-            Ok(()) => task.done("the cluster is down (--keep leaves it up)"),
-            // How the story ended matters more.
-            Err(error) => eprintln!("the cluster {name} was not taken down: {error:#}"),
-        }
+        cluster::leave(&arguments.name);
     }
     result
 }

@@ -27,7 +27,7 @@ const END_TO_END: &str = "scavenger-e2e";
 const LONGEST: [&str; 3] = ["together", "faults", "outages"];
 
 /// The test that takes the installation away, which nothing but the end may follow.
-const LAST: &str = "uninstall";
+pub(super) const LAST: &str = "uninstall";
 
 /// One run of `cargo test`.
 struct Call {

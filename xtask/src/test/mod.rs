@@ -8,9 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::{
     cluster::{self, Cluster},
-    images, install, packages,
-    progress::Task,
-    shell,
+    images, install, packages, shell,
 };
 
 /// Run every test, the ones on a real cluster included
@@ -90,21 +88,19 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
             if !arguments.arguments.iter().any(|argument| argument == "--") {
                 tests.arg("--");
             }
+            if !arguments.keep && arguments.arguments.iter().any(|argument| argument == lanes::LAST) {
+                tests.env("SCAVENGER_E2E_LAST", "1");
+            }
             // Figures that a test prints are part of the result.
             shell::run(tests.arg("--show-output"))
         }
     });
     for name in &names {
-        let name = name.as_str();
         if arguments.keep {
+            let name = name.as_str();
             eprintln!("the cluster {name} stays up: eval \"$(cargo xtask cluster env --name {name})\"");
-            continue;
-        }
-        let task = Task::start(format!("taking the cluster {name} down"));
-        match cluster::down(name) {
-            Ok(()) => task.done(format!("the cluster {name} is down")),
-            // What the tests found matters more.
-            Err(error) => eprintln!("the cluster {name} was not taken down: {error:#}"),
+        } else {
+            cluster::leave(name);
         }
     }
     result
