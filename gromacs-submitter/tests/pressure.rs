@@ -2,12 +2,14 @@
 //! and the next try succeeds.
 
 mod postgres;
+mod rows;
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use gromacs_submitter::store::{Changes, ClaimOptions, NewRow, Store, StoreError};
+use gromacs_submitter::store::{Changes, NewRow, Store, StoreError};
 use postgres::{as_role, migrated_store, store};
+use rows::any;
 use scavenger_schema::simulation::{RowStatus, State};
 use sqlx::Executor as _;
 
@@ -20,10 +22,6 @@ fn rows(count: usize) -> Vec<NewRow> {
             ..NewRow::default()
         })
         .collect()
-}
-
-fn any(limit: usize) -> ClaimOptions {
-    ClaimOptions { limit, except: Vec::new(), max_waiting: 1000, early: false }
 }
 
 #[tokio::test]

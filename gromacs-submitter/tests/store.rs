@@ -3,6 +3,7 @@
 #![allow(clippy::too_many_lines, reason = "a story is told in one piece")]
 
 mod postgres;
+mod rows;
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,9 +14,8 @@ use gromacs_submitter::store::{Changes, Claim, ClaimOptions, NewRow, RowFilter, 
 use gromacs_submitter::view::AttemptView;
 use jiff::{SignedDuration, Timestamp};
 use postgres::{as_role, empty_database, migrated_store, store};
-use scavenger_schema::simulation::{AttemptOutcome, LadderRung, RowStatus, State};
-use scavenger_schema::tuning::Layout;
-use sqlx::types::Json;
+use rows::{any, rung};
+use scavenger_schema::simulation::{AttemptOutcome, RowStatus, State};
 
 const ANSWER: &str = include_str!("fixtures/inspection-2022.txt");
 
@@ -28,10 +28,6 @@ fn new_row(tpr_path: &str) -> NewRow {
     }
 }
 
-fn any(limit: usize) -> ClaimOptions {
-    ClaimOptions { limit, except: Vec::new(), max_waiting: 1000, early: false }
-}
-
 async fn claim_one(store: &Store) -> Claim {
     let mut claims = store.claim(&any(1)).await.expect("should claim");
     assert_eq!(claims.len(), 1, "should find a row that is due");
@@ -40,26 +36,6 @@ async fn claim_one(store: &Store) -> Claim {
 
 fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).expect("should be a time")
-}
-
-fn rung(rung: i32, cpu_millicores: i32) -> LadderRung {
-    LadderRung {
-        rung,
-        cpu_millicores,
-        memory_bytes: 314_572_800,
-        gpus: 0,
-        layout: Json(Layout::cpu(1, 1)),
-        ns_per_day_p10: 30.0,
-        ns_per_day_p50: 40.0,
-        ns_per_day_p90: 50.0,
-        hours_to_finish: Some(1.0),
-        efficiency: 0.9,
-        predicted_memory_bytes: 100_000_000,
-        hardware_class: "unknown".to_owned(),
-        fits_now: true,
-        reason: "largest that pays".to_owned(),
-        model_version: "1".to_owned(),
-    }
 }
 
 fn attempt(number: i32, rung: i32, outcome: Option<AttemptOutcome>) -> AttemptRecord {

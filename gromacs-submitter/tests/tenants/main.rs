@@ -2,22 +2,26 @@
 
 #![allow(clippy::too_many_lines, reason = "a story is told in one piece")]
 
+mod migrations;
+#[path = "../postgres/mod.rs"]
 mod postgres;
+#[path = "../program/mod.rs"]
 mod program;
+#[path = "../rows/mod.rs"]
+mod rows;
 
 use gromacs_submitter::advance::{Observation, with_failure};
 use gromacs_submitter::probe::parse_inspection;
 use gromacs_submitter::store::{
     Change, Changes, Claim, ClaimOptions, NewRow, Removal, RowFilter, Store, StoreError, Tenant,
 };
-use postgres::{as_role, empty_database, migrated_database, store};
+use postgres::{as_role, migrated_database, store};
 use program::{Program, text};
-use scavenger_schema::simulation::{LadderRung, MIGRATIONS, RowStatus, State};
-use scavenger_schema::tuning::Layout;
-use sqlx::types::Json;
+use rows::{any, rung};
+use scavenger_schema::simulation::{RowStatus, State};
 use sqlx::{Connection as _, Executor as _, PgConnection};
 
-const ANSWER: &str = include_str!("fixtures/inspection-2022.txt");
+const ANSWER: &str = include_str!("../fixtures/inspection-2022.txt");
 
 /// A queue with two tenants: alice in `chem`, bob in `phys`.
 struct Queue {
@@ -83,33 +87,9 @@ fn new_row(namespace: &str) -> NewRow {
     }
 }
 
-fn any(limit: usize) -> ClaimOptions {
-    ClaimOptions { limit, except: Vec::new(), max_waiting: 1000, early: false }
-}
-
 /// What is due beside a row that is worked on.
 fn others(claim: &Claim) -> ClaimOptions {
     ClaimOptions { except: vec![claim.row.id], ..any(10) }
-}
-
-fn rung() -> LadderRung {
-    LadderRung {
-        rung: 1,
-        cpu_millicores: 1000,
-        memory_bytes: 314_572_800,
-        gpus: 0,
-        layout: Json(Layout::cpu(1, 1)),
-        ns_per_day_p10: 30.0,
-        ns_per_day_p50: 40.0,
-        ns_per_day_p90: 50.0,
-        hours_to_finish: Some(1.0),
-        efficiency: 0.9,
-        predicted_memory_bytes: 100_000_000,
-        hardware_class: "unknown".to_owned(),
-        fits_now: true,
-        reason: "largest that pays".to_owned(),
-        model_version: "1".to_owned(),
-    }
 }
 
 /// Runs a statement that must be refused; returns the sentence.
@@ -133,7 +113,7 @@ async fn a_life(queue: &Queue, claim: Claim) -> Claim {
     let claim = queue.submitter.record(&claim, &status, &changes).await.expect("should inspect");
     status.state = State::Submitted;
     status.rung = Some(1);
-    let changes = Changes { ladder: Some(vec![rung()]), ..Changes::default() };
+    let changes = Changes { ladder: Some(vec![rung(1, 1000)]), ..Changes::default() };
     let claim = queue.submitter.record(&claim, &status, &changes).await.expect("should tune");
     // Twice: the second replaces the first.
     let claim = queue.submitter.record(&claim, &status, &changes).await.expect("should tune again");
@@ -172,7 +152,7 @@ async fn the_submitters_role_is_enough_for_a_whole_life() {
     queue.submitter.wake(&[id]).await.expect("should wake");
     queue.submitter.next_due().await.expect("should ask");
     assert_eq!(queue.submitter.namespaces().await.expect("should ask"), ["chem"]);
-    assert_eq!(queue.submitter.ladder(id, 1).await.expect("should read"), [rung()]);
+    assert_eq!(queue.submitter.ladder(id, 1).await.expect("should read"), [rung(1, 1000)]);
     assert_eq!(queue.submitter.count_by_state().await.expect("should count").len(), 1);
     claim.row.status.state = State::Running;
     queue.fail(&claim).await;
@@ -797,154 +777,4 @@ async fn no_value_makes_the_queue_unreadable() {
     assert_eq!(list[0]["last_step"].as_i64(), Some(i64::MAX));
     assert_eq!(list.len(), 2);
     assert!(list.iter().all(|row| row["expected_finish_time"].is_string()), "{list:#?}");
-}
-
-/// Whatever a later migration adds must be protected, too.
-#[tokio::test]
-async fn everything_is_behind_a_policy() {
-    let queue = Queue::new().await;
-    let ask = |statement: &'static str| {
-        let admin = queue.admin.clone();
-        async move {
-            let found: Vec<String> =
-                sqlx::query_scalar(statement).fetch_all(admin.pool()).await.expect("should ask");
-            found
-        }
-    };
-    let open =
-        ask("select relname::text from pg_class where relname like 'gromacs\\_%' and relkind in ('r', 'p')
-            and (not relrowsecurity
-                or not exists (select from pg_policy where polrelid = pg_class.oid))");
-    assert_eq!(open.await, Vec::<String>::new(), "tables without row level security");
-    let views =
-        ask("select relname::text from pg_class where relname like 'gromacs\\_%' and relkind in ('v', 'm')
-            and not coalesce('security_invoker=true' = any(reloptions), false)");
-    assert_eq!(views.await, Vec::<String>::new(), "views that see more than who looks");
-    let functions = ask(
-        "select proname::text from pg_proc where proname like 'gromacs\\_%' and (
-            has_function_privilege('nobody', oid, 'execute')
-            or not coalesce(array_to_string(proconfig, ' ') ~ '^search_path=pg_catalog, .*, pg_temp$', false))",
-    );
-    assert_eq!(
-        functions.await,
-        Vec::<String>::new(),
-        "functions that anybody may use, or that look anywhere"
-    );
-    let rights = ask(
-        "select table_name || '.' || privilege_type from information_schema.role_table_grants
-        where table_name like 'gromacs\\_%' and (grantee = 'PUBLIC' or grantee = 'gromacs_chemist'
-            and privilege_type <> 'SELECT' and (table_name, privilege_type) <> ('gromacs_to_tune', 'DELETE'))",
-    );
-    assert_eq!(rights.await, Vec::<String>::new(), "rights that nobody should have");
-    // The submitter sees and writes everything that it did before there were roles.
-    let kept =
-        ask("select c.relname || '.' || a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid
-        where c.relname in ('gromacs_to_tune', 'gromacs_attempt', 'gromacs_ladder') and a.attnum > 0
-            and not a.attisdropped
-            and not (has_column_privilege('submitter', c.oid, a.attnum, 'select')
-                and has_column_privilege('submitter', c.oid, a.attnum, 'update'))");
-    assert_eq!(kept.await, Vec::<String>::new(), "columns that the submitter can not write");
-}
-
-/// The migrations up to the one before this, rows of two owners, then the rest.
-#[tokio::test]
-async fn rows_that_are_there_already_go_on() {
-    let made = migrated_database().await;
-    let url = empty_database().await;
-    assert_ne!(made, url);
-    let admin = store(&url, "admin");
-    let before = sqlx::migrate::Migrator {
-        migrations: MIGRATIONS.iter().filter(|migration| migration.version < 3).cloned().collect(),
-        ..sqlx::migrate::Migrator::DEFAULT
-    };
-    before.run(admin.pool()).await.expect("should migrate to the version before");
-    // Rights that were given by hand, and a role that is no chemist yet.
-    admin
-        .pool()
-        .execute(
-            "create role carol login;
-            grant all on all tables in schema public to carol;
-            grant update (owner) on gromacs_to_tune to carol;
-            insert into gromacs_to_tune (owner, namespace, persistent_volume_claim, tpr_path, run_as_user)
-                values ('carol', 'old', 'd', 'x.tpr', 4711), ('gone', 'old', 'd', 'y.tpr', 4711),
-                    ('tester', 'new', 'd', 'z.tpr', 4711);
-            update gromacs_to_tune set state = 'running', box_nm = '{1,2,3}' where owner = 'gone'",
-        )
-        .await
-        .expect("should insert");
-    admin.migrate().await.expect("should migrate");
-    let tenants: Vec<(String, String)> =
-        sqlx::query_as("select database_role, namespace from gromacs_tenant order by database_role")
-            .fetch_all(admin.pool())
-            .await
-            .expect("should list");
-    let expected = [("carol", "old"), ("gone", "old"), ("tester", "new")]
-        .map(|(role, namespace)| (role.to_owned(), namespace.to_owned()));
-    assert_eq!(tenants, expected);
-    let submitter = store(&as_role(&url, "submitter"), "submitter");
-    let claims = submitter.claim(&any(10)).await.expect("should claim");
-    assert_eq!(claims.len(), 3);
-    for claim in &claims {
-        assert_eq!(claim.row.run_as_user, 4711);
-        submitter.record(claim, &claim.row.status, &Changes::default()).await.expect("should write");
-    }
-    let carol = store(&as_role(&url, "carol"), "carol");
-    let rows = carol.list(&RowFilter::default()).await.expect("should see her own");
-    assert_eq!(rows.len(), 1, "{rows:?}");
-    carol.add(&new_row("old")).await.expect("should add");
-    carol.add(&new_row("new")).await.expect_err("should refuse");
-    let taken = carol.pool().execute("update gromacs_to_tune set owner = 'tester'").await;
-    let error = StoreError::from(taken.expect_err("rights given by hand are gone"));
-    assert!(matches!(error, StoreError::Forbid(_)), "{error}");
-}
-
-/// A managed Postgres gives nobody a superuser.
-#[tokio::test]
-async fn an_owner_who_is_no_superuser_is_enough() {
-    migrated_database().await;
-    let url = empty_database().await;
-    let database = url.rsplit('/').next().expect("should name a database");
-    let superuser = store(&url, "superuser");
-    for statement in [
-        "create role keeper login createrole".to_owned(),
-        format!("alter database {database} owner to keeper"),
-    ] {
-        superuser.pool().execute(sqlx::AssertSqlSafe(statement)).await.expect("should prepare");
-    }
-    let queue = Queue {
-        admin: store(&as_role(&url, "keeper"), "admin"),
-        submitter: store(&as_role(&url, "submitter"), "submitter"),
-        alice: store(&as_role(&url, "alice"), "alice"),
-        bob: store(&as_role(&url, "bob"), "bob"),
-        url: as_role(&url, "keeper"),
-    };
-    queue.admin.migrate().await.expect("should migrate");
-    queue.admin.pool().execute("create role dave login").await.expect("should make a role");
-    for role in ["alice", "dave"] {
-        queue.admin.add_tenant(&tenant(role, "chem"), false).await.expect("should add a tenant");
-    }
-    let dave = store(&as_role(&url, "dave"), "dave");
-    dave.add(&new_row("chem")).await.expect("should add");
-    let claim = queue.claim().await;
-    let claim = a_life(&queue, claim).await;
-    queue.fail(&claim).await;
-    assert!(queue.alice.list(&RowFilter::default()).await.expect("should list").is_empty());
-    let deleted = dave.pool().execute("delete from gromacs_to_tune").await.expect("should delete");
-    assert_eq!(deleted.rows_affected(), 1);
-    let mut keeper = queue.connect("keeper").await;
-    assert_eq!(count(&mut keeper, "gromacs_event").await, 0);
-    assert_eq!(count(&mut keeper, "gromacs_observation").await, 1);
-}
-
-#[tokio::test]
-async fn databases_of_one_server_migrate_at_the_same_time() {
-    let urls = [empty_database().await, empty_database().await, empty_database().await];
-    let migrate = |url: &String| {
-        let admin = store(url, "admin");
-        tokio::spawn(async move { admin.migrate().await })
-    };
-    let running: Vec<_> = urls.iter().map(migrate).collect();
-    for result in running {
-        result.await.expect("should not panic").expect("should migrate");
-    }
 }
