@@ -89,6 +89,7 @@ impl Executor {
             Task::CreateChild { attempt, priority_class } => {
                 self.create_child(job, uid, attempt, priority_class).await
             }
+            Task::ReadChild { child, uid } => self.read_child(&child, &uid).await,
             Task::ListPods { child } => self.list_pods(job, uid, child.as_ref()).await,
             Task::ReadPodEvents { pods } => self.read_pod_events(&pods).await,
             Task::DeleteJob { resource_version } => self.delete_job(job, uid, resource_version).await,
@@ -119,8 +120,10 @@ impl Executor {
             finalizers.push(names::FINALIZER.to_owned());
             job = self.patch_finalizers(&job, key, finalizers).await?;
         }
-        let pods_left = self.pods_left(key, uid).await?;
-        let missing = self.missing(key, &job).await?;
+        // Nothing can be left of attempts if none was ever begun: each is in the status before its Job is made.
+        let is_first = job.status.as_ref().is_none_or(|status| status.attempt.is_none());
+        let pods_left = async { if is_first { Ok(0) } else { self.pods_left(key, uid).await } };
+        let (pods_left, missing) = tokio::try_join!(pods_left, self.missing(key, &job))?;
         Ok(Answer::Prepared { job: Box::new(convert::job(&job)), pods_left, missing })
     }
 
@@ -323,6 +326,12 @@ impl Executor {
         }
     }
 
+    async fn read_child(&self, key: &Key, uid: &Name) -> Outcome {
+        let there = self.api::<BatchJob>(key).get_opt(&key.name).await.map_err(failure)?;
+        let child = there.as_ref().and_then(convert::child).filter(|child| child.uid == *uid);
+        Ok(child.map_or_else(|| Answer::ChildGone { uid: uid.clone() }, Answer::Child))
+    }
+
     async fn list_pods(&self, key: &Key, uid: &str, child: Option<&(Key, Name)>) -> Outcome {
         let list = self.live_pods(key, uid).await?;
         let resource_version =
@@ -475,6 +484,7 @@ fn task_name(task: &Task) -> &'static str {
         Task::Prepare => "prepare",
         Task::WriteStatus(_) => "write_status",
         Task::CreateChild { .. } => "create_child",
+        Task::ReadChild { .. } => "read_child",
         Task::ListPods { .. } => "list_pods",
         Task::ReadPodEvents { .. } => "read_pod_events",
         Task::DeleteJob { .. } => "delete_job",

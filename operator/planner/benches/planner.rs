@@ -185,6 +185,9 @@ impl Cluster {
                 let child = world::child(job, *attempt, version);
                 ("answer: Job created", Answer::Child(child.clone()), Some(child))
             }
+            Task::ReadChild { uid, .. } => {
+                ("answer: Job is gone", Answer::ChildGone { uid: uid.clone() }, None)
+            }
             Task::ListPods { .. } => {
                 let answer =
                     Answer::Pods { pods: Vec::new(), resource_version: version, create_failure: None };

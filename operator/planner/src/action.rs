@@ -32,6 +32,14 @@ pub enum Task {
         /// Index of its PriorityClass.
         priority_class: u32,
     },
+    /// Read a child Job live. Answered with [`Answer::Child`], or [`Answer::ChildGone`] if no Job of that name has this
+    /// UID.
+    ReadChild {
+        /// Its namespace and name.
+        child: Key,
+        /// Its UID.
+        uid: Name,
+    },
     /// List the ScavengerJob's pods live. Answered with [`Answer::Pods`].
     ListPods {
         /// Child Job (and its UID) whose events tell why it has no pods.
@@ -123,6 +131,11 @@ pub enum Answer {
     Job(Box<Job>),
     /// The child Job as it is now.
     Child(Child),
+    /// There is no such child Job any more.
+    ChildGone {
+        /// Its UID.
+        uid: Name,
+    },
     /// All pods of the ScavengerJob as they are now.
     Pods {
         /// The pods.

@@ -18,6 +18,7 @@ impl Planner {
         let ActionResult { job: key, uid, time, answer } = result;
         let Some(entry) = self.jobs.get_mut(&key).filter(|entry| entry.job.uid == uid) else { return };
         entry.under_way = false;
+        self.telling.remove(&key);
         self.dirty.insert(key.clone());
         match answer {
             Ok(answer) => {
@@ -70,21 +71,24 @@ impl Planner {
             }
             Answer::Child(child) => {
                 let attachments = self.attachments.entry(owner(&child.owner, &child.key)).or_default();
-                if !attachments.children.contains_key(&child.uid) {
-                    attachments.unwatched_child = Some(child.uid.clone());
+                let known_by_answers =
+                    || attachments.unwatched_child.as_ref().is_some_and(|(uid, _)| *uid == child.uid);
+                if !attachments.children.contains_key(&child.uid) || known_by_answers() {
+                    attachments.unwatched_child = Some((child.uid.clone(), time));
                 }
                 self.set_child(child);
             }
             Answer::Deleted { uid: child } => {
                 let owner = owner(uid, key);
                 let Some(attachments) = self.attachments.get_mut(&owner) else { return };
-                if attachments.unwatched_child.as_ref() == Some(&child) {
+                if attachments.unwatched_child.as_ref().is_some_and(|(uid, _)| *uid == child) {
                     // Maybe it was gone already. If it is not, its pods still hold the next attempt.
                     self.remove_child(&owner, &child);
                 } else if let Some(child) = attachments.children.get_mut(&child) {
                     Arc::make_mut(child).deleting = true;
                 }
             }
+            Answer::ChildGone { uid: child } => self.remove_child(&owner(uid, key), &child),
             Answer::Interrupted { pods } => {
                 if let Some(entry) = self.jobs.get_mut(key) {
                     entry.memory.evicted.extend(pods);

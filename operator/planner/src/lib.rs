@@ -78,6 +78,9 @@ use snapshot::{
 use verdict::Evidence;
 use volumes::Volumes;
 
+/// So many ScavengerJobs are told at the same time why they wait, those aside that are first of their line.
+const TOLD_AT_ONCE: usize = 16;
+
 /// What is to be done now.
 #[derive(Debug, Default)]
 pub struct Plan {
@@ -139,9 +142,9 @@ struct Attachments {
     evidence: BTreeMap<u32, Box<Evidence>>,
     /// UID of the child Job that was last seen to go: a late answer must not bring it back.
     gone_child: Option<Name>,
-    /// UID of a child Job that an answer showed and the watch did not yet. If it goes in a gap of the watch, nobody
-    /// will ever say so.
-    unwatched_child: Option<Name>,
+    /// UID of a child Job that an answer showed and the watch did not yet, and when. If it goes in a gap of the watch,
+    /// nobody will ever say so.
+    unwatched_child: Option<(Name, Timestamp)>,
 }
 
 /// The view of the cluster and the rules over it.
@@ -176,6 +179,8 @@ pub struct Planner {
     unsure: BTreeSet<Key>,
     /// Newcomers of the queue that were not told yet why they wait.
     untold: BTreeSet<Key>,
+    /// ScavengerJobs that are being told.
+    telling: BTreeSet<Key>,
     counts: Counts,
     seen_version: u64,
     walk_due: bool,
@@ -204,6 +209,7 @@ impl Default for Planner {
             starting: BTreeSet::new(),
             unsure: BTreeSet::new(),
             untold: BTreeSet::new(),
+            telling: BTreeSet::new(),
             counts: Counts::default(),
             seen_version: 0,
             walk_due: false,
@@ -219,9 +225,7 @@ impl Planner {
             Observation::JobGone(key) => self.remove_job(&key),
             Observation::Child(child) => {
                 let attachments = self.attachments.entry(owner(&child.owner, &child.key)).or_default();
-                if attachments.unwatched_child.as_ref() == Some(&child.uid) {
-                    attachments.unwatched_child = None;
-                }
+                attachments.unwatched_child.take_if(|(uid, _)| *uid == child.uid);
                 self.set_child(child);
             }
             Observation::ChildGone { namespace, owner, uid } => self.remove_child(&(owner, namespace), &uid),
@@ -277,6 +281,7 @@ impl Planner {
         }
         self.make_room(now, &mut plan.actions);
         self.admit(now, &mut plan.actions);
+        self.tell_newcomers(now, &mut plan.actions);
         plan.wake_at = self.timers.first().map(|(time, _)| *time);
         plan
     }
@@ -373,6 +378,7 @@ impl Planner {
         let known = Known {
             job: &entry.job,
             children: &attachments.children,
+            unwatched_child: attachments.unwatched_child.as_ref(),
             pods: &attachments.pods,
             evidence,
             memory: &entry.memory,
@@ -432,7 +438,7 @@ impl Planner {
             self.unsure.remove(key);
             // An attempt that ended keeps what its pods may still take.
             let (seen, left) = entry.job.status.attempt.as_ref().map_or((Vec::new(), 0), |attempt| {
-                lifecycle::lingering_pods(attempt, &attachments.children, &attachments.pods)
+                lifecycle::lingering_pods(attempt, &attachments.children, &attachments.pods, evidence)
             });
             let more = self.ledger.reserved_pods(key) > left;
             if more {
@@ -463,16 +469,6 @@ impl Planner {
         self.walk_due = false;
         let mut room = Room { capacity: &mut self.capacity, ledger: &mut self.ledger, settings, now };
         let walk = self.queue.walk(&mut room, self.starting.len());
-        let starting = self.starting.len() + walk.started.len();
-        let mut told = std::mem::take(&mut self.untold);
-        told.extend(walk.told);
-        let told: Vec<(Key, Waiting)> = told
-            .into_iter()
-            .filter_map(|key| {
-                let waiting = self.queue.waiting(&key, &mut room, starting)?;
-                Some((key, waiting))
-            })
-            .collect();
         for (key, demand) in walk.started {
             self.starting.insert(key.clone());
             if let Some(entry) = self.jobs.get_mut(&key) {
@@ -484,17 +480,32 @@ impl Planner {
                 }
             }
         }
-        for (key, waiting) in told {
-            self.tell(&key, &waiting, now, actions);
+        for key in walk.told {
+            self.untold.remove(&key);
+            self.tell(&key, now, actions);
         }
     }
 
-    fn tell(&mut self, key: &Key, waiting: &Waiting, now: Timestamp, actions: &mut Vec<Action>) {
+    /// Tells those that came into the queue why they wait, a few at a time: it must not take the API server from those
+    /// that start, and many start before their turn to be told has come.
+    fn tell_newcomers(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        while self.telling.len() < TOLD_AT_ONCE
+            && let Some(key) = self.untold.pop_first()
+        {
+            self.tell(&key, now, actions);
+        }
+    }
+
+    fn tell(&mut self, key: &Key, now: Timestamp, actions: &mut Vec<Action>) {
+        let Ok(settings) = &self.settings else { return };
+        let mut room = Room { capacity: &mut self.capacity, ledger: &mut self.ledger, settings, now };
+        let Some(waiting) = &self.queue.waiting(key, &mut room, self.starting.len()) else { return };
         let Some(entry) = self.jobs.get(key).filter(|entry| !entry.under_way) else { return };
         let none = Attachments::default();
         let known = Known {
             job: &entry.job,
             children: &none.children,
+            unwatched_child: None,
             pods: &none.pods,
             evidence: &Evidence::default(),
             memory: &entry.memory,
@@ -508,7 +519,10 @@ impl Planner {
                 self.set_timer(key, Some(now + lifecycle::RETELL));
             }
             Telling::Said => {}
-            Telling::Now(task) => self.dispatch(key, task, actions),
+            Telling::Now(task) => {
+                self.telling.insert(key.clone());
+                self.dispatch(key, task, actions);
+            }
             Telling::Later(time) => {
                 if let Some(entry) = self.jobs.get_mut(key) {
                     entry.memory.told.get_or_insert(now);

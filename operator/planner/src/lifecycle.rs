@@ -30,6 +30,10 @@ const DELETION_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 /// How often it is looked again at pods that hold something up: their node can be lost without any of them changing.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
+/// When a child Job is read again that no watch has shown since it was made. Watches are behind by much less, unless
+/// they are stuck; and if the Job was deleted while a watch listed everything anew, none will ever show it.
+const UNWATCHED_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+
 /// What is said while `spec.suspend` holds a ScavengerJob.
 const HELD_BY_SUSPEND: &str = "held by spec.suspend";
 
@@ -40,6 +44,8 @@ pub struct Known<'a> {
     pub job: &'a Job,
     /// Its child Jobs by UID.
     pub children: &'a BTreeMap<Name, Arc<Child>>,
+    /// UID of a child Job that no watch showed yet, and when an answer showed it last.
+    pub unwatched_child: Option<&'a (Name, Timestamp)>,
     /// Its pods by name.
     pub pods: &'a BTreeMap<Name, Arc<Pod>>,
     /// What the pods of the active attempt showed.
@@ -128,9 +134,20 @@ pub fn next(known: &Known<'_>, settings: &Result<Settings, String>, now: Timesta
         return next_finished(known, now);
     }
     match (status.phase.is_active(), &status.attempt) {
-        (true, Some(attempt)) => next_active(known, attempt, settings, now),
+        (true, Some(attempt)) => doubted(known, next_active(known, attempt, settings, now), now),
         _ => next_waiting(known, settings, now),
     }
+}
+
+/// Instead of waiting for news of a child Job for ever.
+fn doubted(known: &Known<'_>, next: Next, now: Timestamp) -> Next {
+    let (Some((uid, since)), Next::Wait(timer)) = (known.unwatched_child, &next) else { return next };
+    let Some(child) = known.children.get(uid) else { return next };
+    let until = later(*since, UNWATCHED_PATIENCE);
+    if now < until {
+        return Next::Wait(earlier(*timer, Some(until)));
+    }
+    Next::Do(Task::ReadChild { child: child.key.clone(), uid: uid.clone() })
 }
 
 fn delete(child: &Child) -> Task {
@@ -731,14 +748,17 @@ pub fn lingering_pods(
     attempt: &Attempt,
     children: &BTreeMap<Name, Arc<Child>>,
     pods: &BTreeMap<Name, Arc<Pod>>,
+    evidence: &Evidence,
 ) -> (Vec<Name>, usize) {
     let (seen, left) = expected_pods(attempt, pods);
-    let child = children.values().find(|child| child.attempt == attempt.number);
-    if child.is_some_and(|child| !child.deleting && !child.is_over()) {
-        return (seen, left);
+    let child = children.values().find(|child| child.attempt == attempt.number && !child.is_over());
+    let unbound = pods.values().filter(|pod| pod.node.is_none() && !pod.phase.is_terminal()).count();
+    match child {
+        Some(child) if !child.deleting => (seen, left),
+        // It stays until its pods are gone; the watch of pods can be behind and not have shown one of them yet.
+        Some(_) => (seen, unbound + (attempt.demand.pod_count as usize).saturating_sub(evidence.pods_seen())),
+        None => (seen, unbound),
     }
-    let unbound = pods.values().filter(|pod| pod.node.is_none() && !pod.phase.is_terminal());
-    (seen, unbound.count())
 }
 
 /// The nodes on which pods of the active attempt turned up (or had turned up before they ended), and how many of its

@@ -65,6 +65,12 @@ impl Evidence {
         Self { since: Some(epoch), epoch, ..Self::default() }
     }
 
+    /// How many different pods were ever seen.
+    #[must_use]
+    pub fn pods_seen(&self) -> usize {
+        self.pods.len()
+    }
+
     /// A live list of the attempt's pods follows: it skips versions, so there is no order among what it shows.
     pub fn relisted(&mut self) {
         self.lists += 1;

@@ -87,6 +87,7 @@ impl Planner {
         self.starting.remove(key);
         self.unsure.remove(key);
         self.untold.remove(key);
+        self.telling.remove(key);
     }
 
     /// Pods that were seen before the ScavengerJob which they name, and are in another namespace, are ordinary ones.
@@ -142,6 +143,7 @@ impl Planner {
     pub(super) fn remove_child(&mut self, owner: &Owner, uid: &Name) {
         let Some(attachments) = self.attachments.get_mut(owner) else { return };
         attachments.gone_child = Some(uid.clone());
+        attachments.unwatched_child.take_if(|(unwatched, _)| unwatched == uid);
         let child = attachments.children.remove(uid);
         let key = self.key_of(owner).cloned();
         if let Some(child) = child

@@ -92,6 +92,7 @@ pub(super) fn describe(task: &Task) -> String {
             format!("write status {phase}: {}", write.status.message)
         }
         Task::CreateChild { attempt, .. } => format!("create the Job of attempt {attempt}"),
+        Task::ReadChild { child, .. } => format!("read Job {:?}, which no watch has shown yet", &*child.name),
         Task::ListPods { .. } => "list its pods, to be sure what became of them".to_owned(),
         Task::DeleteChild { child, .. } => format!("delete Job {:?} and its pods", &*child.name),
         Task::Interrupt { pods } => match &pods[..] {

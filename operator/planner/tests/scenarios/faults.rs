@@ -286,3 +286,34 @@ fn a_child_job_that_only_an_answer_ever_showed_holds_nobody_for_ever() {
     cluster.scheduler_works = true;
     completed(&mut cluster, "a");
 }
+
+#[test]
+fn a_job_that_was_made_and_deleted_while_its_watch_was_cut_is_missed() {
+    let mut cluster = cluster();
+    cluster.hold_watch(Stream::Children);
+    cluster.submit(job("a"), work(100));
+    cluster.run_until_phase("a", Phase::Running);
+    let child = cluster.all_children().next().map(|child| child.key.clone()).expect("a Job should be there");
+    cluster.delete_child_in_background(&child);
+    cluster.relist(Stream::Children);
+    cluster.run_until_phase("a", Phase::Interrupted);
+    completed(&mut cluster, "a");
+    assert_eq!(cluster.status("a").interrupted_count, 1);
+    assert_eq!(attempt(&cluster, "a").number, 2);
+    all_is_quiet(&mut cluster);
+}
+
+#[test]
+fn a_job_that_no_watch_shows_is_read_once_a_minute_and_left_alone() {
+    let mut cluster = cluster();
+    cluster.hold_watch(Stream::Children);
+    cluster.submit(job("a"), work(200));
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_for(seconds(190));
+    let reads =
+        cluster.log.iter().filter(|(_, action)| matches!(action.task, Task::ReadChild { .. })).count();
+    assert_eq!(reads, 3);
+    cluster.let_go(Stream::Children);
+    completed(&mut cluster, "a");
+    assert_eq!(attempt(&cluster, "a").number, 1);
+}
