@@ -199,7 +199,9 @@ fn scavenger_jobs_become_jobs() {
         let pool = json!({
             "nodeSelector": { "type": "kwok" }, "toleratedTaints": ["kwok.x-k8s.io/node"],
             // Else it would be measured how long kube-scheduler takes for ten pods.
-            "maxConcurrentStarts": 200,
+            "maxConcurrentStarts": 1000,
+            // As it is by default; the tests shorten it.
+            "pendingTimeout": "60s",
         });
         patch_pool(world, &pool).await?;
         scavenger_e2e::world::until("the pool lets its tolerations in", || async {
@@ -209,7 +211,7 @@ fn scavenger_jobs_become_jobs() {
         })
         .await?;
         let result = measure(world, count).await;
-        let before = json!({ "nodeSelector": null, "toleratedTaints": null, "maxConcurrentStarts": null });
+        let before = json!({ "nodeSelector": null, "toleratedTaints": null, "maxConcurrentStarts": null, "pendingTimeout": null });
         patch_pool(world, &before).await?;
         result
     });

@@ -4,7 +4,7 @@
 //! beside the loop, and their answers arrive as messages.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI64, Ordering},
@@ -18,20 +18,24 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use scavenger_planner::{Planner, action::ActionResult, snapshot::Observation};
+use scavenger_planner::{
+    Planner,
+    action::{Action, ActionResult},
+    snapshot::Observation,
+};
 use scavenger_schema::{
     names,
     scavenger_pool::{ScavengerPool, ScavengerPoolStatus},
 };
 use serde_json::json;
 use tokio::{
-    sync::{Semaphore, mpsc, watch},
+    sync::{mpsc, watch},
     task::JoinSet,
 };
 use tracing::{debug, info, warn};
 
 use crate::{
-    execute::Executor,
+    execute::{Executor, Urgency},
     leader::Leadership,
     metrics::Metrics,
     observe::{self, Watched, progress::Progress},
@@ -157,7 +161,7 @@ impl Controller {
     ) -> Result<(), ControllerError> {
         let executor = Executor::new(self.client.clone(), self.evictions.clone(), Arc::clone(&self.metrics));
         let executor = Arc::new(executor);
-        let slots = Arc::new(Semaphore::new(self.concurrency));
+        let mut line = Line::default();
         let mut under_way: JoinSet<ActionResult> = JoinSet::new();
         let mut view = View::start(&self.client);
         let mut leads = false;
@@ -212,11 +216,13 @@ impl Controller {
             self.metrics.planned(began.elapsed());
             wake_at = plan.wake_at;
             for action in plan.actions {
-                let (executor, slots) = (Arc::clone(&executor), Arc::clone(&slots));
-                under_way.spawn(async move {
-                    let _slot = slots.acquire().await;
-                    executor.execute(action).await
-                });
+                line.join(action);
+            }
+            while under_way.len() < self.concurrency
+                && let Some(action) = line.next()
+            {
+                let executor = Arc::clone(&executor);
+                under_way.spawn(async move { executor.execute(action).await });
             }
             pool_status.offer(&view.planner, &self.metrics);
         }
@@ -226,6 +232,24 @@ impl Controller {
             warn!("stopped before every action was answered; the next start finds what became of them");
         }
         Ok(())
+    }
+}
+
+/// Actions that wait for one of those under way to end: the most urgent first, of equal ones the oldest.
+#[derive(Default)]
+struct Line {
+    actions: BTreeMap<(Urgency, u64), Action>,
+    joined: u64,
+}
+
+impl Line {
+    fn join(&mut self, action: Action) {
+        self.joined += 1;
+        self.actions.insert((Urgency::of(&action.task), self.joined), action);
+    }
+
+    fn next(&mut self) -> Option<Action> {
+        self.actions.pop_first().map(|(_, action)| action)
     }
 }
 

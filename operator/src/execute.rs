@@ -3,7 +3,11 @@
 //! A start costs three writes: status Starting, the Job, status Running. Extra are the finalizer (once in a
 //! ScavengerJob's life), the headless Service of a gang (once) and events.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -47,12 +51,17 @@ const EVENTS_AT_ONCE: usize = 4;
 /// Longest message of somebody else's event that goes on into a status, in bytes.
 const MAX_EVENT: usize = 1024;
 
+/// ScavengerJobs kept from one step of their start to the next; many more than ever start at the same time.
+const KEPT: usize = 1024;
+
 /// Carries out tasks.
 pub(crate) struct Executor {
     client: Client,
     evictor: Evictor,
     events: mpsc::Sender<(ApiEvent, ObjectReference)>,
     metrics: Arc<Metrics>,
+    /// By UID: what one step of a start got back and the next one needs. Losing it costs a read.
+    starting: Mutex<BTreeMap<String, ScavengerJob>>,
 }
 
 type Outcome = Result<Answer, Failure>;
@@ -61,7 +70,8 @@ impl Executor {
     pub(crate) fn new(client: Client, evictions: Client, metrics: Arc<Metrics>) -> Self {
         let (events, queued) = mpsc::channel(EVENTS);
         tokio::spawn(publish(client.clone(), queued, Arc::clone(&metrics)));
-        Self { client, evictor: Evictor::new(evictions, names::OPERATOR), events, metrics }
+        let evictor = Evictor::new(evictions, names::OPERATOR);
+        Self { client, evictor, events, metrics, starting: Mutex::default() }
     }
 
     /// Carries out one action.
@@ -115,6 +125,7 @@ impl Executor {
 
     async fn prepare(&self, key: &Key, uid: &str) -> Outcome {
         let mut job = self.get(key, uid).await?;
+        self.starting().remove(uid);
         if !job.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER) {
             let mut finalizers = job.finalizers().to_vec();
             finalizers.push(names::FINALIZER.to_owned());
@@ -124,7 +135,34 @@ impl Executor {
         let is_first = job.status.as_ref().is_none_or(|status| status.attempt.is_none());
         let pods_left = async { if is_first { Ok(0) } else { self.pods_left(key, uid).await } };
         let (pods_left, missing) = tokio::try_join!(pods_left, self.missing(key, &job))?;
-        Ok(Answer::Prepared { job: Box::new(convert::job(&job)), pods_left, missing })
+        let answer = Answer::Prepared { job: Box::new(convert::job(&job)), pods_left, missing };
+        self.keep(job);
+        Ok(answer)
+    }
+
+    fn starting(&self) -> MutexGuard<'_, BTreeMap<String, ScavengerJob>> {
+        self.starting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, job: ScavengerJob) {
+        let Some(uid) = job.uid() else { return };
+        let mut starting = self.starting();
+        if starting.len() >= KEPT {
+            // Starts that came to nothing.
+            starting.clear();
+        }
+        starting.insert(uid, job);
+    }
+
+    /// The ScavengerJob as the step before brought it, or read anew; it must have this version, if one is named.
+    async fn kept(&self, key: &Key, uid: &str, version: Option<u64>) -> Result<ScavengerJob, Failure> {
+        let kept = self.starting().remove(uid);
+        let suits =
+            |job: &ScavengerJob| version.is_none_or(|version| convert::resource_version(job) == version);
+        match kept.filter(suits) {
+            Some(job) => Ok(job),
+            None => self.get(key, uid).await,
+        }
     }
 
     async fn patch_finalizers(
@@ -199,7 +237,10 @@ impl Executor {
         let mut patch = status::to_json(&key.name, &new);
         let starting = new.phase == Phase::Starting;
         if starting || ended.is_some() {
-            let current = self.get(key, uid).await?;
+            let current = match starting {
+                true => self.kept(key, uid, Some(resource_version)).await?,
+                false => self.get(key, uid).await?,
+            };
             if convert::resource_version(&current) != resource_version {
                 return Err(Failure::Conflict);
             }
@@ -240,6 +281,9 @@ impl Executor {
             self.metrics.event(event, &new);
             self.tell(&written, event, &new.message);
         }
+        if starting {
+            self.keep(written);
+        }
         if ended.is_some() {
             self.metrics.ended(&job);
         }
@@ -274,7 +318,8 @@ impl Executor {
     }
 
     async fn create_child(&self, key: &Key, uid: &str, attempt: u32, priority_class: u32) -> Outcome {
-        let job = self.get(key, uid).await?;
+        // Its spec can not have changed since Starting was written.
+        let job = self.kept(key, uid, None).await?;
         if job.spec.pod_count > 1 {
             self.create_service(key, &job, uid).await?;
         }
@@ -476,6 +521,42 @@ async fn publish(
             }
         })
         .await;
+}
+
+/// How urgent a task is, most urgent first. Each step of a start goes before the one ahead of it, so that those that
+/// began are through before others begin; nothing urgent can come without end, as all of it follows from what is less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Urgency {
+    /// Somebody waits for the room.
+    Stops,
+    /// The end of an attempt: it gives room back.
+    Ends,
+    /// The Job of an attempt.
+    Creates,
+    /// An attempt begins, or is said to run.
+    Writes,
+    /// What must be known before something is done.
+    Reads,
+    /// News for people.
+    Tells,
+}
+
+impl Urgency {
+    pub(crate) fn of(task: &Task) -> Self {
+        match task {
+            Task::Interrupt { .. } | Task::DeleteChild { .. } => Self::Stops,
+            Task::WriteStatus(write) if write.ended.is_some() => Self::Ends,
+            Task::CreateChild { .. } => Self::Creates,
+            Task::WriteStatus(write) if write.status.phase.is_active() => Self::Writes,
+            Task::Prepare
+            | Task::ReadChild { .. }
+            | Task::ListPods { .. }
+            | Task::ReadPodEvents { .. }
+            | Task::DeleteJob { .. }
+            | Task::RemoveFinalizer => Self::Reads,
+            Task::WriteStatus(_) => Self::Tells,
+        }
+    }
 }
 
 /// Name of a task as metrics and log spell it.
