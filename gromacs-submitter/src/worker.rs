@@ -330,7 +330,7 @@ impl Worker {
                     inspection: step.inspection,
                     ladder: None,
                     attempts: step.attempts,
-                    observation: step.observation,
+                    observations: step.observations,
                     clears_requests: step.clears_requests,
                     releases,
                 };

@@ -8,7 +8,7 @@ mod rows;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use gromacs_submitter::advance::{AttemptRecord, Observation, with_failure};
+use gromacs_submitter::advance::{AttemptRecord, Measurement, Observation, with_failure};
 use gromacs_submitter::probe::parse_inspection;
 use gromacs_submitter::store::{Changes, Claim, ClaimOptions, NewRow, RowFilter, Store, StoreError};
 use gromacs_submitter::view::AttemptView;
@@ -56,7 +56,7 @@ fn attempt(number: i32, rung: i32, outcome: Option<AttemptOutcome>) -> AttemptRe
         },
         first_step: Some(0),
         last_step: None,
-        ns_per_day: None,
+        measured: None,
         peak_memory_bytes: None,
         log_end: None,
     }
@@ -337,20 +337,19 @@ async fn a_whole_life_is_written_down() {
     let mut ended = attempt(1, 2, Some(AttemptOutcome::Completed));
     ended.first_step = None;
     ended.last_step = Some(4000);
-    ended.ns_per_day = Some(41.5);
+    let measured = Measurement { ns_per_day: 41.5, steps: 4000, wall_seconds: 60.0 };
+    ended.measured = Some(measured);
     let observation = Observation {
         attempt: 1,
         system: claim.row.system.description().expect("should have atoms"),
         rung: 2,
         node_labels: std::collections::BTreeMap::new(),
-        ns_per_day: 41.5,
-        steps: 4000,
-        wall_seconds: 60.0,
+        measured,
         peak_memory_bytes: Some(31_457_280),
     };
     let changes = Changes {
         attempts: vec![ended],
-        observation: Some(observation),
+        observations: vec![observation],
         releases: true,
         ..Changes::default()
     };

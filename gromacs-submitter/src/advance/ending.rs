@@ -6,8 +6,8 @@ use scavenger_schema::simulation::{RowStatus, State};
 
 use super::waiting::reset_clock;
 use super::{
-    Action, AttemptRecord, Input, Observation, Step, act, answer, fail, name_taken, next_submission,
-    probe_failure, record, said, settle,
+    Action, AttemptRecord, Input, Measurement, Observation, Step, act, answer, fail, name_taken,
+    next_submission, probe_failure, record, said, settle,
 };
 use crate::manifest::{Probe, probe_name};
 use crate::mdrun_log::{LogFacts, error_message, last_lines, last_warning};
@@ -73,37 +73,37 @@ fn reached_the_end(
     status.start_time = status.start_time.or(attempt.and_then(|attempt| attempt.start_time).map(Into::into));
     let first_step = facts.and_then(|facts| facts.first_step).or(status.first_step);
     let measured = facts.and_then(|facts| measurement(facts, first_step, end));
-    if let Some((ns_per_day, ..)) = measured {
-        status.ns_per_day = Some(ns_per_day);
+    if let Some(measured) = measured {
+        status.ns_per_day = Some(measured.ns_per_day);
     }
     let peak_memory_bytes = peak_of_last(&status, attempt);
     let attempts = attempt.map(|attempt| AttemptRecord {
         first_step,
         last_step: Some(end),
-        ns_per_day: measured.map(|(ns_per_day, ..)| ns_per_day),
+        measured,
         peak_memory_bytes,
         ..AttemptRecord::of(attempt)
     });
-    let observation = attempt.zip(measured).and_then(|(attempt, (ns_per_day, steps, wall_seconds))| {
-        Some(Observation {
-            attempt: attempt.number,
-            system: input.row.system.description()?,
-            rung: attempt.rung?,
-            node_labels: common_labels(input),
-            ns_per_day,
-            steps,
-            wall_seconds,
-            peak_memory_bytes,
-        })
-        .filter(|observation| observation.wall_seconds >= SHORTEST_MEASUREMENT_SECONDS)
-    });
-    Step { attempts: attempts.into_iter().collect(), observation, ..record(status) }
+    Step { attempts: attempts.into_iter().collect(), ..record(status) }
 }
 
-/// Speed, steps and wall time that a finished log tells; none for a run that had nothing left to do.
-fn measurement(facts: &LogFacts, first_step: Option<i64>, end: i64) -> Option<(f64, i64, f64)> {
-    let steps = end.checked_sub(first_step?).filter(|steps| *steps > 0)?;
-    Some((facts.ns_per_day?, steps, facts.wall_seconds?))
+/// What a log that mdrun ended tells; none for a run that had nothing left to do.
+fn measurement(facts: &LogFacts, first_step: Option<i64>, last_step: i64) -> Option<Measurement> {
+    let steps = last_step.checked_sub(first_step?).filter(|steps| *steps > 0)?;
+    Some(Measurement { ns_per_day: facts.ns_per_day?, steps, wall_seconds: facts.wall_seconds? })
+}
+
+/// What the tuner learns from an attempt, if that measured anything.
+pub(super) fn observation(attempt: &AttemptRecord, input: &Input<'_>) -> Option<Observation> {
+    let measured = attempt.measured.filter(|it| it.wall_seconds >= SHORTEST_MEASUREMENT_SECONDS)?;
+    Some(Observation {
+        attempt: attempt.view.number,
+        system: input.row.system.description()?,
+        rung: attempt.view.rung?,
+        node_labels: common_labels(input),
+        measured,
+        peak_memory_bytes: attempt.peak_memory_bytes,
+    })
 }
 
 fn common_labels(input: &Input<'_>) -> std::collections::BTreeMap<String, String> {
@@ -122,6 +122,7 @@ fn stopped_short(status: &RowStatus, step: i64, input: &Input<'_>, job: &JobView
         .map(|attempt| AttemptRecord {
             first_step,
             last_step: Some(step),
+            measured: input.log.facts().and_then(|facts| measurement(facts, first_step, step)),
             peak_memory_bytes: peak_of_last(status, Some(attempt)),
             ..AttemptRecord::of(attempt)
         })

@@ -8,8 +8,8 @@ use super::ending::{completed, failed};
 use super::ladder::describe;
 use super::waiting::{reset_clock, wait_for_room};
 use super::{
-    Action, AttemptRecord, HEAL_INTERVAL, Input, Step, act, cancelled, delete_and_wait, fail, later,
-    name_taken, said, seconds_between, settle, settle_until,
+    Action, AttemptRecord, HEAL_INTERVAL, Input, Measurement, Step, act, cancelled, delete_and_wait, fail,
+    later, name_taken, said, seconds_between, settle, settle_until,
 };
 use crate::mdrun_log::LogFacts;
 use crate::view::{AttemptView, JobView};
@@ -19,6 +19,10 @@ const SHORTEST_REMAINING_SECONDS: f64 = 20.0;
 
 /// Within less time start-up weighs too much.
 const SHORTEST_ELAPSED_SECONDS: f64 = 30.0;
+
+/// The log of an attempt that was taken away goes with its pod, and mdrun's own account with it. What its progress tells
+/// includes start-up: some seconds, which in a shorter attempt would be more than two sites with the same chip differ.
+const SHORTEST_INTERRUPTED_SECONDS: f64 = 120.0;
 
 pub(super) fn follow(input: &Input<'_>) -> Step {
     let row = input.row;
@@ -72,6 +76,7 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
         attempts.push(AttemptRecord {
             first_step: status.first_step.filter(|_| is_known),
             last_step: status.step.filter(|_| is_known && status.first_step.is_some()),
+            measured: is_known.then(|| measured_on_the_way(&status, attempt, input.row)).flatten(),
             peak_memory_bytes: status.peak_memory_bytes.filter(|_| is_known),
             ..AttemptRecord::of(attempt)
         });
@@ -91,6 +96,28 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
         status.start_time = status.start_time.or(attempt.start_time.map(Into::into));
     }
     (status, attempts)
+}
+
+/// What the progress of an attempt tells that was interrupted.
+fn measured_on_the_way(
+    status: &RowStatus,
+    attempt: &AttemptView,
+    row: &GromacsToTune,
+) -> Option<Measurement> {
+    if attempt.outcome != Some(AttemptOutcome::Interrupted) {
+        return None;
+    }
+    let steps = status.step?.checked_sub(status.first_step?).filter(|steps| *steps > 0)?;
+    let wall_seconds = seconds_between(attempt.start_time?, status.progress_time.as_ref()?.to_jiff());
+    (wall_seconds >= SHORTEST_INTERRUPTED_SECONDS).then_some(Measurement {
+        ns_per_day: ns_per_day(row.system.dt_ps?, steps, wall_seconds),
+        steps,
+        wall_seconds,
+    })
+}
+
+fn ns_per_day(dt_ps: f64, steps: i64, seconds: f64) -> f64 {
+    steps as f64 * dt_ps / 1000.0 / seconds * 86400.0
 }
 
 fn with_attempts(mut step: Step, attempts: Vec<AttemptRecord>) -> Step {
@@ -165,17 +192,16 @@ pub fn take_progress(
     status.step = Some(last_step);
     status.progress_time = Some(now.into());
     let Some(dt_ps) = row.system.dt_ps else { return };
-    let speed = |steps: i64, seconds: f64| steps as f64 * dt_ps / 1000.0 / seconds * 86400.0;
     let to_do = row.system.last_step().map_or(0, |end| end - last_step);
     let done = status.first_step.map_or(0, |first| last_step - first);
     let elapsed = start_time.map_or(0.0, |start| seconds_between(start, now));
     if let Some(remaining) =
         facts.remaining_seconds.filter(|time| *time >= SHORTEST_REMAINING_SECONDS && to_do > 0)
     {
-        status.ns_per_day = Some(speed(to_do, remaining));
+        status.ns_per_day = Some(ns_per_day(dt_ps, to_do, remaining));
     } else if facts.remaining_seconds.is_none() && done > 0 && elapsed >= SHORTEST_ELAPSED_SECONDS {
         // mdrun names a date instead when more than 5 minutes remain. Progress was just seen for the first time, so
         // `now` is at most one look behind it.
-        status.ns_per_day = Some(speed(done, elapsed));
+        status.ns_per_day = Some(ns_per_day(dt_ps, done, elapsed));
     }
 }

@@ -116,8 +116,8 @@ pub struct Step {
     pub inspection: Option<Inspection>,
     /// Attempts to record.
     pub attempts: Vec<AttemptRecord>,
-    /// A measured run.
-    pub observation: Option<Observation>,
+    /// What these attempts measured.
+    pub observations: Vec<Observation>,
     /// Takes back `cancel_requested` and `retry_requested`.
     pub clears_requests: bool,
 }
@@ -179,8 +179,8 @@ pub struct AttemptRecord {
     pub first_step: Option<i64>,
     /// Last step seen.
     pub last_step: Option<i64>,
-    /// Measured speed.
-    pub ns_per_day: Option<f64>,
+    /// What it measured.
+    pub measured: Option<Measurement>,
     /// Most memory it was seen to use, bytes.
     pub peak_memory_bytes: Option<i64>,
     /// Last lines of its log, if it failed.
@@ -195,11 +195,22 @@ impl AttemptRecord {
             view: view.clone(),
             first_step: None,
             last_step: None,
-            ns_per_day: None,
+            measured: None,
             peak_memory_bytes: None,
             log_end: None,
         }
     }
+}
+
+/// How fast an attempt was.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measurement {
+    /// Speed in ns of simulated time per day.
+    pub ns_per_day: f64,
+    /// Steps it was measured over.
+    pub steps: i64,
+    /// Wall time it was measured over.
+    pub wall_seconds: f64,
 }
 
 /// A measured run, from which the tuner learns.
@@ -213,12 +224,8 @@ pub struct Observation {
     pub rung: i32,
     /// Labels of the nodes it can have run on; empty if these were of several kinds.
     pub node_labels: std::collections::BTreeMap<String, String>,
-    /// Measured speed.
-    pub ns_per_day: f64,
-    /// Steps it was measured over.
-    pub steps: i64,
-    /// Wall time it was measured over.
-    pub wall_seconds: f64,
+    /// What it measured.
+    pub measured: Measurement,
     /// Most memory it was seen to use, bytes.
     pub peak_memory_bytes: Option<i64>,
 }
@@ -234,6 +241,8 @@ pub fn advance(input: &Input<'_>) -> Step {
         State::Tuning => tuning(input),
         State::Submitted | State::Running | State::Interrupted => follow::follow(input),
     };
+    step.observations =
+        step.attempts.iter().filter_map(|attempt| ending::observation(attempt, input)).collect();
     // What is left of a cancelled row is gone already.
     if matches!(step.status.state, State::Completed | State::Failed) {
         step.status.job_expiry_time = Some(later(input.now, input.settings.keep_jobs).into());
@@ -492,7 +501,14 @@ fn name_taken(name: &str, row: &GromacsToTune) -> String {
 }
 
 fn step(action: Action, status: RowStatus) -> Step {
-    Step { action, status, inspection: None, attempts: Vec::new(), observation: None, clears_requests: false }
+    Step {
+        action,
+        status,
+        inspection: None,
+        attempts: Vec::new(),
+        observations: Vec::new(),
+        clears_requests: false,
+    }
 }
 
 fn record(status: RowStatus) -> Step {

@@ -84,8 +84,8 @@ pub struct Changes {
     pub ladder: Option<Vec<LadderRung>>,
     /// Attempts.
     pub attempts: Vec<AttemptRecord>,
-    /// A measured run.
-    pub observation: Option<Observation>,
+    /// Measured runs.
+    pub observations: Vec<Observation>,
     /// Takes back the user's requests.
     pub clears_requests: bool,
     /// Gives the lease back.

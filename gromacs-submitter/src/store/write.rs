@@ -22,7 +22,7 @@ pub(super) async fn changes(
     for attempt in &changes.attempts {
         upsert_attempt(transaction, row, attempt).await?;
     }
-    if let Some(observation) = &changes.observation {
+    for observation in &changes.observations {
         insert_observation(transaction, row, observation).await?;
     }
     if changes.clears_requests {
@@ -245,7 +245,7 @@ async fn upsert_attempt(
     .bind(&view.message)
     .bind(attempt.first_step)
     .bind(attempt.last_step)
-    .bind(attempt.ns_per_day)
+    .bind(attempt.measured.map(|measured| measured.ns_per_day))
     .bind(attempt.peak_memory_bytes)
     .bind(&attempt.log_end)
     .execute(&mut **transaction)
@@ -289,9 +289,9 @@ async fn insert_observation(
     .bind(Json(&observation.system))
     .bind(Json(&observation.node_labels))
     .bind(&row.system.gromacs_version)
-    .bind(observation.ns_per_day)
-    .bind(observation.steps)
-    .bind(observation.wall_seconds)
+    .bind(observation.measured.ns_per_day)
+    .bind(observation.measured.steps)
+    .bind(observation.measured.wall_seconds)
     .bind(observation.rung)
     .bind(observation.peak_memory_bytes)
     .execute(&mut **transaction)

@@ -10,7 +10,7 @@ mod program;
 #[path = "../rows/mod.rs"]
 mod rows;
 
-use gromacs_submitter::advance::{Observation, with_failure};
+use gromacs_submitter::advance::{Measurement, Observation, with_failure};
 use gromacs_submitter::probe::parse_inspection;
 use gromacs_submitter::store::{
     Change, Changes, Claim, ClaimOptions, NewRow, Removal, RowFilter, Store, StoreError, Tenant,
@@ -123,12 +123,10 @@ async fn a_life(queue: &Queue, claim: Claim) -> Claim {
         system: claim.row.system.description().expect("should have atoms"),
         rung: 1,
         node_labels: std::collections::BTreeMap::new(),
-        ns_per_day: 41.5,
-        steps: 4000,
-        wall_seconds: 60.0,
+        measured: Measurement { ns_per_day: 41.5, steps: 4000, wall_seconds: 60.0 },
         peak_memory_bytes: None,
     };
-    let changes = Changes { observation: Some(observation), ..Changes::default() };
+    let changes = Changes { observations: vec![observation], ..Changes::default() };
     let claim = queue.submitter.record(&claim, &status, &changes).await.expect("should observe");
     sqlx::query(
         "insert into gromacs_attempt (row_id, submission, attempt, creation_time) values ($1, 1, 1, now())",

@@ -191,7 +191,7 @@ fn memory_is_remembered_for_the_attempt_that_used_it() {
     scene.job = Some(completed_job());
     let step = scene.read(CONTINUED).go();
     assert_eq!(step.attempts[0].peak_memory_bytes, Some(30));
-    assert_eq!(step.observation.and_then(|observation| observation.peak_memory_bytes), Some(30));
+    assert_eq!(step.observations[0].peak_memory_bytes, Some(30));
 
     // The next attempt starts anew.
     let mut row = submitted();

@@ -375,7 +375,7 @@ fn an_interruption_is_counted_once_and_the_attempt_recorded() {
     let step = scene.go();
     assert_eq!((step.status.state, step.status.interruptions), (State::Interrupted, 1));
     assert_eq!((step.attempts[0].first_step, step.attempts[0].last_step), (Some(0), Some(1120)));
-    assert_eq!(step.observation, None, "its log is gone");
+    assert_eq!(step.observations, [], "it was too short");
     let step = scene.go();
     assert_eq!((step.status.interruptions, step.attempts.len()), (1, 0));
 
@@ -390,6 +390,39 @@ fn an_interruption_is_counted_once_and_the_attempt_recorded() {
     let step = scene.go();
     assert_eq!((step.status.attempt, step.status.first_step, step.status.rung), (2, Some(1100), Some(2)));
     assert_eq!((step.attempts[0].view.rung, step.attempts[0].first_step), (Some(2), Some(1100)));
+}
+
+#[test]
+fn an_attempt_that_was_interrupted_has_measured_how_fast_it_was() {
+    let running = JobView { attempts: vec![attempt(1, 2, None)], has_run: true, ..job(Phase::Running, 2) };
+    let text = "starting mdrun 'W'\n400000 steps, 800.0 ps (continuing from step 1000, 2.0 ps).\n\
+                \rstep 11000, will finish Sat Nov 21 10:00:00 2026\r";
+    let interrupted = attempt(1, 2, Some(AttemptOutcome::Interrupted));
+    for (seconds, measured) in [
+        // 10,000 steps of 2 fs in 200 s are 8.64 ns a day.
+        (200, Some(Measurement { ns_per_day: 8.64, steps: 10_000, wall_seconds: 200.0 })),
+        // Start-up would weigh too much.
+        (119, None),
+    ] {
+        let mut scene = Scene::with_job(submitted(), running.clone()).read(text);
+        scene.row.system.nsteps = Some(400_000);
+        scene.after(seconds);
+        scene.go();
+        // Nobody looked for a while, and the log went with the pod.
+        scene.after(30);
+        scene.log = Log::NotRead;
+        scene.job = Some(JobView {
+            attempts: vec![interrupted.clone()],
+            has_run: true,
+            phase: Phase::Interrupted,
+            ..waits(2, waiting::BACKING_OFF)
+        });
+        let step = scene.go();
+        let observed = step.observations.first().map(|it| (it.attempt, it.rung, it.measured));
+        assert_eq!(observed, measured.map(|measured| (1, 2, measured)));
+        assert_eq!(step.attempts[0].measured, measured);
+        assert_eq!(scene.step().observations, [], "told once");
+    }
 }
 
 #[test]
@@ -423,8 +456,8 @@ fn completed_means_that_the_last_step_was_reached() {
     assert_eq!((step.status.state, step.status.step), (State::Completed, Some(4000)));
     assert_eq!(step.status.ns_per_day, Some(29.768));
     assert_eq!((step.attempts[0].first_step, step.attempts[0].last_step), (Some(1120), Some(4000)));
-    let observation = step.observation.expect("should be measured");
-    assert_eq!((observation.steps, observation.rung, observation.attempt), (2880, 1, 1));
+    let observation = &step.observations[0];
+    assert_eq!((observation.measured.steps, observation.rung, observation.attempt), (2880, 1, 1));
     assert_eq!(scene.step().action, Action::Settle);
     assert_eq!(scene.step().status.state, State::Completed);
 }
@@ -433,8 +466,8 @@ fn completed_means_that_the_last_step_was_reached() {
 fn a_run_with_nothing_left_to_do_measures_nothing() {
     let again = include_str!("../../../tests/fixtures/mdrun-again.txt");
     let step = Scene::with_job(submitted(), completed_job()).read(again).step();
-    assert_eq!((step.status.state, step.observation), (State::Completed, None));
-    assert_eq!(step.attempts[0].ns_per_day, None);
+    assert_eq!((step.status.state, step.observations), (State::Completed, Vec::new()));
+    assert_eq!(step.attempts[0].measured, None);
 }
 
 #[test]
@@ -443,6 +476,7 @@ fn success_before_the_last_step_goes_on_from_the_checkpoint() {
     let step = scene.go();
     assert_eq!((step.status.state, step.status.submission), (State::Queued, 2));
     assert!(reason(&step).contains("step 1120 of 4000"), "{}", reason(&step));
+    assert_eq!(step.observations[0].measured.ns_per_day, 31.422, "mdrun's own account of what it did");
     assert_eq!((step.status.job_uid, step.status.attempt), (None, 0));
     // The one before must be gone first.
     scene.job = None;
@@ -478,7 +512,7 @@ fn when_the_log_is_gone_the_checkpoint_tells() {
         scene.probe = Some(JobView { attempts: vec![done], ..job(Phase::Completed, 1) });
         let step = scene.go();
         assert_eq!((step.status.state, step.status.verifying), (state, false), "{answer}");
-        assert_eq!(step.observation, None, "never a guess");
+        assert_eq!(step.observations, [], "never a guess");
     }
 }
 
