@@ -20,6 +20,8 @@ use kube::{
 };
 use scavenger_e2e::{
     World,
+    kubectl::kubectl,
+    postgres::NAMESPACE,
     room::patch_pool,
     world::{played, run_within},
 };
@@ -204,6 +206,12 @@ fn scavenger_jobs_become_jobs() {
             "pendingTimeout": "60s",
         });
         patch_pool(world, &pool).await?;
+        // Here it shares its cores with the whole control plane, and by its 50m it would get a twentieth of what the API
+        // server gets: the scheduler of the kernel would be measured.
+        let system = ["--namespace", NAMESPACE];
+        let operator = "deployment/scavenger-operator";
+        kubectl(&[&["set", "resources", operator, "--requests=cpu=400m"], &system[..]].concat()).await?;
+        kubectl(&[&["rollout", "status", operator, "--timeout=120s"], &system[..]].concat()).await?;
         scavenger_e2e::world::until("the pool lets its tolerations in", || async {
             let probe = serde_json::from_value(played("probe", "10m"))?;
             let dry_run = PostParams { dry_run: true, ..PostParams::default() };
