@@ -235,17 +235,23 @@ impl Controller {
     }
 }
 
-/// Actions that wait for one of those under way to end: the most urgent first, of equal ones the oldest.
-#[derive(Default)]
+/// So many that came later does an action let past for each degree by which it is less urgent than they are. None waits
+/// for ever: while one waits nothing else can be done about its ScavengerJob, not even what is most urgent.
+const LET_PAST: u64 = 256;
+
+/// Actions that wait for one of those under way to end.
+#[derive(Debug, Default)]
 struct Line {
-    actions: BTreeMap<(Urgency, u64), Action>,
+    /// By their turn, and by when they came.
+    actions: BTreeMap<(u64, u64), Action>,
     joined: u64,
 }
 
 impl Line {
     fn join(&mut self, action: Action) {
         self.joined += 1;
-        self.actions.insert((Urgency::of(&action.task), self.joined), action);
+        let turn = self.joined + LET_PAST * (Urgency::of(&action.task) as u64);
+        self.actions.insert((turn, self.joined), action);
     }
 
     fn next(&mut self) -> Option<Action> {
@@ -361,4 +367,40 @@ async fn write(pools: &Api<ScavengerPool>, mut new_status: ScavengerPoolStatus) 
 #[expect(clippy::disallowed_methods, reason = "the edge: the one clock of the loop")]
 fn now() -> Timestamp {
     Timestamp::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use scavenger_planner::{action::Task, snapshot::Key};
+
+    use super::*;
+
+    fn action(name: &str, task: Task) -> Action {
+        Action { job: Key::new("lab", name), uid: name.into(), task }
+    }
+
+    fn names(mut line: Line) -> Vec<String> {
+        std::iter::from_fn(|| line.next()).map(|action| action.job.name.to_string()).collect()
+    }
+
+    #[test]
+    fn what_frees_room_goes_before_what_takes_it() {
+        let mut line = Line::default();
+        line.join(action("prepares", Task::Prepare));
+        line.join(action("creates", Task::CreateChild { attempt: 1, priority_class: 0 }));
+        line.join(action("prepares too", Task::Prepare));
+        line.join(action("stops", Task::Interrupt { pods: Vec::new() }));
+        assert_eq!(names(line), ["stops", "creates", "prepares", "prepares too"]);
+    }
+
+    #[test]
+    fn nobody_waits_for_ever() {
+        let mut line = Line::default();
+        line.join(action("prepares", Task::Prepare));
+        for _ in 0..10 * LET_PAST {
+            line.join(action("creates", Task::CreateChild { attempt: 1, priority_class: 0 }));
+        }
+        let before = names(line).iter().position(|name| name == "prepares");
+        assert!(before.is_some_and(|before| before as u64 <= 2 * LET_PAST), "{before:?} went before it");
+    }
 }

@@ -524,7 +524,7 @@ async fn publish(
 }
 
 /// How urgent a task is, most urgent first. Each step of a start goes before the one ahead of it, so that those that
-/// began are through before others begin; nothing urgent can come without end, as all of it follows from what is less.
+/// began are through before others begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Urgency {
     /// Somebody waits for the room.
