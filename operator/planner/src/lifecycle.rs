@@ -751,13 +751,16 @@ pub fn lingering_pods(
     evidence: &Evidence,
 ) -> (Vec<Name>, usize) {
     let (seen, left) = expected_pods(attempt, pods);
-    let child = children.values().find(|child| child.attempt == attempt.number && !child.is_over());
     let unbound = pods.values().filter(|pod| pod.node.is_none() && !pod.phase.is_terminal()).count();
-    match child {
-        Some(child) if !child.deleting => (seen, left),
-        // It stays until its pods are gone; the watch of pods can be behind and not have shown one of them yet.
-        Some(_) => (seen, unbound + (attempt.demand.pod_count as usize).saturating_sub(evidence.pods_seen())),
-        None => (seen, unbound),
+    let taken_away = matches!(attempt.outcome, Some(Outcome::Interrupted | Outcome::Withdrawn));
+    match children.values().find(|child| child.attempt == attempt.number) {
+        Some(child) if !child.deleting && !child.is_over() => (seen, left),
+        // It is deleted and stays until its pods are gone; the watch of pods can be behind and not have shown one of
+        // them yet.
+        Some(child) if child.deleting || taken_away => {
+            (seen, unbound + (attempt.demand.pod_count as usize).saturating_sub(evidence.pods_seen()))
+        }
+        Some(_) | None => (seen, unbound),
     }
 }
 
