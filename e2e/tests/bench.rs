@@ -219,7 +219,9 @@ fn scavenger_jobs_become_jobs() {
         })
         .await?;
         let result = measure(world, count).await;
-        let before = json!({ "nodeSelector": null, "toleratedTaints": null, "maxConcurrentStarts": null, "pendingTimeout": null });
+        let before = json!({
+            "nodeSelector": null, "toleratedTaints": null, "maxConcurrentStarts": null, "pendingTimeout": null,
+        });
         patch_pool(world, &before).await?;
         result
     });

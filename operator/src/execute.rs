@@ -51,7 +51,7 @@ const EVENTS_AT_ONCE: usize = 4;
 /// Longest message of somebody else's event that goes on into a status, in bytes.
 const MAX_EVENT: usize = 1024;
 
-/// ScavengerJobs kept from one step of their start to the next; many more than ever start at the same time.
+/// ScavengerJobs kept from one step of their start to the next. Where more start at the same time, some are read again.
 const KEPT: usize = 1024;
 
 /// Carries out tasks.
@@ -125,7 +125,6 @@ impl Executor {
 
     async fn prepare(&self, key: &Key, uid: &str) -> Outcome {
         let mut job = self.get(key, uid).await?;
-        self.starting().remove(uid);
         if !job.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER) {
             let mut finalizers = job.finalizers().to_vec();
             finalizers.push(names::FINALIZER.to_owned());

@@ -71,9 +71,7 @@ impl Planner {
             }
             Answer::Child(child) => {
                 let attachments = self.attachments.entry(owner(&child.owner, &child.key)).or_default();
-                let known_by_answers =
-                    || attachments.unwatched_child.as_ref().is_some_and(|(uid, _)| *uid == child.uid);
-                if !attachments.children.contains_key(&child.uid) || known_by_answers() {
+                if !attachments.children.contains_key(&child.uid) || attachments.is_unwatched(&child.uid) {
                     attachments.unwatched_child = Some((child.uid.clone(), time));
                 }
                 self.set_child(child);
@@ -81,7 +79,7 @@ impl Planner {
             Answer::Deleted { uid: child } => {
                 let owner = owner(uid, key);
                 let Some(attachments) = self.attachments.get_mut(&owner) else { return };
-                if attachments.unwatched_child.as_ref().is_some_and(|(uid, _)| *uid == child) {
+                if attachments.is_unwatched(&child) {
                     // Maybe it was gone already. If it is not, its pods still hold the next attempt.
                     self.remove_child(&owner, &child);
                 } else if let Some(child) = attachments.children.get_mut(&child) {

@@ -147,6 +147,13 @@ struct Attachments {
     unwatched_child: Option<(Name, Timestamp)>,
 }
 
+impl Attachments {
+    /// True if only answers showed this child Job so far.
+    fn is_unwatched(&self, child: &Name) -> bool {
+        self.unwatched_child.as_ref().is_some_and(|(uid, _)| uid == child)
+    }
+}
+
 /// The view of the cluster and the rules over it.
 #[derive(Debug)]
 pub struct Planner {

@@ -287,12 +287,18 @@ fn a_child_job_that_only_an_answer_ever_showed_holds_nobody_for_ever() {
     completed(&mut cluster, "a");
 }
 
-#[test]
-fn a_job_that_was_made_and_deleted_while_its_watch_was_cut_is_missed() {
+/// `a` runs, and no watch has shown its Job.
+fn running_unwatched(needs: i64) -> Cluster {
     let mut cluster = cluster();
     cluster.hold_watch(Stream::Children);
-    cluster.submit(job("a"), work(100));
+    cluster.submit(job("a"), work(needs));
     cluster.run_until_phase("a", Phase::Running);
+    cluster
+}
+
+#[test]
+fn a_job_that_was_made_and_deleted_while_its_watch_was_cut_is_missed() {
+    let mut cluster = running_unwatched(100);
     let child = cluster.all_children().next().map(|child| child.key.clone()).expect("a Job should be there");
     cluster.delete_child_in_background(&child);
     cluster.relist(Stream::Children);
@@ -305,10 +311,7 @@ fn a_job_that_was_made_and_deleted_while_its_watch_was_cut_is_missed() {
 
 #[test]
 fn a_job_that_no_watch_shows_is_read_once_a_minute_and_left_alone() {
-    let mut cluster = cluster();
-    cluster.hold_watch(Stream::Children);
-    cluster.submit(job("a"), work(200));
-    cluster.run_until_phase("a", Phase::Running);
+    let mut cluster = running_unwatched(200);
     cluster.run_for(seconds(190));
     let reads =
         cluster.log.iter().filter(|(_, action)| matches!(action.task, Task::ReadChild { .. })).count();
