@@ -84,6 +84,8 @@ fn dependencies() -> Result<()> {
     let folder = cache::entry("cargo-deny", &Key::new(&install.join(" ")), |folder| {
         shell::run(shell::cargo(&install).arg("--quiet").arg("--root").arg(folder))
     })?;
+    // It looks at the crates of every platform, and a build has fetched those of this one only.
+    shell::run(&mut shell::cargo(&["fetch", "--locked", "--quiet"]))?;
     let mut deny = Command::new(folder.join("bin/cargo-deny"));
     deny.args(["--offline", "--log-level", "error", "check", "licenses", "bans", "sources"]);
     shell::run(deny.current_dir(shell::ROOT))
