@@ -30,7 +30,8 @@ use kube::{
 use scavenger_schema::names;
 use serde_json::{Value, json};
 use tokio::{
-    net::TcpListener,
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
     process::{Child, Command},
     sync::{mpsc, watch},
     task::JoinSet,
@@ -96,6 +97,8 @@ struct Shared {
     held: watch::Sender<usize>,
     /// Changes when the connections of all watches are to be cut.
     cut: watch::Sender<u64>,
+    /// Changes when all watches are to fall silent.
+    wedged: watch::Sender<u64>,
 }
 
 impl Shared {
@@ -138,6 +141,7 @@ impl Proxy {
             rules: Mutex::default(),
             held: watch::Sender::new(0),
             cut: watch::Sender::new(0),
+            wedged: watch::Sender::new(0),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -190,6 +194,11 @@ impl Proxy {
         self.shared.cut.send_modify(|cuts| *cuts += 1);
     }
 
+    /// Lets nothing more arrive on the watches that are open; their connections stay. Later ones are not concerned.
+    pub fn wedge_watches(&self) {
+        self.shared.wedged.send_modify(|times| *times += 1);
+    }
+
     /// Says that a node was just measured to use so much memory.
     #[expect(clippy::disallowed_methods, reason = "the stamp of a measurement is a time by the clock")]
     pub fn measure(&self, node: &str, memory: &str) {
@@ -232,6 +241,8 @@ async fn forward(shared: &Arc<Shared>, request: Request) -> Result<Response> {
     let (parts, body) = request.into_parts();
     let mut cut = shared.cut.subscribe();
     cut.borrow_and_update();
+    let mut wedged = shared.wedged.subscribe();
+    wedged.borrow_and_update();
     if shared.rules(|rules| rules.down) {
         return Ok(StatusCode::SERVICE_UNAVAILABLE.into_response());
     }
@@ -267,7 +278,7 @@ async fn forward(shared: &Arc<Shared>, request: Request) -> Result<Response> {
         return Ok(Response::from_parts(parts, Body::new(body)));
     }
     let delay = shared.rules(|rules| rules.watch_delay);
-    Ok(Response::from_parts(parts, delayed(body, delay, cut)))
+    Ok(Response::from_parts(parts, delayed(body, delay, cut, wedged)))
 }
 
 fn fate(shared: &Shared, method: &Method, path: &str) -> Fate {
@@ -303,14 +314,24 @@ async fn hold(shared: &Shared) -> Result<Response> {
     std::future::pending().await
 }
 
-/// Frames of a watch, each as much later; ends when the connections are cut.
-fn delayed(mut body: kube::client::Body, delay: Duration, mut cut: watch::Receiver<u64>) -> Body {
+/// Frames of a watch, each as much later; ends when the connections are cut, and says nothing more once it is wedged.
+fn delayed(
+    mut body: kube::client::Body,
+    delay: Duration,
+    mut cut: watch::Receiver<u64>,
+    mut wedged: watch::Receiver<u64>,
+) -> Body {
     let (sender, receiver) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         loop {
             let frame = tokio::select! {
                 frame = body.frame() => frame,
                 _ = cut.changed() => break,
+                _ = wedged.changed() => {
+                    // The sender lives on, and with it the connection, until the operator has had enough of it.
+                    sender.closed().await;
+                    break;
+                }
             };
             let Some(Ok(frame)) = frame else { break };
             if sender.send((tokio::time::Instant::now() + delay, frame)).is_err() {
@@ -330,6 +351,7 @@ fn delayed(mut body: kube::client::Body, delay: Duration, mut cut: watch::Receiv
 /// An operator as a process of its own, which reaches the API server through a proxy.
 pub struct Operator {
     child: Child,
+    health: SocketAddr,
     _kubeconfig: tempfile::NamedTempFile,
 }
 
@@ -353,8 +375,9 @@ impl Operator {
             Some(path) => std::fs::File::options().create(true).append(true).open(path)?.into(),
             None => Stdio::null(),
         };
+        let health = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
         let child = Command::new(program)
-            .args(["run", "--listen=127.0.0.1:0"])
+            .args(["run", &format!("--listen={health}"), "--max-watch-age=90s"])
             .env("KUBECONFIG", file.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -362,7 +385,20 @@ impl Operator {
             .kill_on_drop(true)
             .spawn()
             .context("the operator does not start")?;
-        Ok(Self { child, _kubeconfig: file })
+        Ok(Self { child, health, _kubeconfig: file })
+    }
+
+    /// What it says of its health: whether it is well, and its own words.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub async fn health(&self) -> Result<(bool, String)> {
+        let mut connection = TcpStream::connect(self.health).await?;
+        connection.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await?;
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await?;
+        let (head, said) = answer.split_once("\r\n\r\n").context("the operator's answer is no HTTP")?;
+        Ok((head.contains(" 200 "), said.trim().to_owned()))
     }
 
     /// Waits until it ends by itself, as a leader does that could not renew its Lease; in a cluster the kubelet then

@@ -175,6 +175,49 @@ fn a_surge_keeps_to_the_threshold_and_gets_through() {
     });
 }
 
+/// Watches that say nothing more, on connections that look well: what happens in the cluster is not seen. The kubelet
+/// asks after the operator's health and starts it anew, and nothing is lost.
+#[test]
+fn wedged_watches_are_noticed() {
+    if repetitions(1) == 1 {
+        eprintln!("left to `cargo xtask soak`: a bookmark comes once a minute, so this takes two");
+        return;
+    }
+    alone("wedged", |world, proxy| async move {
+        let jobs: Api<ScavengerJob> = world.api();
+        let operator = Operator::start(&proxy, &world.client).await?;
+        jobs.create(&PostParams::default(), &serde_json::from_value(played("seen", "10m"))?).await?;
+        world.phase("seen", Phase::Running).await?;
+        proxy.wedge_watches();
+        let began = Instant::now();
+        jobs.create(&PostParams::default(), &serde_json::from_value(played("unseen", "10m"))?).await?;
+        end(world, "seen", 0).await?;
+        ensure!(operator.health().await?.0, "it is unwell before it can know");
+        let said = until("its health says so", || async {
+            let (well, said) = operator.health().await?;
+            Ok((!well).then_some(said))
+        })
+        .await?;
+        println!(
+            "watches wedged -> /healthz fails after {:.0} s (90 s are set): {said}",
+            began.elapsed().as_secs_f64()
+        );
+        ensure!(said.starts_with("nothing was heard on the watch of "), "{said}");
+        for name in ["seen", "unseen"] {
+            let phase = status(&jobs.get(name).await?).phase;
+            ensure!(
+                !matches!(phase, Some(Phase::Completed)) && (name == "seen" || phase.is_none()),
+                "{name}: {phase:?}"
+            );
+        }
+        operator.kill().await?;
+        let operator = Operator::start(&proxy, &world.client).await?;
+        world.phase("seen", Phase::Completed).await?;
+        world.phase("unseen", Phase::Running).await?;
+        operator.kill().await
+    });
+}
+
 /// A hundred wait for a claim that never comes, and one makes every write on it fail; the others do not notice.
 #[test]
 fn those_that_wait_or_are_poisoned_hold_up_nobody() {

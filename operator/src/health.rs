@@ -17,22 +17,20 @@ use crate::{controller::Health, metrics::Metrics};
 /// The loop turns at least every 5 s; a plan of a very large cluster takes 2 s.
 const MAX_IDLE_SECONDS: i64 = 60;
 
-/// The API server sends a bookmark about once a minute on a quiet watch.
-const MAX_WATCH_AGE: Duration = Duration::from_secs(300);
-
 #[derive(Clone)]
 struct Shared {
     health: Arc<Health>,
     metrics: Arc<Metrics>,
+    max_watch_age: Duration,
 }
 
 /// Routes of the operator's HTTP port.
-pub(crate) fn router(health: Arc<Health>, metrics: Arc<Metrics>) -> Router {
+pub(crate) fn router(health: Arc<Health>, metrics: Arc<Metrics>, max_watch_age: Duration) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(render))
-        .with_state(Shared { health, metrics })
+        .with_state(Shared { health, metrics, max_watch_age })
 }
 
 #[expect(clippy::disallowed_methods, reason = "the edge: asked from outside how old the last turn is")]
@@ -41,7 +39,7 @@ async fn healthz(State(shared): State<Shared>) -> impl IntoResponse {
     if idle > MAX_IDLE_SECONDS {
         return (StatusCode::SERVICE_UNAVAILABLE, format!("the loop has not turned for {idle} s\n"));
     }
-    match shared.health.progress.ages().find(|(_, age)| *age > MAX_WATCH_AGE) {
+    match shared.health.progress.ages().find(|(_, age)| *age > shared.max_watch_age) {
         None => (StatusCode::OK, "ok\n".to_owned()),
         Some((watched, age)) => (
             StatusCode::SERVICE_UNAVAILABLE,

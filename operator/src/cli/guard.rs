@@ -65,9 +65,7 @@ pub(super) struct Options {
 }
 
 fn stale_after(text: &str) -> Result<SignedDuration, String> {
-    let hint = "write a duration with its unit between 20s and 24h, for example 2m";
-    let duration: SignedDuration = text.parse().map_err(|_| hint.to_owned())?;
-    if (LEAST_STALE..=MOST_STALE).contains(&duration) { Ok(duration) } else { Err(hint.to_owned()) }
+    super::duration_within(text, LEAST_STALE, MOST_STALE, "between 20s and 24h, for example 2m")
 }
 
 pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {

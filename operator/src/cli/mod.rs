@@ -10,6 +10,7 @@ mod snapshot;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+use jiff::SignedDuration;
 use kube::{Client, Config};
 use scavenger_schema::names;
 
@@ -76,6 +77,19 @@ pub async fn main() -> anyhow::Result<()> {
     }
 }
 
+/// A duration with its unit, within limits that `hint` names.
+fn duration_within(
+    text: &str,
+    least: SignedDuration,
+    most: SignedDuration,
+    hint: &str,
+) -> Result<SignedDuration, String> {
+    match text.parse::<SignedDuration>() {
+        Ok(duration) if (least..=most).contains(&duration) => Ok(duration),
+        _ => Err(format!("write a duration with its unit {hint}")),
+    }
+}
+
 /// Where the API server is and who asks: $KUBECONFIG, ~/.kube/config, or the pod's own service account.
 async fn config() -> anyhow::Result<Config> {
     let unusable = "no connection to the Kubernetes API could be set up; is $KUBECONFIG right?";
@@ -106,6 +120,19 @@ mod tests {
     #[test]
     fn no_two_flags_are_in_each_others_way() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_units_and_limits() {
+        let within = |text| {
+            let (least, most) = (SignedDuration::from_secs(90), SignedDuration::from_hours(24));
+            duration_within(text, least, most, "between 90s and 24h")
+        };
+        assert_eq!(within("90s"), Ok(SignedDuration::from_secs(90)));
+        assert_eq!(within("24h"), Ok(SignedDuration::from_hours(24)));
+        for text in ["89s", "24h 1s", "-3m", "180", "", "3 parsecs", "99999999999999999999h"] {
+            assert!(within(text).is_err_and(|hint| hint.contains("between 90s and 24h")), "{text:?}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
+use jiff::SignedDuration;
 use kube::{Client, Config, client::ClientBuilder};
 use scavenger_schema::names;
 use tokio::{net::TcpListener, signal::unix::SignalKind, sync::watch};
@@ -35,6 +36,13 @@ pub(super) struct Options {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Connection")]
     concurrency: u16,
 
+    /// How long nothing may be heard on a watch before /healthz fails, and the kubelet starts the operator anew (90s to 24h)
+    ///
+    /// The API server sends a bookmark about once a minute on a watch that has nothing to tell.
+    #[arg(long, env = "SCAVENGER_OPERATOR_MAX_WATCH_AGE", default_value = "3m", value_name = "DURATION")]
+    #[arg(value_parser = max_watch_age, help_heading = "Safety")]
+    max_watch_age: SignedDuration,
+
     #[command(flatten)]
     lease: super::LeaseOptions,
 
@@ -57,6 +65,16 @@ enum LogFormat {
     Json,
 }
 
+/// A bookmark a minute: less than this would be reached by a healthy watch.
+const LEAST_WATCH_AGE: SignedDuration = SignedDuration::from_secs(90);
+
+/// Longer than this nobody wants to be blind.
+const MOST_WATCH_AGE: SignedDuration = SignedDuration::from_hours(24);
+
+fn max_watch_age(text: &str) -> Result<SignedDuration, String> {
+    super::duration_within(text, LEAST_WATCH_AGE, MOST_WATCH_AGE, "between 90s and 24h, for example 3m")
+}
+
 pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     init_log(&options)?;
     let health = Arc::new(Health::default());
@@ -66,8 +84,11 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| Unusable(format!("could not listen on {} (--listen)", options.listen)))?;
+    // The port that was got, if any was asked for.
+    let listen = listener.local_addr().unwrap_or(options.listen);
     let metrics = Arc::new(Metrics::new());
-    let router = health::router(Arc::clone(&health), Arc::clone(&metrics));
+    let router =
+        health::router(Arc::clone(&health), Arc::clone(&metrics), options.max_watch_age.unsigned_abs());
     let (stopped, mut stop) = watch::channel(false);
     tokio::spawn(async move {
         wait_for_signal().await;
@@ -78,7 +99,7 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     let server = axum::serve(listener, router).with_graceful_shutdown(async move {
         let _closed = stop_server.wait_for(|stopped| *stopped).await;
     });
-    info!(listen = %options.listen, "scavenger-operator {} starts", env!("CARGO_PKG_VERSION"));
+    info!(listen = %listen, "scavenger-operator {} starts", env!("CARGO_PKG_VERSION"));
     let candidate = Candidate {
         namespace: options.lease.namespace(&client),
         lease: options.lease.lease_name,
