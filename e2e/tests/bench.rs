@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -27,6 +27,7 @@ use scavenger_e2e::{
 };
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 /// How many are created; another number by this environment variable.
 const COUNT: usize = 2_000;
@@ -99,22 +100,56 @@ where
     futures::stream::iter(all).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// When the Job of each ScavengerJob was first seen.
-type Seen = Arc<Mutex<BTreeMap<String, Instant>>>;
+/// When something was first seen, by name.
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<BTreeMap<String, Instant>>>);
 
-fn watch_children(world: &World) -> (Seen, tokio::task::JoinHandle<()>) {
-    let seen = Seen::default();
-    let (jobs, into) = (world.api::<BatchJob>(), Arc::clone(&seen));
-    let ours = watcher::Config::default().labels(names::LABEL_JOB);
-    let watching = tokio::spawn(async move {
-        let mut stream = watcher(jobs, ours).default_backoff().applied_objects().boxed();
-        while let Some(event) = stream.next().await {
-            let Ok(job) = event else { continue };
-            let Some(owner) = job.labels().get(names::LABEL_JOB).cloned() else { continue };
-            into.lock().unwrap_or_else(PoisonError::into_inner).entry(owner).or_insert_with(Instant::now);
-        }
-    });
-    (seen, watching)
+impl Seen {
+    /// Watches objects of a kind; `name` says under which name one is to be noted, or that it is not yet.
+    fn watch<K>(
+        api: Api<K>,
+        which: watcher::Config,
+        name: impl Fn(&K) -> Option<String> + Send + 'static,
+    ) -> (Self, JoinSet<()>)
+    where
+        K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
+    {
+        let seen = Self::default();
+        let into = seen.clone();
+        let mut watching = JoinSet::new();
+        watching.spawn(async move {
+            let mut stream = watcher(api, which).default_backoff().applied_objects().boxed();
+            while let Some(event) = stream.next().await {
+                let Some(name) = event.ok().and_then(|object| name(&object)) else { continue };
+                into.all().entry(name).or_insert_with(Instant::now);
+            }
+        });
+        (seen, watching)
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there are so many; returns how long after `began` the last of them was seen.
+    async fn reach(&self, count: usize, what: &str, began: Instant) -> Result<f64> {
+        let reached = async {
+            let mut every = tokio::time::interval(Duration::from_millis(100));
+            while self.all().len() < count {
+                every.tick().await;
+            }
+        };
+        let reached = tokio::time::timeout(LONGEST, reached).await;
+        reached.with_context(|| format!("only {} of {count} {what}", self.all().len()))?;
+        let last = self.all().values().max().copied().context("nothing was seen")?;
+        Ok(last.duration_since(began).as_secs_f64())
+    }
+}
+
+/// When each pod first ran.
+fn watch_pods(world: &World) -> (Seen, JoinSet<()>) {
+    let runs = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+    Seen::watch(world.api::<Pod>(), watcher::Config::default(), move |pod| runs(pod).then(|| pod.name_any()))
 }
 
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
@@ -144,29 +179,27 @@ async fn measure(world: &World, count: usize) -> Result<()> {
         Api::<Node>::all(world.client.clone()).list(&ListParams::default().labels("type=kwok")).await?;
     ensure!(nodes.items.len() >= count / 200, "{} played nodes have no room for {count}", nodes.items.len());
 
+    let (run, watching) = watch_pods(world);
     let began = Instant::now();
     let jobs = world.api::<BatchJob>();
     create(&jobs, count, |number| plain(&format!("plain-{number}"))).await?;
     let raw = began.elapsed().as_secs_f64();
+    let raw_run = run.reach(count, "plain Jobs run", began).await?;
+    drop(watching);
     jobs.delete_collection(&DeleteParams::background(), &ListParams::default()).await?;
     cleared(world).await?;
 
-    let (seen, watching) = watch_children(world);
+    let ours = watcher::Config::default().labels(names::LABEL_JOB);
+    let owner = |job: &BatchJob| job.labels().get(names::LABEL_JOB).cloned();
+    let (seen, _watching) = Seen::watch(world.api::<BatchJob>(), ours, owner);
+    let (run, _watching_too) = watch_pods(world);
     let began = Instant::now();
     let api = world.api::<ScavengerJob>();
     let created = create(&api, count, |number| played(&format!("job-{number}"), "100m")).await?;
     let submitted = began.elapsed().as_secs_f64();
-    let started = async {
-        let mut every = tokio::time::interval(Duration::from_millis(100));
-        while seen.lock().unwrap_or_else(PoisonError::into_inner).len() < count {
-            every.tick().await;
-        }
-    };
-    let all = tokio::time::timeout(LONGEST, started).await;
-    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    watching.abort();
-    all.with_context(|| format!("only {} of {count} have a Job", seen.len()))?;
-    let last = seen.values().max().context("no Job was seen")?.duration_since(began).as_secs_f64();
+    let last = seen.reach(count, "have a Job", began).await?;
+    let last_run = run.reach(count, "run", began).await?;
+    let seen = seen.all().clone();
     let mut latencies: Vec<f64> = created
         .iter()
         .filter_map(|(name, created)| Some(seen.get(name)?.saturating_duration_since(*created).as_secs_f64()))
@@ -180,7 +213,8 @@ async fn measure(world: &World, count: usize) -> Result<()> {
          plain Jobs created by one client:  {:.0} per second ({raw:.1} s)\n\
          ScavengerJob created -> Job there: {:.0} per second ({last:.1} s, of which they were created in {submitted:.1} \
          s), {:.0}% of the raw rate (aim: {:.0}%)\n\
-         from the one to the other:         median {:.1} s, 95th percentile {:.1} s, longest {:.1} s",
+         from the one to the other:         median {:.1} s, 95th percentile {:.1} s, longest {:.1} s\n\
+         all pods run:                      after {last_run:.1} s; those of the plain Jobs after {raw_run:.1} s",
         nodes.items.len(),
         number / raw,
         number / last,

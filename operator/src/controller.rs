@@ -224,6 +224,7 @@ impl Controller {
                 let executor = Arc::clone(&executor);
                 under_way.spawn(async move { executor.execute(action).await });
             }
+            executor.set_busy(line.waits());
             pool_status.offer(&view.planner, &self.metrics);
         }
         info!(under_way = under_way.len(), "stopping: nothing new is planned");
@@ -252,6 +253,10 @@ impl Line {
         self.joined += 1;
         let turn = self.joined + LET_PAST * (Urgency::of(&action.task) as u64);
         self.actions.insert((turn, self.joined), action);
+    }
+
+    fn waits(&self) -> bool {
+        !self.actions.is_empty()
     }
 
     fn next(&mut self) -> Option<Action> {
@@ -386,9 +391,9 @@ mod tests {
     #[test]
     fn what_frees_room_goes_before_what_takes_it() {
         let mut line = Line::default();
-        line.join(action("prepares", Task::Prepare));
+        line.join(action("prepares", Task::Prepare { resource_version: 1 }));
         line.join(action("creates", Task::CreateChild { attempt: 1, priority_class: 0 }));
-        line.join(action("prepares too", Task::Prepare));
+        line.join(action("prepares too", Task::Prepare { resource_version: 1 }));
         line.join(action("stops", Task::Interrupt { pods: Vec::new() }));
         assert_eq!(names(line), ["stops", "creates", "prepares", "prepares too"]);
     }
@@ -396,7 +401,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_ever() {
         let mut line = Line::default();
-        line.join(action("prepares", Task::Prepare));
+        line.join(action("prepares", Task::Prepare { resource_version: 1 }));
         for _ in 0..10 * LET_PAST {
             line.join(action("creates", Task::CreateChild { attempt: 1, priority_class: 0 }));
         }

@@ -20,7 +20,9 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
+    api::{
+        DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
+    },
     runtime::events::{Event as ApiEvent, EventType, Recorder, Reporter},
 };
 use scavenger_planner::{
@@ -30,7 +32,7 @@ use scavenger_planner::{
 };
 use scavenger_schema::{names, reasons, scavenger_job::ScavengerJob};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 use crate::{evict::Evictor, manifest, metrics::Metrics, observe::convert, status};
@@ -44,6 +46,10 @@ const MAX_NOTE: usize = 250;
 
 /// Events that may wait to be published. More are dropped and counted: an event is news, the status is the truth.
 const EVENTS: usize = 10_000;
+
+/// Longest time that an event waits for the rest of the work to be done. While much is to be done, events come at this
+/// pace: the API server is better used for starts.
+const EVENT_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Events that are published at the same time.
 const EVENTS_AT_ONCE: usize = 4;
@@ -59,6 +65,7 @@ pub(crate) struct Executor {
     client: Client,
     evictor: Evictor,
     events: mpsc::Sender<(ApiEvent, ObjectReference)>,
+    busy: watch::Sender<bool>,
     metrics: Arc<Metrics>,
     /// By UID: what one step of a start got back and the next one needs. Losing it costs a read.
     starting: Mutex<BTreeMap<String, ScavengerJob>>,
@@ -69,9 +76,15 @@ type Outcome = Result<Answer, Failure>;
 impl Executor {
     pub(crate) fn new(client: Client, evictions: Client, metrics: Arc<Metrics>) -> Self {
         let (events, queued) = mpsc::channel(EVENTS);
-        tokio::spawn(publish(client.clone(), queued, Arc::clone(&metrics)));
+        let busy = watch::Sender::new(false);
+        tokio::spawn(publish(client.clone(), queued, busy.subscribe(), Arc::clone(&metrics)));
         let evictor = Evictor::new(evictions, names::OPERATOR);
-        Self { client, evictor, events, metrics, starting: Mutex::default() }
+        Self { client, evictor, events, busy, metrics, starting: Mutex::default() }
+    }
+
+    /// Says whether actions wait for others to end.
+    pub(crate) fn set_busy(&self, busy: bool) {
+        self.busy.send_if_modified(|was| std::mem::replace(was, busy) != busy);
     }
 
     /// Carries out one action.
@@ -94,7 +107,7 @@ impl Executor {
 
     async fn carry_out(&self, job: &Key, uid: &str, task: Task) -> Outcome {
         match task {
-            Task::Prepare => self.prepare(job, uid).await,
+            Task::Prepare { resource_version } => self.prepare(job, uid, resource_version).await,
             Task::WriteStatus(write) => self.write_status(job, uid, *write).await,
             Task::CreateChild { attempt, priority_class } => {
                 self.create_child(job, uid, attempt, priority_class).await
@@ -119,12 +132,19 @@ impl Executor {
 
     /// The ScavengerJob, if it is still the one that was judged.
     async fn get(&self, key: &Key, uid: &str) -> Result<ScavengerJob, Failure> {
-        let job = self.api::<ScavengerJob>(key).get(&key.name).await.map_err(failure)?;
+        self.get_since(key, uid, None).await
+    }
+
+    /// The same in this version or a newer one, if one is named: the API server has that at hand, and asks etcd for the
+    /// newest.
+    async fn get_since(&self, key: &Key, uid: &str, version: Option<u64>) -> Result<ScavengerJob, Failure> {
+        let since = GetParams { resource_version: version.map(|version| version.to_string()) };
+        let job = self.api::<ScavengerJob>(key).get_with(&key.name, &since).await.map_err(failure)?;
         if job.uid().as_deref() == Some(uid) { Ok(job) } else { Err(Failure::Gone) }
     }
 
-    async fn prepare(&self, key: &Key, uid: &str) -> Outcome {
-        let mut job = self.get(key, uid).await?;
+    async fn prepare(&self, key: &Key, uid: &str, version: u64) -> Outcome {
+        let mut job = self.get_since(key, uid, Some(version)).await?;
         if !job.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER) {
             let mut finalizers = job.finalizers().to_vec();
             finalizers.push(names::FINALIZER.to_owned());
@@ -225,7 +245,11 @@ impl Executor {
         if missing.contains(&entry) {
             return Ok(());
         }
-        if self.api::<K>(key).get_metadata_opt(name).await.map_err(failure)?.is_none() {
+        // What the API server has at hand may be a moment old. If it goes that very moment, the pod will tell; that it is
+        // missing must be true.
+        let api = self.api::<K>(key);
+        let at_hand = api.get_metadata_opt_with(name, &GetParams::any()).await.map_err(failure)?;
+        if at_hand.is_none() && api.get_metadata_opt(name).await.map_err(failure)?.is_none() {
             missing.push(entry);
         }
         Ok(())
@@ -505,14 +529,21 @@ fn now() -> Timestamp {
 /// Publishes events until the executor is gone. One that is lost is no reason to do anything twice.
 async fn publish(
     client: Client,
-    mut queued: mpsc::Receiver<(ApiEvent, ObjectReference)>,
+    queued: mpsc::Receiver<(ApiEvent, ObjectReference)>,
+    busy: watch::Receiver<bool>,
     metrics: Arc<Metrics>,
 ) {
     let reporter = Reporter { controller: names::OPERATOR.to_owned(), instance: None };
     // One for the process: it knows which events to merge.
     let recorder = &Recorder::new(client, reporter);
     let metrics = &metrics;
-    futures::stream::poll_fn(|context| queued.poll_recv(context))
+    let next = async |(mut queued, mut busy): (mpsc::Receiver<_>, watch::Receiver<bool>)| {
+        let event = queued.recv().await?;
+        // Whichever comes first; if the executor is gone, so is what was to be done.
+        drop(tokio::time::timeout(EVENT_PATIENCE, busy.wait_for(|busy| !busy)).await);
+        Some((event, (queued, busy)))
+    };
+    futures::stream::unfold((queued, busy), next)
         .for_each_concurrent(EVENTS_AT_ONCE, |(event, object)| async move {
             if let Err(error) = recorder.publish(&event, &object).await {
                 metrics.lost_event();
@@ -547,7 +578,7 @@ impl Urgency {
             Task::WriteStatus(write) if write.ended.is_some() => Self::Ends,
             Task::CreateChild { .. } => Self::Creates,
             Task::WriteStatus(write) if write.status.phase.is_active() => Self::Writes,
-            Task::Prepare
+            Task::Prepare { .. }
             | Task::ReadChild { .. }
             | Task::ListPods { .. }
             | Task::ReadPodEvents { .. }
@@ -561,7 +592,7 @@ impl Urgency {
 /// Name of a task as metrics and log spell it.
 fn task_name(task: &Task) -> &'static str {
     match task {
-        Task::Prepare => "prepare",
+        Task::Prepare { .. } => "prepare",
         Task::WriteStatus(_) => "write_status",
         Task::CreateChild { .. } => "create_child",
         Task::ReadChild { .. } => "read_child",

@@ -170,7 +170,7 @@ impl Cluster {
         let version = self.version();
         let job = self.jobs.get_mut(&action.job).expect("the job should be there");
         match &action.task {
-            Task::Prepare => {
+            Task::Prepare { .. } => {
                 job.has_finalizer = true;
                 job.resource_version = version;
                 let job = Box::new(job.clone());

@@ -19,9 +19,13 @@ pub struct Action {
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Task {
-    /// Add the finalizer if it is missing, list the ScavengerJob's pods live, and look whether what the spec refers
-    /// to exists. Answered with [`Answer::Prepared`].
-    Prepare,
+    /// Read the ScavengerJob in this version or a newer one, add the finalizer if it is missing, list its pods live, and
+    /// look whether what the spec refers to exists. Answered with [`Answer::Prepared`].
+    Prepare {
+        /// Version that was judged. The newest one is not asked for: whatever was read, Starting is written only if it
+        /// still is the newest.
+        resource_version: u64,
+    },
     /// Write the status if the ScavengerJob still has this version. Answered with [`Answer::Job`].
     WriteStatus(Box<StatusWrite>),
     /// Create the batch/v1 Job of an attempt; one of that name that is ours and equal counts as made. Answered with

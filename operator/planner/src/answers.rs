@@ -66,7 +66,7 @@ impl Planner {
                 }
                 self.set_job(*job);
                 if let Some(entry) = self.jobs.get_mut(key) {
-                    entry.memory.told = Some(time);
+                    entry.told = Some(time);
                 }
             }
             Answer::Child(child) => {

@@ -79,7 +79,7 @@ pub fn next(
         let decision = known.sentence.cloned().or(drained)?;
         let mut status = known.job.status.clone();
         status.message = format!("attempt {} is being interrupted: {}", attempt.number, decision.message);
-        status.attempt = Some(Attempt { disruption: Some(decision), ..attempt.clone() });
+        status.attempt = Some(Box::new(Attempt { disruption: Some(decision), ..attempt.clone() }));
         return Some(Next::Do(lifecycle::write(known, status, None, None)));
     };
     let there: Vec<(Key, Name)> = pods
@@ -179,7 +179,7 @@ pub(crate) struct Served {
 /// True if nobody has to be interrupted to make the ScavengerJob give its room back.
 fn is_going(entry: &Entry, attachments: &Attachments, drain: bool) -> bool {
     let Some(attempt) = entry.job.status.active_attempt() else { return true };
-    let sentenced = entry.sentence.as_ref().is_some_and(|(number, _)| *number == attempt.number);
+    let sentenced = entry.sentence.as_ref().is_some_and(|sentence| sentence.0 == attempt.number);
     entry.job.deleting
         || drain
         || sentenced
@@ -290,7 +290,7 @@ impl Planner {
     ) {
         let Some(entry) = self.jobs.get_mut(job) else { return };
         let Some(attempt) = entry.job.status.active_attempt() else { return };
-        entry.sentence = Some((attempt.number, decision(reason, message, now)));
+        entry.sentence = Some(Box::new((attempt.number, decision(reason, message, now))));
         self.visit(job, now, actions);
     }
 

@@ -69,7 +69,7 @@ use admission::{Queue, Room};
 use capacity::Capacity;
 use interruption::Holders;
 use ledger::Ledger;
-use lifecycle::{Known, Memory, Next, Telling};
+use lifecycle::{Known, Next, Remembered, Telling};
 use measured::Measured;
 use preemption::Preemption;
 use snapshot::{
@@ -103,7 +103,9 @@ pub struct Counts {
 #[derive(Debug)]
 struct Entry {
     job: Job,
-    memory: Memory,
+    memory: Remembered,
+    /// When its status was last written by this planner, or first found to have grown old.
+    told: Option<Timestamp>,
     /// True while an action for it is under way.
     under_way: bool,
     /// Why nothing may be done right now, although something could be.
@@ -117,7 +119,7 @@ struct Entry {
     refused: Option<Failure>,
     counted: Option<(Phase, Option<WaitReason>)>,
     /// Why an attempt of this number is to be interrupted, until the status says so.
-    sentence: Option<(u32, Disruption)>,
+    sentence: Option<Box<(u32, Disruption)>>,
 }
 
 /// A wait that is not part of the ScavengerJob's own life.
@@ -389,6 +391,7 @@ impl Planner {
             pods: &attachments.pods,
             evidence,
             memory: &entry.memory,
+            told: entry.told,
             has_reservation: !active && reserved,
             lost_node: attachments
                 .pods
@@ -399,8 +402,8 @@ impl Planner {
             sentence: entry
                 .sentence
                 .as_ref()
-                .filter(|(sentenced, _)| Some(*sentenced) == number)
-                .map(|(_, disruption)| disruption),
+                .filter(|sentence| Some(sentence.0) == number)
+                .map(|sentence| &sentence.1),
         };
         if let Some(pause) = entry.pause.filter(|pause| pause.until > now) {
             self.queue.remove(key, &mut self.capacity);
@@ -421,10 +424,10 @@ impl Planner {
             Next::Candidate => (None, None, false),
         };
         if grows_old {
-            entry.memory.told.get_or_insert(now);
+            entry.told.get_or_insert(now);
         }
         // A started attempt keeps its reservation until its pods are seen; preparing needs it too.
-        let keeps = active || matches!(next, Next::Do(Task::Prepare)) || starts(&next);
+        let keeps = active || matches!(next, Next::Do(Task::Prepare { .. })) || starts(&next);
         if let Next::GiveBack(_, time) = &next {
             entry.memory.prepared = None;
             // Until then it is no candidate.
@@ -483,7 +486,8 @@ impl Planner {
                 entry.reserved_for = Some(demand.into());
                 // Being told why it waits: it is prepared when that answer comes.
                 if !entry.under_way {
-                    self.dispatch(&key, Task::Prepare, actions);
+                    let resource_version = entry.job.resource_version;
+                    self.dispatch(&key, Task::Prepare { resource_version }, actions);
                 }
             }
         }
@@ -516,6 +520,7 @@ impl Planner {
             pods: &none.pods,
             evidence: &Evidence::default(),
             memory: &entry.memory,
+            told: entry.told,
             has_reservation: false,
             lost_node: None,
             sentence: None,
@@ -532,7 +537,7 @@ impl Planner {
             }
             Telling::Later(time) => {
                 if let Some(entry) = self.jobs.get_mut(key) {
-                    entry.memory.told.get_or_insert(now);
+                    entry.told.get_or_insert(now);
                 }
                 self.set_timer(key, Some(time));
             }
@@ -543,7 +548,10 @@ impl Planner {
         self.set_timer(key, None);
         let Some(entry) = self.jobs.get_mut(key) else { return };
         entry.under_way = true;
-        entry.memory.asks_why = matches!(task, Task::ListPods { child: Some(_) });
+        let asks_why = matches!(task, Task::ListPods { child: Some(_) });
+        if entry.memory.asks_why != asks_why {
+            entry.memory.asks_why = asks_why;
+        }
         actions.push(Action { job: key.clone(), uid: entry.job.uid.clone(), task });
     }
 

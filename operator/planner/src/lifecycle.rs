@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::{Deref, DerefMut},
     sync::Arc,
 };
 
@@ -52,6 +53,8 @@ pub struct Known<'a> {
     pub evidence: &'a Evidence,
     /// What this planner remembers of what it did.
     pub memory: &'a Memory,
+    /// When its status was last written by this planner, or first found to have grown old.
+    pub told: Option<Timestamp>,
     /// True while room is reserved for it.
     pub has_reservation: bool,
     /// A node that is gone or not ready and to which one of its pods is bound that has not ended.
@@ -81,10 +84,42 @@ pub struct Memory {
     pub create_failure: Option<CreateFailure>,
     /// Newest events of the pods that did not start in time, and when they were read.
     pub pod_events: Option<PodEvents>,
-    /// When its status was last written by this planner, or first found to have grown old.
-    pub told: Option<Timestamp>,
     /// When this planner first saw that it is being deleted.
     pub deleting_since: Option<Timestamp>,
+}
+
+impl Memory {
+    const NOTHING: Self = Self {
+        prepared: None,
+        missing_since: None,
+        may_create: None,
+        lost_child: None,
+        listed: None,
+        asks_why: false,
+        evicted: BTreeSet::new(),
+        create_failure: None,
+        pod_events: None,
+        deleting_since: None,
+    };
+}
+
+/// [`Memory`] that takes room only while something is in it: of a hundred thousand ScavengerJobs most just wait.
+#[derive(Debug, Clone, Default)]
+pub struct Remembered(Option<Box<Memory>>);
+
+impl Deref for Remembered {
+    type Target = Memory;
+
+    fn deref(&self) -> &Memory {
+        static NOTHING: Memory = Memory::NOTHING;
+        self.0.as_deref().unwrap_or(&NOTHING)
+    }
+}
+
+impl DerefMut for Remembered {
+    fn deref_mut(&mut self) -> &mut Memory {
+        self.0.get_or_insert_default()
+    }
 }
 
 /// When the newest events of pods were read, and the event of each pod that has one.
@@ -303,7 +338,9 @@ fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
     if !known.has_reservation {
         return Next::Candidate;
     }
-    let Some(prepared) = &known.memory.prepared else { return Next::Do(Task::Prepare) };
+    let Some(prepared) = &known.memory.prepared else {
+        return Next::Do(Task::Prepare { resource_version: known.job.resource_version });
+    };
     if prepared.pods_left > 0 {
         let message = format!("waits until {} pods of earlier attempts have ended", prepared.pods_left);
         let waiting = Waiting { reason: WaitReason::BackingOff, message };
@@ -511,7 +548,7 @@ pub fn hold(known: &Known<'_>, waiting: &Waiting, now: Timestamp) -> Telling {
         if !wording::has_grown_old(&said.message, &waiting.message) {
             return Telling::Said;
         }
-        let again = later(known.memory.told.unwrap_or(now), RETELL);
+        let again = later(known.told.unwrap_or(now), RETELL);
         if now < again {
             return Telling::Later(again);
         }
@@ -538,12 +575,12 @@ fn start(known: &Known<'_>, spec: &JobSpec, now: Timestamp) -> Task {
     status.message = format!("attempt {number} is starting");
     status.admitted = Some(Admitted { waiting: None, since: now });
     status.not_before = None;
-    status.attempt = Some(Attempt {
+    status.attempt = Some(Box::new(Attempt {
         number,
         generation: known.job.generation,
         priority_class: status.counted_interruptions,
         ..Attempt::first(spec.demand.clone(), now)
-    });
+    }));
     write(known, status, None, Some(Event::Started))
 }
 
@@ -556,8 +593,8 @@ fn running(known: &Known<'_>, attempt: &Attempt, child: &Child, now: Timestamp) 
     // That of an earlier attempt says nothing about this one.
     status.priority_start_over = None;
     push(&mut status.start_times, now);
-    status.attempt =
-        Some(Attempt { child_uid: Some(child.uid.clone()), start_time: Some(now), ..attempt.clone() });
+    let child_uid = Some(child.uid.clone());
+    status.attempt = Some(Box::new(Attempt { child_uid, start_time: Some(now), ..attempt.clone() }));
     write(known, status, None, Some(Event::Running))
 }
 
@@ -663,7 +700,7 @@ fn interrupt(
     let wait = backoff::after_interruption(&status.interruption_times, in_a_row, least, now);
     status.not_before = Some(later(now, wait));
     status.failed_starts = 0;
-    status.attempt = Some(attempt.clone());
+    status.attempt = Some(Box::new(attempt.clone()));
     set_waiting(&mut status, waiting, now);
     write(known, status, Some(attempt), Some(Event::Interrupted))
 }
@@ -695,7 +732,7 @@ pub(crate) fn set_back(
         let wait = backoff::after_failed_starts(status.failed_starts, &known.job.uid);
         status.not_before = Some(later(now, wait));
     }
-    status.attempt = Some(attempt.clone());
+    status.attempt = Some(Box::new(attempt.clone()));
     set_waiting(&mut status, waiting, now);
     write(known, status, Some(attempt), Some(Event::Withdrawn))
 }
@@ -711,7 +748,7 @@ pub(crate) fn finish(known: &Known<'_>, attempt: &Attempt, ending: Ending, now: 
     status.running_priority = None;
     status.admitted = None;
     status.not_before = None;
-    status.attempt = Some(attempt.clone());
+    status.attempt = Some(Box::new(attempt.clone()));
     write(known, status, Some(attempt), Some(if completed { Event::Completed } else { Event::Failed }))
 }
 

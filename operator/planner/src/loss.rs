@@ -169,8 +169,8 @@ mod tests {
         let mut job = job(name);
         job.status.phase = Phase::Running;
         let demand = job.spec.as_ref().unwrap().demand.clone();
-        job.status.attempt =
-            Some(Attempt { start_time: Some(at(since)), ..Attempt::first(demand, at(since)) });
+        let attempt = Attempt { start_time: Some(at(since)), ..Attempt::first(demand, at(since)) };
+        job.status.attempt = Some(Box::new(attempt));
         job
     }
 

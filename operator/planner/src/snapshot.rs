@@ -398,15 +398,15 @@ pub struct JobStatus {
     pub not_before: Option<Timestamp>,
     /// Withdrawals and failed starts in a row.
     pub failed_starts: u32,
-    /// The active or last attempt.
-    pub attempt: Option<Attempt>,
+    /// The active or last attempt; apart, since most have made none.
+    pub attempt: Option<Box<Attempt>>,
 }
 
 impl JobStatus {
     /// The attempt that is being made, if one is.
     #[must_use]
     pub fn active_attempt(&self) -> Option<&Attempt> {
-        self.attempt.as_ref().filter(|_| self.phase.is_active())
+        self.attempt.as_deref().filter(|_| self.phase.is_active())
     }
 }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{
     Entry, Owner, Planner,
-    lifecycle::Memory,
+    lifecycle::Remembered,
     owner,
     snapshot::{Child, Job, Key, Name, Pod},
 };
@@ -36,7 +36,13 @@ impl Planner {
             Some(entry) => {
                 let attempt = |job: &Job| job.status.attempt.as_ref().map(|attempt| attempt.number);
                 if attempt(&entry.job) != attempt(&job) {
-                    entry.memory = Memory { may_create: entry.memory.may_create, ..Memory::default() };
+                    // A status of an earlier attempt was told of.
+                    entry.told = None;
+                    let may_create = entry.memory.may_create;
+                    entry.memory = Remembered::default();
+                    if may_create.is_some() {
+                        entry.memory.may_create = may_create;
+                    }
                 } else if entry.job.generation != job.generation {
                     // Another spec may refer to other things.
                     entry.memory.prepared = None;
@@ -54,7 +60,8 @@ impl Planner {
             None => {
                 let entry = Entry {
                     job,
-                    memory: Memory::default(),
+                    memory: Remembered::default(),
+                    told: None,
                     under_way: false,
                     pause: None,
                     timer: None,

@@ -86,7 +86,7 @@ fn only_tells(write: &StatusWrite) -> Option<&'static str> {
 /// What a task does, in words.
 pub(super) fn describe(task: &Task) -> String {
     match task {
-        Task::Prepare => "start: look up what it refers to, then begin an attempt".to_owned(),
+        Task::Prepare { .. } => "start: look up what it refers to, then begin an attempt".to_owned(),
         Task::WriteStatus(write) => {
             let phase = status::phase_name(write.status.phase);
             format!("write status {phase}: {}", write.status.message)
@@ -115,8 +115,10 @@ mod tests {
     fn actions_are_told_in_words() {
         let action = |name: &str, task| Action { job: Key::new("chem", name), uid: "u".into(), task };
         let child = Key::new("chem", "water-2");
-        let actions =
-            [action("water", Task::DeleteChild { child, uid: "c".into() }), action("a", Task::Prepare)];
+        let actions = [
+            action("water", Task::DeleteChild { child, uid: "c".into() }),
+            action("a", Task::Prepare { resource_version: 1 }),
+        ];
         assert_eq!(
             table(&actions),
             "chem/water  delete Job \"water-2\" and its pods\n\

@@ -101,7 +101,7 @@ fn job_status(status: Option<&crd::ScavengerJobStatus>) -> JobStatus {
         finish_time: status.finish_time.as_ref().map(|time| time.0),
         not_before: status.not_before.as_ref().map(|time| time.0),
         failed_starts: clamped(status.failed_starts),
-        attempt: status.attempt.as_ref().map(attempt),
+        attempt: status.attempt.as_ref().map(|ended| Box::new(attempt(ended))),
     }
 }
 

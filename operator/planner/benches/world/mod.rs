@@ -157,7 +157,7 @@ impl World {
             job.status.counted_interruptions = job.status.interrupted_count;
             job.status.start_times = vec![at(-900)];
             job.status.interruption_times = vec![at(-500)];
-            job.status.attempt = Some(attempt);
+            job.status.attempt = Some(Box::new(attempt));
         }
         job
     }
@@ -170,7 +170,7 @@ impl World {
         job.status.running_priority = Some(1);
         let attempt = Self::attempt(number, &job);
         job.status.start_times = attempt.start_time.into_iter().collect();
-        job.status.attempt = Some(attempt);
+        job.status.attempt = Some(Box::new(attempt));
         job
     }
 

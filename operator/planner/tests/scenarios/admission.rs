@@ -102,7 +102,10 @@ fn a_spec_that_grows_while_it_is_prepared_does_not_slip_through_with_the_room_of
     cluster.submit(job("a").asking(1000), work(60));
     cluster.submit(job("b").asking(6000), work(60));
     cluster.run_until("a is prepared", |cluster| {
-        cluster.log.iter().any(|(_, action)| action.job == key("a") && action.task == Task::Prepare)
+        cluster
+            .log
+            .iter()
+            .any(|(_, action)| action.job == key("a") && matches!(action.task, Task::Prepare { .. }))
     });
     cluster.replace("a", |job| job.asking(9000));
     // The model checks at every instant that no more than the threshold is used.

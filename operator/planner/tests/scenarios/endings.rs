@@ -31,7 +31,7 @@ fn a_start_costs_three_writes_and_a_finalizer() {
     assert!(
         matches!(
             tasks[..],
-            [Task::Prepare, Task::WriteStatus(_), Task::CreateChild { .. }, Task::WriteStatus(_)]
+            [Task::Prepare { .. }, Task::WriteStatus(_), Task::CreateChild { .. }, Task::WriteStatus(_)]
         ),
         "{tasks:?}"
     );

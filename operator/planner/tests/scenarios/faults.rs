@@ -249,7 +249,8 @@ fn room_of_attempts_that_were_starting_is_kept_over_a_restart() {
     cluster.run_for(seconds(10));
     assert_eq!(cluster.planner.ledger().total().cpu_milli, 5000);
     assert_eq!(cluster.status("b").phase, Phase::Waiting);
-    let prepared = cluster.log.iter().filter(|(_, action)| action.task == Task::Prepare).count();
+    let prepared =
+        cluster.log.iter().filter(|(_, action)| matches!(action.task, Task::Prepare { .. })).count();
     assert_eq!(prepared, 1);
     cluster.scheduler_works = true;
     completed(&mut cluster, "a");
