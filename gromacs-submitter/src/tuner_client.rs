@@ -141,7 +141,7 @@ impl TunerClient {
     fn refusal(&self, status: reqwest::StatusCode, body: &[u8]) -> TunerError {
         match serde_json::from_slice::<ErrorReply>(body) {
             Ok(reply) => match reply.code {
-                ErrorCode::Invalid => TunerError::AcceptSystem(reply.error),
+                ErrorCode::Invalid | ErrorCode::Inconsistent => TunerError::AcceptSystem(reply.error),
                 ErrorCode::NothingFits => TunerError::FitNodes(reply.error),
                 ErrorCode::Unavailable => TunerError::AskLater(reply.error),
             },
@@ -237,6 +237,7 @@ mod tests {
     async fn only_a_refusal_of_the_system_is_final() {
         for (status, body, is_final) in [
             (StatusCode::UNPROCESSABLE_ENTITY, error(ErrorCode::Invalid), true),
+            (StatusCode::UNPROCESSABLE_ENTITY, error(ErrorCode::Inconsistent), true),
             (StatusCode::UNPROCESSABLE_ENTITY, error(ErrorCode::NothingFits), false),
             (StatusCode::SERVICE_UNAVAILABLE, error(ErrorCode::Unavailable), false),
             (StatusCode::BAD_GATEWAY, "<html>".to_owned(), false),

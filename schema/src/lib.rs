@@ -6,10 +6,14 @@
 //! | [`reasons`] | - | condition types, reasons of conditions and events |
 //! | [`quantity`] | - | Kubernetes quantities as integers |
 //! | `scavenger_job`, `scavenger_pool` | `crd` | the two custom resources |
+//! | `bounds` | `http` | what the tuner accepts of each field |
+//! | `strict` | `http` | reading messages as their schema says |
 //! | `tuning` | `http` | the tuner's request and reply |
 //! | `openapi` | `openapi` | the OpenAPI document of the tuner |
 //! | `simulation` | `sql` | rows of the Postgres queue and its migrations |
 
+#[cfg(feature = "http")]
+pub mod bounds;
 pub mod names;
 #[cfg(feature = "openapi")]
 pub mod openapi;
@@ -24,6 +28,8 @@ pub mod scavenger_pool;
 mod shapes;
 #[cfg(feature = "sql")]
 pub mod simulation;
+#[cfg(feature = "http")]
+pub mod strict;
 #[cfg(feature = "http")]
 pub mod tuning;
 

@@ -2,13 +2,15 @@
 //!
 //! JSON in camel case, like the Kubernetes objects beside it. Integers carry their unit in the name, so that
 //! nothing here parses a Kubernetes quantity. Requests refuse unknown fields: a misspelt limit would otherwise
-//! be no limit. Ranges are stated at each field and checked by the tuner, which answers 422 with an
+//! be no limit. What is accepted of each field stands in [`bounds`]; the tuner answers everything else with 422 and an
 //! [`ErrorReply`].
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+use crate::{bounds, strict};
 
 /// Path of the ladder of configurations.
 pub const LADDER_PATH: &str = "/v1/ladder";
@@ -30,15 +32,19 @@ pub const MIB: u64 = 1 << 20;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LadderRequest {
     /// What is simulated.
+    #[serde(deserialize_with = "strict::object")]
     pub system: SystemDescription,
     /// What no configuration may exceed.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "strict::object")]
     pub limits: Limits,
     /// Version of GROMACS in the image, as `gmx --version` prints it (`2022.5-Debian_2022.5_2`, `2024.4`).
     /// Missing: no version-dependent option is used.
+    #[cfg_attr(feature = "openapi", schemars(length(max = bounds::VERSION_LENGTH.max)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gromacs_version: Option<String>,
-    /// The shapes of nodes the pod may run on, at least one and at most 1000.
+    /// The shapes of nodes the pod may run on.
+    #[cfg_attr(feature = "openapi", schemars(length(min = bounds::NODE_SHAPES.min, max = bounds::NODE_SHAPES.max)))]
+    #[serde(deserialize_with = "strict::objects")]
     pub nodes: Vec<NodeShape>,
 }
 
@@ -47,39 +53,49 @@ pub struct LadderRequest {
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SystemDescription {
-    /// Number of atoms, 1 to 1,000,000,000.
+    /// Number of atoms.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::ATOMS.min, max = bounds::ATOMS.max)))]
+    #[serde(deserialize_with = "strict::integer")]
     pub atoms: u64,
     /// Diagonal of the GROMACS box matrix in nm. Its product is the volume, for triclinic boxes too, because
     /// the matrix is triangular. Missing: a cube with the density of water (100 atoms per nm³).
+    #[cfg_attr(feature = "openapi", schemars(inner(range(min = bounds::BOX_NM.min, max = bounds::BOX_NM.max))))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub box_nm: Option<[f64; 3]>,
     /// Steps to do; -1 is a run without an end.
-    #[serde(default = "endless")]
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::NSTEPS.min, max = bounds::NSTEPS.max)))]
+    #[serde(default = "endless", deserialize_with = "strict::integer")]
     pub nsteps: i64,
-    /// Time step in ps, above 0 and at most 1.
+    /// Time step in ps.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::DT_PS.min, max = bounds::DT_PS.max)))]
     #[serde(default = "default_dt_ps")]
     pub dt_ps: f64,
-    /// The larger of `rcoulomb` and `rvdw` in nm, above 0 and at most 5.
+    /// The larger of `rcoulomb` and `rvdw` in nm.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::CUTOFF_NM.min, max = bounds::CUTOFF_NM.max)))]
     #[serde(default = "default_cutoff_nm")]
     pub cutoff_nm: f64,
-    /// Radius of the pair list (`rlist`) in nm, at least the cut-off. Missing: estimated.
+    /// Radius of the pair list (`rlist`) in nm, at least the cut-off (less 1%, for rounding). Missing: estimated.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::RLIST_NM.min, max = bounds::RLIST_NM.max)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rlist_nm: Option<f64>,
-    /// Steps between pair searches (`nstlist`), 1 to 1000. Missing: what mdrun would choose.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Steps between pair searches (`nstlist`). Missing: what mdrun would choose.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::NSTLIST.min, max = bounds::NSTLIST.max)))]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_integer")]
     pub nstlist: Option<u32>,
     /// Particle-mesh Ewald, if the simulation uses it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_object")]
     pub pme: Option<PmeDescription>,
     /// Bonded interactions (bonds, angles, dihedrals) evaluated per step. Missing: a typical solvated
     /// biomolecule.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::INTERACTIONS.min, max = bounds::INTERACTIONS.max)))]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_integer")]
     pub bonded_interactions: Option<u64>,
     /// Constraints, three per rigid water molecule included. Missing: typical.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::INTERACTIONS.min, max = bounds::INTERACTIONS.max)))]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_integer")]
     pub constraints: Option<u64>,
     /// What the settings of the run allow on a GPU.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "strict::object")]
     pub gpu_offload: GpuOffload,
 }
 
@@ -88,10 +104,13 @@ pub struct SystemDescription {
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PmeDescription {
-    /// Grid points along x, y and z, 4 to 4096 each.
+    /// Grid points along x, y and z.
+    #[cfg_attr(feature = "openapi", schemars(inner(range(min = bounds::PME_GRID.min, max = bounds::PME_GRID.max))))]
+    #[serde(deserialize_with = "strict::three_integers")]
     pub grid: [u32; 3],
-    /// Interpolation order (`pme-order`), 3 to 12.
-    #[serde(default = "default_pme_order")]
+    /// Interpolation order (`pme-order`).
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::PME_ORDER.min, max = bounds::PME_ORDER.max)))]
+    #[serde(default = "default_pme_order", deserialize_with = "strict::integer")]
     pub order: u32,
 }
 
@@ -124,22 +143,28 @@ impl Default for GpuOffload {
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Limits {
-    /// Most CPU a pod may request, in thousandths of a core, 500 to 1,024,000. Missing: the nodes decide.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Most CPU a pod may request, in thousandths of a core. Missing: the nodes decide.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::MAX_CPU_MILLICORES.min, max = bounds::MAX_CPU_MILLICORES.max)))]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_integer")]
     pub max_cpu_millicores: Option<u32>,
     /// Most memory a pod may request, in bytes. Missing: the nodes decide.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::MAX_MEMORY_BYTES.min, max = bounds::MAX_MEMORY_BYTES.max)))]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_integer")]
     pub max_memory_bytes: Option<u64>,
-    /// Most GPUs a pod may request, 0 to 16. Missing: the nodes decide.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Most GPUs a pod may request. Missing: the nodes decide.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::MAX_GPUS.min, max = bounds::MAX_GPUS.max)))]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_integer")]
     pub max_gpus: Option<u32>,
-    /// Most rungs in the reply, 1 to 32. Steps between rungs are a factor of 1.5 in cores, larger if there would be
-    /// more rungs than this.
+    /// Most rungs in the reply. Steps between rungs are a factor of 1.5 in cores, larger if there would be more rungs
+    /// than this.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::MAX_RUNGS.min, max = bounds::MAX_RUNGS.max)))]
+    #[serde(deserialize_with = "strict::integer")]
     pub max_rungs: u32,
-    /// The first rung is the fastest whose speed per unit of price is at least this share of the best, above
-    /// 0 and at most 1.
+    /// The first rung is the fastest whose speed per unit of price is at least this share of the best.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::MIN_EFFICIENCY.min, max = bounds::MIN_EFFICIENCY.max)))]
     pub min_efficiency: f64,
     /// What a resource is worth against another; orders CPU rungs and GPU rungs in one list.
+    #[serde(deserialize_with = "strict::object")]
     pub weights: PriceWeights,
 }
 
@@ -156,16 +181,19 @@ impl Default for Limits {
     }
 }
 
-/// The price of a resource in any common unit; only ratios matter. Each is 0 to 1,000,000, the core's above 0.
+/// The price of a resource in any common unit; only ratios matter.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PriceWeights {
     /// Price of one core.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::CORE_PRICE.min, max = bounds::CORE_PRICE.max)))]
     pub core: f64,
     /// Price of one GiB of memory.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::PRICE.min, max = bounds::PRICE.max)))]
     pub memory_gib: f64,
     /// Price of one GPU.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::PRICE.min, max = bounds::PRICE.max)))]
     pub gpu: f64,
 }
 
@@ -182,18 +210,21 @@ impl Default for PriceWeights {
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodeShape {
-    /// How many there are, at least 1.
-    #[serde(default = "one")]
+    /// How many there are.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::NODES.min, max = bounds::NODES.max)))]
+    #[serde(default = "one", deserialize_with = "strict::integer")]
     pub count: u32,
     /// What one node offers to pods in all. Bounds every rung.
+    #[serde(deserialize_with = "strict::object")]
     pub allocatable: Resources,
     /// What is free at this moment on the node of this shape with the most free CPU. Decides
     /// [`Rung::fits_now`] and nothing else. Missing: all of `allocatable`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_object")]
     pub largest_free: Option<Resources>,
     /// Labels that all nodes of the shape share. Node Feature Discovery's CPU labels and `nvidia.com/gpu.product`
     /// tell the hardware class; without them the hardware is unknown and the interval wide.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "strict::unique_keys")]
+    #[cfg_attr(feature = "openapi", schemars(schema_with = "bounds::labels_schema"))]
     pub labels: BTreeMap<String, String>,
 }
 
@@ -203,11 +234,16 @@ pub struct NodeShape {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Resources {
     /// CPU in thousandths of a core.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::CPU_MILLICORES.min, max = bounds::CPU_MILLICORES.max)))]
+    #[serde(deserialize_with = "strict::integer")]
     pub cpu_millicores: u32,
     /// Memory in bytes.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::MEMORY_BYTES.min, max = bounds::MEMORY_BYTES.max)))]
+    #[serde(deserialize_with = "strict::integer")]
     pub memory_bytes: u64,
     /// Whole GPUs.
-    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::GPUS.min, max = bounds::GPUS.max)))]
+    #[serde(default, deserialize_with = "strict::integer")]
     pub gpus: u32,
 }
 
@@ -230,6 +266,7 @@ pub struct LadderReply {
     /// same reply.
     pub model_version: String,
     /// At least one rung; each costs less than the one before and is slower.
+    #[cfg_attr(feature = "openapi", schemars(length(min = bounds::MAX_RUNGS.min, max = bounds::MAX_RUNGS.max)))]
     pub rungs: Vec<Rung>,
     /// Sentences for the user about the ladder as a whole, such as hardware that was not recognised.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -248,9 +285,11 @@ pub struct Rung {
     /// Predicted speed in ns of simulated time per day.
     pub ns_per_day: Interval,
     /// Hours until the last step at the predicted p50 speed; none for a run without an end.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hours_to_finish: Option<f64>,
-    /// Speed per unit of price, relative to the best of all configurations; 0 to 1.
+    /// Speed per unit of price, relative to the best of all configurations.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0, max = 1.0)))]
     pub efficiency: f64,
     /// Predicted peak memory in bytes, without the margin that is in `resources`.
     pub memory_bytes: u64,
@@ -268,26 +307,32 @@ pub struct Rung {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Layout {
     /// Thread-MPI ranks (`-ntmpi`), separate PME ranks included.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::RANKS.min, max = bounds::RANKS.max)))]
+    #[serde(deserialize_with = "strict::integer")]
     pub ntmpi: u32,
     /// OpenMP threads per rank (`-ntomp`).
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::THREADS.min, max = bounds::THREADS.max)))]
+    #[serde(deserialize_with = "strict::integer")]
     pub ntomp: u32,
     /// Ranks that do only PME (`-npme`).
-    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::PME_RANKS.min, max = bounds::PME_RANKS.max)))]
+    #[serde(default, deserialize_with = "strict::integer")]
     pub npme: u32,
     /// GPUs used.
-    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::GPUS.min, max = bounds::GPUS.max)))]
+    #[serde(default, deserialize_with = "strict::integer")]
     pub gpus: u32,
     /// Where the nonbonded interactions are computed (`-nb`).
-    #[serde(default)]
+    #[serde(default, deserialize_with = "strict::word")]
     pub nb: Device,
     /// Where PME is computed (`-pme`).
-    #[serde(default)]
+    #[serde(default, deserialize_with = "strict::word")]
     pub pme: Device,
     /// Where the bonded interactions are computed (`-bonded`).
-    #[serde(default)]
+    #[serde(default, deserialize_with = "strict::word")]
     pub bonded: Device,
     /// Where update and constraints are computed (`-update`).
-    #[serde(default)]
+    #[serde(default, deserialize_with = "strict::word")]
     pub update: Device,
     /// Pin threads to cores (`-pin`): only right where the pod's cores are its own.
     #[serde(default)]
@@ -381,10 +426,13 @@ impl fmt::Display for Device {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Interval {
     /// Lower end.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     pub p10: f64,
     /// Median.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     pub p50: f64,
     /// Upper end.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     pub p90: f64,
 }
 
@@ -394,15 +442,20 @@ pub struct Interval {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PredictRequest {
     /// What is simulated.
+    #[serde(deserialize_with = "strict::object")]
     pub system: SystemDescription,
     /// How it would run.
+    #[serde(deserialize_with = "strict::object")]
     pub layout: Layout,
     /// The node it would run on; the layout must fit it.
+    #[serde(deserialize_with = "strict::object")]
     pub node: NodeShape,
-    /// CPU of the pod in thousandths of a core, 500 or a multiple of 1000. Missing: one core per thread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// CPU of the pod in thousandths of a core, half a core or whole ones. Missing: one core per thread.
+    #[cfg_attr(feature = "openapi", schemars(schema_with = "bounds::pod_cpu_schema"))]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_integer")]
     pub cpu_millicores: Option<u32>,
     /// Version of GROMACS in the image.
+    #[cfg_attr(feature = "openapi", schemars(length(max = bounds::VERSION_LENGTH.max)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gromacs_version: Option<String>,
 }
@@ -419,6 +472,7 @@ pub struct PredictReply {
     /// Predicted speed in ns of simulated time per day.
     pub ns_per_day: Interval,
     /// Hours until the last step at the predicted p50 speed; none for a run without an end.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hours_to_finish: Option<f64>,
     /// Predicted peak memory in bytes.
@@ -436,14 +490,19 @@ pub struct PredictReply {
 #[serde(rename_all = "camelCase")]
 pub struct StepCost {
     /// Pair interactions, pair search included.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     pub pair_us: f64,
     /// PME: spread, FFT, solve, gather.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     pub pme_us: f64,
     /// Bonded interactions, constraints and update.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     pub other_us: f64,
     /// Threads, halo, PME redistribution, latency.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     pub overhead_us: f64,
     /// The whole step.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     pub total_us: f64,
 }
 
@@ -453,12 +512,15 @@ pub struct StepCost {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CalibrationRequest {
     /// The kind of node.
+    #[serde(deserialize_with = "strict::object")]
     pub node: NodeShape,
     /// Version of GROMACS in the image.
+    #[cfg_attr(feature = "openapi", schemars(length(max = bounds::VERSION_LENGTH.max)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gromacs_version: Option<String>,
-    /// Most benchmarks to propose, 1 to 3.
-    #[serde(default = "three")]
+    /// Most benchmarks to propose.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::BENCHMARKS.min, max = bounds::BENCHMARKS.max)))]
+    #[serde(default = "three", deserialize_with = "strict::integer")]
     pub max_benchmarks: u32,
 }
 
@@ -473,8 +535,10 @@ pub struct CalibrationReply {
     pub hardware_class: String,
     /// Half-width of the 80% interval without them, as a factor above 1, on average over systems of 10,000 to
     /// 1,000,000 atoms.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 1.0)))]
     pub half_width: f64,
     /// What to run, the most telling one first.
+    #[cfg_attr(feature = "openapi", schemars(length(min = bounds::BENCHMARKS.min, max = bounds::BENCHMARKS.max)))]
     pub benchmarks: Vec<Benchmark>,
 }
 
@@ -496,8 +560,10 @@ pub struct Benchmark {
     /// Predicted speed in ns of simulated time per day.
     pub ns_per_day: Interval,
     /// Seconds it takes at the predicted p50 speed.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     pub seconds: f64,
     /// Half-width as in [`CalibrationReply::half_width`] after this and the benchmarks before it.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 1.0)))]
     pub half_width_after: f64,
 }
 
@@ -524,8 +590,10 @@ pub struct CpuHardware {
     /// Vector instructions, as GROMACS names its builds.
     pub simd: String,
     /// Typical all-core clock under vector load in GHz.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     pub clock_ghz: f64,
     /// Half-width of the 80% interval without a measurement, as a factor above 1.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 1.0)))]
     pub half_width: f64,
     /// Where the figures are published.
     pub source: String,
@@ -539,12 +607,16 @@ pub struct GpuHardware {
     /// Name of the class, as in [`Rung::hardware_class`].
     pub class: String,
     /// Peak single precision in TFLOP/s of one device.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     pub teraflops: f64,
     /// Memory bandwidth in GB/s.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     pub bandwidth_gb_per_second: f64,
     /// Device memory in GiB.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     pub memory_gib: f64,
     /// Half-width of the 80% interval without a measurement, as a factor above 1.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 1.0)))]
     pub half_width: f64,
     /// Where the figures are published.
     pub source: String,
@@ -573,12 +645,14 @@ pub struct ClassResidual {
     /// Measured runs of it.
     pub runs: u64,
     /// Median of measured over predicted time.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     pub median_ratio: f64,
     /// Median absolute deviation of its logarithm.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     pub spread: f64,
 }
 
-/// Body of every reply that is not 2xx.
+/// Body of every reply that is neither 2xx nor from /readyz.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -598,8 +672,11 @@ pub struct ErrorReply {
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum ErrorCode {
-    /// 4xx: the request is wrong; the same request will always fail.
+    /// 4xx: the request is not what the OpenAPI document asks for; the same request will always fail.
     Invalid,
+    /// 422: each field is right by itself but not together with others, such as a box that is too small for its atoms
+    /// or a layout that mdrun refuses for the system; the same request will always fail.
+    Inconsistent,
     /// 422: the request is well formed, but no node and no layout can run the system within the limits;
     /// other nodes or limits may.
     NothingFits,

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
-use scavenger_tuner::http::{Service, router};
+use scavenger_tuner::http::{self, Service};
 use scavenger_tuner_model::Model;
 use scavenger_tuner_model::ladder::fixtures::{labelled, node, request, water};
 use tokio::net::TcpListener;
@@ -33,10 +33,10 @@ fn serve(address: &mpsc::Sender<SocketAddr>, stop: tokio::sync::oneshot::Receive
         address.send(listener.local_addr().expect("should have an address")).expect("somebody waits for it");
         let service = Service::new(Model::prior(), Duration::from_secs(60), 1 << 20);
         let before = processor_time();
-        let server = axum::serve(listener, router(&service)).with_graceful_shutdown(async {
+        let stop = async {
             let _ = stop.await;
-        });
-        server.await.expect("should serve");
+        };
+        http::serve(listener, &service, stop, Duration::from_secs(10)).await;
         processor_time().saturating_sub(before)
     })
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
-use axum::http::{Request, StatusCode};
+use axum::http::{Request, StatusCode, header};
 use proptest::prelude::*;
 use scavenger_schema::tuning::{ErrorReply, LadderReply};
 use scavenger_tuner::http::{Service, router};
@@ -166,7 +166,10 @@ fn object(document: &Value, schema: &Value, choices: &mut Choices<'_>, depth: us
 }
 
 async fn send(service: &Service, path: &str, body: Vec<u8>) -> (StatusCode, Vec<u8>) {
-    let request = Request::post(path).body(Body::from(body)).expect("the request should be right");
+    let request = Request::post(path)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(body))
+        .expect("the request should be right");
     let response = router(service).oneshot(request).await.expect("the router should always answer");
     let status = response.status();
     let body = to_bytes(response.into_body(), 1 << 24).await.expect("the body should be read");

@@ -24,12 +24,15 @@ async fn send(service: &Service, request: Request<Body>) -> (StatusCode, String)
     (status, String::from_utf8(body.to_vec()).expect("the body should be text"))
 }
 
-async fn post(path: &str, body: impl Into<Body>) -> (StatusCode, String) {
-    let request = Request::post(path)
+fn posting(path: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::post(path)
         .header(header::CONTENT_TYPE, "application/json")
         .body(body.into())
-        .expect("the request should be right");
-    send(&service(), request).await
+        .expect("the request should be right")
+}
+
+async fn post(path: &str, body: impl Into<Body>) -> (StatusCode, String) {
+    send(&service(), posting(path, body)).await
 }
 
 async fn get(service: &Service, path: &str) -> (StatusCode, String) {
@@ -40,9 +43,9 @@ fn good() -> Value {
     serde_json::to_value(request(water(10_000), vec![node(2000, 4)])).expect("the request should serialise")
 }
 
-async fn refused(body: String) -> (StatusCode, ErrorReply) {
-    let (status, text) = post("/v1/ladder", body.clone()).await;
-    (status, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text} for {body}")))
+async fn refused(body: impl Into<Vec<u8>>) -> (StatusCode, ErrorReply) {
+    let (status, text) = post("/v1/ladder", body.into()).await;
+    (status, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
 }
 
 #[tokio::test]
@@ -129,13 +132,107 @@ async fn numbers_beyond_all_bounds_are_refused_by_field() {
 #[tokio::test]
 async fn what_is_no_json_is_a_bad_request() {
     let deep = "[".repeat(10_000);
-    for body in ["", "{", "NaN", "{} {}", "\u{0}", deep.as_str()] {
-        let (status, reply) = refused(body.to_owned()).await;
-        assert!(status.is_client_error(), "{body}");
-        assert_eq!(reply.code, ErrorCode::Invalid, "{body}");
+    let good = good().to_string();
+    let cut = &good[..good.len() - 1];
+    let twice = format!("{good} {good}");
+    // What is wrong with the field is not said before the rest was seen to be JSON.
+    let wrong_and_cut = cut.replace("\"atoms\":10000", "\"atoms\":-1");
+    for body in ["", "{", "NaN", "\u{0}", &deep, cut, &twice, &wrong_and_cut, &good.replace("0.002", "NaN")] {
+        let (status, reply) = refused(body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+        assert_eq!((reply.code, reply.field), (ErrorCode::Invalid, None), "{body}");
     }
-    let (status, reply) = refused("[]".to_owned()).await;
-    assert_eq!((status, reply.field.is_some()), (StatusCode::UNPROCESSABLE_ENTITY, true));
+    let mut not_utf_8 = good.into_bytes();
+    not_utf_8.insert(2, 0xff);
+    assert_eq!(refused(not_utf_8).await.0, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn json_of_another_shape_names_where_it_is() {
+    let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let good = good().to_string();
+    let fields = |from: &str, to: &str| {
+        assert!(good.contains(from), "{from} in {good}");
+        good.replacen(from, to, 1)
+    };
+    let cases = [
+        ("[]".to_owned(), "body"),
+        (deep(10_000), "body"),
+        // What serde would take for a struct: its fields in their order.
+        (format!("[{},{{}},null,[]]", json!({"atoms": 3000})), "body"),
+        (fields("\"limits\":{", &format!("\"limits\":{},\"x\":{{", deep(1))), "limits"),
+        (fields("\"atoms\":10000", &format!("\"atoms\":{}", deep(5000))), "system.atoms"),
+        (fields("\"atoms\":10000", "\"atoms\":10000,\"atoms\":10000"), "system.atoms"),
+        (fields("\"nodes\":", "\"nodes\":[],\"nodes\":"), "nodes"),
+        (fields("\"atoms\":10000", "\"boxNm\":[3,3,3,3],\"atoms\":10000"), "system.boxNm"),
+        (
+            fields("\"allocatable\"", "\"labels\":{\"a\":\"b\",\"a\":\"c\"},\"allocatable\""),
+            "nodes[0].labels.a",
+        ),
+    ];
+    for (body, field) in cases {
+        let (status, reply) = refused(body).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{}", reply.error);
+        assert_eq!(
+            (reply.code, reply.field.as_deref()),
+            (ErrorCode::Invalid, Some(field)),
+            "{}",
+            reply.error
+        );
+    }
+}
+
+#[tokio::test]
+async fn fields_that_contradict_one_another_are_told_from_wrong_ones() {
+    for (pointer, value, field) in [
+        ("/system/boxNm", json!([100_000.0, 100_000.0, 100_000.0]), "system.boxNm"),
+        ("/system/rlistNm", json!(0.5), "system.rlistNm"),
+    ] {
+        let mut body = good();
+        let (parent, key) = pointer.rsplit_once('/').expect("a pointer has a slash");
+        body.pointer_mut(parent).expect("the parent should exist")[key] = value;
+        let (status, reply) = refused(body.to_string()).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{}", reply.error);
+        assert_eq!(
+            (reply.code, reply.field.as_deref()),
+            (ErrorCode::Inconsistent, Some(field)),
+            "{}",
+            reply.error
+        );
+    }
+    let refused_by_mdrun = json!({
+        "system": {"atoms": 100_000},
+        "layout": {"ntmpi": 14, "ntomp": 1},
+        "node": {"allocatable": {"cpuMillicores": 16_000, "memoryBytes": 64_u64 << 30}},
+    });
+    let (status, text) = post("/v1/predict", refused_by_mdrun.to_string()).await;
+    let reply: ErrorReply = serde_json::from_str(&text).expect("the error should have its type");
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!((reply.code, reply.field.as_deref()), (ErrorCode::Inconsistent, Some("layout")), "{text}");
+}
+
+#[tokio::test]
+async fn what_is_not_said_to_be_json_is_not_read() {
+    for (content_type, status) in [
+        (None, StatusCode::UNSUPPORTED_MEDIA_TYPE),
+        (Some("application/x-www-form-urlencoded"), StatusCode::UNSUPPORTED_MEDIA_TYPE),
+        (Some("text/json"), StatusCode::UNSUPPORTED_MEDIA_TYPE),
+        (Some("application/jsonp"), StatusCode::UNSUPPORTED_MEDIA_TYPE),
+        (Some(""), StatusCode::UNSUPPORTED_MEDIA_TYPE),
+        (Some("Application/JSON; charset=utf-8"), StatusCode::OK),
+    ] {
+        let mut request = posting("/v1/ladder", good().to_string());
+        request.headers_mut().remove(header::CONTENT_TYPE);
+        if let Some(value) = content_type {
+            request.headers_mut().insert(header::CONTENT_TYPE, value.parse().expect("it should be a value"));
+        }
+        let (got, text) = send(&service(), request).await;
+        assert_eq!(got, status, "{content_type:?}: {text}");
+        if got != StatusCode::OK {
+            let reply: ErrorReply = serde_json::from_str(&text).expect("the error should have its type");
+            assert_eq!(reply.code, ErrorCode::Invalid);
+        }
+    }
 }
 
 #[tokio::test]
@@ -159,8 +256,7 @@ async fn large_bodies_are_refused() {
 async fn a_body_that_never_ends_is_given_up() {
     let service = Service::new(Model::prior(), Duration::from_millis(50), BODY_LIMIT);
     let never = Body::from_stream(futures_never());
-    let request = Request::post("/v1/ladder").body(never).expect("the request should be right");
-    let (status, text) = send(&service, request).await;
+    let (status, text) = send(&service, posting("/v1/ladder", never)).await;
     assert_eq!(status, StatusCode::REQUEST_TIMEOUT);
     let reply: ErrorReply = serde_json::from_str(&text).expect("the error should have its type");
     assert_eq!(reply.code, ErrorCode::Unavailable);
@@ -176,9 +272,17 @@ fn futures_never() -> impl futures::Stream<Item = Result<axum::body::Bytes, std:
 async fn unknown_paths_and_methods_are_told() {
     let service = service();
     assert_eq!(get(&service, "/nowhere").await.0, StatusCode::NOT_FOUND);
-    let (status, text) = get(&service, "/v1/ladder").await;
-    assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
-    serde_json::from_str::<ErrorReply>(&text).expect("the error should have its type");
+    for (method, path, allowed) in
+        [("GET", "/v1/ladder", "POST"), ("POST", "/v1/model", "GET,HEAD"), ("TRACE", "/healthz", "GET,HEAD")]
+    {
+        let request = Request::builder().method(method).uri(path).body(Body::empty());
+        let request = request.expect("the request should be right");
+        let response = router(&service).oneshot(request).await.expect("the router should always answer");
+        assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(response.headers()[header::ALLOW], allowed);
+        let body = to_bytes(response.into_body(), 1 << 16).await.expect("the body should be read");
+        serde_json::from_slice::<ErrorReply>(&body).expect("the error should have its type");
+    }
 }
 
 #[tokio::test]
@@ -206,8 +310,7 @@ async fn alive_and_ready_are_different_questions() {
 #[tokio::test]
 async fn requests_are_counted_by_path_and_status() {
     let service = service();
-    let ladder = Request::post("/v1/ladder").body(Body::from(good().to_string())).expect("should be right");
-    send(&service, ladder).await;
+    send(&service, posting("/v1/ladder", good().to_string())).await;
     get(&service, "/some/scan").await;
     let (status, text) = get(&service, "/metrics").await;
     assert_eq!(status, StatusCode::OK);

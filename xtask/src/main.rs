@@ -4,6 +4,7 @@ mod bench;
 mod cache;
 mod ci;
 mod cluster;
+mod contract;
 mod demo;
 mod generate;
 mod images;

@@ -4,19 +4,18 @@
 //! of all benchmarks that are possible on the node, the one is taken that leaves the least uncertainty on average
 //! over the simulations one may want to run there, then the next one beside it, up to three.
 
+use scavenger_schema::bounds;
 use scavenger_schema::tuning::{
     Benchmark, CalibrationReply, CalibrationRequest, GpuOffload, Layout, PmeDescription, Resources,
     SystemDescription,
 };
 
-use crate::error::{FieldError, TuneError, count_within};
+use crate::error::{FieldError, TuneError, within};
 use crate::hardware::{Hardware, hardware_of};
 use crate::layout::{cpu_layouts, gpu_layout};
 use crate::memory::{peak_bytes, request_bytes};
 use crate::model::{Job, Model, check_node, class_name, display};
 
-/// Most benchmarks that are proposed.
-const MOST: u32 = 3;
 /// Atoms of the boxes of water that a benchmark may have.
 const BENCHMARK_ATOMS: [u64; 4] = [12_000, 48_000, 192_000, 768_000];
 /// Atoms of the simulations that one may want to know about.
@@ -56,7 +55,7 @@ struct Run {
 /// Proposes benchmarks for a kind of node.
 pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<CalibrationReply, TuneError> {
     check_node("node", &request.node)?;
-    count_within("maxBenchmarks", request.max_benchmarks, 1, MOST)?;
+    within("maxBenchmarks", request.max_benchmarks, bounds::BENCHMARKS)?;
     let hardware = hardware_of(&request.node.labels, request.node.allocatable.gpus);
     let possible = runs(request, &hardware, &BENCHMARK_ATOMS)?;
     let wanted = runs(request, &hardware, &WANTED_ATOMS)?;

@@ -1,5 +1,16 @@
 //! Why a request gets no answer.
 
+use scavenger_schema::bounds::Bounds;
+
+/// Whether a field's value is wrong whatever the other fields are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is outside its bounds.
+    Value,
+    /// It does not go together with other fields.
+    Combination,
+}
+
 /// One field of a request has a value that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
@@ -8,12 +19,19 @@ pub struct FieldError {
     pub field: String,
     /// What is wrong with it and what would be right, with the value in it.
     pub problem: String,
+    /// What kind of mistake it is.
+    pub fault: Fault,
 }
 
 impl FieldError {
-    /// An error about `field`.
+    /// An error about the value of `field`.
     pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self { field: field.into(), problem: problem.into() }
+        Self { field: field.into(), problem: problem.into(), fault: Fault::Value }
+    }
+
+    /// An error about `field` together with others.
+    pub fn combination(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { fault: Fault::Combination, ..Self::new(field, problem) }
     }
 
     /// The same error about a field that lies below `parent`.
@@ -44,23 +62,26 @@ impl TuneError {
     }
 }
 
-/// Checks that `value` is a number in `min..=max`. Written so that NaN is refused too.
-pub(crate) fn within(field: &str, value: f64, min: f64, max: f64) -> Result<f64, FieldError> {
-    if value >= min && value <= max {
+/// Checks that `value` is within `bounds`.
+pub(crate) fn within<T>(field: &str, value: T, bounds: Bounds<T>) -> Result<T, FieldError>
+where
+    T: PartialOrd + std::fmt::Display + Copy,
+{
+    if bounds.contain(&value) {
         Ok(value)
     } else {
+        let Bounds { min, max } = bounds;
         Err(FieldError::new(field, format!("must be {min} to {max}, is {value}")))
     }
 }
 
-/// Checks that `value` is in `min..=max`.
-pub(crate) fn count_within<T>(field: &str, value: T, min: T, max: T) -> Result<T, FieldError>
-where
-    T: PartialOrd + std::fmt::Display + Copy,
-{
-    if value >= min && value <= max {
-        Ok(value)
+/// Checks that `text` has as many characters as `bounds` allow.
+pub(crate) fn length_within(field: &str, text: &str, bounds: Bounds<usize>) -> Result<(), FieldError> {
+    let length = text.chars().count();
+    if bounds.contain(&length) {
+        Ok(())
     } else {
-        Err(FieldError::new(field, format!("must be {min} to {max}, is {value}")))
+        let Bounds { min, max } = bounds;
+        Err(FieldError::new(field, format!("must have {min} to {max} characters, has {length}")))
     }
 }

@@ -1,5 +1,6 @@
 //! Which layouts mdrun accepts, and why it refuses the others.
 
+use scavenger_schema::bounds;
 use scavenger_schema::tuning::{Device, Layout};
 
 use crate::hardware::GpuClass;
@@ -13,7 +14,7 @@ pub const MIN_ATOMS_PER_GPU_RANK: f64 = 900.0;
 /// balancing must be able to shrink a domain to 0.8 of its edge.
 pub const MIN_DOMAIN_NM: f64 = 1.25;
 /// Most OpenMP threads per rank that mdrun is compiled for.
-pub const MAX_THREADS: u32 = 128;
+pub const MAX_THREADS: u32 = bounds::THREADS.max;
 /// From this number of ranks on, PME ranks of their own are considered, as mdrun does by itself.
 pub const PME_RANKS_FROM: u32 = 19;
 /// Device memory per atom in bytes, pair lists and grids included, generously.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use scavenger_schema::bounds::{self, Bounds};
 use scavenger_schema::tuning::{
     ClassResidual, Device, Interval, Layout, PredictReply, PredictRequest, Resources, StepCost,
     SystemDescription,
 };
 
-use crate::error::{FieldError, TuneError, count_within};
+use crate::error::{FieldError, TuneError, length_within, within};
 use crate::hardware::{CpuClass, Hardware, hardware_of};
 use crate::interval::{combine, log_normal};
 use crate::learn::{About, Features, Knowledge, Residual, Site, hash};
@@ -52,6 +53,7 @@ impl Job {
     /// Checks a system and counts its work. Fields of the error are relative to the request.
     pub fn new(system: &SystemDescription, gromacs_version: Option<&str>) -> Result<Self, FieldError> {
         let system = System::check(system).map_err(|error| error.within("system"))?;
+        length_within("gromacsVersion", gromacs_version.unwrap_or_default(), bounds::VERSION_LENGTH)?;
         let work = Work::of(&system);
         let slowdown = match gromacs_version.and_then(release_year) {
             Some(year) if year < 2018 => BEFORE_2018,
@@ -106,8 +108,9 @@ impl Observation {
         let hardware = hardware_of(labels, resources.gpus);
         let job = Job::new(system, gromacs_version)?;
         layout::check(&job.system, layout, hardware.gpu)
-            .map_err(|refusal| FieldError::new("layout", refusal.to_string()))?;
-        count_within("cpuMillicores", resources.cpu_millicores, 1, 10_000_000)?;
+            .map_err(|refusal| FieldError::combination("layout", refusal.to_string()))?;
+        let some = Bounds { min: 1, ..bounds::CPU_MILLICORES };
+        within("cpuMillicores", resources.cpu_millicores, some)?;
         Ok(Self {
             place: placement(&hardware, layout, resources.cpu_millicores),
             cpu: hardware.cpu,
@@ -302,17 +305,17 @@ impl Model {
         let node = &request.node;
         check_node("node", node)?;
         let layout = request.layout;
+        check_layout(&layout)?;
+        if let Some(cpu) = request.cpu_millicores.filter(|cpu| !bounds::is_pod_cpu(*cpu)) {
+            let (half, whole, most) = (bounds::HALF_CORE, bounds::WHOLE_CORE, bounds::CPU_MILLICORES.max);
+            let problem = format!("must be {half} or a multiple of {whole}, at most {most}, is {cpu}");
+            return Err(FieldError::new("cpuMillicores", problem).into());
+        }
         let hardware = hardware_of(&node.labels, node.allocatable.gpus);
         layout::check(&job.system, &layout, hardware.gpu)
-            .map_err(|refusal| FieldError::new("layout", refusal.to_string()))?;
-        let cpu_millicores = request.cpu_millicores.unwrap_or_else(|| layout.threads().saturating_mul(1000));
-        if cpu_millicores != 500 && (cpu_millicores == 0 || !cpu_millicores.is_multiple_of(1000)) {
-            return Err(FieldError::new(
-                "cpuMillicores",
-                format!("must be 500 or a multiple of 1000, is {cpu_millicores}"),
-            )
-            .into());
-        }
+            .map_err(|refusal| FieldError::combination("layout", refusal.to_string()))?;
+        let cpu_millicores =
+            request.cpu_millicores.unwrap_or_else(|| layout.threads().saturating_mul(bounds::WHOLE_CORE));
         let peak = self.peak_bytes(&job, &layout);
         let resources =
             Resources { cpu_millicores, memory_bytes: memory::request_bytes(peak), gpus: layout.gpus };
@@ -469,18 +472,31 @@ pub(crate) fn class_name(cpu: &CpuClass, hardware: &Hardware, layout: &Layout) -
 /// Checks what a request says of a node.
 pub(crate) fn check_node(path: &str, node: &scavenger_schema::tuning::NodeShape) -> Result<(), FieldError> {
     let check = || {
-        count_within("count", node.count, 1, 1_000_000)?;
+        within("count", node.count, bounds::NODES)?;
         for (name, amount) in
             [("allocatable", Some(&node.allocatable)), ("largestFree", node.largest_free.as_ref())]
         {
             let Some(amount) = amount else { continue };
-            count_within(&format!("{name}.cpuMillicores"), amount.cpu_millicores, 0, 10_000_000)?;
-            count_within(&format!("{name}.memoryBytes"), amount.memory_bytes, 0, 1 << 50)?;
-            count_within(&format!("{name}.gpus"), amount.gpus, 0, 64)?;
+            within(&format!("{name}.cpuMillicores"), amount.cpu_millicores, bounds::CPU_MILLICORES)?;
+            within(&format!("{name}.memoryBytes"), amount.memory_bytes, bounds::MEMORY_BYTES)?;
+            within(&format!("{name}.gpus"), amount.gpus, bounds::GPUS)?;
+        }
+        for (name, value) in &node.labels {
+            length_within("labels", name, bounds::LABEL_NAME_LENGTH)?;
+            length_within(&format!("labels.{name}"), value, bounds::LABEL_VALUE_LENGTH)?;
         }
         Ok(())
     };
     check().map_err(|error: FieldError| error.within(path))
+}
+
+/// Checks the numbers of a layout one by one; whether they go together is for [`layout::check`].
+fn check_layout(layout: &Layout) -> Result<(), FieldError> {
+    within("layout.ntmpi", layout.ntmpi, bounds::RANKS)?;
+    within("layout.ntomp", layout.ntomp, bounds::THREADS)?;
+    within("layout.npme", layout.npme, bounds::PME_RANKS)?;
+    within("layout.gpus", layout.gpus, bounds::GPUS)?;
+    Ok(())
 }
 
 /// Resources for a person.
@@ -614,7 +630,10 @@ mod tests {
         };
         assert_eq!(field(|r| r.layout.npme = 1), "layout");
         assert_eq!(field(|r| r.layout.ntomp = 4), "node.allocatable");
-        assert_eq!(field(|r| r.layout.ntmpi = u32::MAX), "layout");
+        assert_eq!(field(|r| r.layout.ntmpi = 5000), "layout");
+        assert_eq!(field(|r| r.layout.ntmpi = u32::MAX), "layout.ntmpi");
+        assert_eq!(field(|r| r.layout.ntomp = 0), "layout.ntomp");
+        assert_eq!(field(|r| r.gromacs_version = Some("x".repeat(101))), "gromacsVersion");
         assert_eq!(field(|r| r.cpu_millicores = Some(1500)), "cpuMillicores");
         assert_eq!(field(|r| r.node.allocatable.gpus = 1_000_000), "node.allocatable.gpus");
         assert_eq!(field(|r| r.system.atoms = 0), "system.atoms");

@@ -1,8 +1,9 @@
 //! A simulated system, checked once: later steps cannot fail on it.
 
+use scavenger_schema::bounds;
 use scavenger_schema::tuning::{GpuOffload, PmeDescription, SystemDescription};
 
-use crate::error::{FieldError, count_within, within};
+use crate::error::{FieldError, within};
 
 /// Atoms per nm³ of water at room temperature, and nearly of every solvated biomolecule.
 pub const WATER_ATOMS_PER_NM3: f64 = 100.0;
@@ -54,27 +55,26 @@ impl Pme {
 impl System {
     /// Checks a description. Fields of the error are relative to it.
     pub fn check(raw: &SystemDescription) -> Result<Self, FieldError> {
-        let atoms = count_within("atoms", raw.atoms, 1, 1_000_000_000)? as f64;
-        let cutoff_nm = within("cutoffNm", raw.cutoff_nm, 0.1, 5.0)?;
+        let atoms = within("atoms", raw.atoms, bounds::ATOMS)? as f64;
+        let cutoff_nm = within("cutoffNm", raw.cutoff_nm, bounds::CUTOFF_NM)?;
         let rlist_nm = match raw.rlist_nm {
-            // A run input file stores both in single precision, printed with few digits.
-            Some(rlist) => within("rlistNm", rlist, 0.99 * cutoff_nm, 10.0)?.max(cutoff_nm),
+            Some(rlist) => check_rlist(rlist, cutoff_nm)?,
             // The Verlet buffer that mdrun's default tolerance gives at 2 fs and 20 to 40 steps.
             None => cutoff_nm + 0.1,
         };
         let box_nm = match raw.box_nm {
             Some(edges) => {
                 for (axis, edge) in edges.iter().enumerate() {
-                    within(&format!("boxNm[{axis}]"), *edge, 0.1, 100_000.0)?;
+                    within(&format!("boxNm[{axis}]"), *edge, bounds::BOX_NM)?;
                 }
                 edges
             }
-            None => [(atoms / WATER_ATOMS_PER_NM3).cbrt().max(0.1); 3],
+            None => [(atoms / WATER_ATOMS_PER_NM3).cbrt().max(bounds::BOX_NM.min); 3],
         };
         let density = atoms / box_nm.iter().product::<f64>();
         // Metals, coarse-grained systems and gases lie inside.
         if !(1e-6..=1000.0).contains(&density) {
-            return Err(FieldError::new(
+            return Err(FieldError::combination(
                 "boxNm",
                 format!(
                     "{} atoms in {} x {} x {} nm are {density:.1e} atoms per nm³, must be 0.000001 to 1000; \
@@ -84,21 +84,13 @@ impl System {
             ));
         }
         if let Some(nstlist) = raw.nstlist {
-            count_within("nstlist", nstlist, 1, 1000)?;
+            within("nstlist", nstlist, bounds::NSTLIST)?;
         }
-        let nsteps = match raw.nsteps {
-            -1 => None,
-            steps if steps >= 0 => Some(steps.unsigned_abs()),
-            steps => {
-                return Err(FieldError::new(
-                    "nsteps",
-                    format!("must be 0 or more, or -1 for no end, is {steps}"),
-                ));
-            }
-        };
+        // Only the -1 of a run without an end is below 0.
+        let nsteps = u64::try_from(within("nsteps", raw.nsteps, bounds::NSTEPS)?).ok();
         let pme = raw.pme.as_ref().map(check_pme).transpose().map_err(|error| error.within("pme"))?;
         let interactions = |field: &str, value: Option<u64>, per_atom: f64| match value {
-            Some(value) => count_within(field, value, 0, 100_000_000_000).map(|value| value as f64),
+            Some(value) => within(field, value, bounds::INTERACTIONS).map(|value| value as f64),
             None => Ok(per_atom * atoms),
         };
         Ok(Self {
@@ -106,7 +98,7 @@ impl System {
             box_nm,
             density,
             nsteps,
-            dt_ps: within("dtPs", raw.dt_ps, 1e-6, 1.0)?,
+            dt_ps: within("dtPs", raw.dt_ps, bounds::DT_PS)?,
             cutoff_nm,
             rlist_nm,
             bonded: interactions("bondedInteractions", raw.bonded_interactions, 0.4)?,
@@ -130,11 +122,21 @@ impl System {
     }
 }
 
+/// The radius of the pair list; it may be shorter than the cut-off by rounding only.
+fn check_rlist(rlist_nm: f64, cutoff_nm: f64) -> Result<f64, FieldError> {
+    within("rlistNm", rlist_nm, bounds::RLIST_NM)?;
+    if rlist_nm < 0.99 * cutoff_nm {
+        let problem = format!("must be at least the cut-off of {cutoff_nm}, is {rlist_nm}");
+        return Err(FieldError::combination("rlistNm", problem));
+    }
+    Ok(rlist_nm.max(cutoff_nm))
+}
+
 fn check_pme(raw: &PmeDescription) -> Result<Pme, FieldError> {
     for (axis, points) in raw.grid.iter().enumerate() {
-        count_within(&format!("grid[{axis}]"), *points, 4, 4096)?;
+        within(&format!("grid[{axis}]"), *points, bounds::PME_GRID)?;
     }
-    Ok(Pme { grid: raw.grid, order: count_within("order", raw.order, 3, 12)? })
+    Ok(Pme { grid: raw.grid, order: within("order", raw.order, bounds::PME_ORDER)? })
 }
 
 /// PME on a GPU needs order 4, and everything there needs the nonbonded interactions there.

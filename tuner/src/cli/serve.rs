@@ -1,16 +1,13 @@
 //! `serve`: the HTTP service.
 
-use std::future::IntoFuture as _;
-
 use anyhow::Context as _;
 use scavenger_tuner_model::Model;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 
 use super::Failure;
 use crate::config::ServeOptions;
-use crate::http::{Service, router};
+use crate::http::{self, Service};
 use crate::observations::{Source, follow};
 
 /// Serves until SIGTERM or SIGINT.
@@ -41,37 +38,19 @@ async fn serve(options: &ServeOptions) -> Result<(), Failure> {
         tokio::spawn(follow(service.clone(), source, options.learn_every))
     });
     let listening = listener.local_addr().context("cannot tell the address").map_err(Failure::environment)?;
-    let (stop, mut stopped) = watch::channel(false);
-    let mut stopping = stopped.clone();
-    let server = axum::serve(listener, router(&service))
-        .with_graceful_shutdown(async move {
-            // An error means that the sender is gone, and with it the process.
-            let _ = stopping.wait_for(|stop| *stop).await;
-        })
-        .into_future();
-    tokio::pin!(server);
     tracing::info!(listen = %listening, model = service.model().version(), "serving");
-
-    let name = tokio::select! {
-        outcome = &mut server => {
-            return outcome.context("the server ended by itself").map_err(Failure::work);
+    let stop = async {
+        let name = tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        };
+        tracing::info!(signal = name, "stopping: open requests are finished, new ones refused");
+        // First: it would say ready again.
+        if let Some(learning) = learning {
+            learning.abort();
         }
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
+        service.set_ready(false);
     };
-    tracing::info!(signal = name, "stopping: open requests are finished, new ones refused");
-    // First: it would say ready again.
-    if let Some(learning) = learning {
-        learning.abort();
-    }
-    service.set_ready(false);
-    let _ = stop.send(true);
-    let _ = stopped.changed().await;
-    match tokio::time::timeout(options.shutdown_grace, server).await {
-        Ok(outcome) => outcome.context("cannot stop cleanly").map_err(Failure::work),
-        Err(_) => {
-            tracing::warn!(grace = ?options.shutdown_grace, "connections were still open and are cut");
-            Ok(())
-        }
-    }
+    http::serve(listener, &service, stop, options.shutdown_grace).await;
+    Ok(())
 }

@@ -3,6 +3,7 @@
 mod error;
 mod metrics;
 mod routes;
+mod server;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,6 +18,7 @@ use scavenger_tuner_model::Model;
 
 pub use error::{ApiError, parse};
 use metrics::Metrics;
+pub use server::serve;
 
 /// What all requests share.
 #[derive(Clone)]

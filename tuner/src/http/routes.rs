@@ -3,8 +3,6 @@
 use std::time::Instant;
 
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
@@ -18,16 +16,13 @@ use scavenger_tuner_model::hardware::{CPU_CLASSES, GPU_CLASSES};
 use scavenger_tuner_model::interval::Z90;
 use scavenger_tuner_model::ladder;
 
-use super::error::{ApiError, parse};
+use super::error::{ApiError, Asked};
 use super::{Service, metrics};
-
-type Body = Result<Bytes, BytesRejection>;
 
 pub(super) async fn ladder(
     State(service): State<Service>,
-    body: Body,
+    Asked(request): Asked<LadderRequest>,
 ) -> Result<Json<LadderReply>, ApiError> {
-    let request: LadderRequest = parse(&body?)?;
     let reply = ladder::build(&service.model(), &request)?;
     service.metrics().ladder(reply.rungs.len());
     tracing::debug!(atoms = request.system.atoms, rungs = reply.rungs.len(), "ladder");
@@ -36,17 +31,15 @@ pub(super) async fn ladder(
 
 pub(super) async fn predict(
     State(service): State<Service>,
-    body: Body,
+    Asked(request): Asked<PredictRequest>,
 ) -> Result<Json<PredictReply>, ApiError> {
-    let request: PredictRequest = parse(&body?)?;
     Ok(Json(service.model().answer(&request)?))
 }
 
 pub(super) async fn calibrate(
     State(service): State<Service>,
-    body: Body,
+    Asked(request): Asked<CalibrationRequest>,
 ) -> Result<Json<CalibrationReply>, ApiError> {
-    let request: CalibrationRequest = parse(&body?)?;
     Ok(Json(calibrate::propose(&service.model(), &request)?))
 }
 
@@ -93,7 +86,8 @@ pub(super) async fn metrics(State(service): State<Service>) -> Response {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => {
             tracing::error!(%error, "cannot encode the metrics");
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            let error = "the metrics cannot be written";
+            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Unavailable, error).into_response()
         }
     }
 }
@@ -103,7 +97,11 @@ pub(super) async fn not_found() -> ApiError {
 }
 
 pub(super) async fn method_not_allowed() -> ApiError {
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, ErrorCode::Invalid, "this path has another method")
+    ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        ErrorCode::Invalid,
+        "this path has another method, see the header Allow",
+    )
 }
 
 /// Bounds the time of a request, counts it and logs failures.

@@ -17,7 +17,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{Depth, cargo_test};
+use super::{How, cargo_test};
 use crate::{cluster::Cluster, shell};
 
 /// The package with the tests on the cluster.
@@ -36,12 +36,12 @@ struct Call {
 }
 
 /// Runs all tests; `take_away` lets the last one take the installation away.
-pub(super) fn run(first: &Cluster, second: &Cluster, depth: Depth, take_away: bool) -> Result<()> {
+pub(super) fn run(first: &Cluster, second: &Cluster, how: &How, take_away: bool) -> Result<()> {
     let targets = test_targets()?;
     let call = |name: &str, cluster: &Cluster, select: &[&str]| -> Result<Call> {
         // Always of the whole workspace: for one package its dependencies would have other features, and be compiled
         // anew.
-        let mut command = cargo_test(cluster, depth, &["--workspace"])?;
+        let mut command = cargo_test(cluster, how, &["--workspace"])?;
         command.args(select).args(["--", "--show-output"]);
         Ok(Call { name: name.to_owned(), command })
     };

@@ -2,13 +2,13 @@
 
 mod lanes;
 
-use std::process::Command;
+use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context, Result};
 
 use crate::{
     cluster::{self, Cluster},
-    images, install, packages, shell,
+    contract, images, install, packages, shell,
 };
 
 /// Run every test, the ones on a real cluster included
@@ -48,6 +48,13 @@ pub(crate) enum Depth {
     Soak,
 }
 
+/// What all runs of `cargo test` have in common.
+struct How {
+    depth: Depth,
+    /// Python with schemathesis.
+    python: PathBuf,
+}
+
 /// Runs the tests and takes their clusters down again.
 pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
     // Everything is shared out between two clusters; a few tests are content with one.
@@ -65,6 +72,7 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
     wanted.extend(images::PACKAGES);
     wanted.extend(packages::TESTS);
     packages::ensure(&wanted, !arguments.no_install)?;
+    let how = How { depth, python: contract::python()? };
 
     // What is compiled needs both cores; a cluster that waits would only disturb.
     let mut build = shell::cargo(&["test", "--locked", "--no-run"]);
@@ -80,9 +88,9 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
     let installed =
         clusters.iter().try_for_each(|cluster| install::install(cluster, "e2e/deploy", images::Profile::Dev));
     let result = installed.and_then(|()| match clusters.as_slice() {
-        [first, second] => lanes::run(first, second, depth, !arguments.keep),
+        [first, second] => lanes::run(first, second, &how, !arguments.keep),
         _ => {
-            let mut tests = cargo_test(&clusters[0], depth, &[])?;
+            let mut tests = cargo_test(&clusters[0], &how, &[])?;
             // Their own `--` ends cargo's arguments, as it does on the command line.
             tests.args(&arguments.arguments);
             if !arguments.arguments.iter().any(|argument| argument == "--") {
@@ -107,10 +115,11 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
 }
 
 /// A `cargo test` that finds the cluster.
-fn cargo_test(cluster: &Cluster, depth: Depth, arguments: &[&str]) -> Result<Command> {
+fn cargo_test(cluster: &Cluster, how: &How, arguments: &[&str]) -> Result<Command> {
     let mut tests = shell::cargo(&["test", "--locked", "--no-fail-fast"]);
     on(cluster, tests.args(arguments))?;
-    match depth {
+    tests.env("SCAVENGER_SCHEMATHESIS_PYTHON", &how.python);
+    match how.depth {
         // The same cases for every change, so that one is judged by what it did.
         Depth::Test => tests.env("PROPTEST_RNG_SEED", "1"),
         // Other cases each time, and twenty times proptest's own 256; tests with a number of their own multiply it

@@ -14,20 +14,19 @@ pub mod fixtures;
 #[cfg(test)]
 mod tests;
 
+use scavenger_schema::bounds::{self, Bounds, HALF_CORE};
 use scavenger_schema::tuning::{
     Interval, LadderReply, LadderRequest, Layout, Limits, NodeShape, PriceWeights, Resources, Rung,
 };
 
-use crate::error::{FieldError, TuneError, count_within, within};
+use crate::error::{FieldError, TuneError, within};
 use crate::hardware::{GpuClass, Hardware, UNKNOWN, hardware_of};
 use crate::layout;
 use crate::memory::request_bytes;
 use crate::model::{Asked, Job, Model, check_node, class_name, display};
 
-/// Smallest share of a core that a rung asks for.
-const HALF_CORE: u32 = 500;
 /// Most CPU that is considered for one pod.
-const MOST_CPU: u32 = 1_024_000;
+const MOST_CPU: u32 = bounds::MAX_CPU_MILLICORES.max;
 /// Most cores that are considered beside one GPU: from 20 to 40 cores was seen to gain 5 to 9%.
 const MOST_CORES_PER_GPU: u32 = 24;
 /// Steps between rungs that are tried in turn until there are no more rungs than asked for.
@@ -176,8 +175,9 @@ pub fn curve(model: &Model, request: &LadderRequest) -> Result<Vec<CurvePoint>, 
 fn checked(request: &LadderRequest) -> Result<Job, TuneError> {
     let job = Job::new(&request.system, request.gromacs_version.as_deref())?;
     check_limits(&request.limits).map_err(|error| error.within("limits"))?;
-    if request.nodes.is_empty() || request.nodes.len() > 1000 {
-        let problem = format!("must hold 1 to 1000 node shapes, holds {}", request.nodes.len());
+    let Bounds { min, max } = bounds::NODE_SHAPES;
+    if !bounds::NODE_SHAPES.contain(&request.nodes.len()) {
+        let problem = format!("must hold {min} to {max} node shapes, holds {}", request.nodes.len());
         return Err(FieldError::new("nodes", problem).into());
     }
     for (index, node) in request.nodes.iter().enumerate() {
@@ -188,20 +188,20 @@ fn checked(request: &LadderRequest) -> Result<Job, TuneError> {
 
 fn check_limits(limits: &Limits) -> Result<(), FieldError> {
     if let Some(cpu) = limits.max_cpu_millicores {
-        count_within("maxCpuMillicores", cpu, HALF_CORE, MOST_CPU)?;
+        within("maxCpuMillicores", cpu, bounds::MAX_CPU_MILLICORES)?;
     }
     if let Some(bytes) = limits.max_memory_bytes {
-        count_within("maxMemoryBytes", bytes, 1 << 20, 1 << 50)?;
+        within("maxMemoryBytes", bytes, bounds::MAX_MEMORY_BYTES)?;
     }
     if let Some(gpus) = limits.max_gpus {
-        count_within("maxGpus", gpus, 0, 16)?;
+        within("maxGpus", gpus, bounds::MAX_GPUS)?;
     }
-    count_within("maxRungs", limits.max_rungs, 1, 32)?;
-    within("minEfficiency", limits.min_efficiency, 0.01, 1.0)?;
+    within("maxRungs", limits.max_rungs, bounds::MAX_RUNGS)?;
+    within("minEfficiency", limits.min_efficiency, bounds::MIN_EFFICIENCY)?;
     let PriceWeights { core, memory_gib, gpu } = limits.weights;
-    within("weights.core", core, 1e-6, 1e6)?;
-    within("weights.memoryGib", memory_gib, 0.0, 1e6)?;
-    within("weights.gpu", gpu, 0.0, 1e6)?;
+    within("weights.core", core, bounds::CORE_PRICE)?;
+    within("weights.memoryGib", memory_gib, bounds::PRICE)?;
+    within("weights.gpu", gpu, bounds::PRICE)?;
     Ok(())
 }
 
