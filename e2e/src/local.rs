@@ -17,7 +17,9 @@ use tokio::{
 };
 
 use crate::{
+    World,
     faults::{OPERATOR, Proxy},
+    queue::admit_submitter,
     world::until,
 };
 
@@ -114,6 +116,12 @@ impl Postgres {
         format!("postgres://tester@{host}/postgres")
     }
 
+    /// Its Unix socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join(".s.PGSQL.5432")
+    }
+
     /// Runs a statement and returns what psql prints.
     ///
     /// # Errors
@@ -148,6 +156,22 @@ impl Postgres {
         let text = self.sql(select).await?;
         text.parse().with_context(|| format!("{select} returned no number but {text:?}"))
     }
+}
+
+/// A Postgres with an empty queue, whose rows may run in the test's namespace.
+///
+/// # Errors
+/// If it does not start.
+pub async fn queue(world: &World) -> Result<Postgres> {
+    admit_submitter(world).await?;
+    let postgres = Postgres::start().await?;
+    submitter(&postgres, &["migrate"]).await?;
+    let tenant = format!(
+        "insert into gromacs_tenant (database_role, namespace) values (session_user, '{}')",
+        world.namespace
+    );
+    postgres.sql(&tenant).await?;
+    Ok(postgres)
 }
 
 /// Postgres refuses to run as root; who is not root runs it as itself.
@@ -226,6 +250,14 @@ impl Submitter {
     /// # Errors
     /// If it does not start.
     pub async fn start(postgres: &Postgres, tuner: &str, proxy: &Proxy) -> Result<Self> {
+        Self::start_with(&postgres.url(), tuner, proxy, &[]).await
+    }
+
+    /// Like [`Self::start`], with another way to the database and more arguments.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn start_with(database: &str, tuner: &str, proxy: &Proxy, more: &[&str]) -> Result<Self> {
         let kubeconfig = proxy.kubeconfig()?;
         let stderr = match std::env::var_os("SCAVENGER_E2E_SUBMITTER_LOG") {
             Some(path) => fs::File::options().create(true).append(true).open(path)?.into(),
@@ -234,7 +266,8 @@ impl Submitter {
         let child = Command::new(program("gromacs-submitter")?)
             .args(["run", "--gromacs-image=played", "--listen=127.0.0.1:0", "--max-waiting=10000"])
             .args(["--lease=30s", "--tuner-url", &format!("http://{tuner}")])
-            .env("DATABASE_URL", postgres.url())
+            .args(more)
+            .env("DATABASE_URL", database)
             .env("KUBECONFIG", kubeconfig.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
