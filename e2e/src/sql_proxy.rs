@@ -501,7 +501,7 @@ mod tests {
         assert_eq!(count(), 3);
         assert_eq!(postgres.sql("select n from t").await.unwrap(), "5");
         assert_eq!(seen.lock().unwrap()[2], "update t set n = $2 where n = $1");
-        postgres.down().await.unwrap();
+        postgres.down().unwrap();
     }
 
     #[tokio::test]
@@ -512,7 +512,7 @@ mod tests {
         postgres.sql("notify news, 'first'").await.unwrap();
         assert_eq!(listener.recv().await.unwrap().payload(), "first");
         assert!(seen.lock().unwrap().is_empty());
-        postgres.down().await.unwrap();
+        postgres.down().unwrap();
     }
 
     #[tokio::test]
@@ -546,6 +546,6 @@ mod tests {
             let update = "update t set n = n returning n";
             assert_eq!(postgres.sql(update).await.unwrap(), there.to_string(), "{hold:?}");
         }
-        postgres.down().await.unwrap();
+        postgres.down().unwrap();
     }
 }

@@ -112,7 +112,7 @@ impl Stage {
     /// Ends the processes before their files are removed.
     async fn end(mut self) -> Result<()> {
         drop(self.tuner.take());
-        self.postgres.down().await
+        self.postgres.down()
     }
 }
 
@@ -262,13 +262,13 @@ async fn goes_away(world: &'static World, part: Part) -> Result<()> {
     })
     .await?;
     match part {
-        Part::Postgres => stage.postgres.down().await?,
+        Part::Postgres => stage.postgres.down()?,
         Part::Api => stage.proxy.set_down(true),
         Part::Tuner => drop(stage.tuner.take().context("the tuner is away already")?.kill().await?),
     }
     tokio::time::sleep(long).await;
     match part {
-        Part::Postgres => stage.postgres.up().await?,
+        Part::Postgres => stage.postgres.up()?,
         Part::Api => stage.proxy.set_down(false),
         Part::Tuner => stage.tuner = Some(Tuner::start(Some(&stage.address)).await?),
     }
