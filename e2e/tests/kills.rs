@@ -590,7 +590,9 @@ async fn every_kill(world: &'static World) -> Result<()> {
             kills += usize::from(lived.killed);
             let unlike = lived.end.unlike(&undisturbed.end);
             if !unlike.is_empty() {
-                wrong.push(format!("{}: {}", context(), unlike.join("; ")));
+                let unlike = format!("{}: {}", context(), unlike.join("; "));
+                eprintln!("{unlike}");
+                wrong.push(unlike);
             }
         }
         println!(
