@@ -28,7 +28,7 @@ use kube::{
     runtime::{WatchStreamExt, watcher},
 };
 use scavenger_schema::names;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -68,13 +68,15 @@ pub enum Fate {
 
 type Judge = Box<dyn FnMut(&Write) -> Fate + Send>;
 
+type Answer = Box<dyn FnMut(&http::Uri) -> Option<Response> + Send>;
+
 struct Rules {
     /// What the API server sends on a watch arrives so much later.
     watch_delay: Duration,
     /// Every request is refused, and watches end.
     down: bool,
-    /// What metrics.k8s.io says of nodes, which the cluster itself does not serve.
-    usage: Option<Value>,
+    /// What is read elsewhere than in the cluster.
+    answer: Answer,
     writes: usize,
     judge: Judge,
 }
@@ -84,7 +86,7 @@ impl Default for Rules {
         Self {
             watch_delay: Duration::ZERO,
             down: false,
-            usage: None,
+            answer: Box::new(|_| None),
             writes: 0,
             judge: Box::new(|_| Fate::Pass),
         }
@@ -209,7 +211,15 @@ impl Proxy {
                 "usage": { "cpu": "1", "memory": memory },
             }],
         });
-        self.shared.rules(|rules| rules.usage = Some(usage));
+        self.answer(move |uri| {
+            let asked = uri.path() == "/apis/metrics.k8s.io/v1beta1/nodes";
+            asked.then(|| axum::Json(usage.clone()).into_response())
+        });
+    }
+
+    /// Answers what is read, where `answer` has an answer: what the cluster does not serve, or what a test plays.
+    pub fn answer(&self, answer: impl FnMut(&http::Uri) -> Option<Response> + Send + 'static) {
+        self.shared.rules(|rules| rules.answer = Box::new(answer));
     }
 
     /// Number of writes since the rules were set.
@@ -246,10 +256,10 @@ async fn forward(shared: &Arc<Shared>, request: Request) -> Result<Response> {
     if shared.rules(|rules| rules.down) {
         return Ok(StatusCode::SERVICE_UNAVAILABLE.into_response());
     }
-    if parts.uri.path() == "/apis/metrics.k8s.io/v1beta1/nodes"
-        && let Some(usage) = shared.rules(|rules| rules.usage.clone())
+    if parts.method == Method::GET
+        && let Some(answer) = shared.rules(|rules| (rules.answer)(&parts.uri))
     {
-        return Ok(axum::Json(usage).into_response());
+        return Ok(answer);
     }
     let fate = fate(shared, &parts.method, parts.uri.path());
     match fate {
@@ -525,7 +535,9 @@ impl Seen {
     }
 }
 
-fn follow<K>(
+/// Tells `see` of every object of a kind in a namespace and of each change of it, with true when it is gone, as long as
+/// `watches` lives.
+pub fn follow<K>(
     watches: &mut JoinSet<()>,
     client: &Client,
     namespace: &str,

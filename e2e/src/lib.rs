@@ -7,9 +7,11 @@ pub mod faults;
 pub mod gromacs;
 pub mod kubectl;
 pub mod local;
+pub mod played;
 pub mod postgres;
 pub mod queue;
 pub mod room;
+pub mod sql_proxy;
 pub mod users;
 pub mod world;
 

@@ -2,14 +2,13 @@
 //! start again, in front of the cluster's real API server.
 
 use std::{
-    fmt::Write as _,
     fs,
-    os::unix::fs::{PermissionsExt, chown},
     path::{Path, PathBuf},
     process::Stdio,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use scavenger_local_postgres::Postgres as Server;
 use serde::de::DeserializeOwned;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -17,12 +16,10 @@ use tokio::{
 };
 
 use crate::{
+    World,
     faults::{OPERATOR, Proxy},
-    world::until,
+    queue::admit_submitter,
 };
-
-/// Debian's folder of the programs.
-const POSTGRES: &str = "/usr/lib/postgresql/15/bin";
 
 /// One of our programs, built beside the operator's.
 fn program(name: &str) -> Result<PathBuf> {
@@ -34,10 +31,7 @@ fn program(name: &str) -> Result<PathBuf> {
 
 /// A Postgres on a Unix socket in a folder of its own.
 pub struct Postgres {
-    folder: tempfile::TempDir,
-    user: Option<(u32, u32)>,
-    /// Ends, and the server with it, when its standard input is closed: also when this process is killed.
-    guard: Option<Child>,
+    server: Server,
 }
 
 impl Postgres {
@@ -46,72 +40,36 @@ impl Postgres {
     /// # Errors
     /// If the programs are missing or do not start.
     pub async fn start() -> Result<Self> {
-        ensure!(Path::new(POSTGRES).is_dir(), "{POSTGRES} is missing; apt-get install postgresql-15");
-        // Short: the path of a Unix socket has at most 107 bytes.
-        let folder = tempfile::Builder::new().prefix("e2e-pg-").tempdir()?;
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700))?;
-        let user = unprivileged_user()?;
-        if let Some((uid, gid)) = user {
-            chown(folder.path(), Some(uid), Some(gid))?;
-        }
-        let mut postgres = Self { folder, user, guard: None };
-        let init = postgres
-            .command(&format!(
-                "{POSTGRES}/initdb --pgdata=data --username=tester --auth=trust --no-sync --encoding=UTF8 --locale=C"
-            ))
-            .output()
-            .await?;
-        ensure!(init.status.success(), "initdb failed: {}", String::from_utf8_lossy(&init.stderr));
-        postgres.up().await?;
-        Ok(postgres)
-    }
-
-    fn command(&self, script: &str) -> Command {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]).current_dir(self.folder.path()).stdin(Stdio::null()).kill_on_drop(false);
-        if let Some((uid, gid)) = self.user {
-            command.uid(uid).gid(gid);
-        }
-        command
+        let server = tokio::task::spawn_blocking(|| Server::start(&["max_connections=200"])).await??;
+        Ok(Self { server })
     }
 
     /// Starts the server again.
     ///
     /// # Errors
     /// If it does not answer in time.
-    pub async fn up(&mut self) -> Result<()> {
-        // SIGQUIT: no farewell to its clients and nothing written down, as when its machine is lost.
-        let script = format!(
-            "{POSTGRES}/postgres -D data -k \"$PWD\" -c listen_addresses= -c max_connections=200 >>log 2>&1 </dev/null &
-            server=$!
-            read -r _
-            kill -QUIT $server
-            wait $server"
-        );
-        self.guard = Some(self.command(&script).stdin(Stdio::piped()).process_group(0).spawn()?);
-        until("Postgres answers", || async { Ok(self.sql("select 1").await.ok()) }).await?;
-        Ok(())
+    pub fn up(&mut self) -> Result<()> {
+        self.server.up()
     }
 
     /// Takes the server away at once.
     ///
     /// # Errors
     /// If it was away already.
-    pub async fn down(&mut self) -> Result<()> {
-        let mut guard = self.guard.take().context("Postgres is away already")?;
-        drop(guard.stdin.take());
-        guard.wait().await?;
-        Ok(())
+    pub fn down(&mut self) -> Result<()> {
+        self.server.down()
     }
 
     /// Its address.
     #[must_use]
     pub fn url(&self) -> String {
-        let mut host = String::new();
-        for byte in self.folder.path().to_string_lossy().bytes() {
-            let _ = write!(host, "%{byte:02X}");
-        }
-        format!("postgres://tester@{host}/postgres")
+        self.server.url("postgres")
+    }
+
+    /// Its Unix socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.server.socket()
     }
 
     /// Runs a statement and returns what psql prints.
@@ -119,11 +77,8 @@ impl Postgres {
     /// # Errors
     /// What psql complains about.
     pub async fn sql(&self, statement: &str) -> Result<String> {
-        let output = Command::new(format!("{POSTGRES}/psql"))
-            .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1"])
-            .args(["--username=tester", "--dbname=postgres", "--command", statement])
-            .arg(format!("--host={}", self.folder.path().display()))
-            .stdin(Stdio::null())
+        let output = Command::from(self.server.psql())
+            .args(["--command", statement])
             .output()
             .await
             .context("psql does not start")?;
@@ -150,22 +105,20 @@ impl Postgres {
     }
 }
 
-/// Postgres refuses to run as root; who is not root runs it as itself.
-fn unprivileged_user() -> Result<Option<(u32, u32)>> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let uid = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    if uid.and_then(|ids| ids.split_whitespace().nth(1)) != Some("0") {
-        return Ok(None);
-    }
-    let users = fs::read_to_string("/etc/passwd")?;
-    for name in ["postgres", "nobody"] {
-        let found =
-            users.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| fields[0] == name);
-        if let Some([_, _, uid, gid, ..]) = found.as_deref() {
-            return Ok(Some((uid.parse()?, gid.parse()?)));
-        }
-    }
-    bail!("there is neither a user postgres nor a user nobody, as which Postgres could run")
+/// A Postgres with an empty queue, whose rows may run in the test's namespace.
+///
+/// # Errors
+/// If it does not start.
+pub async fn queue(world: &World) -> Result<Postgres> {
+    admit_submitter(world).await?;
+    let postgres = Postgres::start().await?;
+    submitter(&postgres, &["migrate"]).await?;
+    let tenant = format!(
+        "insert into gromacs_tenant (database_role, namespace) values (session_user, '{}')",
+        world.namespace
+    );
+    postgres.sql(&tenant).await?;
+    Ok(postgres)
 }
 
 /// A tuner on a port of its own.
@@ -226,6 +179,14 @@ impl Submitter {
     /// # Errors
     /// If it does not start.
     pub async fn start(postgres: &Postgres, tuner: &str, proxy: &Proxy) -> Result<Self> {
+        Self::start_with(&postgres.url(), tuner, proxy, &[]).await
+    }
+
+    /// Like [`Self::start`], with another way to the database and more arguments.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn start_with(database: &str, tuner: &str, proxy: &Proxy, more: &[&str]) -> Result<Self> {
         let kubeconfig = proxy.kubeconfig()?;
         let stderr = match std::env::var_os("SCAVENGER_E2E_SUBMITTER_LOG") {
             Some(path) => fs::File::options().create(true).append(true).open(path)?.into(),
@@ -234,7 +195,8 @@ impl Submitter {
         let child = Command::new(program("gromacs-submitter")?)
             .args(["run", "--gromacs-image=played", "--listen=127.0.0.1:0", "--max-waiting=10000"])
             .args(["--lease=30s", "--tuner-url", &format!("http://{tuner}")])
-            .env("DATABASE_URL", postgres.url())
+            .args(more)
+            .env("DATABASE_URL", database)
             .env("KUBECONFIG", kubeconfig.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

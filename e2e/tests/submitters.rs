@@ -13,19 +13,22 @@ use anyhow::{Context, Result, ensure};
 use futures::StreamExt;
 use kube::{
     ResourceExt,
-    api::{Patch, PatchParams},
     runtime::{WatchStreamExt, watcher},
 };
 use scavenger_e2e::{
     World,
     faults::{OPERATOR, Proxy},
-    local::{Postgres, Submitter, Tuner, submitter},
-    queue::admit_submitter,
+    local::{Postgres, Submitter, Tuner, queue, submitter},
+    played::{Logs, PlayedJob},
     repetitions,
     room::patch_pool,
     world::{OPERATORS, run_within, until},
 };
-use scavenger_schema::{names, scavenger_job::ScavengerJob};
+use scavenger_schema::{
+    names,
+    reasons::{interruption, waiting},
+    scavenger_job::ScavengerJob,
+};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -44,14 +47,7 @@ struct Stage {
 
 impl Stage {
     async fn new(world: &'static World) -> Result<Self> {
-        admit_submitter(world).await?;
-        let postgres = Postgres::start().await?;
-        submitter(&postgres, &["migrate"]).await?;
-        let tenant = format!(
-            "insert into gromacs_tenant (database_role, namespace) values (session_user, '{}')",
-            world.namespace
-        );
-        postgres.sql(&tenant).await?;
+        let postgres = queue(world).await?;
         let tuner = Tuner::start(None).await?;
         let address = tuner.address().to_owned();
         Ok(Self {
@@ -116,7 +112,7 @@ impl Stage {
     /// Ends the processes before their files are removed.
     async fn end(mut self) -> Result<()> {
         drop(self.tuner.take());
-        self.postgres.down().await
+        self.postgres.down()
     }
 }
 
@@ -266,13 +262,13 @@ async fn goes_away(world: &'static World, part: Part) -> Result<()> {
     })
     .await?;
     match part {
-        Part::Postgres => stage.postgres.down().await?,
+        Part::Postgres => stage.postgres.down()?,
         Part::Api => stage.proxy.set_down(true),
         Part::Tuner => drop(stage.tuner.take().context("the tuner is away already")?.kill().await?),
     }
     tokio::time::sleep(long).await;
     match part {
-        Part::Postgres => stage.postgres.up().await?,
+        Part::Postgres => stage.postgres.up()?,
         Part::Api => stage.proxy.set_down(false),
         Part::Tuner => stage.tuner = Some(Tuner::start(Some(&stage.address)).await?),
     }
@@ -301,30 +297,6 @@ fn the_api_server_may_go_away() {
 #[test]
 fn the_tuner_may_go_away() {
     alone("tuner-away", false, |world| goes_away(world, Part::Tuner));
-}
-
-/// Status of a ScavengerJob whose attempt runs, or was interrupted, as the operator writes it.
-async fn play(world: &World, name: &str, phase: &str) -> Result<()> {
-    let jobs = world.api::<ScavengerJob>();
-    // The row says that it is submitted a moment before it is.
-    let job = until(&format!("{name} is made"), || async { Ok(jobs.get_opt(name).await?) }).await?;
-    let mut attempt = json!({
-        "number": 1, "jobName": format!("{name}-1"), "generation": job.metadata.generation,
-        "requests": job.spec.resources.requests, "args": job.spec.args, "podCount": 1,
-        "priorityClassName": "scavenger-0", "creationTime": "2026-01-01T00:00:00Z", "startTime": "2026-01-01T00:00:01Z",
-    });
-    let mut status = if phase == "Running" {
-        json!({ "phase": phase, "attempt": attempt })
-    } else {
-        attempt["endTime"] = json!("2026-01-01T00:01:01Z");
-        attempt["outcome"] = json!("Interrupted");
-        json!({ "phase": phase, "attempts": [attempt], "interruptedCount": 1 })
-    };
-    status["observedGeneration"] = json!(job.metadata.generation);
-    status["startTimes"] = json!(["2026-01-01T00:00:01Z"]);
-    let patch = Patch::Merge(json!({ "status": status }));
-    jobs.patch_status(name, &PatchParams::default(), &patch).await?;
-    Ok(())
 }
 
 /// Waits until the namespace has no ScavengerJob any more.
@@ -365,9 +337,14 @@ fn a_row_is_cancelled_in_each_state() {
                 Ok((stage.in_state(reach).await? == 1).then_some(()))
             })
             .await?;
-            let name = format!("gromacs-{id}-1");
+            let mut played = None;
             if reach != state {
-                play(world, &name, if state == "running" { "Running" } else { "Interrupted" }).await?;
+                let mut job = PlayedJob::made(world, &format!("gromacs-{id}-1"), &Logs::default()).await?;
+                job.runs("").await?;
+                if state == "interrupted" {
+                    job.is_interrupted(interruption::DELETED, waiting::BACKING_OFF).await?;
+                }
+                played = Some(job);
                 until(&format!("row {id} is {state}"), || async {
                     Ok((stage.in_state(state).await? == 1).then_some(()))
                 })
@@ -378,6 +355,9 @@ fn a_row_is_cancelled_in_each_state() {
                 Some(working) => working,
                 None => stage.submitter().await?,
             };
+            if let Some(job) = played {
+                job.is_deleted().await?;
+            }
             until(&format!("row {id} is cancelled out of {state}"), || async {
                 let select =
                     format!("select count(*) from gromacs_to_tune where id = {id} and state = 'cancelled'");

@@ -1,14 +1,10 @@
 //! Learning from a real Postgres, started here on a Unix socket in a temporary folder.
 
-use std::fmt::Write as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
+use scavenger_local_postgres::Postgres;
 use scavenger_schema::simulation::MIGRATIONS;
 use scavenger_schema::tuning::{LadderReply, Layout, ModelReply};
 use scavenger_tuner::http::{Service, router};
@@ -18,79 +14,6 @@ use scavenger_tuner_model::{Model, ladder};
 use sqlx::types::Json;
 use sqlx::{Connection as _, PgConnection};
 use tower::ServiceExt as _;
-
-/// Debian's folder of the programs.
-const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
-
-/// A server that ends when this is dropped.
-struct Postgres {
-    folder: PathBuf,
-    /// The shell that holds the server: it stops the server when its standard input closes.
-    guard: Child,
-}
-
-impl Postgres {
-    fn start() -> Self {
-        let program = Path::new(PROGRAMS).join("postgres");
-        assert!(
-            program.exists(),
-            "{} is missing; install it: apt-get install postgresql-15",
-            program.display()
-        );
-        // Short: the path of a Unix socket has at most 107 bytes.
-        let folder = std::env::temp_dir().join(format!("tuner-pg-{}", std::process::id()));
-        std::fs::create_dir(&folder).expect("should make a temporary folder");
-        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))
-            .expect("should set permissions");
-        let script = r#"
-            "$1/initdb" --pgdata="$2/data" --username=tester --auth=trust --no-sync --encoding=UTF8 --locale=C >"$2/log" 2>&1 || exit 1
-            "$1/postgres" -D "$2/data" -k "$2" -c listen_addresses= -c fsync=off >>"$2/log" 2>&1 </dev/null &
-            server=$!
-            read -r _
-            kill -INT $server
-            wait $server
-            rm -rf "$2"
-        "#;
-        let mut command = Command::new("sh");
-        command.args(["-c", script, "postgres", PROGRAMS]).arg(&folder);
-        command.stdin(Stdio::piped()).current_dir(&folder).process_group(0);
-        // Postgres refuses to run as root.
-        if std::fs::metadata(&folder).expect("should see the folder").uid() == 0 {
-            let nobody = 65534;
-            chown(&folder, Some(nobody), Some(nobody)).expect("should give the folder away");
-            command.uid(nobody).gid(nobody);
-        }
-        let guard = command.spawn().expect("should start a shell");
-        Self { folder, guard }
-    }
-
-    fn url(&self) -> String {
-        let mut host = String::new();
-        for byte in self.folder.to_string_lossy().bytes() {
-            let _ = write!(host, "%{byte:02X}");
-        }
-        format!("postgres://tester@{host}/postgres")
-    }
-
-    async fn connect(&self) -> PgConnection {
-        let mut last = String::new();
-        for _ in 0..300 {
-            match PgConnection::connect(&self.url()).await {
-                Ok(connection) => return connection,
-                Err(error) => last = error.to_string(),
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        panic!("Postgres did not start within 30 s: {last}");
-    }
-}
-
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        drop(self.guard.stdin.take());
-        let _ = self.guard.wait();
-    }
-}
 
 async fn insert(connection: &mut PgConnection, atoms: i64, system: serde_json::Value, ns_per_day: f64) {
     sqlx::query(
@@ -138,11 +61,12 @@ fn one_core(reply: &LadderReply) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn measured_runs_change_the_answers() {
-    let postgres = Postgres::start();
-    let mut connection = postgres.connect().await;
+    let postgres = Postgres::start(&["fsync=off"]).expect("should start a Postgres");
+    let url = postgres.url("postgres");
+    let mut connection = PgConnection::connect(&url).await.expect("should connect");
     let service = Service::new(Model::prior(), Duration::from_secs(5), 1 << 20);
     service.set_ready(false);
-    let source = Source::new(&postgres.url()).expect("the URL should be right");
+    let source = Source::new(&url).expect("the URL should be right");
     let following = tokio::spawn(follow(service.clone(), source, Duration::from_millis(100)));
 
     // Before the tables are made the tuner is ready with what it knows by itself.
@@ -172,7 +96,7 @@ async fn measured_runs_change_the_answers() {
 
     // Two replicas that read the same rows agree.
     let other = Service::new(Model::prior(), Duration::from_secs(5), 1 << 20);
-    let source = Source::new(&postgres.url()).expect("the URL should be right");
+    let source = Source::new(&url).expect("the URL should be right");
     let following_too = tokio::spawn(follow(other.clone(), source, Duration::from_millis(100)));
     until(&other, |model| model.runs > 0).await;
     let theirs = ladder::build(&other.model(), &asked).expect("there should be a ladder");
@@ -180,7 +104,7 @@ async fn measured_runs_change_the_answers() {
 
     // A replica that hardly ever looks is told of new runs.
     let told = Service::new(Model::prior(), Duration::from_secs(5), 1 << 20);
-    let source = Source::new(&postgres.url()).expect("the URL should be right");
+    let source = Source::new(&url).expect("the URL should be right");
     let listening = tokio::spawn(follow(told.clone(), source, Duration::from_secs(3600)));
     until(&told, |model| model.runs == 1).await;
     let system = serde_json::to_value(water(20_000)).expect("should serialise");

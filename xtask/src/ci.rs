@@ -11,7 +11,7 @@ use crate::{
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
 /// them forgot to ask for.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "scavenger-planner",
     "scavenger-schema",
     "scavenger-tuner-model",
@@ -20,6 +20,7 @@ const CRATES: [&str; 9] = [
     "gromacs-submitter",
     "scavenger-counter",
     "scavenger-e2e",
+    "scavenger-local-postgres",
     "xtask",
 ];
 

@@ -9,7 +9,7 @@ use super::ladder::describe;
 use super::waiting::{reset_clock, wait_for_room};
 use super::{
     Action, AttemptRecord, HEAL_INTERVAL, Input, Measurement, Step, act, cancelled, delete_and_wait, fail,
-    later, name_taken, said, seconds_between, settle, settle_until,
+    later, name_taken, record, said, seconds_between, settle, settle_until,
 };
 use crate::mdrun_log::LogFacts;
 use crate::view::{AttemptView, JobView};
@@ -50,6 +50,13 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
     }
     if job.deleting && !ended {
         return settle(row.status.clone(), Some(format!("{name} is being deleted by somebody else")), input);
+    }
+    if let Some(rung) = row.status.next_rung.filter(|next| job.rung == Some(*next)) {
+        // Replaced. That is recorded first, even if it runs by now, or ended: the reason is still the intention's, and
+        // the history shows it beside the new configuration.
+        let mut status = RowStatus { rung: Some(rung), next_rung: None, ..row.status.clone() };
+        reset_clock(&mut status);
+        return record(status);
     }
     let (mut status, attempts) = synchronise(input, job);
     let step = match job.phase {

@@ -29,17 +29,10 @@ const ROOM_CHANGES_FOR_SECONDS: f64 = 60.0;
 /// Waits, and takes another configuration when that is better than to wait for this one.
 pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     let rungs = i32::try_from(input.ladder.len()).unwrap_or(i32::MAX);
-    if let Some(next) = status.next_rung {
-        if job.rung != Some(next) && (1..=rungs).contains(&next) {
-            // The intention is recorded; now it is done. Whoever finds it half done, does it again.
-            let resource_version = job.resource_version.clone();
-            return act(Action::ReplaceJob { rung: next, resource_version }, input.row);
-        }
-        status.next_rung = None;
-        status.rung = Some(next);
-        reset_clock(&mut status);
-        // The reason stays: it says why, and the history shows it beside the new configuration.
-        return record(status);
+    if let Some(next) = status.next_rung.take().filter(|next| (1..=rungs).contains(next)) {
+        // The intention is recorded; now it is done. Whoever finds it half done, does it again.
+        let resource_version = job.resource_version.clone();
+        return act(Action::ReplaceJob { rung: next, resource_version }, input.row);
     }
     // Its spec is the truth, also when a person changed it; what is no rung is not judged.
     status.rung = job.rung.or(status.rung);

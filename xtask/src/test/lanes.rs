@@ -24,7 +24,7 @@ use crate::{cluster::Cluster, shell};
 const END_TO_END: &str = "scavenger-e2e";
 
 /// Its tests that take the longest: they begin first, so that the clusters are done at about the same time.
-const LONGEST: [&str; 3] = ["together", "faults", "outages"];
+const LONGEST: [&str; 4] = ["together", "faults", "kills", "outages"];
 
 /// The test that takes the installation away, which nothing but the end may follow.
 pub(super) const LAST: &str = "uninstall";

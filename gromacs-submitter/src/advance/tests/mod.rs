@@ -353,6 +353,25 @@ fn a_job_that_just_started_is_not_replaced() {
 }
 
 #[test]
+fn a_replacement_that_runs_at_once_is_still_told() {
+    for phase in [Phase::Starting, Phase::Running, Phase::Completed] {
+        let mut scene = Scene::with_job(submitted(), waits(1, waiting::NEVER_FITS));
+        let why = reason(&scene.go()).to_owned();
+        assert!(why.contains("falls back to configuration 2 of 3"), "{why}");
+        // Nobody looked between the replacement and the start: the operator was quick, or the submitter was killed.
+        let attempts = vec![attempt(1, 2, (phase == Phase::Completed).then_some(AttemptOutcome::Completed))];
+        scene.job = Some(JobView { attempts, has_run: phase != Phase::Starting, ..job(phase, 2) });
+        let step = scene.go();
+        assert_eq!((&step.action, step.status.state), (&Action::Record, State::Submitted), "{phase:?}");
+        assert_eq!((step.status.rung, step.status.next_rung), (Some(2), None));
+        assert_eq!(reason(&step), why);
+        let next = scene.step();
+        assert_eq!(next.status.state == State::Running, phase == Phase::Running, "{next:?}");
+        assert_eq!(next.status.attempt, 1, "{phase:?}");
+    }
+}
+
+#[test]
 fn an_interruption_is_counted_once_and_the_attempt_recorded() {
     let running = JobView { attempts: vec![attempt(1, 1, None)], has_run: true, ..job(Phase::Running, 1) };
     let mut scene = Scene::with_job(submitted(), running).read(TERMINATED);
