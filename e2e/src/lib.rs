@@ -11,6 +11,7 @@ pub mod postgres;
 pub mod queue;
 pub mod room;
 pub mod users;
+pub mod volume;
 pub mod world;
 
 pub use world::{World, run};
