@@ -13,6 +13,7 @@ pub mod queue;
 pub mod room;
 pub mod sql_proxy;
 pub mod users;
+pub mod volume;
 pub mod world;
 
 pub use world::{World, run};

@@ -1,13 +1,11 @@
 //! The queue's database as the tests reach it: psql in the database's own pod, as an admin would.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    Api, Client,
-    api::{AttachParams, AttachedProcess},
-};
+use kube::{Api, Client};
 use serde::de::DeserializeOwned;
-use tokio::io::AsyncReadExt;
+
+use crate::world::exec;
 
 /// Namespace of the project's own parts.
 pub const NAMESPACE: &str = "scavenger-system";
@@ -53,18 +51,7 @@ impl Database {
         let username = format!("--username={role}");
         let mut command: Vec<&str> = PSQL.to_vec();
         command.extend([statement, &username]);
-        let parameters = AttachParams::default().container("postgres").stdout(true).stderr(true);
-        let mut process: AttachedProcess = self.pods.exec("postgres-0", command, &parameters).await?;
-        let mut stdout = process.stdout().context("exec gave no standard output")?;
-        let mut stderr = process.stderr().context("exec gave no standard error")?;
-        let status = process.take_status().context("exec gave no status")?;
-        let (mut printed, mut complaint) = (String::new(), String::new());
-        tokio::try_join!(stdout.read_to_string(&mut printed), stderr.read_to_string(&mut complaint))?;
-        let status = status.await.context("exec ended without a status")?;
-        if status.status.as_deref() != Some("Success") {
-            bail!("psql failed: {} ({})", complaint.trim(), status.message.unwrap_or_default());
-        }
-        Ok(printed.trim().to_owned())
+        exec(&self.pods, "postgres-0", "postgres", &command).await
     }
 
     /// Rows of a select.

@@ -14,7 +14,9 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Config, Resource, ResourceExt,
-    api::{DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams},
+    api::{
+        AttachParams, AttachedProcess, DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams,
+    },
     config::{KubeConfigOptions, Kubeconfig},
     runtime::{WatchStreamExt, watcher},
 };
@@ -24,6 +26,7 @@ use scavenger_schema::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
 
 use crate::postgres::NAMESPACE;
 
@@ -354,6 +357,26 @@ async fn real_node(nodes: &Api<Node>) -> Result<String> {
             && !node.annotations().contains_key("kwok.x-k8s.io/node")
     });
     Ok(real.context("the cluster has no real node")?.name_any())
+}
+
+/// Runs a command in a container and returns what it prints.
+///
+/// # Errors
+/// What it complains about, if it fails.
+pub async fn exec(pods: &Api<Pod>, pod: &str, container: &str, command: &[&str]) -> Result<String> {
+    let parameters = AttachParams::default().container(container).stdout(true).stderr(true);
+    let mut process: AttachedProcess = pods.exec(pod, command.iter().copied(), &parameters).await?;
+    let mut stdout = process.stdout().context("exec gave no standard output")?;
+    let mut stderr = process.stderr().context("exec gave no standard error")?;
+    let status = process.take_status().context("exec gave no status")?;
+    let (mut printed, mut complaint) = (String::new(), String::new());
+    tokio::try_join!(stdout.read_to_string(&mut printed), stderr.read_to_string(&mut complaint))?;
+    let status = status.await.context("exec ended without a status")?;
+    if status.status.as_deref() != Some("Success") {
+        let program = command.first().copied().unwrap_or_default();
+        bail!("{program} failed: {} ({})", complaint.trim(), status.message.unwrap_or_default());
+    }
+    Ok(printed.trim().to_owned())
 }
 
 /// Asks again and again until there is an answer.

@@ -144,7 +144,13 @@ impl Cluster {
             kube::Config::infer().await.map_err(|error| ClusterError::FindCluster(error.to_string()))?;
         let client =
             Client::try_from(config).map_err(|error| ClusterError::FindCluster(error.to_string()))?;
-        Ok(Self { client, pool: Arc::default(), metrics_missing: Arc::default() })
+        Ok(Self::with_client(client))
+    }
+
+    /// The cluster behind a connection.
+    #[must_use]
+    pub fn with_client(client: Client) -> Self {
+        Self { client, pool: Arc::default(), metrics_missing: Arc::default() }
     }
 
     fn jobs(&self, namespace: &str) -> Api<ScavengerJob> {

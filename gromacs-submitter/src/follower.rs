@@ -2,17 +2,20 @@
 //!
 //! One stream per attempt, at most as many as are allowed; what is beyond is read from time to time instead. A stream
 //! keeps only the newest progress, and all rows are written in one statement per interval, so neither a fast log nor
-//! a slow database makes anything pile up. Nothing rests on it: a stream that ends is opened again when the row is
-//! looked at next, and the end of an attempt is read from its kept log.
+//! a slow database makes anything pile up. No stream is read faster than mdrun can write: what floods is held back
+//! where it comes from. Nothing rests on it: a stream that ends is opened again when the row is looked at next, and the
+//! end of an attempt is read from its kept log.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures::{AsyncRead, AsyncReadExt};
+use futures::{AsyncBufRead, AsyncBufReadExt};
 use jiff::Timestamp;
 use scavenger_schema::scavenger_job::ScavengerJob;
 use scavenger_schema::simulation::{GromacsToTune, RowStatus};
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use crate::advance::take_progress;
@@ -23,8 +26,16 @@ use crate::store::{Progress, Store, StoreError};
 /// A row that is followed says so at least as often, whether it has progressed or not.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
 
-/// How much is read of a stream at once.
-const CHUNK_BYTES: usize = 16 * 1024;
+/// Streams that are opened at the same time: a submitter that has just started has all of them to open, with two
+/// requests each.
+const OPENED_AT_ONCE: usize = 16;
+
+/// A log that has nothing to say yet may let its reader wait; others are opened meanwhile.
+const LONGEST_TURN: Duration = Duration::from_millis(500);
+
+/// Most that is read of a stream in a second: eight times what mdrun writes, whose progress fills a container runtime's
+/// 16 kB once in 2 s at most.
+const MOST_BYTES_PER_SECOND: f64 = 65_536.0;
 
 /// A line that is longer is none of mdrun's.
 const LONGEST_LINE_BYTES: usize = 1024;
@@ -34,8 +45,12 @@ const LONGEST_LINE_BYTES: usize = 1024;
 pub struct Follower {
     cluster: Cluster,
     rows: Arc<Mutex<HashMap<i64, Followed>>>,
+    opening: Arc<Semaphore>,
     most: usize,
 }
+
+/// Submission and attempt: what a row's progress belongs to.
+type Attempt = (i32, i32);
 
 struct Followed {
     /// The row as it was when the stream was opened, with the progress since then.
@@ -45,6 +60,12 @@ struct Followed {
     written: Option<Instant>,
     /// Closes the stream. None until it is open.
     task: Option<AbortHandle>,
+}
+
+impl Followed {
+    fn is(&self, attempt: Attempt) -> bool {
+        attempt_of(&self.row.status) == attempt
+    }
 }
 
 impl Drop for Followed {
@@ -59,7 +80,7 @@ impl Follower {
     /// Follows at most `most` rows.
     #[must_use]
     pub fn new(cluster: Cluster, most: usize) -> Self {
-        Self { cluster, rows: Arc::default(), most }
+        Self { cluster, rows: Arc::default(), opening: Arc::new(Semaphore::new(OPENED_AT_ONCE)), most }
     }
 
     fn rows(&self) -> MutexGuard<'_, HashMap<i64, Followed>> {
@@ -75,7 +96,7 @@ impl Follower {
     /// True if this attempt is followed.
     #[must_use]
     pub fn follows(&self, row: &GromacsToTune) -> bool {
-        self.rows().get(&row.id).is_some_and(|followed| same_attempt(&followed.row.status, &row.status))
+        self.rows().get(&row.id).is_some_and(|followed| followed.is(attempt_of(&row.status)))
     }
 
     /// Follows the attempt that the row's progress belongs to, if there is room for one more; false if not.
@@ -87,13 +108,25 @@ impl Follower {
             return false;
         }
         let (follower, job, id) = (self.clone(), job.clone(), row.id);
-        let (namespace, attempt) = (row.namespace.clone(), row.status.attempt);
-        let status = row.status.clone();
+        let (namespace, attempt) = (row.namespace.clone(), attempt_of(&row.status));
         // It waits for the lock at its first word, so the entry is there before it ends.
         let task = tokio::spawn(async move {
-            match follower.cluster.follow(&namespace, &job, attempt).await {
+            let opened = {
+                let mut turn = follower.opening.acquire().await.ok();
+                let mut opening = pin!(follower.cluster.follow(&namespace, &job, attempt.1));
+                match tokio::time::timeout(LONGEST_TURN, &mut opening).await {
+                    Ok(opened) => opened,
+                    Err(_) => {
+                        turn.take();
+                        opening.await
+                    }
+                }
+            };
+            // What a stream holds while it is open, it holds a thousand times.
+            drop((namespace, job));
+            match opened {
                 Ok(Some(stream)) => {
-                    let note = |facts| follower.note(id, &status, facts);
+                    let note = |facts| follower.note(id, attempt, facts);
                     if let Err(error) = newest_progress(stream, note).await {
                         tracing::debug!(row = id, %error, "a log broke off; it is opened again");
                     }
@@ -101,7 +134,7 @@ impl Follower {
                 Ok(None) => {}
                 Err(error) => tracing::debug!(row = id, %error, "a log can not be followed"),
             }
-            follower.forget(id, &status);
+            follower.forget(id, attempt);
         });
         let followed = Followed {
             row: row.clone(),
@@ -114,22 +147,16 @@ impl Follower {
         true
     }
 
-    fn note(&self, id: i64, status: &RowStatus, facts: LogFacts) {
-        let mut rows = self.rows();
-        if let Some(followed) =
-            rows.get_mut(&id).filter(|followed| same_attempt(&followed.row.status, status))
-        {
+    fn note(&self, id: i64, attempt: Attempt, facts: LogFacts) {
+        if let Some(followed) = self.rows().get_mut(&id).filter(|followed| followed.is(attempt)) {
             followed.newest = Some(facts);
         }
     }
 
     /// The stream ended; what it said last is still written.
-    fn forget(&self, id: i64, status: &RowStatus) {
+    fn forget(&self, id: i64, attempt: Attempt) {
         let mut rows = self.rows();
-        let Some(followed) = rows.get_mut(&id).filter(|followed| same_attempt(&followed.row.status, status))
-        else {
-            return;
-        };
+        let Some(followed) = rows.get_mut(&id).filter(|followed| followed.is(attempt)) else { return };
         followed.task = None;
         if followed.newest.is_none() {
             rows.remove(&id);
@@ -188,35 +215,48 @@ impl Follower {
     }
 }
 
-fn same_attempt(one: &RowStatus, other: &RowStatus) -> bool {
-    (one.submission, one.attempt) == (other.submission, other.attempt)
+fn attempt_of(status: &RowStatus) -> Attempt {
+    (status.submission, status.attempt)
 }
 
 /// Reads a log to its end and tells each newest progress.
 async fn newest_progress(
-    stream: impl AsyncRead,
+    stream: impl AsyncBufRead,
     mut note: impl FnMut(LogFacts),
 ) -> Result<(), std::io::Error> {
     futures::pin_mut!(stream);
-    let mut chunk = vec![0; CHUNK_BYTES];
-    let mut pending: Vec<u8> = Vec::new();
+    // The line whose end has not come yet.
+    let mut cut: Vec<u8> = Vec::new();
     loop {
-        let read = stream.read(&mut chunk).await?;
-        if read == 0 {
+        let piece = stream.fill_buf().await?;
+        let length = piece.len();
+        if length == 0 {
             return Ok(());
         }
-        pending.extend_from_slice(&chunk[..read]);
-        let Some(end) = pending.iter().rposition(|byte| matches!(byte, b'\n' | b'\r')) else {
-            if pending.len() > LONGEST_LINE_BYTES {
-                pending.clear();
+        let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+        match (piece.iter().position(is_end), piece.iter().rposition(is_end)) {
+            (Some(first), Some(last)) => {
+                // Only the line that was cut in two is copied.
+                cut.extend_from_slice(&piece[..=first]);
+                let newest = [&piece[first..=last], &cut]
+                    .map(|lines| mdrun_log::parse(&String::from_utf8_lossy(lines)))
+                    .into_iter()
+                    .find(|facts| facts.last_step.is_some());
+                if let Some(facts) = newest {
+                    note(facts);
+                }
+                cut.clear();
+                cut.extend_from_slice(&piece[last + 1..]);
             }
-            continue;
-        };
-        let facts = mdrun_log::parse(&String::from_utf8_lossy(&pending[..=end]));
-        pending.drain(..=end);
-        if facts.last_step.is_some() {
-            note(facts);
+            _ => cut.extend_from_slice(piece),
         }
+        if cut.len() > LONGEST_LINE_BYTES {
+            cut.clear();
+        }
+        // Most of the time a stream waits, and should hold little then.
+        cut.shrink_to(LONGEST_LINE_BYTES);
+        stream.consume_unpin(length);
+        tokio::time::sleep(Duration::from_secs_f64(length as f64 / MOST_BYTES_PER_SECOND)).await;
     }
 }
 
@@ -252,5 +292,13 @@ mod tests {
         let line = "x".repeat(LONGEST_LINE_BYTES + 1);
         assert_eq!(steps_of(&[&line, &line, "\nstep 7\n"]).await, [7]);
         assert_eq!(steps_of(&["Writing final coordinates.\n"]).await, Vec::<i64>::new());
+    }
+    #[tokio::test]
+    async fn what_floods_is_held_back() {
+        let piece = "\rstep 7, remaining wall clock time: 9 s".repeat(400);
+        let least = Duration::from_secs_f64(3.0 * piece.len() as f64 / MOST_BYTES_PER_SECOND);
+        let begun = Instant::now();
+        assert_eq!(steps_of(&[&piece, &piece, &piece]).await, [7, 7, 7]);
+        assert!(begun.elapsed() >= least, "{:?}", begun.elapsed());
     }
 }

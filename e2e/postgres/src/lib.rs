@@ -19,10 +19,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 
 /// Starts the server, says so, and takes it away when its input ends: also when the test is killed. SIGQUIT (immediate)
-/// is no farewell to its clients, and nothing is written down, as when its machine is lost.
+/// is no farewell to its clients, and nothing is written down, as when its machine is lost. Settings are in the file, not
+/// on the command line, which nobody could overrule.
 const GUARD: &str = r#"
-    [ -d data ] || "$1/initdb" --pgdata=data --username=tester --auth=trust --no-sync --encoding=UTF8 --locale=C \
-        >log 2>&1 || exit 1
+    if ! [ -d data ]; then
+        "$1/initdb" --pgdata=data --username=tester --auth=trust --no-sync --encoding=UTF8 --locale=C >log 2>&1 || exit 1
+        printf %s "$3" >>data/postgresql.conf
+    fi
     "$1/pg_ctl" -D data -w -l log -o "$2" start >/dev/null 2>&1 </dev/null || exit 1
     echo up
     read -r wish
@@ -37,8 +40,8 @@ pub const USER: &str = "tester";
 pub struct Postgres {
     folder: PathBuf,
     user: Option<(u32, u32)>,
-    /// What the server is told on its command line.
-    options: String,
+    /// Lines of its configuration.
+    settings: String,
     guard: Option<Child>,
 }
 
@@ -56,11 +59,8 @@ impl Postgres {
         if let Some((uid, gid)) = user {
             chown(&folder, Some(uid), Some(gid))?;
         }
-        let mut options = format!("-k '{}' -c listen_addresses=", folder.display());
-        for setting in settings {
-            let _ = write!(options, " -c {setting}");
-        }
-        let mut postgres = Self { folder, user, options, guard: None };
+        let settings = settings.iter().map(|setting| format!("{setting}\n")).collect();
+        let mut postgres = Self { folder, user, settings, guard: None };
         postgres.up()?;
         Ok(postgres)
     }
@@ -71,7 +71,8 @@ impl Postgres {
     /// If it does not start.
     pub fn up(&mut self) -> Result<()> {
         let mut command = Command::new("sh");
-        command.args(["-c", GUARD, "postgres", PROGRAMS, &self.options]).current_dir(&self.folder);
+        let options = format!("-k '{}' -c listen_addresses=", self.folder.display());
+        command.args(["-c", GUARD, "postgres", PROGRAMS, &options, &self.settings]).current_dir(&self.folder);
         // A process group of its own: an interrupt at the terminal must not end the shell before the server.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         if let Some((uid, gid)) = self.user {

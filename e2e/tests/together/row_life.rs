@@ -9,6 +9,7 @@ use scavenger_e2e::{
         attempts, history, insert, is_complete, is_complete_with, prepare, prepare_with, simulations, state,
     },
     run,
+    volume::SmallVolume,
     world::until,
 };
 use serde_json::json;
@@ -40,6 +41,18 @@ printf '%s\n' '#include "oplsaa.ff/forcefield.itp"' '#include "oplsaa.ff/spce.it
     "SOL $molecules" > topol.top
 sed -e 's/@NSTEPS@/10/' -e 's/^fourierspacing .*/fourierspacing = 0.0125/' /water/md.mdp > md.mdp
 gmx -quiet grompp -f md.mdp -c conf.gro -p topol.top -o /data/grid/grid.tpr -maxwarn 9
+"#;
+
+/// A run input that writes much: a frame of coordinates, 6 kB, every 20 steps.
+const TALKATIVE: &str = r#"
+mkdir -p /data/talkative
+cd "$(mktemp -d)"
+gmx -quiet editconf -f /data/water/water.tpr -o conf.gro
+molecules=$(($(sed -n 2p conf.gro) / 3))
+printf '%s\n' '#include "oplsaa.ff/forcefield.itp"' '#include "oplsaa.ff/spce.itp"' '[ system ]' Water '[ molecules ]' \
+    "SOL $molecules" > topol.top
+sed -e 's/@NSTEPS@/3000/' -e 's/^nstxout-compressed .*/nstxout-compressed = 20/' /water/md.mdp > md.mdp
+gmx -quiet grompp -f md.mdp -c conf.gro -p topol.top -o /data/talkative/talkative.tpr -maxwarn 9
 "#;
 
 async fn fails_with(database: &Database, id: i64, words: &[&str]) -> Result<()> {
@@ -82,6 +95,58 @@ fn bad_rows_say_what_to_do_and_the_queue_goes_on() {
         ensure!(told && !log.contains("remaining wall clock"), "the end of the log: {log}");
         is_complete(&state(&database, good, "completed").await?)
     });
+}
+
+#[test]
+fn a_full_disk_fails_the_row_and_a_retry_goes_on_where_it_stopped() {
+    run("full-disk", |world| async move {
+        let database = prepare_with(world, 3000, TALKATIVE).await?;
+        // 150 frames and a checkpoint, of which the file and its successor are there at the same time, are 1 MB.
+        let volume = SmallVolume::new(world, "talkative/talkative.tpr", 600_000).await?;
+        let told = fills_up(world, &database, &volume).await;
+        volume.remove().await?;
+        told
+    });
+}
+
+async fn fills_up(world: &World, database: &Database, volume: &SmallVolume) -> Result<()> {
+    let id = database
+        .sql(&format!(
+            "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path, max_cpu_millicores, \
+                 interruption_after_seconds) \
+             values ('{}', '{}', 'talkative.tpr', 500, 5) returning id",
+            world.namespace,
+            SmallVolume::CLAIM
+        ))
+        .await?;
+    let id: i64 = id.parse().context("psql returned no id")?;
+    // mdrun says it when it writes frames as when it writes its checkpoint.
+    fails_with(database, id, &["mdrun failed: ", "out of disk space"]).await?;
+    let ran = attempts(database, id).await?;
+    let failed = ran.last().context("nothing ran")?;
+    ensure!(failed.outcome.as_deref() == Some("failed"), "{ran:?}");
+    let log = failed.log_end.clone().unwrap_or_default();
+    ensure!(log.contains("rror") && log.contains("out of disk"), "the end of the log: {log}");
+    ensure!(!log.contains("remaining wall clock"), "the end of the log: {log}");
+    // Whoever comes next has room elsewhere.
+    let next = insert(world, database, "water/water.tpr", &[("max_cpu_millicores", "500")]).await?;
+    is_complete(&state(database, next, "completed").await?)?;
+    // Whoever has made room asks to go on.
+    volume.make_room().await?;
+    database.sql(&format!("update gromacs_to_tune set retry_requested = true where id = {id}")).await?;
+    until("the retry is under way", || async {
+        let taken = format!("select submission > 1 from gromacs_to_tune where id = {id}");
+        Ok((database.sql(&taken).await? == "t").then_some(()))
+    })
+    .await?;
+    is_complete(&state(database, id, "completed").await?)?;
+    let again = attempts(database, id).await?;
+    let last = again.last().context("nothing ran")?;
+    ensure!(
+        last.submission == 2 && last.first_step.is_some_and(|step| step > 0),
+        "it began again from the first step: {again:?}"
+    );
+    Ok(())
 }
 
 #[test]

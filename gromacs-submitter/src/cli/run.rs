@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
@@ -26,6 +27,10 @@ const EXTRA_CONNECTIONS: u32 = 2;
 /// Rows write for milliseconds and wait for seconds, so they share few connections.
 const MOST_CONNECTIONS: u32 = 10;
 
+/// Files that are open besides the logs that are followed: connections to the database, requests of the rows in work,
+/// a watch for each namespace.
+const OTHER_FILES: rlim_t = 256;
+
 pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Result<Outcome> {
     anyhow::ensure!(
         options.lease.as_secs() >= 30,
@@ -45,7 +50,11 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
     let queue_id = first_contact(&store, options.once).await?;
     let cluster = Cluster::connect().await?;
     let metrics = Arc::new(Metrics::default());
-    let follower = (!options.once).then(|| Follower::new(cluster.clone(), options.follow.into()));
+    let follower = if options.once {
+        None
+    } else {
+        Some(Follower::new(cluster.clone(), logs_to_follow(options.follow)?))
+    };
     let worker = Arc::new(Worker {
         store: store.clone(),
         cluster,
@@ -99,6 +108,27 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
     stop_serving.notify_one();
     store.close().await;
     Ok(Outcome::Done)
+}
+
+/// Lets this process have as many files open as it needs, each followed log being one, and tells how many logs it can
+/// follow. Many container runtimes start programs with a limit of 1,024 that they may raise by themselves.
+fn logs_to_follow(wanted: u16) -> anyhow::Result<usize> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("can not read the limit of open files")?;
+    let (needed, logs) = share_files(wanted, hard);
+    if soft < needed {
+        setrlimit(Resource::RLIMIT_NOFILE, needed, hard).context("can not raise the limit of open files")?;
+    }
+    if logs < wanted.into() {
+        tracing::warn!(logs, wanted, files = hard, "the limit of open files lets fewer logs be followed");
+    }
+    Ok(logs)
+}
+
+/// The files that must be allowed, and the logs that they are enough for.
+fn share_files(wanted: u16, hard: rlim_t) -> (rlim_t, usize) {
+    let files = hard.min(rlim_t::from(wanted) + OTHER_FILES);
+    let logs = files.saturating_sub(OTHER_FILES).min(wanted.into());
+    (files, usize::try_from(logs).unwrap_or(0))
 }
 
 /// The rows that a submitter with these options would take.
@@ -171,4 +201,16 @@ async fn terminated() -> anyhow::Result<()> {
 fn holder() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "submitter".to_owned());
     format!("{host}-{}-{:08x}", std::process::id(), rand::random::<u32>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_leave_files_for_everything_else() {
+        assert_eq!(share_files(1000, 524_288), (1256, 1000));
+        assert_eq!(share_files(1000, 1024), (1024, 768));
+        assert_eq!(share_files(1000, 100), (100, 0));
+    }
 }

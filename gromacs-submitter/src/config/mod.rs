@@ -209,7 +209,7 @@ pub struct RunOptions {
         long,
         value_name = "COUNT",
         env = "SCAVENGER_SUBMITTER_FOLLOW",
-        default_value_t = 200,
+        default_value_t = 1000,
         help_heading = "Scheduling"
     )]
     pub follow: u16,

@@ -1,4 +1,5 @@
-//! All SQL of the submitter: claim, record, wake, and what the command line asks.
+//! All SQL of the submitter: claim, record, wake, and what the command line asks. Which rows a claim takes is the rule of
+//! the function `gromacs_claim` in `schema/migrations`, which says why it is one.
 
 mod add;
 mod error;
@@ -13,8 +14,8 @@ use jiff::Timestamp;
 use scavenger_schema::simulation::{
     EVENT_CHANNEL, GromacsToTune, LadderRung, MIGRATIONS, NOTIFY_CHANNEL, RowStatus,
 };
-use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use sqlx::{PgExecutor, PgPool};
 
 pub use add::{AddMode, Added, NewRow};
 pub use error::StoreError;
@@ -198,41 +199,30 @@ impl Store {
     }
 
     /// Takes rows that are due and leases them to this process: those in work first, then the user's requests, then
-    /// new ones, in turn from each owner, then those whose finished ScavengerJobs are to be removed.
+    /// new ones, in turn from each owner, then those whose finished ScavengerJobs are to be removed. One round trip and
+    /// one transaction.
     ///
     /// # Errors
     /// The database's.
     pub async fn claim(&self, options: &ClaimOptions) -> Result<Vec<Claim>, StoreError> {
-        let mut except = options.except.clone();
-        let mut claims: Vec<Claim> = Vec::new();
-        for query in [CLAIM_ACTIVE, CLAIM_REQUESTED, CLAIM_QUEUED, CLAIM_EXPIRED] {
-            let room = options.limit.saturating_sub(claims.len());
-            if room == 0 {
-                break;
-            }
-            let claim = sqlx::query_as(query)
-                .bind(&self.holder)
-                .bind(self.lease.as_secs_f64())
-                .bind(&except)
-                .bind(i64::try_from(room).unwrap_or(i64::MAX))
-                .bind(options.early)
-                .bind(i64::try_from(options.max_waiting).unwrap_or(i64::MAX));
-            let found: Vec<Claim> = if query == CLAIM_QUEUED {
-                let mut transaction = self.pool.begin().await?;
-                // One at a time, so that two submitters do not both count the same room under max_waiting.
-                sqlx::query("select pg_advisory_xact_lock(hashtext('gromacs_to_tune claim'))")
-                    .execute(&mut *transaction)
-                    .await?;
-                let found = claim.fetch_all(&mut *transaction).await?;
-                transaction.commit().await?;
-                found
-            } else {
-                claim.fetch_all(&self.pool).await?
-            };
-            except.extend(found.iter().map(|claim| claim.row.id));
-            claims.extend(found);
-        }
-        Ok(claims)
+        self.claim_on(&self.pool, options).await
+    }
+
+    async fn claim_on(
+        &self,
+        executor: impl PgExecutor<'_>,
+        options: &ClaimOptions,
+    ) -> Result<Vec<Claim>, StoreError> {
+        const CLAIM: &str = concat!("select ", columns!(), " from gromacs_claim($1, $2, $3, $4, $5, $6)");
+        Ok(sqlx::query_as(CLAIM)
+            .bind(&self.holder)
+            .bind(self.lease.as_secs_f64())
+            .bind(&options.except)
+            .bind(i32::try_from(options.limit).unwrap_or(i32::MAX))
+            .bind(options.early)
+            .bind(i32::try_from(options.max_waiting).unwrap_or(i32::MAX))
+            .fetch_all(executor)
+            .await?)
     }
 
     /// Seconds until a row in work, or one that waits for its submission before to be gone, is due; none if there is
@@ -361,99 +351,3 @@ fn newest_version() -> i64 {
 fn sql_time(time: Timestamp) -> jiff_sqlx::Timestamp {
     time.into()
 }
-
-// $1 holder, $2 seconds of the lease, $3 rows to leave out, $4 how many, $5 early, $6 max_waiting. A lease of this
-// process on a row that it does not work on was left behind by a failed write, and is taken again.
-
-const CLAIM_ACTIVE: &str = concat!(
-    "with due as (
-        select id from gromacs_to_tune
-        where state in ('inspecting', 'tuning', 'submitted', 'running', 'interrupted')
-            and (next_attempt_time <= now() or ($5 and failures = 0))
-            and (lease_until is null or lease_until < now() or lease_holder = $1)
-            and id <> all($3) and $6 >= 0
-        order by next_attempt_time limit $4 for update skip locked)
-    update gromacs_to_tune set lease_holder = $1, lease_until = now() + make_interval(secs => $2)
-    where id in (select id from due) returning ",
-    columns!()
-);
-
-const CLAIM_REQUESTED: &str = concat!(
-    "with retries as (
-        select id from gromacs_to_tune
-        where retry_requested and state in ('failed', 'cancelled') and ($5 or next_attempt_time <= now())
-            and (lease_until is null or lease_until < now() or lease_holder = $1) and id <> all($3) and $6 >= 0
-        limit $4 for update skip locked),
-    cancels as (
-        select id from gromacs_to_tune
-        where cancel_requested and state = 'queued' and ($5 or next_attempt_time <= now())
-            and (lease_until is null or lease_until < now() or lease_holder = $1) and id <> all($3)
-        limit $4 for update skip locked),
-    due as (select id from retries union all select id from cancels limit $4)
-    update gromacs_to_tune set lease_holder = $1, lease_until = now() + make_interval(secs => $2)
-    where id in (select id from due) returning ",
-    columns!()
-);
-
-// Owners and their namespaces are found by skipping from one to the next in the index, so that neither a backlog of
-// one nor its length costs the others anything. Who has least in the cluster comes first, then each owner's first rows
-// in turn. Only what is taken is locked. What somebody else holds is skipped, so more are looked at than are taken:
-// whoever holds more than these 8 holds up nobody else's.
-const CLAIM_QUEUED: &str = concat!(
-    "with recursive tenants as (
-        (select owner, namespace from gromacs_to_tune where state = 'queued' order by owner, namespace limit 1)
-        union all
-        select n.owner, n.namespace from tenants t, lateral (
-            select q.owner, q.namespace from gromacs_to_tune q
-            where q.state = 'queued' and (q.owner, q.namespace) > (t.owner, t.namespace)
-            order by q.owner, q.namespace limit 1) n),
-    owners as materialized (
-        select o.owner, (select count(*) from gromacs_to_tune w where w.owner = o.owner
-            and (w.state in ('inspecting', 'tuning', 'submitted', 'interrupted')
-                or (w.state = 'queued' and w.lease_until is not null))) as waiting
-        from (select distinct owner from tenants) o),
-    room as materialized (
-        select t.owner, t.namespace, o.waiting, greatest(0, least($4 + 8, $6 - o.waiting, (
-            select l.max_rows_in_work - (select count(*) from gromacs_to_tune w
-                where w.owner = t.owner and w.namespace = t.namespace
-                    and (w.state in ('inspecting', 'tuning', 'submitted', 'running', 'interrupted')
-                        or (w.state = 'queued' and w.lease_until is not null)))
-            from gromacs_tenant l where l.database_role = t.owner and l.namespace = t.namespace
-                and l.max_rows_in_work is not null))) as free
-        from tenants t join owners o using (owner)),
-    heads as (
-        select h.id, r.waiting, row_number() over (partition by r.owner order by h.priority desc, h.id) as turn
-        from room r, lateral (
-            select q.id, q.priority from gromacs_to_tune q
-            where q.state = 'queued' and q.owner = r.owner and q.namespace = r.namespace
-                and (q.next_attempt_time <= now() or ($5 and q.failures = 0))
-                and (q.lease_until is null or q.lease_until < now() or q.lease_holder = $1)
-                and q.id <> all($3)
-            order by q.priority desc, q.id limit r.free) h),
-    picked as (
-        select l.id from (
-            select h.id, h.waiting + h.turn as turn from heads h where h.waiting + h.turn <= $6
-            order by turn, h.id) p,
-        -- One row at a time by its key: the planner, which can not know how few these are, would read the whole table.
-        lateral (
-            select q.id from gromacs_to_tune q
-            where q.id = p.id and q.state = 'queued'
-                and (q.lease_until is null or q.lease_until < now() or q.lease_holder = $1)
-            for update skip locked) l
-        order by p.turn, p.id limit $4)
-    update gromacs_to_tune set lease_holder = $1, lease_until = now() + make_interval(secs => $2)
-    where id in (select id from picked) returning ",
-    columns!()
-);
-
-const CLAIM_EXPIRED: &str = concat!(
-    "with due as (
-        select id from gromacs_to_tune
-        where job_expiry_time <= now() and state in ('completed', 'failed', 'cancelled')
-            and (($5 and failures = 0) or next_attempt_time <= now())
-            and (lease_until is null or lease_until < now() or lease_holder = $1) and id <> all($3) and $6 >= 0
-        order by job_expiry_time limit $4 for update skip locked)
-    update gromacs_to_tune set lease_holder = $1, lease_until = now() + make_interval(secs => $2)
-    where id in (select id from due) returning ",
-    columns!()
-);

@@ -5,7 +5,7 @@ use scavenger_schema::simulation::State;
 use serde_json::Value;
 use sqlx::Row as _;
 
-use super::{CLAIM_ACTIVE, CLAIM_QUEUED, CLAIM_REQUESTED, Claim, ClaimOptions, Store, StoreError, sql_time};
+use super::{Claim, ClaimOptions, Store, StoreError, sql_time};
 
 /// Which rows of the view `gromacs_queue`; an empty list or none is no condition.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -223,29 +223,17 @@ impl Store {
             .await?)
     }
 
-    /// The rows that [`Store::claim`] would take now, in the order of their numbers; the leases are taken back at once.
+    /// The rows that [`Store::claim`] would take now to go on with, in the order of their numbers; the leases are taken
+    /// back at once.
     ///
     /// # Errors
     /// The database's.
     pub async fn would_claim(&self, options: &ClaimOptions) -> Result<Vec<Claim>, StoreError> {
-        let mut except = options.except.clone();
-        let mut claims: Vec<Claim> = Vec::new();
         let mut transaction = self.pool.begin().await?;
-        for query in [CLAIM_ACTIVE, CLAIM_REQUESTED, CLAIM_QUEUED] {
-            let room = options.limit.saturating_sub(claims.len());
-            let found: Vec<Claim> = sqlx::query_as(query)
-                .bind(&self.holder)
-                .bind(self.lease.as_secs_f64())
-                .bind(&except)
-                .bind(i64::try_from(room).unwrap_or(i64::MAX))
-                .bind(options.early)
-                .bind(i64::try_from(options.max_waiting).unwrap_or(i64::MAX))
-                .fetch_all(&mut *transaction)
-                .await?;
-            except.extend(found.iter().map(|claim| claim.row.id));
-            claims.extend(found);
-        }
+        let mut claims = self.claim_on(&mut *transaction, options).await?;
         transaction.rollback().await?;
+        // Of what has ended without a request to go on, only its ScavengerJob is removed.
+        claims.retain(|claim| !claim.row.status.state.is_final() || claim.row.retry_requested);
         claims.sort_by_key(|claim| claim.row.id);
         Ok(claims)
     }

@@ -1,0 +1,129 @@
+//! A volume of a few MB, so that a simulation can fill it: a file system in the node's memory.
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::{
+    Api,
+    api::{DeleteParams, LogParams, PostParams},
+};
+use serde_json::json;
+
+use crate::{World, world::exec, world::until};
+
+/// Name of the pod that holds the file system, and of its claim.
+const NAME: &str = "small";
+
+/// Size of the file system, MiB.
+const SIZE: u32 = 16;
+
+/// Mounts it where the kubelet sees it, copies $1 from the volume of claim `simulations` to it, and fills it up to $2
+/// bytes.
+const HOLD: &str = r#"
+mount -t tmpfs -o "size=$3m,mode=1777" small /small
+trap 'umount -l /small; exit 0' TERM
+cp "/data/$1" /small/
+free=$(df --output=avail -B1 /small | tail -n 1)
+head -c "$((free - $2))" /dev/zero > /small/filler
+echo ready
+sleep infinity &
+wait
+"#;
+
+/// A small volume with a claim of that name.
+pub struct SmallVolume {
+    world: &'static World,
+    /// Volumes are the cluster's.
+    volume: String,
+}
+
+impl SmallVolume {
+    /// Name of its claim.
+    pub const CLAIM: &'static str = NAME;
+
+    /// Makes one with a copy of `file` of the claim `simulations` in its root, and `room` bytes to spare.
+    ///
+    /// # Errors
+    /// What the API server says, or if the node's runtime can not mount it.
+    pub async fn new(world: &'static World, file: &str, room: u64) -> Result<Self> {
+        let volume = format!("{NAME}-{}", world.namespace);
+        let folder = format!("/run/{volume}");
+        // Only a pod that may mount, and passes its mounts on, can make a file system on any cluster's node.
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "name": NAME },
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 5,
+                "containers": [{
+                    "name": NAME, "image": "scavenger.dev/gromacs:2022.5", "imagePullPolicy": "IfNotPresent",
+                    "command": ["bash", "-euc", HOLD, NAME, file, room.to_string(), SIZE.to_string()],
+                    "securityContext": { "privileged": true, "runAsUser": 0 },
+                    "resources": { "requests": { "cpu": "10m" } },
+                    "volumeMounts": [
+                        { "name": "data", "mountPath": "/data", "readOnly": true },
+                        { "name": NAME, "mountPath": "/small", "mountPropagation": "Bidirectional" },
+                    ],
+                }],
+                "volumes": [
+                    { "name": "data", "persistentVolumeClaim": { "claimName": "simulations" } },
+                    { "name": NAME, "hostPath": { "path": folder, "type": "DirectoryOrCreate" } },
+                ],
+            },
+        });
+        world.create::<Pod>(pod).await?;
+        let pods = world.api::<Pod>();
+        let node = until("the small file system is mounted and full", || async {
+            let pod = pods.get(NAME).await?;
+            let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
+            if phase == "Failed" {
+                bail!("it can not be made: {}", pods.logs(NAME, &LogParams::default()).await?);
+            }
+            let is_ready = phase == "Running"
+                && pods.logs(NAME, &LogParams::default()).await.is_ok_and(|log| log.contains("ready"));
+            Ok(if is_ready { pod.spec.and_then(|spec| spec.node_name) } else { None })
+        })
+        .await?;
+        let capacity = json!({ "storage": format!("{SIZE}Mi") });
+        let persistent: PersistentVolume = serde_json::from_value(json!({
+            "metadata": { "name": volume },
+            "spec": {
+                "capacity": capacity, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+                "persistentVolumeReclaimPolicy": "Retain",
+                "hostPath": { "path": folder, "type": "Directory" },
+                "claimRef": { "namespace": world.namespace, "name": NAME },
+                "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [
+                    { "key": "kubernetes.io/hostname", "operator": "In", "values": [node] },
+                ] }] } },
+            },
+        }))?;
+        let volumes: Api<PersistentVolume> = Api::all(world.client.clone());
+        volumes.create(&PostParams::default(), &persistent).await?;
+        let made = Self { world, volume: volume.clone() };
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": NAME },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": volume,
+                "resources": { "requests": capacity },
+            },
+        });
+        world.create::<PersistentVolumeClaim>(claim).await?;
+        Ok(made)
+    }
+
+    /// Gives back the room that was filled at the beginning.
+    ///
+    /// # Errors
+    /// If the file can not be removed.
+    pub async fn make_room(&self) -> Result<()> {
+        exec(&self.world.api::<Pod>(), NAME, NAME, &["rm", "/small/filler"]).await.map(|_| ())
+    }
+
+    /// Removes what does not go with the namespace.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn remove(self) -> Result<()> {
+        let volumes: Api<PersistentVolume> = Api::all(self.world.client.clone());
+        volumes.delete(&self.volume, &DeleteParams::default()).await.context("the small volume stays")?;
+        Ok(())
+    }
+}
