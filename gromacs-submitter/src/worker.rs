@@ -346,6 +346,13 @@ impl Worker {
                 let changes = Changes { ladder: Some(ladder), ..Changes::default() };
                 return Ok(Progress::Written(Box::new(self.store.record(claim, &status, &changes).await?)));
             }
+            Action::Predict(request) => {
+                let rung = self.tuner.expectation(&request).await?;
+                let (status, ladder) =
+                    advance::with_ladder(row, vec![rung], seen.pool.as_ref()).map_err(StepError::FitPool)?;
+                let changes = Changes { ladder: Some(ladder), ..Changes::default() };
+                return Ok(Progress::Written(Box::new(self.store.record(claim, &status, &changes).await?)));
+            }
             Action::CreateProbe(probe) => self.cluster.create(&probe_job(row, probe, &self.manifest)).await?,
             Action::DeleteProbe(probe) => {
                 let uid = seen.probe.as_ref().map(|probe| probe.uid.as_str());

@@ -311,6 +311,13 @@ impl Layout {
         }
     }
 
+    /// Like [`Layout::cpu`]; beside a GPU, all of a box of water on it that the usual settings allow there.
+    #[must_use]
+    pub fn water(ntmpi: u32, ntomp: u32, gpus: u32) -> Self {
+        let device = if gpus > 0 { Device::Gpu } else { Device::Cpu };
+        Self { gpus, nb: device, pme: device, bonded: device, ..Self::cpu(ntmpi, ntomp) }
+    }
+
     /// Threads in all.
     #[must_use]
     pub fn threads(&self) -> u32 {
