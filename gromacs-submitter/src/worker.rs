@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use scavenger_schema::reasons::waiting;
 use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
-use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State, job_name};
+use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, State, job_name};
 
 use crate::advance::{self, Action, Input, Log, Settings, Step};
 use crate::cluster::{Cluster, ClusterError, LogPart};
@@ -204,6 +204,9 @@ impl Worker {
             State::Inspecting => {
                 let found = self.view(row, &probe_name(row, Probe::Inspection), &[]).await?;
                 seen.log = self.log_of_ended(row, found.as_ref()).await?;
+                if found.is_none() && row.kind == Kind::Calibration {
+                    seen.pool = self.pool().await?;
+                }
                 seen.probe = found.map(|(_, view)| view);
             }
             State::Tuning => {

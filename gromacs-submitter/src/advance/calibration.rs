@@ -33,6 +33,13 @@ pub(super) fn tune(
     }
 }
 
+/// Why no node of the pool will do, before anything is made for it; none if one does, or if the pool shows no nodes now.
+pub(super) fn refused_by_nodes(input: &Input<'_>) -> Option<String> {
+    let benchmark = input.row.benchmark()?;
+    let pool = input.pool.filter(|pool| !pool.nodes.is_empty())?;
+    node_for(&benchmark, pool).err()
+}
+
 /// The node with the most memory of those that it can run on, which must be of one kind.
 fn node_for<'a>(benchmark: &Benchmark, pool: &'a PoolView) -> Result<&'a NodeShape, String> {
     let labels = shown(&benchmark.node_labels);

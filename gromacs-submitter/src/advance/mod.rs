@@ -362,7 +362,9 @@ fn queued(input: &Input<'_>) -> Step {
         let reason = format!("waits until {} is gone", probe_name(row, Probe::Inspection));
         return delete_and_wait(Action::DeleteProbe(Probe::Inspection), probe, reason, input);
     }
-    let state = if row.is_inspected { State::Tuning } else { State::Inspecting };
+    // The box of a calibration that is tried again is made again: nobody promised to keep it.
+    let is_ready = row.is_inspected && row.kind == Kind::Simulation;
+    let state = if is_ready { State::Tuning } else { State::Inspecting };
     record(RowStatus { state, reason: None, ..row.status.clone() })
 }
 
@@ -372,7 +374,11 @@ fn inspecting(input: &Input<'_>) -> Step {
         return cancel_probe(input);
     }
     let Some(probe) = input.probe else {
-        return act(Action::CreateProbe(Probe::Inspection), row);
+        // A box that no node may make would wait for ever.
+        return match calibration::refused_by_nodes(input) {
+            Some(reason) => fail(input, reason),
+            None => act(Action::CreateProbe(Probe::Inspection), row),
+        };
     };
     let name = probe_name(row, Probe::Inspection);
     if !probe.ours {

@@ -44,6 +44,7 @@ fn log_of_benchmark() -> &'static str {
 #[test]
 fn its_box_is_made_and_its_configuration_is_not_for_the_tuner_to_choose() {
     let mut scene = Scene::of(calibration());
+    scene.pool = Some(PoolView { nodes: vec![node(8, &[AMD64])], ..pool() });
     assert_eq!(scene.go().status.state, State::Inspecting);
     assert_eq!(scene.step().action, Action::CreateProbe(Probe::Inspection));
     scene.probe = Some(job(Phase::Running, 1));
@@ -71,10 +72,19 @@ fn a_kind_of_node_that_is_not_there_fails_it_with_a_sentence() {
         ),
         (vec![node(0, &[AMD64])], "it takes 1 core, and the nodes that it is about offer 0 cores"),
     ] {
-        let step = tuning_on(nodes).step();
-        assert_eq!(step.status.state, State::Failed);
-        assert!(reason(&step).contains(sentence), "{}", reason(&step));
+        let mut scene = tuning_on(nodes);
+        // Before its box is made, and again before it is submitted.
+        for state in [State::Inspecting, State::Tuning] {
+            scene.row.status.state = state;
+            let step = scene.step();
+            assert_eq!(step.status.state, State::Failed, "{state}");
+            assert!(reason(&step).contains(sentence), "{}", reason(&step));
+        }
     }
+    let mut scene = tuning_on(Vec::new());
+    assert_eq!(scene.step().action, Action::Settle, "a pool without nodes may get some");
+    scene.row.status.state = State::Inspecting;
+    assert_eq!(scene.step().action, Action::CreateProbe(Probe::Inspection));
 }
 
 #[test]
@@ -114,6 +124,16 @@ fn what_it_measures_is_told_of_the_second_half_and_of_its_nodes() {
     assert!((observation.measured.wall_seconds - 12.057).abs() < 1e-9);
     assert_eq!(observation.node_labels["kubernetes.io/arch"], "amd64");
     assert_eq!(observation.system.atoms, 11_664);
+}
+
+#[test]
+fn its_box_is_made_again_when_it_is_tried_again() {
+    let mut row = calibration();
+    row.is_inspected = true;
+    row.status.submission = 2;
+    assert_eq!(Scene::of(row.clone()).step().status.state, State::Inspecting);
+    row.kind = Kind::Simulation;
+    assert_eq!(Scene::of(row).step().status.state, State::Tuning);
 }
 
 #[test]
