@@ -467,6 +467,16 @@ pub struct CalibrationRequest {
     /// Most benchmarks to propose, 1 to 3.
     #[serde(default = "three")]
     pub max_benchmarks: u32,
+    /// Most CPU that a benchmark may take, in thousandths of a core, 1000 to 1,024,000. Missing: the node decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cpu_millicores: Option<u32>,
+    /// Most atoms that a benchmark may have, 5184 to 10,000,000. Missing: about 784,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_atoms: Option<u64>,
+    /// Seconds that a benchmark should take at the predicted p50 speed, 20 to 600. Half of it is measured; runs of
+    /// less than 5 seconds are not learned from, and unknown hardware may be twice as fast as predicted.
+    #[serde(default = "one_minute")]
+    pub seconds: f64,
 }
 
 /// Benchmarks that would tell most about a kind of node.
@@ -628,6 +638,10 @@ fn default_cutoff_nm() -> f64 {
 
 fn three() -> u32 {
     3
+}
+
+fn one_minute() -> f64 {
+    60.0
 }
 
 fn default_pme_order() -> u32 {
