@@ -165,7 +165,7 @@ async fn benchmarks_become_rows_of_whoever_connects() {
     failed(
         &calibrate(&chemist, &["--namespace", "small", "--pvc", "data"]),
         1,
-        "cores, but namespace small allows at most 1",
+        "cores, but namespace small allows at most 1 (rule gromacs_to_tune_benchmark_cores_allowed); --max-cores bounds it",
     );
     failed(
         &calibrate(&chemist, &["--namespace", "chem", "--pvc", "Data!"]),

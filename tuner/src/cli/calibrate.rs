@@ -88,7 +88,9 @@ fn target(
 
 fn failure(error: InsertError) -> Failure {
     if error.is_about_values() {
-        Failure::work(anyhow!("nothing was added: {error}"))
+        let sentence = error.to_string();
+        let remedy = if sentence.contains("_benchmark_cores_") { "; --max-cores bounds it" } else { "" };
+        Failure::work(anyhow!("nothing was added: {sentence}{remedy}"))
     } else {
         Failure::environment(anyhow::Error::new(error).context("nothing was added"))
     }
