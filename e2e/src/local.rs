@@ -234,3 +234,33 @@ pub async fn submitter(postgres: &Postgres, arguments: &[&str]) -> Result<String
     ensure!(output.status.success(), "{arguments:?} failed: {}", complaint.trim());
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
+
+/// What a program printed.
+#[derive(Debug)]
+pub struct Printed {
+    /// Exit code, unless a signal ended it.
+    pub code: Option<i32>,
+    /// Data.
+    pub stdout: String,
+    /// Everything else.
+    pub stderr: String,
+}
+
+/// Runs a verb of the tuner to its end, without any of this process's environment.
+///
+/// # Errors
+/// If it does not start.
+pub async fn tuner(arguments: &[&str]) -> Result<Printed> {
+    let output = Command::new(program("scavenger-tuner")?)
+        .args(arguments)
+        .env_clear()
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .context("the tuner does not start")?;
+    Ok(Printed {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}

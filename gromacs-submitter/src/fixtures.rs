@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use scavenger_schema::scavenger_job::{ImagePullPolicy, Phase};
-use scavenger_schema::simulation::{AttemptOutcome, GromacsToTune, LadderRung, RowStatus, State, System};
+use scavenger_schema::simulation::{
+    AttemptOutcome, BenchmarkColumns, GromacsToTune, Kind, LadderRung, RowStatus, State, System,
+};
 use scavenger_schema::tuning::{Layout, NodeShape, Resources};
 
 use crate::manifest::{ManifestSettings, rung_of, simulation_job};
@@ -20,6 +22,7 @@ pub(crate) fn now() -> Timestamp {
 pub(crate) fn row() -> GromacsToTune {
     GromacsToTune {
         id: 7,
+        kind: Kind::Simulation,
         owner: "chemist".to_owned(),
         namespace: "lab".to_owned(),
         persistent_volume_claim: "data".to_owned(),
@@ -41,6 +44,7 @@ pub(crate) fn row() -> GromacsToTune {
             dt_ps: Some(0.002),
             ..System::default()
         },
+        benchmark_columns: BenchmarkColumns::default(),
         is_inspected: false,
         cancel_requested: false,
         retry_requested: false,
@@ -71,6 +75,25 @@ pub(crate) fn row() -> GromacsToTune {
             peak_memory_bytes: None,
             job_expiry_time: None,
         },
+    }
+}
+
+/// Row 7 as a calibration, just inserted: 11,664 atoms on one core of amd64 nodes.
+pub(crate) fn calibration() -> GromacsToTune {
+    let labels = BTreeMap::from([("kubernetes.io/arch".to_owned(), "amd64".to_owned())]);
+    GromacsToTune {
+        kind: Kind::Calibration,
+        tpr_path: "calibration-7/water.tpr".to_owned(),
+        system: System { nsteps: Some(1200), ..System::default() },
+        benchmark_columns: BenchmarkColumns {
+            benchmark_atoms: Some(11_664),
+            benchmark_ranks: Some(1),
+            benchmark_threads: Some(1),
+            benchmark_pme_ranks: Some(0),
+            benchmark_gpus: Some(0),
+            benchmark_node_labels: Some(sqlx::types::Json(labels)),
+        },
+        ..row()
     }
 }
 

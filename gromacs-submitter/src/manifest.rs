@@ -12,12 +12,12 @@ use scavenger_schema::scavenger_job::{
     ScavengerJob, ScavengerJobSpec,
 };
 use scavenger_schema::simulation::{
-    GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, LadderRung, inspection_name, job_name,
-    verification_name,
+    Benchmark, GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, LadderRung, inspection_name,
+    job_name, verification_name,
 };
 
 use crate::mdrun_log::step_interval;
-use crate::probe::{INSPECT_SCRIPT, VERIFY_SCRIPT};
+use crate::probe::{INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT};
 
 /// Where the row's volume is mounted.
 const MOUNT_PATH: &str = "/data";
@@ -44,6 +44,12 @@ const PROBE_GRACE_SECONDS: i64 = 1;
 /// What a probe asks for: `gmx dump` needs one core for less than a second, and about 100 bytes per atom.
 const PROBE_CPU: &str = "100m";
 const PROBE_MEMORY: &str = "256Mi";
+
+/// What making a box of water asks for: `gmx grompp` takes one core for 1 to 5 s, and was measured at 206 MiB up to
+/// 200,000 atoms (the tables of the force field) and at 274 MiB for 784,080.
+const WATER_CPU: &str = "500m";
+const WATER_MEMORY_BYTES: i64 = 320 << 20;
+const WATER_BYTES_PER_ATOM: i64 = 500;
 
 /// Settings of the process that go into the objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,36 +101,49 @@ pub fn simulation_job(
 ) -> ScavengerJob {
     let interval = Duration::from_secs(u64::try_from(row.interruption_after_seconds).unwrap_or(600));
     let mut spec = base_spec(row, settings);
-    spec.command = vec!["gmx".to_owned(), "mdrun".to_owned()];
     spec.args = mdrun_args(row, rung);
     spec.working_dir = Some(working_directory(row));
     spec.resources = requests(rung);
     spec.interruption_after = interval.into();
-    spec.checkpoint =
-        Some(Checkpoint { interval: Some(interval.into()), saves_on_sigterm: true, restart_seconds: 30 });
+    if row.benchmark().is_some() {
+        // It starts over each time: what an interrupted attempt left is written over, not kept beside.
+        spec.command = ["gmx", "-nobackup", "mdrun"].map(ToOwned::to_owned).to_vec();
+    } else {
+        spec.command = ["gmx", "mdrun"].map(ToOwned::to_owned).to_vec();
+        spec.checkpoint =
+            Some(Checkpoint { interval: Some(interval.into()), saves_on_sigterm: true, restart_seconds: 30 });
+    }
     spec.termination_grace_period_seconds =
         needed_grace_seconds(row, rung).max(USUAL_GRACE_SECONDS).min(longest_grace);
     job(row, job_name(row.id, row.status.submission), spec, settings)
 }
 
-/// The ScavengerJob that reads the .tpr file or the checkpoint.
+/// The ScavengerJob that reads the .tpr file or the checkpoint. The .tpr file of a calibration it makes first.
 #[must_use]
 pub fn probe_job(row: &GromacsToTune, probe: Probe, settings: &ManifestSettings) -> ScavengerJob {
     let mut spec = base_spec(row, settings);
-    let (script, arguments) = match probe {
-        Probe::Inspection => {
+    let (mut cpu, mut memory) = (PROBE_CPU.to_owned(), PROBE_MEMORY.to_owned());
+    let (script, arguments) = match (probe, row.benchmark()) {
+        (Probe::Inspection, Some(benchmark)) => {
+            let atoms = i64::try_from(benchmark.water.atoms()).unwrap_or(i64::MAX);
+            let bytes = WATER_MEMORY_BYTES.saturating_add(atoms.saturating_mul(WATER_BYTES_PER_ATOM));
+            (cpu, memory) = (WATER_CPU.to_owned(), format_bytes(bytes.div_euclid(1 << 20) << 20));
+            let mut arguments = vec!["water".to_owned(), tpr_file(row), working_directory(row)];
+            arguments.extend(benchmark.water.cells.map(|count| count.to_string()));
+            arguments.push(benchmark.steps.to_string());
+            (WATER_SCRIPT, arguments)
+        }
+        (Probe::Inspection, None) => {
             (INSPECT_SCRIPT, vec!["inspect".to_owned(), tpr_file(row), working_directory(row)])
         }
-        Probe::Verification => {
+        (Probe::Verification, _) => {
             (VERIFY_SCRIPT, vec!["verify".to_owned(), format!("{}/state.cpt", working_directory(row))])
         }
     };
     spec.command = vec!["sh".to_owned(), "-c".to_owned(), literal(script)];
     spec.args = arguments.iter().map(|argument| literal(argument)).collect();
-    spec.resources.requests = BTreeMap::from([
-        ("cpu".to_owned(), Quantity(PROBE_CPU.to_owned())),
-        ("memory".to_owned(), Quantity(PROBE_MEMORY.to_owned())),
-    ]);
+    spec.resources.requests =
+        BTreeMap::from([("cpu".to_owned(), Quantity(cpu)), ("memory".to_owned(), Quantity(memory))]);
     spec.termination_grace_period_seconds = PROBE_GRACE_SECONDS;
     job(row, probe_name(row, probe), spec, settings)
 }
@@ -168,15 +187,29 @@ fn tpr_file(row: &GromacsToTune) -> String {
 /// append to its output after an interruption. Appending is the default; said explicitly, mdrun refuses to start
 /// without a checkpoint, as it must at first.
 fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
-    // mdrun writes at the first pair search after the time is over, so a tenth less keeps the promise.
-    let checkpoint_minutes = f64::from(row.interruption_after_seconds) * 0.9 / 60.0;
     let interval =
         step_interval(rung.ns_per_day_p50, row.system.dt_ps.unwrap_or(0.002), rung.hours_to_finish);
+    let progress = ["-v".to_owned(), "-stepout".to_owned(), interval.to_string()];
+    if let Some(benchmark) = row.benchmark() {
+        return benchmark_args(row, &benchmark).into_iter().chain(progress).collect();
+    }
+    // mdrun writes at the first pair search after the time is over, so a tenth less keeps the promise.
+    let checkpoint_minutes = f64::from(row.interruption_after_seconds) * 0.9 / 60.0;
     let mut args = vec!["-s".to_owned(), literal(&tpr_file(row))];
     args.extend(["-cpi", "state.cpt", "-cpo", "state.cpt", "-cpt"].map(ToOwned::to_owned));
     args.push(format!("{checkpoint_minutes:.4}"));
     args.extend(rung.layout.mdrun_args());
-    args.extend(["-v".to_owned(), "-stepout".to_owned(), interval.to_string()]);
+    args.extend(progress);
+    args
+}
+
+/// No checkpoint to go on from: what is measured is one stretch. The counters can not be reset while PME is being tuned.
+fn benchmark_args(row: &GromacsToTune, benchmark: &Benchmark) -> Vec<String> {
+    let mut args = vec!["-s".to_owned(), literal(&tpr_file(row))];
+    args.extend(["-cpt", "-1"].map(ToOwned::to_owned));
+    args.extend(benchmark.layout.mdrun_args());
+    args.extend(["-notunepme", "-noconfout", "-resetstep"].map(ToOwned::to_owned));
+    args.push(benchmark.reset_step().to_string());
     args
 }
 
@@ -221,7 +254,9 @@ fn base_spec(row: &GromacsToTune, settings: &ManifestSettings) -> ScavengerJobSp
         interruption_after: Duration::from_secs(60).into(),
         checkpoint: None,
         termination_grace_period_seconds: PROBE_GRACE_SECONDS,
-        node_selector: BTreeMap::new(),
+        // Its box is made on the same kind of node: a volume that is bound to the first node that uses it must not be
+        // bound to another kind.
+        node_selector: row.benchmark().map(|benchmark| benchmark.node_labels).unwrap_or_default(),
         tolerations: Vec::new(),
         service_account_name: row.service_account.clone(),
         suspend: false,
@@ -256,7 +291,7 @@ fn job(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{ladder, manifest_settings, row};
+    use crate::fixtures::{calibration, ladder, manifest_settings, row};
 
     #[test]
     fn mdrun_is_process_one_with_an_explicit_layout() {
@@ -289,6 +324,40 @@ mod tests {
             mdrun.spec.working_dir.as_deref(),
             Some("/data/a $(SCAVENGER_HOSTS) `id` $HOME/gromacs-7")
         );
+    }
+
+    #[test]
+    fn a_calibration_runs_one_layout_once_through_on_its_kind_of_node() {
+        let row = calibration();
+        let job = simulation_job(&row, &ladder()[1], &manifest_settings(), 60);
+        assert_eq!(job.spec.command, ["gmx", "-nobackup", "mdrun"]);
+        assert_eq!(
+            job.spec.args.join(" "),
+            "-s /data/calibration-7/water.tpr -cpt -1 -ntmpi 1 -ntomp 1 -npme 0 -pin off -nb cpu \
+             -notunepme -noconfout -resetstep 600 -v -stepout 104"
+        );
+        assert_eq!(job.spec.working_dir.as_deref(), Some("/data/calibration-7/gromacs-7"));
+        assert_eq!(job.spec.node_selector["kubernetes.io/arch"], "amd64");
+        assert!(job.spec.checkpoint.is_none(), "it has none to go on from");
+        let probe = probe_job(&row, Probe::Inspection, &manifest_settings());
+        assert_eq!(
+            probe.spec.args,
+            [
+                "water",
+                "/data/calibration-7/water.tpr",
+                "/data/calibration-7/gromacs-7",
+                "2",
+                "3",
+                "3",
+                "1200"
+            ]
+        );
+        assert_eq!(probe.spec.resources.requests["memory"].0, "325Mi");
+        assert_eq!(probe.spec.node_selector, job.spec.node_selector);
+        assert!(
+            probe.spec.command[2].contains("genconf") && probe.spec.command[2].contains("gmx -quiet dump")
+        );
+        assert!(probe.spec.command[2].len() < 16384, "the API server takes no longer one");
     }
 
     #[test]

@@ -1,12 +1,14 @@
-//! The one request to the tuner. A failure tells whether asking again can help; waiting is the caller's business.
+//! The requests to the tuner. A failure tells whether asking again can help; waiting is the caller's business.
 
 use std::time::Duration;
 
 use scavenger_schema::simulation::{GromacsToTune, LadderRung};
 use scavenger_schema::tuning::{
-    ErrorCode, ErrorReply, LADDER_PATH, LadderReply, LadderRequest, Limits, NodeShape, Rung,
-    SystemDescription,
+    ErrorCode, ErrorReply, LADDER_PATH, LadderReply, LadderRequest, Limits, NodeShape, PREDICT_PATH,
+    PredictReply, PredictRequest, Rung, SystemDescription,
 };
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sqlx::types::Json;
 
 use crate::root_cause;
@@ -106,9 +108,46 @@ impl TunerClient {
             gromacs_version: row.system.gromacs_version.clone(),
             nodes: nodes.to_vec(),
         };
-        let url = format!("{}{LADDER_PATH}", self.url);
+        let reply: LadderReply = self.ask(LADDER_PATH, &request).await?;
+        if reply.rungs.is_empty() {
+            return Err(self.unreadable("the ladder is empty"));
+        }
+        reply
+            .rungs
+            .iter()
+            .zip(1..)
+            .map(|(rung, number)| ladder_rung(rung, number, &reply.model_version))
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| self.unreadable("a rung has resources that are none"))
+    }
+
+    /// Asks what is to be expected of a configuration that is given, as the only rung of a ladder.
+    ///
+    /// # Errors
+    /// [`TunerError`], which knows whether asking again can help.
+    pub async fn expectation(&self, request: &PredictRequest) -> Result<LadderRung, TunerError> {
+        let reply: PredictReply = self.ask(PREDICT_PATH, request).await?;
+        let room = request.node.largest_free.as_ref().unwrap_or(&request.node.allocatable);
+        let rung = Rung {
+            resources: reply.resources,
+            layout: request.layout,
+            ns_per_day: reply.ns_per_day,
+            hours_to_finish: reply.hours_to_finish,
+            // Nothing is compared with it.
+            efficiency: 1.0,
+            memory_bytes: reply.memory_bytes,
+            hardware_class: reply.hardware_class,
+            fits_now: reply.resources.fits_in(room),
+            reason: "what the benchmark measures".to_owned(),
+        };
+        ladder_rung(&rung, 1, &reply.model_version)
+            .ok_or_else(|| self.unreadable("the prediction has resources that are none"))
+    }
+
+    async fn ask<R: DeserializeOwned>(&self, path: &str, request: &impl Serialize) -> Result<R, TunerError> {
+        let url = format!("{}{path}", self.url);
         let reach = |source: reqwest::Error| TunerError::ReachTuner { url: self.url.clone(), source };
-        let mut response = self.client.post(&url).json(&request).send().await.map_err(reach)?;
+        let mut response = self.client.post(&url).json(request).send().await.map_err(reach)?;
         let status = response.status();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(reach)? {
@@ -120,18 +159,7 @@ impl TunerClient {
         if !status.is_success() {
             return Err(self.refusal(status, &body));
         }
-        let reply: LadderReply =
-            serde_json::from_slice(&body).map_err(|error| self.unreadable(&error.to_string()))?;
-        if reply.rungs.is_empty() {
-            return Err(self.unreadable("the ladder is empty"));
-        }
-        reply
-            .rungs
-            .iter()
-            .zip(1..)
-            .map(|(rung, number)| ladder_rung(rung, number, &reply.model_version))
-            .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| self.unreadable("a rung has resources that are none"))
+        serde_json::from_slice(&body).map_err(|error| self.unreadable(&error.to_string()))
     }
 
     fn unreadable(&self, reason: &str) -> TunerError {
@@ -177,7 +205,7 @@ mod tests {
     use axum::Router;
     use axum::http::StatusCode;
     use axum::routing::post;
-    use scavenger_schema::tuning::{Interval, Layout, Resources};
+    use scavenger_schema::tuning::{Interval, Layout, Resources, StepCost};
 
     use super::*;
     use crate::fixtures::{pool, row};
@@ -187,7 +215,7 @@ mod tests {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("should listen");
         let address = listener.local_addr().expect("should have an address");
-        let router = Router::new().route(LADDER_PATH, post(move || async move { (status, body) }));
+        let router = Router::new().fallback(post(move || async move { (status, body) }));
         tokio::spawn(async move { axum::serve(listener, router).await });
         TunerClient::new(&format!("http://{address}/")).expect("should be an address")
     }
@@ -231,6 +259,35 @@ mod tests {
             [(1, 2000), (2, 500)]
         );
         assert_eq!(ladder[0].model_version, "7");
+    }
+
+    #[tokio::test]
+    async fn what_is_expected_of_a_configuration_is_a_ladder_of_one_rung() {
+        let reply = PredictReply {
+            model_version: "7".to_owned(),
+            hardware_class: "zen2".to_owned(),
+            ns_per_day: Interval { p10: 1.0, p50: 2.0, p90: 3.0 },
+            hours_to_finish: Some(0.5),
+            memory_bytes: 1 << 26,
+            resources: Resources { cpu_millicores: 2000, memory_bytes: 1 << 27, gpus: 0 },
+            step: StepCost { pair_us: 1.0, pme_us: 1.0, other_us: 1.0, overhead_us: 1.0, total_us: 4.0 },
+        };
+        let body = serde_json::to_string(&reply).expect("should be JSON");
+        let client = answering(StatusCode::OK, body).await;
+        let request = PredictRequest {
+            system: row().system.description().expect("should have atoms"),
+            layout: Layout::cpu(2, 1),
+            node: pool().nodes.remove(0),
+            cpu_millicores: None,
+            gromacs_version: None,
+        };
+        let rung = client.expectation(&request).await.expect("should be a rung");
+        assert_eq!((rung.rung, rung.cpu_millicores, rung.memory_bytes), (1, 2000, 1 << 27));
+        assert_eq!((rung.layout.0, rung.hardware_class.as_str()), (Layout::cpu(2, 1), "zen2"));
+        assert_eq!((rung.ns_per_day_p50, rung.fits_now), (2.0, true));
+        let client = answering(StatusCode::UNPROCESSABLE_ENTITY, error(ErrorCode::Invalid)).await;
+        let error = client.expectation(&request).await.expect_err("should be refused");
+        assert!(error.is_final(), "{error}");
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use scavenger_schema::reasons::waiting;
 use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
-use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State, job_name};
+use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, State, job_name};
 
 use crate::advance::{self, Action, Input, Log, Settings, Step};
 use crate::cluster::{Cluster, ClusterError, LogPart};
@@ -204,6 +204,9 @@ impl Worker {
             State::Inspecting => {
                 let found = self.view(row, &probe_name(row, Probe::Inspection), &[]).await?;
                 seen.log = self.log_of_ended(row, found.as_ref()).await?;
+                if found.is_none() && row.kind == Kind::Calibration {
+                    seen.pool = self.pool().await?;
+                }
                 seen.probe = found.map(|(_, view)| view);
             }
             State::Tuning => {
@@ -343,6 +346,13 @@ impl Worker {
                 let limits = pool.map_or_else(|| row.limits(), |pool| pool.limits.bound(&row.limits()));
                 let ladder = self.tuner.ladder(row, *system, limits, nodes).await?;
                 let (status, ladder) = advance::with_ladder(row, ladder, pool).map_err(StepError::FitPool)?;
+                let changes = Changes { ladder: Some(ladder), ..Changes::default() };
+                return Ok(Progress::Written(Box::new(self.store.record(claim, &status, &changes).await?)));
+            }
+            Action::Predict(request) => {
+                let rung = self.tuner.expectation(&request).await?;
+                let (status, ladder) =
+                    advance::with_ladder(row, vec![rung], seen.pool.as_ref()).map_err(StepError::FitPool)?;
                 let changes = Changes { ladder: Some(ladder), ..Changes::default() };
                 return Ok(Progress::Written(Box::new(self.store.record(claim, &status, &changes).await?)));
             }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use gromacs_submitter::probe::{INSPECT_SCRIPT, VERIFY_SCRIPT, parse_inspection, parse_verification};
+use gromacs_submitter::probe::{
+    INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT, parse_inspection, parse_verification,
+};
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 
@@ -114,6 +116,59 @@ fn what_can_not_be_read_fails_with_gromacs_words() {
 
     let output = volume.run(INSPECT_SCRIPT, &[&volume.file("a.tpr"), &volume.file("taken")]);
     assert_eq!(output.status.code(), Some(5), "the working directory can not be made");
+}
+
+/// A `gmx` that writes down what it is called with, makes the files it is told to, and keeps the topology and the
+/// settings that `grompp` reads.
+fn making() -> String {
+    format!(
+        "echo \"$*\" >>\"$CALLS\"
+        case \"$*\" in
+        *'grompp '*) cp topol.top grompp.mdp \"$(dirname \"$CALLS\")\" && echo run >new.tpr ;;
+        *solvate*) echo cell >cell.gro ;;
+        *genconf*) echo box >box.gro ;;
+        *--version*) echo 'GROMACS version:    2022.5-Debian' ;;
+        *'dump -s '*) cat '{}/tests/fixtures/dump-peptide.txt'; yes '   x[    1]={{ 1.0, 1.0, 1.0}}' ;;
+        *) exit 9 ;;
+        esac",
+        env!("CARGO_MANIFEST_DIR")
+    )
+}
+
+#[test]
+fn a_box_of_water_is_made_in_its_folder_and_then_described() {
+    let volume = Volume::new(&format!("CALLS={}\n{}", "$(dirname \"$0\")/calls", making()));
+    let (tpr, folder) = (volume.0.join("calibration-7/water.tpr"), volume.0.join("calibration-7/gromacs-7"));
+    let numbers = ["2", "3", "4", "1200"].map(Path::new);
+    let arguments: Vec<&Path> = [tpr.as_path(), folder.as_path()].into_iter().chain(numbers).collect();
+    // Twice: an attempt that was interrupted is made again.
+    for _ in 0..2 {
+        let output = volume.run(WATER_SCRIPT, &arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let system = parse_inspection(&volume.message()).expect("should be a good answer").system;
+        assert_eq!(system.atoms, Some(1048), "what was made is read");
+    }
+    let read = |path: PathBuf| std::fs::read_to_string(path).expect("should be there");
+    let calls = read(volume.0.join("bin/calls"));
+    assert!(calls.contains("genconf -f cell.gro -nbox 2 3 4 -o box.gro"), "{calls}");
+    assert!(read(volume.0.join("bin/topol.top")).contains("SOL 5184\n"), "216 times 24");
+    assert!(read(volume.0.join("bin/grompp.mdp")).contains("nsteps = 1200\n"));
+    assert_eq!(read(tpr), "run\n");
+    let left = std::fs::read_dir(&folder).expect("should be a folder").count();
+    assert_eq!(left, 0, "what it was made from is removed");
+}
+
+#[test]
+fn a_box_that_can_not_be_made_fails_with_gromacs_words() {
+    let volume = Volume::new("echo 'Fatal error:' >&2; echo 'Library file spc216.gro not found' >&2; exit 1");
+    let (tpr, folder) = (volume.0.join("c/water.tpr"), volume.0.join("c/gromacs-7"));
+    let numbers = ["2", "2", "2", "200"].map(Path::new);
+    let arguments: Vec<&Path> = [tpr.as_path(), folder.as_path()].into_iter().chain(numbers).collect();
+    let output = volume.run(WATER_SCRIPT, &arguments);
+    assert_eq!(output.status.code(), Some(8));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("spc216.gro not found"));
+    assert!(!tpr.exists());
+    assert_eq!(volume.message(), "");
 }
 
 #[test]

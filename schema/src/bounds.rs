@@ -78,6 +78,12 @@ pub const THREADS: Bounds<u32> = Bounds { min: 1, max: 128 };
 pub const PME_RANKS: Bounds<u32> = Bounds { min: 0, max: RANKS.max };
 /// Benchmarks to propose.
 pub const BENCHMARKS: Bounds<u32> = Bounds { min: 1, max: 3 };
+/// Limit for the CPU of a benchmark, in thousandths of a core.
+pub const BENCHMARK_CPU_MILLICORES: Bounds<u32> = Bounds { min: WHOLE_CORE, max: MAX_CPU_MILLICORES.max };
+/// Limit for the atoms of a benchmark, from the smallest box of water on.
+pub const BENCHMARK_ATOMS: Bounds<u64> = Bounds { min: 5184, max: 10_000_000 };
+/// Seconds that a benchmark should take.
+pub const BENCHMARK_SECONDS: Bounds<f64> = Bounds { min: 20.0, max: 600.0 };
 /// Characters of a version of GROMACS: what the queue's column holds.
 pub const VERSION_LENGTH: Bounds<usize> = Bounds { min: 0, max: 100 };
 

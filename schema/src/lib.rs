@@ -5,6 +5,8 @@
 //! | [`names`] | - | labels, annotations, finalizer, field managers, object names |
 //! | [`reasons`] | - | condition types, reasons of conditions and events |
 //! | [`quantity`] | - | Kubernetes quantities as integers |
+//! | [`rules`] | - | the database's rules as sentences |
+//! | [`water`] | - | the boxes of water that benchmarks run |
 //! | `scavenger_job`, `scavenger_pool` | `crd` | the two custom resources |
 //! | `bounds` | `http` | what the tuner accepts of each field |
 //! | `strict` | `http` | reading messages as their schema says |
@@ -19,6 +21,7 @@ pub mod names;
 pub mod openapi;
 pub mod quantity;
 pub mod reasons;
+pub mod rules;
 
 #[cfg(feature = "crd")]
 pub mod scavenger_job;
@@ -32,6 +35,7 @@ pub mod simulation;
 pub mod strict;
 #[cfg(feature = "http")]
 pub mod tuning;
+pub mod water;
 
 /// The custom resource definitions as one YAML document stream, as `kubectl apply` takes it.
 ///

@@ -2,6 +2,7 @@
 //!
 //! The columns are documented in `schema/migrations`, where each has a comment with its unit.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -9,7 +10,8 @@ use jiff_sqlx::Timestamp;
 use sqlx::types::Json;
 
 use crate::names;
-use crate::tuning::{GpuOffload, Layout, Limits, PmeDescription, Resources, SystemDescription};
+use crate::tuning::{GpuOffload, Layout, Limits, NodeShape, PmeDescription, Resources, SystemDescription};
+use crate::water::WaterBox;
 
 /// The migrations, embedded. An applied one is never edited.
 pub static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("./migrations");
@@ -123,6 +125,49 @@ impl fmt::Display for State {
     }
 }
 
+/// What a row is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Computes a .tpr file.
+    Simulation,
+    /// Measures how fast a kind of node is.
+    Calibration,
+}
+
+impl Kind {
+    /// As the database spells it, also as the source of what was measured.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Simulation => "simulation",
+            Self::Calibration => "calibration",
+        }
+    }
+}
+
+impl TryFrom<String> for Kind {
+    type Error = UnknownKind;
+
+    fn try_from(text: String) -> Result<Self, UnknownKind> {
+        [Self::Simulation, Self::Calibration]
+            .into_iter()
+            .find(|kind| kind.as_str() == text)
+            .ok_or(UnknownKind(text))
+    }
+}
+
+/// The text is no kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownKind(String);
+
+impl fmt::Display for UnknownKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?} is no kind of a row; a newer schema than this program's?", self.0)
+    }
+}
+
+impl std::error::Error for UnknownKind {}
+
 /// The text is no state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownState(String);
@@ -159,6 +204,9 @@ impl TryFrom<String> for State {
 pub struct GromacsToTune {
     /// Number of the row.
     pub id: i64,
+    /// What it is for.
+    #[sqlx(try_from = "String")]
+    pub kind: Kind,
     /// Database role that inserted it.
     pub owner: String,
     /// Namespace it runs in.
@@ -190,6 +238,9 @@ pub struct GromacsToTune {
     /// The simulated system, as far as it is known.
     #[sqlx(flatten)]
     pub system: System,
+    /// What a calibration runs; empty in a simulation.
+    #[sqlx(flatten)]
+    pub benchmark_columns: BenchmarkColumns,
     /// True once the .tpr file was read, and the working directory made.
     pub is_inspected: bool,
     /// The owner wants it stopped.
@@ -285,7 +336,76 @@ impl System {
     }
 }
 
+/// The columns that only a calibration has.
+#[derive(Debug, Clone, Default, PartialEq, sqlx::FromRow)]
+pub struct BenchmarkColumns {
+    /// Atoms of the box of water.
+    pub benchmark_atoms: Option<i32>,
+    /// Ranks, those for PME included.
+    pub benchmark_ranks: Option<i32>,
+    /// Threads of each.
+    pub benchmark_threads: Option<i32>,
+    /// Ranks for PME alone.
+    pub benchmark_pme_ranks: Option<i32>,
+    /// GPUs.
+    pub benchmark_gpus: Option<i32>,
+    /// Labels that the node must have.
+    pub benchmark_node_labels: Option<Json<BTreeMap<String, String>>>,
+}
+
+/// What a calibration runs: this, and nothing else.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Benchmark {
+    /// The system.
+    pub water: WaterBox,
+    /// Steps.
+    pub steps: i64,
+    /// How mdrun divides its cores, one per rank and thread.
+    pub layout: Layout,
+    /// Labels that the node must have.
+    pub node_labels: BTreeMap<String, String>,
+}
+
+impl Benchmark {
+    /// Step at which mdrun's counters start anew: what comes before is for caches and clocks to settle.
+    #[must_use]
+    pub fn reset_step(&self) -> i64 {
+        self.steps / 2
+    }
+
+    /// CPU, millicores.
+    #[must_use]
+    pub fn cpu_millicores(&self) -> u32 {
+        self.layout.threads().saturating_mul(1000)
+    }
+
+    /// True if the nodes of this shape are of the kind that is measured.
+    #[must_use]
+    pub fn is_about(&self, node: &NodeShape) -> bool {
+        self.node_labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+    }
+}
+
 impl GromacsToTune {
+    /// What it runs if it is a calibration. The table's rules see to it that nothing is missing then.
+    #[must_use]
+    pub fn benchmark(&self) -> Option<Benchmark> {
+        let columns = &self.benchmark_columns;
+        let count = |column: Option<i32>| column.and_then(|count| u32::try_from(count).ok());
+        let gpus = count(columns.benchmark_gpus)?;
+        let layout = Layout {
+            npme: count(columns.benchmark_pme_ranks)?,
+            ..Layout::water(count(columns.benchmark_ranks)?, count(columns.benchmark_threads)?, gpus)
+        };
+        Some(Benchmark {
+            water: WaterBox::near(count(columns.benchmark_atoms)?.into()),
+            steps: self.system.nsteps?,
+            layout,
+            node_labels: columns.benchmark_node_labels.as_ref()?.0.clone(),
+        })
+        .filter(|_| self.kind == Kind::Calibration)
+    }
+
     /// The user's limits as the tuner wants them.
     #[must_use]
     pub fn limits(&self) -> Limits {
@@ -437,6 +557,14 @@ mod tests {
             assert_eq!(state.as_str().parse(), Ok(state));
         }
         assert!("done".parse::<State>().is_err());
+    }
+
+    #[test]
+    fn kinds_survive_the_way_through_text() {
+        for kind in [Kind::Simulation, Kind::Calibration] {
+            assert_eq!(Kind::try_from(kind.as_str().to_owned()), Ok(kind));
+        }
+        assert!(Kind::try_from("benchmark".to_owned()).is_err());
     }
 
     #[test]

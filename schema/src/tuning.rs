@@ -356,6 +356,13 @@ impl Layout {
         }
     }
 
+    /// Like [`Layout::cpu`]; beside a GPU, all of a box of water on it that the usual settings allow there.
+    #[must_use]
+    pub fn water(ntmpi: u32, ntomp: u32, gpus: u32) -> Self {
+        let device = if gpus > 0 { Device::Gpu } else { Device::Cpu };
+        Self { gpus, nb: device, pme: device, bonded: device, ..Self::cpu(ntmpi, ntomp) }
+    }
+
     /// Threads in all.
     #[must_use]
     pub fn threads(&self) -> u32 {
@@ -522,6 +529,19 @@ pub struct CalibrationRequest {
     #[cfg_attr(feature = "openapi", schemars(range(min = bounds::BENCHMARKS.min, max = bounds::BENCHMARKS.max)))]
     #[serde(default = "three", deserialize_with = "strict::integer")]
     pub max_benchmarks: u32,
+    /// Most CPU that a benchmark may take, in thousandths of a core. Missing: the node decides.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::BENCHMARK_CPU_MILLICORES.min, max = bounds::BENCHMARK_CPU_MILLICORES.max)))]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_integer")]
+    pub max_cpu_millicores: Option<u32>,
+    /// Most atoms that a benchmark may have. Missing: about 784,000.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::BENCHMARK_ATOMS.min, max = bounds::BENCHMARK_ATOMS.max)))]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_integer")]
+    pub max_atoms: Option<u64>,
+    /// Seconds that a benchmark should take at the predicted p50 speed. Half of it is measured; runs of
+    /// less than 5 seconds are not learned from, and unknown hardware may be twice as fast as predicted.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::BENCHMARK_SECONDS.min, max = bounds::BENCHMARK_SECONDS.max)))]
+    #[serde(default = "one_minute")]
+    pub seconds: f64,
 }
 
 /// Benchmarks that would tell most about a kind of node.
@@ -698,6 +718,10 @@ fn default_cutoff_nm() -> f64 {
 
 fn three() -> u32 {
     3
+}
+
+fn one_minute() -> f64 {
+    60.0
 }
 
 fn default_pme_order() -> u32 {

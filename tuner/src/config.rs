@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 ///
 /// The tuner takes the description of a simulation and of the nodes it may run on, and answers with a ladder of
 /// configurations: requests, limits and the mdrun layout that goes with them, the fastest sensible one first.
-/// It runs nothing and writes nothing.
+/// It runs nothing, and writes nothing but the rows that calibrate is told to insert.
 #[derive(Debug, Parser)]
 #[command(name = "scavenger-tuner", version, propagate_version = true)]
 pub struct Cli {
@@ -34,10 +34,11 @@ pub enum Command {
     /// Fits the model to public measurements with whole machines left out, predicts those, and prints a table in
     /// Markdown with two plain models beside. Takes some seconds.
     Accuracy(AccuracyOptions),
-    /// Print the short benchmarks that would tell most about a kind of node
+    /// Propose benchmarks for a kind of node, and put them into the queue
     ///
-    /// Nothing is run: each line is a simulation of water with the arguments of mdrun. Its measured speed, once it
-    /// is among the runs that the service learns from, narrows the intervals by what is printed.
+    /// Those that would tell most: short simulations of water, with the arguments of mdrun. What they measure, once it
+    /// is among the runs that the service learns from, narrows the intervals by what is printed. With --namespace and
+    /// --pvc they become rows of kind calibration, which the submitter makes and runs; without, nothing is written.
     Calibrate(CalibrateOptions),
     /// Print the OpenAPI document of the service
     Openapi,
@@ -177,9 +178,89 @@ pub struct CalibrateOptions {
     /// Version of GROMACS
     #[arg(long, value_name = "VERSION", env = "SCAVENGER_TUNER_GROMACS_VERSION")]
     pub gromacs_version: Option<String>,
-    /// Most benchmarks to print, 1 to 3
+    /// Most benchmarks to propose, 1 to 3
     #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_BENCHMARKS", default_value_t = 3)]
     pub max_benchmarks: u32,
+    /// Most cores that a benchmark may take [default: all of the node]
+    #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_CORES")]
+    pub max_cores: Option<u32>,
+    /// Most atoms that a benchmark may have, at least 5184 [default: about 784000]
+    #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_ATOMS")]
+    pub max_atoms: Option<u64>,
+    /// How long a benchmark should take, 20s to 10m
+    ///
+    /// At the predicted speed. The second half of it is measured.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "SCAVENGER_TUNER_BENCHMARK_TIME",
+        default_value = "1m",
+        value_parser = duration
+    )]
+    pub benchmark_time: Duration,
+    /// Learn from the measured runs in the Postgres database at URL, and insert the rows there
+    ///
+    /// Those runs count that the role in the URL may read. It inserts as that role, which must be one of the
+    /// namespace's tenants.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "SCAVENGER_TUNER_DATABASE_URL",
+        hide_env_values = true,
+        help_heading = "Queue"
+    )]
+    pub database_url: Option<String>,
+    /// Insert the benchmarks as rows that run in NAMESPACE
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "SCAVENGER_TUNER_NAMESPACE",
+        requires_all = ["pvc", "database_url", "node"],
+        help_heading = "Queue"
+    )]
+    pub namespace: Option<String>,
+    /// Make the boxes of water on the PersistentVolumeClaim NAME of that namespace
+    ///
+    /// In folders calibration-ROW at its root.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "SCAVENGER_TUNER_PVC",
+        requires = "namespace",
+        help_heading = "Queue"
+    )]
+    pub pvc: Option<String>,
+    /// Container image with GROMACS and its force fields [default: the tenant's, else the submitter's]
+    #[arg(
+        long,
+        value_name = "IMAGE",
+        env = "SCAVENGER_TUNER_IMAGE",
+        requires = "namespace",
+        help_heading = "Queue"
+    )]
+    pub image: Option<String>,
+    /// User id to run as [default: the tenant's, else 1000]
+    #[arg(
+        long,
+        value_name = "UID",
+        env = "SCAVENGER_TUNER_RUN_AS_USER",
+        requires = "namespace",
+        help_heading = "Queue"
+    )]
+    pub run_as_user: Option<i64>,
+    /// Priority among your rows: higher ones start first
+    #[arg(
+        long,
+        value_name = "N",
+        env = "SCAVENGER_TUNER_PRIORITY",
+        default_value_t = 0,
+        allow_negative_numbers = true,
+        help_heading = "Queue"
+    )]
+    pub priority: i32,
+    /// Let the database try to insert the rows, and take them back
+    #[arg(long, env = "SCAVENGER_TUNER_DRY_RUN", help_heading = "Safety")]
+    pub dry_run: bool,
     /// Print a table or JSON
     #[arg(long, value_name = "FORMAT", env = "SCAVENGER_TUNER_OUTPUT", default_value = "table")]
     pub output: Output,
@@ -306,6 +387,17 @@ pub struct RecommendOptions {
     /// Most configurations to print
     #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_RUNGS", help_heading = "Scheduling")]
     pub max_rungs: Option<u32>,
+    /// Learn from the measured runs in the Postgres database at URL
+    ///
+    /// Those count that the role in the URL may read.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "SCAVENGER_TUNER_DATABASE_URL",
+        hide_env_values = true,
+        help_heading = "Learning"
+    )]
+    pub database_url: Option<String>,
     /// Draw speed and efficiency over cores, with the rungs, into FILE, as SVG
     #[arg(long, value_name = "FILE", env = "SCAVENGER_TUNER_PLOT")]
     pub plot: Option<PathBuf>,

@@ -3,6 +3,7 @@
 //! Everything that decides is in `scavenger-tuner-model`; here are its faces.
 
 pub mod accuracy;
+pub mod calibration;
 pub mod cli;
 pub mod config;
 pub mod http;

@@ -16,7 +16,7 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use crate::http::Service;
 
 /// Longest wait for a connection or an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Most runs of one owner on one class of hardware: nobody's runs can crowd out those of others.
 const MOST_PER_OWNER: i64 = 200;
 /// Most runs in all.
@@ -74,6 +74,10 @@ impl Source {
         let pool =
             PgPoolOptions::new().max_connections(2).acquire_timeout(PATIENCE).connect_lazy_with(options);
         Ok(Self { pool })
+    }
+
+    pub(crate) fn pool(&self) -> &PgPool {
+        &self.pool
     }
 
     async fn newest(&self) -> Result<Newest, ReadError> {

@@ -142,10 +142,20 @@ fn serves_until_sigterm_and_then_ends_well() {
 
 #[test]
 fn failures_have_a_sentence_and_an_exit_code() {
-    let cases: [(&[&str], i32, &str); 12] = [
+    let cases: [(&[&str], i32, &str); 18] = [
         (&["recommend", "x.tpr", "--gmx", "/nowhere/gmx"], 2, "install GROMACS"),
         (&["recommend", "x.tpr", "--gmx", "true"], 2, "gmx dump found no #atoms"),
         (&["calibrate", "--node", "0,1Gi"], 1, "node.allocatable"),
+        (&["calibrate", "--max-cores", "0"], 1, "maxCpuMillicores"),
+        (&["calibrate", "--max-atoms", "100"], 1, "maxAtoms"),
+        (&["calibrate", "--benchmark-time", "5s"], 1, "seconds: must be 20 to 600"),
+        (&["calibrate", "--node", "8,32Gi", "--namespace", "chem", "--pvc", "data"], 2, "--database-url"),
+        (
+            &["calibrate", "--namespace", "chem", "--pvc", "data", "--database-url", "postgres://h/d"],
+            2,
+            "--node",
+        ),
+        (&["calibrate", "--database-url", "x"], 2, "--database-url is no Postgres URL"),
         (&["recommend"], 2, "--atoms"),
         (&["recommend", "--atoms", "0"], 1, "system.atoms"),
         (&["recommend", "--atoms", "3000", "--box", "3,3"], 2, "--box: must be three numbers"),

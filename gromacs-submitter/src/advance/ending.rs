@@ -1,8 +1,10 @@
 //! The end of a ScavengerJob: what it means for the row, and what was measured.
 
+use std::collections::BTreeMap;
+
 use scavenger_schema::reasons::failure;
 use scavenger_schema::scavenger_job::Phase;
-use scavenger_schema::simulation::{RowStatus, State};
+use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, State};
 
 use super::waiting::reset_clock;
 use super::{
@@ -30,6 +32,11 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
         if let Some(step) = facts.last_step {
             return stopped_short(&status, step, input, job);
         }
+    }
+    if input.row.kind == Kind::Calibration {
+        let reason = "the benchmark ended, but its log is gone, and with it what was measured; set retry_requested to \
+                      run it again";
+        return fail(input, reason.to_owned());
     }
     // The log is gone: the checkpoint tells.
     if !status.verifying {
@@ -72,7 +79,7 @@ fn reached_the_end(
     let attempt = job.last_attempt();
     status.start_time = status.start_time.or(attempt.and_then(|attempt| attempt.start_time).map(Into::into));
     let first_step = facts.and_then(|facts| facts.first_step).or(status.first_step);
-    let measured = facts.and_then(|facts| measurement(facts, first_step, end));
+    let measured = facts.and_then(|facts| measurement(input.row, facts, first_step, end));
     if let Some(measured) = measured {
         status.ns_per_day = Some(measured.ns_per_day);
     }
@@ -88,29 +95,42 @@ fn reached_the_end(
 }
 
 /// What a log that mdrun ended tells; none for a run that had nothing left to do.
-fn measurement(facts: &LogFacts, first_step: Option<i64>, last_step: i64) -> Option<Measurement> {
-    let steps = last_step.checked_sub(first_step?).filter(|steps| *steps > 0)?;
+fn measurement(
+    row: &GromacsToTune,
+    facts: &LogFacts,
+    first_step: Option<i64>,
+    last_step: i64,
+) -> Option<Measurement> {
+    // Time and speed speak of what came after the counters were reset.
+    let reset_step = row.benchmark().map_or(0, |benchmark| benchmark.reset_step());
+    let steps = last_step.checked_sub(first_step?.max(reset_step)).filter(|steps| *steps > 0)?;
     Some(Measurement { ns_per_day: facts.ns_per_day?, steps, wall_seconds: facts.wall_seconds? })
 }
 
 /// What the tuner learns from an attempt, if that measured anything.
 pub(super) fn observation(attempt: &AttemptRecord, input: &Input<'_>) -> Option<Observation> {
     let measured = attempt.measured.filter(|it| it.wall_seconds >= SHORTEST_MEASUREMENT_SECONDS)?;
+    let rung = input.ladder.iter().find(|rung| Some(rung.rung) == attempt.view.rung)?;
     Some(Observation {
         attempt: attempt.view.number,
         system: input.row.system.description()?,
-        rung: attempt.view.rung?,
-        node_labels: common_labels(input),
+        rung: rung.rung,
+        node_labels: common_labels(rung, input),
         measured,
         peak_memory_bytes: attempt.peak_memory_bytes,
     })
 }
 
-fn common_labels(input: &Input<'_>) -> std::collections::BTreeMap<String, String> {
-    match input.pool.map(|pool| pool.nodes.as_slice()) {
-        Some([only]) => only.labels.clone(),
-        _ => std::collections::BTreeMap::new(),
-    }
+/// Labels of the nodes that can run `rung`, if these all have the same.
+fn common_labels(rung: &LadderRung, input: &Input<'_>) -> BTreeMap<String, String> {
+    let benchmark = input.row.benchmark();
+    let nodes = input.pool.map(|pool| pool.nodes.as_slice()).unwrap_or_default();
+    let mut candidates = nodes
+        .iter()
+        .filter(|node| benchmark.as_ref().is_none_or(|benchmark| benchmark.is_about(node)))
+        .filter(|node| rung.resources().fits_in(&node.allocatable))
+        .map(|node| &node.labels);
+    candidates.next().filter(|first| candidates.all(|labels| labels == *first)).cloned().unwrap_or_default()
 }
 
 /// Exit code 0 before the last step: a next submission goes on from the checkpoint, if there was any progress.
@@ -122,7 +142,7 @@ fn stopped_short(status: &RowStatus, step: i64, input: &Input<'_>, job: &JobView
         .map(|attempt| AttemptRecord {
             first_step,
             last_step: Some(step),
-            measured: input.log.facts().and_then(|facts| measurement(facts, first_step, step)),
+            measured: input.log.facts().and_then(|facts| measurement(input.row, facts, first_step, step)),
             peak_memory_bytes: peak_of_last(status, Some(attempt)),
             ..AttemptRecord::of(attempt)
         })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State};
+use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, State};
 use scavenger_schema::tuning::Resources;
 
 use crate::manifest::needed_grace_seconds;
@@ -44,9 +44,16 @@ pub fn with_ladder(
     for (rung, number) in ladder.iter_mut().zip(1..) {
         rung.rung = number;
     }
-    let configurations =
-        if ladder.len() == 1 { "1 configuration" } else { &format!("{} configurations", ladder.len()) };
-    let mut reason = format!("the tuner proposes {configurations}; the largest is tried first");
+    let mut reason = match (row.kind, ladder.as_slice()) {
+        (Kind::Calibration, [rung]) => format!(
+            "the tuner expects {} ns/day ({} to {})",
+            digits(rung.ns_per_day_p50),
+            digits(rung.ns_per_day_p10),
+            digits(rung.ns_per_day_p90)
+        ),
+        (_, [_]) => "the tuner proposes 1 configuration; the largest is tried first".to_owned(),
+        _ => format!("the tuner proposes {} configurations; the largest is tried first", ladder.len()),
+    };
     if let Some(outgrown) = row.status.outgrown_memory_bytes {
         reason = format!("{reason}, with more than {} MiB of memory", outgrown / MIB);
     }
@@ -59,6 +66,12 @@ pub fn with_ladder(
         ..row.status.clone()
     };
     Ok((status, ladder))
+}
+
+/// A speed as people read it: three digits or so.
+fn digits(ns_per_day: f64) -> String {
+    let decimals = if ns_per_day >= 100.0 { 0 } else { 2 - usize::from(ns_per_day >= 10.0) };
+    format!("{ns_per_day:.decimals$}")
 }
 
 fn stops_in_time(

@@ -4,6 +4,7 @@
 //! A step either writes to Kubernetes or to the database, never both. What a write to Kubernetes brought about is
 //! recorded when the next step sees it, so a step that is repeated after a crash finds what it made and goes on.
 
+mod calibration;
 mod ending;
 mod follow;
 mod ladder;
@@ -16,8 +17,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use scavenger_schema::reasons::failure;
 use scavenger_schema::scavenger_job::Phase;
-use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State, job_name};
-use scavenger_schema::tuning::SystemDescription;
+use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, State, job_name};
+use scavenger_schema::tuning::{PredictRequest, SystemDescription};
 
 pub use follow::take_progress;
 pub use ladder::with_ladder;
@@ -135,6 +136,8 @@ pub enum Action {
     DeleteProbe(Probe),
     /// Asks the tuner, and records the ladder.
     AskTuner(Box<SystemDescription>),
+    /// Asks the tuner what it expects of the one configuration of a calibration, and records that as its ladder.
+    Predict(Box<PredictRequest>),
     /// Makes the ScavengerJob with this rung.
     CreateJob(i32),
     /// Replaces its spec by that of a rung, if its version is still the one that was judged.
@@ -163,6 +166,7 @@ impl Action {
             Self::CreateProbe(_) => "create_probe",
             Self::DeleteProbe(_) => "delete_probe",
             Self::AskTuner(_) => "ask_tuner",
+            Self::Predict(_) => "predict",
             Self::CreateJob(_) => "create_job",
             Self::ReplaceJob { .. } => "replace_job",
             Self::DeleteJob { .. } => "delete_job",
@@ -358,7 +362,9 @@ fn queued(input: &Input<'_>) -> Step {
         let reason = format!("waits until {} is gone", probe_name(row, Probe::Inspection));
         return delete_and_wait(Action::DeleteProbe(Probe::Inspection), probe, reason, input);
     }
-    let state = if row.is_inspected { State::Tuning } else { State::Inspecting };
+    // The box of a calibration that is tried again is made again: nobody promised to keep it.
+    let is_ready = row.is_inspected && row.kind == Kind::Simulation;
+    let state = if is_ready { State::Tuning } else { State::Inspecting };
     record(RowStatus { state, reason: None, ..row.status.clone() })
 }
 
@@ -368,7 +374,11 @@ fn inspecting(input: &Input<'_>) -> Step {
         return cancel_probe(input);
     }
     let Some(probe) = input.probe else {
-        return act(Action::CreateProbe(Probe::Inspection), row);
+        // A box that no node may make would wait for ever.
+        return match calibration::refused_by_nodes(input) {
+            Some(reason) => fail(input, reason),
+            None => act(Action::CreateProbe(Probe::Inspection), row),
+        };
     };
     let name = probe_name(row, Probe::Inspection);
     if !probe.ours {
@@ -386,10 +396,18 @@ fn inspecting(input: &Input<'_>) -> Step {
             Err(error) => fail(input, error.to_string()),
         },
         Phase::Failed => {
-            fail(input, probe_failure(probe, input.log, &format!("reading {} failed", row.tpr_path)))
+            let what = match row.kind {
+                Kind::Simulation => format!("reading {} failed", row.tpr_path),
+                Kind::Calibration => "making the box of water failed".to_owned(),
+            };
+            fail(input, probe_failure(probe, input.log, &what))
         }
         Phase::Waiting | Phase::Starting | Phase::Running | Phase::Interrupted => {
-            settle(row.status.clone(), Some(format!("reads the .tpr file: {}", said(probe))), input)
+            let does = match row.kind {
+                Kind::Simulation => "reads the .tpr file",
+                Kind::Calibration => "makes the box of water",
+            };
+            settle(row.status.clone(), Some(format!("{does}: {}", said(probe))), input)
         }
     }
 }
@@ -413,9 +431,12 @@ fn tuning(input: &Input<'_>) -> Step {
     if let Some(reason) = ladder::refused_by_pool(row, pool) {
         return fail(input, reason);
     }
-    match row.system.description() {
-        Some(system) => act(Action::AskTuner(Box::new(system)), row),
-        None => fail(input, "the number of atoms is not known; set the column atoms and retry".to_owned()),
+    match (row.system.description(), row.benchmark()) {
+        (Some(system), Some(benchmark)) => calibration::tune(&benchmark, system, pool, input),
+        (Some(system), None) => act(Action::AskTuner(Box::new(system)), row),
+        (None, _) => {
+            fail(input, "the number of atoms is not known; set the column atoms and retry".to_owned())
+        }
     }
 }
 

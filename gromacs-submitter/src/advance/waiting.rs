@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use scavenger_schema::reasons::waiting;
 use scavenger_schema::scavenger_job::Phase;
-use scavenger_schema::simulation::{AttemptOutcome, LadderRung, RowStatus};
+use scavenger_schema::simulation::{AttemptOutcome, Kind, LadderRung, RowStatus};
 
 use super::ladder::{better, describe, knows_room};
 use super::{
@@ -177,7 +177,11 @@ fn find<'a>(input: &Input<'a>, rung: i32) -> Option<&'a LadderRung> {
 fn start_over(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     let rungs = input.ladder.len();
     if rungs == 1 {
-        return settle(status, Some(format!("{}; there is no smaller configuration", said(job))), input);
+        let other = match input.row.kind {
+            Kind::Simulation => "there is no smaller configuration",
+            Kind::Calibration => "a calibration runs with no other configuration",
+        };
+        return settle(status, Some(format!("{}; {other}", said(job))), input);
     }
     let time = status.next_lap_time.map_or_else(
         || {

@@ -31,6 +31,7 @@ pub(super) struct QueueRow {
     pub(super) wall_seconds: Option<i64>,
     pub(super) run_seconds: Option<i64>,
     pub(super) scavenger_job: String,
+    pub(super) kind: String,
 }
 
 impl QueueRow {
@@ -76,12 +77,16 @@ impl QueueRow {
 const HEADINGS: [&str; 9] =
     [">ROW", "STATE", "FILE", "CONFIGURATION", ">DONE", ">NS/DAY", ">LEFT", ">INTERRUPTED", "REASON"];
 
-/// Whose rows they are and where they run is shown if these differ.
+/// Whose rows they are and where they run is shown if these differ, what they are for if not all are simulations.
 pub(super) fn table(rows: &[QueueRow]) -> Table {
     let differ =
         |value: fn(&QueueRow) -> &String| rows.windows(2).any(|pair| value(&pair[0]) != value(&pair[1]));
     let (owners, namespaces) = (differ(|row| &row.owner), differ(|row| &row.namespace));
+    let kinds = rows.iter().any(|row| row.kind != "simulation");
     let mut headings = HEADINGS.to_vec();
+    if kinds {
+        headings.insert(1, "KIND");
+    }
     if namespaces {
         headings.insert(1, "NAMESPACE");
     }
@@ -91,6 +96,9 @@ pub(super) fn table(rows: &[QueueRow]) -> Table {
     let mut table = Table::new(&headings);
     for row in rows {
         let mut cells = row.cells();
+        if kinds {
+            cells.insert(1, row.kind.clone());
+        }
         if namespaces {
             cells.insert(1, row.namespace.clone());
         }
@@ -131,6 +139,7 @@ pub(super) mod tests {
             wall_seconds: Some(60),
             run_seconds: Some(60),
             scavenger_job: format!("gromacs-{id}-1"),
+            kind: "simulation".to_owned(),
         }
     }
 
@@ -152,5 +161,13 @@ pub(super) mod tests {
         other.owner = "bert".to_owned();
         let lines = table(&[running(7), other]).render(None);
         assert!(lines[0].starts_with("ROW  OWNER  STATE"), "{}", lines[0]);
+    }
+
+    #[test]
+    fn kinds_are_shown_if_there_are_calibrations() {
+        let calibration = QueueRow { kind: "calibration".to_owned(), ..running(8) };
+        let lines = table(&[running(7), calibration]).render(None);
+        assert!(lines[0].starts_with("ROW  KIND         STATE"), "{}", lines[0]);
+        assert!(lines[2].starts_with("  8  calibration  running"), "{}", lines[2]);
     }
 }

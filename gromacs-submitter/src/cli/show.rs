@@ -78,6 +78,7 @@ fn tell(row: &QueueRow, story: &Value, width: Option<usize>) -> Vec<String> {
 
 fn facts(row: &QueueRow, simulation: &Value) -> Vec<(&'static str, String)> {
     let mut facts = vec![("state", state(row, simulation))];
+    facts.extend(benchmark(row, simulation).map(|benchmark| ("calibration", benchmark)));
     if let Some(reason) = &row.reason {
         facts.push(("why", reason.clone()));
     }
@@ -108,6 +109,35 @@ fn facts(row: &QueueRow, simulation: &Value) -> Vec<(&'static str, String)> {
         facts.push(("next", next));
     }
     facts
+}
+
+/// What a calibration measures; none for a simulation.
+fn benchmark(row: &QueueRow, simulation: &Value) -> Option<String> {
+    if row.kind != "calibration" {
+        return None;
+    }
+    let number = |name: &str| simulation[name].as_i64().unwrap_or(0);
+    let mut text = format!(
+        "about {} atoms of water, {} steps, the second half measured, {} x {} on {}",
+        count(number("benchmark_atoms")),
+        count(number("nsteps")),
+        number("benchmark_ranks"),
+        number("benchmark_threads"),
+        cores(1000.0 * (number("benchmark_ranks") * number("benchmark_threads")) as f64)
+    );
+    if number("benchmark_gpus") > 0 {
+        text.push_str(" and a GPU");
+    }
+    let labels: Vec<String> = simulation["benchmark_node_labels"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    if !labels.is_empty() {
+        text.push_str(&format!(", on nodes with {}", labels.join(", ")));
+    }
+    Some(text)
 }
 
 fn state(row: &QueueRow, simulation: &Value) -> String {
@@ -399,6 +429,25 @@ mod tests {
         }
         assert!(!all.contains('\u{1b}'));
         assert_eq!(lines.iter().filter(|line| line.contains("queued")).count(), 20, "in a pipe it is whole");
+    }
+
+    #[test]
+    fn a_calibration_says_what_it_measures() {
+        let row = QueueRow { kind: "calibration".to_owned(), ..running(7) };
+        let mut story = story();
+        for (name, value) in [
+            ("benchmark_atoms", json!(11_664)),
+            ("benchmark_ranks", json!(2)),
+            ("benchmark_threads", json!(4)),
+            ("benchmark_gpus", json!(1)),
+            ("benchmark_node_labels", json!({ "kubernetes.io/arch": "amd64" })),
+        ] {
+            story["simulation"][name] = value;
+        }
+        let all = tell(&row, &story, None).join("\n");
+        let told = "calibration about 11,664 atoms of water, 500,000 steps, the second half measured, 2 x 4 on 8 cores \
+                    and a GPU, on nodes with kubernetes.io/arch=amd64";
+        assert!(all.contains(told), "{all}");
     }
 
     #[test]

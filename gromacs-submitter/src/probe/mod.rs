@@ -1,4 +1,5 @@
-//! Small ScavengerJobs that read a file where it is: the .tpr file of a row, or the checkpoint of a submission.
+//! Small ScavengerJobs that read a file where it is: the .tpr file of a row, or the checkpoint of a submission. That of
+//! a calibration makes the .tpr file first.
 //!
 //! Each runs a constant script with `sh -c SCRIPT NAME PATH`: the path is `$1`, so no shell ever parses a user's
 //! string. The script writes a few `key=value` lines (under 1 kB) to the termination message, which the operator
@@ -10,6 +11,9 @@ use scavenger_schema::simulation::System;
 
 /// Reads the .tpr file and makes the working directory.
 pub const INSPECT_SCRIPT: &str = include_str!("inspect.sh");
+
+/// Makes a box of water, and its working directory, and reads the .tpr file as [`INSPECT_SCRIPT`] does.
+pub const WATER_SCRIPT: &str = concat!(include_str!("water.sh"), include_str!("inspect.sh"));
 
 /// Reads the step of a checkpoint.
 pub const VERIFY_SCRIPT: &str = include_str!("verify.sh");

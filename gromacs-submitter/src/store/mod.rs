@@ -29,10 +29,11 @@ use crate::probe::Inspection;
 /// Every column of [`GromacsToTune`], and `wakes`.
 macro_rules! columns {
     () => {
-        "id, owner, namespace, persistent_volume_claim, tpr_path, image, run_as_user, run_as_group, priority,
+        "id, kind, owner, namespace, persistent_volume_claim, tpr_path, image, run_as_user, run_as_group, priority,
         max_cpu_millicores, max_memory_bytes, max_gpus, interruption_after_seconds, fallback_after_seconds,
         service_account, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order,
         bonded_interactions, constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version,
+        benchmark_atoms, benchmark_ranks, benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels,
         inspected is not null as is_inspected, cancel_requested, retry_requested,
         state, reason, submission, job_uid, rung, next_rung, laps, next_lap_time, no_room_since, no_room_seconds,
         attempt, attempts_recorded, first_step, step, ns_per_day, progress_time, interruptions, verifying,

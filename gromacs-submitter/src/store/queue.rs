@@ -41,6 +41,8 @@ pub struct Ran {
     pub namespace: String,
     /// The file.
     pub tpr_path: String,
+    /// `simulation` or `calibration`.
+    pub kind: String,
     /// Submission.
     pub submission: i32,
     /// Attempt.
@@ -127,7 +129,10 @@ impl Store {
                     'fallback_after_seconds', t.fallback_after_seconds, 'atoms', t.atoms, 'box_nm', t.box_nm,
                     'nsteps', t.nsteps, 'init_step', t.init_step, 'dt_ps', t.dt_ps, 'cutoff_nm', t.cutoff_nm,
                     'pme_grid', t.pme_grid, 'pme_order', t.pme_order, 'constraints', t.constraints,
-                    'gromacs_version', t.gromacs_version, 'cancel_requested', t.cancel_requested,
+                    'gromacs_version', t.gromacs_version, 'benchmark_atoms', t.benchmark_atoms,
+                    'benchmark_ranks', t.benchmark_ranks, 'benchmark_threads', t.benchmark_threads,
+                    'benchmark_pme_ranks', t.benchmark_pme_ranks, 'benchmark_gpus', t.benchmark_gpus,
+                    'benchmark_node_labels', t.benchmark_node_labels, 'cancel_requested', t.cancel_requested,
                     'retry_requested', t.retry_requested, 'state_time', t.state_time, 'submission', t.submission,
                     'seconds_in_state', extract(epoch from now() - t.state_time)::bigint,
                     'rows_ahead', case when t.state = 'queued' then (
@@ -199,7 +204,7 @@ impl Store {
     /// The database's.
     pub async fn ran(&self, filter: &RowFilter, since: jiff::Timestamp) -> Result<Vec<Ran>, StoreError> {
         const SELECT: &str = concat!(
-            "select q.id as row_id, q.owner, q.namespace, q.tpr_path, a.submission, a.attempt, a.cpu_millicores,
+            "select q.id as row_id, q.owner, q.namespace, q.tpr_path, q.kind, a.submission, a.attempt, a.cpu_millicores,
                 a.memory_bytes, a.gpus, (l.layout ->> 'ntmpi')::integer as ntmpi,
                 (l.layout ->> 'ntomp')::integer as ntomp, a.start_time, a.end_time, a.outcome, a.reason,
                 a.first_step, case when a.end_time is null and q.submission = a.submission and q.attempt = a.attempt

@@ -276,7 +276,7 @@ async fn insert_observation(
         "insert into gromacs_observation (row_id, submission, attempt, owner, source, atoms, system, cpu_millicores,
             gpus, layout, hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds,
             peak_memory_bytes)
-        select $1, $2, $3, $4, 'simulation', $5, $6, l.cpu_millicores, l.gpus, l.layout, l.hardware_class, $7, $8, $9,
+        select $1, $2, $3, $4, $14, $5, $6, l.cpu_millicores, l.gpus, l.layout, l.hardware_class, $7, $8, $9,
             $10, $11, $13
         from gromacs_ladder l where l.row_id = $1 and l.submission = $2 and l.rung = $12
         on conflict on constraint gromacs_observation_once do nothing",
@@ -294,6 +294,7 @@ async fn insert_observation(
     .bind(observation.measured.wall_seconds)
     .bind(observation.rung)
     .bind(observation.peak_memory_bytes)
+    .bind(row.kind.as_str())
     .execute(&mut **transaction)
     .await?;
     Ok(())

@@ -2,6 +2,7 @@
 
 #![allow(clippy::too_many_lines, reason = "a story is told in one piece")]
 
+mod calibrations;
 mod migrations;
 #[path = "../postgres/mod.rs"]
 mod postgres;

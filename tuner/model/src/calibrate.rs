@@ -6,9 +6,10 @@
 
 use scavenger_schema::bounds;
 use scavenger_schema::tuning::{
-    Benchmark, CalibrationReply, CalibrationRequest, GpuOffload, Layout, PmeDescription, Resources,
+    Benchmark, CalibrationReply, CalibrationRequest, GpuOffload, Interval, Layout, PmeDescription, Resources,
     SystemDescription,
 };
+use scavenger_schema::water::WaterBox;
 
 use crate::error::{FieldError, TuneError, within};
 use crate::hardware::{Hardware, hardware_of};
@@ -20,23 +21,34 @@ use crate::model::{Job, Model, check_node, class_name, display};
 const BENCHMARK_ATOMS: [u64; 4] = [12_000, 48_000, 192_000, 768_000];
 /// Atoms of the simulations that one may want to know about.
 const WANTED_ATOMS: [u64; 5] = [10_000, 30_000, 100_000, 300_000, 1_000_000];
-/// Length of a benchmark at the predicted speed; half of it is measured, after caches and clocks have settled.
-const SECONDS: f64 = 60.0;
+/// Steps come in multiples of it, so that half of them is a step at which pairs are searched.
+const STEPS: f64 = 200.0;
+/// A benchmark whose fewest steps take so many times the seconds that were asked for is none to propose.
+const MOST_TIMES_LONGER: f64 = 2.0;
 /// A further benchmark must take away at least this share of what is left.
 const WORTH_IT: f64 = 0.03;
 
-/// A cube of water with the usual settings.
-fn water(atoms: u64) -> SystemDescription {
-    let edge = (atoms as f64 / crate::system::WATER_ATOMS_PER_NM3).cbrt();
+/// A box of water that a benchmark can have.
+fn water(found: WaterBox) -> SystemDescription {
+    usual(found.atoms(), found.edges_nm())
+}
+
+/// A simulation that one may want to run: a cube with the density of water.
+fn wanted(atoms: u64) -> SystemDescription {
+    usual(atoms, [(atoms as f64 / crate::system::WATER_ATOMS_PER_NM3).cbrt(); 3])
+}
+
+/// Water with the usual settings.
+fn usual(atoms: u64, box_nm: [f64; 3]) -> SystemDescription {
     SystemDescription {
         atoms,
-        box_nm: Some([edge; 3]),
+        box_nm: Some(box_nm),
         nsteps: -1,
         dt_ps: 0.002,
         cutoff_nm: 1.0,
         rlist_nm: None,
         nstlist: None,
-        pme: Some(PmeDescription { grid: [((edge / 0.12).ceil() as u32).max(4); 3], order: 4 }),
+        pme: Some(PmeDescription { grid: box_nm.map(|edge| ((edge / 0.12).ceil() as u32).max(4)), order: 4 }),
         bonded_interactions: Some(0),
         constraints: Some(atoms),
         gpu_offload: GpuOffload::default(),
@@ -56,9 +68,17 @@ struct Run {
 pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<CalibrationReply, TuneError> {
     check_node("node", &request.node)?;
     within("maxBenchmarks", request.max_benchmarks, bounds::BENCHMARKS)?;
+    let most_cores = match request.max_cpu_millicores {
+        Some(most) => {
+            within("maxCpuMillicores", most, bounds::BENCHMARK_CPU_MILLICORES)? / bounds::WHOLE_CORE
+        }
+        None => u32::MAX,
+    };
+    let seconds = within("seconds", request.seconds, bounds::BENCHMARK_SECONDS)?;
     let hardware = hardware_of(&request.node.labels, request.node.allocatable.gpus);
-    let possible = runs(request, &hardware, &BENCHMARK_ATOMS)?;
-    let wanted = runs(request, &hardware, &WANTED_ATOMS)?;
+    let boxes: Vec<SystemDescription> = boxes(request.max_atoms)?.into_iter().map(water).collect();
+    let possible = short_enough(model, &hardware, runs(request, &hardware, &boxes, most_cores)?, seconds);
+    let wanted = runs(request, &hardware, &WANTED_ATOMS.map(wanted), u32::MAX)?;
     if possible.is_empty() || wanted.is_empty() {
         let offer = display(&request.node.allocatable);
         let problem = format!("the smallest benchmark does not fit; the node offers {offer}");
@@ -80,7 +100,7 @@ pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<Calibratio
         if !benchmarks.is_empty() && after > (1.0 - WORTH_IT) * left {
             break;
         }
-        benchmarks.push(benchmark(model, &hardware, run, after));
+        benchmarks.push(benchmark(model, &hardware, run, seconds, after));
         (known, left) = (with, after);
     }
     Ok(CalibrationReply {
@@ -91,6 +111,33 @@ pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<Calibratio
     })
 }
 
+/// The boxes that a benchmark may have.
+fn boxes(max_atoms: Option<u64>) -> Result<Vec<WaterBox>, FieldError> {
+    let mut boxes = BENCHMARK_ATOMS.map(WaterBox::near).to_vec();
+    if let Some(most) = max_atoms {
+        within("maxAtoms", most, bounds::BENCHMARK_ATOMS)?;
+        boxes.push(WaterBox::at_most(most));
+        boxes.retain(|found| found.atoms() <= most);
+    }
+    boxes.sort_by_key(WaterBox::atoms);
+    boxes.dedup();
+    Ok(boxes)
+}
+
+/// Leaves out the runs that would take much longer than wanted; if that are all, the one that takes least stays.
+fn short_enough(model: &Model, hardware: &Hardware, runs: Vec<Run>, seconds: f64) -> Vec<Run> {
+    let least = |run: &Run| STEPS * run.job.system.ns_per_day(predicted(model, hardware, run).p50);
+    let mut runs: Vec<(f64, Run)> = runs.into_iter().map(|run| (least(&run), run)).collect();
+    let quickest = runs.iter().map(|(least, _)| *least).fold(f64::INFINITY, f64::min);
+    runs.retain(|(least, _)| *least <= (MOST_TIMES_LONGER * seconds).max(quickest));
+    runs.into_iter().map(|(_, run)| run).collect()
+}
+
+fn predicted(model: &Model, hardware: &Hardware, run: &Run) -> Interval {
+    let asked = model.about(&run.job, &[*hardware]);
+    asked.predict(hardware, &run.layout, run.resources.cpu_millicores).ns_per_day
+}
+
 fn half_width(sigma: f64) -> f64 {
     (crate::interval::Z90 * sigma).exp()
 }
@@ -98,24 +145,27 @@ fn half_width(sigma: f64) -> f64 {
 /// Mean standard deviation of the logarithm over the simulations one may want to run.
 fn mean_sigma(model: &Model, hardware: &Hardware, wanted: &[Run]) -> f64 {
     let sigma = |run: &Run| {
-        let asked = model.about(&run.job, &[*hardware]);
-        let speed = asked.predict(hardware, &run.layout, run.resources.cpu_millicores).ns_per_day;
+        let speed = predicted(model, hardware, run);
         (speed.p90 / speed.p50).ln() / crate::interval::Z90
     };
     wanted.iter().map(sigma).sum::<f64>() / wanted.len() as f64
 }
 
-/// Boxes of water on 1, 2, 4, ... cores of the node and all of them, each with the layout that is fastest by
-/// physics; beside a GPU if the node has any.
-fn runs(request: &CalibrationRequest, hardware: &Hardware, atoms: &[u64]) -> Result<Vec<Run>, FieldError> {
-    let most = request.node.allocatable.cpu_millicores / 1000;
+/// Systems on 1, 2, 4, ... cores of the node and all of them, but at most `most_cores`, each with the layout that is
+/// fastest by physics; beside a GPU if the node has any.
+fn runs(
+    request: &CalibrationRequest,
+    hardware: &Hardware,
+    systems: &[SystemDescription],
+    most_cores: u32,
+) -> Result<Vec<Run>, FieldError> {
+    let most = (request.node.allocatable.cpu_millicores / 1000).min(most_cores);
     let mut counts: Vec<u32> = (0..11).map(|power| 1 << power).filter(|cores| *cores < most).collect();
     counts.extend((most > 0).then_some(most));
     let model = Model::prior();
     let mut found = Vec::new();
-    for atoms in atoms {
-        let system = water(*atoms);
-        let job = Job::new(&system, request.gromacs_version.as_deref())?;
+    for system in systems {
+        let job = Job::new(system, request.gromacs_version.as_deref())?;
         for cores in &counts {
             let layouts = match hardware.gpu {
                 Some(gpu) => Vec::from_iter(gpu_layout(&job.system, *cores, gpu)),
@@ -136,14 +186,10 @@ fn runs(request: &CalibrationRequest, hardware: &Hardware, atoms: &[u64]) -> Res
     Ok(found)
 }
 
-fn benchmark(model: &Model, hardware: &Hardware, run: &Run, after: f64) -> Benchmark {
-    let speed = model
-        .about(&run.job, &[*hardware])
-        .predict(hardware, &run.layout, run.resources.cpu_millicores)
-        .ns_per_day;
+fn benchmark(model: &Model, hardware: &Hardware, run: &Run, seconds: f64, after: f64) -> Benchmark {
+    let speed = predicted(model, hardware, run);
     let seconds_per_step = run.job.system.ns_per_day(speed.p50);
-    // A multiple of 200, so that the half is a step at which pairs are searched.
-    let steps = ((SECONDS / seconds_per_step / 200.0).ceil() as u64).clamp(1, 1_000_000) * 200;
+    let steps = ((seconds / seconds_per_step / STEPS).ceil() as u64).clamp(1, 1_000_000) * STEPS as u64;
     let mut mdrun_args = run.layout.mdrun_args();
     // The counters cannot be reset while PME is being tuned.
     for argument in
@@ -174,6 +220,9 @@ mod tests {
             node: labelled(&node(cores * 1000, 64), &[], gpus),
             gromacs_version: Some("2024.1".to_owned()),
             max_benchmarks: 3,
+            max_cpu_millicores: None,
+            max_atoms: None,
+            seconds: 60.0,
         }
     }
 
@@ -209,7 +258,8 @@ mod tests {
             .collect();
         let learned = model.learn(&runs);
         let hardware = hardware_of(&request.node.labels, 0);
-        for run in super::runs(&request, &hardware, &[25_000, 400_000]).expect("water should be accepted") {
+        let others = [25_000, 400_000].map(wanted);
+        for run in super::runs(&request, &hardware, &others, u32::MAX).expect("water should be accepted") {
             let of = |model: &Model| {
                 let asked = model.about(&run.job, &[hardware]);
                 asked.predict(&hardware, &run.layout, run.resources.cpu_millicores).ns_per_day
@@ -225,6 +275,41 @@ mod tests {
     }
 
     #[test]
+    fn limits_bound_the_benchmarks_and_not_what_they_are_for() {
+        let whole = propose(&Model::prior(), &request(64, 0)).expect("there should be a proposal");
+        let bounded = CalibrationRequest {
+            max_cpu_millicores: Some(1999),
+            max_atoms: Some(60_000),
+            seconds: 20.0,
+            ..request(64, 0)
+        };
+        let reply = propose(&Model::prior(), &bounded).expect("there should be a proposal");
+        assert_eq!(reply.half_width, whole.half_width, "the same simulations are wanted");
+        for run in &reply.benchmarks {
+            assert_eq!(run.resources.cpu_millicores, 1000);
+            assert!(run.system.atoms <= 60_000 && run.seconds < 60.0, "{run:?}");
+        }
+        assert!(reply.benchmarks.last().expect("there should be one").half_width_after < reply.half_width);
+        let smallest = CalibrationRequest { max_atoms: Some(5184), ..request(4, 0) };
+        let reply = propose(&Model::prior(), &smallest).expect("there should be a proposal");
+        assert!(reply.benchmarks.iter().all(|run| run.system.atoms == 5184));
+    }
+
+    #[test]
+    fn a_benchmark_is_what_a_row_can_say() {
+        for request in [request(16, 0), request(64, 0), request(16, 1)] {
+            for run in propose(&Model::prior(), &request).expect("there should be a proposal").benchmarks {
+                let Layout { ntmpi, ntomp, npme, gpus, .. } = run.layout;
+                assert_eq!(run.layout, Layout { npme, ..Layout::water(ntmpi, ntomp, gpus) });
+                assert_eq!(run.resources.cpu_millicores, run.layout.threads() * 1000);
+                assert_eq!(WaterBox::near(run.system.atoms).atoms(), run.system.atoms);
+                assert_eq!(run.system.nsteps % 200, 0);
+                assert!(run.seconds <= 121.0, "{run:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_node_with_a_gpu_is_measured_on_its_gpu() {
         let reply = propose(&Model::prior(), &request(16, 1)).expect("there should be a proposal");
         assert!(reply.benchmarks.iter().all(|benchmark| benchmark.resources.gpus == 1));
@@ -237,6 +322,14 @@ mod tests {
         };
         assert_eq!(field(CalibrationRequest { max_benchmarks: 4, ..request(4, 0) }), "maxBenchmarks");
         assert_eq!(field(request(0, 0)), "node.allocatable");
+        assert_eq!(
+            field(CalibrationRequest { max_cpu_millicores: Some(500), ..request(4, 0) }),
+            "maxCpuMillicores"
+        );
+        assert_eq!(field(CalibrationRequest { max_atoms: Some(5183), ..request(4, 0) }), "maxAtoms");
+        for seconds in [f64::NAN, 19.0, 601.0] {
+            assert_eq!(field(CalibrationRequest { seconds, ..request(4, 0) }), "seconds");
+        }
         let mut many = request(4, 0);
         many.node.allocatable.gpus = 1_000_000;
         assert_eq!(field(many), "node.allocatable.gpus");

@@ -10,9 +10,11 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use scavenger_tuner_model::Model;
 use serde::Serialize;
 
 use crate::config::Output;
+use crate::observations::Source;
 
 /// Why a verb failed, and the exit code that says so.
 #[derive(Debug)]
@@ -33,6 +35,23 @@ impl Failure {
     pub fn environment(error: impl Into<anyhow::Error>) -> Self {
         Self { error: error.into(), code: ExitCode::from(2) }
     }
+}
+
+/// Runs to its end what waits for the database.
+fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")
+        .map_err(Failure::environment)?
+        .block_on(future)
+}
+
+/// The model with what the runs in the database tell, if there is one.
+async fn model(source: Option<&Source>) -> Result<Model, Failure> {
+    let Some(source) = source else { return Ok(Model::prior()) };
+    let observations = source.observations().await.map_err(Failure::environment)?;
+    Ok(Model::prior().learn(&observations))
 }
 
 /// Writes data to standard output, the one place that does.

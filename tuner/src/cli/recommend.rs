@@ -9,10 +9,11 @@ use scavenger_schema::tuning::{
     GpuOffload, LadderReply, LadderRequest, Limits, MIB, NodeShape, PmeDescription, Resources,
     SystemDescription,
 };
-use scavenger_tuner_model::{Model, hardware, ladder};
+use scavenger_tuner_model::{hardware, ladder};
 
 use super::Failure;
 use crate::config::RecommendOptions;
+use crate::observations::Source;
 use crate::tpr;
 
 /// Spacing of the PME grid if none is given, in nm: GROMACS's default.
@@ -21,11 +22,17 @@ const SPACING_NM: f64 = 0.12;
 /// Prints the ladder.
 pub fn exec(options: &RecommendOptions) -> Result<(), Failure> {
     let request = request(options)?;
-    let reply = ladder::build(&Model::prior(), &request)
+    let model = super::block_on(async {
+        // The pool of connections belongs to the runtime.
+        let source =
+            options.database_url.as_deref().map(Source::new).transpose().map_err(Failure::environment)?;
+        super::model(source.as_ref()).await
+    })?;
+    let reply = ladder::build(&model, &request)
         .map_err(|error| Failure::work(anyhow!("no configuration: {error}")))?;
     if let Some(path) = &options.plot {
-        let curve = ladder::curve(&Model::prior(), &request)
-            .map_err(|error| Failure::work(anyhow!("no curve: {error}")))?;
+        let curve =
+            ladder::curve(&model, &request).map_err(|error| Failure::work(anyhow!("no curve: {error}")))?;
         super::write(path, &crate::plot::ladder(&curve, &reply))?;
     }
     super::print_as(options.output, &reply, table)

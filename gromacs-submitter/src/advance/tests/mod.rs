@@ -1,5 +1,6 @@
 //! Stories of one row, told step by step with plain values.
 
+mod calibration;
 mod ending;
 mod waiting_better;
 

@@ -55,8 +55,13 @@ fn table(sums: &Sums) -> Vec<String> {
     let mut lines = vec![
         format!("{} to {} (UTC)", clock(sums.since), clock(sums.until)),
         format!(
-            "{} ran {}, together {}, {} core hours",
+            "{}{} ran {}, together {}, {} core hours",
             amount(sums.simulations, "simulation"),
+            if sums.calibrations > 0 {
+                format!(" and {}", amount(sums.calibrations, "calibration"))
+            } else {
+                String::new()
+            },
             amount(sums.runs, "time"),
             stretch(sums.run_seconds as i64),
             count(sums.core_hours.round() as i64)
@@ -99,7 +104,7 @@ fn clock(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-const COLUMNS: [&str; 20] = [
+const COLUMNS: [&str; 21] = [
     "row",
     "owner",
     "namespace",
@@ -120,6 +125,7 @@ const COLUMNS: [&str; 20] = [
     "last_step",
     "ns",
     "ns_per_day",
+    "kind",
 ];
 
 /// A line per attempt. Control characters are replaced: a line of the file is a line of the table.
@@ -153,6 +159,7 @@ fn write_csv(into: impl Write, ran: &[Ran], now: Timestamp) -> Result<(), csv::E
             cell(attempt.last_step),
             cell(sums::simulated_ns(attempt)),
             cell(attempt.ns_per_day),
+            attempt.kind.clone(),
         ])?;
     }
     writer.flush()?;

@@ -19,8 +19,10 @@ pub(super) struct Sums {
     /// From then on: what was asked for, or when the first attempt started.
     pub(super) since: Timestamp,
     pub(super) until: Timestamp,
-    /// Rows that ran.
+    /// Simulations that ran.
     pub(super) simulations: i64,
+    /// Calibrations that ran. They count everywhere but in what was simulated.
+    pub(super) calibrations: i64,
     /// Attempts that ran.
     pub(super) runs: i64,
     pub(super) completed: i64,
@@ -53,6 +55,16 @@ pub(super) struct Bin {
     pub(super) ns_per_day: f64,
 }
 
+fn is_calibration(attempt: &Ran) -> bool {
+    attempt.kind == "calibration"
+}
+
+/// Rows that ran: calibrations, or all others.
+fn rows(ran: &[Ran], calibrations: bool) -> i64 {
+    let of_kind = ran.iter().filter(|attempt| is_calibration(attempt) == calibrations);
+    i64::try_from(of_kind.map(|attempt| attempt.row_id).collect::<HashSet<_>>().len()).unwrap_or(i64::MAX)
+}
+
 impl Sums {
     pub(super) fn new(ran: &[Ran], since: Timestamp, until: Timestamp) -> Self {
         // A picture of a week in which five minutes were used shows nothing.
@@ -62,8 +74,8 @@ impl Sums {
         let mut sums = Self {
             since,
             until,
-            simulations: i64::try_from(ran.iter().map(|it| it.row_id).collect::<HashSet<_>>().len())
-                .unwrap_or(i64::MAX),
+            simulations: rows(ran, false),
+            calibrations: rows(ran, true),
             runs: i64::try_from(ran.len()).unwrap_or(i64::MAX),
             completed: 0,
             failed: 0,
@@ -83,7 +95,7 @@ impl Sums {
             sums.core_hours += inside / 3600.0 * f64::from(attempt.cpu_millicores.unwrap_or(0)) / 1000.0;
             // As if it had gone at the same speed all the time.
             let whole = seconds(start, end).max(1e-3);
-            let ns = simulated_ns(attempt).unwrap_or(0.0);
+            let ns = if is_calibration(attempt) { 0.0 } else { simulated_ns(attempt).unwrap_or(0.0) };
             sums.ns += ns * inside / whole;
             for bin in &mut bins {
                 let share = overlap(start, end, bin.from, bin.to);
@@ -207,7 +219,24 @@ pub(super) mod tests {
             last_step: Some(500_000),
             dt_ps: Some(0.002),
             ns_per_day: Some(24.0),
+            kind: "simulation".to_owned(),
         }
+    }
+
+    #[test]
+    fn calibrations_cost_time_and_simulate_nothing() {
+        let mut calibration = ran(2, 0, Some(3600), "completed");
+        calibration.kind = "calibration".to_owned();
+        let alone =
+            Sums::new(&[ran(1, 0, Some(3600), "completed")], now() - SignedDuration::from_hours(24), now());
+        let sums = Sums::new(
+            &[ran(1, 0, Some(3600), "completed"), calibration],
+            now() - SignedDuration::from_hours(24),
+            now(),
+        );
+        assert_eq!((sums.simulations, sums.calibrations, sums.completed), (1, 1, 2));
+        assert!((sums.core_hours - 2.0 * alone.core_hours).abs() < 1e-9);
+        assert!((sums.ns - alone.ns).abs() < 1e-9);
     }
 
     #[test]
