@@ -15,11 +15,11 @@ const PER_ATOM: f64 = 900.0;
 /// Per atom of a rank once it has more than one thread: forces are summed over threads.
 const PER_THREADED_ATOM: f64 = 150.0;
 /// Per atom of a rank and further thread: each has force buffers and the splines of PME for all atoms of its rank.
-const PER_ATOM_AND_THREAD: f64 = 128.0;
+const PER_ATOM_AND_THREAD: f64 = 125.0;
 /// Per further thread of a rank.
 const PER_THREAD: f64 = 0.45e6;
 /// Per atom that a rank keeps for its neighbours, buffers of messages included.
-const PER_HALO_ATOM: f64 = 630.0;
+const PER_HALO_ATOM: f64 = 560.0;
 /// Per further rank: stacks, its part of the grid.
 const PER_RANK: f64 = 0.4e6;
 /// Bytes per PME grid point: two real grids and one complex one, per set.
@@ -45,7 +45,8 @@ pub fn peak_bytes(system: &System, layout: &Layout) -> u64 {
     let workers = PER_RANK * (ranks - 1.0) + PER_THREAD * ranks * (threads - 1.0);
     let grid = system.pme.map_or(0.0, |pme| pme.points() * PER_GRID_POINT);
     let gpu = if layout.gpus > 0 { PER_GPU_CONTEXT * f64::from(layout.gpus) } else { 0.0 };
-    // Bounded: at most 1e9 atoms, 4096^3 points and 2^32 ranks are far below 2^63.
+    // Bounded: 1e9 atoms, each kept by at most 730 domains (of 1.25 nm, with lists of 10 nm), and 4096^3 points are far
+    // below 2^63.
     (BASE + workers + atoms + grid + gpu) as u64
 }
 
@@ -54,12 +55,14 @@ pub fn peak_bytes(system: &System, layout: &Layout) -> u64 {
 /// Domains are cut along one direction for 2 ranks, along two for 4, along three from 8 on; each cut adds a layer of
 /// the radius of the pair list on one side.
 fn halo_share(system: &System, ranks: f64) -> f64 {
-    let directions = ranks.log2().floor().clamp(0.0, 3.0);
-    if directions == 0.0 {
-        return 0.0;
-    }
-    let edge = (system.atoms / system.density).cbrt() / ranks.powf(1.0 / directions);
-    ((1.0 + system.rlist_nm / edge).powf(directions) - 1.0).min(ranks - 1.0)
+    let (cuts, directions) = match ranks {
+        ..2.0 => return 0.0,
+        2.0..4.0 => (ranks, 1),
+        4.0..8.0 => (ranks.sqrt(), 2),
+        _ => (ranks.cbrt(), 3),
+    };
+    let edge = (system.atoms / system.density).cbrt() / cuts;
+    ((1.0 + system.rlist_nm / edge).powi(directions) - 1.0).min(ranks - 1.0)
 }
 
 /// What to request for a predicted peak: with a margin, in whole MiB.

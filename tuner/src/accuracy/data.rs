@@ -56,18 +56,18 @@ impl Row {
 }
 
 /// A table with a header; none of the files quotes.
-struct Table<'a> {
+pub(super) struct Table<'a> {
     header: Vec<&'a str>,
     lines: std::str::Lines<'a>,
 }
 
 impl<'a> Table<'a> {
-    fn new(text: &'a str) -> Self {
+    pub(super) fn new(text: &'a str) -> Self {
         let mut lines = text.lines();
         Self { header: lines.next().unwrap_or_default().split(',').collect(), lines }
     }
 
-    fn rows(self) -> impl Iterator<Item = impl Fn(&str) -> &'a str> {
+    pub(super) fn rows(self) -> impl Iterator<Item = impl Fn(&str) -> &'a str> {
         let header = self.header;
         self.lines.map(move |line| {
             let cells: Vec<&str> = line.split(',').collect();
@@ -88,7 +88,7 @@ pub fn load() -> Vec<Row> {
     hecbiosim.chain(archer).collect()
 }
 
-fn number(text: &str) -> Option<f64> {
+pub(super) fn number(text: &str) -> Option<f64> {
     text.parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0)
 }
 

@@ -2,6 +2,7 @@
 
 pub mod data;
 pub mod fit;
+pub mod memory;
 pub mod npme;
 pub mod plain;
 pub mod report;
@@ -332,6 +333,8 @@ pub struct Accuracy {
     pub parts: Vec<(&'static str, Vec<Regime>)>,
     /// Losses by choosing a split on one node and on several.
     pub splits: [SplitLoss; 2],
+    /// Requests of memory beside measured peaks.
+    pub memory: Vec<memory::Peak>,
     /// Predictions for machines that were left out.
     pub points: Vec<Point>,
     /// The constants that all rows together give.
@@ -400,7 +403,7 @@ pub fn run(rounds: usize) -> Accuracy {
     let (on_one, on_several) = split_losses(&cpu_folds, &cpu);
     let splits = [SplitLoss::of(&on_one), SplitLoss::of(&on_several)];
     let all: Vec<&Row> = cpu.iter().chain(&gpu).copied().collect();
-    Accuracy { regimes, parts, splits, points, fitted: fit_constants(&all, rounds) }
+    Accuracy { regimes, parts, splits, memory: memory::load(), points, fitted: fit_constants(&all, rounds) }
 }
 
 /// What a split of ranks and threads is chosen for.
