@@ -52,9 +52,9 @@ mod sigma {
     /// Of one owner's runs: how they were measured, what ran beside them.
     pub(super) const OWNER: f64 = 0.05;
     /// Of a single layout.
-    pub(super) const LAYOUT: f64 = 0.06;
+    pub(super) const LAYOUT: f64 = 0.05;
     /// Of a single layout, per share that is overhead.
-    pub(super) const LAYOUT_OVERHEAD: f64 = 0.15;
+    pub(super) const LAYOUT_OVERHEAD: f64 = 0.13;
     /// Of a repetition.
     pub(super) const REPEAT: f64 = 0.02;
 }

@@ -1,4 +1,6 @@
 //! How much memory mdrun needs, and what to request so that it is not killed for it.
+//!
+//! The constants are for one process with thread-MPI, from peaks measured with GROMACS 2022 (`tuner/data/memory.csv`).
 
 use std::collections::BTreeMap;
 
@@ -8,17 +10,20 @@ use crate::system::System;
 
 /// What a process with one rank takes before it has read a system, in bytes.
 const BASE: f64 = 20e6;
-/// Per atom with one rank and one thread (measured, GROMACS 2022).
-const PER_ATOM: f64 = 1000.0;
-/// Per atom and doubling of the threads of a rank: each has force buffers and lists of its own. Measured is the
-/// first doubling (0.25 kB).
-const PER_ATOM_AND_DOUBLING: f64 = 250.0;
-/// Per further rank: stacks, communication buffers, its part of the grid.
-const PER_RANK: f64 = 12e6;
+/// Per atom with one rank and one thread.
+const PER_ATOM: f64 = 900.0;
+/// Per atom of a rank once it has more than one thread: forces are summed over threads.
+const PER_THREADED_ATOM: f64 = 150.0;
+/// Per atom of a rank and further thread: each has force buffers and the splines of PME for all atoms of its rank.
+const PER_ATOM_AND_THREAD: f64 = 125.0;
+/// Per further thread of a rank.
+const PER_THREAD: f64 = 0.45e6;
+/// Per atom that a rank keeps for its neighbours, buffers of messages included.
+const PER_HALO_ATOM: f64 = 560.0;
+/// Per further rank: stacks, its part of the grid.
+const PER_RANK: f64 = 0.4e6;
 /// Bytes per PME grid point: two real grids and one complex one, per set.
 const PER_GRID_POINT: f64 = 12.0;
-/// Most that halos may multiply the memory per atom; library MPI was measured at 8.5 kB per atom in total.
-const MOST_PER_ATOM: f64 = 8500.0;
 /// Host memory of a GPU context, its pinned buffers included.
 const PER_GPU_CONTEXT: f64 = 450e6;
 
@@ -33,14 +38,31 @@ const LEAST: u64 = 64 * MIB;
 pub fn peak_bytes(system: &System, layout: &Layout) -> u64 {
     let ranks = f64::from(layout.ntmpi.max(1));
     let threads = f64::from(layout.ntomp.max(1));
-    let own = system.atoms / ranks;
-    let edge = (own / system.density).cbrt();
-    let halo = if ranks > 1.0 { (1.0 + system.rlist_nm / edge).powi(3).min(ranks) } else { 1.0 };
-    let per_atom = ((PER_ATOM + PER_ATOM_AND_DOUBLING * threads.log2()) * halo.sqrt()).min(MOST_PER_ATOM);
+    let halo = system.atoms * halo_share(system, ranks);
+    let threaded = if threads > 1.0 { PER_THREADED_ATOM } else { 0.0 };
+    let per_thread = threaded + PER_ATOM_AND_THREAD * (threads - 1.0);
+    let atoms = PER_ATOM * system.atoms + PER_HALO_ATOM * halo + per_thread * (system.atoms + halo);
+    let workers = PER_RANK * (ranks - 1.0) + PER_THREAD * ranks * (threads - 1.0);
     let grid = system.pme.map_or(0.0, |pme| pme.points() * PER_GRID_POINT);
     let gpu = if layout.gpus > 0 { PER_GPU_CONTEXT * f64::from(layout.gpus) } else { 0.0 };
-    // Bounded: at most 1e9 atoms, 4096^3 points and 2^32 ranks are far below 2^63.
-    (BASE + PER_RANK * (ranks - 1.0) + per_atom * system.atoms + grid + gpu) as u64
+    // Bounded: 1e9 atoms, each kept by at most 730 domains (of 1.25 nm, with lists of 10 nm), and 4096^3 points are far
+    // below 2^63.
+    (BASE + workers + atoms + grid + gpu) as u64
+}
+
+/// Atoms that all ranks keep for their neighbours, relative to the atoms of the system.
+///
+/// Domains are cut along one direction for 2 ranks, along two for 4, along three from 8 on; each cut adds a layer of
+/// the radius of the pair list on one side.
+fn halo_share(system: &System, ranks: f64) -> f64 {
+    let (cuts, directions) = match ranks {
+        ..2.0 => return 0.0,
+        2.0..4.0 => (ranks, 1),
+        4.0..8.0 => (ranks.sqrt(), 2),
+        _ => (ranks.cbrt(), 3),
+    };
+    let edge = (system.atoms / system.density).cbrt() / cuts;
+    ((1.0 + system.rlist_nm / edge).powi(directions) - 1.0).min(ranks - 1.0)
 }
 
 /// What to request for a predicted peak: with a margin, in whole MiB.

@@ -2,6 +2,7 @@
 
 pub mod data;
 pub mod fit;
+pub mod memory;
 pub mod npme;
 pub mod plain;
 pub mod report;
@@ -260,17 +261,33 @@ fn split_losses(folds: &[Fold<'_>], rows: &[&Row]) -> (Vec<f64>, Vec<f64>) {
         for row in rows.iter().filter(|row| row.machine == fold.machine) {
             choices.entry(choice(row)).or_default().push(row);
         }
-        for ((_, _, _, nodes), splits) in choices.iter().filter(|(_, splits)| splits.len() > 1) {
+        for ((_, _, _, nodes), rows) in &choices {
+            let splits = repeated(rows);
+            if splits.len() < 2 {
+                continue;
+            }
             let losses = if *nodes == 1 { &mut on_one } else { &mut on_several };
-            let best = splits.iter().map(|row| row.ns_per_day).fold(0.0, f64::max);
+            let best = splits.iter().map(|(_, speed)| *speed).fold(0.0, f64::max);
             let chosen = splits
                 .iter()
-                .min_by(|a, b| seconds(&fold.model, a).total_cmp(&seconds(&fold.model, b)))
-                .map_or(best, |row| row.ns_per_day);
+                .min_by(|(a, _), (b, _)| seconds(&fold.model, a).total_cmp(&seconds(&fold.model, b)))
+                .map_or(best, |(_, speed)| *speed);
             losses.push(best / chosen - 1.0);
         }
     }
     (on_one, on_several)
+}
+
+/// The different splits of `rows`, each with the mean speed of its repetitions.
+fn repeated<'a>(rows: &[&'a Row]) -> Vec<(&'a Row, f64)> {
+    let mut splits: Vec<(&Row, Vec<f64>)> = Vec::new();
+    for row in rows {
+        match splits.iter_mut().find(|(known, _)| known.place == row.place) {
+            Some((_, speeds)) => speeds.push(row.ns_per_day),
+            None => splits.push((row, vec![row.ns_per_day])),
+        }
+    }
+    splits.into_iter().map(|(row, speeds)| (row, speeds.iter().sum::<f64>() / speeds.len() as f64)).collect()
 }
 
 /// What is lost by choosing the model's best split of ranks and threads, relative to the best measured one.
@@ -316,6 +333,8 @@ pub struct Accuracy {
     pub parts: Vec<(&'static str, Vec<Regime>)>,
     /// Losses by choosing a split on one node and on several.
     pub splits: [SplitLoss; 2],
+    /// Requests of memory beside measured peaks.
+    pub memory: Vec<memory::Peak>,
     /// Predictions for machines that were left out.
     pub points: Vec<Point>,
     /// The constants that all rows together give.
@@ -384,7 +403,7 @@ pub fn run(rounds: usize) -> Accuracy {
     let (on_one, on_several) = split_losses(&cpu_folds, &cpu);
     let splits = [SplitLoss::of(&on_one), SplitLoss::of(&on_several)];
     let all: Vec<&Row> = cpu.iter().chain(&gpu).copied().collect();
-    Accuracy { regimes, parts, splits, points, fitted: fit_constants(&all, rounds) }
+    Accuracy { regimes, parts, splits, memory: memory::load(), points, fitted: fit_constants(&all, rounds) }
 }
 
 /// What a split of ranks and threads is chosen for.

@@ -28,7 +28,8 @@ pub fn guess(system: &System, simd: Simd, ranks: u32) -> u32 {
 fn pme_share(system: &System, simd: Simd) -> f64 {
     let Some(pme) = system.pme else { return 0.0 };
     let (width, fma) = match simd {
-        Simd::Sse | Simd::Neon => (4.0, simd == Simd::Neon),
+        Simd::Sse => (4.0, false),
+        Simd::Neon | Simd::Avx128Fma | Simd::Vsx => (4.0, true),
         Simd::Avx256 => (8.0, false),
         Simd::Avx2On128 => (4.0, true),
         Simd::Avx2 | Simd::Sve => (8.0, true),

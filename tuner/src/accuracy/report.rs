@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::memory::Peak;
 use super::{Accuracy, Errors, Regime};
 
 /// Fewest groups for which a percentile means anything.
@@ -24,14 +25,32 @@ pub fn table(accuracy: &Accuracy) -> String {
             percent(loss.worst)
         );
     }
-    text.push_str(
-        "| memory request | 0 | too few: the recorded figures are samples, not peaks | - | - | - | - | - |\n",
-    );
+    memory_row(&mut text, &accuracy.memory);
     for (part, regimes) in &accuracy.parts {
         let _ = writeln!(text, "\nOf these, the rows on {part}:\n");
         rows(&mut text, regimes);
     }
     text
+}
+
+fn memory_row(text: &mut String, peaks: &[Peak]) {
+    let mut systems: Vec<u64> = peaks.iter().map(|peak| peak.atoms).collect();
+    systems.sort_unstable();
+    systems.dedup();
+    let range = |least: bool| {
+        let ratios = peaks.iter().filter(|peak| peak.least == least).map(|peak| peak.requested);
+        ratios.fold((f64::INFINITY, 0.0_f64), |(low, high), ratio| (low.min(ratio), high.max(ratio)))
+    };
+    let ((low, high), (least_low, least_high)) = (range(false), range(true));
+    let below = peaks.iter().filter(|peak| peak.requested < 1.0).count();
+    let _ = writeln!(
+        text,
+        "| memory request over measured peak, thread-MPI | {} boxes of water, {} runs | {low:.2} to {high:.2}, below \
+         the peak {below} times; {least_low:.2} to {least_high:.2} where the least request of 64 MiB counts | 1 to 1.5 \
+         | - | - | - | - |",
+        systems.len(),
+        peaks.len(),
+    );
 }
 
 fn rows(text: &mut String, regimes: &[Regime]) {

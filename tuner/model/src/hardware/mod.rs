@@ -2,12 +2,15 @@
 
 mod cpu;
 mod gpu;
+mod instances;
+mod products;
 mod recognise;
 
 pub use cpu::{CPU_CLASSES, CpuClass, Simd};
 pub use gpu::{GPU_CLASSES, GpuClass};
 pub use recognise::{
-    Hardware, cpu_from_cpuinfo, cpu_from_labels, gpu_from_labels, hardware_of, labels_from_cpuinfo,
+    Hardware, cpu_from_cpuinfo, cpu_from_labels, cpu_from_product, gpu_from_labels, hardware_of,
+    labels_from_cpuinfo,
 };
 
 /// Key of the class for CPUs and GPUs that nothing is known of.

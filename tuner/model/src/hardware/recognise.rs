@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::instances::instance;
+use super::products::product;
 use super::{CpuClass, GPU_CLASSES, GpuClass};
 
 /// Labels of Node Feature Discovery and of the kubelet that tell the hardware.
@@ -13,43 +15,16 @@ mod label {
     pub(super) const SMT: &str = "feature.node.kubernetes.io/cpu-hardware_multithreading";
     pub(super) const ARCH: &str = "kubernetes.io/arch";
     pub(super) const INSTANCE: &str = "node.kubernetes.io/instance-type";
-    pub(super) const GPU_PRODUCTS: [&str; 3] =
-        ["nvidia.com/gpu.product", "amd.com/gpu.product-name", "beta.amd.com/gpu.product-name"];
+    /// Of the device plugins, and of the clouds that name the product.
+    pub(super) const GPU_PRODUCTS: [&str; 6] = [
+        "nvidia.com/gpu.product",
+        "amd.com/gpu.product-name",
+        "beta.amd.com/gpu.product-name",
+        "cloud.google.com/gke-accelerator",
+        "k8s.amazonaws.com/accelerator",
+        "karpenter.k8s.aws/instance-gpu-name",
+    ];
 }
-
-/// Families of cloud instances, by the start of their type. From the providers' instance pages; families that
-/// mix generations are left out.
-const INSTANCES: &[(&str, &str)] = &[
-    ("c5a", "zen2"),
-    ("c6a", "zen3"),
-    ("c6g", "neoverse-n1"),
-    ("c6i", "icelake-sp"),
-    ("c7a", "zen4"),
-    ("c7g", "neoverse-v1"),
-    ("c7i", "sapphirerapids"),
-    ("c8g", "neoverse-v2"),
-    ("hpc6a", "zen3"),
-    ("hpc7a", "zen4"),
-    ("hpc7g", "neoverse-v1"),
-    ("m5a", "zen"),
-    ("m6a", "zen3"),
-    ("m6g", "neoverse-n1"),
-    ("m6i", "icelake-sp"),
-    ("m7a", "zen4"),
-    ("m7g", "neoverse-v1"),
-    ("m7i", "sapphirerapids"),
-    ("m8g", "neoverse-v2"),
-    ("r6i", "icelake-sp"),
-    ("r7i", "sapphirerapids"),
-    ("c2-standard", "cascadelake"),
-    ("c2d-", "zen3"),
-    ("c3-", "sapphirerapids"),
-    ("c3d-", "zen4"),
-    ("t2a-", "neoverse-n1"),
-    ("Standard_HB120rs_v2", "zen2"),
-    ("Standard_HB120rs_v3", "zen3"),
-    ("Standard_HB176rs_v4", "zen4"),
-];
 
 /// What is known of a node's processors.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,12 +57,11 @@ pub fn cpu_from_labels(labels: &BTreeMap<String, String>) -> &'static CpuClass {
     let vendor = get(label::VENDOR).unwrap_or_default();
     if let (Some(family), Some(model)) = (number(label::FAMILY), number(label::MODEL))
         && let Some(key) = x86_model(vendor, family, model, has("AVX512VNNI"))
+            .or_else(|| arm_part(arm_implementer(vendor)?, model))
     {
         return class(key);
     }
-    if let Some(instance) = get(label::INSTANCE)
-        && let Some((_, key)) = INSTANCES.iter().find(|(start, _)| instance_starts_with(instance, start))
-    {
+    if let Some(key) = get(label::INSTANCE).and_then(|name| instance(name).0) {
         return class(key);
     }
     let arch = get(label::ARCH).unwrap_or_default();
@@ -97,16 +71,8 @@ pub fn cpu_from_labels(labels: &BTreeMap<String, String>) -> &'static CpuClass {
         "amd64" | "" if has("AVX512F") => "amd64-avx512",
         "amd64" | "" if has("AVX2") => "amd64-avx2",
         "amd64" => "amd64",
+        "ppc64le" => "power9",
         _ => super::UNKNOWN,
-    })
-}
-
-/// `m6i` must match `m6i.large` and `m6id.large`, but `m6` nothing.
-fn instance_starts_with(instance: &str, start: &str) -> bool {
-    instance.strip_prefix(start).is_some_and(|rest| {
-        start.contains('-')
-            || start.contains('_')
-            || rest.trim_start_matches(['d', 'n', 'e']).starts_with('.')
     })
 }
 
@@ -115,6 +81,7 @@ fn x86_model(vendor: &str, family: u32, model: u32, vnni: bool) -> Option<&'stat
     match vendor {
         "Intel" | "GenuineIntel" => intel_model(family, model, vnni),
         "AMD" | "AuthenticAMD" => amd_model(family, model),
+        "Hygon" | "HygonGenuine" => (family == 24).then_some("zen"),
         _ => None,
     }
 }
@@ -125,6 +92,7 @@ fn intel_model(family: u32, model: u32, vnni: bool) -> Option<&'static str> {
         return None;
     }
     Some(match model {
+        26 | 30 | 31 | 37 | 44 | 46 | 47 => "nehalem",
         42 | 45 => "sandybridge",
         58 | 62 => "ivybridge",
         60 | 63 | 69 | 70 => "haswell",
@@ -137,7 +105,8 @@ fn intel_model(family: u32, model: u32, vnni: bool) -> Option<&'static str> {
         106 | 108 => "icelake-sp",
         125 | 126 | 140 | 141 | 167 => "icelake-client",
         143 => "sapphirerapids",
-        151 | 154 | 183 | 186 | 191 => "alderlake",
+        151 | 154 | 170 | 172 | 181 | 183 | 186 | 189 | 191 | 197 | 198 => "alderlake",
+        175 => "sierraforest",
         173 | 174 => "graniterapids",
         207 => "emeraldrapids",
         _ => return None,
@@ -151,22 +120,49 @@ fn amd_model(family: u32, model: u32) -> Option<&'static str> {
         (23, 49) => "zen2",
         (23, _) => "zen2-client",
         (25, 0..=15) => "zen3",
-        (25, 16..=31 | 160..=175) => "zen4",
+        (25, 16..=31 | 128..=175) => "zen4",
         (25, 96..=127) => "zen4-client",
         (25, _) => "zen3-client",
-        (26, _) => "zen5",
+        (26, 0..=31) => "zen5",
+        (26, _) => "zen5-client",
+        (21, _) => "bulldozer",
         _ => return None,
     })
+}
+
+/// ARM implementer by the vendor that NFD names.
+fn arm_implementer(vendor: &str) -> Option<u32> {
+    Some(match vendor {
+        "ARM" => 0x41,
+        "Broadcom" => 0x42,
+        "Cavium" => 0x43,
+        "Fujitsu" => 0x46,
+        "Huawei" => 0x48,
+        "Apple" => 0x61,
+        "Ampere" => 0xc0,
+        _ => return None,
+    })
+}
+
+/// The opposite of [`arm_implementer`].
+fn arm_vendor(implementer: u32) -> Option<&'static str> {
+    ["ARM", "Broadcom", "Cavium", "Fujitsu", "Huawei", "Apple", "Ampere"]
+        .into_iter()
+        .find(|vendor| arm_implementer(vendor) == Some(implementer))
 }
 
 /// ARM implementer and part numbers as in the kernel's `arch/arm64/include/asm/cputype.h`.
 fn arm_part(implementer: u32, part: u32) -> Option<&'static str> {
     Some(match (implementer, part) {
         (0x41, 0xd0c) => "neoverse-n1",
+        (0x41, 0xd49 | 0xd8e) => "neoverse-n2",
         (0x41, 0xd40) => "neoverse-v1",
-        (0x41, 0xd4f) => "neoverse-v2",
+        (0x41, 0xd4f | 0xd84) => "neoverse-v2",
         (0x42, 0x516) | (0x43, 0x0af) => "thunderx2",
         (0x46, 0x001) => "a64fx",
+        (0x48, 0xd01) => "kunpeng920",
+        (0x61, _) => "apple-m",
+        (0xc0, 0xac3 | 0xac4) => "ampereone",
         _ => return None,
     })
 }
@@ -191,6 +187,10 @@ pub fn cpu_from_cpuinfo(text: &str) -> &'static CpuClass {
     {
         return class(key);
     }
+    // Some virtual machines hide the numbers and show the name, and POWER has no numbers.
+    if let Some(key) = field("model name").or_else(|| field("cpu")).and_then(product) {
+        return class(key);
+    }
     class(if has("avx512f") {
         "amd64-avx512"
     } else if has("avx2") {
@@ -202,11 +202,18 @@ pub fn cpu_from_cpuinfo(text: &str) -> &'static CpuClass {
     })
 }
 
-/// GPU class by the product label of the device plugin's feature discovery.
+/// CPU class by the name of a product, `AMD EPYC 7742` or `Xeon E5-2697 v2`.
+#[must_use]
+pub fn cpu_from_product(name: &str) -> &'static CpuClass {
+    class(product(name).unwrap_or(super::UNKNOWN))
+}
+
+/// GPU class by the product label of the device plugin's feature discovery, else by the instance type.
 #[must_use]
 pub fn gpu_from_labels(labels: &BTreeMap<String, String>) -> &'static GpuClass {
     let Some(product) = label::GPU_PRODUCTS.iter().find_map(|key| labels.get(*key)) else {
-        return GpuClass::unknown();
+        let key = labels.get(label::INSTANCE).and_then(|name| instance(name).1);
+        return key.and_then(GpuClass::by_key).unwrap_or(GpuClass::unknown());
     };
     // A slice of a device (MIG) or a time share is not the product.
     let upper = product.to_ascii_uppercase();
@@ -243,14 +250,34 @@ fn names(product: &str, pattern: &str) -> bool {
 pub fn labels_from_cpuinfo(text: &str) -> BTreeMap<String, String> {
     let field = |name: &str| cpuinfo_field(text, name).map(str::to_owned);
     let arm = field("CPU implementer").is_some();
+    let power = field("cpu").is_some_and(|name| name.starts_with("POWER"));
+    let hex = |name: &str| {
+        let text = field(name)?;
+        u32::from_str_radix(text.trim_start_matches("0x"), 16).ok()
+    };
     let flags = field("flags").or_else(|| field("Features")).unwrap_or_default();
     let has = |flag: &str| flags.split_whitespace().any(|word| word == flag).then(|| "true".to_owned());
     let cpuid = |feature: &str| format!("{}{feature}", label::CPUID);
     [
-        (label::ARCH.to_owned(), Some(if arm { "arm64" } else { "amd64" }.to_owned())),
-        (label::VENDOR.to_owned(), field("vendor_id")),
-        (label::FAMILY.to_owned(), field("cpu family")),
-        (label::MODEL.to_owned(), field("model")),
+        (
+            label::ARCH.to_owned(),
+            Some(
+                if arm {
+                    "arm64"
+                } else if power {
+                    "ppc64le"
+                } else {
+                    "amd64"
+                }
+                .to_owned(),
+            ),
+        ),
+        (
+            label::VENDOR.to_owned(),
+            field("vendor_id").or_else(|| Some(arm_vendor(hex("CPU implementer")?)?.to_owned())),
+        ),
+        (label::FAMILY.to_owned(), field("cpu family").or_else(|| field("CPU architecture"))),
+        (label::MODEL.to_owned(), field("model").or_else(|| Some(hex("CPU part")?.to_string()))),
         (cpuid("AVX2"), has("avx2")),
         (cpuid("AVX512F"), has("avx512f")),
         (cpuid("AVX512VNNI"), has("avx512_vnni")),
@@ -289,7 +316,7 @@ mod tests {
     fn every_class_that_recognition_names_exists() {
         for family in 0..40 {
             for model in 0..300 {
-                for vendor in ["Intel", "AMD"] {
+                for vendor in ["Intel", "AMD", "Hygon"] {
                     for vnni in [false, true] {
                         if let Some(key) = x86_model(vendor, family, model, vnni) {
                             assert!(CpuClass::by_key(key).is_some(), "{key}");
@@ -298,8 +325,11 @@ mod tests {
                 }
             }
         }
-        for (_, key) in INSTANCES {
-            assert!(CpuClass::by_key(key).is_some(), "{key}");
+        for implementer in 0..256 {
+            for part in 0..4096 {
+                let key = arm_part(implementer, part);
+                assert!(key.is_none_or(|key| CpuClass::by_key(key).is_some()), "{key:?}");
+            }
         }
     }
 
@@ -311,6 +341,20 @@ mod tests {
         assert_eq!(cpu_from_labels(&skylake).key, "skylake-sp");
         skylake.insert(format!("{}AVX512VNNI", label::CPUID), "true".to_owned());
         assert_eq!(cpu_from_labels(&skylake).key, "cascadelake");
+        for (family, model, key) in [
+            ("25", "1", "zen3"),
+            ("25", "17", "zen4"),
+            ("25", "33", "zen3-client"),
+            ("25", "97", "zen4-client"),
+            ("25", "144", "zen4"),
+            ("26", "2", "zen5"),
+            ("26", "17", "zen5"),
+            ("26", "68", "zen5-client"),
+        ] {
+            assert_eq!(cpu_from_labels(&nfd("AMD", family, model)).key, key, "{family} {model}");
+        }
+        // Part 0xd4f of ARM, as NFD gives it.
+        assert_eq!(cpu_from_labels(&nfd("ARM", "15", "3407")).key, "neoverse-v2");
     }
 
     #[test]
@@ -345,6 +389,18 @@ mod tests {
         assert_eq!(cpu_from_cpuinfo(hidden).key, "amd64-avx512");
         let graviton = "processor : 0\nCPU implementer : 0x41\nCPU part : 0xd40\nFeatures : asimd sve\n";
         assert_eq!(cpu_from_cpuinfo(graviton).key, "neoverse-v1");
+        assert_eq!(
+            cpu_from_labels(&labels_from_cpuinfo(
+                "CPU implementer : 0x41\nCPU architecture: 8\nCPU part : 0xd0c\n"
+            ))
+            .key,
+            "neoverse-n1"
+        );
+        let named = "vendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R) Gold 6142 CPU @ 2.60GHz\nflags\t: avx2\n";
+        assert_eq!(cpu_from_cpuinfo(named).key, "skylake-sp");
+        let power = "processor : 0\ncpu : POWER9, altivec supported\nclock : 3800.000000MHz\n";
+        assert_eq!(cpu_from_cpuinfo(power).key, "power9");
+        assert_eq!(cpu_from_labels(&labels_from_cpuinfo(power)).key, "power9");
         assert_eq!(cpu_from_cpuinfo("").key, "unknown");
     }
 
@@ -362,7 +418,26 @@ mod tests {
         assert_eq!(of("NVIDIA-GeForce-GTX-1080-Ti"), "gtx1080ti");
         assert_eq!(of("AMD_Instinct_MI250X_/_MI250"), "mi250x");
         assert_eq!(of("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"), "unknown");
+        assert_eq!(of("NVIDIA-A100-SXM4-80GB"), "a100-80gb");
+        assert_eq!(of("NVIDIA-A100-80GB-PCIe"), "a100-80gb-pcie");
+        assert_eq!(of("NVIDIA-A100-PCIE-40GB"), "a100");
+        assert_eq!(of("NVIDIA-A2"), "a2");
+        assert_eq!(of("NVIDIA-RTX-A2000"), "unknown");
+        assert_eq!(of("NVIDIA-RTX-A6000"), "rtxa6000");
+        assert_eq!(of("NVIDIA-RTX-6000-Ada-Generation"), "rtx6000ada");
+        assert_eq!(of("Quadro-RTX-6000"), "rtx6000");
+        assert_eq!(of("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"), "rtxpro6000");
+        assert_eq!(of("NVIDIA-GeForce-RTX-4070-Ti-SUPER"), "rtx4070ti");
+        assert_eq!(of("NVIDIA-GeForce-RTX-5090"), "rtx5090");
+        assert_eq!(of("NVIDIA-GB200"), "gb200");
+        assert_eq!(of("NVIDIA-H100-80GB-HBM3"), "h100");
+        assert_eq!(of("AMD_Instinct_MI300X_OAM"), "mi300x");
         assert_eq!(of("Something-new"), "unknown");
+        let other = |key: &str, value: &str| gpu_from_labels(&labels(&[(key, value)])).key;
+        assert_eq!(other("cloud.google.com/gke-accelerator", "nvidia-tesla-t4"), "t4");
+        assert_eq!(other("cloud.google.com/gke-accelerator", "nvidia-h100-80gb"), "h100");
+        assert_eq!(other("karpenter.k8s.aws/instance-gpu-name", "a10g"), "a10");
+        assert_eq!(other(label::INSTANCE, "p3.2xlarge"), "v100");
         assert_eq!(gpu_from_labels(&BTreeMap::new()).key, "unknown");
     }
 }
