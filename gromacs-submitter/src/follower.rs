@@ -238,9 +238,13 @@ async fn newest_progress(
             (Some(first), Some(last)) => {
                 // Only the line that was cut in two is copied.
                 cut.extend_from_slice(&piece[..=first]);
-                let newest = [&piece[first..=last], &cut]
+                // Of 300 lines of progress the newest counts; the others are read only if it is not at the end.
+                let whole = &piece[first..=last];
+                let behind = whole.len().saturating_sub(LONGEST_LINE_BYTES);
+                let end = behind + whole[behind..].iter().position(is_end).unwrap_or(0);
+                let newest = [&whole[end..], whole, &cut]
+                    .iter()
                     .map(|lines| mdrun_log::parse(&String::from_utf8_lossy(lines)))
-                    .into_iter()
                     .find(|facts| facts.last_step.is_some());
                 if let Some(facts) = newest {
                     note(facts);
