@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     Pause, Planner,
     action::{ActionResult, Answer, Failure},
-    lifecycle::{CreateFailure, Prepared},
+    memory::{CreateFailure, Prepared},
     owner,
     snapshot::{Key, Name, Phase, Pod},
     verdict::Evidence,

@@ -45,6 +45,7 @@ pub mod ledger;
 pub mod lifecycle;
 pub mod loss;
 mod measured;
+pub mod memory;
 mod places;
 pub mod preemption;
 pub mod priority;
@@ -69,8 +70,9 @@ use admission::{Queue, Room};
 use capacity::Capacity;
 use interruption::Holders;
 use ledger::Ledger;
-use lifecycle::{Known, Next, Remembered, Telling};
+use lifecycle::{Known, Next, Telling};
 use measured::Measured;
+use memory::Remembered;
 use preemption::Preemption;
 use snapshot::{
     Child, Demand, Disruption, Job, Key, Name, Observation, Phase, Pod, Settings, WaitReason, Waiting,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{
     Entry, Owner, Planner,
-    lifecycle::Remembered,
+    memory::Remembered,
     owner,
     snapshot::{Child, Job, Key, Name, Pod},
 };

@@ -1,0 +1,90 @@
+//! What the planner remembers of one ScavengerJob beside what the cluster shows.
+
+use std::{
+    collections::BTreeSet,
+    ops::{Deref, DerefMut},
+};
+
+use jiff::Timestamp;
+
+use crate::{action::PodEvent, snapshot::Name};
+
+/// What the planner remembers of one ScavengerJob. Losing it costs a look at the API server, never correctness.
+#[derive(Debug, Clone, Default)]
+pub struct Memory {
+    /// Answer to the last [`crate::action::Task::Prepare`], while room is reserved.
+    pub prepared: Option<Prepared>,
+    /// Since when something that the spec refers to was found missing.
+    pub missing_since: Option<Timestamp>,
+    /// The attempt of which this planner knows that no child Job was made yet.
+    pub may_create: Option<u32>,
+    /// The attempt whose child Job was made and vanished.
+    pub lost_child: Option<u32>,
+    /// The attempt whose pods were listed live after its child Job was over or gone.
+    pub listed: Option<u32>,
+    /// True while the list that is under way asks why the Job controller made no pods.
+    pub asks_why: bool,
+    /// UIDs of the active attempt's pods that were evicted; the watch may not show it yet.
+    pub evicted: BTreeSet<Name>,
+    /// Set once it was asked live why the Job controller made no pods.
+    pub create_failure: Option<CreateFailure>,
+    /// Newest events of the pods that did not start in time, and when they were read.
+    pub pod_events: Option<PodEvents>,
+    /// When this planner first saw that it is being deleted.
+    pub deleting_since: Option<Timestamp>,
+}
+
+impl Memory {
+    const NOTHING: Self = Self {
+        prepared: None,
+        missing_since: None,
+        may_create: None,
+        lost_child: None,
+        listed: None,
+        asks_why: false,
+        evicted: BTreeSet::new(),
+        create_failure: None,
+        pod_events: None,
+        deleting_since: None,
+    };
+}
+
+/// [`Memory`] that takes room only while something is in it: of a hundred thousand ScavengerJobs most just wait.
+#[derive(Debug, Clone, Default)]
+pub struct Remembered(Option<Box<Memory>>);
+
+impl Deref for Remembered {
+    type Target = Memory;
+
+    fn deref(&self) -> &Memory {
+        static NOTHING: Memory = Memory::NOTHING;
+        self.0.as_deref().unwrap_or(&NOTHING)
+    }
+}
+
+impl DerefMut for Remembered {
+    fn deref_mut(&mut self) -> &mut Memory {
+        self.0.get_or_insert_default()
+    }
+}
+
+/// When the newest events of pods were read, and the event of each pod that has one.
+pub type PodEvents = (Timestamp, Vec<(Name, Option<PodEvent>)>);
+
+/// Why the Job controller made no pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateFailure {
+    /// When it was asked.
+    pub asked: Timestamp,
+    /// The sentence of whoever refused the pods, if there is one.
+    pub said: Option<String>,
+}
+
+/// Answer to a [`crate::action::Task::Prepare`].
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    /// Pods that have not ended.
+    pub pods_left: u32,
+    /// Kind and name of what does not exist.
+    pub missing: Vec<(String, String)>,
+}
