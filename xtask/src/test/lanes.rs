@@ -24,7 +24,7 @@ use crate::{cluster::Cluster, shell};
 const END_TO_END: &str = "scavenger-e2e";
 
 /// Its tests that take the longest: they begin first, so that the clusters are done at about the same time.
-const LONGEST: [&str; 4] = ["together", "faults", "kills", "outages"];
+const LONGEST: [&str; 5] = ["together", "faults", "kills", "calibration", "outages"];
 
 /// The test that takes the installation away, which nothing but the end may follow.
 pub(super) const LAST: &str = "uninstall";
@@ -48,6 +48,12 @@ pub(super) fn run(first: &Cluster, second: &Cluster, how: &How, take_away: bool)
     let mut select = vec!["--lib", "--bins"];
     for (package, target) in &targets {
         if package != END_TO_END {
+            if targets.contains(&(END_TO_END.to_owned(), target.clone())) {
+                bail!(
+                    "{package} and {END_TO_END} both have a file of tests called {target}, and `--test {target}` would \
+                     run both at once; rename one"
+                );
+            }
             select.extend(["--test", target]);
         }
     }
