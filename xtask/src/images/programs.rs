@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use super::catalogue::Program;
+use crate::shell;
 
 /// One line of cargo's JSON output, as far as we care.
 #[derive(Debug, Deserialize)]
@@ -36,8 +37,8 @@ pub(super) fn build(programs: &[Program], profile: Profile) -> Result<HashMap<&'
     if programs.is_empty() {
         return Ok(HashMap::new());
     }
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "--locked", "--bins", "--message-format=json-render-diagnostics"]);
+    let mut command =
+        shell::cargo(&["build", "--locked", "--bins", "--message-format=json-render-diagnostics"]);
     match profile {
         Profile::Release => {
             command.arg("--release");
@@ -51,7 +52,6 @@ pub(super) fn build(programs: &[Program], profile: Profile) -> Result<HashMap<&'
             command.arg("--workspace");
         }
     }
-    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).stdin(Stdio::null());
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     if !output.status.success() {
         bail!("cargo build ended with {}; its own messages are above", output.status);
