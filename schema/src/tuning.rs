@@ -10,7 +10,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{bounds, strict};
+#[cfg(feature = "openapi")]
+use crate::bounds;
+use crate::strict;
 
 /// Path of the ladder of configurations.
 pub const LADDER_PATH: &str = "/v1/ladder";
