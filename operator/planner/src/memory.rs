@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     ops::{Deref, DerefMut},
+    sync::LazyLock,
 };
 
 use jiff::Timestamp;
@@ -34,21 +35,6 @@ pub struct Memory {
     pub deleting_since: Option<Timestamp>,
 }
 
-impl Memory {
-    const NOTHING: Self = Self {
-        prepared: None,
-        missing_since: None,
-        may_create: None,
-        lost_child: None,
-        listed: None,
-        asks_why: false,
-        evicted: BTreeSet::new(),
-        create_failure: None,
-        pod_events: None,
-        deleting_since: None,
-    };
-}
-
 /// [`Memory`] that takes room only while something is in it: of a hundred thousand ScavengerJobs most just wait.
 #[derive(Debug, Clone, Default)]
 pub struct Remembered(Option<Box<Memory>>);
@@ -57,7 +43,7 @@ impl Deref for Remembered {
     type Target = Memory;
 
     fn deref(&self) -> &Memory {
-        static NOTHING: Memory = Memory::NOTHING;
+        static NOTHING: LazyLock<Memory> = LazyLock::new(Memory::default);
         self.0.as_deref().unwrap_or(&NOTHING)
     }
 }

@@ -11,7 +11,6 @@ use super::Failure;
 use super::recommend::{speed, this_machine};
 use crate::calibration::{self, InsertError, Target};
 use crate::config::CalibrateOptions;
-use crate::observations::Source;
 
 /// What is printed.
 #[derive(Serialize)]
@@ -44,8 +43,7 @@ async fn run(options: &CalibrateOptions) -> Result<(), Failure> {
         Some(node) => node.clone(),
         None => this_machine()?,
     };
-    let source =
-        options.database_url.as_deref().map(Source::new).transpose().map_err(Failure::environment)?;
+    let source = super::source(options.database_url.as_deref())?;
     let model = super::model(source.as_ref()).await?;
     let target = target(options, node.labels.clone());
     let request = CalibrationRequest {

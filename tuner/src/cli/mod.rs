@@ -47,6 +47,11 @@ fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Fa
         .block_on(future)
 }
 
+/// The database, if one was named.
+fn source(url: Option<&str>) -> Result<Option<Source>, Failure> {
+    url.map(Source::new).transpose().map_err(Failure::environment)
+}
+
 /// The model with what the runs in the database tell, if there is one.
 async fn model(source: Option<&Source>) -> Result<Model, Failure> {
     let Some(source) = source else { return Ok(Model::prior()) };

@@ -13,7 +13,6 @@ use scavenger_tuner_model::{hardware, ladder};
 
 use super::Failure;
 use crate::config::RecommendOptions;
-use crate::observations::Source;
 use crate::tpr;
 
 /// Spacing of the PME grid if none is given, in nm: GROMACS's default.
@@ -24,8 +23,7 @@ pub fn exec(options: &RecommendOptions) -> Result<(), Failure> {
     let request = request(options)?;
     let model = super::block_on(async {
         // The pool of connections belongs to the runtime.
-        let source =
-            options.database_url.as_deref().map(Source::new).transpose().map_err(Failure::environment)?;
+        let source = super::source(options.database_url.as_deref())?;
         super::model(source.as_ref()).await
     })?;
     let reply = ladder::build(&model, &request)
