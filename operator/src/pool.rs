@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use scavenger_planner::{
     Planner,
-    resources::{CPU, MEMORY, Resources},
+    resources::{CPU, Resources, is_in_bytes},
     snapshot::{Name, Phase, PreemptionMode},
 };
 use scavenger_schema::{
@@ -159,7 +159,7 @@ fn quantities(resources: &Resources) -> BTreeMap<String, Quantity> {
             let amount = amount.max(0);
             let text = match name {
                 CPU => format_milli(amount),
-                MEMORY => format_bytes(amount),
+                _ if is_in_bytes(name) => format_bytes(amount),
                 _ => amount.to_string(),
             };
             (name.to_owned(), Quantity(text))

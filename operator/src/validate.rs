@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use scavenger_planner::{
     headroom::Headroom,
     loss::{Weight, Weights},
-    resources::{CPU, MEMORY, PODS, Resources, Share, Thresholds},
+    resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, Share, Thresholds},
     snapshot::{Controls, Demand, JobSpec, Name, Placement, PreemptionMode, Settings, Toleration},
 };
 use scavenger_schema::{
@@ -21,8 +21,8 @@ use thiserror::Error;
 const DEFAULT_RESTART_SECONDS: i64 = 60;
 
 /// Weights of resources for which `spec.weights` names none: of a core, and of a GiB of memory, since a core usually
-/// comes with 8 GiB.
-const DEFAULT_WEIGHTS: [(&str, f64); 2] = [(CPU, 1.0), (MEMORY, 0.125)];
+/// comes with 8 GiB. Scratch space is worth nothing: nobody's work is measured in it.
+const DEFAULT_WEIGHTS: [(&str, f64); 3] = [(CPU, 1.0), (MEMORY, 0.125), (EPHEMERAL_STORAGE, 0.0)];
 
 /// The same for a unit of any extended resource: a GPU usually comes with 8 cores or more.
 const DEFAULT_EXTENDED_WEIGHT: f64 = 8.0;
@@ -267,6 +267,8 @@ mod tests {
         assert_eq!(settings.pending_timeout, SignedDuration::from_secs(60));
         assert_eq!(settings.headroom.interrupt_threshold.unwrap().to_string(), "90%");
         assert_eq!(settings.headroom.target.to_string(), "85%");
+        let disk = resources("", &[("ephemeral-storage".to_owned(), "1Ti".into())].into()).unwrap();
+        assert_eq!(settings.weights.weigh(&disk), 0, "no work is measured in scratch space");
     }
 
     #[test]

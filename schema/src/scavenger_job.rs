@@ -250,11 +250,13 @@ pub enum ImagePullPolicy {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("'cpu' in self.requests && 'memory' in self.requests").message("requests must name cpu and memory").field_path(".requests"),
+    validation = Rule::new("!('pods' in self.requests)").message("requests must not name pods: podCount says how many there are, and each counts as one").field_path(".requests"),
     validation = Rule::new("!has(self.limits) || (self.limits.size() == self.requests.size() && self.requests.all(k, k in self.limits && isQuantity(string(self.limits[k])) && isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) == 0))").message("limits must equal requests: the pods are Guaranteed (leave limits out, or write the same values)").field_path(".limits"),
     validation = Rule::new("self.requests.all(k, isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).isGreaterThan(quantity('0')))").message("every request must be a quantity greater than 0").field_path(".requests")
 )]
 pub struct Resources {
-    /// Requests by resource name (`cpu`, `memory`, `nvidia.com/gpu`, ...); cpu and memory are required.
+    /// Requests by resource name (`cpu`, `memory`, `ephemeral-storage`, `nvidia.com/gpu`, ...); cpu and memory are
+    /// required.
     #[schemars(schema_with = "shapes::resource_list")]
     pub requests: BTreeMap<String, Quantity>,
 

@@ -391,13 +391,14 @@ async fn refusal(world: &World, spoil: impl FnOnce(&mut Value)) -> Result<String
 fn a_bad_one_is_refused_with_the_name_of_its_field() {
     run("refused", |world| async move {
         type Spoil = fn(&mut Value);
-        let cases: [(&str, Spoil); 12] = [
+        let cases: [(&str, Spoil); 13] = [
             ("spec.resources.limits", |spec| {
                 spec["resources"]["limits"] = json!({ "cpu": "30m", "memory": "16Mi" });
             }),
             ("spec.resources.requests", |spec| spec["resources"]["requests"] = json!({ "cpu": "1" })),
             ("spec.resources.requests", |spec| spec["resources"]["requests"]["cpu"] = json!(0)),
             ("spec.resources.requests", |spec| spec["resources"]["requests"]["cpu"] = json!("many")),
+            ("spec.resources.requests", |spec| spec["resources"]["requests"]["pods"] = json!(2)),
             ("spec.podCount", |spec| spec["podCount"] = json!(0)),
             ("spec.persistentVolumeClaims[0].mountPath", |spec| {
                 spec["persistentVolumeClaims"][0]["mountPath"] = json!("data");

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     priority,
-    resources::{CPU, MEMORY, PODS, Resources},
+    resources::{CPU, MEMORY, PODS, Resources, is_in_bytes},
     snapshot::{Job, Name, Outcome},
 };
 
-/// Bytes to which the weight of memory belongs: 1 GiB.
+/// Bytes to which the weight of memory, and of what else is counted in bytes, belongs: 1 GiB.
 const GIB: u128 = 1 << 30;
 
 /// A weight in millionths, so that losses are exact.
@@ -36,7 +36,7 @@ impl Weight {
     }
 }
 
-/// What a second of each resource is worth: of a core, of a GiB, of a unit of anything else.
+/// What a second of each resource is worth: of a core, of a GiB of what is counted in bytes, of a unit of anything else.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Weights {
     /// For extended resources that are not named below.
@@ -59,7 +59,7 @@ impl Weights {
             let weighted = match name {
                 // Thousandths times millionths.
                 CPU => amount * self.of(name),
-                MEMORY => amount * self.of(name) * 1000 / GIB,
+                _ if is_in_bytes(name) => amount * self.of(name) * 1000 / GIB,
                 _ => amount * self.of(name) * 1000,
             };
             sum + weighted
@@ -187,6 +187,10 @@ mod tests {
         let some =
             Resources { cpu_milli: 1500, memory_bytes: 3 << 30, pods: 7, other: [("gpu".into(), 2)].into() };
         assert_eq!(weights.weigh(&some), 1_500_000_000 + 1_500_000_000 + 16_000_000_000);
+        // By the GiB: by the byte, a disk would outweigh everything else.
+        let disk =
+            Resources { other: [("ephemeral-storage".into(), 2 << 30)].into(), ..Resources::default() };
+        assert_eq!(weights.weigh(&disk), 16_000_000_000);
         assert_eq!(Weight::from_number(f64::NAN), Weight(0));
     }
 

@@ -13,7 +13,7 @@ pub struct Resources {
     pub memory_bytes: i64,
     /// Number of pods.
     pub pods: i64,
-    /// Extended resources (`nvidia.com/gpu`, ...) in whole units.
+    /// Everything else: extended resources (`nvidia.com/gpu`, ...) in whole units, scratch space and huge pages in bytes.
     pub other: BTreeMap<Arc<str>, i64>,
 }
 
@@ -23,6 +23,14 @@ pub const CPU: &str = "cpu";
 pub const MEMORY: &str = "memory";
 /// See [`CPU`].
 pub const PODS: &str = "pods";
+/// See [`CPU`]: scratch space on the node's own disk.
+pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
+
+/// True for a resource that is counted in bytes.
+#[must_use]
+pub fn is_in_bytes(resource: &str) -> bool {
+    matches!(resource, MEMORY | EPHEMERAL_STORAGE) || resource.starts_with("hugepages-")
+}
 
 impl Resources {
     /// Every resource that is named, in a fixed order.
@@ -154,6 +162,7 @@ impl fmt::Display for Amount<'_> {
             }
             // Whole MiB, rounded down: for reading, not for reckoning.
             MEMORY => write!(formatter, "{} MiB", amount / (1 << 20)),
+            _ if is_in_bytes(name) => write!(formatter, "{} MiB {name}", amount / (1 << 20)),
             _ => write!(formatter, "{amount} {name}"),
         }
     }
@@ -259,9 +268,9 @@ mod tests {
             cpu_milli: 1500,
             memory_bytes: 512 << 20,
             pods: 1,
-            other: [("a/b".into(), 2)].into(),
+            other: [("a/b".into(), 2), (EPHEMERAL_STORAGE.into(), 3 << 30)].into(),
         };
-        assert_eq!(some.to_string(), "1.5 cpu, 512 MiB, 2 a/b");
+        assert_eq!(some.to_string(), "1.5 cpu, 512 MiB, 2 a/b, 3072 MiB ephemeral-storage");
         assert_eq!(cpu(-250).to_string(), "-0.25 cpu");
         assert_eq!(Resources::default().to_string(), "nothing");
     }

@@ -11,7 +11,7 @@ use scavenger_planner::{
     Counts,
     action::{Answer, Event, Failure},
     loss::Work,
-    resources::{CPU, MEMORY, PODS, Resources},
+    resources::{CPU, PODS, Resources, is_in_bytes},
     snapshot::{Job, JobStatus, WaitReason},
 };
 
@@ -128,7 +128,7 @@ impl Metrics {
             Unit::Seconds,
             self.plan_duration.clone(),
         );
-        let resources = "cpu in millicores, memory in bytes, others in units";
+        let resources = "cpu in millicores, memory and storage in bytes, others in units";
         registry.register(
             "pool_allocatable",
             format!("What the pool's nodes have: {resources}"),
@@ -156,7 +156,7 @@ impl Metrics {
             "Kubernetes events that were not published; the status says what they would have said",
             self.lost_events.clone(),
         );
-        let seconds = "core-seconds of cpu, GiB-seconds of memory, unit-seconds of others";
+        let seconds = "core-seconds of cpu, GiB-seconds of memory and storage, unit-seconds of others";
         registry.register(
             "useful_work",
             format!("Requests times the time whose results were kept: {seconds}"),
@@ -180,7 +180,7 @@ impl Metrics {
         for (name, amount) in attempt.demand.total().iter().filter(|(name, _)| *name != PODS) {
             let amount = match name {
                 CPU => amount as f64 / 1e3,
-                MEMORY => amount as f64 / f64::from(1 << 30),
+                _ if is_in_bytes(name) => amount as f64 / f64::from(1 << 30),
                 _ => amount as f64,
             };
             let label = ResourceLabel { resource: name.to_owned() };

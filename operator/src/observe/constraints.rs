@@ -20,9 +20,6 @@ const JUDGED: [&str; 7] = [
     "node(s) didn't match PersistentVolume's node affinity",
 ];
 
-/// Resources of which the planner keeps no account.
-const UNCOUNTED: &str = "ephemeral-storage";
-
 /// The pod's required node affinity. What the API server accepted is understood; an operator of a newer version
 /// matches nothing.
 pub(super) fn node_affinity(spec: &PodSpec) -> Vec<NodeTerm> {
@@ -137,7 +134,7 @@ fn unjudged_reason(message: &str) -> Option<String> {
     let reasons = reasons.split(". ").next().unwrap_or_default().trim_end_matches('.');
     reasons.split(", ").find_map(|reason| {
         let reason = reason.trim_start_matches(|char: char| char.is_ascii_digit() || char == ' ');
-        let judged = JUDGED.iter().any(|judged| reason.starts_with(judged)) && !reason.ends_with(UNCOUNTED);
+        let judged = JUDGED.iter().any(|judged| reason.starts_with(judged));
         (!judged && !reason.is_empty()).then(|| reason.to_owned())
     })
 }
@@ -154,12 +151,12 @@ mod tests {
              preemption: not eligible due to preemptionPolicy=Never."
         ));
         assert!(judged("0/1 nodes are available: 1 Insufficient example.com/slot."));
+        assert!(judged("0/1 nodes are available: 1 Insufficient ephemeral-storage."));
         assert!(judged(
             "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match PersistentVolume's node affinity."
         ));
         for message in [
             "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match pod topology spread constraints. x",
-            "0/1 nodes are available: 1 Insufficient ephemeral-storage.",
             "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
             "running PreFilter plugin failed",
         ] {

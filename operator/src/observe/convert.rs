@@ -383,8 +383,6 @@ fn amounts(list: &BTreeMap<String, ApiQuantity>) -> Resources {
             CPU => sum.cpu_milli = quantity::parse_milli(text).unwrap_or(0),
             MEMORY => sum.memory_bytes = quantity::parse_units(text).unwrap_or(0),
             "pods" => sum.pods = quantity::parse_units(text).unwrap_or(0),
-            // No SJ can ask for hugepages or scratch space apart from others yet, and nodes always have both.
-            "ephemeral-storage" => {}
             other => {
                 sum.other.insert(other.into(), quantity::parse_units(text).unwrap_or(0));
             }
@@ -492,6 +490,28 @@ mod tests {
         assert_eq!(seen(false, "True"), (true, true));
         assert_eq!(seen(true, "True"), (false, true));
         assert_eq!(seen(false, "Unknown"), (false, false));
+    }
+
+    #[test]
+    fn scratch_space_is_counted_where_it_is_and_where_it_is_used() {
+        let object: ApiNode = serde_json::from_value(serde_json::json!({
+            "metadata": { "name": "n" },
+            "status": { "allocatable": { "cpu": "4", "ephemeral-storage": "10Gi", "hugepages-2Mi": "0" } },
+        }))
+        .unwrap();
+        let has = node(&object).allocatable;
+        assert_eq!(
+            has.iter().find(|(name, _)| *name == "ephemeral-storage"),
+            Some(("ephemeral-storage", 10 << 30))
+        );
+        assert_eq!(has.other.len(), 1, "what a node has none of is not named");
+        let using = requests(serde_json::json!({ "containers": [
+            { "name": "c", "resources": { "requests": { "cpu": "1", "ephemeral-storage": "4Gi" } } }] }));
+        let room = has.minus(&using);
+        let asks =
+            |bytes| crate::validate::resources("requests", &[("ephemeral-storage".to_owned(), bytes)].into());
+        assert_eq!(asks("6Gi".into()).unwrap().exceeds(&room), None);
+        assert_eq!(asks("7Gi".into()).unwrap().exceeds(&room), Some("ephemeral-storage"));
     }
 
     #[test]
