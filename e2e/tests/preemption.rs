@@ -207,7 +207,7 @@ fn a_bad_pool_is_refused_with_the_name_of_its_field() {
     run("bad-pool", |world| async move {
         let cases = [
             ("spec.headroomTarget", json!({ "headroomTarget": 0.1 })),
-            ("spec.headroomTarget", json!({ "headroomTarget": 1, "interruptThreshold": 1 })),
+            ("spec.headroomTarget", json!({ "headroomTarget": 0.99, "interruptThreshold": 0.99 })),
             ("spec.headroomTargetOverrides", json!({ "headroomTargetOverrides": { "memory": 0.1 } })),
             ("spec.interruptThresholdOverrides", json!({ "interruptThresholdOverrides": { "gpu": 0.1 } })),
             ("spec.interruptThreshold", json!({ "interruptThreshold": 2 })),
@@ -232,7 +232,20 @@ fn a_bad_pool_is_refused_with_the_name_of_its_field() {
         let off = json!({ "spec": { "interruptThreshold": null, "headroomTarget": 0.1 } });
         let pool = pools(world).patch(names::DEFAULT_POOL, &dry, &Patch::Merge(&off)).await;
         // A merge patch takes null for "remove", so the default comes back and is refused like any other.
-        ensure!(pool.is_err(), "{pool:?}");
+        let told = matches!(&pool, Err(kube::Error::Api(status)) if status.message.contains("interruptThreshold: 1 switches"));
+        ensure!(told, "{pool:?}");
+        for off in [
+            json!({ "interruptThreshold": 1, "startThreshold": 1 }),
+            json!({
+                "interruptThresholdOverrides": { "gpu": 1 }, "startThresholdOverrides": { "gpu": 1 },
+                "headroomTargetOverrides": { "gpu": 0.1 },
+            }),
+        ] {
+            let patch = json!({ "spec": off });
+            let taken = pools(world).patch(names::DEFAULT_POOL, &dry, &Patch::Merge(&patch)).await?;
+            let kept = taken.spec.interrupt_threshold.is_some();
+            ensure!(kept, "{taken:?}");
+        }
         Ok(())
     });
 }

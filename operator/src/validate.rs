@@ -168,6 +168,10 @@ fn check_headroom(spec: &ScavengerPoolSpec) -> Result<(), SpecError> {
             .map(move |name| (name, threshold))
     });
     for (resource, threshold) in named.chain(default) {
+        // 1 switches it off: there is no order to keep.
+        if threshold >= 1.0 {
+            continue;
+        }
         let target = of(&spec.headroom_target_overrides, resource, spec.headroom_target);
         let start = of(&spec.start_threshold_overrides, resource, spec.start_threshold);
         if !(start <= target && target < threshold) {
@@ -276,6 +280,12 @@ mod tests {
         let pool = |text: &str| settings(&serde_json::from_str::<ScavengerPoolSpec>(text).unwrap());
         let off = pool(r#"{ "interruptThreshold": null, "startThreshold": 0.95 }"#).unwrap();
         assert_eq!(off.headroom.interrupt_threshold, None);
+        for off in [
+            r#"{ "interruptThreshold": 1, "startThreshold": 1 }"#,
+            r#"{ "interruptThresholdOverrides": { "gpu": 1 }, "startThresholdOverrides": { "gpu": 1 } }"#,
+        ] {
+            assert!(pool(off).is_ok(), "{off}");
+        }
         for (bad, resource) in [
             (r#"{ "startThreshold": 0.95 }"#, "cpu"),
             (r#"{ "headroomTarget": 0.9 }"#, "cpu"),

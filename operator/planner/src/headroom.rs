@@ -29,9 +29,11 @@ pub struct Headroom {
 }
 
 impl Headroom {
+    /// All of it is none: also where pods ask for more than their node has left, which a node that shrank can bring about.
     fn threshold(&self, resource: &str) -> Option<Share> {
         let default = self.interrupt_threshold.filter(|_| matches!(resource, CPU | MEMORY | PODS));
-        self.interrupt_threshold_overrides.get(resource).copied().or(default)
+        let named = self.interrupt_threshold_overrides.get(resource).copied();
+        named.or(default).filter(|share| *share < Share::from_fraction(1.0))
     }
 
     fn target(&self, resource: &str) -> Share {

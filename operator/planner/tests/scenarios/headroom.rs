@@ -4,6 +4,7 @@ use scavenger_planner::{
     action::Task,
     fixtures::{Cluster, Kill, Workload, at, job, key, millis, node, pod, seconds, settings},
     interruption::reason,
+    resources::Share,
     snapshot::{Outcome, Phase, WaitReason},
 };
 
@@ -117,6 +118,25 @@ fn extended_resources_have_none_unless_they_are_named_and_null_is_none_at_all() 
     off.create_pod(pod("owner", 5000), seconds(300));
     off.run_for(seconds(60));
     assert_eq!(off.status("a").interrupted_count, 0);
+}
+
+/// 1 is how an admin switches headroom off in a pool that is there already.
+#[test]
+fn a_threshold_of_everything_is_none_even_where_more_is_asked_than_there_is() {
+    let interrupted = |threshold| {
+        let mut pool = settings();
+        pool.headroom.interrupt_threshold = Some(Share::from_fraction(threshold));
+        let mut cluster = Cluster::new(pool).with_nodes([node("n1", 10_000)]);
+        cluster.submit(job("a").asking(5000), work(1000));
+        cluster.run_until_phase("a", Phase::Running);
+        cluster.create_pod(pod("owner", 5000), seconds(300));
+        cluster.run_for(seconds(5));
+        cluster.set_node(node("n1", 9000));
+        cluster.run_for(seconds(60));
+        cluster.status("a").interrupted_count
+    };
+    assert_eq!(interrupted(1.0), 0);
+    assert_eq!(interrupted(0.999), 1);
 }
 
 #[test]
