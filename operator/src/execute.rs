@@ -91,11 +91,12 @@ impl Executor {
     pub(crate) async fn execute(&self, action: Action) -> ActionResult {
         let kind = task_name(&action.task);
         let Action { job, uid, task } = action;
+        let began = tokio::time::Instant::now();
         let answer = match tokio::time::timeout(TIMEOUT, self.carry_out(&job, &uid, task)).await {
             Ok(answer) => answer,
             Err(_) => Err(Failure::Transient(format!("no answer within {} s", TIMEOUT.as_secs()))),
         };
-        self.metrics.action(kind, &answer);
+        self.metrics.action(kind, &answer, began.elapsed());
         match &answer {
             Ok(_) | Err(Failure::Conflict | Failure::Gone) => {}
             Err(failure) => {
@@ -301,7 +302,7 @@ impl Executor {
         );
         let job = convert::job(&written);
         if let Some(event) = event {
-            self.metrics.event(event, &new);
+            self.metrics.event(event, job.creation_time, &new);
             self.tell(&written, event, &new.message);
         }
         if starting {

@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, atomic::AtomicU64};
 
+use jiff::Timestamp;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -34,6 +35,11 @@ struct ActionLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TaskLabel {
+    task: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindLabel {
     kind: &'static str,
 }
@@ -53,9 +59,11 @@ pub(crate) struct Metrics {
     withdrawals: Family<Reason, Counter>,
     failures: Family<Reason, Counter>,
     start_latency: Histogram,
+    launch_duration: Histogram,
     phases: Family<PhaseLabel, Gauge>,
     waiting: Family<Reason, Gauge>,
     actions: Family<ActionLabels, Counter>,
+    action_duration: Family<TaskLabel, Histogram, fn() -> Histogram>,
     plan_duration: Histogram,
     allocatable: Family<ResourceLabel, Gauge>,
     used: Family<ResourceLabel, Gauge>,
@@ -77,13 +85,17 @@ impl Metrics {
             interruptions: Family::default(),
             withdrawals: Family::default(),
             failures: Family::default(),
-            // 1 s to about 9 hours.
-            start_latency: Histogram::new((0..16).map(|power| f64::from(1_u32 << power))),
+            // 1 s to about 6 days: somebody may queue for as long.
+            start_latency: doubling(1.0, 20),
+            // 1 s to about 17 minutes: after the pool's `startDeadline` it has failed.
+            launch_duration: doubling(1.0, 11),
             phases: Family::default(),
             waiting: Family::default(),
             actions: Family::default(),
-            // 10 µs to about 0.3 s.
-            plan_duration: Histogram::new((0..16).map(|power| 1e-5 * f64::from(1_u32 << power))),
+            // 1 ms to about 33 s: after 20 s no answer is waited for.
+            action_duration: Family::new_with_constructor(|| doubling(1e-3, 16)),
+            // 10 µs to about 5 s: the first one, which reckons with everything there is, may take 2 s.
+            plan_duration: doubling(1e-5, 20),
             allocatable: Family::default(),
             used: Family::default(),
             threshold: Family::default(),
@@ -115,13 +127,25 @@ impl Metrics {
         registry.register("failures", "ScavengerJobs that failed", self.failures.clone());
         registry.register_with_unit(
             "start_latency",
-            "From the decision to start until all pods ran",
+            "From a ScavengerJob's creation, or its last interruption, until all pods ran",
             Unit::Seconds,
             self.start_latency.clone(),
+        );
+        registry.register_with_unit(
+            "launch_duration",
+            "From the decision to start until all pods ran",
+            Unit::Seconds,
+            self.launch_duration.clone(),
         );
         registry.register("jobs", "ScavengerJobs by phase", self.phases.clone());
         registry.register("waiting_jobs", "ScavengerJobs that wait, by reason", self.waiting.clone());
         registry.register("actions", "Actions of the operator by task and result", self.actions.clone());
+        registry.register_with_unit(
+            "action_duration",
+            "Until an action was carried out, by task",
+            Unit::Seconds,
+            self.action_duration.clone(),
+        );
         registry.register_with_unit(
             "plan_duration",
             "Duration of one plan",
@@ -209,8 +233,14 @@ impl Metrics {
         self.lost_events.inc();
     }
 
-    /// Counts what became of an action.
-    pub(crate) fn action(&self, task: &'static str, answer: &Result<Answer, Failure>) {
+    /// Counts what became of an action, and how long that took.
+    pub(crate) fn action(
+        &self,
+        task: &'static str,
+        answer: &Result<Answer, Failure>,
+        took: std::time::Duration,
+    ) {
+        self.action_duration.get_or_create(&TaskLabel { task }).observe(took.as_secs_f64());
         let result = match answer {
             Ok(_) => "ok",
             Err(Failure::Conflict) => "conflict",
@@ -223,8 +253,8 @@ impl Metrics {
         self.actions.get_or_create(&ActionLabels { task, result }).inc();
     }
 
-    /// Counts an event of a ScavengerJob's life, once its status write succeeded.
-    pub(crate) fn event(&self, event: Event, status: &JobStatus) {
+    /// Counts an event in the life of a ScavengerJob that was created at `creation`, once its status write succeeded.
+    pub(crate) fn event(&self, event: Event, creation: Timestamp, status: &JobStatus) {
         let attempt = status.attempt.as_ref();
         let reason =
             || Reason { reason: attempt.and_then(|attempt| attempt.reason.clone()).unwrap_or_default() };
@@ -232,10 +262,11 @@ impl Metrics {
             Event::Started => {}
             Event::Running => {
                 self.starts.inc();
-                if let Some((creation, start)) = attempt.and_then(|a| Some((a.creation_time, a.start_time?)))
+                if let Some((decision, start)) = attempt.and_then(|a| Some((a.creation_time, a.start_time?)))
                 {
-                    self.start_latency
-                        .observe((start.as_millisecond() - creation.as_millisecond()).max(0) as f64 / 1e3);
+                    let waited_since = status.interruption_times.last().copied().unwrap_or(creation);
+                    self.start_latency.observe(seconds_between(waited_since, start));
+                    self.launch_duration.observe(seconds_between(decision, start));
                 }
             }
             Event::Interrupted => {
@@ -293,6 +324,16 @@ impl Metrics {
         encode(&mut text, &registry)?;
         Ok(text)
     }
+}
+
+/// A histogram with this many limits, each twice the one before.
+fn doubling(first: f64, limits: i32) -> Histogram {
+    Histogram::new((0..limits).map(|power| first * 2_f64.powi(power)))
+}
+
+/// Clocks differ, so the end may seem to lie before the beginning.
+fn seconds_between(begin: Timestamp, end: Timestamp) -> f64 {
+    end.duration_since(begin).as_secs_f64().max(0.0)
 }
 
 #[cfg(test)]

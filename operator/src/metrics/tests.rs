@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use scavenger_planner::snapshot::{Attempt, Demand, Placement};
 use serde_json::Value;
 
 use super::*;
 
 const DASHBOARD: &str = include_str!("../../../deploy/monitoring/dashboard.json");
+const MANUAL: &str = include_str!("../../../docs/metrics.md");
 const RULES: &str = include_str!("../../../deploy/monitoring/rules.yaml");
 
 /// Names of all samples, with the names of their labels.
@@ -25,6 +27,7 @@ fn served() -> BTreeMap<String, BTreeSet<String>> {
     for family in [&metrics.allocatable, &metrics.used, &metrics.threshold] {
         drop(family.get_or_create(&ResourceLabel { resource: "cpu".to_owned() }));
     }
+    drop(metrics.action_duration.get_or_create(&TaskLabel { task: "any" }));
     drop(metrics.watch_age.get_or_create(&KindLabel { kind: "any" }));
     let mut served = BTreeMap::<String, BTreeSet<String>>::new();
     for line in metrics.render().unwrap().lines().filter(|line| !line.starts_with('#')) {
@@ -129,6 +132,66 @@ fn the_alert_rules_name_what_is_served() {
         "ScavengerQueueStuck",
     ] {
         assert!(alerts.iter().any(|name| name == alert), "{alert} is missing");
+    }
+}
+
+/// Every metric by the name that people know it by.
+fn metrics() -> BTreeSet<String> {
+    let samples = served().into_keys().filter(|name| !name.ends_with("_sum") && !name.ends_with("_count"));
+    samples.map(|name| name.trim_end_matches("_bucket").to_owned()).collect()
+}
+
+#[test]
+fn every_metric_is_shown_and_explained() {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let mut expressions = Vec::new();
+    strings(&dashboard, "expr", &mut expressions);
+    let shown = expressions.join(" ");
+    let metrics = metrics();
+    assert!(metrics.len() > 20, "{metrics:?}");
+    for metric in &metrics {
+        assert!(shown.contains(metric), "{metric} is on no panel of the dashboard");
+        assert!(MANUAL.contains(&format!("| `{metric}` |")), "docs/metrics.md does not explain {metric}");
+    }
+    let explained = MANUAL.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    for name in explained {
+        assert!(metrics.contains(name), "docs/metrics.md explains {name}, which is not served");
+    }
+}
+
+/// The sum of a histogram.
+fn sum(metrics: &Metrics, histogram: &str) -> f64 {
+    let text = metrics.render().unwrap();
+    let of = |line: &str| line.strip_prefix(&format!("{histogram}_sum "))?.parse().ok();
+    text.lines().find_map(of).unwrap()
+}
+
+#[test]
+fn who_queued_for_hours_waited_for_hours() {
+    let at = |second: i64| Timestamp::from_second(second).unwrap();
+    let metrics = Metrics::new();
+    let demand = Demand { per_pod: Resources::default(), pod_count: 1, placement: Placement::default() };
+    let attempt = Attempt { start_time: Some(at(36_002)), ..Attempt::first(demand, at(36_000)) };
+    let mut status = JobStatus { attempt: Some(Box::new(attempt)), ..JobStatus::default() };
+    metrics.event(Event::Running, at(0), &status);
+    assert_eq!(sum(&metrics, "scavenger_start_latency_seconds"), 36_002.0);
+    assert_eq!(sum(&metrics, "scavenger_launch_duration_seconds"), 2.0);
+    // From then on, since it was interrupted.
+    status.interruption_times = vec![at(100), at(35_902)];
+    metrics.event(Event::Running, at(0), &status);
+    assert_eq!(sum(&metrics, "scavenger_start_latency_seconds"), 36_102.0);
+}
+
+#[test]
+fn what_a_plan_and_an_action_may_take_is_within_the_buckets() {
+    let metrics = Metrics::new();
+    metrics.planned(std::time::Duration::from_secs(2));
+    metrics.action("any", &Err(Failure::Gone), std::time::Duration::from_secs(20));
+    let text = metrics.render().unwrap();
+    for histogram in ["scavenger_plan_duration_seconds", "scavenger_action_duration_seconds"] {
+        let buckets = text.lines().filter(|line| line.starts_with(&format!("{histogram}_bucket")));
+        let finite = buckets.filter(|line| !line.contains("+Inf"));
+        assert!(finite.last().is_some_and(|last| last.ends_with(" 1")), "{histogram}:\n{text}");
     }
 }
 
