@@ -273,7 +273,7 @@ impl Executor {
                 if let Some(last) = current.status.as_ref().and_then(|status| status.attempt.as_ref()) {
                     status::name_removed(&mut patch["attempt"]["requests"], &json!(last.requests));
                 }
-                patch["attempt"]["args"] = json!(current.spec.args);
+                patch["attempt"]["args"] = status::recorded_args(&current.spec.args);
             }
             if let Some(ended) = &ended {
                 let current = current.status.unwrap_or_default();

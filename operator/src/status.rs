@@ -7,6 +7,18 @@ use scavenger_planner::snapshot::{Attempt, Disruption, HISTORY, JobStatus, Outco
 use scavenger_schema::{names, reasons};
 use serde_json::{Value, json};
 
+/// Most bytes of arguments that are written into the status. The spec has them too, and etcd takes objects of 1.5 MiB.
+const MAX_ARGS: usize = 64 << 10;
+
+/// Most bytes of the history of attempts, for the same reason: whatever the arguments are, an attempt can be ended.
+const MAX_HISTORY: usize = 256 << 10;
+
+/// The arguments as an attempt records them: all, or none if they are very long.
+pub(crate) fn recorded_args(args: &[String]) -> Value {
+    let bytes: usize = args.iter().map(String::len).sum();
+    if bytes > MAX_ARGS { json!([]) } else { json!(args) }
+}
+
 /// Names what a map in a merge patch no longer has, as null: maps are merged key by key, and what is not named stays.
 pub(crate) fn name_removed(new: &mut Value, old: &Value) {
     for key in old.as_object().into_iter().flat_map(|map| map.keys()) {
@@ -90,7 +102,7 @@ fn outcome_name(outcome: Outcome) -> &'static str {
 }
 
 /// The history with one more attempt, the newest [`HISTORY`]. `active` is the attempt as the API server has it, with what it
-/// ran with.
+/// ran with. Of a history that grows too long the oldest lose their arguments, and go if that is not enough.
 pub(crate) fn appended(mut history: Vec<Value>, active: Option<Value>, ended: Value) -> Vec<Value> {
     let mut entry = active.unwrap_or_else(|| json!({}));
     if let (Some(entry), Value::Object(ended)) = (entry.as_object_mut(), ended) {
@@ -105,7 +117,30 @@ pub(crate) fn appended(mut history: Vec<Value>, active: Option<Value>, ended: Va
     history.push(entry);
     let excess = history.len().saturating_sub(HISTORY);
     history.drain(..excess);
+    shorten(&mut history);
     history
+}
+
+/// Down to [`MAX_HISTORY`]; the newest entry stays as it is.
+fn shorten(history: &mut Vec<Value>) {
+    let length = |entry: &Value| entry.to_string().len();
+    let mut excess = history.iter().map(length).sum::<usize>().saturating_sub(MAX_HISTORY);
+    let older = history.len().saturating_sub(1);
+    for entry in &mut history[..older] {
+        if excess == 0 {
+            return;
+        }
+        let before = length(entry);
+        if entry.as_object_mut().is_some_and(|entry| entry.remove("args").is_some()) {
+            excess = excess.saturating_sub(before - length(entry));
+        }
+    }
+    let mut gone = 0;
+    while excess > 0 && gone < older {
+        excess = excess.saturating_sub(length(&history[gone]));
+        gone += 1;
+    }
+    history.drain(..gone);
 }
 
 fn conditions(status: &JobStatus) -> Vec<Value> {
@@ -182,6 +217,43 @@ mod tests {
             history[49],
             json!({ "number": 51, "args": ["a"], "disruption": null, "outcome": "Interrupted" })
         );
+    }
+
+    #[test]
+    fn whatever_the_arguments_are_the_history_stays_short_enough_to_be_written() {
+        let script = "x".repeat(32 << 10);
+        let entry = |number: u32, message: usize| {
+            let message = "m".repeat(message);
+            json!({ "number": number, "args": ["-c", script], "outcome": "Interrupted", "message": message })
+        };
+        let grown = |message: usize| {
+            (1..=200).fold(Vec::new(), |history, number| {
+                appended(history, Some(entry(number, message)), json!({}))
+            })
+        };
+        let bytes = |history: &[Value]| history.iter().map(|entry| entry.to_string().len()).sum::<usize>();
+        let history = grown(10);
+        assert_eq!(
+            (history.len(), history[0]["number"].as_u64()),
+            (50, Some(151)),
+            "what became of them is kept"
+        );
+        let with_args = history.iter().filter(|entry| entry["args"][1] == script.as_str()).count();
+        assert_eq!(with_args, 7, "the newest, as many as fit into 256 KiB");
+        assert!(history[49]["args"].is_array());
+        assert!(bytes(&history) <= MAX_HISTORY, "{}", bytes(&history));
+
+        let history = grown(10 << 10);
+        assert!(bytes(&history) <= MAX_HISTORY, "{}", bytes(&history));
+        assert!(history.len() > 15, "{}", history.len());
+        assert_eq!(history.last().unwrap(), &entry(200, 10 << 10));
+    }
+
+    #[test]
+    fn arguments_are_recorded_unless_they_are_very_long() {
+        let args = vec!["-c".to_owned(), "x".repeat(60_000)];
+        assert_eq!(recorded_args(&args), json!(args));
+        assert_eq!(recorded_args(&[args.clone(), args].concat()), json!([]));
     }
 
     /// The planner depends on no crate of ours, so it spells its reasons itself.

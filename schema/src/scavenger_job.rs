@@ -494,7 +494,8 @@ pub struct ScavengerJobStatus {
     /// The active attempt, or the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Attempt>,
-    /// Attempts that ended, the newest 50, oldest first, with what each really ran with.
+    /// Attempts that ended, the newest 50, oldest first, with what each really ran with. Beyond 256 KiB the oldest lose
+    /// their arguments, or go.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
 }
@@ -534,7 +535,7 @@ pub struct Attempt {
     pub requests: BTreeMap<String, Quantity>,
     /// Number of its pods.
     pub pod_count: i32,
-    /// Arguments it runs with.
+    /// Arguments it runs with; left out if they are longer than 64 KiB.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// PriorityClass of its pods.
