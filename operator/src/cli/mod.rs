@@ -45,11 +45,12 @@ pub struct Unusable(String);
 #[command(next_help_heading = "Leader election")]
 struct LeaseOptions {
     /// Namespace of the Lease by which replicas elect the one that works; the operator's own unless given
-    #[arg(long, env = "SCAVENGER_OPERATOR_LEASE_NAMESPACE", value_name = "NAMESPACE")]
+    #[arg(long, env = "SCAVENGER_OPERATOR_LEASE_NAMESPACE", value_name = "NAMESPACE", value_parser = namespace)]
     lease_namespace: Option<String>,
 
     /// Name of that Lease
     #[arg(long, env = "SCAVENGER_OPERATOR_LEASE_NAME", default_value = names::OPERATOR, value_name = "NAME")]
+    #[arg(value_parser = object_name)]
     lease_name: String,
 }
 
@@ -75,6 +76,35 @@ pub async fn main() -> anyhow::Result<()> {
         Command::Resume(_) => pool::exec(pool::Order::Resume).await,
         Command::Drain(_) => pool::exec(pool::Order::Drain).await,
     }
+}
+
+/// The name of a namespace.
+fn namespace(text: &str) -> Result<String, String> {
+    if is_label(text) {
+        return Ok(text.to_owned());
+    }
+    Err("write the name of a namespace: lower case letters, digits and '-', at most 63, for example scavenger-system"
+        .to_owned())
+}
+
+/// The name of an object.
+fn object_name(text: &str) -> Result<String, String> {
+    if text.len() <= 253 && text.split('.').all(is_label) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "write the name of a Kubernetes object: lower case letters, digits, '-' and '.', for example {}",
+        names::OPERATOR
+    ))
+}
+
+/// What Kubernetes calls a label of RFC 1123.
+fn is_label(text: &str) -> bool {
+    let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&text.len())
+        && text.bytes().all(inside)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
 }
 
 /// A duration with its unit, within limits that `hint` names.
@@ -120,6 +150,19 @@ mod tests {
     #[test]
     fn no_two_flags_are_in_each_others_way() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn names_are_those_that_the_api_server_takes() {
+        for name in ["scavenger-operator", "a", "1", "a.b-c.d"] {
+            assert_eq!(object_name(name).as_deref(), Ok(name));
+        }
+        for name in ["", "Bad Name", "a..b", ".a", "a.", "-a", "a-", "a_b", "ä", &"a".repeat(254)] {
+            assert!(object_name(name).is_err(), "{name:?}");
+            assert!(namespace(name).is_err(), "{name:?}");
+        }
+        assert_eq!(namespace("scavenger-system").as_deref(), Ok("scavenger-system"));
+        assert!(namespace("a.b").is_err(), "a namespace has no dots");
     }
 
     #[test]

@@ -1,0 +1,72 @@
+//! Outcomes of the command line, as a user sees them.
+
+use std::process::{Command, Output, Stdio};
+
+const OPERATOR: &str = env!("CARGO_BIN_EXE_scavenger-operator");
+
+/// No kubeconfig: what gets as far as connecting ends there.
+fn operator(args: &[&str], env: &[(&str, &str)]) -> Output {
+    Command::new(OPERATOR)
+        .args(args)
+        .env_clear()
+        .env("KUBECONFIG", "/nonexistent/kubeconfig")
+        .envs(env.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .expect("the operator should start")
+}
+
+fn complaint(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(output.stdout.is_empty(), "stdout is for data: {output:?}");
+    String::from_utf8(output.stderr.clone()).expect("output should be text")
+}
+
+#[test]
+fn a_flag_that_can_not_be_used_ends_it_with_status_2_and_is_named() {
+    let cases: [(&[&str], &str); 16] = [
+        (&["run", "--lease-name", ""], "--lease-name"),
+        (&["run", "--lease-name", "Bad Name"], "--lease-name"),
+        (&["run", "--lease-namespace", "a.b"], "--lease-namespace"),
+        (&["guard", "--lease-name", "Bad Name"], "--lease-name"),
+        (&["guard", "--lease-namespace", ""], "--lease-namespace"),
+        (&["guard", "--stale-after", "soon"], "--stale-after"),
+        (&["run", "--listen", "8080"], "--listen"),
+        (&["run", "--concurrency", "0"], "--concurrency"),
+        (&["run", "--concurrency", "many"], "--concurrency"),
+        (&["run", "--max-watch-age", "3"], "--max-watch-age"),
+        (&["run", "--max-watch-age", "10s"], "--max-watch-age"),
+        (&["run", "--log", "a=b=c"], "--log"),
+        (&["run", "--log-format", "xml"], "--log-format"),
+        (&["run", "--no-such-flag"], "--no-such-flag"),
+        (&["explain"], "explain"),
+        (&["no-such-verb"], "no-such-verb"),
+    ];
+    for (args, named) in cases {
+        let told = complaint(&operator(args, &[]));
+        assert!(told.contains(named), "{args:?} is not told of: {told}");
+    }
+}
+
+#[test]
+fn variables_are_checked_as_flags_are() {
+    for (name, value) in [
+        ("SCAVENGER_OPERATOR_LEASE_NAME", "Bad Name"),
+        ("SCAVENGER_OPERATOR_LEASE_NAMESPACE", "Bad Name"),
+        ("SCAVENGER_OPERATOR_CONCURRENCY", "-1"),
+        ("SCAVENGER_OPERATOR_MAX_WATCH_AGE", "a while"),
+    ] {
+        let told = complaint(&operator(&["run"], &[(name, value)]));
+        let flag = name.trim_start_matches("SCAVENGER_OPERATOR_").to_lowercase().replace('_', "-");
+        assert!(told.contains(&format!("--{flag}")), "{name} is not told of: {told}");
+    }
+}
+
+#[test]
+fn without_a_cluster_it_ends_with_one_sentence() {
+    for args in [&["run"][..], &["guard"], &["explain", "lab/water"], &["pause"], &["snapshot"]] {
+        let told = complaint(&operator(args, &[]));
+        let last = told.trim_end().lines().last().unwrap_or_default();
+        assert!(last.contains("no connection to the Kubernetes API could be set up"), "{args:?}: {told}");
+    }
+}
