@@ -142,6 +142,9 @@ fn connected(client: kube::Result<Client>) -> anyhow::Result<Client> {
 }
 
 #[cfg(test)]
+pub(crate) use run::default_max_watch_age;
+
+#[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 

@@ -39,7 +39,7 @@ pub(super) struct Options {
     /// How long nothing may be heard on a watch before /healthz fails, and the kubelet starts the operator anew (90s to 24h)
     ///
     /// The API server sends a bookmark about once a minute on a watch that has nothing to tell.
-    #[arg(long, env = "SCAVENGER_OPERATOR_MAX_WATCH_AGE", default_value = "3m", value_name = "DURATION")]
+    #[arg(long, env = "SCAVENGER_OPERATOR_MAX_WATCH_AGE", default_value = DEFAULT_WATCH_AGE, value_name = "DURATION")]
     #[arg(value_parser = max_watch_age, help_heading = "Safety")]
     max_watch_age: SignedDuration,
 
@@ -63,6 +63,14 @@ enum LogFormat {
     Text,
     /// A JSON object for each line
     Json,
+}
+
+/// `--max-watch-age` unless another is given.
+const DEFAULT_WATCH_AGE: &str = "3m";
+
+#[cfg(test)]
+pub(crate) fn default_max_watch_age() -> SignedDuration {
+    max_watch_age(DEFAULT_WATCH_AGE).expect("the default should be within its own limits")
 }
 
 /// A bookmark a minute: less than this would be reached by a healthy watch.

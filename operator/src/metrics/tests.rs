@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::SignedDuration;
 use scavenger_planner::snapshot::{Attempt, Demand, Placement};
 use serde_json::Value;
 
@@ -190,9 +191,23 @@ fn what_a_plan_and_an_action_may_take_is_within_the_buckets() {
     let text = metrics.render().unwrap();
     for histogram in ["scavenger_plan_duration_seconds", "scavenger_action_duration_seconds"] {
         let buckets = text.lines().filter(|line| line.starts_with(&format!("{histogram}_bucket")));
-        let finite = buckets.filter(|line| !line.contains("+Inf"));
-        assert!(finite.last().is_some_and(|last| last.ends_with(" 1")), "{histogram}:\n{text}");
+        let mut finite = buckets.filter(|line| !line.contains("+Inf"));
+        assert!(finite.next_back().is_some_and(|last| last.ends_with(" 1")), "{histogram}:\n{text}");
     }
+}
+
+/// A watch that is too old fails the liveness probe, and with the process its age is gone.
+#[test]
+fn the_alert_of_old_watches_comes_before_the_restart() {
+    let rules: Value = serde_saphyr::from_str(RULES).unwrap();
+    let alerts = rules["groups"][0]["rules"].as_array().unwrap();
+    let alert = alerts.iter().find(|rule| rule["alert"] == "ScavengerWatchTooOld").unwrap();
+    let limit: i64 = alert["expr"].as_str().unwrap().rsplit_once("> ").unwrap().1.parse().unwrap();
+    let lasting: SignedDuration = alert["for"].as_str().unwrap().parse().unwrap();
+    // Prometheus reads and judges every 15 s to 30 s.
+    let late = SignedDuration::from_secs(limit + 30) + lasting;
+    assert!(late < crate::cli::default_max_watch_age(), "{late:#} is too late");
+    assert!(limit > 90, "a healthy watch reaches more than a minute");
 }
 
 #[test]
