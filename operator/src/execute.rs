@@ -1,7 +1,7 @@
 //! Writes to the cluster: one function for each task of the planner. Each is idempotent, and none chooses anything.
 //!
-//! A start costs three writes: status Starting, the Job, status Running. Extra are the finalizer (once in a
-//! ScavengerJob's life), the headless Service of a gang (once) and events.
+//! A start costs three writes: status Starting, the Job, status Running. Extra are the finalizer and the headless Service
+//! of a gang (each once in a ScavengerJob's life) and events.
 
 use std::{
     collections::BTreeMap,
@@ -373,6 +373,11 @@ impl Executor {
         let wanted = manifest::service(job);
         let name = wanted.name_any();
         let api = self.api::<Service>(key);
+        // All attempts but the first find it; what the API server has at hand is enough to know.
+        let at_hand = api.get_metadata_opt_with(&name, &GetParams::any()).await.map_err(failure)?;
+        if at_hand.is_some_and(|service| service.owner_references().iter().any(|owner| owner.uid == uid)) {
+            return Ok(());
+        }
         match api.create(&PostParams::default(), &wanted).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(error)) if error.is_already_exists() => {
@@ -624,5 +629,62 @@ fn refusal(error: kube::Error) -> Failure {
         Refusal::Final => Failure::Refused(status.message.clone()),
         _ if status.code == 400 => Failure::Refused(status.message.clone()),
         Refusal::Reference | Refusal::Passing => failure(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Method, Request, Response, StatusCode};
+    use kube::client::Body;
+
+    use super::*;
+
+    /// An API server that keeps the one object that is created in it, and notes how it was asked.
+    fn server(asked: &Arc<Mutex<Vec<Method>>>) -> Client {
+        let asked = Arc::clone(asked);
+        let stored: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (asked, stored) = (Arc::clone(&asked), Arc::clone(&stored));
+            async move {
+                let (parts, body) = request.into_parts();
+                asked.lock().unwrap().push(parts.method.clone());
+                if parts.method == Method::POST {
+                    *stored.lock().unwrap() = Some(body.collect_bytes().await?.to_vec());
+                }
+                let (code, text) = match stored.lock().unwrap().clone() {
+                    Some(object) => (StatusCode::OK, object),
+                    None => {
+                        let status = json!({
+                            "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "gone",
+                        });
+                        (StatusCode::NOT_FOUND, status.to_string().into_bytes())
+                    }
+                };
+                let mut response = Response::new(Body::from(text));
+                *response.status_mut() = code;
+                Ok::<_, kube::Error>(response)
+            }
+        });
+        Client::new(service, "lab")
+    }
+
+    #[tokio::test]
+    async fn the_service_of_a_gang_is_written_once() {
+        let asked = Arc::default();
+        let client = server(&asked);
+        let executor = Executor::new(client.clone(), client, Arc::new(Metrics::new()));
+        let gang: ScavengerJob = serde_json::from_value(json!({
+            "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob",
+            "metadata": { "name": "gang", "namespace": "lab", "uid": "u" },
+            "spec": {
+                "image": "counter", "podCount": 2, "interruptionAfter": "10m",
+                "resources": { "requests": { "cpu": 1, "memory": "1Gi" } },
+            },
+        }))
+        .unwrap();
+        for _attempt in 0..3 {
+            executor.create_service(&Key::new("lab", "gang"), &gang, "u").await.unwrap();
+        }
+        assert_eq!(*asked.lock().unwrap(), [Method::GET, Method::POST, Method::GET, Method::GET]);
     }
 }
