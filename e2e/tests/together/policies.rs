@@ -268,6 +268,63 @@ fn what_the_operator_made_is_changed_by_the_operator_alone_and_deleted_by_its_ow
     });
 }
 
+/// Without it somebody could delete a ScavengerJob and make it again while the pods of the first one write.
+#[test]
+fn the_finalizer_holds_until_the_operator_takes_it() {
+    run("finalizer", |world| async move {
+        let edit = user(world, "edit", "edit").await?;
+        world.claim("data").await?;
+        edit.create::<ScavengerJob>(counter("count", 1_000_000)).await?;
+        let job = world.phase("count", Phase::Running).await?;
+        ensure!(job.finalizers() == [names::FINALIZER], "{:?}", job.finalizers());
+
+        let words = ["scavengerjob-finalizers", names::FINALIZER];
+        for finalizers in [json!(null), json!([]), json!(["example.org/stay"])] {
+            let change = json!({ "metadata": { "finalizers": finalizers } });
+            refused("taking the finalizer", patch::<ScavengerJob>(&edit, "count", change).await, &words)?;
+        }
+        let mut without = world.api::<ScavengerJob>().get("count").await?;
+        without.metadata.finalizers = None;
+        without.metadata.resource_version = None;
+        let jobs = edit.api::<ScavengerJob>();
+        until("leaving the finalizer out is refused", || async {
+            // The operator writes the status meanwhile.
+            let version = jobs.get("count").await?.resource_version();
+            let mut without = without.clone();
+            without.metadata.resource_version = version;
+            match jobs.replace("count", &PostParams::default(), &without).await {
+                Err(kube::Error::Api(status)) if status.is_conflict() => Ok(None),
+                answer => refused("leaving the finalizer out", answer, &words).map(Some),
+            }
+        })
+        .await?;
+
+        // Everything else is free: other finalizers, the spec, and the deletion.
+        for finalizers in [json!([names::FINALIZER, "example.org/stay"]), json!([names::FINALIZER])] {
+            patch::<ScavengerJob>(&edit, "count", json!({ "metadata": { "finalizers": finalizers } }))
+                .await?;
+        }
+        patch::<ScavengerJob>(&edit, "count", json!({ "spec": { "ttlSecondsAfterFinished": 3600 } })).await?;
+        // Cluster admins may, for when no operator is left.
+        let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+        let taken = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+        world.api::<ScavengerJob>().patch("count", &dry, &taken).await?;
+        // The garbage collector takes its own finalizer, and the operator the other one.
+        jobs.delete("count", &DeleteParams::foreground()).await?;
+        until("it is gone, after its pods", || async {
+            let job = world.api::<ScavengerJob>().get_opt("count").await?;
+            let pods = world.pods("count").await?;
+            let writes = |pod: &Pod| {
+                let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+                !matches!(phase, Some("Succeeded" | "Failed"))
+            };
+            ensure!(job.is_some() || !pods.iter().any(writes), "pods are there without their ScavengerJob");
+            Ok(job.is_none().then_some(()))
+        })
+        .await
+    });
+}
+
 #[test]
 fn the_clusters_own_roles_reach_scavenger_jobs() {
     run("roles", |world| async move {
@@ -543,6 +600,7 @@ fn the_projects_own_parts_may_do_what_they_need_and_nothing_else() {
         for (needs, right) in [
             (true, ("scavenger.dev", "scavengerjobs/status", "patch")),
             (true, ("scavenger.dev", "scavengerjobs", "delete")),
+            (true, ("scavenger.dev", "scavengerjobs/finalizers", "update")),
             (true, ("batch", "jobs", "create")),
             (true, ("batch", "jobs", "delete")),
             (true, ("", "pods", "list")),
