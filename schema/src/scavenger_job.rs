@@ -149,13 +149,14 @@ pub struct ScavengerJobSpec {
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
 
-    /// Seconds that it may run, summed over all its attempts; after that it has failed. No limit if not given. May
-    /// change at any time.
+    /// Seconds that it may run, summed over all its attempts; after that it has failed. Its pods are stopped as in an
+    /// interruption and go with their Job, and so do their logs; the Job of a workload that ended by itself stays. No
+    /// limit if not given. May change at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 315_360_000))]
     pub active_deadline_seconds: Option<i64>,
 
-    /// Seconds after its end at which it is deleted, together with its Jobs. A week by default. May change at any
+    /// Seconds after its end at which it is deleted, together with the Job it has left. A week by default. May change at any
     /// time.
     #[serde(default = "default_ttl")]
     #[schemars(range(min = 0, max = 315_360_000))]
