@@ -216,6 +216,18 @@ fn a_bad_pool_is_refused_with_the_name_of_its_field() {
             ("spec.reserveAfter", json!({ "reserveAfter": "169h" })),
             ("spec.reserveAfter", json!({ "reserveAfter": "soon" })),
             ("spec.preemptionMode", json!({ "preemptionMode": "Both" })),
+            ("spec.pendingTimeout", json!({ "pendingTimeout": "0s" })),
+            ("spec.pendingTimeout", json!({ "pendingTimeout": "-1m" })),
+            ("spec.startDeadline", json!({ "startDeadline": "999ms" })),
+            ("spec.startDeadline", json!({ "startDeadline": 300 })),
+            ("spec.referenceGrace", json!({ "referenceGrace": "-1s" })),
+            ("spec.interruptionBackoff", json!({ "interruptionBackoff": "soon" })),
+            ("spec.prioritySteps", json!({ "prioritySteps": 0 })),
+            ("spec.prioritySteps", json!({ "prioritySteps": 11 })),
+            ("spec.maxConcurrentStarts", json!({ "maxConcurrentStarts": 0 })),
+            ("spec.maxConcurrentStarts", json!({ "maxConcurrentStarts": 10_001 })),
+            ("spec.startThreshold", json!({ "startThreshold": 1.1 })),
+            ("spec.nodeSelector", json!({ "nodeSelector": { "zone": "z".repeat(64) } })),
         ];
         for (field, spec) in cases {
             let dry = PatchParams { dry_run: true, ..PatchParams::default() };

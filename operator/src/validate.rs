@@ -220,6 +220,8 @@ fn bounded_seconds(seconds: i64) -> SignedDuration {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn spec(cpu: &str) -> ScavengerJobSpec {
@@ -297,5 +299,74 @@ mod tests {
         }
         let gpu = r#"{ "startThresholdOverrides": { "gpu": 1 } }"#;
         assert!(pool(gpu).is_ok(), "an extended resource has no headroom unless it is named");
+    }
+
+    /// A duration as the schema takes it, with what it says in seconds.
+    fn duration() -> impl Strategy<Value = (String, f64)> {
+        let part = (0..100_000_u32, 0..4_usize).prop_map(|(number, unit)| {
+            let (name, seconds) = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)][unit];
+            (format!("{number}{name}"), f64::from(number) * seconds)
+        });
+        prop::collection::vec(part, 1..5).prop_map(|parts| {
+            let text = parts.iter().map(|(text, _)| text.as_str()).collect();
+            (text, parts.iter().map(|(_, seconds)| seconds).sum())
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
+
+        #[test]
+        fn a_duration_is_what_it_says_within_its_bounds((text, says) in duration()) {
+            let mut job = serde_json::to_value(spec("1")).unwrap();
+            job["interruptionAfter"] = text.as_str().into();
+            let taken = job_spec(&serde_json::from_value(job).unwrap());
+            if says < 0.999_5 {
+                prop_assert!(taken.is_err(), "{} is too short", text);
+            } else {
+                let is = taken.unwrap().interruption_after;
+                let wanted = says.min(LONGEST.as_secs_f64());
+                prop_assert!((is.as_secs_f64() - wanted).abs() < 0.001, "{} became {:#}", text, is);
+            }
+            let pool = serde_json::from_value(serde_json::json!({ "pendingTimeout": text })).unwrap();
+            let timeout = settings(&pool).unwrap().pending_timeout;
+            prop_assert!((SignedDuration::ZERO..=LONGEST).contains(&timeout), "{} became {:#}", text, timeout);
+        }
+
+        /// Text that the API server would refuse, too: an older definition may have let it in.
+        #[test]
+        fn no_text_breaks_a_spec(text in r"[-+]?[0-9.]{0,25}[a-zA-Zµ]{0,3}|.*") {
+            let mut job = serde_json::to_value(spec("1")).unwrap();
+            job["resources"]["requests"]["memory"] = text.as_str().into();
+            if let Ok(checked) = job_spec(&serde_json::from_value(job.clone()).unwrap()) {
+                prop_assert!(checked.demand.per_pod.memory_bytes >= 0);
+            }
+            job["resources"]["requests"]["memory"] = 1.into();
+            job["interruptionAfter"] = text.as_str().into();
+            if let Ok(read) = serde_json::from_value::<ScavengerJobSpec>(job)
+                && let Ok(checked) = job_spec(&read)
+            {
+                prop_assert!((SignedDuration::from_secs(1)..=LONGEST).contains(&checked.interruption_after));
+            }
+            let pool = serde_json::json!({ "startDeadline": text, "referenceGrace": text, "reserveAfter": text });
+            if let Ok(pool) = serde_json::from_value::<ScavengerPoolSpec>(pool) {
+                let settings = settings(&pool).unwrap();
+                prop_assert!((SignedDuration::ZERO..=LONGEST).contains(&settings.start_deadline));
+            }
+        }
+
+        #[test]
+        fn a_share_outside_its_bounds_never_counts_as_more_than_all(number in any::<f64>()) {
+            let pool = ScavengerPoolSpec {
+                start_threshold: number,
+                interrupt_threshold: None,
+                weights: [(CPU.to_owned(), number)].into(),
+                ..ScavengerPoolSpec::default()
+            };
+            let settings = settings(&pool).unwrap();
+            let whole = Resources { cpu_milli: i64::MAX, ..Resources::default() };
+            let part = settings.start_thresholds.of(&whole).cpu_milli;
+            prop_assert!((0..=whole.cpu_milli).contains(&part), "{} of all is {}", number, part);
+        }
     }
 }

@@ -158,6 +158,8 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -211,5 +213,67 @@ mod tests {
         assert_eq!(format_bytes(1536 << 20), "1536Mi");
         assert_eq!(format_bytes(1000), "1000");
         assert_eq!(format_bytes(0), "0");
+    }
+
+    /// What Kubernetes' suffixes stand for, as a fraction.
+    const SUFFIXES: [(&str, u128, u128); 14] = [
+        ("", 1, 1),
+        ("n", 1, 1_000_000_000),
+        ("u", 1, 1_000_000),
+        ("m", 1, 1_000),
+        ("k", 1_000, 1),
+        ("M", 1_000_000, 1),
+        ("G", 1_000_000_000, 1),
+        ("T", 1_000_000_000_000, 1),
+        ("Ki", 1 << 10, 1),
+        ("Mi", 1 << 20, 1),
+        ("Gi", 1 << 30, 1),
+        ("Ti", 1 << 40, 1),
+        ("e3", 1_000, 1),
+        ("E-3", 1, 1_000),
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(5000) })]
+
+        #[test]
+        fn any_text_has_an_answer(text in ".*") {
+            let _answer = (parse_milli(&text), parse_units(&text));
+        }
+
+        #[test]
+        fn it_is_the_number_times_the_suffix_rounded_up(
+            whole in 0..1_000_000_000_u128, fraction in 0..1_000_000_000_u128, suffix in 0..SUFFIXES.len(),
+        ) {
+            let (name, times, by) = SUFFIXES[suffix];
+            let text = format!("{whole}.{fraction:09}{name}");
+            let exactly = |scale: u128| {
+                let billionths = whole * 1_000_000_000 + fraction;
+                i64::try_from((billionths * times * scale).div_ceil(1_000_000_000 * by)).ok()
+            };
+            prop_assert_eq!(parse_units(&text).ok(), exactly(1), "{}", text);
+            prop_assert_eq!(parse_milli(&text).ok(), exactly(1000), "{}", text);
+        }
+
+        /// As the schema's pattern takes it, however long.
+        #[test]
+        fn what_the_schema_takes_is_a_quantity(
+            text in r"\+?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,9})?",
+        ) {
+            for parsed in [parse_milli(&text), parse_units(&text)] {
+                prop_assert!(matches!(parsed, Ok(0..) | Err(QuantityError::TooLarge(_))), "{}: {:?}", text, parsed);
+            }
+            if let (Ok(milli), Ok(units)) = (parse_milli(&text), parse_units(&text)) {
+                let rounded_up = milli / 1000 + i64::from(milli % 1000 > 0);
+                prop_assert_eq!(units, rounded_up, "{}", text);
+            }
+        }
+
+        #[test]
+        fn what_is_written_is_read_as_the_same(amount in 0..=i64::MAX, zeros in 0..62_u32) {
+            let amount = amount >> zeros << zeros;
+            prop_assert_eq!(parse_milli(&format_milli(amount)), Ok(amount));
+            prop_assert_eq!(parse_units(&format_bytes(amount)), Ok(amount));
+        }
     }
 }

@@ -393,7 +393,7 @@ async fn refusal(world: &World, spoil: impl FnOnce(&mut Value)) -> Result<String
 fn a_bad_one_is_refused_with_the_name_of_its_field() {
     run("refused", |world| async move {
         type Spoil = fn(&mut Value);
-        let cases: [(&str, Spoil); 13] = [
+        let cases: [(&str, Spoil); 22] = [
             ("spec.resources.limits", |spec| {
                 spec["resources"]["limits"] = json!({ "cpu": "30m", "memory": "16Mi" });
             }),
@@ -413,6 +413,19 @@ fn a_bad_one_is_refused_with_the_name_of_its_field() {
             ("spec.interruptionAfter", |spec| spec["interruptionAfter"] = json!("500ms")),
             ("spec.checkpoint.interval", |spec| spec["checkpoint"]["interval"] = json!("1h")),
             ("spec.env[0].name", |spec| spec["env"] = json!([{ "name": "SCAVENGER_HOSTS", "value": "x" }])),
+            ("spec.workingDir", |spec| spec["workingDir"] = json!("data")),
+            ("spec.persistentVolumeClaims[0].subPath", |spec| {
+                spec["persistentVolumeClaims"][0]["subPath"] = json!("../of-somebody-else");
+            }),
+            ("spec.persistentVolumeClaims[0].subPath", |spec| {
+                spec["persistentVolumeClaims"][0]["subPath"] = json!("/absolute");
+            }),
+            ("spec.imagePullSecrets", |spec| spec["imagePullSecrets"] = json!([""])),
+            ("spec.imagePullSecrets", |spec| spec["imagePullSecrets"] = json!(vec!["s"; 9])),
+            ("spec.serviceAccountName", |spec| spec["serviceAccountName"] = json!("")),
+            ("spec.nodeSelector", |spec| spec["nodeSelector"] = json!({ "zone": "z".repeat(64) })),
+            ("spec.checkpoint.restartSeconds", |spec| spec["checkpoint"]["restartSeconds"] = json!(-1)),
+            ("spec.checkpoint.restartSeconds", |spec| spec["checkpoint"]["restartSeconds"] = json!(86_401)),
         ];
         for (field, spoil) in cases {
             let message = refusal(world, spoil).await.with_context(|| format!("{field} was not refused"))?;
