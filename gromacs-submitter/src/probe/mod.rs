@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use scavenger_schema::gpu_offload;
 use scavenger_schema::simulation::System;
 
 /// Reads the .tpr file and makes the working directory.
@@ -105,6 +106,7 @@ pub fn parse_inspection(text: &str) -> Result<Inspection, ProbeError> {
         .map(|key| optional::<i32>(&values, key).filter(|points| uses_pme && (4..=4096).contains(points)))
         .into_iter()
         .collect::<Option<Vec<i32>>>();
+    let on_gpu = gpu_offload::allowed(&values);
     let system = System {
         atoms: Some(atoms),
         box_nm: box_diagonal(word("box")),
@@ -115,13 +117,13 @@ pub fn parse_inspection(text: &str) -> Result<Inspection, ProbeError> {
         rlist_nm: optional(&values, "rlist").filter(|rlist| fixed_list && *rlist > 0.0 && *rlist <= 10.0),
         nstlist: optional(&values, "nstlist").filter(|steps| fixed_list && (1..=1000).contains(steps)),
         pme_order: pme_order.filter(|_| pme_grid.is_some()),
-        gpu_pme: uses_pme.then_some(pme_order == Some(4)),
+        gpu_pme: on_gpu.pme,
         pme_grid,
         bonded_interactions: optional(&values, "bonded").filter(|count| *count >= 0),
         constraints: optional(&values, "constraints").filter(|count| *count >= 0),
-        gpu_nonbonded: None,
-        gpu_bonded: None,
-        gpu_update: None,
+        gpu_nonbonded: on_gpu.nonbonded,
+        gpu_bonded: on_gpu.bonded,
+        gpu_update: on_gpu.update,
         gromacs_version: Some(word("gromacs-version"))
             .filter(|version| !version.is_empty() && version.len() <= 100)
             .map(ToOwned::to_owned),
@@ -187,12 +189,28 @@ mod tests {
                 pme_order: Some(4),
                 bonded_interactions: Some(0),
                 constraints: Some(2652),
-                gpu_pme: Some(true),
+                gpu_nonbonded: Some(false),
+                gpu_pme: Some(false),
+                gpu_bonded: Some(false),
+                gpu_update: Some(false),
                 gromacs_version: Some("2022.5-Debian_2022.5_2".to_owned()),
                 ..System::default()
             }
         );
         assert_eq!(inspection.values["tcoupl"], "V-rescale");
+    }
+
+    #[test]
+    fn a_build_with_gpu_support_may_use_what_it_knows() {
+        let text = WATER
+            .replace("gpu-support=disabled", "gpu-support=CUDA")
+            .replace("gromacs-version=2022.5-Debian_2022.5_2", "gromacs-version=2024.4");
+        let system = parse_inspection(&text).expect("should be a good answer").system;
+        assert_eq!((system.gpu_nonbonded, system.gpu_bonded), (None, None), "as the row or the tuner says");
+        assert_eq!((system.gpu_pme, system.gpu_update), (Some(true), Some(true)));
+        let lj_pme = text.replace("vdw-type=Cut-off", "vdw-type=PME");
+        let system = parse_inspection(&lj_pme).expect("should be a good answer").system;
+        assert_eq!((system.gpu_pme, system.gpu_update), (Some(false), Some(false)));
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<Calibratio
         if !benchmarks.is_empty() && after > (1.0 - WORTH_IT) * left {
             break;
         }
-        benchmarks.push(benchmark(model, &hardware, run, seconds, after));
+        benchmarks.push(benchmark(model, &hardware, run, request, after));
         (known, left) = (with, after);
     }
     Ok(CalibrationReply {
@@ -186,11 +186,18 @@ fn runs(
     Ok(found)
 }
 
-fn benchmark(model: &Model, hardware: &Hardware, run: &Run, seconds: f64, after: f64) -> Benchmark {
+fn benchmark(
+    model: &Model,
+    hardware: &Hardware,
+    run: &Run,
+    request: &CalibrationRequest,
+    after: f64,
+) -> Benchmark {
     let speed = predicted(model, hardware, run);
     let seconds_per_step = run.job.system.ns_per_day(speed.p50);
-    let steps = ((seconds / seconds_per_step / STEPS).ceil() as u64).clamp(1, 1_000_000) * STEPS as u64;
-    let mut mdrun_args = run.layout.mdrun_args();
+    let steps =
+        ((request.seconds / seconds_per_step / STEPS).ceil() as u64).clamp(1, 1_000_000) * STEPS as u64;
+    let mut mdrun_args = run.layout.mdrun_args(request.gromacs_version.as_deref());
     // The counters cannot be reset while PME is being tuned.
     for argument in
         ["-notunepme", "-noconfout", "-nsteps", &steps.to_string(), "-resetstep", &(steps / 2).to_string()]
@@ -297,10 +304,18 @@ mod tests {
 
     #[test]
     fn a_benchmark_is_what_a_row_can_say() {
-        for request in [request(16, 0), request(64, 0), request(16, 1)] {
+        let old = |version: &str| CalibrationRequest {
+            gromacs_version: Some(version.to_owned()),
+            ..request(16, 1)
+        };
+        for request in [request(16, 0), request(64, 0), request(16, 1), old("2018.8"), old("2016.4")] {
+            let version = request.gromacs_version.as_deref();
             for run in propose(&Model::prior(), &request).expect("there should be a proposal").benchmarks {
                 let Layout { ntmpi, ntomp, npme, gpus, .. } = run.layout;
-                assert_eq!(run.layout, Layout { npme, ..Layout::water(ntmpi, ntomp, gpus) });
+                assert_eq!(
+                    run.layout,
+                    Layout { npme, ..Layout::water(ntmpi, ntomp, gpus) }.known_to(version)
+                );
                 assert_eq!(run.resources.cpu_millicores, run.layout.threads() * 1000);
                 assert_eq!(WaterBox::near(run.system.atoms).atoms(), run.system.atoms);
                 assert_eq!(run.system.nsteps % 200, 0);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use scavenger_schema::bounds::{self, Bounds};
 use scavenger_schema::tuning::{
-    ClassResidual, Device, Interval, Layout, PredictReply, PredictRequest, Resources, StepCost,
-    SystemDescription,
+    BONDED_ON_GPU, ClassResidual, Device, GpuOffload, Interval, Layout, PME_ON_GPU, PredictReply,
+    PredictRequest, Resources, StepCost, SystemDescription, UPDATE_ON_GPU, release_year,
 };
 
 use crate::error::{FieldError, TuneError, length_within, within};
@@ -52,8 +52,9 @@ pub struct Job {
 impl Job {
     /// Checks a system and counts its work. Fields of the error are relative to the request.
     pub fn new(system: &SystemDescription, gromacs_version: Option<&str>) -> Result<Self, FieldError> {
-        let system = System::check(system).map_err(|error| error.within("system"))?;
+        let mut system = System::check(system).map_err(|error| error.within("system"))?;
         length_within("gromacsVersion", gromacs_version.unwrap_or_default(), bounds::VERSION_LENGTH)?;
+        system.gpu_offload = offload_of_release(system.gpu_offload, gromacs_version);
         let work = Work::of(&system);
         let slowdown = match gromacs_version.and_then(release_year) {
             Some(year) if year < 2018 => BEFORE_2018,
@@ -75,14 +76,15 @@ pub fn local_site(gromacs_version: Option<&str>) -> Site {
     Site::new("local", gromacs_version.unwrap_or_default())
 }
 
-/// Year of a version as `gmx --version` prints it; releases before 2016 count as 5.
-fn release_year(version: &str) -> Option<u32> {
-    let digits: String = version
-        .trim_start_matches(|c: char| !c.is_ascii_digit())
-        .chars()
-        .take_while(char::is_ascii_digit)
-        .collect();
-    digits.parse().ok()
+/// What this release of GROMACS does not compute on GPUs, a run of it keeps off them.
+fn offload_of_release(allowed: GpuOffload, gromacs_version: Option<&str>) -> GpuOffload {
+    let Some(year) = gromacs_version.and_then(release_year) else { return allowed };
+    GpuOffload {
+        nonbonded: allowed.nonbonded,
+        pme: allowed.pme && year >= PME_ON_GPU,
+        bonded: allowed.bonded && year >= BONDED_ON_GPU,
+        update: allowed.update && year >= UPDATE_ON_GPU,
+    }
 }
 
 /// What the model says of one layout on one kind of node.
@@ -615,9 +617,21 @@ mod tests {
         let speed =
             |request: &PredictRequest| model.answer(request).expect("the layout should run").ns_per_day.p50;
         assert!(speed(&old) < speed(&request()));
-        assert_eq!(release_year("2022.5-Debian_2022.5_2"), Some(2022));
-        assert_eq!(release_year("VERSION 5.1"), Some(5));
-        assert_eq!(release_year("unknown"), None);
+    }
+
+    #[test]
+    fn old_releases_keep_off_the_gpu_what_they_do_not_know() {
+        let mut raw = water(30_000);
+        raw.gpu_offload.update = true;
+        let of = |version| {
+            let allowed = Job::new(&raw, version).expect("water should be accepted").system.gpu_offload;
+            [allowed.nonbonded, allowed.pme, allowed.bonded, allowed.update]
+        };
+        assert_eq!(of(None), [true; 4]);
+        assert_eq!(of(Some("2024.1")), [true; 4]);
+        assert_eq!(of(Some("2019.6")), [true, true, true, false]);
+        assert_eq!(of(Some("2018.8")), [true, true, false, false]);
+        assert_eq!(of(Some("2016.4")), [true, false, false, false]);
     }
 
     #[test]

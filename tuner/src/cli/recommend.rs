@@ -5,6 +5,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
+use scavenger_schema::gpu_offload;
 use scavenger_schema::tuning::{
     GpuOffload, LadderReply, LadderRequest, Limits, MIB, NodeShape, PmeDescription, Resources,
     SystemDescription,
@@ -33,20 +34,25 @@ pub fn exec(options: &RecommendOptions) -> Result<(), Failure> {
             ladder::curve(&model, &request).map_err(|error| Failure::work(anyhow!("no curve: {error}")))?;
         super::write(path, &crate::plot::ladder(&curve, &reply))?;
     }
-    super::print_as(options.output, &reply, table)
+    let version = request.gromacs_version.as_deref();
+    super::print_as(options.output, &reply, |reply| table(reply, version))
 }
 
 fn request(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
     let mut request = match (&options.request, &options.file) {
         (Some(path), _) => read(path)?,
         (None, Some(file)) => {
-            let mut system = tpr::read(&options.gmx, file)
+            let build = tpr::build(&options.gmx);
+            let mut system = tpr::read(&options.gmx, &build, file)
                 .with_context(|| format!("cannot read {}", file.display()))
                 .map_err(Failure::environment)?;
             if options.nsteps != -1 {
                 system.nsteps = options.nsteps;
             }
-            with_nodes(options, system)?
+            let mut request = with_nodes(options, system)?;
+            let version = || build.get(gpu_offload::VERSION).cloned();
+            request.gromacs_version = request.gromacs_version.or_else(version);
+            request
         }
         (None, None) => described(options)?,
     };
@@ -142,7 +148,7 @@ pub(super) fn this_machine() -> Result<NodeShape, Failure> {
 }
 
 /// The ladder for a person.
-fn table(reply: &LadderReply) -> String {
+fn table(reply: &LadderReply, gromacs_version: Option<&str>) -> String {
     let mut rows = vec![
         ["cores", "gpus", "memory", "ns/day", "p10", "p90", "hours", "efficiency", "hardware", "mdrun"]
             .map(str::to_owned),
@@ -158,7 +164,7 @@ fn table(reply: &LadderReply) -> String {
             rung.hours_to_finish.map_or_else(|| "-".to_owned(), speed),
             format!("{:.0}%", rung.efficiency * 100.0),
             rung.hardware_class.clone(),
-            rung.layout.mdrun_args().join(" "),
+            rung.layout.mdrun_args(gromacs_version).join(" "),
         ]);
     }
     let widths: Vec<usize> = (0..rows[0].len())
