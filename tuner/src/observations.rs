@@ -94,17 +94,20 @@ impl Source {
                 peak_memory_bytes
             from (
                 select *, row_number() over (partition by owner, hardware_class order by id desc) as age
-                from gromacs_observation where wall_seconds >= $1
+                from gromacs_observation
+                where wall_seconds >= $1 and (node_labels <> '{}' or hardware_class = $4)
             ) as ranked
-            where age <= $2 order by age desc, id limit $3",
+            where age <= $2 order by age, id desc limit $3",
         )
         .bind(SHORTEST_SECONDS)
         .bind(MOST_PER_OWNER)
         .bind(MOST)
+        .bind(UNKNOWN)
         .fetch_all(&self.pool);
+        // Where there are too many, the oldest are left out; those that are read go to the model oldest first.
         let rows: Vec<Row> = patiently(query).await?;
         let read = rows.len();
-        let usable: Vec<Observation> = rows.into_iter().filter_map(observation).collect();
+        let usable: Vec<Observation> = rows.into_iter().rev().filter_map(observation).collect();
         tracing::debug!(read, usable = usable.len(), "read measured runs");
         Ok(usable)
     }

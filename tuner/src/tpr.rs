@@ -361,6 +361,7 @@ x (2652x3):
         assert_eq!(of(&dump, &cuda), [true; 4]);
         assert_eq!(of(&dump, &BTreeMap::new()), [true, true, true, false], "the build is not known");
         assert_eq!(of(&dump, &build_of("GPU support:        disabled\n")), [false; 4]);
+        let lj_pme = dump.replace("vdw-type = Cut-off", "vdw-type = PME\n   lj-pme-comb-rule = Geometric");
         assert_eq!(of(&lj_pme, &cuda), [true, false, true, false]);
         let sites = dump.replace("      Settle:", "      Virtual site 3:\n         nr: 5\n      Settle:");
         assert_eq!(of(&sites, &cuda), [true, true, true, false]);

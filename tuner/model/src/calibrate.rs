@@ -13,6 +13,7 @@ use scavenger_schema::water::WaterBox;
 
 use crate::error::{FieldError, TuneError, within};
 use crate::hardware::{Hardware, hardware_of};
+use crate::ladder::MOST_CORES_PER_GPU;
 use crate::layout::{cpu_layouts, gpu_layout};
 use crate::memory::{peak_bytes, request_bytes};
 use crate::model::{Job, Model, check_node, class_name, display};
@@ -159,7 +160,9 @@ fn runs(
     systems: &[SystemDescription],
     most_cores: u32,
 ) -> Result<Vec<Run>, FieldError> {
-    let most = (request.node.allocatable.cpu_millicores / 1000).min(most_cores);
+    // More cores beside a GPU are proposed by no ladder.
+    let useful = if hardware.gpu.is_some() { MOST_CORES_PER_GPU } else { u32::MAX };
+    let most = (request.node.allocatable.cpu_millicores / bounds::WHOLE_CORE).min(most_cores).min(useful);
     let mut counts: Vec<u32> = (0..11).map(|power| 1 << power).filter(|cores| *cores < most).collect();
     counts.extend((most > 0).then_some(most));
     let model = Model::prior();
@@ -326,8 +329,9 @@ mod tests {
 
     #[test]
     fn a_node_with_a_gpu_is_measured_on_its_gpu() {
-        let reply = propose(&Model::prior(), &request(16, 1)).expect("there should be a proposal");
+        let reply = propose(&Model::prior(), &request(64, 1)).expect("there should be a proposal");
         assert!(reply.benchmarks.iter().all(|benchmark| benchmark.resources.gpus == 1));
+        assert!(reply.benchmarks.iter().all(|benchmark| benchmark.resources.cpu_millicores <= 24_000));
     }
 
     #[test]
