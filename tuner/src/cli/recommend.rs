@@ -59,9 +59,15 @@ fn request(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
     if let Some(cores) = options.max_cores {
         request.limits.max_cpu_millicores = Some(cores.saturating_mul(1000));
     }
-    if let Some(rungs) = options.max_rungs {
-        request.limits.max_rungs = rungs;
-    }
+    let limits = &mut request.limits;
+    limits.max_memory_bytes = options.max_memory.or(limits.max_memory_bytes);
+    limits.max_gpus = options.max_gpus.or(limits.max_gpus);
+    limits.max_rungs = options.max_rungs.unwrap_or(limits.max_rungs);
+    limits.min_efficiency = options.min_efficiency.unwrap_or(limits.min_efficiency);
+    let weights = &mut limits.weights;
+    weights.core = options.core_price.unwrap_or(weights.core);
+    weights.memory_gib = options.memory_price.unwrap_or(weights.memory_gib);
+    weights.gpu = options.gpu_price.unwrap_or(weights.gpu);
     Ok(request)
 }
 
@@ -150,8 +156,21 @@ pub(super) fn this_machine() -> Result<NodeShape, Failure> {
 /// The ladder for a person.
 fn table(reply: &LadderReply, gromacs_version: Option<&str>) -> String {
     let mut rows = vec![
-        ["cores", "gpus", "memory", "ns/day", "p10", "p90", "hours", "efficiency", "hardware", "mdrun"]
-            .map(str::to_owned),
+        [
+            "cores",
+            "gpus",
+            "memory",
+            "ns/day",
+            "p10",
+            "p90",
+            "hours",
+            "efficiency",
+            "fits now",
+            "hardware",
+            "mdrun",
+            "reason",
+        ]
+        .map(str::to_owned),
     ];
     for rung in &reply.rungs {
         rows.push([
@@ -163,8 +182,10 @@ fn table(reply: &LadderReply, gromacs_version: Option<&str>) -> String {
             speed(rung.ns_per_day.p90),
             rung.hours_to_finish.map_or_else(|| "-".to_owned(), speed),
             format!("{:.0}%", rung.efficiency * 100.0),
+            if rung.fits_now { "yes" } else { "no" }.to_owned(),
             rung.hardware_class.clone(),
             rung.layout.mdrun_args(gromacs_version).join(" "),
+            rung.reason.clone(),
         ]);
     }
     let widths: Vec<usize> = (0..rows[0].len())
@@ -173,10 +194,10 @@ fn table(reply: &LadderReply, gromacs_version: Option<&str>) -> String {
     let mut text = String::new();
     for row in &rows {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // The last two columns are words, and nothing follows the last.
+            // The last three columns are words, and nothing follows the last.
             let _ = if column + 1 == row.len() {
                 write!(text, "{cell}")
-            } else if column + 2 == row.len() {
+            } else if column + 3 >= row.len() {
                 write!(text, "{cell:<width$}  ")
             } else {
                 write!(text, "{cell:>width$}  ")
