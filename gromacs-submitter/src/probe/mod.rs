@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use scavenger_schema::gpu_offload;
 use scavenger_schema::simulation::System;
+use scavenger_schema::{bounds, gpu_offload};
 
 /// Reads the .tpr file and makes the working directory.
 pub const INSPECT_SCRIPT: &str = include_str!("inspect.sh");
@@ -95,7 +95,10 @@ pub fn parse_inspection(text: &str) -> Result<Inspection, ProbeError> {
     }
     let rcoulomb: f64 = number(&values, "rcoulomb")?;
     let rvdw: f64 = number(&values, "rvdw")?;
-    let cutoff_nm = Some(rcoulomb.max(rvdw)).filter(|cutoff| *cutoff > 0.0 && *cutoff <= 5.0);
+    // In a vacuum a cut-off may be 0 or far longer than the system: every atom then sees nearly every other.
+    let longest = bounds::CUTOFF_NM.max;
+    let cutoff_nm =
+        Some(rcoulomb.max(rvdw)).map(|cutoff| if cutoff > 0.0 { cutoff.min(longest) } else { longest });
     // With a tolerance mdrun chooses both itself, and larger ones than the file says.
     let fixed_list =
         optional::<f64>(&values, "verlet-buffer-tolerance").is_some_and(|tolerance| tolerance < 0.0);
@@ -224,6 +227,17 @@ mod tests {
         let text = WATER.replace("verlet-buffer-tolerance=0.005", "verlet-buffer-tolerance=-1");
         let system = parse_inspection(&text).expect("should be a good answer").system;
         assert_eq!((system.rlist_nm, system.nstlist), (Some(0.9), Some(10)));
+    }
+
+    #[test]
+    fn a_cut_off_beyond_the_longest_counts_as_the_longest() {
+        for cutoff in ["333", "0"] {
+            let text = WATER
+                .replace("rcoulomb=0.9", &format!("rcoulomb={cutoff}"))
+                .replace("rvdw=0.9", &format!("rvdw={cutoff}"));
+            let system = parse_inspection(&text).expect("should be a good answer").system;
+            assert_eq!(system.cutoff_nm, Some(5.0), "{cutoff}");
+        }
     }
 
     #[test]
