@@ -198,7 +198,7 @@ fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
     let mut args = vec!["-s".to_owned(), literal(&tpr_file(row))];
     args.extend(["-cpi", "state.cpt", "-cpo", "state.cpt", "-cpt"].map(ToOwned::to_owned));
     args.push(format!("{checkpoint_minutes:.4}"));
-    args.extend(rung.layout.mdrun_args());
+    args.extend(rung.layout.mdrun_args(row.system.gromacs_version.as_deref()));
     args.extend(progress);
     args
 }
@@ -207,7 +207,7 @@ fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
 fn benchmark_args(row: &GromacsToTune, benchmark: &Benchmark) -> Vec<String> {
     let mut args = vec!["-s".to_owned(), literal(&tpr_file(row))];
     args.extend(["-cpt", "-1"].map(ToOwned::to_owned));
-    args.extend(benchmark.layout.mdrun_args());
+    args.extend(benchmark.layout.mdrun_args(row.system.gromacs_version.as_deref()));
     args.extend(["-notunepme", "-noconfout", "-resetstep"].map(ToOwned::to_owned));
     args.push(benchmark.reset_step().to_string());
     args

@@ -58,7 +58,7 @@ impl Drop for Volume {
 fn dumping() -> String {
     format!(
         "case \"$*\" in
-        *--version*) echo 'GROMACS version:    2022.5-Debian' ;;
+        *--version*) echo 'GROMACS version:    2022.5-Debian'; echo 'GPU support:        disabled' ;;
         *'dump -s '*) cat '{}/tests/fixtures/dump-peptide.txt'; yes '   x[    1]={{ 1.0, 1.0, 1.0}}' ;;
         *) exit 9 ;;
         esac",
@@ -82,6 +82,33 @@ fn a_peptide_in_water_is_described_and_the_coordinates_are_not_read() {
     assert_eq!(system.bonded_interactions, Some(9 + 36 + 41 + 42));
     assert_eq!(system.box_nm, Some(vec![2.2, 2.2, 2.2]));
     assert_eq!(system.gromacs_version.as_deref(), Some("2022.5-Debian"));
+    assert_eq!((system.gpu_nonbonded, system.gpu_pme), (Some(false), Some(false)), "the build knows no GPU");
+    let message = volume.message();
+    assert!(message.contains("energy-groups=1\nupdate-obstacles=none\n"), "{message}");
+    assert!(message.len() < 1000, "the operator copies at most 1 kB: {message}");
+}
+
+#[test]
+fn what_keeps_the_update_off_a_gpu_is_found() {
+    for (from, to, obstacle) in [
+        ("nfreeze:           N", "nfreeze:           Y", "frozen-atoms"),
+        ("acc:\t           0", "acc:\t           0.5", "acceleration"),
+        ("deform[    1]={ 0.00000e+00", "deform[    1]={ 1.00000e-03", "deformation"),
+        ("Water Pol.:\n         nr: 0", "Water Pol.:\n         nr: 5", "shells"),
+        ("Orient. Rest.:\n         nr: 0", "Orient. Rest.:\n         nr: 3", "orientation-restraints"),
+        ("Virtual site 3:\n         nr: 0", "Virtual site 3:\n         nr: 8", "virtual-sites"),
+        ("Constraint:\n         nr: 36", "Constraint:\n         nr: 900", "coupled-constraints"),
+    ] {
+        let dump = include_str!("fixtures/dump-peptide.txt");
+        assert!(dump.contains(from), "{from:?}");
+        let volume = Volume::new("case \"$*\" in *'dump -s '*) cat \"$(dirname \"$0\")/../dump\" ;; esac");
+        std::fs::write(volume.0.join("dump"), dump.replacen(from, to, 1)).expect("should write a dump");
+        let folder = volume.0.join("gromacs-1");
+        let output = volume.run(INSPECT_SCRIPT, &[&volume.file("a.tpr"), &folder]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let message = volume.message();
+        assert!(message.contains(&format!("update-obstacles={obstacle}\n")), "{obstacle}: {message}");
+    }
 }
 
 #[test]

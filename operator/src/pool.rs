@@ -146,9 +146,11 @@ fn node_shapes(planner: &Planner) -> Vec<NodeShape> {
 }
 
 fn describes_hardware(label: &str) -> bool {
-    HARDWARE_LABELS
-        .iter()
-        .any(|known| if known.ends_with('/') { label.starts_with(known) } else { label == *known })
+    // The moment at which the labels were made: of each node its own, so that no two would look alike.
+    label != "nvidia.com/gfd.timestamp"
+        && HARDWARE_LABELS
+            .iter()
+            .any(|known| if known.ends_with('/') { label.starts_with(known) } else { label == *known })
 }
 
 /// Amounts as Kubernetes writes them. What is overcommitted shows as 0.
@@ -165,4 +167,17 @@ fn quantities(resources: &Resources) -> BTreeMap<String, Quantity> {
             (name.to_owned(), Quantity(text))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::describes_hardware;
+
+    #[test]
+    fn labels_that_differ_between_equal_nodes_make_no_shapes() {
+        assert!(describes_hardware("nvidia.com/gpu.product") && describes_hardware("kubernetes.io/arch"));
+        assert!(
+            !describes_hardware("nvidia.com/gfd.timestamp") && !describes_hardware("kubernetes.io/hostname")
+        );
+    }
 }

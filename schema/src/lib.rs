@@ -9,6 +9,7 @@
 //! | [`water`] | - | the boxes of water that benchmarks run |
 //! | `scavenger_job`, `scavenger_pool` | `crd` | the two custom resources |
 //! | `bounds` | `http` | what the tuner accepts of each field |
+//! | `gpu_offload` | `http` | what settings and build allow on a GPU |
 //! | `strict` | `http` | reading messages as their schema says |
 //! | `tuning` | `http` | the tuner's request and reply |
 //! | `openapi` | `openapi` | the OpenAPI document of the tuner |
@@ -16,6 +17,8 @@
 
 #[cfg(feature = "http")]
 pub mod bounds;
+#[cfg(feature = "http")]
+pub mod gpu_offload;
 pub mod names;
 #[cfg(feature = "openapi")]
 pub mod openapi;

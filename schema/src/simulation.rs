@@ -396,7 +396,8 @@ impl GromacsToTune {
         let layout = Layout {
             npme: count(columns.benchmark_pme_ranks)?,
             ..Layout::water(count(columns.benchmark_ranks)?, count(columns.benchmark_threads)?, gpus)
-        };
+        }
+        .known_to(self.system.gromacs_version.as_deref());
         Some(Benchmark {
             water: WaterBox::near(count(columns.benchmark_atoms)?.into()),
             steps: self.system.nsteps?,

@@ -40,7 +40,7 @@ pub struct LadderRequest {
     #[serde(default, deserialize_with = "strict::object")]
     pub limits: Limits,
     /// Version of GROMACS in the image, as `gmx --version` prints it (`2022.5-Debian_2022.5_2`, `2024.4`).
-    /// Missing: no version-dependent option is used.
+    /// Missing: no GPU option is used that some release does not know.
     #[cfg_attr(feature = "openapi", schemars(length(max = bounds::VERSION_LENGTH.max)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gromacs_version: Option<String>,
@@ -358,11 +358,26 @@ impl Layout {
         }
     }
 
-    /// Like [`Layout::cpu`]; beside a GPU, all of a box of water on it that the usual settings allow there.
+    /// Like [`Layout::cpu`]; beside a GPU, all of a box of water on it that the usual settings allow there. Water has no
+    /// bonded interactions, and mdrun refuses to compute none of them on a GPU.
     #[must_use]
     pub fn water(ntmpi: u32, ntomp: u32, gpus: u32) -> Self {
         let device = if gpus > 0 { Device::Gpu } else { Device::Cpu };
-        Self { gpus, nb: device, pme: device, bonded: device, ..Self::cpu(ntmpi, ntomp) }
+        Self { gpus, nb: device, pme: device, ..Self::cpu(ntmpi, ntomp) }
+    }
+
+    /// The same layout with on CPUs what this release of GROMACS does not compute on GPUs; of a release that is not known
+    /// nothing is said.
+    #[must_use]
+    pub fn known_to(self, gromacs_version: Option<&str>) -> Self {
+        let Some(year) = gromacs_version.and_then(release_year) else { return self };
+        let since = |first: u32, device: Device| if year >= first { device } else { Device::Cpu };
+        Self {
+            pme: since(PME_ON_GPU, self.pme),
+            bonded: since(BONDED_ON_GPU, self.bonded),
+            update: since(UPDATE_ON_GPU, self.update),
+            ..self
+        }
     }
 
     /// Threads in all.
@@ -371,21 +386,22 @@ impl Layout {
         self.ntmpi.saturating_mul(self.ntomp)
     }
 
-    /// The arguments that make mdrun use exactly this layout.
+    /// The arguments that make mdrun of this version of GROMACS use exactly this layout.
     ///
     /// Nothing is left to mdrun's own choice: inside a container it may count the cores of the whole node.
     /// On CPUs only `-nb cpu` is said of the offload flags, since it implies the others and every version
-    /// knows it; `-bonded` (2019) and `-update` (2020) appear with a GPU only.
+    /// knows it. With a GPU, `-pme` (since 2018), `-bonded` (2019) and `-update` (2020) follow as far as the release
+    /// knows them; an option that it does not know ends mdrun, so of an unknown release they are left out.
     ///
     /// ```
     /// use scavenger_schema::tuning::Layout;
     /// assert_eq!(
-    ///     Layout::cpu(1, 2).mdrun_args().join(" "),
+    ///     Layout::cpu(1, 2).mdrun_args(None).join(" "),
     ///     "-ntmpi 1 -ntomp 2 -npme 0 -pin off -nb cpu"
     /// );
     /// ```
     #[must_use]
-    pub fn mdrun_args(&self) -> Vec<String> {
+    pub fn mdrun_args(&self, gromacs_version: Option<&str>) -> Vec<String> {
         let mut args = vec![
             "-ntmpi".to_owned(),
             self.ntmpi.to_string(),
@@ -399,13 +415,38 @@ impl Layout {
             self.nb.to_string(),
         ];
         if self.nb == Device::Gpu {
-            for (flag, device) in [("-pme", self.pme), ("-bonded", self.bonded), ("-update", self.update)] {
-                args.push(flag.to_owned());
-                args.push(device.to_string());
+            let year = gromacs_version.and_then(release_year);
+            for (flag, device, first) in [
+                ("-pme", self.pme, PME_ON_GPU),
+                ("-bonded", self.bonded, BONDED_ON_GPU),
+                ("-update", self.update, UPDATE_ON_GPU),
+            ] {
+                if year.is_some_and(|year| year >= first) {
+                    args.push(flag.to_owned());
+                    args.push(device.to_string());
+                }
             }
         }
         args
     }
+}
+
+/// First release that computes PME on GPUs, and has the option `-pme`.
+pub const PME_ON_GPU: u32 = 2018;
+/// First release that computes bonded interactions on GPUs, and has the option `-bonded`.
+pub const BONDED_ON_GPU: u32 = 2019;
+/// First release that updates and constrains on GPUs, and has the option `-update`.
+pub const UPDATE_ON_GPU: u32 = 2020;
+
+/// Year of a version as `gmx --version` prints it; releases before 2016 count as 5 or less.
+#[must_use]
+pub fn release_year(version: &str) -> Option<u32> {
+    let digits: String = version
+        .trim_start_matches(|c: char| !c.is_ascii_digit())
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
+    digits.parse().ok()
 }
 
 /// Where a part of the step is computed.
@@ -749,9 +790,38 @@ mod tests {
             ..Layout::cpu(1, 8)
         };
         assert_eq!(
-            layout.mdrun_args().join(" "),
+            layout.mdrun_args(Some("2024.4")).join(" "),
             "-ntmpi 1 -ntomp 8 -npme 0 -pin on -nb gpu -pme gpu -bonded gpu -update cpu"
         );
+    }
+
+    #[test]
+    fn a_release_gets_only_the_options_that_it_knows() {
+        let on_gpu = Layout { bonded: Device::Gpu, update: Device::Gpu, ..Layout::water(1, 8, 1) };
+        let offload = |version| {
+            let args = on_gpu.known_to(version).mdrun_args(version).join(" ");
+            args.split_once("-nb ").expect("it should always be said").1.to_owned()
+        };
+        assert_eq!(offload(None), "gpu");
+        assert_eq!(offload(Some("VERSION 5.1")), "gpu");
+        assert_eq!(offload(Some("2016.4")), "gpu");
+        assert_eq!(offload(Some("2018.8")), "gpu -pme gpu");
+        assert_eq!(offload(Some("2019.6")), "gpu -pme gpu -bonded gpu");
+        assert_eq!(offload(Some("2020")), "gpu -pme gpu -bonded gpu -update gpu");
+        assert_eq!(on_gpu.known_to(Some("2018.8")).bonded, Device::Cpu);
+        assert_eq!(on_gpu.known_to(None), on_gpu);
+    }
+
+    #[test]
+    fn water_has_nothing_bonded_to_put_on_a_gpu() {
+        assert_eq!(Layout::water(1, 8, 1).bonded, Device::Cpu);
+    }
+
+    #[test]
+    fn the_year_is_read_from_what_gmx_prints() {
+        assert_eq!(release_year("2022.5-Debian_2022.5_2"), Some(2022));
+        assert_eq!(release_year("VERSION 5.1"), Some(5));
+        assert_eq!(release_year("unknown"), None);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub enum Command {
     Recommend(RecommendOptions),
     /// Print how good predictions are on measured runs left out of the fit
     ///
-    /// Fits the model to public measurements with whole machines left out, predicts those, and prints a table in
+    /// Fits the model to public measurements with whole machines and systems left out, predicts those, and prints a table in
     /// Markdown with two plain models beside. Takes some seconds.
     Accuracy(AccuracyOptions),
     /// Propose benchmarks for a kind of node, and put them into the queue
@@ -384,6 +384,30 @@ pub struct RecommendOptions {
     /// Most cores that a configuration may ask for
     #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_CORES", help_heading = "Scheduling")]
     pub max_cores: Option<u32>,
+    /// Most memory that a configuration may ask for, as a quantity
+    #[arg(
+        long,
+        value_name = "MEMORY",
+        env = "SCAVENGER_TUNER_MAX_MEMORY",
+        value_parser = memory_argument,
+        help_heading = "Scheduling"
+    )]
+    pub max_memory: Option<u64>,
+    /// Most GPUs that a configuration may ask for, 0 for none
+    #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_GPUS", help_heading = "Scheduling")]
+    pub max_gpus: Option<u32>,
+    /// Least speed per price of the first configuration, relative to the best [default: 0.7]
+    #[arg(long, value_name = "SHARE", env = "SCAVENGER_TUNER_MIN_EFFICIENCY", help_heading = "Scheduling")]
+    pub min_efficiency: Option<f64>,
+    /// Price of a core; only ratios of prices matter [default: 1]
+    #[arg(long, value_name = "PRICE", env = "SCAVENGER_TUNER_CORE_PRICE", help_heading = "Scheduling")]
+    pub core_price: Option<f64>,
+    /// Price of a GiB of memory [default: 0.01]
+    #[arg(long, value_name = "PRICE", env = "SCAVENGER_TUNER_MEMORY_PRICE", help_heading = "Scheduling")]
+    pub memory_price: Option<f64>,
+    /// Price of a GPU [default: 10]
+    #[arg(long, value_name = "PRICE", env = "SCAVENGER_TUNER_GPU_PRICE", help_heading = "Scheduling")]
+    pub gpu_price: Option<f64>,
     /// Most configurations to print
     #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_RUNGS", help_heading = "Scheduling")]
     pub max_rungs: Option<u32>,
@@ -413,6 +437,11 @@ pub enum Output {
     Table,
     /// The reply of `POST /v1/ladder`.
     Json,
+}
+
+fn memory_argument(text: &str) -> Result<u64, String> {
+    let bytes = scavenger_schema::quantity::parse_units(text).map_err(|error| error.to_string())?;
+    u64::try_from(bytes).map_err(|_| "must not be negative".to_owned())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -10,8 +10,8 @@ use scavenger_tuner_model::hardware::UNKNOWN;
 use scavenger_tuner_model::model::Observation;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use sqlx::{FromRow as _, PgPool};
 
 use crate::http::Service;
 
@@ -89,22 +89,27 @@ impl Source {
     ///
     /// The order decides which runs are kept where there are too many: the last ones.
     pub async fn observations(&self) -> Result<Vec<Observation>, ReadError> {
-        let query = sqlx::query_as::<_, Row>(
+        let query = sqlx::query(
             "select system, layout, node_labels, cpu_millicores, gpus, hardware_class, gromacs_version, ns_per_day, owner,
                 peak_memory_bytes
             from (
                 select *, row_number() over (partition by owner, hardware_class order by id desc) as age
-                from gromacs_observation where wall_seconds >= $1
+                from gromacs_observation
+                where wall_seconds >= $1 and (node_labels <> '{}' or hardware_class = $4)
             ) as ranked
-            where age <= $2 order by age desc, id limit $3",
+            where age <= $2 order by age, id desc limit $3",
         )
         .bind(SHORTEST_SECONDS)
         .bind(MOST_PER_OWNER)
         .bind(MOST)
+        .bind(UNKNOWN)
+        // Row by row: 100,000 of them as JSON would take most of a gigabyte.
+        .try_map(|row| Row::from_row(&row).map(observation))
         .fetch_all(&self.pool);
-        let rows: Vec<Row> = patiently(query).await?;
+        // Where there are too many, the oldest are left out; those that are read go to the model oldest first.
+        let rows: Vec<Option<Observation>> = patiently(query).await?;
         let read = rows.len();
-        let usable: Vec<Observation> = rows.into_iter().filter_map(observation).collect();
+        let usable: Vec<Observation> = rows.into_iter().rev().flatten().collect();
         tracing::debug!(read, usable = usable.len(), "read measured runs");
         Ok(usable)
     }

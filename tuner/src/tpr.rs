@@ -2,11 +2,12 @@
 //!
 //! Only GROMACS itself reads every version of its own format, so the file is not read here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use scavenger_schema::gpu_offload;
 use scavenger_schema::tuning::{GpuOffload, PmeDescription, SystemDescription};
 
 /// Longest line of a dump that is looked at, in bytes; what is longer is no line of parameters.
@@ -42,8 +43,29 @@ pub enum TprError {
     },
 }
 
-/// Reads `file` with GROMACS's own `gmx` program.
-pub fn read(program: &str, file: &Path) -> Result<SystemDescription, TprError> {
+/// What `gmx --version` says of the version and of GPUs, under the keys of [`gpu_offload`]; empty if it cannot be asked.
+#[must_use]
+pub fn build(program: &str) -> BTreeMap<String, String> {
+    let output = Command::new(program).args(["-quiet", "--version"]).stdin(Stdio::null()).output();
+    output.map_or_else(|_| BTreeMap::new(), |output| build_of(&String::from_utf8_lossy(&output.stdout)))
+}
+
+fn build_of(text: &str) -> BTreeMap<String, String> {
+    let keys = [("GROMACS version:", gpu_offload::VERSION), ("GPU support:", gpu_offload::GPU_SUPPORT)];
+    let lines = text.lines().filter_map(|line| {
+        let (title, key) = keys.iter().find(|(title, _)| line.starts_with(title))?;
+        let word = line.strip_prefix(title)?.split_whitespace().next()?;
+        Some(((*key).to_owned(), word.to_owned()))
+    });
+    lines.collect()
+}
+
+/// Reads `file` with GROMACS's own `gmx` program, whose build is `build`.
+pub fn read(
+    program: &str,
+    build: &BTreeMap<String, String>,
+    file: &Path,
+) -> Result<SystemDescription, TprError> {
     let mut gmx = Command::new(program)
         .args(["-quiet", "dump", "-s"])
         .arg(file)
@@ -53,7 +75,7 @@ pub fn read(program: &str, file: &Path) -> Result<SystemDescription, TprError> {
         .spawn()
         .map_err(|source| TprError::Start { program: program.to_owned(), source })?;
     let outcome = match gmx.stdout.take() {
-        Some(output) => parse(BufReader::new(output)),
+        Some(output) => parse(BufReader::new(output), build),
         None => Err(TprError::Missing("output")),
     };
     // What follows the parameters are coordinates: of no use, and long. It may have ended by itself.
@@ -84,8 +106,12 @@ const BONDED: [(&str, f64); 17] = [
 ];
 
 /// Reads what `gmx dump -s` prints, up to the coordinates.
-pub fn parse(mut dump: impl BufRead) -> Result<SystemDescription, TprError> {
-    let mut values: BTreeMap<String, String> = BTreeMap::new();
+pub fn parse(
+    mut dump: impl BufRead,
+    build: &BTreeMap<String, String>,
+) -> Result<SystemDescription, TprError> {
+    let mut values = build.clone();
+    let (mut obstacles, mut bonds, mut groups) = (BTreeSet::new(), 0.0, 0_u32);
     let mut edges = [None; 3];
     let mut molecules: BTreeMap<u64, f64> = BTreeMap::new();
     let (mut block, mut molecule) = (0, 0);
@@ -107,6 +133,7 @@ pub fn parse(mut dump: impl BufRead) -> Result<SystemDescription, TprError> {
         if let Some(count) = line.strip_prefix("nr:") {
             let numbers: f64 = count.trim().parse().unwrap_or(0.0);
             let copies = molecules.get(&molecule).copied().unwrap_or(0.0);
+            obstacles.extend(obstacle_of(&kind, numbers, &mut bonds));
             match BONDED.iter().find(|(name, _)| *name == kind) {
                 Some((_, size)) => bonded += numbers / size * copies,
                 None if kind == "Constraint:" => constraints += numbers / 3.0 * copies,
@@ -117,8 +144,20 @@ pub fn parse(mut dump: impl BufRead) -> Result<SystemDescription, TprError> {
         } else if let Some(rest) = line.strip_prefix("moltype (") {
             molecule = leading_number(rest);
             kind.clear();
+            bonds = 0.0;
         } else if let Some(row) = line.strip_prefix("box[") {
             box_row(row, &mut edges);
+        } else if let Some(row) = line.strip_prefix("deform[") {
+            let moves =
+                row.split_once('{').is_some_and(|(_, row)| row.contains(|c| ('1'..='9').contains(&c)));
+            obstacles.extend(moves.then_some("deformation"));
+        } else if line.starts_with("energygrp-flags[") {
+            groups += 1;
+        } else if let Some(frozen) = line.strip_prefix("nfreeze:") {
+            obstacles.extend(frozen.contains('Y').then_some("frozen-atoms"));
+        } else if let Some(row) = line.strip_prefix("acc:") {
+            let moves = row.split_whitespace().any(|word| word.parse() != Ok(0.0));
+            obstacles.extend(moves.then_some("acceleration"));
         } else if let Some((key, value)) = line.split_once('=') {
             let (key, value) = (key.trim(), value.trim());
             match key {
@@ -136,26 +175,49 @@ pub fn parse(mut dump: impl BufRead) -> Result<SystemDescription, TprError> {
             line.clone_into(&mut kind);
         }
     }
+    let obstacles = Vec::from_iter(obstacles).join(",");
+    let found = if obstacles.is_empty() { gpu_offload::NO_OBSTACLES.to_owned() } else { obstacles };
+    values.insert(gpu_offload::OBSTACLES.to_owned(), found);
+    values.insert(gpu_offload::ENERGY_GROUPS.to_owned(), groups.to_string());
     describe(&values, edges, bonded, constraints)
 }
 
+/// What keeps the update off a GPU in a list of interactions of a kind of molecule. Constraints hang together where they
+/// replace the bonds between heavy atoms, too; `bonds` counts those that are left.
+fn obstacle_of(kind: &str, numbers: f64, bonds: &mut f64) -> Option<&'static str> {
+    let constraints = numbers / 3.0;
+    match kind {
+        _ if numbers <= 0.0 => None,
+        "Bond:" | "G96Bond:" => {
+            *bonds += numbers / 3.0;
+            None
+        }
+        "Constraint:" => (constraints > gpu_offload::MOST_COUPLED_CONSTRAINTS as f64
+            && 2.0 * *bonds < constraints)
+            .then_some("coupled-constraints"),
+        _ if kind.starts_with("Virtual site") => Some("virtual-sites"),
+        _ if kind.contains("Pol") => Some("shells"),
+        _ if kind.starts_with("Orient") => Some("orientation-restraints"),
+        _ => None,
+    }
+}
+
 fn is_wanted(key: &str) -> bool {
-    matches!(
-        key,
-        "#atoms"
-            | "nsteps"
-            | "dt"
-            | "rcoulomb"
-            | "rvdw"
-            | "rlist"
-            | "nstlist"
-            | "verlet-buffer-tolerance"
-            | "coulombtype"
-            | "fourier-nx"
-            | "fourier-ny"
-            | "fourier-nz"
-            | "pme-order"
-    )
+    gpu_offload::SETTINGS.contains(&key)
+        || matches!(
+            key,
+            "#atoms"
+                | "nsteps"
+                | "dt"
+                | "rcoulomb"
+                | "rvdw"
+                | "rlist"
+                | "nstlist"
+                | "verlet-buffer-tolerance"
+                | "fourier-nx"
+                | "fourier-ny"
+                | "fourier-nz"
+        )
 }
 
 /// The number at the start of a text such as `0 "Protein"` or `3):`; 0 if there is none.
@@ -197,6 +259,8 @@ fn describe(
     } else {
         None
     };
+    let on_gpu = gpu_offload::allowed(values);
+    let usual = GpuOffload::default();
     let box_nm = match edges {
         [Some(x), Some(y), Some(z)] if x > 0.0 && y > 0.0 && z > 0.0 => Some([x, y, z]),
         _ => None,
@@ -213,7 +277,12 @@ fn describe(
         // Casting saturates, and the check of the request refuses what is out of range.
         bonded_interactions: Some(bonded as u64),
         constraints: Some(constraints as u64),
-        gpu_offload: GpuOffload { pme: uses_pme, ..GpuOffload::default() },
+        gpu_offload: GpuOffload {
+            nonbonded: on_gpu.nonbonded.unwrap_or(usual.nonbonded),
+            pme: on_gpu.pme.unwrap_or(false),
+            bonded: on_gpu.bonded.unwrap_or(usual.bonded),
+            update: on_gpu.update.unwrap_or(usual.update),
+        },
     })
 }
 
@@ -269,7 +338,7 @@ x (2652x3):
 
     #[test]
     fn reads_a_box_of_water() {
-        let system = parse(WATER.as_bytes()).expect("the dump should be read");
+        let system = parse(WATER.as_bytes(), &BTreeMap::new()).expect("the dump should be read");
         assert_eq!((system.atoms, system.nsteps, system.dt_ps), (2652, 5000, 0.002));
         assert_eq!(system.box_nm, Some([2.986, 2.987, 2.988]));
         assert_eq!((system.cutoff_nm, system.rlist_nm, system.nstlist), (1.0, None, None));
@@ -278,16 +347,39 @@ x (2652x3):
     }
 
     #[test]
+    fn settings_and_build_tell_what_may_run_on_a_gpu() {
+        let cuda =
+            build_of("GROMACS version:    2024.4\nPrecision:          mixed\nGPU support:        CUDA\n");
+        let dump = WATER.replace(
+            "   pme-order",
+            "   vdw-type = Cut-off\n   tcoupl = V-rescale\n   pcoupl = No\n   constraint-algorithm = Lincs\n   pme-order",
+        );
+        let of = |dump: &str, build: &BTreeMap<String, String>| {
+            let offload = parse(dump.as_bytes(), build).expect("the dump should be read").gpu_offload;
+            [offload.nonbonded, offload.pme, offload.bonded, offload.update]
+        };
+        assert_eq!(of(&dump, &cuda), [true; 4]);
+        assert_eq!(of(&dump, &BTreeMap::new()), [true, true, true, false], "the build is not known");
+        assert_eq!(of(&dump, &build_of("GPU support:        disabled\n")), [false; 4]);
+        let lj_pme = dump.replace("vdw-type = Cut-off", "vdw-type = PME\n   lj-pme-comb-rule = Geometric");
+        assert_eq!(of(&lj_pme, &cuda), [true, false, true, false]);
+        let sites = dump.replace("      Settle:", "      Virtual site 3:\n         nr: 5\n      Settle:");
+        assert_eq!(of(&sites, &cuda), [true, true, true, false]);
+        let coupled = dump.replace("      Settle:", "      Constraint:\n         nr: 900\n      Settle:");
+        assert_eq!(of(&coupled, &cuda), [true, true, true, false]);
+    }
+
+    #[test]
     fn says_what_is_missing_or_no_number() {
         let error = |from: &str, to: &str| {
-            parse(WATER.replace(from, to).as_bytes())
+            parse(WATER.replace(from, to).as_bytes(), &BTreeMap::new())
                 .expect_err("the spoilt dump should be refused")
                 .to_string()
         };
         assert!(error("#atoms ", "#atom ").contains("no #atoms"));
         assert!(error("= 2652", "= -3").contains("#atoms = -3"));
         assert!(error("= 26\n", "= 99999999999\n").contains("fourier-ny"));
-        assert!(parse(&b""[..]).is_err());
+        assert!(parse(&b""[..], &BTreeMap::new()).is_err());
     }
 
     proptest! {
@@ -308,7 +400,7 @@ x (2652x3):
             let mut text = lines.join("\n").into_bytes();
             text.extend(bytes);
             // Whatever is read must be safe for the model, too.
-            if let Ok(system) = parse(text.as_slice()) {
+            if let Ok(system) = parse(text.as_slice(), &BTreeMap::new()) {
                 let _ = scavenger_tuner_model::system::System::check(&system);
             }
         }

@@ -55,7 +55,7 @@ async fn a_ladder_for_a_small_node() {
     let reply: LadderReply = serde_json::from_str(&text).expect("the reply should have its type");
     let cpus: Vec<_> = reply.rungs.iter().map(|rung| rung.resources.cpu_millicores).collect();
     assert_eq!(cpus, [2000, 1000, 500]);
-    let args = reply.rungs[1].layout.mdrun_args().join(" ");
+    let args = reply.rungs[1].layout.mdrun_args(None).join(" ");
     assert_eq!(args, "-ntmpi 1 -ntomp 1 -npme 0 -pin off -nb cpu");
 }
 

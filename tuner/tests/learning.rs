@@ -94,6 +94,27 @@ async fn measured_runs_change_the_answers() {
     assert_ne!(before.model_version, after.model_version);
     assert!((one_core(&after) / measured - 1.0).abs() < 0.15, "{} for {measured}", one_core(&after));
 
+    // However many rows of an owner say nothing of their nodes, what says something counts.
+    sqlx::query(
+        "insert into gromacs_observation (owner, source, atoms, system, cpu_millicores, gpus, layout,
+            hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds)
+        select 'chemist', 'import', 10000, $1, 1000, 0, $2, 'zen3',
+            case when n = 0 then '{\"node.kubernetes.io/instance-type\": \"hpc6a.48xlarge\"}' else '{}' end::jsonb,
+            null, 10, 50000, 60 from generate_series(0, 250) as n order by n",
+    )
+    .bind(serde_json::to_value(water(10_000)).expect("should serialise"))
+    .bind(Json(Layout::cpu(1, 1)))
+    .execute(&mut connection)
+    .await
+    .expect("should insert observations");
+    let learned = until(&service, |model| model.runs == 2).await;
+    assert!(learned.classes.iter().any(|class| class.class == "zen3" && class.runs == 1), "{learned:?}");
+    sqlx::query("delete from gromacs_observation where hardware_class = 'zen3'")
+        .execute(&mut connection)
+        .await
+        .expect("should delete observations");
+    until(&service, |model| model.runs == 1).await;
+
     // Two replicas that read the same rows agree.
     let other = Service::new(Model::prior(), Duration::from_secs(5), 1 << 20);
     let source = Source::new(&url).expect("the URL should be right");

@@ -12,7 +12,9 @@ fi
 found=$(gmx -quiet dump -s "$1" | awk '
 BEGIN {
     split("integrator dt nsteps init-step nstlist rlist verlet-buffer-tolerance coulombtype vdw-type rcoulomb rvdw" \
-        " fourier-nx fourier-ny fourier-nz pme-order tcoupl pcoupl free-energy pull awh mts simulation-part #atoms", names, " ")
+        " fourier-nx fourier-ny fourier-nz pme-order tcoupl pcoupl free-energy pull awh mts simulation-part #atoms" \
+        " cutoff-scheme lj-pme-comb-rule epsilon-surface rotation swapcoords cos-acceleration constraint-algorithm" \
+        " simulated-tempering", names, " ")
     for (i in names) wanted[names[i]] = 1
     split("Bond:3,G96Bond:3,Morse:3,Cubic Bonds:3,Harmonic Pot.:3,FENE Bonds:3,Angle:4,G96Angle:4,U-B:4,Quartic Angles:4," \
         "Proper Dih.:5,Ryckaert-Bell.:5,Fourier Dih.:5,Improper Dih.:5,Per. Imp. Dih.:5,CMAP Dih.:6,LJ-14:3", kinds, ",")
@@ -21,27 +23,42 @@ BEGIN {
 /^ *x \(/ { exit }
 $1 == "moltype" && $2 == "=" { block = $3; next }
 $1 == "#molecules" && $2 == "=" { molecules[block] += $3; next }
-$1 == "moltype" { molecule = substr($2, 2) + 0; kind = ""; next }
+$1 == "moltype" { molecule = substr($2, 2) + 0; kind = ""; bonds = 0; next }
 /^ +[A-Z][^=]*:$/ { kind = $0; sub(/^ +/, "", kind); sub(/:$/, "", kind); next }
 $1 == "nr:" {
     if (kind in size) bonded += $2 / size[kind] * molecules[molecule]
     if (kind == "Constraint") constraints += $2 / 3 * molecules[molecule]
+    # What keeps the update off a GPU. Constraints hang together where they replace the bonds between heavy atoms, too.
+    if ($2 > 0 && kind ~ /^Virtual site/) obstacle["virtual-sites"] = 1
+    if ($2 > 0 && kind ~ /Pol/) obstacle["shells"] = 1
+    if ($2 > 0 && kind ~ /^Orient/) obstacle["orientation-restraints"] = 1
+    if (kind == "Bond" || kind == "G96Bond") bonds += $2 / 3
+    if (kind == "Constraint" && $2 / 3 > 256 && 2 * bonds < $2 / 3) obstacle["coupled-constraints"] = 1
     if (kind == "Settle") constraints += $2 / 4 * 3 * molecules[molecule]
     kind = ""
     next
 }
 $2 == "=" && ($1 in wanted) && !($1 in value) { value[$1] = $3; next }
+$1 == "nfreeze:" && / Y/ { obstacle["frozen-atoms"] = 1; next }
+$1 == "acc:" { for (i = 2; i <= NF; i++) if ($i + 0 != 0) obstacle["acceleration"] = 1; next }
+/^ *energygrp-flags\[/ { groups++; next }
+/^ *deform\[/ { sub(/^[^{]*[{]/, ""); if ($0 ~ /[1-9]/) obstacle["deformation"] = 1; next }
 /^ *box\[/ { gsub(/[]{},=[]/, " "); box[$2 + 0] = $(3 + $2) }
 END {
     if (!("#atoms" in value) || !("integrator" in value)) exit 7
     print "inspection=1"
     for (name in value) { key = name; sub(/^#/, "", key); print key "=" value[name] }
     printf "bonded=%d\nconstraints=%d\n", bonded, constraints
+    for (name in obstacle) obstacles = obstacles (obstacles == "" ? "" : ",") name
+    printf "energy-groups=%d\nupdate-obstacles=%s\n", groups, obstacles == "" ? "none" : obstacles
     if (2 in box) print "box=" box[0] "," box[1] "," box[2]
 }
 ') || exit 7
-version=$(gmx --version 2>/dev/null | awk '$1 == "GROMACS" && $2 == "version:" { print $3; exit }')
+build=$(gmx --version 2>/dev/null | awk '
+$1 == "GROMACS" && $2 == "version:" { print "gromacs-version=" $3 }
+$1 == "GPU" && $2 == "support:" { print "gpu-support=" $3 }
+')
 found="$found
-gromacs-version=$version"
+$build"
 printf '%s\n' "$found"
 printf '%s\n' "$found" >"${TERMINATION_LOG:-/dev/termination-log}"

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use scavenger_schema::simulation::System;
+use scavenger_schema::{bounds, gpu_offload};
 
 /// Reads the .tpr file and makes the working directory.
 pub const INSPECT_SCRIPT: &str = include_str!("inspect.sh");
@@ -94,7 +95,10 @@ pub fn parse_inspection(text: &str) -> Result<Inspection, ProbeError> {
     }
     let rcoulomb: f64 = number(&values, "rcoulomb")?;
     let rvdw: f64 = number(&values, "rvdw")?;
-    let cutoff_nm = Some(rcoulomb.max(rvdw)).filter(|cutoff| *cutoff > 0.0 && *cutoff <= 5.0);
+    // In a vacuum a cut-off may be 0 or far longer than the system: every atom then sees nearly every other.
+    let longest = bounds::CUTOFF_NM.max;
+    let cutoff_nm =
+        Some(rcoulomb.max(rvdw)).map(|cutoff| if cutoff > 0.0 { cutoff.min(longest) } else { longest });
     // With a tolerance mdrun chooses both itself, and larger ones than the file says.
     let fixed_list =
         optional::<f64>(&values, "verlet-buffer-tolerance").is_some_and(|tolerance| tolerance < 0.0);
@@ -105,6 +109,7 @@ pub fn parse_inspection(text: &str) -> Result<Inspection, ProbeError> {
         .map(|key| optional::<i32>(&values, key).filter(|points| uses_pme && (4..=4096).contains(points)))
         .into_iter()
         .collect::<Option<Vec<i32>>>();
+    let on_gpu = gpu_offload::allowed(&values);
     let system = System {
         atoms: Some(atoms),
         box_nm: box_diagonal(word("box")),
@@ -115,13 +120,13 @@ pub fn parse_inspection(text: &str) -> Result<Inspection, ProbeError> {
         rlist_nm: optional(&values, "rlist").filter(|rlist| fixed_list && *rlist > 0.0 && *rlist <= 10.0),
         nstlist: optional(&values, "nstlist").filter(|steps| fixed_list && (1..=1000).contains(steps)),
         pme_order: pme_order.filter(|_| pme_grid.is_some()),
-        gpu_pme: uses_pme.then_some(pme_order == Some(4)),
+        gpu_pme: on_gpu.pme,
         pme_grid,
         bonded_interactions: optional(&values, "bonded").filter(|count| *count >= 0),
         constraints: optional(&values, "constraints").filter(|count| *count >= 0),
-        gpu_nonbonded: None,
-        gpu_bonded: None,
-        gpu_update: None,
+        gpu_nonbonded: on_gpu.nonbonded,
+        gpu_bonded: on_gpu.bonded,
+        gpu_update: on_gpu.update,
         gromacs_version: Some(word("gromacs-version"))
             .filter(|version| !version.is_empty() && version.len() <= 100)
             .map(ToOwned::to_owned),
@@ -187,12 +192,28 @@ mod tests {
                 pme_order: Some(4),
                 bonded_interactions: Some(0),
                 constraints: Some(2652),
-                gpu_pme: Some(true),
+                gpu_nonbonded: Some(false),
+                gpu_pme: Some(false),
+                gpu_bonded: Some(false),
+                gpu_update: Some(false),
                 gromacs_version: Some("2022.5-Debian_2022.5_2".to_owned()),
                 ..System::default()
             }
         );
         assert_eq!(inspection.values["tcoupl"], "V-rescale");
+    }
+
+    #[test]
+    fn a_build_with_gpu_support_may_use_what_it_knows() {
+        let text = WATER
+            .replace("gpu-support=disabled", "gpu-support=CUDA")
+            .replace("gromacs-version=2022.5-Debian_2022.5_2", "gromacs-version=2024.4");
+        let system = parse_inspection(&text).expect("should be a good answer").system;
+        assert_eq!((system.gpu_nonbonded, system.gpu_bonded), (None, None), "as the row or the tuner says");
+        assert_eq!((system.gpu_pme, system.gpu_update), (Some(true), Some(true)));
+        let lj_pme = text.replace("vdw-type=Cut-off", "vdw-type=PME");
+        let system = parse_inspection(&lj_pme).expect("should be a good answer").system;
+        assert_eq!((system.gpu_pme, system.gpu_update), (Some(false), Some(false)));
     }
 
     #[test]
@@ -206,6 +227,17 @@ mod tests {
         let text = WATER.replace("verlet-buffer-tolerance=0.005", "verlet-buffer-tolerance=-1");
         let system = parse_inspection(&text).expect("should be a good answer").system;
         assert_eq!((system.rlist_nm, system.nstlist), (Some(0.9), Some(10)));
+    }
+
+    #[test]
+    fn a_cut_off_beyond_the_longest_counts_as_the_longest() {
+        for cutoff in ["333", "0"] {
+            let text = WATER
+                .replace("rcoulomb=0.9", &format!("rcoulomb={cutoff}"))
+                .replace("rvdw=0.9", &format!("rvdw={cutoff}"));
+            let system = parse_inspection(&text).expect("should be a good answer").system;
+            assert_eq!(system.cutoff_nm, Some(5.0), "{cutoff}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use scavenger_schema::water::WaterBox;
 
 use crate::error::{FieldError, TuneError, within};
 use crate::hardware::{Hardware, hardware_of};
+use crate::ladder::MOST_CORES_PER_GPU;
 use crate::layout::{cpu_layouts, gpu_layout};
 use crate::memory::{peak_bytes, request_bytes};
 use crate::model::{Job, Model, check_node, class_name, display};
@@ -100,7 +101,7 @@ pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<Calibratio
         if !benchmarks.is_empty() && after > (1.0 - WORTH_IT) * left {
             break;
         }
-        benchmarks.push(benchmark(model, &hardware, run, seconds, after));
+        benchmarks.push(benchmark(model, &hardware, run, request, after));
         (known, left) = (with, after);
     }
     Ok(CalibrationReply {
@@ -159,7 +160,9 @@ fn runs(
     systems: &[SystemDescription],
     most_cores: u32,
 ) -> Result<Vec<Run>, FieldError> {
-    let most = (request.node.allocatable.cpu_millicores / 1000).min(most_cores);
+    // More cores beside a GPU are proposed by no ladder.
+    let useful = if hardware.gpu.is_some() { MOST_CORES_PER_GPU } else { u32::MAX };
+    let most = (request.node.allocatable.cpu_millicores / bounds::WHOLE_CORE).min(most_cores).min(useful);
     let mut counts: Vec<u32> = (0..11).map(|power| 1 << power).filter(|cores| *cores < most).collect();
     counts.extend((most > 0).then_some(most));
     let model = Model::prior();
@@ -186,11 +189,18 @@ fn runs(
     Ok(found)
 }
 
-fn benchmark(model: &Model, hardware: &Hardware, run: &Run, seconds: f64, after: f64) -> Benchmark {
+fn benchmark(
+    model: &Model,
+    hardware: &Hardware,
+    run: &Run,
+    request: &CalibrationRequest,
+    after: f64,
+) -> Benchmark {
     let speed = predicted(model, hardware, run);
     let seconds_per_step = run.job.system.ns_per_day(speed.p50);
-    let steps = ((seconds / seconds_per_step / STEPS).ceil() as u64).clamp(1, 1_000_000) * STEPS as u64;
-    let mut mdrun_args = run.layout.mdrun_args();
+    let steps =
+        ((request.seconds / seconds_per_step / STEPS).ceil() as u64).clamp(1, 1_000_000) * STEPS as u64;
+    let mut mdrun_args = run.layout.mdrun_args(request.gromacs_version.as_deref());
     // The counters cannot be reset while PME is being tuned.
     for argument in
         ["-notunepme", "-noconfout", "-nsteps", &steps.to_string(), "-resetstep", &(steps / 2).to_string()]
@@ -297,10 +307,18 @@ mod tests {
 
     #[test]
     fn a_benchmark_is_what_a_row_can_say() {
-        for request in [request(16, 0), request(64, 0), request(16, 1)] {
+        let old = |version: &str| CalibrationRequest {
+            gromacs_version: Some(version.to_owned()),
+            ..request(16, 1)
+        };
+        for request in [request(16, 0), request(64, 0), request(16, 1), old("2018.8"), old("2016.4")] {
+            let version = request.gromacs_version.as_deref();
             for run in propose(&Model::prior(), &request).expect("there should be a proposal").benchmarks {
                 let Layout { ntmpi, ntomp, npme, gpus, .. } = run.layout;
-                assert_eq!(run.layout, Layout { npme, ..Layout::water(ntmpi, ntomp, gpus) });
+                assert_eq!(
+                    run.layout,
+                    Layout { npme, ..Layout::water(ntmpi, ntomp, gpus) }.known_to(version)
+                );
                 assert_eq!(run.resources.cpu_millicores, run.layout.threads() * 1000);
                 assert_eq!(WaterBox::near(run.system.atoms).atoms(), run.system.atoms);
                 assert_eq!(run.system.nsteps % 200, 0);
@@ -311,8 +329,9 @@ mod tests {
 
     #[test]
     fn a_node_with_a_gpu_is_measured_on_its_gpu() {
-        let reply = propose(&Model::prior(), &request(16, 1)).expect("there should be a proposal");
+        let reply = propose(&Model::prior(), &request(64, 1)).expect("there should be a proposal");
         assert!(reply.benchmarks.iter().all(|benchmark| benchmark.resources.gpus == 1));
+        assert!(reply.benchmarks.iter().all(|benchmark| benchmark.resources.cpu_millicores <= 24_000));
     }
 
     #[test]

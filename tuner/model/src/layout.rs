@@ -1,5 +1,7 @@
 //! Which layouts mdrun accepts, and why it refuses the others.
 
+use std::f64::consts::FRAC_1_SQRT_2;
+
 use scavenger_schema::bounds;
 use scavenger_schema::tuning::{Device, Layout};
 
@@ -135,9 +137,30 @@ fn refused_prime_factor(ranks: u32) -> Option<u32> {
     (u64::from(factor).pow(3) > u64::from(ranks).pow(2)).then_some(factor)
 }
 
+/// Diagonals of the usual triclinic boxes relative to x, and the distances of their opposite faces relative to the
+/// diagonal: what mdrun reckons with. The rhombic dodecahedron with a square and with a hexagon in the xy plane, and the
+/// truncated octahedron.
+const SKEWED: [([f64; 3], [f64; 3]); 3] = [
+    ([1.0, 1.0, FRAC_1_SQRT_2], [0.8165, 0.8165, 1.0]),
+    ([1.0, 0.8660, 0.8165], [0.8165, 0.9428, 1.0]),
+    ([1.0, 0.9428, 0.8165], [0.8165, 0.8660, 1.0]),
+];
+/// How far from these a box may be: pressure coupling scales all edges alike, and files have few digits.
+const SKEWED_WITHIN: f64 = 0.01;
+
+/// Distances of opposite faces. The diagonal alone does not tell whether a box is rectangular, so one with the edges of a
+/// usual triclinic box is taken for such: fewer domains than possible cost less than a run that does not start.
+fn faces(box_nm: [f64; 3]) -> [f64; 3] {
+    let is_like = |edges: &[f64; 3]| {
+        edges.iter().zip(box_nm).all(|(edge, own)| (own / box_nm[0] / edge - 1.0).abs() < SKEWED_WITHIN)
+    };
+    let skew = SKEWED.iter().find(|(edges, _)| is_like(edges)).map_or([1.0; 3], |(_, skew)| *skew);
+    [box_nm[0] * skew[0], box_nm[1] * skew[1], box_nm[2] * skew[2]]
+}
+
 /// True if the box can be cut into `ranks` boxes whose edges are long enough.
 fn can_be_cut(box_nm: [f64; 3], ranks: u32) -> bool {
-    let cuts = box_nm.map(|edge| (edge / MIN_DOMAIN_NM).floor().max(1.0) as u32);
+    let cuts = faces(box_nm).map(|edge| (edge / MIN_DOMAIN_NM).floor().max(1.0) as u32);
     (1..=cuts[0].min(ranks)).filter(|&x| ranks.is_multiple_of(x)).any(|x| {
         let rest = ranks / x;
         (1..=cuts[1].min(rest)).filter(|&y| rest.is_multiple_of(y)).any(|y| rest / y <= cuts[2])
@@ -306,6 +329,20 @@ mod tests {
             check(&system(300), &Layout::cpu(4, 1), None),
             Err(Refusal::TooFewAtoms { atoms: 300.0, ranks: 4, least: MIN_ATOMS_PER_RANK })
         );
+    }
+
+    #[test]
+    fn triclinic_boxes_are_cut_along_the_distance_of_their_faces() {
+        // A rhombic dodecahedron whose images are 5 nm apart: cells of 5/4 nm along x are 1.02 nm thick.
+        let mut raw = water(8840);
+        raw.box_nm = Some([5.0, 5.0, 3.5355]);
+        let dodecahedron = System::check(&raw).expect("water should be accepted");
+        let layout = Layout::cpu(32, 1);
+        assert_eq!(check(&dodecahedron, &layout, None), Err(Refusal::DomainsTooSmall { ranks: 32 }));
+        assert_eq!(check(&dodecahedron, &Layout::cpu(18, 1), None), Ok(()));
+        raw.box_nm = Some([5.0, 5.0, 3.6]);
+        let rectangular = System::check(&raw).expect("water should be accepted");
+        assert_eq!(check(&rectangular, &layout, None), Ok(()));
     }
 
     #[test]

@@ -7,9 +7,12 @@
 //! the offset of the site; runs of the same system remove most of the rest. What was measured far away in cores or
 //! atoms counts less.
 //!
-//! Robust in four ways: a residual counts as at most [`BOUND`]; the runs of one owner count as at most
-//! [`OWNER_BOUND`] away from what all other owners' runs say; however many runs one owner has, they share an error
-//! of their own; and runs that disagree with the others by more than their noise get less weight.
+//! Robust in five ways: a residual counts as at most [`BOUND`]; of repetitions the median counts; the runs of one owner
+//! count as at most [`OWNER_BOUND`] away from what all other owners' runs say; however many runs one owner has, they
+//! share an error of their own; and runs that disagree with the others by more than their noise get less weight.
+//!
+//! The bound by owner needs at least two others that agree. Of two owners who contradict each other nobody can tell who
+//! is right, so each moves the other by up to half of what they differ by; one who alone has runs is believed.
 //!
 //! Runs of an older build count the less, the more runs there are of newer ones, and are the first to go where
 //! there are too many.
@@ -71,20 +74,35 @@ mod scale {
 pub struct Site {
     machine: u64,
     build: u64,
+    /// Year and number of the release; zeros if the build does not say.
+    release: (u32, u32),
 }
 
 impl Site {
     /// The site where `machine` (a cluster) runs the release `build`.
     #[must_use]
     pub fn new(machine: &str, build: &str) -> Self {
-        Self { machine: hash(machine.as_bytes()), build: hash(build.as_bytes()) }
+        Self { machine: hash(machine.as_bytes()), build: hash(build.as_bytes()), release: release(build) }
     }
+}
+
+/// `2024.4-conda` as (2024, 4); zeros for what is no number.
+fn release(build: &str) -> (u32, u32) {
+    let from = build.find(|c: char| c.is_ascii_digit()).unwrap_or(build.len());
+    let numbers = |text: &str| -> u32 {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        text[..end].parse().unwrap_or(0)
+    };
+    let (year, rest) = build[from..].split_once('.').unwrap_or((&build[from..], ""));
+    (numbers(year), numbers(rest))
 }
 
 /// What decides how far one run tells of another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Features {
     class: &'static str,
+    /// GPUs that worked together: what several do says nothing of one, nor of another number.
+    gpus: u32,
     site: Site,
     system: u64,
     ln_atoms: f64,
@@ -108,6 +126,7 @@ impl Features {
         step: &StepTime,
     ) -> Self {
         Self {
+            gpus: place.gpu.map_or(0, |gpu| gpu.count.round() as u32),
             ln_cores: place.cores.ln(),
             ln_threads: place.threads.ln(),
             ln_nodes: place.nodes.ln(),
@@ -121,6 +140,7 @@ impl Features {
     pub fn of_job(class: &'static str, class_sigma: f64, site: Site, job: &Job) -> Self {
         Self {
             class,
+            gpus: 0,
             site,
             system: job.key,
             ln_atoms: job.ln_atoms,
@@ -136,6 +156,17 @@ impl Features {
     #[must_use]
     pub fn class(&self) -> &'static str {
         self.class
+    }
+
+    /// GPUs that work together.
+    #[must_use]
+    pub fn gpus(&self) -> u32 {
+        self.gpus
+    }
+
+    /// What runs tell of each other by: the class, and the number of GPUs if it is above one.
+    fn family(&self) -> (&'static str, u32) {
+        (self.class, self.gpus.max(1))
     }
 
     /// Standard deviation before anything was measured.
@@ -211,7 +242,7 @@ pub struct Knowledge {
 /// The residuals of one hardware class.
 #[derive(Clone, Debug, PartialEq)]
 struct Class {
-    key: &'static str,
+    key: (&'static str, u32),
     kept: Vec<Residual>,
     /// The inverse of the covariance, row by row.
     inverse: Vec<f64>,
@@ -223,9 +254,9 @@ impl Knowledge {
     /// Puts residuals together, oldest first.
     #[must_use]
     pub fn new(residuals: &[Residual]) -> Self {
-        let mut classes: BTreeMap<&'static str, Vec<&Residual>> = BTreeMap::new();
+        let mut classes: BTreeMap<(&'static str, u32), Vec<&Residual>> = BTreeMap::new();
         for residual in residuals {
-            classes.entry(residual.features.class).or_default().push(residual);
+            classes.entry(residual.features.family()).or_default().push(residual);
         }
         Self {
             classes: classes
@@ -256,17 +287,17 @@ impl Knowledge {
         self.about(features).ask(features)
     }
 
-    /// True if there are runs on this hardware class.
+    /// True if there are runs on this hardware class with that many GPUs; one and none are the same.
     #[must_use]
-    pub fn knows(&self, class: &str) -> bool {
-        self.classes.iter().any(|known| known.key == class)
+    pub fn knows(&self, class: &str, gpus: u32) -> bool {
+        self.classes.iter().any(|known| known.key.0 == class && known.key.1 == gpus.max(1))
     }
 
     /// What is known about the class, site and system of `features`, whatever the layout. Asking it about many
     /// layouts is much faster than asking from the start.
     #[must_use]
     pub fn about(&self, features: &Features) -> About<'_> {
-        let class = self.classes.iter().find(|class| class.key == features.class);
+        let class = self.classes.iter().find(|class| class.key == features.family());
         About { class, jobs: class.map_or_else(Vec::new, |class| class.jobs(features)) }
     }
 }
@@ -343,34 +374,39 @@ struct Kept {
 /// Merges repetitions and keeps at most [`MOST_RUNS`]: the owners take turns, each with its newest run of the newest
 /// build first.
 fn thinned(residuals: &[&Residual]) -> Vec<Kept> {
-    // The later a build was last seen on its site, the newer it is.
-    let mut last_seen: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+    // By release, and of builds of one release by which was seen first: which was used last says nothing where owners
+    // use several at the same time.
+    let mut builds: BTreeMap<(u64, u64), ((u32, u32), usize)> = BTreeMap::new();
     for (index, residual) in residuals.iter().enumerate() {
-        let Site { machine, build } = residual.features.site;
-        last_seen.insert((machine, build), index);
+        let Site { machine, build, release } = residual.features.site;
+        builds.entry((machine, build)).or_insert((release, index));
     }
     let age = |residual: &Residual| {
-        let Site { machine, build } = residual.features.site;
-        let newest = last_seen[&(machine, build)];
-        last_seen.range((machine, 0)..=(machine, u64::MAX)).filter(|(_, last)| **last > newest).count()
+        let Site { machine, build, .. } = residual.features.site;
+        let own = builds[&(machine, build)];
+        builds.range((machine, 0)..=(machine, u64::MAX)).filter(|(_, other)| **other > own).count()
     };
-    let mut by_owner: BTreeMap<u64, Vec<(usize, Kept)>> = BTreeMap::new();
+    let mut by_owner: BTreeMap<u64, Vec<(usize, Kept, Vec<f64>)>> = BTreeMap::new();
     for residual in residuals.iter().rev() {
         let kept = by_owner.entry(residual.owner).or_default();
-        if let Some((_, first)) =
-            kept.iter_mut().find(|(_, kept)| kept.residual.features == residual.features)
+        let value = residual.value.clamp(-BOUND, BOUND);
+        if let Some((_, first, values)) =
+            kept.iter_mut().find(|(_, kept, _)| kept.residual.features == residual.features)
         {
             first.count += 1.0;
-            first.residual.value += (residual.value - first.residual.value) / first.count;
+            values.push(value);
         } else if kept.len() < 4 * MOST_RUNS {
-            kept.push((age(residual), Kept { residual: **residual, count: 1.0, newer: 0.0 }));
+            kept.push((age(residual), Kept { residual: **residual, count: 1.0, newer: 0.0 }, vec![value]));
         }
     }
     let mut queues: Vec<_> = by_owner
         .into_values()
         .map(|mut kept| {
-            kept.sort_by_key(|(age, _)| *age);
-            kept.into_iter()
+            kept.sort_by_key(|(age, ..)| *age);
+            kept.into_iter().map(|(age, kept, values)| {
+                let residual = Residual { value: median(values), ..kept.residual };
+                (age, Kept { residual, ..kept })
+            })
         })
         .collect();
     let mut chosen: Vec<(usize, Kept)> = Vec::new();
@@ -394,10 +430,17 @@ fn thinned(residuals: &[&Residual]) -> Vec<Kept> {
         .collect()
 }
 
+/// The middle of the values of repetitions: one that hung or was disturbed does not move it.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] }
+}
+
 impl Class {
-    fn new(key: &'static str, kept: &[Kept]) -> Self {
-        let clamped: Vec<f64> = kept.iter().map(|kept| kept.residual.value.clamp(-BOUND, BOUND)).collect();
-        let values = bounded_by_owner(kept, &clamped);
+    fn new(key: (&'static str, u32), kept: &[Kept]) -> Self {
+        let believed: Vec<f64> = kept.iter().map(|kept| kept.residual.value).collect();
+        let values = bounded_by_owner(kept, &believed);
         let noises: Vec<f64> = kept.iter().map(noise).collect();
         let mut inflation = vec![1.0; kept.len()];
         let mut fit = Fit::default();
@@ -585,6 +628,40 @@ mod tests {
         runs.push(run(52_000, 8.0, "here", 40.0));
         let after = Knowledge::new(&runs).ask(&asked).0;
         assert!((after - before).abs() < 0.1, "{before} {after}");
+    }
+
+    #[test]
+    fn one_absurd_repetition_hardly_counts() {
+        let mut runs = vec![run(30_000, 8.0, "here", 0.1); 12];
+        let asked = run(30_000, 8.0, "here", 0.0).features;
+        let before = Knowledge::new(&runs).ask(&asked).0;
+        runs.push(run(30_000, 8.0, "here", 4.6));
+        let after = Knowledge::new(&runs).ask(&asked).0;
+        assert!((after - before).abs() < 0.01, "{before} {after}");
+    }
+
+    #[test]
+    fn owners_that_use_two_releases_do_not_make_the_older_one_new() {
+        let on_build = |n: u64, build: &str, value: f64| {
+            let mut residual = run(10_000 + 3000 * n, 8.0, "here", value);
+            residual.features.site = Site::new("here", build);
+            residual
+        };
+        let mixed = |last: &str| -> Vec<Residual> {
+            let mut runs: Vec<Residual> = (0..20)
+                .flat_map(|n| [on_build(n, "2022.5-Debian", 0.3), on_build(n, "2024.4", -0.2)])
+                .collect();
+            runs.push(on_build(50, last, if last == "2024.4" { -0.2 } else { 0.3 }));
+            runs
+        };
+        for last in ["2022.5-Debian", "2024.4"] {
+            let knowledge = Knowledge::new(&mixed(last));
+            let newest = knowledge.classes[0].kept[0].features.site;
+            assert_eq!(newest, Site::new("here", "2024.4"), "after {last}");
+        }
+        assert_eq!(release("2022.5-Debian_2022.5_2"), (2022, 5));
+        assert_eq!(release("VERSION 5.1"), (5, 1));
+        assert_eq!(release(""), (0, 0));
     }
 
     #[test]

@@ -72,8 +72,9 @@ pub fn request_bytes(peak: u64) -> u64 {
     wanted.max(LEAST).div_ceil(MIB) * MIB
 }
 
-/// Bounds of the logarithm of measured over predicted peak that are believed.
-const BELIEVED: (f64, f64) = (-0.3, 1.1);
+/// Bounds of the logarithm of measured over predicted peak that are believed. A measured peak is the largest of samples,
+/// between which there may have been more: it never makes a request smaller.
+const BELIEVED: (f64, f64) = (0.0, 1.1);
 /// Systems from which on measured peaks say something of systems that were never measured.
 const ENOUGH_SYSTEMS: usize = 3;
 
@@ -90,7 +91,8 @@ impl MeasuredPeaks {
     /// Puts measurements together: system, owner, ln(measured over predicted peak).
     ///
     /// For a system that was measured the largest counts: a request below it would be killed. For others it is what
-    /// nine of ten systems of an owner stay below, in the middle of the owners, so that no single one decides.
+    /// nine of ten systems of an owner stay below, in the middle of the owners (of two, the lower), so that no single one
+    /// raises it for all.
     #[must_use]
     pub fn new(measured: impl IntoIterator<Item = (u64, u64, f64)>) -> Self {
         let mut systems: BTreeMap<u64, f64> = BTreeMap::new();
@@ -114,7 +116,8 @@ impl MeasuredPeaks {
             .collect();
         typical.sort_by(f64::total_cmp);
         let enough = systems.len() >= ENOUGH_SYSTEMS;
-        let others = if enough { typical.get(typical.len() / 2).copied().unwrap_or(0.0) } else { 0.0 };
+        let middle = typical.len().saturating_sub(1) / 2;
+        let others = if enough { typical.get(middle).copied().unwrap_or(0.0) } else { 0.0 };
         Self { systems, others }
     }
 
@@ -172,6 +175,18 @@ mod tests {
         let request = request_bytes((1e9 * peaks.factor(1)) as u64) as f64;
         assert!(request < 1.5 * 1e9 * 0.3_f64.exp());
         assert_eq!(peaks.factor(2), 1.0);
+    }
+
+    #[test]
+    fn a_measured_peak_never_lowers_the_request() {
+        let peaks = MeasuredPeaks::new((0..10).map(|n| (n, n % 3, -0.2)));
+        assert_eq!((peaks.factor(1), peaks.factor(1000)), (1.0, 1.0));
+    }
+
+    #[test]
+    fn of_two_owners_the_lower_counts_for_all() {
+        let measured = (0..10).map(|n| (n, 1, 0.05)).chain((10..20).map(|n| (n, 2, 1.0)));
+        assert_eq!(MeasuredPeaks::new(measured).factor(1000), 0.05_f64.exp());
     }
 
     #[test]

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use scavenger_schema::bounds::{self, Bounds};
 use scavenger_schema::tuning::{
-    ClassResidual, Device, Interval, Layout, PredictReply, PredictRequest, Resources, StepCost,
-    SystemDescription,
+    BONDED_ON_GPU, ClassResidual, Device, GpuOffload, Interval, Layout, PME_ON_GPU, PredictReply,
+    PredictRequest, Resources, StepCost, SystemDescription, UPDATE_ON_GPU, release_year,
 };
 
 use crate::error::{FieldError, TuneError, length_within, within};
 use crate::hardware::{CpuClass, Hardware, hardware_of};
-use crate::interval::{combine, log_normal};
+use crate::interval::{Z90, combine, log_normal};
 use crate::learn::{About, Features, Knowledge, Residual, Site, hash};
 use crate::memory::MeasuredPeaks;
 use crate::performance::{Constants, GpuPlacement, Placement, StepTime, step_time};
@@ -28,6 +28,9 @@ const THROTTLED: f64 = 0.97;
 const SIGMA_SHARED: f64 = 0.08;
 /// The same if a CPU of Kubernetes is a hardware thread: what runs on the other one is not known.
 const SIGMA_SMT: f64 = 0.15;
+/// The same if it is not known whether it is one: between a thread and a core lies a factor of 1.7. A measurement on
+/// such nodes tells.
+const SIGMA_UNKNOWN_SMT: f64 = 0.25;
 /// The same for several GPUs that were never measured together: seen were 0.1 to 1.8 times the speed of one.
 const SIGMA_SEVERAL_GPUS: f64 = 1.2;
 /// Releases before 2018 lack the dual pair list: the same machine was 18 to 20% slower with 2016.
@@ -52,8 +55,9 @@ pub struct Job {
 impl Job {
     /// Checks a system and counts its work. Fields of the error are relative to the request.
     pub fn new(system: &SystemDescription, gromacs_version: Option<&str>) -> Result<Self, FieldError> {
-        let system = System::check(system).map_err(|error| error.within("system"))?;
+        let mut system = System::check(system).map_err(|error| error.within("system"))?;
         length_within("gromacsVersion", gromacs_version.unwrap_or_default(), bounds::VERSION_LENGTH)?;
+        system.gpu_offload = offload_of_release(system.gpu_offload, gromacs_version);
         let work = Work::of(&system);
         let slowdown = match gromacs_version.and_then(release_year) {
             Some(year) if year < 2018 => BEFORE_2018,
@@ -75,14 +79,15 @@ pub fn local_site(gromacs_version: Option<&str>) -> Site {
     Site::new("local", gromacs_version.unwrap_or_default())
 }
 
-/// Year of a version as `gmx --version` prints it; releases before 2016 count as 5.
-fn release_year(version: &str) -> Option<u32> {
-    let digits: String = version
-        .trim_start_matches(|c: char| !c.is_ascii_digit())
-        .chars()
-        .take_while(char::is_ascii_digit)
-        .collect();
-    digits.parse().ok()
+/// What this release of GROMACS does not compute on GPUs, a run of it keeps off them.
+fn offload_of_release(allowed: GpuOffload, gromacs_version: Option<&str>) -> GpuOffload {
+    let Some(year) = gromacs_version.and_then(release_year) else { return allowed };
+    GpuOffload {
+        nonbonded: allowed.nonbonded,
+        pme: allowed.pme && year >= PME_ON_GPU,
+        bonded: allowed.bonded && year >= BONDED_ON_GPU,
+        update: allowed.update && year >= UPDATE_ON_GPU,
+    }
 }
 
 /// What the model says of one layout on one kind of node.
@@ -113,6 +118,7 @@ impl Observation {
         within("cpuMillicores", resources.cpu_millicores, some)?;
         Ok(Self {
             place: placement(&hardware, layout, resources.cpu_millicores),
+            slowdown: throttling(resources.cpu_millicores),
             cpu: hardware.cpu,
             site: local_site(gromacs_version),
             job,
@@ -150,6 +156,8 @@ pub struct Observation {
     pub cpu: &'static CpuClass,
     /// How it ran.
     pub place: Placement,
+    /// Time relative to the same cores without a limit below one; see [`Model::physics`].
+    pub slowdown: f64,
     /// Where and with which build: [`local_site`] for runs on this cluster.
     pub site: Site,
     /// Measured speed.
@@ -192,7 +200,7 @@ impl Model {
         let mut by_class: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         let mut residuals = Vec::with_capacity(observations.len());
         for run in observations.iter().filter(|run| run.ns_per_day.is_finite() && run.ns_per_day > 0.0) {
-            let step = self.step_time(&run.job, run.cpu, &run.place);
+            let step = scaled(&self.step_time(&run.job, run.cpu, &run.place), run.slowdown);
             let features = features(&run.job, run.cpu, &run.place, run.site, &step);
             let value = (run.job.system.ns_per_day(step.total) / run.ns_per_day).ln();
             let class = run.place.gpu.map_or(run.cpu.key, |gpu| gpu.class.key);
@@ -229,12 +237,23 @@ impl Model {
     }
 
     /// Seconds per step at the median and the standard deviation of its logarithm, for a placement that may be
-    /// larger than one pod.
+    /// larger than one pod. The deviation is the one that is served, for cores that are shared with other pods.
     #[must_use]
     pub fn expect(&self, job: &Job, cpu: &CpuClass, place: &Placement, site: Site) -> (f64, f64) {
         let step = self.step_time(job, cpu, place);
-        let (shift, sigma) = self.knowledge.ask(&features(job, cpu, place, site, &step));
-        (step.total * shift.exp(), combine(&[sigma, unmeasured_gpus(place)]))
+        let asked = features(job, cpu, place, site, &step);
+        let (shift, sigma) = self.knowledge.ask(&asked);
+        (step.total * shift.exp(), combine(&[sigma, SIGMA_SHARED, self.unmeasured_gpus(&asked)]))
+    }
+
+    /// Uncertainty of several GPUs that were never measured together.
+    fn unmeasured_gpus(&self, features: &Features) -> f64 {
+        let several = features.gpus() > 1;
+        if several && !self.knowledge.knows(features.class(), features.gpus()) {
+            SIGMA_SEVERAL_GPUS
+        } else {
+            0.0
+        }
     }
 
     /// Peak memory in bytes that must be reckoned with.
@@ -273,7 +292,7 @@ impl Model {
         }
         classes.sort_by_key(|(key, _)| *key);
         classes.dedup_by_key(|(key, _)| *key);
-        classes.retain(|(key, _)| self.knowledge.knows(key));
+        classes.retain(|(key, _)| self.knowledge.knows(key, 0) || self.knowledge.knows(key, 1));
         let about = classes
             .into_iter()
             .map(|(key, sigma)| (key, self.knowledge.about(&Features::of_job(key, sigma, job.site, job))))
@@ -295,8 +314,7 @@ impl Model {
         cpu_millicores: u32,
     ) -> (Placement, StepTime) {
         let place = placement(hardware, layout, cpu_millicores);
-        let throttled = if cpu_millicores < 1000 { THROTTLED } else { 1.0 };
-        (place, scaled(&self.step_time(job, hardware.cpu, &place), 1.0 / throttled))
+        (place, scaled(&self.step_time(job, hardware.cpu, &place), throttling(cpu_millicores)))
     }
 
     /// Answers a whole request for one layout.
@@ -352,7 +370,27 @@ pub struct Asked<'a> {
 
 impl Asked<'_> {
     fn about(&self, features: &Features) -> Option<&About<'_>> {
-        self.about.iter().find(|(key, _)| *key == features.class()).map(|(_, about)| about)
+        let mine = |key: &str| features.gpus() <= 1 && key == features.class();
+        self.about.iter().find(|(key, _)| mine(key)).map(|(_, about)| about)
+    }
+
+    /// Expected residual and its standard deviation.
+    fn learned(&self, features: &Features) -> (f64, f64) {
+        match self.about(features) {
+            Some(about) => about.ask(features),
+            None => self.model.knowledge.ask(features),
+        }
+    }
+
+    /// Uncertainty from hardware threads.
+    fn sigma_of_threads(&self, hardware: &Hardware, features: &Features) -> f64 {
+        if hardware.smt {
+            SIGMA_SMT
+        } else if !hardware.smt_known && !self.model.knowledge.knows(features.class(), features.gpus()) {
+            SIGMA_UNKNOWN_SMT
+        } else {
+            0.0
+        }
     }
 
     /// Median speed in ns per day of `layout` with `cpu_millicores` on `hardware`: [`Self::predict`] without
@@ -379,14 +417,13 @@ impl Asked<'_> {
     pub fn predict(&self, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> Prediction {
         let (place, physics) = self.model.physical_step(self.job, hardware, layout, cpu_millicores);
         let features = features(self.job, hardware.cpu, &place, self.job.site, &physics);
-        let (shift, sigma) =
-            self.about(&features).map_or_else(|| (0.0, features.prior_sigma()), |about| about.ask(&features));
+        let (shift, sigma) = self.learned(&features);
         let step = scaled(&physics, shift.exp());
         let sigma = combine(&[
             sigma,
             SIGMA_SHARED,
-            if hardware.smt { SIGMA_SMT } else { 0.0 },
-            unmeasured_gpus(&place),
+            self.sigma_of_threads(hardware, &features),
+            self.model.unmeasured_gpus(&features),
         ]);
         Prediction { ns_per_day: log_normal(self.job.system.ns_per_day(step.total), sigma), step }
     }
@@ -416,9 +453,16 @@ fn features(job: &Job, cpu: &CpuClass, place: &Placement, site: Site, step: &Ste
     Features::new(class, sigma, site, job, place, step)
 }
 
-/// Several GPUs that were never measured together.
-fn unmeasured_gpus(place: &Placement) -> f64 {
-    if place.gpu.is_some_and(|gpu| gpu.count > 1.0) { SIGMA_SEVERAL_GPUS } else { 0.0 }
+/// Half-width of the 80% interval of a class that was never measured, as a factor: what a prediction on nodes that others
+/// use too has.
+#[must_use]
+pub fn half_width(class_sigma: f64) -> f64 {
+    (Z90 * combine(&[class_sigma, SIGMA_SHARED])).exp()
+}
+
+/// Time of a pod that is given less than a core, relative to what its share of one would do.
+fn throttling(cpu_millicores: u32) -> f64 {
+    if cpu_millicores < bounds::WHOLE_CORE { 1.0 / THROTTLED } else { 1.0 }
 }
 
 fn scaled(step: &StepTime, factor: f64) -> StepTime {
@@ -595,6 +639,69 @@ mod tests {
     }
 
     #[test]
+    fn several_gpus_that_were_measured_are_known_and_say_nothing_of_one() {
+        let mut one = request();
+        one.system = water(500_000);
+        one.node.allocatable = Resources { cpu_millicores: 16_000, memory_bytes: 64 << 30, gpus: 4 };
+        one.node.labels.insert("nvidia.com/gpu.product".into(), "NVIDIA-A100".into());
+        one.layout = Layout { ..Layout::water(1, 4, 1) };
+        let four =
+            PredictRequest { layout: Layout { pme: Device::Cpu, ..Layout::water(4, 4, 4) }, ..one.clone() };
+        let model = Model::prior();
+        let ask = |model: &Model, request: &PredictRequest| {
+            model.answer(request).expect("the layout should run").ns_per_day
+        };
+        let before = ask(&model, &four);
+        let resources = model.answer(&four).expect("the layout should run").resources;
+        let labels = &four.node.labels;
+        let run =
+            Observation::local(&four.system, None, &four.layout, &resources, labels, before.p50 / 2.0, "a")
+                .expect("the run should be accepted");
+        let learned = model.learn(&[run]);
+        assert_eq!(ask(&learned, &one), ask(&model, &one));
+        let after = ask(&learned, &four);
+        assert!((after.p50 / before.p50 - 0.5).abs() < 0.1, "{before:?} {after:?}");
+        assert!(before.p90 / before.p50 > 4.0 && after.p90 / after.p50 < 1.5, "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn half_a_core_that_was_as_fast_as_predicted_teaches_nothing() {
+        let model = Model::prior();
+        let half = PredictRequest { layout: Layout::cpu(1, 1), cpu_millicores: Some(500), ..request() };
+        let before = model.answer(&half).expect("the layout should run");
+        let labels = &half.node.labels;
+        let speed = before.ns_per_day.p50;
+        let run = Observation::local(&half.system, None, &half.layout, &before.resources, labels, speed, "a")
+            .expect("the run should be accepted");
+        let after = model.learn(&[run]).answer(&half).expect("the layout should run");
+        assert!((after.ns_per_day.p50 / speed - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn whether_cpus_are_threads_makes_the_interval_wider_until_it_is_measured() {
+        let mut request = request();
+        request.node.labels.insert("kubernetes.io/arch".into(), "amd64".into());
+        let mut told = request.clone();
+        told.node
+            .labels
+            .insert("feature.node.kubernetes.io/cpu-hardware_multithreading".into(), "false".into());
+        let width = |model: &Model, request: &PredictRequest| {
+            let speed = model.answer(request).expect("the layout should run").ns_per_day;
+            speed.p90 / speed.p50
+        };
+        let model = Model::prior();
+        assert!(width(&model, &request) > 1.05 * width(&model, &told));
+        let before = model.answer(&request).expect("the layout should run");
+        let labels = &request.node.labels;
+        let speed = before.ns_per_day.p50;
+        let run =
+            Observation::local(&request.system, None, &request.layout, &before.resources, labels, speed, "a")
+                .expect("the run should be accepted");
+        let learned = model.learn(&[run]);
+        assert_eq!(width(&learned, &request), width(&learned, &told));
+    }
+
+    #[test]
     fn unknown_hardware_is_less_certain() {
         let mut known = request();
         known.node.labels.insert("node.kubernetes.io/instance-type".into(), "m6i.large".into());
@@ -615,9 +722,22 @@ mod tests {
         let speed =
             |request: &PredictRequest| model.answer(request).expect("the layout should run").ns_per_day.p50;
         assert!(speed(&old) < speed(&request()));
-        assert_eq!(release_year("2022.5-Debian_2022.5_2"), Some(2022));
-        assert_eq!(release_year("VERSION 5.1"), Some(5));
-        assert_eq!(release_year("unknown"), None);
+    }
+
+    #[test]
+    fn old_releases_keep_off_the_gpu_what_they_do_not_know() {
+        let mut raw = water(30_000);
+        raw.gpu_offload.update = true;
+        raw.bonded_interactions = None;
+        let of = |version| {
+            let allowed = Job::new(&raw, version).expect("water should be accepted").system.gpu_offload;
+            [allowed.nonbonded, allowed.pme, allowed.bonded, allowed.update]
+        };
+        assert_eq!(of(None), [true; 4]);
+        assert_eq!(of(Some("2024.1")), [true; 4]);
+        assert_eq!(of(Some("2019.6")), [true, true, true, false]);
+        assert_eq!(of(Some("2018.8")), [true, true, false, false]);
+        assert_eq!(of(Some("2016.4")), [true, false, false, false]);
     }
 
     #[test]

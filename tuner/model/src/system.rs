@@ -103,7 +103,7 @@ impl System {
             rlist_nm,
             bonded: interactions("bondedInteractions", raw.bonded_interactions, 0.4)?,
             constraints: interactions("constraints", raw.constraints, 0.9)?,
-            gpu_offload: offload(raw.gpu_offload, pme),
+            gpu_offload: offload(raw.gpu_offload, pme, raw.bonded_interactions),
             pme,
         })
     }
@@ -139,13 +139,14 @@ fn check_pme(raw: &PmeDescription) -> Result<Pme, FieldError> {
     Ok(Pme { grid: raw.grid, order: within("order", raw.order, bounds::PME_ORDER)? })
 }
 
-/// PME on a GPU needs order 4, and everything there needs the nonbonded interactions there.
-fn offload(raw: GpuOffload, pme: Option<Pme>) -> GpuOffload {
+/// PME on a GPU needs order 4, mdrun refuses to put bonded interactions there if there are none, and everything there
+/// needs the nonbonded interactions there.
+fn offload(raw: GpuOffload, pme: Option<Pme>, bonded: Option<u64>) -> GpuOffload {
     let nonbonded = raw.nonbonded;
     GpuOffload {
         nonbonded,
         pme: nonbonded && raw.pme && pme.is_some_and(|pme| pme.order == 4),
-        bonded: nonbonded && raw.bonded,
+        bonded: nonbonded && raw.bonded && bonded != Some(0),
         update: nonbonded && raw.update,
     }
 }
@@ -183,6 +184,16 @@ mod tests {
         assert_eq!(refused(|s| s.pme = Some(PmeDescription { grid: [24, 0, 24], order: 4 })), "pme.grid[1]");
         assert_eq!(refused(|s| s.pme = Some(PmeDescription { grid: [24; 3], order: 99 })), "pme.order");
         assert_eq!(refused(|s| s.constraints = Some(u64::MAX)), "constraints");
+    }
+
+    #[test]
+    fn no_bonded_interactions_go_to_no_gpu() {
+        let mut raw = water(3000);
+        for (bonded, on_gpu) in [(None, true), (Some(1), true), (Some(0), false)] {
+            raw.bonded_interactions = bonded;
+            let system = System::check(&raw).expect("water should be accepted");
+            assert_eq!(system.gpu_offload.bonded, on_gpu, "{bonded:?}");
+        }
     }
 
     #[test]

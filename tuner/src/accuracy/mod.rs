@@ -103,28 +103,33 @@ struct Outcome<'a> {
     terms: f64,
 }
 
-/// The constants fitted without one machine.
+/// The constants fitted without one machine and without one system on whatever machine.
 struct Fold<'a> {
     machine: &'a str,
+    /// None in a fold that leaves out the machine alone.
+    system: Option<&'a str>,
     model: Model,
     plain: Plain,
     terms: Plain,
 }
 
 fn folds<'a>(rows: &[&'a Row], rounds: usize) -> Vec<Fold<'a>> {
-    let mut machines: Vec<&str> = rows.iter().map(|row| row.machine.as_str()).collect();
-    machines.sort_unstable();
-    machines.dedup();
-    let fold = |machine| {
-        let rest: Vec<&Row> = rows.iter().copied().filter(|row| row.machine != machine).collect();
+    let mut left_out: Vec<(&str, &str)> =
+        rows.iter().map(|row| (row.machine.as_str(), row.system.as_str())).collect();
+    left_out.sort_unstable();
+    left_out.dedup();
+    let fold = |(machine, system)| {
+        let is_left = |row: &&Row| row.machine != machine && row.system != system;
+        let rest: Vec<&Row> = rows.iter().copied().filter(is_left).collect();
         Fold {
             machine,
+            system: Some(system),
             model: Model::with_constants(fit_constants(&rest, rounds)),
             plain: Plain::fit(&rest, false),
             terms: Plain::fit(&rest, true),
         }
     };
-    machines.into_iter().map(fold).collect()
+    left_out.into_iter().map(fold).collect()
 }
 
 fn key(row: &Row) -> (String, String) {
@@ -132,6 +137,11 @@ fn key(row: &Row) -> (String, String) {
 }
 
 impl Fold<'_> {
+    /// True for the rows that are judged with it.
+    fn judges(&self, row: &Row) -> bool {
+        row.machine == self.machine && self.system.is_none_or(|system| row.system == system)
+    }
+
     /// Predicts `targets` knowing `known` of the machine.
     fn outcomes<'a>(&self, known: &[&Row], targets: &[&'a Row]) -> Vec<Outcome<'a>> {
         let observations: Vec<Observation> = known.iter().map(|row| observation(row)).collect();
@@ -160,6 +170,7 @@ fn observation(row: &Row) -> Observation {
         job: row.job.clone(),
         cpu: row.cpu,
         place: row.place,
+        slowdown: 1.0,
         site: row.site(),
         ns_per_day: row.ns_per_day,
         owner: 0,
@@ -167,12 +178,12 @@ fn observation(row: &Row) -> Observation {
     }
 }
 
-/// Never measured: whole machines are left out.
+/// Never measured: whole machines and whole systems are left out.
 fn unmeasured<'a>(folds: &[Fold<'_>], rows: &[&'a Row]) -> Vec<Outcome<'a>> {
     folds
         .iter()
         .flat_map(|fold| {
-            let out: Vec<&Row> = rows.iter().copied().filter(|row| row.machine == fold.machine).collect();
+            let out: Vec<&Row> = rows.iter().copied().filter(|row| fold.judges(row)).collect();
             fold.outcomes(&[], &out)
         })
         .collect()
@@ -184,11 +195,11 @@ fn other_system<'a>(folds: &[Fold<'_>], rows: &[&'a Row]) -> Vec<Outcome<'a>> {
     for fold in folds {
         let of_machine: Vec<&Row> = rows.iter().copied().filter(|row| row.machine == fold.machine).collect();
         let groups = groups(&of_machine);
-        for (target, targets) in &groups {
-            for (source, sources) in &groups {
-                if source != target {
-                    outcomes.extend(fold.outcomes(&[middle(sources)], targets));
-                }
+        let (targets, sources): (Vec<_>, Vec<_>) =
+            groups.values().partition(|members| members.iter().all(|row| fold.judges(row)));
+        for targets in &targets {
+            for sources in &sources {
+                outcomes.extend(fold.outcomes(&[middle(sources)], targets));
             }
         }
     }
@@ -200,8 +211,8 @@ fn other_system<'a>(folds: &[Fold<'_>], rows: &[&'a Row]) -> Vec<Outcome<'a>> {
 fn same_system<'a>(folds: &[Fold<'_>], rows: &[&'a Row]) -> Vec<Outcome<'a>> {
     let mut outcomes = Vec::new();
     for fold in folds {
-        let of_machine: Vec<&Row> = rows.iter().copied().filter(|row| row.machine == fold.machine).collect();
-        for members in groups(&of_machine).values() {
+        let judged: Vec<&Row> = rows.iter().copied().filter(|row| fold.judges(row)).collect();
+        for members in groups(&judged).values() {
             let step = (members.len() / 5).max(1);
             for known in members.iter().step_by(step) {
                 let others: Vec<&Row> = members
@@ -258,7 +269,7 @@ fn split_losses(folds: &[Fold<'_>], rows: &[&Row]) -> (Vec<f64>, Vec<f64>) {
     let (mut on_one, mut on_several) = (Vec::new(), Vec::new());
     for fold in folds {
         let mut choices: BTreeMap<Choice, Vec<&Row>> = BTreeMap::new();
-        for row in rows.iter().filter(|row| row.machine == fold.machine) {
+        for row in rows.iter().filter(|row| fold.judges(row)) {
             choices.entry(choice(row)).or_default().push(row);
         }
         for ((_, _, _, nodes), rows) in &choices {
@@ -433,8 +444,13 @@ pub fn shipped() -> Vec<Regime> {
             .filter(|row| row.on_gpu() == on_gpu && row.place.gpu.is_none_or(|g| g.count < 1.5))
             .collect();
         let model = Model::prior();
-        let fold =
-            Fold { machine: "", model, plain: Plain::fit(&rows, false), terms: Plain::fit(&rows, true) };
+        let fold = Fold {
+            machine: "",
+            system: None,
+            model,
+            plain: Plain::fit(&rows, false),
+            terms: Plain::fit(&rows, true),
+        };
         regime(name, (0.0, 0.0, 0.0), &fold.outcomes(&[], &rows).iter().collect::<Vec<_>>())
     };
     vec![fold(false, "CPU, constants as shipped"), fold(true, "one GPU, constants as shipped")]
@@ -450,6 +466,7 @@ mod tests {
         let cpu: Vec<&Row> = rows.iter().filter(|row| !row.on_gpu()).collect();
         let fold = |machine| Fold {
             machine,
+            system: None,
             model: Model::prior(),
             plain: Plain::fit(&[], false),
             terms: Plain::fit(&[], false),

@@ -1,9 +1,15 @@
-//! Two plain models to be beaten, fitted in the same folds.
+//! Two plain models to be beaten, fitted in the same folds. They know what the class table says of the processor: the
+//! clock, the cycles per pair with its vector instructions, and what a second thread per core gains.
 
 use scavenger_tuner_model::work::Work;
 
 use super::data::Row;
 use super::fit;
+
+/// Cycles per pair on a GPU.
+const GPU_PAIR: f64 = 4.2;
+/// Power of the threads per core that their speed grows with: 1.18 for two.
+const SECOND_THREAD: f64 = 0.24;
 
 /// Cycles over speed x cores, optionally with terms for threads, halo and ranks.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,11 +58,13 @@ impl Plain {
     pub fn seconds(&self, row: &Row) -> f64 {
         let [cycle, thread, halo, rank] = self.logs.map(f64::exp);
         let work: &Work = &row.job.work;
-        let cycles = 4.2 * work.pairs + work.spread + work.mesh;
         let place = &row.place;
+        // Of a GPU, cycles per pair are those of its peak.
+        let pair_cycles = if place.gpu.is_some() { GPU_PAIR } else { row.cpu.pair_cycles };
+        let cycles = pair_cycles * work.pairs + work.spread + work.mesh;
         let speed = match place.gpu {
             Some(gpu) => gpu.class.tflops * 1e12 * gpu.count / 64.0,
-            None => row.cpu.clock_ghz * 1e9 * place.cores,
+            None => row.cpu.clock_ghz * 1e9 * place.cores * place.smt.powf(SECOND_THREAD),
         };
         let time = cycle * cycles / speed;
         if !self.terms {

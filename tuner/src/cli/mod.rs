@@ -69,7 +69,7 @@ fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Prints a reply as the user asked for it.
-fn print_as<R: Serialize>(output: Output, reply: &R, table: fn(&R) -> String) -> Result<(), Failure> {
+fn print_as<R: Serialize>(output: Output, reply: &R, table: impl Fn(&R) -> String) -> Result<(), Failure> {
     match output {
         Output::Table => print(&table(reply)),
         Output::Json => {

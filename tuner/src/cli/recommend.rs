@@ -5,6 +5,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
+use scavenger_schema::gpu_offload;
 use scavenger_schema::tuning::{
     GpuOffload, LadderReply, LadderRequest, Limits, MIB, NodeShape, PmeDescription, Resources,
     SystemDescription,
@@ -33,29 +34,40 @@ pub fn exec(options: &RecommendOptions) -> Result<(), Failure> {
             ladder::curve(&model, &request).map_err(|error| Failure::work(anyhow!("no curve: {error}")))?;
         super::write(path, &crate::plot::ladder(&curve, &reply))?;
     }
-    super::print_as(options.output, &reply, table)
+    let version = request.gromacs_version.as_deref();
+    super::print_as(options.output, &reply, |reply| table(reply, version))
 }
 
 fn request(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
     let mut request = match (&options.request, &options.file) {
         (Some(path), _) => read(path)?,
         (None, Some(file)) => {
-            let mut system = tpr::read(&options.gmx, file)
+            let build = tpr::build(&options.gmx);
+            let mut system = tpr::read(&options.gmx, &build, file)
                 .with_context(|| format!("cannot read {}", file.display()))
                 .map_err(Failure::environment)?;
             if options.nsteps != -1 {
                 system.nsteps = options.nsteps;
             }
-            with_nodes(options, system)?
+            let mut request = with_nodes(options, system)?;
+            let version = || build.get(gpu_offload::VERSION).cloned();
+            request.gromacs_version = request.gromacs_version.or_else(version);
+            request
         }
         (None, None) => described(options)?,
     };
     if let Some(cores) = options.max_cores {
         request.limits.max_cpu_millicores = Some(cores.saturating_mul(1000));
     }
-    if let Some(rungs) = options.max_rungs {
-        request.limits.max_rungs = rungs;
-    }
+    let limits = &mut request.limits;
+    limits.max_memory_bytes = options.max_memory.or(limits.max_memory_bytes);
+    limits.max_gpus = options.max_gpus.or(limits.max_gpus);
+    limits.max_rungs = options.max_rungs.unwrap_or(limits.max_rungs);
+    limits.min_efficiency = options.min_efficiency.unwrap_or(limits.min_efficiency);
+    let weights = &mut limits.weights;
+    weights.core = options.core_price.unwrap_or(weights.core);
+    weights.memory_gib = options.memory_price.unwrap_or(weights.memory_gib);
+    weights.gpu = options.gpu_price.unwrap_or(weights.gpu);
     Ok(request)
 }
 
@@ -142,10 +154,23 @@ pub(super) fn this_machine() -> Result<NodeShape, Failure> {
 }
 
 /// The ladder for a person.
-fn table(reply: &LadderReply) -> String {
+fn table(reply: &LadderReply, gromacs_version: Option<&str>) -> String {
     let mut rows = vec![
-        ["cores", "gpus", "memory", "ns/day", "p10", "p90", "hours", "efficiency", "hardware", "mdrun"]
-            .map(str::to_owned),
+        [
+            "cores",
+            "gpus",
+            "memory",
+            "ns/day",
+            "p10",
+            "p90",
+            "hours",
+            "efficiency",
+            "fits now",
+            "hardware",
+            "mdrun",
+            "reason",
+        ]
+        .map(str::to_owned),
     ];
     for rung in &reply.rungs {
         rows.push([
@@ -157,8 +182,10 @@ fn table(reply: &LadderReply) -> String {
             speed(rung.ns_per_day.p90),
             rung.hours_to_finish.map_or_else(|| "-".to_owned(), speed),
             format!("{:.0}%", rung.efficiency * 100.0),
+            if rung.fits_now { "yes" } else { "no" }.to_owned(),
             rung.hardware_class.clone(),
-            rung.layout.mdrun_args().join(" "),
+            rung.layout.mdrun_args(gromacs_version).join(" "),
+            rung.reason.clone(),
         ]);
     }
     let widths: Vec<usize> = (0..rows[0].len())
@@ -167,10 +194,10 @@ fn table(reply: &LadderReply) -> String {
     let mut text = String::new();
     for row in &rows {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // The last two columns are words, and nothing follows the last.
+            // The last three columns are words, and nothing follows the last.
             let _ = if column + 1 == row.len() {
                 write!(text, "{cell}")
-            } else if column + 2 == row.len() {
+            } else if column + 3 >= row.len() {
                 write!(text, "{cell:<width$}  ")
             } else {
                 write!(text, "{cell:>width$}  ")

@@ -13,8 +13,8 @@ use scavenger_schema::tuning::{
 };
 use scavenger_tuner_model::calibrate;
 use scavenger_tuner_model::hardware::{CPU_CLASSES, GPU_CLASSES};
-use scavenger_tuner_model::interval::Z90;
 use scavenger_tuner_model::ladder;
+use scavenger_tuner_model::model::half_width;
 
 use super::error::{ApiError, Asked};
 use super::{Service, metrics};
@@ -40,11 +40,18 @@ pub(super) async fn calibrate(
     State(service): State<Service>,
     Asked(request): Asked<CalibrationRequest>,
 ) -> Result<Json<CalibrationReply>, ApiError> {
-    Ok(Json(calibrate::propose(&service.model(), &request)?))
+    // It fits what would be known after each of many benchmarks: too long for a thread that answers others.
+    let model = service.model();
+    let proposal = tokio::task::spawn_blocking(move || calibrate::propose(&model, &request)).await;
+    let proposal = proposal.map_err(|error| {
+        tracing::error!(%error, "cannot propose benchmarks");
+        let error = "the benchmarks cannot be proposed";
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Unavailable, error)
+    })?;
+    Ok(Json(proposal?))
 }
 
 pub(super) async fn hardware() -> Json<HardwareReply> {
-    let half_width = |sigma: f64| (Z90 * sigma).exp();
     let cpus = CPU_CLASSES.iter().map(|class| CpuHardware {
         class: class.key.to_owned(),
         products: class.products.to_owned(),
@@ -78,7 +85,11 @@ pub(super) async fn healthz() -> &'static str {
 }
 
 pub(super) async fn readyz(State(service): State<Service>) -> (StatusCode, &'static str) {
-    if service.ready() { (StatusCode::OK, "ok\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "stopping\n") }
+    if service.ready() {
+        (StatusCode::OK, "ok\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready: starting or stopping\n")
+    }
 }
 
 pub(super) async fn metrics(State(service): State<Service>) -> Response {

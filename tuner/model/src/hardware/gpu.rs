@@ -107,6 +107,7 @@ pub static GPU_CLASSES: &[GpuClass] = &[
     gpu!("rtx4080", "RTX4080", 48.7 TFLOPS, 717.0 GBps, 0.55 of peak, 16.0 GiB, launch 1.0, sigma 0.35, "NVIDIA RTX 4080 specification"),
     gpu!("rtx6000ada", "RTX6000ADA", 91.1 TFLOPS, 960.0 GBps, 0.5 of peak, 48.0 GiB, launch 1.0, sigma 0.35, "NVIDIA RTX 6000 Ada data sheet"),
     gpu!("rtx5000ada", "RTX5000ADA", 65.3 TFLOPS, 576.0 GBps, 0.5 of peak, 32.0 GiB, launch 1.0, sigma 0.35, "NVIDIA RTX 5000 Ada data sheet"),
+    gpu!("rtx4000sffada", "RTX4000SFFADA", 19.2 TFLOPS, 280.0 GBps, 0.5 of peak, 20.0 GiB, launch 1.0, sigma 0.35, "NVIDIA RTX 4000 SFF Ada data sheet"),
     gpu!("rtx4000ada", "RTX4000ADA", 26.7 TFLOPS, 360.0 GBps, 0.5 of peak, 20.0 GiB, launch 1.0, sigma 0.35, "NVIDIA RTX 4000 Ada data sheet"),
     gpu!("rtx5070", "RTX5070", 30.9 TFLOPS, 672.0 GBps, 0.55 of peak, 12.0 GiB, launch 1.0, sigma 0.35, "NVIDIA RTX 5070 specification"),
     gpu!("rtx5070ti", "RTX5070TI", 43.9 TFLOPS, 896.0 GBps, 0.55 of peak, 16.0 GiB, launch 1.0, sigma 0.35, "NVIDIA RTX 5070 Ti specification"),

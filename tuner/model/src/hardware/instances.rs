@@ -77,6 +77,29 @@ pub(super) fn instance(name: &str) -> (Option<&'static str>, Option<&'static str
     family.map_or((None, None), |(_, cpu, gpu)| (known(cpu), known(gpu)))
 }
 
+/// True if a CPU of this instance type is one of two hardware threads of a core, false if it is a core; none if the type
+/// is not known.
+///
+/// From the providers' pages: AWS ("Optimize CPU options": a vCPU is a thread, except on Graviton, on HPC types and on
+/// those of AMD from the seventh generation on), Google ("CPU platforms": except on Arm, T2D, H3 and H4D), Azure ("vCPU
+/// quotas" and the pages of the series: except on Arm, HB, HC, HX, NC and the F series of AMD from version 6 on) and
+/// Oracle ("Compute shapes": an OCPU of x86 is two of Kubernetes' CPUs).
+pub(super) fn hardware_threads(name: &str) -> Option<bool> {
+    let class = instance(name).0?;
+    let arm = ["neoverse", "ampereone"].iter().any(|arm| class.starts_with(arm));
+    let whole_cores = if let Some(size) = name.strip_prefix("Standard_") {
+        ["HB", "HC", "HX", "NC"].iter().any(|series| size.starts_with(series))
+            || size.starts_with('F') && class.starts_with("zen")
+    } else if name.starts_with("VM.") || name.starts_with("BM.") {
+        false
+    } else if name.contains('.') {
+        name.starts_with("hpc") || matches!(class, "zen4" | "zen5")
+    } else {
+        ["t2d-", "h3-", "h4d-"].iter().any(|family| name.starts_with(family))
+    };
+    Some(!arm && !whole_cores)
+}
+
 /// CPU class of a size of Azure's, `D16ads_v5`: series, number of CPUs, features, version.
 fn azure(size: &str) -> Option<&'static str> {
     let series: String = size.chars().take_while(char::is_ascii_uppercase).collect();
@@ -164,6 +187,32 @@ mod tests {
             ("m6", "-"),
         ] {
             assert_eq!(cpu(name), key, "{name}");
+        }
+    }
+
+    #[test]
+    fn types_tell_threads_from_cores() {
+        for (name, threads) in [
+            ("c6a.16xlarge", Some(true)),
+            ("m5.large", Some(true)),
+            ("c7i.large", Some(true)),
+            ("g4dn.xlarge", Some(true)),
+            ("m7a.large", Some(false)),
+            ("hpc6a.48xlarge", Some(false)),
+            ("m6g.large", Some(false)),
+            ("n2-standard-8", Some(true)),
+            ("c3d-standard-8", Some(true)),
+            ("t2d-standard-8", Some(false)),
+            ("c4a-highcpu-16", Some(false)),
+            ("Standard_D16ads_v5", Some(true)),
+            ("Standard_F16as_v6", Some(false)),
+            ("Standard_HB120rs_v3", Some(false)),
+            ("Standard_D16ps_v6", Some(false)),
+            ("VM.Standard.E4.Flex", Some(true)),
+            ("VM.Standard.A1.Flex", Some(false)),
+            ("e2-standard-4", None),
+        ] {
+            assert_eq!(hardware_threads(name), threads, "{name}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::instances::instance;
+use super::instances::{hardware_threads, instance};
 use super::products::product;
 use super::{CpuClass, GPU_CLASSES, GpuClass};
 
@@ -33,6 +33,8 @@ pub struct Hardware {
     pub cpu: &'static CpuClass,
     /// True if a CPU of Kubernetes is one of two hardware threads of a core.
     pub smt: bool,
+    /// False if nothing told whether it is: [`Self::smt`] is false then.
+    pub smt_known: bool,
     /// Class of the GPUs, if the node has any.
     pub gpu: Option<&'static GpuClass>,
 }
@@ -40,11 +42,24 @@ pub struct Hardware {
 /// What the labels of a node with `gpus` GPUs tell.
 #[must_use]
 pub fn hardware_of(labels: &BTreeMap<String, String>, gpus: u32) -> Hardware {
+    let threads = threads_from_labels(labels);
     Hardware {
         cpu: cpu_from_labels(labels),
-        smt: labels.get(label::SMT).is_some_and(|value| value == "true"),
+        smt: threads == Some(true),
+        smt_known: threads.is_some(),
         gpu: (gpus > 0).then(|| gpu_from_labels(labels)),
     }
+}
+
+/// Whether a CPU of Kubernetes is a hardware thread: by NFD's label, else by the instance type. NFD on a node says it
+/// where there are threads; no processor of Arm in the table has any.
+fn threads_from_labels(labels: &BTreeMap<String, String>) -> Option<bool> {
+    let get = |key: &str| labels.get(key).map(String::as_str);
+    let by_label = get(label::SMT).map(|value| value == "true");
+    let by_type = || get(label::INSTANCE).and_then(hardware_threads);
+    let by_silence =
+        || (labels.contains_key(label::VENDOR) || get(label::ARCH) == Some("arm64")).then_some(false);
+    by_label.or_else(by_type).or_else(by_silence)
 }
 
 /// CPU class by NFD's model labels, else the instance type, else the feature labels, else the architecture.
@@ -257,6 +272,8 @@ pub fn labels_from_cpuinfo(text: &str) -> BTreeMap<String, String> {
     };
     let flags = field("flags").or_else(|| field("Features")).unwrap_or_default();
     let has = |flag: &str| flags.split_whitespace().any(|word| word == flag).then(|| "true".to_owned());
+    let count = |name: &str| field(name).and_then(|text| text.parse::<u32>().ok());
+    let threads = || Some((count("siblings")? > count("cpu cores")?).to_string());
     let cpuid = |feature: &str| format!("{}{feature}", label::CPUID);
     [
         (
@@ -278,6 +295,7 @@ pub fn labels_from_cpuinfo(text: &str) -> BTreeMap<String, String> {
         ),
         (label::FAMILY.to_owned(), field("cpu family").or_else(|| field("CPU architecture"))),
         (label::MODEL.to_owned(), field("model").or_else(|| Some(hex("CPU part")?.to_string()))),
+        (label::SMT.to_owned(), threads()),
         (cpuid("AVX2"), has("avx2")),
         (cpuid("AVX512F"), has("avx512f")),
         (cpuid("AVX512VNNI"), has("avx512_vnni")),
@@ -368,6 +386,25 @@ mod tests {
     }
 
     #[test]
+    fn labels_instance_types_and_cpuinfo_tell_threads_from_cores() {
+        let of = |pairs: &[(&str, &str)]| {
+            let hardware = hardware_of(&labels(pairs), 0);
+            hardware.smt_known.then_some(hardware.smt)
+        };
+        assert_eq!(of(&[(label::INSTANCE, "c6a.16xlarge")]), Some(true));
+        assert_eq!(of(&[(label::INSTANCE, "c6a.16xlarge"), (label::SMT, "false")]), Some(false));
+        assert_eq!(of(&[(label::INSTANCE, "m7a.large")]), Some(false));
+        assert_eq!(of(&[(label::VENDOR, "AMD")]), Some(false));
+        assert_eq!(of(&[(label::ARCH, "arm64")]), Some(false));
+        assert_eq!(of(&[(label::ARCH, "amd64")]), None);
+        for (siblings, threads) in [(32, Some(true)), (16, Some(false))] {
+            let text = format!("vendor_id : AuthenticAMD\nsiblings : {siblings}\ncpu cores : 16\n");
+            let hardware = hardware_of(&labels_from_cpuinfo(&text), 0);
+            assert_eq!(hardware.smt_known.then_some(hardware.smt), threads);
+        }
+    }
+
+    #[test]
     fn without_a_model_the_features_and_the_architecture_are_left() {
         let arch = labels(&[(label::ARCH, "amd64")]);
         assert_eq!(cpu_from_labels(&arch).key, "amd64");
@@ -425,6 +462,7 @@ mod tests {
         assert_eq!(of("NVIDIA-RTX-A2000"), "unknown");
         assert_eq!(of("NVIDIA-RTX-A6000"), "rtxa6000");
         assert_eq!(of("NVIDIA-RTX-6000-Ada-Generation"), "rtx6000ada");
+        assert_eq!(of("NVIDIA-RTX-4000-SFF-Ada-Generation"), "rtx4000sffada");
         assert_eq!(of("Quadro-RTX-6000"), "rtx6000");
         assert_eq!(of("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"), "rtxpro6000");
         assert_eq!(of("NVIDIA-GeForce-RTX-4070-Ti-SUPER"), "rtx4070ti");

@@ -28,7 +28,7 @@ use crate::model::{Asked, Job, Model, check_node, class_name, display};
 /// Most CPU that is considered for one pod.
 const MOST_CPU: u32 = bounds::MAX_CPU_MILLICORES.max;
 /// Most cores that are considered beside one GPU: from 20 to 40 cores was seen to gain 5 to 9%.
-const MOST_CORES_PER_GPU: u32 = 24;
+pub(crate) const MOST_CORES_PER_GPU: u32 = 24;
 /// Steps between rungs that are tried in turn until there are no more rungs than asked for.
 const STEPS: [f64; 8] = [1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0];
 
@@ -82,8 +82,14 @@ pub(crate) fn kinds_of(nodes: &[NodeShape]) -> Vec<Kind> {
         }
     }
     // The order in which nodes are listed must not matter.
-    kinds
-        .sort_by_key(|kind| (kind.hardware.cpu.key, kind.hardware.smt, kind.hardware.gpu.map(|gpu| gpu.key)));
+    kinds.sort_by_key(|kind| {
+        (
+            kind.hardware.cpu.key,
+            kind.hardware.smt,
+            kind.hardware.smt_known,
+            kind.hardware.gpu.map(|gpu| gpu.key),
+        )
+    });
     kinds
 }
 
@@ -205,15 +211,32 @@ fn check_limits(limits: &Limits) -> Result<(), FieldError> {
     Ok(())
 }
 
+/// Largest prime factor of the numbers of cores that ranks and threads divide well.
+const SMOOTH: u32 = 7;
+
+/// The largest number up to `cores` without a prime factor above [`SMOOTH`]. Clusters that keep a core for the system
+/// leave 31, 127 or 191, which no number of ranks divides.
+fn smooth(cores: u32) -> u32 {
+    (1..=cores).rev().find(|cores| layout::largest_prime_factor(*cores) <= SMOOTH).unwrap_or(cores)
+}
+
 /// Numbers of cores that are tried: those with many small factors, so that ranks and threads divide them well,
-/// and the whole of each kind of node.
+/// and the whole of each kind of node, or nearly.
 fn core_counts(kinds: &[Kind], most: u32) -> Vec<u32> {
-    let whole_nodes = kinds.iter().flat_map(|kind| &kind.offers).map(|offer| offer.cpu_millicores / 1000);
+    let mut whole_nodes: Vec<u32> = kinds
+        .iter()
+        .flat_map(|kind| &kind.offers)
+        .map(|offer| (offer.cpu_millicores / bounds::WHOLE_CORE).min(most))
+        .chain([most])
+        .collect();
+    whole_nodes.sort_unstable();
+    whole_nodes.dedup();
+    let nearly: Vec<u32> = whole_nodes.iter().map(|cores| smooth(*cores)).collect();
     let mut counts: Vec<u32> = [1_u32, 3, 9, 5]
         .into_iter()
         .flat_map(|odd| (0..11).map(move |power| odd << power))
         .chain(whole_nodes)
-        .chain([most])
+        .chain(nearly)
         .filter(|&cores| (1..=most).contains(&cores))
         .collect();
     counts.sort_unstable();

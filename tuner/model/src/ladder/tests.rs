@@ -57,6 +57,20 @@ fn fourteen_cores_are_used_without_fourteen_ranks() {
 }
 
 #[test]
+fn nodes_that_keep_a_core_for_the_system_are_used_nearly_whole() {
+    for (cores, nearly) in [(31, 30), (47, 45), (127, 126), (191, 189)] {
+        let rungs = ladder(&request(water(3_000_000), vec![zen3(cores, 384)]));
+        let first = rungs[0].resources.cpu_millicores;
+        assert!(first == cores * 1000 || first == nearly * 1000, "{cores}: {first}");
+        assert!(first <= 128_000 || rungs[0].layout.ntmpi > 1);
+        let kinds = kinds_of(&[zen3(cores, 384)]);
+        assert!(core_counts(&kinds, cores).contains(&nearly), "{cores}");
+    }
+    let kinds = kinds_of(&[zen3(96, 384)]);
+    assert!(core_counts(&kinds, 96).len() < 40, "each count costs time");
+}
+
+#[test]
 fn limits_bound_every_rung() {
     let mut limited = request(water(1_000_000), vec![zen3(64, 256)]);
     limited.limits.max_cpu_millicores = Some(12_500);
