@@ -22,7 +22,7 @@ use scavenger_e2e::{
     played::{Logs, PlayedJob},
     repetitions,
     room::patch_pool,
-    world::{OPERATORS, run_within, until},
+    world::{LIMIT, OPERATORS, run_within, until, until_within},
 };
 use scavenger_schema::{
     names,
@@ -82,9 +82,11 @@ impl Stage {
 
     /// Waits for a state; each tenth of the way has the time of a whole wait, since nobody knows how many rows there are.
     async fn all_are(&self, state: &str, count: usize) -> Result<()> {
+        // A second for each row, which takes a tenth of it.
+        let limit = LIMIT.max(Duration::from_secs(u64::try_from(count)? / 10));
         for tenth in 1..=10 {
             let so_many = count * tenth / 10;
-            until(&format!("{so_many} of {count} rows are {state}"), || async {
+            until_within(limit, &format!("{so_many} of {count} rows are {state}"), || async {
                 // Postgres may be away just now.
                 let reached = self.in_state(state).await.is_ok_and(|number| number >= so_many);
                 Ok(reached.then_some(()))

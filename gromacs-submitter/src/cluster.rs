@@ -38,6 +38,17 @@ const POOL_SERVES: Duration = Duration::from_secs(1);
 /// How long nobody asks again for what this cluster does not have (metrics.k8s.io) or does not allow.
 const MISSING_FOR: Duration = Duration::from_secs(300);
 
+/// What became of the replacement of a spec.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Replaced {
+    /// It is replaced.
+    Done,
+    /// The ScavengerJob is another one by now, or runs: it is left alone.
+    Changed,
+    /// The API server does not take that spec, in its words; the one there is stays.
+    Refused(String),
+}
+
 /// What to read of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogPart {
@@ -105,20 +116,34 @@ fn remedy(message: &str, namespace: &str) -> String {
     }
 }
 
+/// What [`ClusterError::Allow`] calls the making of an object.
+const CREATE: &str = "create";
+
+/// True if it is not the row that is refused: a quota of objects is used up, or the policy that checks ScavengerJobs
+/// does not find the ScavengerPool that holds its limits.
+fn is_passing(message: &str) -> bool {
+    ["exceeded quota", "no params found", "failed to configure binding", "because it is being terminated"]
+        .iter()
+        .any(|words| message.contains(words))
+}
+
 impl ClusterError {
     /// True if the row can not go on without a person.
     ///
-    /// A right that is missing is final only while nothing of the row runs: whoever changes a role for a minute must
-    /// not fail simulations that are under way.
+    /// A refusal is final only while the row has no ScavengerJob, or none that can start any more: whoever changes a
+    /// role or a limit for a minute must not fail simulations that are under way, and a row that failed must leave
+    /// nothing behind that computes unseen.
     #[must_use]
     pub fn is_final(&self, state: State) -> bool {
-        match self {
-            Self::Allow { code: 403, .. } => {
-                matches!(state, State::Queued | State::Inspecting | State::Tuning | State::Submitted)
-                    || state.is_final()
-            }
-            Self::Allow { .. } => true,
-            Self::FindCluster(_) | Self::AnswerInTime { .. } | Self::Request { .. } => false,
+        let Self::Allow { act, code, message, .. } = self else { return false };
+        if is_passing(message) {
+            return false;
+        }
+        match state {
+            State::Queued | State::Inspecting | State::Tuning => true,
+            State::Submitted => *act == CREATE,
+            State::Running | State::Interrupted => *act == CREATE && *code == 422,
+            State::Completed | State::Failed | State::Cancelled => true,
         }
     }
 }
@@ -281,24 +306,28 @@ impl Cluster {
                 result => result.map(|_| ()),
             }
         };
-        within("create", &namespace, &job.name_any(), request).await
+        within(CREATE, &namespace, &job.name_any(), request).await
     }
 
-    /// Replaces the spec of a ScavengerJob if its version is still `resource_version`; false if it is not, or if the
-    /// operator started it meanwhile.
+    /// Replaces the spec of a ScavengerJob if its version is still `resource_version`; [`Replaced::Changed`] if it is
+    /// not, or if the operator started it meanwhile.
     ///
     /// # Errors
     /// [`ClusterError`].
-    pub async fn replace(&self, job: &ScavengerJob, resource_version: &str) -> Result<bool, ClusterError> {
+    pub async fn replace(
+        &self,
+        job: &ScavengerJob,
+        resource_version: &str,
+    ) -> Result<Replaced, ClusterError> {
         let namespace = job.namespace().unwrap_or_default();
         let name = job.name_any();
         let jobs = self.jobs(&namespace);
         let parameters =
             PostParams { field_manager: Some(names::SUBMITTER.to_owned()), ..PostParams::default() };
         let request = async {
-            let Some(mut current) = jobs.get_opt(&name).await? else { return Ok(false) };
+            let Some(mut current) = jobs.get_opt(&name).await? else { return Ok(Replaced::Changed) };
             if current.resource_version().as_deref() != Some(resource_version) {
-                return Ok(false);
+                return Ok(Replaced::Changed);
             }
             // Everything but the spec stays as it is, the operator's finalizer above all; so does what somebody may
             // have set by hand meanwhile, since it is no part of a configuration.
@@ -310,8 +339,14 @@ impl Cluster {
                 ..job.spec.clone()
             };
             match jobs.replace(&name, &parameters, &current).await {
-                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(false),
-                result => result.map(|_| true),
+                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
+                    Ok(Replaced::Changed)
+                }
+                // The pool's limits may have changed since the tuner was asked.
+                Err(kube::Error::Api(status)) if status.code == 422 => {
+                    Ok(Replaced::Refused(status.message.clone()))
+                }
+                result => result.map(|_| Replaced::Done),
             }
         };
         within("replace", &namespace, &name, request).await
@@ -363,7 +398,7 @@ impl Cluster {
             let parameters = LogParams { tail_lines: Some(lines), ..LogParams::default() };
             let Some(tail) = log_or_none(pods.logs(&pod, &parameters).await)? else { return Ok(None) };
             text.push_str(&tail);
-            Ok(Some(text))
+            Ok(Some(without_nul(text)))
         };
         within("read the log of", namespace, &name, request).await
     }
@@ -407,6 +442,12 @@ fn log_or_none(result: Result<String, kube::Error>) -> Result<Option<String>, ku
         Err(kube::Error::FromUtf8(_)) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Text of Postgres can hold any character but this one, and a program may print it.
+pub(crate) fn without_nul(mut text: String) -> String {
+    text.retain(|character| character != '\0');
+    text
 }
 
 async fn within<T>(
@@ -454,28 +495,58 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_missing_right_fails_no_simulation_that_is_under_way() {
-        let refused = |code| ClusterError::Allow {
-            act: "read",
+    fn refused(act: &'static str, code: u16, message: &str) -> ClusterError {
+        ClusterError::Allow {
+            act,
             name: "gromacs-7-1".to_owned(),
             namespace: "lab".to_owned(),
             code,
-            message: "no".to_owned(),
-        };
-        assert!(refused(403).is_final(State::Submitted) && refused(403).is_final(State::Completed));
-        assert!(!refused(403).is_final(State::Running) && refused(422).is_final(State::Running));
+            message: message.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_missing_right_fails_no_simulation_that_is_under_way() {
+        let read = refused("read", 403, "no");
+        assert!(read.is_final(State::Inspecting) && read.is_final(State::Completed));
+        // Its ScavengerJob may be there, and would run unseen.
+        for state in [State::Submitted, State::Running, State::Interrupted] {
+            assert!(!read.is_final(state) && !refused("replace", 422, "no").is_final(state), "{state}");
+        }
+        let create = |code| refused(CREATE, code, "no");
+        assert!(create(403).is_final(State::Submitted) && !create(403).is_final(State::Running));
+        assert!(create(422).is_final(State::Running));
+    }
+
+    #[test]
+    fn what_the_whole_queue_is_refused_for_fails_no_row() {
+        for message in [
+            "scavengerjobs.scavenger.dev \"gromacs-7-1\" is forbidden: exceeded quota: objects, requested: \
+             count/scavengerjobs.scavenger.dev=1, used: count/scavengerjobs.scavenger.dev=50, limited: \
+             count/scavengerjobs.scavenger.dev=50",
+            "ValidatingAdmissionPolicy 'scavengerjob-limits' with binding 'scavengerjob-limits-create' denied request: \
+             failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction",
+        ] {
+            for code in [403, 422] {
+                assert!(!refused(CREATE, code, message).is_final(State::Inspecting), "{message}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_nul_in_a_log_keeps_no_row_from_being_written() {
+        assert_eq!(without_nul("a\0b\n".to_owned()), "ab\n");
     }
 
     fn sentence_of(message: &str) -> String {
-        let error = ClusterError::Allow {
+        ClusterError::Allow {
             act: "read",
             name: "gromacs-7-inspect".to_owned(),
             namespace: "chem".to_owned(),
             code: 403,
             message: message.to_owned(),
-        };
-        error.to_string()
+        }
+        .to_string()
     }
 
     #[test]

@@ -24,6 +24,9 @@ const COUNT_INTERVAL: Duration = Duration::from_secs(30);
 /// How soon it turns again after the database did not answer.
 const AFTER_DATABASE_ERROR: Duration = Duration::from_secs(2);
 
+/// How long a row rests whose step could not be written: it is due, and would be claimed again at once. Others go on.
+const AFTER_ROW_ERROR: Duration = Duration::from_secs(5);
+
 /// How many changed ScavengerJobs may be on their way; when it is full the watches wait.
 const CHANGES_BUFFERED: usize = 1024;
 
@@ -115,7 +118,11 @@ pub async fn run_once(worker: Arc<Worker>, pace: &Pace) -> Result<bool, StoreErr
                 Ok(Ok(Turn::Done)) => {}
                 Ok(Ok(Turn::Failed | Turn::BackedOff)) | Err(_) => all_well = false,
                 Ok(Err(StoreError::LoseLease(_))) => {}
-                Ok(Err(error)) => return Err(error),
+                // The others go on; if it is the database that does not answer, the next claim says so.
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "a row could not be written; the next run repeats its step");
+                    all_well = false;
+                }
             }
         }
     }
@@ -124,21 +131,32 @@ pub async fn run_once(worker: Arc<Worker>, pace: &Pace) -> Result<bool, StoreErr
 #[derive(Default)]
 struct Rows {
     counted: Option<Instant>,
-    working: JoinSet<()>,
+    working: JoinSet<Result<(), StoreError>>,
     by_task: HashMap<Id, i64>,
+    /// Rows whose step could not be written, and until when they rest.
+    resting: HashMap<i64, Instant>,
 }
 
 impl Rows {
-    fn ended(&mut self, ended: Result<(Id, ()), tokio::task::JoinError>) {
-        let id = match ended {
-            Ok((id, ())) => id,
+    fn ended(&mut self, ended: Result<(Id, Result<(), StoreError>), tokio::task::JoinError>) {
+        let (id, is_written) = match ended {
+            Ok((id, result)) => (id, result.is_ok()),
             Err(error) => {
                 // A defect in the handling of one row must not take the others along; its lease ends by itself.
                 tracing::error!(%error, "the handling of a row ended unexpectedly");
-                error.id()
+                (error.id(), false)
             }
         };
-        self.by_task.remove(&id);
+        if let Some(row) = self.by_task.remove(&id).filter(|_| !is_written) {
+            self.resting.insert(row, Instant::now() + AFTER_ROW_ERROR);
+        }
+    }
+
+    /// Rows that must not be claimed now.
+    fn not_now(&mut self) -> Vec<i64> {
+        let now = Instant::now();
+        self.resting.retain(|_, until| *until > now);
+        self.by_task.values().chain(self.resting.keys()).copied().collect()
     }
 }
 
@@ -165,12 +183,8 @@ async fn claim(
     limit: usize,
 ) -> Result<Duration, StoreError> {
     if limit > 0 {
-        let options = ClaimOptions {
-            limit,
-            except: rows.by_task.values().copied().collect(),
-            max_waiting: pace.max_waiting,
-            early: false,
-        };
+        let options =
+            ClaimOptions { limit, except: rows.not_now(), max_waiting: pace.max_waiting, early: false };
         let claims = worker.store.claim(&options).await?;
         // Watched from before anything is made there, so that nothing that happens to it is missed.
         watches.keep(claims.iter().map(|claim| claim.row.namespace.clone()));
@@ -195,12 +209,18 @@ async fn claim(
     Ok(Duration::try_from_secs_f64(due.max(0.1)).unwrap_or(SLOWEST_TURN).min(SLOWEST_TURN))
 }
 
-async fn work(worker: Arc<Worker>, claim: Claim) {
+async fn work(worker: Arc<Worker>, claim: Claim) -> Result<(), StoreError> {
     let row = claim.row.id;
     match worker.run(claim).await {
-        Ok(_) => {}
-        Err(StoreError::LoseLease(_)) => tracing::info!(row, "another submitter works on the row now"),
-        Err(error) => tracing::warn!(row, %error, "the row could not be written; the step is repeated"),
+        Ok(_) => Ok(()),
+        Err(StoreError::LoseLease(_)) => {
+            tracing::info!(row, "another submitter works on the row now");
+            Ok(())
+        }
+        Err(error) => {
+            tracing::warn!(row, %error, "the row could not be written; the step is repeated");
+            Err(error)
+        }
     }
 }
 

@@ -43,7 +43,13 @@ const PROBE_GRACE_SECONDS: i64 = 1;
 
 /// What a probe asks for: `gmx dump` needs one core for less than a second, and about 100 bytes per atom.
 const PROBE_CPU: &str = "100m";
-const PROBE_MEMORY: &str = "256Mi";
+const PROBE_MEMORY_BYTES: i64 = 256 << 20;
+
+/// What it asks for if it was killed with less: so many times as much, so that few tries find what it needs.
+const MORE_PROBE_MEMORY: i64 = 4;
+
+/// Most memory that a probe asks for, bytes; the dump of 500,000,000 atoms.
+pub(crate) const MOST_PROBE_MEMORY: u64 = 64 << 30;
 
 /// What making a box of water asks for: `gmx grompp` takes one core for 1 to 5 s, and was measured at 206 MiB up to
 /// 200,000 atoms (the tables of the force field) and at 274 MiB for 784,080.
@@ -122,7 +128,7 @@ pub fn simulation_job(
 #[must_use]
 pub fn probe_job(row: &GromacsToTune, probe: Probe, settings: &ManifestSettings) -> ScavengerJob {
     let mut spec = base_spec(row, settings);
-    let (mut cpu, mut memory) = (PROBE_CPU.to_owned(), PROBE_MEMORY.to_owned());
+    let (mut cpu, mut memory) = (PROBE_CPU.to_owned(), format_bytes(probe_memory_bytes(row)));
     let (script, arguments) = match (probe, row.benchmark()) {
         (Probe::Inspection, Some(benchmark)) => {
             let atoms = i64::try_from(benchmark.water.atoms()).unwrap_or(i64::MAX);
@@ -134,7 +140,8 @@ pub fn probe_job(row: &GromacsToTune, probe: Probe, settings: &ManifestSettings)
             (WATER_SCRIPT, arguments)
         }
         (Probe::Inspection, None) => {
-            (INSPECT_SCRIPT, vec!["inspect".to_owned(), tpr_file(row), working_directory(row)])
+            let whose = format!("row {} of queue {}", row.id, settings.queue_id);
+            (INSPECT_SCRIPT, vec!["inspect".to_owned(), tpr_file(row), working_directory(row), whose])
         }
         (Probe::Verification, _) => {
             (VERIFY_SCRIPT, vec!["verify".to_owned(), format!("{}/state.cpt", working_directory(row))])
@@ -144,8 +151,18 @@ pub fn probe_job(row: &GromacsToTune, probe: Probe, settings: &ManifestSettings)
     spec.args = arguments.iter().map(|argument| literal(argument)).collect();
     spec.resources.requests =
         BTreeMap::from([("cpu".to_owned(), Quantity(cpu)), ("memory".to_owned(), Quantity(memory))]);
+    // The row's own, which the pool's limits must allow anyhow.
+    spec.interruption_after =
+        Duration::from_secs(u64::try_from(row.interruption_after_seconds).unwrap_or(600)).into();
     spec.termination_grace_period_seconds = PROBE_GRACE_SECONDS;
     job(row, probe_name(row, probe), spec, settings)
+}
+
+fn probe_memory_bytes(row: &GromacsToTune) -> i64 {
+    let own = row.limits().max_memory_bytes.unwrap_or(MOST_PROBE_MEMORY).min(MOST_PROBE_MEMORY);
+    let most = i64::try_from(own).unwrap_or(i64::MAX);
+    let more = row.status.outgrown_memory_bytes.map(|outgrown| outgrown.saturating_mul(MORE_PROBE_MEMORY));
+    more.map_or(PROBE_MEMORY_BYTES, |more| more.min(most).max(PROBE_MEMORY_BYTES))
 }
 
 /// The rung of `ladder` that has these requests and arguments; what ran is told by this, not by what was wished.

@@ -54,6 +54,9 @@ pub enum TunerError {
     /// Nothing fits the nodes there are, within the limits.
     #[error("no configuration fits: {0}")]
     FitNodes(String),
+    /// The pool is such that it can not answer: no row's fault.
+    #[error("the tuner can not work with what the ScavengerPool \"default\" shows: {0}")]
+    AcceptPool(String),
     /// The request is wrong, and will be wrong again.
     #[error("the tuner refuses the simulation: {0}")]
     AcceptSystem(String),
@@ -169,6 +172,11 @@ impl TunerClient {
     fn refusal(&self, status: reqwest::StatusCode, body: &[u8]) -> TunerError {
         match serde_json::from_slice::<ErrorReply>(body) {
             Ok(reply) => match reply.code {
+                ErrorCode::Invalid | ErrorCode::Inconsistent
+                    if reply.field.as_deref().is_some_and(is_of_pool) =>
+                {
+                    TunerError::AcceptPool(reply.error)
+                }
                 ErrorCode::Invalid | ErrorCode::Inconsistent => TunerError::AcceptSystem(reply.error),
                 ErrorCode::NothingFits => TunerError::FitNodes(reply.error),
                 ErrorCode::Unavailable => TunerError::AskLater(reply.error),
@@ -177,6 +185,13 @@ impl TunerClient {
             Err(_) => TunerError::AskLater(format!("HTTP status {status} from {}", self.url)),
         }
     }
+}
+
+/// True if a field of a request comes from the pool: nodes, and limits, whose own part the database has checked.
+fn is_of_pool(field: &str) -> bool {
+    ["nodes", "node", "limits"].iter().any(|of_pool| {
+        field.strip_prefix(of_pool).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    })
 }
 
 fn ladder_rung(rung: &Rung, number: i32, model_version: &str) -> Option<LadderRung> {
@@ -227,7 +242,11 @@ mod tests {
     }
 
     fn error(code: ErrorCode) -> String {
-        let reply = ErrorReply { code, error: "a sentence".to_owned(), field: None };
+        error_in(code, None)
+    }
+
+    fn error_in(code: ErrorCode, field: Option<&str>) -> String {
+        let reply = ErrorReply { code, error: "a sentence".to_owned(), field: field.map(str::to_owned) };
         serde_json::to_string(&reply).expect("should be JSON")
     }
 
@@ -295,6 +314,10 @@ mod tests {
         for (status, body, is_final) in [
             (StatusCode::UNPROCESSABLE_ENTITY, error(ErrorCode::Invalid), true),
             (StatusCode::UNPROCESSABLE_ENTITY, error(ErrorCode::Inconsistent), true),
+            (StatusCode::UNPROCESSABLE_ENTITY, error_in(ErrorCode::Invalid, Some("system.atoms")), true),
+            (StatusCode::UNPROCESSABLE_ENTITY, error_in(ErrorCode::Invalid, Some("nodes")), false),
+            (StatusCode::UNPROCESSABLE_ENTITY, error_in(ErrorCode::Invalid, Some("nodes[3].count")), false),
+            (StatusCode::UNPROCESSABLE_ENTITY, error_in(ErrorCode::Invalid, Some("limits.maxGpus")), false),
             (StatusCode::UNPROCESSABLE_ENTITY, error(ErrorCode::NothingFits), false),
             (StatusCode::SERVICE_UNAVAILABLE, error(ErrorCode::Unavailable), false),
             (StatusCode::BAD_GATEWAY, "<html>".to_owned(), false),

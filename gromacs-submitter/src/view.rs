@@ -12,8 +12,9 @@ use scavenger_schema::scavenger_pool::{Limits, ScavengerPool};
 use scavenger_schema::simulation::{
     AttemptOutcome, GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, LadderRung,
 };
-use scavenger_schema::{names, tuning};
+use scavenger_schema::{bounds, names, tuning};
 
+use crate::cluster::without_nul;
 use crate::manifest::rung_of;
 
 /// A ScavengerJob as far as a row needs it.
@@ -111,7 +112,7 @@ impl JobView {
                 && status.observed_generation == job.metadata.generation,
             waiting_reason: reason_of(condition::ADMITTED, "False"),
             failure_reason: reason_of(condition::FAILED, "True"),
-            message: status.message.clone().filter(|message| !message.is_empty()),
+            message: said(status.message.clone()),
             rung: rung_of(row, ladder, &job.spec.resources.requests, &job.spec.args),
             has_run: status.interrupted_count > 0 || !status.start_times.is_empty(),
             finish_time: status.finish_time.as_ref().map(|time| time.0),
@@ -152,9 +153,14 @@ impl AttemptView {
                 Outcome::Withdrawn => AttemptOutcome::Withdrawn,
             }),
             reason: attempt.reason.clone(),
-            message: attempt.message.clone().filter(|message| !message.is_empty()),
+            message: said(attempt.message.clone()),
         }
     }
+}
+
+/// A message, if it says anything, as Postgres can hold it.
+fn said(message: Option<String>) -> Option<String> {
+    message.map(without_nul).filter(|message| !message.is_empty())
 }
 
 /// The pool as far as a row needs it.
@@ -245,16 +251,18 @@ impl PoolLimits {
         }
     }
 
-    /// What the user allows, and no more than the pool does.
+    /// What the user allows, and no more than the pool does, or than the tuner takes as a limit.
     #[must_use]
     pub fn bound(&self, limits: &tuning::Limits) -> tuning::Limits {
         fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
             one.into_iter().chain(other).min()
         }
         tuning::Limits {
-            max_cpu_millicores: least(limits.max_cpu_millicores, self.max_cpu_millicores),
-            max_memory_bytes: least(limits.max_memory_bytes, self.max_memory_bytes),
-            max_gpus: least(limits.max_gpus, self.max_gpus),
+            max_cpu_millicores: least(limits.max_cpu_millicores, self.max_cpu_millicores)
+                .map(|cpu| cpu.min(bounds::MAX_CPU_MILLICORES.max)),
+            max_memory_bytes: least(limits.max_memory_bytes, self.max_memory_bytes)
+                .map(|memory| memory.min(bounds::MAX_MEMORY_BYTES.max)),
+            max_gpus: least(limits.max_gpus, self.max_gpus).map(|gpus| gpus.min(bounds::MAX_GPUS.max)),
             ..limits.clone()
         }
     }

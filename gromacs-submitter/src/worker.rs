@@ -5,10 +5,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use scavenger_schema::reasons::waiting;
 use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
-use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, State, job_name};
+use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State, job_name};
 
 use crate::advance::{self, Action, Input, Log, Settings, Step};
-use crate::cluster::{Cluster, ClusterError, LogPart};
+use crate::cluster::{Cluster, ClusterError, LogPart, Replaced};
 use crate::follower::Follower;
 use crate::health::Metrics;
 use crate::manifest::{ManifestSettings, Probe, USUAL_GRACE_SECONDS, probe_job, probe_name, simulation_job};
@@ -69,7 +69,7 @@ impl StepError {
     /// True if the row can not go on without a person.
     fn is_final(&self, state: State) -> bool {
         match self {
-            Self::Store(_) => false,
+            Self::Store(error) => error.is_final(),
             Self::Cluster(error) => error.is_final(state),
             Self::Tuner(error) => error.is_final(),
             Self::FitPool(_) | Self::FindRung { .. } => true,
@@ -123,7 +123,7 @@ impl Worker {
                     let failed = written.row.status.state == State::Failed && before.state != State::Failed;
                     return Ok(if failed { Turn::Failed } else { Turn::Done });
                 }
-                Err(StepError::Store(error)) => return Err(error),
+                Err(StepError::Store(error)) if !error.is_final() => return Err(error),
                 Err(error) => return self.give_up(&claim, &error).await,
             }
         }
@@ -204,9 +204,7 @@ impl Worker {
             State::Inspecting => {
                 let found = self.view(row, &probe_name(row, Probe::Inspection), &[]).await?;
                 seen.log = self.log_of_ended(row, found.as_ref()).await?;
-                if found.is_none() && row.kind == Kind::Calibration {
-                    seen.pool = self.pool().await?;
-                }
+                seen.pool = self.pool().await?;
                 seen.probe = found.map(|(_, view)| view);
             }
             State::Tuning => {
@@ -327,8 +325,12 @@ impl Worker {
         let namespace = &row.namespace;
         match step.action {
             Action::Record | Action::Settle => {
-                // A row that has ended is given back at once: nothing is left to do.
-                let releases = step.action == Action::Settle || step.status.state.is_final();
+                // A row that has ended is given back at once: nothing is left to do. One that is queued again takes its
+                // place in line, under the limits that the claim knows.
+                let state = step.status.state;
+                let releases = step.action == Action::Settle
+                    || state.is_final()
+                    || (state == State::Queued && row.status.state != State::Queued);
                 let changes = Changes {
                     inspection: step.inspection,
                     ladder: None,
@@ -370,12 +372,13 @@ impl Worker {
                 let rung_found = find_rung(row, &seen.ladder, rung)?;
                 let job = simulation_job(row, rung_found, &self.manifest, seen.longest_grace());
                 let replaced = self.cluster.replace(&job, &resource_version).await?;
-                tracing::info!(
-                    row = row.id,
-                    rung,
-                    replaced,
-                    "configuration replaced, unless it changed meanwhile"
-                );
+                tracing::info!(row = row.id, rung, ?replaced, "replaces the configuration");
+                if let Replaced::Refused(words) = replaced {
+                    let status = advance::with_refusal(row, rung, &words, now());
+                    let changes = Changes { releases: true, ..Changes::default() };
+                    let written = self.store.record(claim, &status, &changes).await?;
+                    return Ok(Progress::Settled(Box::new(written)));
+                }
             }
             Action::DeleteJob { submission, uid } => {
                 self.cluster.delete(namespace, &job_name(row.id, submission), Some(&uid)).await?;

@@ -232,7 +232,8 @@ async fn a_run_input_file_is_inspected_here() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let story = program.json(&["show", "1"]);
     assert_eq!(story["simulation"]["atoms"], 1048);
-    assert_eq!(story["simulation"]["gromacs_version"], "2022.5");
+    // That is the image's to say.
+    assert!(story["simulation"]["gromacs_version"].is_null(), "{story}");
 
     let root = folder.path().to_str().expect("should be text");
     let output = program

@@ -112,6 +112,25 @@ fn what_keeps_the_update_off_a_gpu_is_found() {
 }
 
 #[test]
+fn a_folder_of_another_queue_is_left_alone() {
+    let volume = Volume::new(&dumping());
+    let (file, folder) = (volume.file("a.tpr"), volume.0.join("gromacs-1"));
+    let inspect = |whose: &str| volume.run(INSPECT_SCRIPT, &[&file, &folder, Path::new(whose)]);
+    assert!(inspect("row 1 of queue a").status.success());
+    // Again, after an interruption or before another submission, with a checkpoint by now.
+    volume.file("gromacs-1/state.cpt");
+    assert!(inspect("row 1 of queue a").status.success());
+    let output = inspect("row 1 of queue b");
+    assert_eq!(output.status.code(), Some(9));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("holds a simulation of another queue"));
+    // One that nobody has marked.
+    std::fs::remove_file(folder.join(".row")).expect("should be marked");
+    let output = inspect("row 1 of queue a");
+    assert_eq!(output.status.code(), Some(9));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("a checkpoint that is not this row's"));
+}
+
+#[test]
 fn odd_paths_are_only_paths() {
     let volume = Volume::new(&dumping());
     for name in

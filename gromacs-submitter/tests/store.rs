@@ -292,6 +292,20 @@ async fn requests_make_a_row_due_and_are_taken_back() {
 }
 
 #[tokio::test]
+async fn a_value_that_no_column_holds_is_no_reason_to_try_again() {
+    let (store, _) = migrated_store("a").await;
+    store.add(&new_row("x.tpr")).await.expect("should add");
+    let claim = claim_one(&store).await;
+    let status = RowStatus { reason: Some("mdrun said \0".to_owned()), ..claim.row.status.clone() };
+    let error = store.record(&claim, &status, &Changes::default()).await.expect_err("a NUL is no text");
+    assert!(error.is_final(), "{error}");
+    assert!(error.to_string().contains("can not hold what was found"), "{error}");
+    let status = RowStatus { submission: 0, ..claim.row.status.clone() };
+    let error = store.record(&claim, &status, &Changes::default()).await.expect_err("breaks a rule");
+    assert!(error.is_final(), "{error}");
+}
+
+#[tokio::test]
 async fn a_whole_life_is_written_down() {
     let (store, _) = migrated_store("a").await;
     let id = store.add(&new_row("water/topol.tpr")).await.expect("should add");

@@ -38,7 +38,7 @@ async fn without_a_daemon(world: &World, database: &Database) -> Result<()> {
         let job = format!("job/{name}");
         let wait = ["wait", "--for=condition=Complete", "--timeout=120s", &job];
         kubectl(&[&wait[..], &system[..]].concat()).await.context("a run did not end well")?;
-        kubectl(&[&["delete", &job, "--wait"], &system[..]].concat()).await?;
+        kubectl(&[&["delete", &job, "--wait", "--ignore-not-found"], &system[..]].concat()).await?;
         let row = row(database, id).await?;
         if matches!(row.state.as_str(), "completed" | "failed") {
             break row;

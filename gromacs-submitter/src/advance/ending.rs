@@ -23,11 +23,15 @@ const SHORTEST_MEASUREMENT_SECONDS: f64 = 1.0;
 pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     status.rung = job.last_attempt().and_then(|attempt| attempt.rung).or(status.rung);
     let Some(end) = input.row.system.last_step() else {
-        return fail(input, "mdrun ended with success, but nsteps is not known; set it and retry".to_owned());
+        let reason =
+            "mdrun ended with success, but nsteps is not known; add the file again with a value for nsteps";
+        return fail(input, reason.to_owned());
     };
     if let Some(facts) = input.log.facts() {
         if facts.reached_the_end || facts.last_step.is_some_and(|step| step >= end) {
-            return reached_the_end(status, end, Some(facts), input, job);
+            // The file's end, whatever the row says of it: mdrun does what the file says.
+            let last = facts.last_step.unwrap_or(end);
+            return reached_the_end(status, last, Some(facts), input, job);
         }
         if let Some(step) = facts.last_step {
             return stopped_short(&status, step, input, job);

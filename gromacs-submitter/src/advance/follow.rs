@@ -6,11 +6,12 @@ use scavenger_schema::simulation::{AttemptOutcome, GromacsToTune, RowStatus, Sta
 
 use super::ending::{completed, failed};
 use super::ladder::describe;
-use super::waiting::{reset_clock, wait_for_room};
+use super::waiting::{reset_clock, stop_clock, wait_for_room};
 use super::{
     Action, AttemptRecord, HEAL_INTERVAL, Input, Measurement, Step, act, cancelled, delete_and_wait, fail,
     later, name_taken, record, said, seconds_between, settle, settle_until,
 };
+use crate::manifest::Probe;
 use crate::mdrun_log::LogFacts;
 use crate::view::{AttemptView, JobView};
 
@@ -43,6 +44,9 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
         return fail(input, name_taken(&name, row));
     }
     let ended = matches!(job.phase, Phase::Completed | Phase::Failed);
+    if row.cancel_requested && row.status.verifying {
+        return cancel_verification(input);
+    }
     if row.cancel_requested && !ended {
         let reason = format!("cancel requested; waits until {name} and its pods are gone");
         let action = Action::DeleteJob { submission: row.status.submission, uid: job.uid.clone() };
@@ -61,12 +65,27 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
     let (mut status, attempts) = synchronise(input, job);
     let step = match job.phase {
         Phase::Running => running(&mut status, input, job),
-        Phase::Starting => settle(started_state(status, job), Some(said(job)), input),
+        Phase::Starting => {
+            // It has found room: if it is withdrawn again, that time was no waiting for it.
+            stop_clock(&mut status, input.now);
+            settle(started_state(status, job), Some(said(job)), input)
+        }
         Phase::Waiting | Phase::Interrupted => wait_for_room(started_state(status, job), input, job),
         Phase::Completed => completed(status, input, job),
         Phase::Failed => failed(status, input, job),
     };
     with_attempts(step, attempts)
+}
+
+/// The ScavengerJob has ended; what still may wait for room is the probe that reads its checkpoint.
+fn cancel_verification(input: &Input<'_>) -> Step {
+    match input.probe.filter(|probe| probe.ours) {
+        Some(probe) => {
+            let reason = "cancel requested; waits until the reading of its checkpoint is gone".to_owned();
+            delete_and_wait(Action::DeleteProbe(Probe::Verification), probe, reason, input)
+        }
+        None => cancelled(input),
+    }
 }
 
 /// Takes over what the ScavengerJob says of itself, and lists the attempts that are not recorded yet.
@@ -83,7 +102,9 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
         attempts.push(AttemptRecord {
             first_step: status.first_step.filter(|_| is_known),
             last_step: status.step.filter(|_| is_known && status.first_step.is_some()),
-            measured: is_known.then(|| measured_on_the_way(&status, attempt, input.row)).flatten(),
+            measured: Some(&status)
+                .filter(|_| is_known && input.settings.follows_logs)
+                .and_then(|status| measured_on_the_way(status, attempt, input.row)),
             peak_memory_bytes: status.peak_memory_bytes.filter(|_| is_known),
             ..AttemptRecord::of(attempt)
         });
@@ -145,6 +166,7 @@ fn started_state(status: RowStatus, job: &JobView) -> RowStatus {
 fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     status.state = State::Running;
     reset_clock(status);
+    status.laps = 0;
     // It started before it could be replaced: it is left alone.
     status.next_rung = None;
     status.rung = job.rung.or(status.rung);

@@ -23,7 +23,7 @@ use scavenger_schema::tuning::{PredictRequest, SystemDescription};
 pub use follow::take_progress;
 pub use ladder::with_ladder;
 
-use crate::manifest::{Probe, probe_name};
+use crate::manifest::{MOST_PROBE_MEMORY, Probe, probe_name};
 use crate::mdrun_log::{LogFacts, error_message};
 use crate::probe::{Inspection, ProbeError, advice, parse_inspection};
 use crate::quota::QuotaRoom;
@@ -31,6 +31,16 @@ use crate::view::{AttemptView, JobView, PoolView};
 
 /// How often a row is looked at although no event asked for it: heals whatever an event should have told.
 const HEAL_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Why nothing is done for a row.
+const NO_POOL: &str = "there is no ScavengerPool \"default\"";
+
+/// How soon another configuration is thought of after one was refused.
+const AFTER_REFUSAL: Duration = Duration::from_secs(300);
+
+/// How long after its end a cancelled row is looked at once more: a submitter that stood still while another one
+/// cancelled the row may have made a ScavengerJob since. No request to Kubernetes takes as long.
+const SWEEP_DELAY: Duration = Duration::from_secs(600);
 
 /// What the admin of the submitter decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +51,9 @@ pub struct Settings {
     pub progress_interval: Duration,
     /// How long the ScavengerJob of a row that has ended stays, with its log.
     pub keep_jobs: Duration,
+    /// True if logs are followed. Else the newest progress may be as old as what a container runtime holds back of a log,
+    /// which for slow systems is minutes.
+    pub follows_logs: bool,
 }
 
 /// Everything a decision rests on.
@@ -247,10 +260,12 @@ pub fn advance(input: &Input<'_>) -> Step {
     };
     step.observations =
         step.attempts.iter().filter_map(|attempt| ending::observation(attempt, input)).collect();
-    // What is left of a cancelled row is gone already.
-    if matches!(step.status.state, State::Completed | State::Failed) {
-        step.status.job_expiry_time = Some(later(input.now, input.settings.keep_jobs).into());
-    }
+    let keeps = match step.status.state {
+        State::Completed | State::Failed => input.settings.keep_jobs,
+        State::Cancelled => SWEEP_DELAY,
+        _ => return step,
+    };
+    step.status.job_expiry_time = Some(later(input.now, keeps).into());
     step
 }
 
@@ -282,6 +297,20 @@ pub fn with_backoff(row: &GromacsToTune, reason: String, jitter: f64, now: Times
         next_attempt_time: later(now, backoff(failures, jitter)).into(),
         ..row.status.clone()
     }
+}
+
+/// What the row becomes when its ScavengerJob can not have another configuration, since the API server refuses that one
+/// in these `words`: it goes on waiting with the one it has.
+#[must_use]
+pub fn with_refusal(row: &GromacsToTune, rung: i32, words: &str, now: Timestamp) -> RowStatus {
+    let mut status = RowStatus {
+        reason: Some(format!("stays as it is; Kubernetes refuses configuration {rung}: {words}")),
+        next_rung: None,
+        next_attempt_time: later(now, AFTER_REFUSAL).into(),
+        ..row.status.clone()
+    };
+    waiting::reset_clock(&mut status);
+    status
 }
 
 /// 2 s, 4 s, 8 s ... up to 5 minutes, of which `jitter` takes away up to half.
@@ -344,9 +373,6 @@ fn next_submission(row: &GromacsToTune, reason: String) -> RowStatus {
 
 fn queued(input: &Input<'_>) -> Step {
     let row = input.row;
-    if row.cancel_requested {
-        return cancelled(input);
-    }
     // One ScavengerJob at a time: the one before must be gone, and its pods with it (its finalizer sees to that).
     if let Some(previous) = input.previous.filter(|previous| previous.ours) {
         let submission = row.status.submission - 1;
@@ -362,6 +388,9 @@ fn queued(input: &Input<'_>) -> Step {
         let reason = format!("waits until {} is gone", probe_name(row, Probe::Inspection));
         return delete_and_wait(Action::DeleteProbe(Probe::Inspection), probe, reason, input);
     }
+    if row.cancel_requested {
+        return cancelled(input);
+    }
     // The box of a calibration that is tried again is made again: nobody promised to keep it.
     let is_ready = row.is_inspected && row.kind == Kind::Simulation;
     let state = if is_ready { State::Tuning } else { State::Inspecting };
@@ -374,6 +403,10 @@ fn inspecting(input: &Input<'_>) -> Step {
         return cancel_probe(input);
     }
     let Some(probe) = input.probe else {
+        // Without a pool nothing starts, and the policy that checks ScavengerJobs lets none be made.
+        if input.pool.is_none() {
+            return settle(row.status.clone(), Some(NO_POOL.to_owned()), input);
+        }
         // A box that no node may make would wait for ever.
         return match calibration::refused_by_nodes(input) {
             Some(reason) => fail(input, reason),
@@ -389,12 +422,23 @@ fn inspecting(input: &Input<'_>) -> Step {
     }
     match probe.phase {
         Phase::Completed => match answer(probe, input.log, parse_inspection) {
-            Ok(inspection) => Step {
-                inspection: Some(inspection),
-                ..record(RowStatus { state: State::Tuning, reason: None, failures: 0, ..row.status.clone() })
+            Ok(inspection) => match contradiction(row, &inspection) {
+                None => Step {
+                    inspection: Some(inspection),
+                    ..record(RowStatus {
+                        state: State::Tuning,
+                        reason: None,
+                        failures: 0,
+                        ..row.status.clone()
+                    })
+                },
+                Some(reason) => fail(input, reason),
             },
             Err(error) => fail(input, error.to_string()),
         },
+        Phase::Failed if probe.failure_reason.as_deref() == Some(failure::OOM_KILLED) => {
+            inspect_with_more_memory(probe, &name, input)
+        }
         Phase::Failed => {
             let what = match row.kind {
                 Kind::Simulation => format!("reading {} failed", row.tpr_path),
@@ -412,6 +456,41 @@ fn inspecting(input: &Input<'_>) -> Step {
     }
 }
 
+/// Why the row can not have what it asks for. What the user gave wins where the tuner only reckons with it; which steps
+/// are computed mdrun reads in the file, and its `-nsteps` would begin anew after each interruption.
+fn contradiction(row: &GromacsToTune, inspection: &Inspection) -> Option<String> {
+    let (given, found) = (&row.system, &inspection.system);
+    [("nsteps", given.nsteps, found.nsteps), ("init_step", given.init_step, found.init_step)]
+        .into_iter()
+        .find(|(_, given, found)| given.is_some() && found.is_some() && given != found)
+        .map(|(name, given, found)| {
+            let (given, found) = (given.unwrap_or_default(), found.unwrap_or_default());
+            format!(
+                "{name} of the row is {given}, but {} says {found}, and mdrun computes what the file says; add it again \
+                 without {name}, or change the file (gmx convert-tpr)",
+                row.tpr_path
+            )
+        })
+}
+
+/// Killed for lack of memory, the inspection is made anew with more, until the row's or the pool's limits are reached.
+fn inspect_with_more_memory(probe: &JobView, name: &str, input: &Input<'_>) -> Step {
+    let row = input.row;
+    let limit = probe.last_attempt().and_then(|attempt| attempt.memory_bytes).unwrap_or(i64::MAX);
+    if row.status.outgrown_memory_bytes.is_some_and(|outgrown| outgrown >= limit) {
+        return act(Action::DeleteProbe(Probe::Inspection), row);
+    }
+    let own = row.limits().max_memory_bytes;
+    let of_pool = input.pool.and_then(|pool| pool.limits.max_memory_bytes);
+    let most = own.into_iter().chain(of_pool).chain([MOST_PROBE_MEMORY]).min().unwrap_or(MOST_PROBE_MEMORY);
+    if u64::try_from(limit).is_ok_and(|limit| limit >= most) {
+        let reason = format!("{name} was killed with {} MiB of memory, and may not have more", limit >> 20);
+        return fail(input, reason);
+    }
+    let reason = format!("{name} was killed with {} MiB of memory; reads the file with more", limit >> 20);
+    record(RowStatus { outgrown_memory_bytes: Some(limit), reason: Some(reason), ..row.status.clone() })
+}
+
 fn tuning(input: &Input<'_>) -> Step {
     let row = input.row;
     if row.cancel_requested {
@@ -422,7 +501,7 @@ fn tuning(input: &Input<'_>) -> Step {
         return act(Action::DeleteProbe(Probe::Inspection), row);
     }
     let Some(pool) = input.pool else {
-        return settle(row.status.clone(), Some("there is no ScavengerPool \"default\"".to_owned()), input);
+        return settle(row.status.clone(), Some(NO_POOL.to_owned()), input);
     };
     if pool.nodes.is_empty() {
         let reason = "the ScavengerPool \"default\" shows no nodes (status.nodeShapes is empty)".to_owned();
@@ -435,7 +514,8 @@ fn tuning(input: &Input<'_>) -> Step {
         (Some(system), Some(benchmark)) => calibration::tune(&benchmark, system, pool, input),
         (Some(system), None) => act(Action::AskTuner(Box::new(system)), row),
         (None, _) => {
-            fail(input, "the number of atoms is not known; set the column atoms and retry".to_owned())
+            let reason = "the number of atoms is not known; add the file again with a value for atoms";
+            fail(input, reason.to_owned())
         }
     }
 }

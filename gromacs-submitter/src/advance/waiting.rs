@@ -218,6 +218,11 @@ fn run_clock(status: &mut RowStatus, no_room: bool, now: Timestamp) -> f64 {
     waited
 }
 
+/// The clock stands still, and goes on from there.
+pub(super) fn stop_clock(status: &mut RowStatus, now: Timestamp) {
+    run_clock(status, false, now);
+}
+
 /// How long it waits before it falls back: longer than the operator waits for the scheduler, else a rung would be
 /// given up while its pod may still find its place.
 fn patience_seconds(input: &Input<'_>) -> f64 {

@@ -64,6 +64,7 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
             fallback_after: options.fallback_after,
             progress_interval: options.progress_interval,
             keep_jobs: options.keep_jobs,
+            follows_logs: !options.once,
         },
         manifest: ManifestSettings {
             queue_id,

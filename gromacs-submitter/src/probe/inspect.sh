@@ -1,4 +1,4 @@
-# $1: the .tpr file, $2: the working directory of the simulation. Run by sh -c; no user's string is ever part of it.
+# $1: the .tpr file, $2: the working directory of the simulation, $3: whose it is, if that matters. Run by sh -c; no user's string is ever part of it.
 if ! [ -f "$1" ]; then
     echo "there is no file $1 on the volume" >&2
     exit 4
@@ -7,6 +7,21 @@ mkdir -p -- "$2" || exit 5
 if ! [ -w "$2" ]; then
     echo "user $(id -u) can not write to $2" >&2
     exit 6
+fi
+# A checkpoint that another queue's row left here, one of an earlier database for example, is not this row's to go on from:
+# mdrun would take the other simulation's end for its own.
+if [ -n "${3-}" ]; then
+    if [ -f "$2/.row" ]; then
+        if [ "$(cat "$2/.row")" != "$3" ]; then
+            echo "$2 holds a simulation of another queue; move it away or remove it" >&2
+            exit 9
+        fi
+    elif [ -e "$2/state.cpt" ]; then
+        echo "$2 holds a checkpoint that is not this row's; move it away or remove it" >&2
+        exit 9
+    else
+        printf '%s\n' "$3" >"$2/.row" || exit 6
+    fi
 fi
 # The dump ends before the coordinates: awk leaves there, and gmx with it. The exit code is awk's.
 found=$(gmx -quiet dump -s "$1" | awk '

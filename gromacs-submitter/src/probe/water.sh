@@ -42,3 +42,5 @@ gmx -quiet -nobackup grompp -f grompp.mdp -c box.gro -p topol.top -o new.tpr -po
 rm -f cell.gro box.gro topol.top grompp.mdp mdout.mdp
 # Whole or not at all: it may be interrupted at any instant, and is then made again.
 mv -f -- new.tpr "$1" || exit 6
+# A calibration goes on from no checkpoint: it does not matter whose folder it is.
+set -- "$1" "$2"

@@ -32,6 +32,9 @@ pub enum StoreError {
     /// A tenant needs a role to log in with.
     #[error("there is no database role {0:?}; create it first: create role \"{0}\" login password '...'")]
     FindRole(String),
+    /// A value that came from outside, not from the row, does not fit into its column.
+    #[error("the database can not hold what was found: {0}")]
+    HoldValue(String),
     /// Migrating failed.
     #[error("migrating the database failed: {0}")]
     Migrate(#[source] sqlx::migrate::MigrateError),
@@ -43,6 +46,17 @@ pub enum StoreError {
 /// SQLSTATE of everything that the connected role may not do.
 const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
+/// SQLSTATE classes of values that are wrong: data exception, integrity constraint violation.
+const WRONG_VALUES: [&str; 2] = ["22", "23"];
+
+impl StoreError {
+    /// True if the same write will fail again.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::BreakRule(_) | Self::HoldValue(_))
+    }
+}
+
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         let Some(database) = error.as_database_error() else { return Self::Query(error) };
@@ -50,7 +64,11 @@ impl From<sqlx::Error> for StoreError {
         if let Some(sentence) = database.constraint().and_then(|rule| rules::broken(rule, message)) {
             return Self::BreakRule(sentence);
         }
-        if database.code().as_deref() != Some(INSUFFICIENT_PRIVILEGE) {
+        let code = database.code().unwrap_or_default();
+        if WRONG_VALUES.iter().any(|class| code.starts_with(class)) {
+            return Self::HoldValue(message.to_owned());
+        }
+        if code != INSUFFICIENT_PRIVILEGE {
             return Self::Query(error);
         }
         if message.contains("policy \"gromacs_to_tune_namespace\"") {

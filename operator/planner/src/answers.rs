@@ -131,7 +131,7 @@ impl Planner {
     ) {
         let owner = owner(uid, key);
         for evidence in self.attachments.entry(owner.clone()).or_default().evidence.values_mut() {
-            evidence.relisted();
+            evidence.relisted(resource_version);
         }
         let listed: BTreeSet<Name> = pods.iter().map(|pod| pod.key.name.clone()).collect();
         for pod in pods {

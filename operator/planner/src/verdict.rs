@@ -47,6 +47,8 @@ pub struct Evidence {
     epoch: u64,
     /// Live lists of this attempt's pods so far: each begins an epoch of its own.
     lists: u64,
+    /// resourceVersion of the newest of these lists.
+    listed: u64,
 }
 
 /// How a pod was last seen.
@@ -71,9 +73,11 @@ impl Evidence {
         self.pods.len()
     }
 
-    /// A live list of the attempt's pods follows: it skips versions, so there is no order among what it shows.
-    pub fn relisted(&mut self) {
+    /// A live list of the attempt's pods follows, of this resourceVersion: it skips versions, so there is no order among
+    /// what it shows.
+    pub fn relisted(&mut self, resource_version: u64) {
         self.lists += 1;
+        self.listed = self.listed.max(resource_version);
     }
 
     /// Takes in one version of a pod of the attempt. `epoch` rises whenever the pod watch lists everything anew.
@@ -86,7 +90,10 @@ impl Evidence {
             _ => None,
         };
         let seen = Seen { epoch, ended: own_end.is_some(), deleted: pod.deletion_requested.is_some() };
-        let before = self.pods.insert(pod.key.name.clone(), seen).filter(|before| before.epoch == epoch);
+        // A watch that was behind shows after the list what came before it: no order with what the list showed either.
+        let is_news = pod.resource_version > self.listed;
+        let before =
+            self.pods.insert(pod.key.name.clone(), seen).filter(|before| is_news && before.epoch == epoch);
         if let Some((reason, message)) = &pod.disruption_target {
             self.certain.get_or_insert_with(|| disruption(now, reason, message, pod));
         } else if let Some(requested) = pod.deletion_requested {

@@ -2,6 +2,7 @@
 
 mod calibration;
 mod ending;
+mod refused;
 mod waiting_better;
 
 use jiff::{SignedDuration, Timestamp};
@@ -29,6 +30,7 @@ struct Scene {
     quota: Option<QuotaRoom>,
     log: Log,
     is_followed: bool,
+    follows_logs: bool,
     memory_bytes: Option<i64>,
     now: Timestamp,
 }
@@ -45,6 +47,7 @@ impl Scene {
             quota: None,
             log: Log::NotRead,
             is_followed: false,
+            follows_logs: true,
             memory_bytes: None,
             now: now(),
         }
@@ -64,6 +67,7 @@ impl Scene {
             fallback_after: Duration::from_secs(600),
             progress_interval: Duration::from_secs(5),
             keep_jobs: KEEP_JOBS,
+            follows_logs: self.follows_logs,
         };
         advance(&Input {
             row: &self.row,
@@ -418,13 +422,16 @@ fn an_attempt_that_was_interrupted_has_measured_how_fast_it_was() {
     let text = "starting mdrun 'W'\n400000 steps, 800.0 ps (continuing from step 1000, 2.0 ps).\n\
                 \rstep 11000, will finish Sat Nov 21 10:00:00 2026\r";
     let interrupted = attempt(1, 2, Some(AttemptOutcome::Interrupted));
-    for (seconds, measured) in [
+    for (seconds, follows_logs, measured) in [
         // 10,000 steps of 2 fs in 200 s are 8.64 ns a day.
-        (200, Some(Measurement { ns_per_day: 8.64, steps: 10_000, wall_seconds: 200.0 })),
+        (200, true, Some(Measurement { ns_per_day: 8.64, steps: 10_000, wall_seconds: 200.0 })),
         // Start-up would weigh too much.
-        (119, None),
+        (119, true, None),
+        // When it had come so far nobody knows.
+        (200, false, None),
     ] {
         let mut scene = Scene::with_job(submitted(), running.clone()).read(text);
+        scene.follows_logs = follows_logs;
         scene.row.system.nsteps = Some(400_000);
         scene.after(seconds);
         scene.go();

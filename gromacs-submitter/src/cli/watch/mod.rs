@@ -91,16 +91,17 @@ async fn follow(
     let mut values = first;
     let mut trouble = None;
     let mut looked = Instant::now();
+    let mut ended_badly = HashSet::new();
     loop {
         let rows = QueueRow::read_all(&values)?;
         let has_ended = rows.iter().all(QueueRow::is_final);
+        note_ends(&mut ended_badly, &rows);
         if !display.show(&values, &rows, trouble.as_deref())? {
             // Nobody reads on (`| head`).
             return Ok(Outcome::Done);
         }
-        let completed = rows.iter().all(|row| row.state == State::Completed.as_str());
         if options.until_finished && has_ended && trouble.is_none() {
-            return Ok(if completed { Outcome::Done } else { Outcome::Failed });
+            return Ok(if ended_badly.is_empty() { Outcome::Done } else { Outcome::Failed });
         }
         let wake = tokio::select! {
             () = tokio::time::sleep(options.interval) => Wake::Look,
@@ -139,6 +140,17 @@ async fn follow(
                     Some(format!("the database does not answer, tries again: {}", crate::root_cause(&error)));
             }
             Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Rows that failed or were cancelled, also when they are shown no more; one that is tried again is none of them.
+fn note_ends(ended_badly: &mut HashSet<i64>, rows: &[QueueRow]) {
+    for row in rows {
+        if row.is_final() && row.state != State::Completed.as_str() {
+            ended_badly.insert(row.id);
+        } else {
+            ended_badly.remove(&row.id);
         }
     }
 }
@@ -242,6 +254,22 @@ mod tests {
         assert_eq!(shape(&row), first);
         row.percent = Some(51.0);
         assert_ne!(shape(&row), first);
+    }
+
+    #[test]
+    fn a_failure_that_is_shown_no_more_is_not_forgotten() {
+        let mut ended_badly = HashSet::new();
+        let with = |state: &str| {
+            let mut row = running(1);
+            row.state = state.to_owned();
+            [row, running(2)]
+        };
+        note_ends(&mut ended_badly, &with("failed"));
+        note_ends(&mut ended_badly, &[running(2)]);
+        assert!(ended_badly.contains(&1) && ended_badly.len() == 1);
+        note_ends(&mut ended_badly, &with("queued"));
+        note_ends(&mut ended_badly, &with("completed"));
+        assert!(ended_badly.is_empty());
     }
 
     #[test]
