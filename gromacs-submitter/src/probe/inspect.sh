@@ -1,4 +1,5 @@
-# $1: the .tpr file, $2: the working directory of the simulation, $3: whose it is, if that matters. Run by sh -c; no user's string is ever part of it.
+# $1: the .tpr file, $2: the working directory of the simulation, $3: whose it is, if that matters. Run by sh -c; no user's
+# string is ever part of it.
 if ! [ -f "$1" ]; then
     echo "there is no file $1 on the volume" >&2
     exit 4

@@ -31,8 +31,15 @@ pub(super) fn inspect(file: &Path) -> anyhow::Result<System> {
     );
     let inspection = parse_inspection(&String::from_utf8_lossy(&output.stdout))
         .with_context(|| format!("{shown} can not be computed"))?;
-    // Which GROMACS computes is the image's to say; the one here only read the file.
-    Ok(System { gromacs_version: None, ..inspection.system })
+    // Which GROMACS computes, and what that can do on a GPU, is the image's to say; the one here only read the file.
+    Ok(System {
+        gromacs_version: None,
+        gpu_nonbonded: None,
+        gpu_bonded: None,
+        gpu_pme: None,
+        gpu_update: None,
+        ..inspection.system
+    })
 }
 
 /// The end of what GROMACS says is where it says why.
