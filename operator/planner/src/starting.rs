@@ -186,8 +186,9 @@ fn of_silent_pods(
             continue;
         }
         let message = format!("pod {pod}: {}: {}", event.reason, event.message);
-        // What the pod asks for can not be mounted; anything else that keeps a pod from starting is the node's.
-        return if matches!(&*event.reason, "FailedMount" | "FailedMapVolume" | "FailedAttachVolume") {
+        // Only what the pod names and nobody has is its own fault. A volume may be attached to the node that it was on
+        // before (which takes minutes after that is lost) or where somebody else mounts it; a driver may not be up yet.
+        return if names_what_is_missing(&event.message) {
             Next::Do(finish(known, attempt, not_created(message), now))
         } else {
             withdrawn(message)
@@ -195,6 +196,19 @@ fn of_silent_pods(
     }
     let again = later(*time, READ_EVENTS_EVERY);
     if now < again { Next::Wait(Some(again)) } else { Next::Do(Task::ReadPodEvents { pods: silent }) }
+}
+
+/// True if an event says that a Secret, ConfigMap or claim of the pod, or a key in one, does not exist. Other things
+/// that are "not found" (a driver, a node, an attachment) belong to the cluster.
+fn names_what_is_missing(message: &str) -> bool {
+    let kinds = ["secret", "configmap", "persistentvolumeclaim"];
+    let not_found = |kind: &&str| {
+        let named = message.split(kind).skip(1).map(|rest| rest.strip_prefix('s').unwrap_or(rest));
+        named
+            .filter_map(|rest| rest.strip_prefix(" \"")?.split_once('"'))
+            .any(|(_, rest)| rest.starts_with(" not found"))
+    };
+    kinds.iter().any(not_found) || message.contains("references non-existent ")
 }
 
 /// Reasons with which the kubelet says that it can not create a container.
@@ -210,4 +224,50 @@ fn is_creation_error(reason: &str) -> bool {
             | "InvalidImageName"
             | "RunContainerError"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the kubelet and the attach-detach controller of Kubernetes 1.36 say it.
+    #[test]
+    fn only_what_the_pod_itself_names_is_its_fault() {
+        for (message, missing) in [
+            (r#"MountVolume.SetUp failed for volume "secret-0" : secret "s" not found"#, true),
+            (r#"MountVolume.SetUp failed for volume "config-0" : configmap "c" not found"#, true),
+            (r#"MountVolume.SetUp failed for volume "config-0" : configmaps "c" not found"#, true),
+            (
+                r#"MountVolume.SetUp failed for volume "config-0" : configmap references non-existent config key: k"#,
+                true,
+            ),
+            (
+                r#"error processing PVC lab/data: failed to fetch PVC: persistentvolumeclaims "data" not found"#,
+                true,
+            ),
+            (
+                r#"Multi-Attach error for volume "pv" Volume is already exclusively attached to one node"#,
+                false,
+            ),
+            (
+                r#"AttachVolume.Attach failed for volume "pv" : volumeattachments.storage.k8s.io "csi-1" not found"#,
+                false,
+            ),
+            (
+                "MountVolume.MountDevice failed : driver name d not found in the list of registered CSI drivers",
+                false,
+            ),
+            ("Unable to attach or mount volumes: unmounted volumes=[pvc-0]: timed out", false),
+            (
+                r#"MountVolume.SetUp failed for volume "secret-0" : failed to sync secret cache: timed out"#,
+                false,
+            ),
+            (
+                r#"MountVolume.SetUp failed for volume "v" : object "lab"/"secret-not-found" not registered"#,
+                false,
+            ),
+        ] {
+            assert_eq!(names_what_is_missing(message), missing, "{message}");
+        }
+    }
 }
