@@ -303,10 +303,20 @@ impl Placement {
     /// True if the node's labels, name and taints let the pod in.
     #[must_use]
     pub fn admits(&self, node: &Node) -> bool {
+        self.admits_past(node, Taint::repels)
+    }
+
+    /// True if they will let it in once the node is ready and not cordoned.
+    #[must_use]
+    pub fn admits_when_ready(&self, node: &Node) -> bool {
+        self.admits_past(node, |taint| taint.repels() && !taint.passes())
+    }
+
+    fn admits_past(&self, node: &Node, counts: fn(&Taint) -> bool) -> bool {
         self.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
             && (self.affinity.is_empty() || self.affinity.iter().any(|term| term.matches(node)))
             && self.volumes.iter().all(|terms| terms.iter().any(|term| term.matches(node)))
-            && node.taints.iter().filter(|taint| taint.repels()).all(|taint| {
+            && node.taints.iter().filter(|taint| counts(taint)).all(|taint| {
                 self.tolerations.iter().any(|toleration| {
                     toleration.key.as_ref().is_none_or(|key| *key == taint.key)
                         && toleration.value.as_ref().is_none_or(|value| *value == taint.value)
@@ -321,6 +331,13 @@ impl Taint {
     #[must_use]
     pub fn repels(&self) -> bool {
         matches!(&*self.effect, "NoSchedule" | "NoExecute")
+    }
+
+    /// True for a taint that Kubernetes itself sets while a node is cordoned, not ready or under pressure, and takes
+    /// away again. [`Node::usable`] stands for all of them.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        self.key.starts_with("node.kubernetes.io/")
     }
 }
 
