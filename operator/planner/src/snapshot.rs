@@ -588,6 +588,9 @@ pub struct Child {
     pub uid: Name,
     /// Version.
     pub resource_version: u64,
+    /// When it was created.
+    #[serde(default)]
+    pub creation_time: Timestamp,
     /// UID of its ScavengerJob.
     pub owner: Name,
     /// Number of the attempt.

@@ -42,6 +42,12 @@ pub(crate) fn next_of_orphans(
     }
 }
 
+/// Since when the pods of an attempt could have come. Between the decision to start and its Job there may be as long as
+/// the operator was away.
+fn began(attempt: &Attempt, child: &Child) -> Timestamp {
+    attempt.creation_time.max(child.creation_time)
+}
+
 /// What is to be done next about an attempt that starts and whose Job is there.
 pub(crate) fn next(
     known: &Known<'_>,
@@ -53,8 +59,8 @@ pub(crate) fn next(
 ) -> Next {
     // Without settings (the pool was deleted meanwhile) nothing is withdrawn.
     let Ok(settings) = settings else { return Next::Wait(None) };
-    let unscheduled_until = later(attempt.creation_time, settings.pending_timeout);
-    let created_until = later(attempt.creation_time, settings.start_deadline);
+    let unscheduled_until = later(began(attempt, child), settings.pending_timeout);
+    let created_until = later(began(attempt, child), settings.start_deadline);
     if pods.len() < attempt.demand.pod_count as usize && !child.is_over() {
         return of_missing_pods(known, attempt, child, settings, now);
     }
@@ -116,8 +122,8 @@ fn of_missing_pods(
     settings: &Settings,
     now: Timestamp,
 ) -> Next {
-    let first = later(attempt.creation_time, settings.pending_timeout / 4);
-    let last = later(attempt.creation_time, settings.pending_timeout);
+    let first = later(began(attempt, child), settings.pending_timeout / 4);
+    let last = later(began(attempt, child), settings.pending_timeout);
     let ask = Task::ListPods { child: Some((child.key.clone(), child.uid.clone())) };
     let withdrawn = |reason: WaitReason, message: &str| {
         Next::Do(withdraw(known, attempt, Waiting { reason, message: message.to_owned() }, now))

@@ -47,6 +47,10 @@ pub(crate) fn resource_version<K: kube::Resource>(object: &K) -> u64 {
     object.meta().resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
+fn creation_time<K: kube::Resource>(object: &K) -> Timestamp {
+    object.meta().creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+}
+
 /// A ScavengerJob.
 pub(crate) fn job(object: &ScavengerJob) -> Job {
     Job {
@@ -54,11 +58,7 @@ pub(crate) fn job(object: &ScavengerJob) -> Job {
         uid: uid(object),
         resource_version: resource_version(object),
         generation: object.metadata.generation.unwrap_or(0),
-        creation_time: object
-            .metadata
-            .creation_timestamp
-            .as_ref()
-            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        creation_time: creation_time(object),
         deleting: object.metadata.deletion_timestamp.is_some(),
         has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
         controls: validate::controls(&object.spec),
@@ -180,6 +180,7 @@ pub(crate) fn child(object: &BatchJob) -> Option<Child> {
         key: key(object),
         uid: uid(object),
         resource_version: resource_version(object),
+        creation_time: creation_time(object),
         owner: owner.as_str().into(),
         attempt,
         deleting: object.metadata.deletion_timestamp.is_some(),
@@ -216,11 +217,7 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
             .map(Name::from),
         placement: spec.map(placement).unwrap_or_default(),
         priority: spec.and_then(|spec| spec.priority).unwrap_or(0),
-        creation_time: object
-            .metadata
-            .creation_timestamp
-            .as_ref()
-            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        creation_time: creation_time(object),
         preempts: spec.is_none_or(|spec| spec.preemption_policy.as_deref() != Some("Never")),
         claims,
         unjudged: constraints::unjudged(object),

@@ -145,6 +145,20 @@ fn a_job_whose_pods_are_orphaned_before_they_run_gives_its_slot_back() {
 }
 
 #[test]
+fn time_in_which_nobody_could_make_its_job_is_not_held_against_it() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), work(10));
+    cluster.run_until_phase("a", Phase::Starting);
+    // Killed before the Job was made; the next one leads only after pendingTimeout.
+    cluster.restart(false);
+    cluster.outage = true;
+    cluster.run_for(seconds(70));
+    cluster.outage = false;
+    completed(&mut cluster, "a");
+    assert_eq!(attempt(&cluster, "a").number, 1, "{}", cluster.history());
+}
+
+#[test]
 fn nobody_is_asked_twice_for_the_same() {
     let mut cluster = cluster();
     cluster.scheduler_works = false;
