@@ -8,7 +8,7 @@ use crate::{
     Pause, Planner,
     action::{ActionResult, Answer, Failure},
     memory::{CreateFailure, Prepared},
-    owner,
+    owner, refusal,
     snapshot::{Key, Name, Phase, Pod},
     verdict::Evidence,
 };
@@ -184,6 +184,15 @@ impl Planner {
         // Only what was prepared is written. Without an answer nobody knows whether it was: then the status says
         // Starting, the attempt goes on by itself, and its room would have been given to somebody else.
         let may_be_written = matches!(failure, Failure::Transient(_)) && entry.memory.prepared.is_some();
+        let active = entry.job.status.active_attempt().map(|attempt| attempt.number);
+        if let Failure::Transient(sentence) = &failure
+            && active.is_some()
+            && entry.memory.may_create == active
+            && refusal::is_refusal(sentence)
+        {
+            let since = entry.memory.not_made.as_ref().map_or(time, |(since, _)| *since);
+            entry.memory.not_made = Some((since, sentence.clone()));
+        }
         match failure {
             Failure::NameTaken(_) | Failure::Refused(_) | Failure::QuotaExceeded(_) => {
                 entry.refused = Some(failure);

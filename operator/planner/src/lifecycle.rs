@@ -333,6 +333,8 @@ fn next_active(
     let Some(child) = child else {
         return if matches!(state, ChildState::Gone) {
             starting::next_of_orphans(known, attempt, &pods, settings, now)
+        } else if let Some(next) = starting::next_of_refused(known, attempt, settings, now) {
+            next
         } else if known.memory.may_create == Some(attempt.number) {
             Next::Do(Task::CreateChild { attempt: attempt.number, priority_class: attempt.priority_class })
         } else {

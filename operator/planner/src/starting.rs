@@ -42,6 +42,23 @@ pub(crate) fn next_of_orphans(
     }
 }
 
+/// The child Job is refused for a reason that may pass. It is tried for as long as pods may stay unscheduled, and not
+/// longer: others could start in its place.
+pub(crate) fn next_of_refused(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    settings: &Result<Settings, String>,
+    now: Timestamp,
+) -> Option<Next> {
+    let (since, sentence) = known.memory.not_made.as_ref()?;
+    let settings = settings.as_ref().ok()?;
+    if known.job.status.phase != Phase::Starting || now < later(*since, settings.pending_timeout) {
+        return None;
+    }
+    let waiting = Waiting { reason: WaitReason::Unscheduled, message: sentence.clone() };
+    Some(Next::Do(withdraw(known, attempt, waiting, now)))
+}
+
 /// Since when the pods of an attempt could have come. Between the decision to start and its Job there may be as long as
 /// the operator was away.
 fn began(attempt: &Attempt, child: &Child) -> Timestamp {

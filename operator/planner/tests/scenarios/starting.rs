@@ -98,6 +98,32 @@ fn a_quota_on_jobs_is_named_at_once() {
 }
 
 #[test]
+fn a_policy_of_our_own_that_does_not_know_us_fails_nobody_and_is_named() {
+    let denied = |what: &str, policy: &str| {
+        format!(
+            "{what} is forbidden: ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: no"
+        )
+    };
+    for (job_denied, pods_denied) in [
+        (Some(denied("jobs.batch \"a-1\"", "scavenger-child-jobs")), None),
+        (None, Some(denied("pods \"a-1-0-x\"", "scavenger-pods"))),
+    ] {
+        let mut cluster = Cluster::new(settings().starting_at_once(1)).with_nodes([node("n1", 10_000)]);
+        cluster.create_failure.clone_from(&pods_denied);
+        cluster.child_refused = job_denied.clone().map(Failure::Transient);
+        cluster.submit(job("a"), work(10));
+        cluster.run_until("it is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
+        let waited = cluster.now.duration_since(scavenger_planner::fixtures::at(0));
+        assert!(waited > seconds(58) && waited < seconds(90), "{waited}");
+        assert_eq!(cluster.waits("a"), Some(WaitReason::Unscheduled));
+        assert_eq!(Some(&cluster.status("a").message), job_denied.as_ref().or(pods_denied.as_ref()));
+        cluster.create_failure = None;
+        cluster.child_refused = None;
+        completed(&mut cluster, "a");
+    }
+}
+
+#[test]
 fn a_quota_that_was_asked_for_too_early_is_asked_for_again() {
     let mut cluster = cluster();
     cluster.submit(job("a"), work(10));
