@@ -536,7 +536,7 @@ pub fn end(
     if attempt.disruption.is_none()
         && let Some(disruption) = &mut ending.disruption
     {
-        disruption.time = now;
+        disruption.time = ended_at(known, attempt, ending.outcome, now);
     }
     if ending.reason == reason::UNKNOWN && known.job.status.unknown_ends_in_a_row > 0 {
         // One further attempt was made already.
@@ -557,6 +557,12 @@ pub fn end(
     }
 }
 
+/// When an attempt ended of which that is found out now; see [`Evidence::end_time`].
+fn ended_at(known: &Known<'_>, attempt: &Attempt, outcome: Outcome, now: Timestamp) -> Timestamp {
+    let child = known.children.values().find(|child| child.attempt == attempt.number);
+    known.evidence.end_time(attempt, child.map(|child| &**child), outcome, now)
+}
+
 /// The attempt as it goes into the history. One of which a container ran, and which ended before all of its pods were
 /// seen to run together, started, as far as anyone saw, when it ended.
 fn ended(
@@ -564,21 +570,21 @@ fn ended(
     status: &mut JobStatus,
     attempt: &Attempt,
     ending: &Ending,
-    now: Timestamp,
+    end: Timestamp,
 ) -> Attempt {
     let ran = known.evidence.container_started && ending.outcome != Outcome::Withdrawn;
     if attempt.start_time.is_none() && ran {
-        push(&mut status.start_times, now);
+        push(&mut status.start_times, end);
     }
-    status.active_seconds = status.active_seconds.saturating_add(run_time(attempt, now).as_secs());
+    status.active_seconds = status.active_seconds.saturating_add(run_time(attempt, end).as_secs());
     if ending.reason == reason::UNKNOWN {
         status.unknown_ends_in_a_row = status.unknown_ends_in_a_row.saturating_add(1);
     } else if ending.outcome != Outcome::Withdrawn {
         status.unknown_ends_in_a_row = 0;
     }
     Attempt {
-        start_time: attempt.start_time.or(ran.then_some(now)),
-        end_time: Some(now),
+        start_time: attempt.start_time.or(ran.then_some(end)),
+        end_time: Some(end),
         disruption: attempt.disruption.clone().or_else(|| ending.disruption.clone()),
         outcome: Some(ending.outcome),
         reason: Some(ending.reason.clone()),
@@ -587,11 +593,11 @@ fn ended(
     }
 }
 
-/// How long all pods of an attempt that ends now ran.
-fn run_time(attempt: &Attempt, now: Timestamp) -> SignedDuration {
+/// How long all pods of an attempt ran until `end`.
+fn run_time(attempt: &Attempt, end: Timestamp) -> SignedDuration {
     attempt
         .start_time
-        .map_or(SignedDuration::ZERO, |started| now.duration_since(started))
+        .map_or(SignedDuration::ZERO, |started| end.duration_since(started))
         .max(SignedDuration::ZERO)
 }
 
@@ -604,9 +610,10 @@ fn interrupt(
     now: Timestamp,
 ) -> Task {
     let mut status = known.job.status.clone();
+    let end = ended_at(known, attempt, ending.outcome, now);
     let made_progress =
-        known.job.spec.as_ref().is_ok_and(|spec| run_time(attempt, now) >= spec.interruption_after);
-    let attempt = ended(known, &mut status, attempt, ending, now);
+        known.job.spec.as_ref().is_ok_and(|spec| run_time(attempt, end) >= spec.interruption_after);
+    let attempt = ended(known, &mut status, attempt, ending, end);
     status.phase = Phase::Interrupted;
     status.interrupted_count = status.interrupted_count.saturating_add(1);
     if verdict::advances(&ending.reason) {
@@ -614,7 +621,7 @@ fn interrupt(
     }
     status.interruptions_in_a_row =
         if made_progress { 1 } else { status.interruptions_in_a_row.saturating_add(1) };
-    push(&mut status.interruption_times, now);
+    push(&mut status.interruption_times, end);
     let least = settings.as_ref().map_or(SignedDuration::ZERO, |settings| settings.interruption_backoff);
     let in_a_row = status.interruptions_in_a_row;
     let wait = backoff::after_interruption(&status.interruption_times, in_a_row, least, now);
@@ -644,7 +651,8 @@ pub(crate) fn set_back(
     now: Timestamp,
 ) -> Task {
     let mut status = known.job.status.clone();
-    let attempt = ended(known, &mut status, attempt, ending, now);
+    let end = ended_at(known, attempt, ending.outcome, now);
+    let attempt = ended(known, &mut status, attempt, ending, end);
     status.phase = if status.interrupted_count > 0 { Phase::Interrupted } else { Phase::Waiting };
     // Whoever suspends it before it runs has not found out that it can not start.
     if waiting.reason != WaitReason::Suspended {
@@ -659,7 +667,8 @@ pub(crate) fn set_back(
 
 pub(crate) fn finish(known: &Known<'_>, attempt: &Attempt, ending: Ending, now: Timestamp) -> Task {
     let mut status = known.job.status.clone();
-    let attempt = ended(known, &mut status, attempt, &ending, now);
+    let end = ended_at(known, attempt, ending.outcome, now);
+    let attempt = ended(known, &mut status, attempt, &ending, end);
     let completed = ending.outcome == Outcome::Completed;
     status.phase = if completed { Phase::Completed } else { Phase::Failed };
     status.message =

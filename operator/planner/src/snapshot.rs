@@ -552,7 +552,7 @@ impl Attempt {
 /// First sign that an attempt was taken away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disruption {
-    /// When it was seen, or decided.
+    /// When it happened, as far as the cluster tells, or was decided.
     pub time: Timestamp,
     /// That of the pod's condition DisruptionTarget, [`DELETED`], or why the planner interrupts it
     /// ([`crate::interruption::reason`]).
@@ -601,6 +601,9 @@ pub struct Child {
     pub complete: bool,
     /// Reason and message of condition FailureTarget or Failed.
     pub failed: Option<(String, String)>,
+    /// Since when it has the first of these conditions.
+    #[serde(default)]
+    pub over_since: Option<Timestamp>,
 }
 
 impl Child {
@@ -647,6 +650,9 @@ pub struct Pod {
     pub deletion_requested: Option<Timestamp>,
     /// Reason and message of condition DisruptionTarget=True.
     pub disruption_target: Option<(String, String)>,
+    /// Since when it has that condition.
+    #[serde(default)]
+    pub disrupted_since: Option<Timestamp>,
     /// The scheduler's message, with condition PodScheduled=False and reason Unschedulable.
     pub unschedulable: Option<String>,
     /// True while scheduling gates hold it.

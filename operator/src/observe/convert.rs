@@ -188,6 +188,10 @@ pub(crate) fn child(object: &BatchJob) -> Option<Child> {
         failed: true_condition(&["FailureTarget", "Failed"]).map(|condition| {
             (condition.reason.clone().unwrap_or_default(), condition.message.clone().unwrap_or_default())
         }),
+        over_since: ["Complete", "SuccessCriteriaMet", "FailureTarget", "Failed"]
+            .into_iter()
+            .filter_map(|kind| Some(true_condition(&[kind])?.last_transition_time.as_ref()?.0))
+            .min(),
     })
 }
 
@@ -234,6 +238,8 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
         }),
         disruption_target: condition("DisruptionTarget", "True")
             .map(|condition| said(&condition.reason, &condition.message)),
+        disrupted_since: condition("DisruptionTarget", "True")
+            .and_then(|condition| Some(condition.last_transition_time.as_ref()?.0)),
         unschedulable: condition("PodScheduled", "False")
             .filter(|condition| condition.reason.as_deref() == Some("Unschedulable"))
             .map(|condition| condition.message.clone().unwrap_or_default()),
@@ -518,13 +524,35 @@ mod tests {
     }
 
     #[test]
+    fn a_job_is_over_since_its_first_condition_that_says_so() {
+        let object: BatchJob = serde_json::from_value(serde_json::json!({
+            "metadata": { "name": "j-1", "namespace": "n", "uid": "c", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": { "scavenger.dev/job-uid": "u", "scavenger.dev/attempt": "1" },
+                "ownerReferences": [{ "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob", "name": "j",
+                    "uid": "u", "controller": true }] },
+            "status": { "conditions": [
+                { "type": "Failed", "status": "True", "lastTransitionTime": "2026-01-01T00:01:10Z" },
+                { "type": "FailureTarget", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z" },
+                { "type": "Complete", "status": "False", "lastTransitionTime": "2026-01-01T00:00:30Z" },
+            ] },
+        }))
+        .unwrap();
+        let child = child(&object).unwrap();
+        assert_eq!(child.creation_time, "2026-01-01T00:00:00Z".parse().unwrap());
+        assert_eq!(child.over_since, Some("2026-01-01T00:01:00Z".parse().unwrap()));
+    }
+
+    #[test]
     fn a_deletion_was_requested_before_its_stamp() {
         let object: ApiPod = serde_json::from_value(serde_json::json!({
             "metadata": { "name": "p", "namespace": "n", "resourceVersion": "7",
                 "deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 30,
                 "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "j-2", "uid": "c", "controller": true }],
                 "labels": { "scavenger.dev/job": "j", "scavenger.dev/job-uid": "u", "scavenger.dev/attempt": "2" } },
-            "status": { "phase": "Failed", "containerStatuses": [{
+            "status": { "phase": "Failed",
+                "conditions": [{ "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+                    "lastTransitionTime": "2026-01-01T00:00:29Z" }],
+                "containerStatuses": [{
                 "name": "main", "image": "", "imageID": "", "ready": false, "restartCount": 0,
                 "state": { "terminated": { "exitCode": 128, "reason": "StartError", "message": "no such file",
                     "startedAt": "1970-01-01T00:00:00Z" } } }] },
@@ -533,6 +561,7 @@ mod tests {
         let pod = pod(&object);
         assert_eq!(pod.owner, Some(("u".into(), 2)));
         assert_eq!(pod.deletion_requested, Some("2026-01-01T00:00:30Z".parse().unwrap()));
+        assert_eq!(pod.disrupted_since, Some("2026-01-01T00:00:29Z".parse().unwrap()));
         assert!(matches!(&pod.container, Container::Ended { exit_code: 128, started: false, .. }));
         let mut forged = object;
         forged.metadata.owner_references = None;

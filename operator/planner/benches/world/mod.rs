@@ -54,6 +54,7 @@ pub fn child(job: &Job, attempt: u32, version: u64) -> Child {
         deleting: false,
         complete: false,
         failed: None,
+        over_since: None,
     }
 }
 
