@@ -66,7 +66,7 @@ use std::{
 use jiff::Timestamp;
 
 use action::{Action, Failure, Task};
-use admission::{Queue, Room};
+use admission::{Queue, Room, Starting};
 use capacity::Capacity;
 use interruption::Holders;
 use ledger::Ledger;
@@ -479,8 +479,11 @@ impl Planner {
             return;
         }
         self.walk_due = false;
+        let failed = |key: &&Key| self.jobs.get(*key).is_some_and(|entry| entry.job.status.failed_starts > 0);
+        let starting =
+            Starting { all: self.starting.len(), failed: self.starting.iter().filter(failed).count() };
         let mut room = Room { capacity: &mut self.capacity, ledger: &mut self.ledger, settings, now };
-        let walk = self.queue.walk(&mut room, self.starting.len());
+        let walk = self.queue.walk(&mut room, starting);
         for (key, demand) in walk.started {
             self.starting.insert(key.clone());
             if let Some(entry) = self.jobs.get_mut(&key) {

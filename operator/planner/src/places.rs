@@ -47,9 +47,6 @@ pub(crate) type Rooms = [Option<Resources>; 3];
 pub(crate) struct Ask(usize);
 
 impl Ask {
-    /// The smallest of all.
-    pub(crate) const FIRST: Self = Self(0);
-
     /// The one behind this.
     pub(crate) fn next(self) -> Self {
         Self(self.0 + 1)
