@@ -195,6 +195,8 @@ pub struct Planner {
     counts: Counts,
     seen_version: u64,
     walk_due: bool,
+    /// When what is going, and somebody counts on, should be gone at the latest.
+    look_again: Option<Timestamp>,
 }
 
 impl Default for Planner {
@@ -224,6 +226,7 @@ impl Default for Planner {
             counts: Counts::default(),
             seen_version: 0,
             walk_due: false,
+            look_again: None,
         }
     }
 }
@@ -293,7 +296,7 @@ impl Planner {
         self.make_room(now, &mut plan.actions);
         self.admit(now, &mut plan.actions);
         self.tell_newcomers(now, &mut plan.actions);
-        plan.wake_at = self.timers.first().map(|(time, _)| *time);
+        plan.wake_at = self.timers.first().map(|(time, _)| *time).into_iter().chain(self.look_again).min();
         plan
     }
 

@@ -300,6 +300,11 @@ impl Preemption {
         Pod { nominated_node: Some(node.clone()), ..pod }
     }
 
+    /// The nodes where room is reserved.
+    pub(crate) fn reserved_nodes(&self) -> impl Iterator<Item = &Name> {
+        self.pending.values().filter_map(|pending| pending.node.as_ref())
+    }
+
     /// Every pod that has room reserved, as it is counted.
     pub(crate) fn reserved(&self) -> Vec<Pod> {
         let pending = self.pending.values().filter(|pending| pending.node.is_some());

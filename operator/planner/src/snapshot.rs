@@ -648,6 +648,9 @@ pub struct Pod {
     pub phase: PodPhase,
     /// When its deletion was requested.
     pub deletion_requested: Option<Timestamp>,
+    /// When the grace period of its deletion is over.
+    #[serde(default)]
+    pub deletion_due: Option<Timestamp>,
     /// Reason and message of condition DisruptionTarget=True.
     pub disruption_target: Option<(String, String)>,
     /// Since when it has that condition.
