@@ -273,6 +273,14 @@ pub fn advances(reason: &str) -> bool {
     !matches!(reason, DELETED | reason::UNKNOWN | reason::SUSPENDED)
 }
 
+/// True if an attempt that was interrupted for this reason was told to stop (SIGTERM) before it was killed. A node that
+/// fails, or is gone when the garbage collector finds its pods, tells nobody, and most pods that the taint manager deletes
+/// are on nodes that do not answer; of what nobody knows the worst is assumed.
+#[must_use]
+pub fn is_told_to_stop(reason: &str) -> bool {
+    !matches!(reason, "DeletionByPodGC" | "DeletionByTaintManager" | reason::NODE_FAILURE | reason::UNKNOWN)
+}
+
 /// True if an attempt that ended for this reason has a Job that ends by itself, so that it can stay and its log be
 /// read.
 #[must_use]
