@@ -415,7 +415,10 @@ fn next_running(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
     let (Ok(settings), Ok(spec)) = (settings, &known.job.spec) else { return Next::Wait(None) };
     let started = priority::stretch_began(status).unwrap_or(now);
     let step = priority::step(started, spec.interruption_after, settings.priority_steps, now);
-    let start_over = step.started_over.or(status.priority_start_over.filter(|time| *time >= started));
+    let attempt_began = status.active_attempt().and_then(|attempt| attempt.start_time);
+    let reported = status.last_checkpoint.filter(|time| Some(*time) > attempt_began);
+    let start_over =
+        step.started_over.or(status.priority_start_over.filter(|time| *time >= started)).or(reported);
     // Stored stamps have whole seconds.
     let second = |time: Option<Timestamp>| time.map(Timestamp::as_second);
     if status.running_priority == Some(step.level)

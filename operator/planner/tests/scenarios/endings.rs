@@ -90,6 +90,27 @@ fn running_out_of_memory_is_a_failure() {
 }
 
 #[test]
+fn a_reported_checkpoint_starts_the_running_priority_over_and_is_told() {
+    let mut cluster = cluster();
+    cluster.submit(job("a").interruptible_after(seconds(60)), work(200));
+    cluster.run_until_phase("a", Phase::Running);
+    let started = attempt(&cluster, "a").start_time.unwrap();
+    for (after, over) in [(45, 45), (45, 90), (80, 150)] {
+        cluster.run_for(seconds(after));
+        if over < 100 {
+            assert!(cluster.status("a").running_priority > Some(1));
+            cluster.report_checkpoint("a");
+            cluster.run_for(millis(100));
+        }
+        let status = cluster.status("a");
+        let told = status.priority_start_over.map(|time| time.duration_since(started).as_secs());
+        assert!(told.is_some_and(|told| (over..=over + 1).contains(&told)), "{told:?}, not {over}");
+        assert_eq!(status.running_priority, Some(if over < 100 { 1 } else { 2 }));
+    }
+    completed(&mut cluster, "a");
+}
+
+#[test]
 fn time_in_which_nobody_looked_is_no_run_time() {
     for (restart, taken) in [(false, true), (true, true), (false, false), (true, false)] {
         let mut cluster = cluster();
