@@ -72,7 +72,8 @@ pub struct ScavengerPoolSpec {
     #[schemars(schema_with = "shapes::duration")]
     pub pending_timeout: Duration,
 
-    /// A ScavengerJob whose container can not be created within this time has failed.
+    /// A ScavengerJob whose container can not be created within this time has failed. If only a volume is not attached
+    /// or mounted yet, the attempt is withdrawn.
     #[serde(default = "default_start_deadline")]
     #[schemars(schema_with = "shapes::duration")]
     pub start_deadline: Duration,
