@@ -367,7 +367,7 @@ impl Executor {
             }
             Err(error) => return Err(refusal(error)),
         };
-        convert::child(&made).map(Answer::Child).ok_or_else(|| {
+        convert::child(&made).map(|child| Answer::Child(child.into())).ok_or_else(|| {
             Failure::Transient(format!("Job {name:?} came back without the operator's labels"))
         })
     }
@@ -401,7 +401,7 @@ impl Executor {
     async fn read_child(&self, key: &Key, uid: &Name) -> Outcome {
         let there = self.api::<BatchJob>(key).get_opt(&key.name).await.map_err(failure)?;
         let child = there.as_ref().and_then(convert::child).filter(|child| child.uid == *uid);
-        Ok(child.map_or_else(|| Answer::ChildGone { uid: uid.clone() }, Answer::Child))
+        Ok(child.map_or_else(|| Answer::ChildGone { uid: uid.clone() }, |child| Answer::Child(child.into())))
     }
 
     async fn list_pods(&self, key: &Key, uid: &str, child: Option<&(Key, Name)>) -> Outcome {
@@ -445,7 +445,7 @@ impl Executor {
             .list(&ListParams::default().fields(&fields))
             .await
             .map_err(failure)?;
-        Ok(newest(events.items))
+        Ok(newest(&events.items))
     }
 
     /// Deletes a ScavengerJob that was finished for long enough. Its finalizer holds it until its Jobs are gone.
@@ -516,7 +516,7 @@ impl Executor {
 
 /// The newest of an object's events. About every two minutes the kubelet sums up that some volumes of a pod are not
 /// mounted; what it said of one of them since the summary before (it tries at least as often) tells why.
-fn newest(events: Vec<CoreEvent>) -> Option<CoreEvent> {
+fn newest(events: &[CoreEvent]) -> Option<CoreEvent> {
     let time = |event: &CoreEvent| {
         let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
         series
@@ -657,7 +657,7 @@ mod tests {
     }
 
     fn said(events: &[CoreEvent]) -> Option<String> {
-        newest(events.to_vec()).and_then(|event| event.message)
+        newest(events).and_then(|event| event.message)
     }
 
     #[test]
