@@ -36,7 +36,7 @@ impl Planner {
                 let generation = job.generation;
                 let may_start = job.status.active_attempt().is_some();
                 self.set_job(*job);
-                if self.unsure.remove(key) && !may_start {
+                if self.unsure.remove(key).is_some() && !may_start {
                     // It was not written after all: this one waits for its turn like everybody else.
                     self.ledger.release(key);
                     self.walk_due = true;
@@ -74,7 +74,7 @@ impl Planner {
                 if !attachments.children.contains_key(&child.uid) || attachments.is_unwatched(&child.uid) {
                     attachments.unwatched_child = Some((child.uid.clone(), time));
                 }
-                self.set_child(child);
+                self.set_child(*child);
             }
             Answer::Deleted { uid: child } => {
                 let owner = owner(uid, key);
@@ -209,7 +209,7 @@ impl Planner {
             // A start that failed gives its slot back; it is prepared anew when its turn comes again.
             entry.memory.prepared = None;
             if may_be_written {
-                self.unsure.insert(key.clone());
+                self.unsure.entry(key.clone()).or_insert(time);
             } else {
                 self.ledger.release(key);
             }

@@ -677,6 +677,50 @@ impl Capacity {
         nodes.filter(|node| View::Empty.admits(&demand.placement, node)).count()
     }
 
+    /// Compares the sums with the pods and nodes that they are made from.
+    ///
+    /// # Errors
+    /// What differs.
+    pub(crate) fn check_totals(&self) -> Result<(), String> {
+        let mut on_nodes: BTreeMap<&Name, (Resources, Resources)> = BTreeMap::new();
+        for occupant in self.occupants.values() {
+            let (used, ordinary) = on_nodes.entry(&occupant.node).or_default();
+            used.add(&occupant.requests);
+            if occupant.owner.is_none() {
+                ordinary.add(&occupant.requests);
+            }
+        }
+        let (mut allocatable, mut used, mut ordinary) =
+            (Resources::default(), Resources::default(), Resources::default());
+        for (name, entry) in &self.nodes {
+            let (used_there, ordinary_there) = on_nodes.remove(name).unwrap_or_default();
+            if used_there != entry.used || ordinary_there != entry.ordinary {
+                return Err(format!("{} are used on node {name} instead of {used_there}", entry.used));
+            }
+            if let Some(node) = entry.node.as_ref().filter(|_| entry.in_pool) {
+                allocatable.add(&node.allocatable);
+                used.add(&used_there);
+                ordinary.add(&ordinary_there);
+            }
+        }
+        if !on_nodes.is_empty() {
+            return Err(format!("{} nodes with pods are not known", on_nodes.len()));
+        }
+        if allocatable != self.allocatable || used != self.used || ordinary != self.ordinary {
+            return Err(format!(
+                "the pool has {} with {} used instead of {allocatable} with {used}",
+                self.allocatable, self.used
+            ));
+        }
+        Ok(())
+    }
+
+    /// Makes a sum differ from what it is made from.
+    #[cfg(test)]
+    pub(crate) fn spoil(&mut self) {
+        self.used.cpu_milli += 1;
+    }
+
     /// Checks the index against what it is made from.
     ///
     /// # Errors
