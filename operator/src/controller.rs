@@ -21,6 +21,7 @@ use kube::{
 use scavenger_planner::{
     Planner,
     action::{Action, ActionResult},
+    check,
     snapshot::Observation,
 };
 use scavenger_schema::{
@@ -53,6 +54,10 @@ const POOL_STATUS_EVERY: Duration = Duration::from_secs(5);
 
 /// How often at least, so that who reads it can tell a cluster in which nothing changes from one without an operator.
 const POOL_STATUS_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
+
+/// How often sums that are kept up change by change are compared with what they are made from. With 100,000
+/// ScavengerJobs that should take about a tenth of a second.
+const CHECK_EVERY: Duration = Duration::from_secs(600);
 
 /// How long a graceful stop waits for actions that are under way.
 const STOP_GRACE: Duration = Duration::from_secs(10);
@@ -167,6 +172,7 @@ impl Controller {
         let mut leads = false;
         let mut pool_status = PoolStatus::new(self.client.clone());
         let mut wake_at: Option<Timestamp> = None;
+        let mut checked = Instant::now();
         tokio::pin!(stop);
 
         loop {
@@ -212,8 +218,26 @@ impl Controller {
                 continue;
             }
             let began = Instant::now();
+            let expired = view.planner.expired_reservations();
             let plan = view.planner.plan(now());
             self.metrics.planned(began.elapsed());
+            self.metrics.expired(view.planner.expired_reservations() - expired);
+            if checked.elapsed() >= CHECK_EVERY {
+                checked = Instant::now();
+                if let Err(difference) = check::kept_up(&view.planner) {
+                    warn!(
+                        difference,
+                        "the view differs from what it is made from; everything is listed anew"
+                    );
+                    self.metrics.view_differs();
+                    // As after a restart: what was planned in the old view is not begun, and what is under way is cut
+                    // off, so that no answer of it is taken for one to the new view.
+                    (line, under_way) = (Line::default(), JoinSet::new());
+                    view = View::start(&self.client);
+                    wake_at = None;
+                    continue;
+                }
+            }
             wake_at = plan.wake_at;
             for action in plan.actions {
                 line.join(action);

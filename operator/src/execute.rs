@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures::StreamExt;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     batch::v1::Job as BatchJob,
     core::v1::{
@@ -56,6 +56,10 @@ const EVENTS_AT_ONCE: usize = 4;
 
 /// Longest message of somebody else's event that goes on into a status, in bytes.
 const MAX_EVENT: usize = 1024;
+
+/// Longest time between the kubelet's summaries of what is not mounted, and between its tries to mount one volume: each
+/// takes 2 min and 3 s.
+const SUMMARY_EVERY: SignedDuration = SignedDuration::from_secs(150);
 
 /// ScavengerJobs kept from one step of their start to the next. Where more start at the same time, some are read again.
 const KEPT: usize = 1024;
@@ -364,7 +368,7 @@ impl Executor {
             }
             Err(error) => return Err(refusal(error)),
         };
-        convert::child(&made).map(Answer::Child).ok_or_else(|| {
+        convert::child(&made).map(|child| Answer::Child(child.into())).ok_or_else(|| {
             Failure::Transient(format!("Job {name:?} came back without the operator's labels"))
         })
     }
@@ -403,7 +407,7 @@ impl Executor {
     async fn read_child(&self, key: &Key, uid: &Name) -> Outcome {
         let there = self.api::<BatchJob>(key).get_opt(&key.name).await.map_err(failure)?;
         let child = there.as_ref().and_then(convert::child).filter(|child| child.uid == *uid);
-        Ok(child.map_or_else(|| Answer::ChildGone { uid: uid.clone() }, Answer::Child))
+        Ok(child.map_or_else(|| Answer::ChildGone { uid: uid.clone() }, |child| Answer::Child(child.into())))
     }
 
     async fn list_pods(&self, key: &Key, uid: &str, child: Option<&(Key, Name)>) -> Outcome {
@@ -447,18 +451,7 @@ impl Executor {
             .list(&ListParams::default().fields(&fields))
             .await
             .map_err(failure)?;
-        let time = |event: &CoreEvent| {
-            let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
-            series
-                .map(|time| time.0)
-                .or(event.last_timestamp.as_ref().map(|time| time.0))
-                .or(event.event_time.as_ref().map(|time| time.0))
-        };
-        // Stamps have whole seconds; in one second, the complaint is what counts.
-        Ok(events
-            .items
-            .into_iter()
-            .max_by_key(|event| (time(event), event.type_.as_deref() == Some("Warning"))))
+        Ok(newest(&events.items))
     }
 
     /// Deletes a ScavengerJob that was finished for long enough. Its finalizer holds it until its Jobs are gone.
@@ -525,6 +518,31 @@ impl Executor {
             Err(failure) => Err(failure),
         }
     }
+}
+
+/// The newest of an object's events. About every two minutes the kubelet sums up that some volumes of a pod are not
+/// mounted; what it said of one of them since the summary before (it tries at least as often) tells why.
+fn newest(events: &[CoreEvent]) -> Option<CoreEvent> {
+    let time = |event: &CoreEvent| {
+        let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
+        series
+            .map(|time| time.0)
+            .or(event.last_timestamp.as_ref().map(|time| time.0))
+            .or(event.event_time.as_ref().map(|time| time.0))
+    };
+    let sums_up = |event: &CoreEvent| {
+        event.message.as_ref().is_some_and(|message| message.starts_with("Unable to attach or mount volumes"))
+    };
+    // Stamps have whole seconds; in one second, the complaint is what counts.
+    let order = |event: &CoreEvent| (time(event), event.type_.as_deref() == Some("Warning"));
+    let newest = events.iter().max_by_key(|event| order(event))?;
+    let explains = |event: &&CoreEvent| {
+        let recent =
+            time(newest).zip(time(event)).is_some_and(|(newest, time)| newest - SUMMARY_EVERY <= time);
+        recent && !sums_up(event) && event.type_.as_deref() == Some("Warning")
+    };
+    let telling = events.iter().filter(explains).max_by_key(|event| order(event));
+    telling.filter(|_| sums_up(newest)).or(Some(newest)).cloned()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the edge: answers are stamped when they are made")]
@@ -686,5 +704,38 @@ mod tests {
             executor.create_service(&Key::new("lab", "gang"), &gang, "u").await.unwrap();
         }
         assert_eq!(*asked.lock().unwrap(), [Method::GET, Method::POST, Method::GET, Method::GET]);
+    }
+
+    fn event(second: u32, kind: &str, message: &str) -> CoreEvent {
+        serde_json::from_value(json!({
+            "metadata": {}, "involvedObject": {}, "type": kind, "message": message,
+            "lastTimestamp": format!("2026-01-01T00:{:02}:{:02}Z", second / 60, second % 60),
+        }))
+        .expect("the event should be valid")
+    }
+
+    fn said(events: &[CoreEvent]) -> Option<String> {
+        newest(events).and_then(|event| event.message)
+    }
+
+    #[test]
+    fn the_newest_event_counts_and_a_complaint_before_other_news_of_the_same_second() {
+        let pulled = event(60, "Normal", "pulled");
+        let failed = event(60, "Warning", "failed");
+        assert_eq!(said(&[]), None);
+        assert_eq!(said(&[event(59, "Warning", "old"), pulled.clone()]).as_deref(), Some("pulled"));
+        assert_eq!(said(&[failed, pulled]).as_deref(), Some("failed"));
+    }
+
+    #[test]
+    fn a_summary_gives_way_to_what_was_said_of_a_volume_since_the_one_before() {
+        let summary =
+            event(300, "Warning", "Unable to attach or mount volumes: unmounted volumes=[a]: timed out");
+        let earlier =
+            event(177, "Warning", "Unable to attach or mount volumes: unmounted volumes=[a]: timed out");
+        let reason = |second| event(second, "Warning", "MountVolume.SetUp failed");
+        let all = |second| [reason(second), summary.clone(), earlier.clone(), event(290, "Normal", "news")];
+        assert_eq!(said(&all(180)).as_deref(), Some("MountVolume.SetUp failed"));
+        assert_eq!(said(&all(100)), summary.message, "it was mounted since");
     }
 }

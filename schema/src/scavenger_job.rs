@@ -568,7 +568,7 @@ pub struct Attempt {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Disruption {
-    /// When it was seen.
+    /// When it happened, as far as the cluster tells.
     pub time: Time,
     /// Reason: that of the pod's condition DisruptionTarget, Deleted, or why the operator interrupts it.
     pub reason: String,

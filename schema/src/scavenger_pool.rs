@@ -61,7 +61,8 @@ pub struct ScavengerPoolSpec {
     #[schemars(schema_with = "shapes::thresholds")]
     pub start_threshold_overrides: BTreeMap<String, f64>,
 
-    /// How many ScavengerJobs may be starting at the same time: admitted, and not all of their pods on a node yet.
+    /// How many ScavengerJobs may be starting at the same time: admitted, and not all of their pods on a node yet. At
+    /// most half of them are such whose last start failed.
     #[serde(default = "default_max_concurrent_starts")]
     #[schemars(range(min = 1, max = 10000))]
     pub max_concurrent_starts: i32,
@@ -71,7 +72,8 @@ pub struct ScavengerPoolSpec {
     #[schemars(schema_with = "shapes::duration")]
     pub pending_timeout: Duration,
 
-    /// A ScavengerJob whose container can not be created within this time has failed.
+    /// A ScavengerJob whose container can not be created within this time has failed. If only a volume is not attached
+    /// or mounted yet, the attempt is withdrawn.
     #[serde(default = "default_start_deadline")]
     #[schemars(schema_with = "shapes::duration")]
     pub start_deadline: Duration,

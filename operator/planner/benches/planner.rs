@@ -183,7 +183,7 @@ impl Cluster {
             }
             Task::CreateChild { attempt, .. } => {
                 let child = world::child(job, *attempt, version);
-                ("answer: Job created", Answer::Child(child.clone()), Some(child))
+                ("answer: Job created", Answer::Child(child.clone().into()), Some(child))
             }
             Task::ReadChild { uid, .. } => {
                 ("answer: Job is gone", Answer::ChildGone { uid: uid.clone() }, None)

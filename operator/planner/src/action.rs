@@ -134,7 +134,7 @@ pub enum Answer {
     /// The ScavengerJob as written.
     Job(Box<Job>),
     /// The child Job as it is now.
-    Child(Child),
+    Child(Box<Child>),
     /// There is no such child Job any more.
     ChildGone {
         /// Its UID.

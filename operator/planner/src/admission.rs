@@ -22,14 +22,18 @@
 //! so it outlives a restart. Slurm and Maui keep room for the head of the queue in the same way (EASY backfill); there
 //! users promise when their jobs end, here nobody does, so nothing may be lent out of the reservation.
 //!
-//! ScavengerJobs with equal demands either all fit or none does, so they wait in one line, and only the head of each
-//! line is looked at. What each line needs to know of the nodes is kept up by `places`, so a walk costs a few
+//! A start that fails holds its place among those that start for as long as pods may stay unscheduled. Those whose last
+//! start failed may take half of these places, and try again in the order in which their delays were over, so however
+//! many there are that never get to run, they keep neither the others waiting nor each other. For room they keep their
+//! turn.
+//!
+//! ScavengerJobs with equal demands either all fit or none does, so they wait in one line (and those of them whose last
+//! start failed in another), and only the head of each line is looked at. What each line needs to know of the nodes is kept up by `places`, so a walk costs a few
 //! comparisons for each different demand, however many ScavengerJobs and nodes there are.
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    ops::Bound,
 };
 
 use jiff::Timestamp;
@@ -58,6 +62,8 @@ struct Turn {
 /// Place in a line; the smallest comes first. Equal turns lie side by side, sorted by namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
+    /// When the delay after its last start was over, if that failed.
+    again: Option<Timestamp>,
     turn: Turn,
     namespace: Name,
     uid: Name,
@@ -76,7 +82,9 @@ impl Rank {
             _ => None,
         };
         let waiting_since = since.unwrap_or(job.creation_time);
+        let ready_since = job.status.not_before.map_or(waiting_since, |time| time.max(waiting_since));
         Self {
+            again: (job.status.failed_starts > 0).then_some(ready_since),
             turn: Turn {
                 interruptions: Reverse(job.status.counted_interruptions.min(MAX_COUNTED_INTERRUPTIONS)),
                 waiting_since,
@@ -85,7 +93,7 @@ impl Rank {
             uid: job.uid.clone(),
             name: job.key.name.clone(),
             created: job.creation_time,
-            ready_since: job.status.not_before.map_or(waiting_since, |time| time.max(waiting_since)),
+            ready_since,
         }
     }
 
@@ -94,19 +102,50 @@ impl Rank {
     }
 }
 
+/// Number of a line: what its members ask for, and whether their last start failed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Lane {
+    ask: Ask,
+    failed: bool,
+}
+
+impl Lane {
+    /// The one behind this.
+    fn next(self) -> Self {
+        if self.failed { Self { ask: self.ask.next(), failed: false } } else { Self { failed: true, ..self } }
+    }
+}
+
+/// How many start already.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Starting {
+    /// All of them.
+    pub all: usize,
+    /// Those of them whose last start failed.
+    pub failed: usize,
+}
+
+impl Starting {
+    /// True if one more of these may start.
+    fn has_room_for(self, failed: bool, settings: &Settings) -> bool {
+        let most = settings.max_concurrent_starts;
+        self.all < most && (!failed || self.failed < (most / 2).max(1))
+    }
+}
+
 /// The ScavengerJobs that may start, in lines of equal demand.
 #[derive(Debug, Clone, Default)]
 pub struct Queue {
-    lines: BTreeMap<Ask, Line>,
-    places: BTreeMap<Key, (Ask, Rank)>,
+    lines: BTreeMap<Lane, Line>,
+    places: BTreeMap<Key, (Lane, Rank)>,
     /// Turns of the heads of all lines that can fit at all.
-    fronts: BTreeSet<(Turn, Ask)>,
+    fronts: BTreeSet<(Turn, Lane)>,
     /// Lines about which it is not known yet whether they can ever fit.
-    new: BTreeSet<Ask>,
+    new: BTreeSet<Lane>,
     /// Lines that can fit and whose head was not told yet why it waits.
-    untold: BTreeSet<Ask>,
+    untold: BTreeSet<Lane>,
     /// The line that is told anew next.
-    retold: Ask,
+    retold: Lane,
     /// Epoch of the capacity in which it was last decided who never fits.
     epoch: u64,
 }
@@ -127,7 +166,7 @@ struct Line {
 /// A standing reservation.
 #[derive(Debug)]
 struct Reservation {
-    ask: Ask,
+    lane: Lane,
     rank: Rank,
     job: Key,
     /// Nodes where room is kept, with the number of pods on each, once somebody wanted to know.
@@ -176,34 +215,34 @@ impl Queue {
     pub fn insert(&mut self, job: &Job, demand: &Demand, capacity: &mut Capacity) {
         let rank = Rank::of(job);
         match self.places.get(&job.key) {
-            Some((ask, old_rank)) if capacity.demand(*ask) == demand && *old_rank == rank => return,
+            Some((lane, old_rank)) if capacity.demand(lane.ask) == demand && *old_rank == rank => return,
             Some(_) => self.remove(&job.key, capacity),
             None => {}
         }
-        let ask = capacity.ask(demand);
-        if !self.lines.contains_key(&ask) {
-            self.new.insert(ask);
+        let lane = Lane { ask: capacity.ask(demand), failed: rank.again.is_some() };
+        if !self.lines.contains_key(&lane) {
+            self.new.insert(lane);
         }
-        self.change_line(ask, |line| {
+        self.change_line(lane, |line| {
             line.ages.insert((rank.ready_since, job.key.clone()));
             line.members.insert(rank.clone());
         });
-        self.places.insert(job.key.clone(), (ask, rank));
+        self.places.insert(job.key.clone(), (lane, rank));
     }
 
     /// Takes a ScavengerJob out.
     pub fn remove(&mut self, job: &Key, capacity: &mut Capacity) {
-        let Some((ask, rank)) = self.places.remove(job) else { return };
-        self.change_line(ask, |line| {
+        let Some((lane, rank)) = self.places.remove(job) else { return };
+        self.change_line(lane, |line| {
             line.ages.remove(&(rank.ready_since, job.clone()));
             line.members.remove(&rank);
         });
-        capacity.forget(ask);
+        capacity.forget(lane.ask);
     }
 
     /// Changes who is in a line and keeps up what is known of its head.
-    fn change_line(&mut self, ask: Ask, change: impl FnOnce(&mut Line)) {
-        let line = self.lines.entry(ask).or_default();
+    fn change_line(&mut self, lane: Lane, change: impl FnOnce(&mut Line)) {
+        let line = self.lines.entry(lane).or_default();
         let before = line.members.first().cloned();
         change(line);
         let after = line.members.first();
@@ -212,18 +251,18 @@ impl Queue {
         }
         line.told = None;
         if let Some(before) = &before {
-            self.fronts.remove(&(before.turn, ask));
+            self.fronts.remove(&(before.turn, lane));
         }
         match after {
-            Some(after) if !line.never && !self.new.contains(&ask) => {
-                self.fronts.insert((after.turn, ask));
-                self.untold.insert(ask);
+            Some(after) if !line.never && !self.new.contains(&lane) => {
+                self.fronts.insert((after.turn, lane));
+                self.untold.insert(lane);
             }
             Some(_) => {}
             None => {
-                self.lines.remove(&ask);
-                self.new.remove(&ask);
-                self.untold.remove(&ask);
+                self.lines.remove(&lane);
+                self.new.remove(&lane);
+                self.untold.remove(&lane);
             }
         }
     }
@@ -250,38 +289,41 @@ impl Queue {
 
     /// Walks along the queue and starts whom there is room for. Room is reserved in the ledger at once, so that the
     /// next one sees what is left. `starting` ScavengerJobs are starting already.
-    pub fn walk(&mut self, room: &mut Room<'_>, mut starting: usize) -> Walk {
+    pub fn walk(&mut self, room: &mut Room<'_>, mut starting: Starting) -> Walk {
         let mut walk = Walk::default();
         room.capacity.settle(room.ledger);
         self.decide_who_never_fits(room, &mut walk);
         // Made only if somebody fits: until then there is nothing to keep from anybody.
         let mut reservations = None;
         let mut from = None;
-        while starting < room.settings.max_concurrent_starts {
-            let Some((ask, rank)) = self.next(from, &mut reservations, room, &mut walk) else { break };
-            let nodes = room.capacity.nodes_asked(ask);
-            let demand = room.capacity.demand(ask).clone();
+        while starting.has_room_for(false, room.settings) {
+            let may_fail = starting.has_room_for(true, room.settings);
+            let next = self.next(from, may_fail, &mut reservations, room, &mut walk);
+            let Some((lane, rank)) = next else { break };
+            let nodes = room.capacity.nodes_asked(lane.ask);
+            let demand = room.capacity.demand(lane.ask).clone();
             let job = rank.job();
             room.ledger.reserve(&job, &demand.per_pod, nodes.into_iter().map(Some).collect());
             self.remove(&job, room.capacity);
             room.capacity.settle(room.ledger);
-            starting += 1;
+            starting.all += 1;
+            starting.failed += usize::from(lane.failed);
             if reservations.iter().flatten().any(|reservation: &Reservation| reservation.job == job) {
                 // What was kept for it is kept no longer, or for another.
                 reservations = None;
                 from = None;
-            } else {
+            } else if !lane.failed {
                 // Room only shrinks along the walk: whoever was passed over is passed over again.
                 from = Some(rank.turn);
             }
             walk.started.push((job, demand));
         }
-        for ask in std::mem::take(&mut self.untold) {
-            self.tell(ask, Obstacle::Starts, &mut walk);
+        for lane in std::mem::take(&mut self.untold) {
+            self.tell(lane, Obstacle::Starts, &mut walk);
         }
         let lines = self.lines.range(self.retold..).chain(self.lines.range(..self.retold));
-        for (ask, line) in lines.take(RETOLD_PER_WALK) {
-            self.retold = ask.next();
+        for (lane, line) in lines.take(RETOLD_PER_WALK) {
+            self.retold = lane.next();
             if line.told == Some(Obstacle::Room) {
                 walk.told.extend(line.members.first().map(Rank::job));
             }
@@ -293,43 +335,45 @@ impl Queue {
     fn reservations(&self, room: &mut Room<'_>) -> Vec<Reservation> {
         let due = room.now.saturating_sub(room.settings.reserve_after).unwrap_or(Timestamp::MIN);
         let without_scavengers = room.capacity.free_row_without_scavengers(room.settings);
-        let mut oldest: BTreeMap<u64, (&(Timestamp, Key), Ask)> = BTreeMap::new();
-        for (_, ask) in &self.fronts {
-            let Some(age) = self.lines.get(ask).and_then(|line| line.ages.first()) else { continue };
-            if age.0 > due || !room.capacity.fits_without_scavengers(*ask, &without_scavengers) {
+        let mut oldest: BTreeMap<u64, (&(Timestamp, Key), Lane)> = BTreeMap::new();
+        for (_, lane) in &self.fronts {
+            let Some(age) = self.lines.get(lane).and_then(|line| line.ages.first()) else { continue };
+            if age.0 > due || !room.capacity.fits_without_scavengers(lane.ask, &without_scavengers) {
                 continue;
             }
-            let kind = room.capacity.kind(*ask);
+            let kind = room.capacity.kind(lane.ask);
             if oldest.get(&kind).is_none_or(|(other, _)| age < *other) {
-                oldest.insert(kind, (age, *ask));
+                oldest.insert(kind, (age, *lane));
             }
         }
-        let mut oldest: Vec<(&(Timestamp, Key), Ask)> = oldest.into_values().collect();
+        let mut oldest: Vec<(&(Timestamp, Key), Lane)> = oldest.into_values().collect();
         oldest.sort_unstable();
-        let reservation = |((_, job), ask): (&(Timestamp, Key), Ask)| {
+        let reservation = |((_, job), lane): (&(Timestamp, Key), Lane)| {
             let (_, rank) = self.places.get(job)?;
-            Some(Reservation { ask, rank: rank.clone(), job: job.clone(), nodes: None })
+            Some(Reservation { lane, rank: rank.clone(), job: job.clone(), nodes: None })
         };
         oldest.into_iter().filter_map(reservation).collect()
     }
 
-    /// The first one that fits and touches no reservation, and the line it is in.
+    /// The first one that fits and touches no reservation, and the line it is in. Of those whose last start failed it is
+    /// the one whose delay was over first, if `failed` says that one of them may start.
     fn next(
         &mut self,
         from: Option<Turn>,
+        failed: bool,
         reservations: &mut Option<Vec<Reservation>>,
         room: &mut Room<'_>,
         walk: &mut Walk,
-    ) -> Option<(Ask, Rank)> {
+    ) -> Option<(Lane, Rank)> {
         let free = room.capacity.free_row(room.ledger, room.settings);
-        let start = from.map_or(Bound::Unbounded, |turn| Bound::Included((turn, Ask::FIRST)));
-        let mut candidates: Vec<(Turn, Ask, Option<Rank>)> = Vec::new();
-        let mut passed_over: Vec<(Ask, Option<Key>)> = Vec::new();
-        for (turn, ask) in self.fronts.range((start, Bound::Unbounded)) {
-            if room.capacity.fits_asked(*ask, &free) {
-                candidates.push((*turn, *ask, None));
+        let mut candidates: Vec<(Turn, Lane, Option<Rank>)> = Vec::new();
+        let mut passed_over: Vec<(Lane, Option<Key>)> = Vec::new();
+        let is_ahead = |turn: Turn, lane: Lane| lane.failed || from.is_none_or(|from| from <= turn);
+        for (turn, lane) in self.fronts.iter().filter(|(turn, lane)| is_ahead(*turn, *lane)) {
+            if room.capacity.fits_asked(lane.ask, &free) {
+                candidates.push((*turn, *lane, None));
             } else {
-                passed_over.push((*ask, None));
+                passed_over.push((*lane, None));
             }
         }
         if reservations.is_none() && !candidates.is_empty() {
@@ -337,45 +381,64 @@ impl Queue {
         }
         let reservations = reservations.as_deref_mut().unwrap_or_default();
         // Who has a reservation has its turn even if others of its line come first.
-        for one in reservations.iter().filter(|one| from.is_none_or(|from| from <= one.rank.turn)) {
-            if room.capacity.fits_asked(one.ask, &free) {
+        for one in reservations.iter().filter(|one| is_ahead(one.rank.turn, one.lane)) {
+            if room.capacity.fits_asked(one.lane.ask, &free) {
                 let place = candidates.partition_point(|(turn, ..)| *turn < one.rank.turn);
-                candidates.insert(place, (one.rank.turn, one.ask, Some(one.rank.clone())));
+                candidates.insert(place, (one.rank.turn, one.lane, Some(one.rank.clone())));
             }
         }
-        let mut best: Option<(Turn, i128, Ask, Rank)> = None;
-        for (turn, ask, alone) in &candidates {
+        // Of those whose last start failed one stays, the first that touches no reservation. Where only one ScavengerJob
+        // may start at a time there is no half for them, so all others go first.
+        let again = |lane: &Lane, alone: &Option<Rank>| {
+            let rank = alone.as_ref().or_else(|| self.lines.get(lane)?.members.first())?;
+            Some((rank.again?, rank.clone()))
+        };
+        let mut agains: Vec<(Timestamp, Rank, Lane)> = candidates
+            .iter()
+            .filter_map(|(_, lane, alone)| again(lane, alone).map(|(time, rank)| (time, rank, *lane)))
+            .collect();
+        agains.sort_unstable();
+        let alone_counts = room.settings.max_concurrent_starts == 1;
+        let may_fail = failed && !(alone_counts && agains.len() < candidates.len());
+        let first = agains.into_iter().filter(|_| may_fail).find_map(|(_, rank, lane)| {
+            let holder = touched(lane.ask, &rank, reservations, &free, room);
+            passed_over.extend(holder.as_ref().map(|holder| (lane, Some(holder.clone()))));
+            holder.is_none().then_some(rank)
+        });
+        candidates.retain(|(_, lane, alone)| again(lane, alone).is_none_or(|(_, rank)| Some(rank) == first));
+        let mut best: Option<(Turn, i128, Lane, Rank)> = None;
+        for (turn, lane, alone) in &candidates {
             if best.as_ref().is_some_and(|best| best.0 != *turn) {
                 break;
             }
-            let firsts = self.lines.get(ask).filter(|_| alone.is_none()).into_iter().flat_map(Line::firsts);
+            let firsts = self.lines.get(lane).filter(|_| alone.is_none()).into_iter().flat_map(Line::firsts);
             for rank in firsts.chain(alone) {
-                if let Some(holder) = touched(*ask, rank, reservations, &free, room) {
-                    passed_over.extend(alone.is_none().then_some((*ask, Some(holder))));
+                if let Some(holder) = touched(lane.ask, rank, reservations, &free, room) {
+                    passed_over.extend(alone.is_none().then_some((*lane, Some(holder))));
                     continue;
                 }
                 let share = room.capacity.dominant_share(&rank.namespace, room.ledger);
                 if best.as_ref().is_none_or(|best| (share, &rank.uid) < (best.1, &best.3.uid)) {
-                    best = Some((*turn, share, *ask, rank.clone()));
+                    best = Some((*turn, share, *lane, rank.clone()));
                 }
             }
         }
-        for (ask, holder) in passed_over {
-            if let Some(line) = self.lines.get_mut(&ask) {
+        for (lane, holder) in passed_over {
+            if let Some(line) = self.lines.get_mut(&lane) {
                 line.kept_for = holder;
             }
-            self.tell(ask, Obstacle::Room, walk);
+            self.tell(lane, Obstacle::Room, walk);
         }
-        best.map(|(_, _, ask, rank)| (ask, rank))
+        best.map(|(_, _, lane, rank)| (lane, rank))
     }
 
-    fn tell(&mut self, ask: Ask, obstacle: Obstacle, walk: &mut Walk) {
-        let Some(line) = self.lines.get_mut(&ask) else { return };
+    fn tell(&mut self, lane: Lane, obstacle: Obstacle, walk: &mut Walk) {
+        let Some(line) = self.lines.get_mut(&lane) else { return };
         if line.told == Some(obstacle) {
             return;
         }
         line.told = Some(obstacle);
-        self.untold.remove(&ask);
+        self.untold.remove(&lane);
         walk.told.extend(line.members.first().map(Rank::job));
     }
 
@@ -384,12 +447,12 @@ impl Queue {
         let new = std::mem::take(&mut self.new);
         let epoch = room.capacity.epoch();
         let all = std::mem::replace(&mut self.epoch, epoch) != epoch;
-        let asks: Vec<Ask> =
+        let lanes: Vec<Lane> =
             if all { self.lines.keys().copied().collect() } else { new.iter().copied().collect() };
-        for ask in asks {
-            let never = room.capacity.never_fits_asked(ask, room.settings);
-            let Some(line) = self.lines.get_mut(&ask) else { continue };
-            let (is_new, never) = (new.contains(&ask), never.is_some());
+        for lane in lanes {
+            let never = room.capacity.never_fits_asked(lane.ask, room.settings);
+            let Some(line) = self.lines.get_mut(&lane) else { continue };
+            let (is_new, never) = (new.contains(&lane), never.is_some());
             if !is_new && line.never == never {
                 continue;
             }
@@ -397,11 +460,11 @@ impl Queue {
             line.told = None;
             let Some(head) = line.members.first() else { continue };
             if never {
-                self.fronts.remove(&(head.turn, ask));
-                self.untold.remove(&ask);
+                self.fronts.remove(&(head.turn, lane));
+                self.untold.remove(&lane);
             } else {
-                self.fronts.insert((head.turn, ask));
-                self.untold.insert(ask);
+                self.fronts.insert((head.turn, lane));
+                self.untold.insert(lane);
             }
             if !is_new {
                 walk.told.extend(line.members.iter().map(Rank::job));
@@ -411,10 +474,10 @@ impl Queue {
 
     /// Why a ScavengerJob in the queue waits, as far as the last walk found out.
     pub fn waiting(&self, job: &Key, room: &mut Room<'_>, starting: usize) -> Option<Waiting> {
-        let (ask, rank) = self.places.get(job)?;
-        let line = self.lines.get(ask)?;
+        let (lane, rank) = self.places.get(job)?;
+        let line = self.lines.get(lane)?;
         if line.never
-            && let Some(shortage) = room.capacity.never_fits_asked(*ask, room.settings)
+            && let Some(shortage) = room.capacity.never_fits_asked(lane.ask, room.settings)
         {
             return Some(Waiting { reason: WaitReason::NeverFits, message: shortage.message });
         }
@@ -430,12 +493,13 @@ impl Queue {
                 Waiting { reason: WaitReason::NoRoom, message }
             }
             Some(Obstacle::Room) => {
-                let shortage = room.capacity.shortage_asked(*ask, room.ledger, room.settings);
+                let shortage = room.capacity.shortage_asked(lane.ask, room.ledger, room.settings);
                 Waiting { reason: WaitReason::NoRoom, message: shortage.message }
             }
             _ => {
                 let message = format!(
-                    "waits for its turn: {starting} others are starting (the pool's maxConcurrentStarts)"
+                    "waits for its turn: {starting} others are starting (the pool's maxConcurrentStarts{})",
+                    if lane.failed { "; half of it for those whose last start failed" } else { "" }
                 );
                 Waiting { reason: WaitReason::BehindInQueue, message }
             }
@@ -448,12 +512,12 @@ impl Queue {
     /// What differs.
     #[cfg(any(test, feature = "fixtures"))]
     pub(crate) fn check(&self, capacity: &Capacity) -> Result<(), String> {
-        let mut lines: BTreeMap<Ask, BTreeSet<Rank>> = BTreeMap::new();
-        for (ask, rank) in self.places.values() {
-            lines.entry(*ask).or_default().insert(rank.clone());
+        let mut lines: BTreeMap<Lane, BTreeSet<Rank>> = BTreeMap::new();
+        for (lane, rank) in self.places.values() {
+            lines.entry(*lane).or_default().insert(rank.clone());
         }
-        let known: BTreeMap<Ask, BTreeSet<Rank>> =
-            self.lines.iter().map(|(ask, line)| (*ask, line.members.clone())).collect();
+        let known: BTreeMap<Lane, BTreeSet<Rank>> =
+            self.lines.iter().map(|(lane, line)| (*lane, line.members.clone())).collect();
         for line in self.lines.values() {
             let ages: BTreeSet<(Timestamp, Key)> =
                 line.members.iter().map(|rank| (rank.ready_since, rank.job())).collect();
@@ -464,19 +528,26 @@ impl Queue {
         if lines != known {
             return Err("lines differ from the places of their members".to_owned());
         }
-        let fronts: BTreeSet<(Turn, Ask)> = self
+        let fronts: BTreeSet<(Turn, Lane)> = self
             .lines
             .iter()
-            .filter(|(ask, line)| !line.never && !self.new.contains(ask))
-            .filter_map(|(ask, line)| Some((line.members.first()?.turn, *ask)))
+            .filter(|(lane, line)| !line.never && !self.new.contains(lane))
+            .filter_map(|(lane, line)| Some((line.members.first()?.turn, *lane)))
             .collect();
         if fronts != self.fronts {
             return Err("fronts differ from the heads of the lines".to_owned());
         }
-        let mut demands: Vec<&Demand> = self.lines.keys().map(|ask| capacity.demand(*ask)).collect();
+        let asks: BTreeSet<Ask> = self.lines.keys().map(|lane| lane.ask).collect();
+        let mut demands: Vec<&Demand> = asks.into_iter().map(|ask| capacity.demand(ask)).collect();
         demands.sort_unstable();
         if demands.windows(2).any(|two| two[0] == two[1]) {
             return Err("two lines have the same demand".to_owned());
+        }
+        let apart = |(lane, line): (&Lane, &Line)| {
+            line.members.iter().all(|rank| rank.again.is_some() == lane.failed)
+        };
+        if !self.lines.iter().all(apart) {
+            return Err("a line holds both those whose last start failed and others".to_owned());
         }
         Ok(())
     }
@@ -484,7 +555,8 @@ impl Queue {
     /// [`Capacity::never_fits`] of every line, by what the last walk decided.
     #[cfg(any(test, feature = "fixtures"))]
     pub(crate) fn never(&self) -> impl Iterator<Item = (Ask, bool)> {
-        self.lines.iter().filter(|(ask, _)| !self.new.contains(ask)).map(|(ask, line)| (*ask, line.never))
+        let known = self.lines.iter().filter(|(lane, _)| !self.new.contains(lane));
+        known.map(|(lane, line)| (lane.ask, line.never))
     }
 }
 
@@ -498,12 +570,13 @@ fn touched(
 ) -> Option<Key> {
     let mut kept = Vec::new();
     for reservation in reservations.iter_mut().filter(|reservation| reservation.binds(rank)) {
-        kept.push(reservation.ask);
+        kept.push(reservation.lane.ask);
         if room.capacity.takes_from(ask, &kept, free) {
             return Some(reservation.job.clone());
         }
-        let nodes = reservation.nodes.get_or_insert_with(|| room.capacity.nodes_to_keep(reservation.ask));
-        if room.capacity.takes_from_nodes(ask, reservation.ask, nodes) {
+        let nodes =
+            reservation.nodes.get_or_insert_with(|| room.capacity.nodes_to_keep(reservation.lane.ask));
+        if room.capacity.takes_from_nodes(ask, reservation.lane.ask, nodes) {
             return Some(reservation.job.clone());
         }
     }
@@ -519,6 +592,7 @@ impl Line {
             let empty: Name = Name::from("");
             // Names of namespaces hold no NUL: nothing lies between a namespace and its name with one behind it.
             let behind = Rank {
+                again: rank.again,
                 turn: rank.turn,
                 namespace: format!("{}\0", rank.namespace).into(),
                 uid: empty.clone(),
@@ -526,7 +600,8 @@ impl Line {
                 created: Timestamp::MIN,
                 ready_since: Timestamp::MIN,
             };
-            next = self.members.range(behind..).next().filter(|after| after.turn == rank.turn);
+            let alike = |after: &&Rank| (after.again, after.turn) == (rank.again, rank.turn);
+            next = self.members.range(behind..).next().filter(alike);
             Some(rank)
         })
     }

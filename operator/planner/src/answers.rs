@@ -8,7 +8,7 @@ use crate::{
     Pause, Planner,
     action::{ActionResult, Answer, Failure},
     memory::{CreateFailure, Prepared},
-    owner,
+    owner, refusal,
     snapshot::{Key, Name, Phase, Pod},
     verdict::Evidence,
 };
@@ -36,7 +36,7 @@ impl Planner {
                 let generation = job.generation;
                 let may_start = job.status.active_attempt().is_some();
                 self.set_job(*job);
-                if self.unsure.remove(key) && !may_start {
+                if self.unsure.remove(key).is_some() && !may_start {
                     // It was not written after all: this one waits for its turn like everybody else.
                     self.ledger.release(key);
                     self.walk_due = true;
@@ -74,7 +74,7 @@ impl Planner {
                 if !attachments.children.contains_key(&child.uid) || attachments.is_unwatched(&child.uid) {
                     attachments.unwatched_child = Some((child.uid.clone(), time));
                 }
-                self.set_child(child);
+                self.set_child(*child);
             }
             Answer::Deleted { uid: child } => {
                 let owner = owner(uid, key);
@@ -184,6 +184,15 @@ impl Planner {
         // Only what was prepared is written. Without an answer nobody knows whether it was: then the status says
         // Starting, the attempt goes on by itself, and its room would have been given to somebody else.
         let may_be_written = matches!(failure, Failure::Transient(_)) && entry.memory.prepared.is_some();
+        let active = entry.job.status.active_attempt().map(|attempt| attempt.number);
+        if let Failure::Transient(sentence) = &failure
+            && active.is_some()
+            && entry.memory.may_create == active
+            && refusal::is_refusal(sentence)
+        {
+            let since = entry.memory.not_made.as_ref().map_or(time, |(since, _)| *since);
+            entry.memory.not_made = Some((since, sentence.clone()));
+        }
         match failure {
             Failure::NameTaken(_) | Failure::Refused(_) | Failure::QuotaExceeded(_) => {
                 entry.refused = Some(failure);
@@ -200,7 +209,7 @@ impl Planner {
             // A start that failed gives its slot back; it is prepared anew when its turn comes again.
             entry.memory.prepared = None;
             if may_be_written {
-                self.unsure.insert(key.clone());
+                self.unsure.entry(key.clone()).or_insert(time);
             } else {
                 self.ledger.release(key);
             }

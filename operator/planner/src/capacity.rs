@@ -150,8 +150,10 @@ impl Capacity {
         }
         // Whether a node is ready has no say in "never fits".
         let same = |known: &Node| {
-            (&known.allocatable, &known.labels, &known.taints)
-                == (&node.allocatable, &node.labels, &node.taints)
+            let lasting =
+                |node: &Node| node.taints.iter().filter(|taint| !taint.passes()).cloned().collect::<Vec<_>>();
+            (&known.allocatable, &known.labels, lasting(known))
+                == (&node.allocatable, &node.labels, lasting(&node))
         };
         if !known.is_some_and(same) {
             self.epoch += 1;
@@ -523,7 +525,7 @@ impl Capacity {
             return None;
         }
         let rooms = nodes.map(|node| (node, node.allocatable.clone()));
-        place(demand, rooms).err().map(|placed| self.never_placed(demand, placed))
+        place(demand, View::Empty, rooms).err().map(|placed| self.never_placed(demand, placed))
     }
 
     /// [`Self::never_fits`] by the index.
@@ -666,11 +668,57 @@ impl Capacity {
             }
             (node, free)
         });
-        place(demand, rooms)
+        place(demand, View::Now, rooms)
     }
 
     fn suitable(&self, demand: &Demand) -> usize {
-        self.pool_nodes().filter(|(node, _)| demand.placement.admits(node)).count()
+        let nodes = self.nodes.values().filter(|entry| entry.eligible);
+        let nodes = nodes.filter_map(|entry| entry.node.as_ref());
+        nodes.filter(|node| View::Empty.admits(&demand.placement, node)).count()
+    }
+
+    /// Compares the sums with the pods and nodes that they are made from.
+    ///
+    /// # Errors
+    /// What differs.
+    pub(crate) fn check_totals(&self) -> Result<(), String> {
+        let mut on_nodes: BTreeMap<&Name, (Resources, Resources)> = BTreeMap::new();
+        for occupant in self.occupants.values() {
+            let (used, ordinary) = on_nodes.entry(&occupant.node).or_default();
+            used.add(&occupant.requests);
+            if occupant.owner.is_none() {
+                ordinary.add(&occupant.requests);
+            }
+        }
+        let (mut allocatable, mut used, mut ordinary) =
+            (Resources::default(), Resources::default(), Resources::default());
+        for (name, entry) in &self.nodes {
+            let (used_there, ordinary_there) = on_nodes.remove(name).unwrap_or_default();
+            if used_there != entry.used || ordinary_there != entry.ordinary {
+                return Err(format!("{} are used on node {name} instead of {used_there}", entry.used));
+            }
+            if let Some(node) = entry.node.as_ref().filter(|_| entry.in_pool) {
+                allocatable.add(&node.allocatable);
+                used.add(&used_there);
+                ordinary.add(&ordinary_there);
+            }
+        }
+        if !on_nodes.is_empty() {
+            return Err(format!("{} nodes with pods are not known", on_nodes.len()));
+        }
+        if allocatable != self.allocatable || used != self.used || ordinary != self.ordinary {
+            return Err(format!(
+                "the pool has {} with {} used instead of {allocatable} with {used}",
+                self.allocatable, self.used
+            ));
+        }
+        Ok(())
+    }
+
+    /// Makes a sum differ from what it is made from.
+    #[cfg(test)]
+    pub(crate) fn spoil(&mut self) {
+        self.used.cpu_milli += 1;
     }
 
     /// Checks the index against what it is made from.
@@ -717,10 +765,11 @@ impl Capacity {
                 for (name, entry) in &self.nodes {
                     let Some(node) = &entry.node else { continue };
                     let room = entry.rooms(ledger.promised(name)).into_iter().nth(view as usize).flatten();
-                    truth += room.map_or(0, |room| match place(demand, std::iter::once((node, room))) {
-                        Ok(_) => u64::from(demand.pod_count),
-                        Err(placed) => u64::from(placed),
-                    });
+                    truth +=
+                        room.map_or(0, |room| match place(demand, view, std::iter::once((node, room))) {
+                            Ok(_) => u64::from(demand.pod_count),
+                            Err(placed) => u64::from(placed),
+                        });
                 }
                 if count != truth {
                     return Err(format!(
@@ -749,10 +798,14 @@ fn not_placed(demand: &Demand, placed: u32, suitable: usize, when: &str) -> Shor
 
 /// First fit over the nodes in the order of their names. All pods of a demand are alike, so a node takes as many as
 /// it can before the next is asked, and no other order could place more.
-fn place<'a>(demand: &Demand, rooms: impl Iterator<Item = (&'a Node, Resources)>) -> Result<Vec<Name>, u32> {
+fn place<'a>(
+    demand: &Demand,
+    view: View,
+    rooms: impl Iterator<Item = (&'a Node, Resources)>,
+) -> Result<Vec<Name>, u32> {
     let mut places = Vec::with_capacity(demand.pod_count as usize);
     for (node, mut free) in rooms {
-        if !demand.placement.admits(node) {
+        if !view.admits(&demand.placement, node) {
             continue;
         }
         while demand.per_pod.exceeds(&free).is_none() {
@@ -766,13 +819,12 @@ fn place<'a>(demand: &Demand, rooms: impl Iterator<Item = (&'a Node, Resources)>
     Err(u32::try_from(places.len()).unwrap_or(u32::MAX))
 }
 
-/// True if ScavengerJobs may use the node when it is ready. Taints that Kubernetes itself sets on nodes
-/// (`node.kubernetes.io/not-ready` and so on) pass; [`Node::usable`] stands for them.
+/// True if ScavengerJobs may use the node when it is ready.
 fn eligible(node: &Node, settings: &Settings) -> bool {
     settings.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
         && node
             .taints
             .iter()
-            .filter(|taint| taint.repels() && !taint.key.starts_with("node.kubernetes.io/"))
+            .filter(|taint| taint.repels() && !taint.passes())
             .all(|taint| settings.tolerated_taints.contains(&taint.key))
 }

@@ -1,21 +1,27 @@
-//! What must hold after any plan, and in any state; run on every plan in every test.
+//! What must hold after any plan, and in any state. All of it is run on every plan in every test; what is cheap,
+//! [`kept_up`], now and then in the operator, too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+#[cfg(any(test, feature = "fixtures"))]
+use std::collections::BTreeSet;
 
+#[cfg(any(test, feature = "fixtures"))]
+use crate::{Plan, action::Task, snapshot::Key};
 use crate::{
-    Plan, Planner,
-    action::Task,
+    Planner,
     resources::Resources,
-    snapshot::{Key, Phase, WaitReason},
+    snapshot::{Phase, WaitReason},
 };
 
 /// What was so before a plan.
+#[cfg(any(test, feature = "fixtures"))]
 #[derive(Debug)]
 pub struct Before {
     starting: BTreeSet<Key>,
     under_way: BTreeSet<Key>,
 }
 
+#[cfg(any(test, feature = "fixtures"))]
 impl Before {
     /// To be taken just before [`Planner::plan`].
     #[must_use]
@@ -85,13 +91,24 @@ impl Before {
     }
 }
 
+/// Compares the sums that are kept up change by change (how many are where, what is in flight, what is used) with what
+/// they are made from. Looks at each object once.
+///
+/// # Errors
+/// What differs.
+pub fn kept_up(planner: &Planner) -> Result<(), String> {
+    counts(planner)?;
+    ledger(planner)?;
+    planner.capacity.check_totals()
+}
+
 /// Checks a state in which nothing is left to be planned.
 ///
 /// # Errors
 /// What is broken.
+#[cfg(any(test, feature = "fixtures"))]
 pub fn state(planner: &Planner) -> Result<(), String> {
-    counts(planner)?;
-    ledger(planner)?;
+    kept_up(planner)?;
     queue(planner)?;
     planner.queue.check(&planner.capacity)?;
     planner.capacity.check_index(&planner.ledger)?;
@@ -155,6 +172,7 @@ fn ledger(planner: &Planner) -> Result<(), String> {
     ensure(planner.ledger.promised_nodes() == promised.len(), || "a node is promised to nobody".to_owned())
 }
 
+#[cfg(any(test, feature = "fixtures"))]
 fn queue(planner: &Planner) -> Result<(), String> {
     for key in planner.queue.iter() {
         let Some(entry) = planner.jobs.get(key) else { return Err(format!("{key} waits but is gone")) };
@@ -176,4 +194,34 @@ fn queue(planner: &Planner) -> Result<(), String> {
 
 fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fixtures::{Cluster, Workload, job, key, node},
+        snapshot::Phase,
+    };
+
+    #[test]
+    fn whatever_is_not_kept_up_is_found() {
+        let mut cluster = Cluster::default().with_nodes([node("n1", 10_000)]);
+        cluster.submit(job("a"), Workload::default());
+        cluster.run_until_phase("a", Phase::Running);
+        assert_eq!(kept_up(&cluster.planner), Ok(()));
+        let spoil: [fn(&mut Planner); 3] = [
+            |planner| *planner.counts.phases.entry(Phase::Failed).or_default() += 1,
+            |planner| planner.ledger.reserve(&key("gone"), &Resources::default(), vec![None]),
+            |planner| planner.capacity.spoil(),
+        ];
+        for (number, spoil) in spoil.into_iter().enumerate() {
+            let mut planner = std::mem::take(&mut cluster.planner);
+            spoil(&mut planner);
+            assert!(kept_up(&planner).is_err(), "{number}");
+            cluster.restart(false);
+            cluster.settle();
+            assert_eq!(kept_up(&cluster.planner), Ok(()));
+        }
+    }
 }

@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     Attachments, Entry, Planner,
@@ -176,6 +176,41 @@ pub(crate) struct Served {
     pub(crate) choice: Option<(Name, Vec<Key>)>,
 }
 
+/// How long what is going may take beyond the grace period of its pods, or until their deletion is requested. A
+/// deletion takes a second and the kubelet a few more to clean up; what takes longer hangs (a mount that does not
+/// answer, a webhook that refuses every eviction), nobody knows for how long. Room that is given back so late is no room
+/// that anybody should wait for, however it was promised.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+
+/// How a ScavengerJob holds its room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It stays unless it is interrupted.
+    Stays,
+    /// It is giving its room back, by this time at the latest.
+    Goes(Timestamp),
+    /// It should have given its room back long ago, and nobody knows when it will.
+    Hangs,
+}
+
+/// Whether a ScavengerJob that holds room is giving it back.
+fn standing(entry: &Entry, attachments: &Attachments, drain: bool, now: Timestamp) -> Standing {
+    if !is_going(entry, attachments, drain) {
+        return Standing::Stays;
+    }
+    let attempt = entry.job.status.attempt.as_deref();
+    let decided = entry.sentence.as_ref().map(|sentence| &sentence.1);
+    let decided = decided.or(attempt.and_then(|attempt| attempt.disruption.as_ref()));
+    let ended = attempt.and_then(|attempt| attempt.end_time);
+    let since = decided.map(|decided| decided.time).max(ended).max(entry.memory.deleting_since);
+    let due = |pod: &Pod| pod.deletion_due.or(pod.deletion_requested).or(since).unwrap_or(now);
+    let last = bound(&attachments.pods).map(|(_, pod)| due(pod)).max();
+    match lifecycle::later(last.unwrap_or(now), PATIENCE) {
+        until if until > now => Standing::Goes(until),
+        _ => Standing::Hangs,
+    }
+}
+
 /// True if nobody has to be interrupted to make the ScavengerJob give its room back.
 fn is_going(entry: &Entry, attachments: &Attachments, drain: bool) -> bool {
     let Some(attempt) = entry.job.status.active_attempt() else { return true };
@@ -194,6 +229,7 @@ impl Planner {
     /// Interrupts whom room, pressure or a waiting ordinary pod demands. Comes after every ScavengerJob about which
     /// something was seen was looked at, and before anybody starts.
     pub(crate) fn make_room(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        self.look_again = None;
         let Ok(settings) = &self.settings else { return };
         // Most plans end here.
         if self.holders.pressed.is_empty()
@@ -209,6 +245,28 @@ impl Planner {
         // First whom somebody waits for: it may make the headroom, too.
         let _served = self.serve_pending_pods(&settings, now, actions);
         self.keep_headroom(&settings, now, actions);
+        self.look_again = self.last_hope(settings.drain, now);
+    }
+
+    /// When to look again at nodes where somebody counts on what is going.
+    fn last_hope(&self, drain: bool, now: Timestamp) -> Option<Timestamp> {
+        let reserved = self.preemption.reserved_nodes();
+        let nodes: BTreeSet<&Name> = reserved.chain(self.measured.relieving()).collect();
+        let jobs = nodes.into_iter().flat_map(|node| self.jobs_on(node).into_keys());
+        let until = jobs.filter_map(|job| match self.standing_of(job, drain, now) {
+            Standing::Goes(until) => Some(until),
+            Standing::Stays | Standing::Hangs => None,
+        });
+        until.min()
+    }
+
+    pub(crate) fn standing_of(&self, job: &Key, drain: bool, now: Timestamp) -> Standing {
+        let entry = self.jobs.get(job);
+        let attachments = entry.and_then(|entry| self.attachments.get(&owner(&entry.job.uid, job)));
+        match entry.zip(attachments) {
+            Some((entry, attachments)) => standing(entry, attachments, drain, now),
+            None => Standing::Hangs,
+        }
     }
 
     fn relieve_pressure(&mut self, settings: &Settings, now: Timestamp, actions: &mut Vec<Action>) {
@@ -237,6 +295,7 @@ impl Planner {
             let held = self.held_in_pool(job);
             match self.loss_of(job, settings, now) {
                 Some(loss) => holders.push(Holder { job: job.clone(), held, loss }),
+                None if self.standing_of(job, settings.drain, now) == Standing::Hangs => {}
                 None => used.subtract(&held),
             }
         }
@@ -308,7 +367,7 @@ impl Planner {
             return Vec::new();
         }
         for pod in self.preemption.reserved() {
-            if !self.is_kept(&pod) {
+            if !self.is_kept(&pod, now) {
                 self.preemption.release(&pod.key);
                 self.capacity.set_pod(&Pod { nominated_node: None, ..pod });
             }
@@ -340,11 +399,11 @@ impl Planner {
     }
 
     /// True if the room that is reserved for a pod is there, or will be when all that is going is gone. Somebody else
-    /// may have been faster, or the node went.
-    fn is_kept(&self, pod: &Pod) -> bool {
+    /// may have been faster, what was going may hang, or the node went.
+    fn is_kept(&self, pod: &Pod, now: Timestamp) -> bool {
         let Some(node) = &pod.nominated_node else { return false };
         // What it uses itself is part of what is used.
-        self.room_on(node, pod)
+        self.room_on(node, pod, now)
             .is_some_and(|(free, _)| pod.requests.exceeds(&free.plus(&pod.requests)).is_none())
     }
 
@@ -352,7 +411,7 @@ impl Planner {
     fn places(&self, pod: &Pod, settings: &Settings, now: Timestamp) -> Vec<Place> {
         let mut places = Vec::new();
         for node in self.capacity.nodes() {
-            let Some((free, staying)) = self.room_on(&node.name, pod) else { continue };
+            let Some((free, staying)) = self.room_on(&node.name, pod, now) else { continue };
             let fits = pod.requests.exceeds(&free).is_none();
             let mut place = Place { node: node.name.clone(), free, victims: Vec::new() };
             if fits {
@@ -371,7 +430,12 @@ impl Planner {
 
     /// What is free on a node that takes this pod, once all that is going is gone, and the ScavengerJobs there that
     /// stay, with what they hold there.
-    fn room_on(&self, node: &Name, pod: &Pod) -> Option<(Resources, BTreeMap<&Key, Resources>)> {
+    fn room_on(
+        &self,
+        node: &Name,
+        pod: &Pod,
+        now: Timestamp,
+    ) -> Option<(Resources, BTreeMap<&Key, Resources>)> {
         let room = self.capacity.node(node).filter(|room| room.node.usable)?;
         if !pod.placement.admits(room.node) {
             return None;
@@ -383,14 +447,11 @@ impl Planner {
         }
         let mut jobs = self.jobs_on(node);
         jobs.retain(|job, held| {
-            let stays = self.jobs.get(*job).is_some_and(|entry| {
-                let attachments = self.attachments.get(&owner(&entry.job.uid, job));
-                attachments.is_some_and(|attachments| !is_going(entry, attachments, drain))
-            });
-            if !stays {
+            let standing = self.standing_of(job, drain, now);
+            if matches!(standing, Standing::Goes(_)) {
                 free.add(held);
             }
-            stays
+            standing == Standing::Stays
         });
         Some((free, jobs))
     }

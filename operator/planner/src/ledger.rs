@@ -2,7 +2,8 @@
 //!
 //! A reservation is made when a ScavengerJob is admitted, shrinks as its pods are seen bound (or ended), and goes
 //! when the attempt has ended or was given up. So the same room is never given twice, and none is held for longer
-//! than it is promised to somebody.
+//! than it is promised to somebody. Where nobody knows whether a start was written, it goes after a time and is counted
+//! (`Planner::expired_reservations`).
 
 use std::collections::BTreeMap;
 
@@ -123,13 +124,11 @@ impl Ledger {
     }
 
     /// Every reservation: for whom, how much for each pod, and where.
-    #[cfg(any(test, feature = "fixtures"))]
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Resources, &[Option<Name>])> {
         self.reservations.iter().map(|(key, one)| (key, &one.per_pod, one.places.as_slice()))
     }
 
     /// Number of nodes on which something is reserved.
-    #[cfg(any(test, feature = "fixtures"))]
     #[must_use]
     pub fn promised_nodes(&self) -> usize {
         self.promised.len()

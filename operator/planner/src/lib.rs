@@ -34,7 +34,6 @@ pub mod admission;
 mod answers;
 pub mod backoff;
 pub mod capacity;
-#[cfg(any(test, feature = "fixtures"))]
 pub mod check;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
@@ -63,10 +62,10 @@ use std::{
     sync::Arc,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use action::{Action, Failure, Task};
-use admission::{Queue, Room};
+use admission::{Queue, Room, Starting};
 use capacity::Capacity;
 use interruption::Holders;
 use ledger::Ledger;
@@ -82,6 +81,9 @@ use volumes::Volumes;
 
 /// So many ScavengerJobs are told at the same time why they wait, those aside that are first of their line.
 const TOLD_AT_ONCE: usize = 16;
+
+/// So much longer than pods may stay unscheduled is room held for a start of which nobody knows whether it was written.
+const UNSURE_SLACK: SignedDuration = SignedDuration::from_secs(30);
 
 /// What is to be done now.
 #[derive(Debug, Default)]
@@ -186,8 +188,10 @@ pub struct Planner {
     /// ScavengerJobs that are admitted and whose pods do not all have a node yet.
     starting: BTreeSet<Key>,
     /// ScavengerJobs whose status may say Starting: it was written, but no answer came. They keep their room, not their
-    /// turn, until a live read or the watch tells.
-    unsure: BTreeSet<Key>,
+    /// turn, until a live read or the watch tells, or for [`Planner::expire`]. Each with the time since when.
+    unsure: BTreeMap<Key, Timestamp>,
+    /// Reservations that were given back because nobody told.
+    expired: u64,
     /// Newcomers of the queue that were not told yet why they wait.
     untold: BTreeSet<Key>,
     /// ScavengerJobs that are being told.
@@ -195,6 +199,8 @@ pub struct Planner {
     counts: Counts,
     seen_version: u64,
     walk_due: bool,
+    /// When what is going, and somebody counts on, should be gone at the latest.
+    look_again: Option<Timestamp>,
 }
 
 impl Default for Planner {
@@ -218,12 +224,14 @@ impl Default for Planner {
             dirty: BTreeSet::new(),
             timers: BTreeSet::new(),
             starting: BTreeSet::new(),
-            unsure: BTreeSet::new(),
+            unsure: BTreeMap::new(),
+            expired: 0,
             untold: BTreeSet::new(),
             telling: BTreeSet::new(),
             counts: Counts::default(),
             seen_version: 0,
             walk_due: false,
+            look_again: None,
         }
     }
 }
@@ -293,7 +301,7 @@ impl Planner {
         self.make_room(now, &mut plan.actions);
         self.admit(now, &mut plan.actions);
         self.tell_newcomers(now, &mut plan.actions);
-        plan.wake_at = self.timers.first().map(|(time, _)| *time);
+        plan.wake_at = self.timers.first().map(|(time, _)| *time).into_iter().chain(self.look_again).min();
         plan
     }
 
@@ -336,8 +344,28 @@ impl Planner {
         self.settings.as_ref().map_err(String::as_str)
     }
 
+    /// How many reservations were given back because it was not known for too long whether they were needed.
+    #[must_use]
+    pub fn expired_reservations(&self) -> u64 {
+        self.expired
+    }
+
+    /// Gives back what is held for a start of which nobody knows whether it was written, once its pods would have been
+    /// given up, too. Should it turn out to be written after all, its room is reserved anew, as after a restart.
+    fn expire(&mut self, key: &Key, now: Timestamp) {
+        let (Some(since), Ok(settings)) = (self.unsure.get(key), &self.settings) else { return };
+        if now < lifecycle::later(lifecycle::later(*since, settings.pending_timeout), UNSURE_SLACK) {
+            return;
+        }
+        self.unsure.remove(key);
+        self.ledger.release(key);
+        self.expired += 1;
+        self.walk_due = true;
+    }
+
     /// Decides about one ScavengerJob.
     fn visit(&mut self, key: &Key, now: Timestamp, actions: &mut Vec<Action>) {
+        self.expire(key, now);
         let Some(entry) = self.jobs.get_mut(key) else { return };
         if entry.job.deleting {
             entry.memory.deleting_since.get_or_insert(now);
@@ -384,7 +412,7 @@ impl Planner {
         if entry.under_way {
             return;
         }
-        let reserved = (self.starting.contains(key) || self.unsure.contains(key))
+        let reserved = (self.starting.contains(key) || self.unsure.contains_key(key))
             && entry.job.spec.as_ref().is_ok_and(|spec| entry.reserved_for.as_deref() == Some(&spec.demand));
         let known = Known {
             job: &entry.job,
@@ -479,8 +507,11 @@ impl Planner {
             return;
         }
         self.walk_due = false;
+        let failed = |key: &&Key| self.jobs.get(*key).is_some_and(|entry| entry.job.status.failed_starts > 0);
+        let starting =
+            Starting { all: self.starting.len(), failed: self.starting.iter().filter(failed).count() };
         let mut room = Room { capacity: &mut self.capacity, ledger: &mut self.ledger, settings, now };
-        let walk = self.queue.walk(&mut room, self.starting.len());
+        let walk = self.queue.walk(&mut room, starting);
         for (key, demand) in walk.started {
             self.starting.insert(key.clone());
             if let Some(entry) = self.jobs.get_mut(&key) {

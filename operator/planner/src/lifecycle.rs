@@ -333,6 +333,8 @@ fn next_active(
     let Some(child) = child else {
         return if matches!(state, ChildState::Gone) {
             starting::next_of_orphans(known, attempt, &pods, settings, now)
+        } else if let Some(next) = starting::next_of_refused(known, attempt, settings, now) {
+            next
         } else if known.memory.may_create == Some(attempt.number) {
             Next::Do(Task::CreateChild { attempt: attempt.number, priority_class: attempt.priority_class })
         } else {
@@ -413,7 +415,10 @@ fn next_running(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
     let (Ok(settings), Ok(spec)) = (settings, &known.job.spec) else { return Next::Wait(None) };
     let started = priority::stretch_began(status).unwrap_or(now);
     let step = priority::step(started, spec.interruption_after, settings.priority_steps, now);
-    let start_over = step.started_over.or(status.priority_start_over.filter(|time| *time >= started));
+    let attempt_began = status.active_attempt().and_then(|attempt| attempt.start_time);
+    let reported = status.last_checkpoint.filter(|time| Some(*time) > attempt_began);
+    let start_over =
+        step.started_over.or(status.priority_start_over.filter(|time| *time >= started)).or(reported);
     // Stored stamps have whole seconds.
     let second = |time: Option<Timestamp>| time.map(Timestamp::as_second);
     if status.running_priority == Some(step.level)
@@ -534,7 +539,7 @@ pub fn end(
     if attempt.disruption.is_none()
         && let Some(disruption) = &mut ending.disruption
     {
-        disruption.time = now;
+        disruption.time = ended_at(known, attempt, ending.outcome, now);
     }
     if ending.reason == reason::UNKNOWN && known.job.status.unknown_ends_in_a_row > 0 {
         // One further attempt was made already.
@@ -555,6 +560,12 @@ pub fn end(
     }
 }
 
+/// When an attempt ended of which that is found out now; see [`Evidence::end_time`].
+fn ended_at(known: &Known<'_>, attempt: &Attempt, outcome: Outcome, now: Timestamp) -> Timestamp {
+    let child = known.children.values().find(|child| child.attempt == attempt.number);
+    known.evidence.end_time(attempt, child.map(|child| &**child), outcome, now)
+}
+
 /// The attempt as it goes into the history. One of which a container ran, and which ended before all of its pods were
 /// seen to run together, started, as far as anyone saw, when it ended.
 fn ended(
@@ -562,21 +573,21 @@ fn ended(
     status: &mut JobStatus,
     attempt: &Attempt,
     ending: &Ending,
-    now: Timestamp,
+    end: Timestamp,
 ) -> Attempt {
     let ran = known.evidence.container_started && ending.outcome != Outcome::Withdrawn;
     if attempt.start_time.is_none() && ran {
-        push(&mut status.start_times, now);
+        push(&mut status.start_times, end);
     }
-    status.active_seconds = status.active_seconds.saturating_add(run_time(attempt, now).as_secs());
+    status.active_seconds = status.active_seconds.saturating_add(run_time(attempt, end).as_secs());
     if ending.reason == reason::UNKNOWN {
         status.unknown_ends_in_a_row = status.unknown_ends_in_a_row.saturating_add(1);
     } else if ending.outcome != Outcome::Withdrawn {
         status.unknown_ends_in_a_row = 0;
     }
     Attempt {
-        start_time: attempt.start_time.or(ran.then_some(now)),
-        end_time: Some(now),
+        start_time: attempt.start_time.or(ran.then_some(end)),
+        end_time: Some(end),
         disruption: attempt.disruption.clone().or_else(|| ending.disruption.clone()),
         outcome: Some(ending.outcome),
         reason: Some(ending.reason.clone()),
@@ -585,11 +596,11 @@ fn ended(
     }
 }
 
-/// How long all pods of an attempt that ends now ran.
-fn run_time(attempt: &Attempt, now: Timestamp) -> SignedDuration {
+/// How long all pods of an attempt ran until `end`.
+fn run_time(attempt: &Attempt, end: Timestamp) -> SignedDuration {
     attempt
         .start_time
-        .map_or(SignedDuration::ZERO, |started| now.duration_since(started))
+        .map_or(SignedDuration::ZERO, |started| end.duration_since(started))
         .max(SignedDuration::ZERO)
 }
 
@@ -602,9 +613,10 @@ fn interrupt(
     now: Timestamp,
 ) -> Task {
     let mut status = known.job.status.clone();
+    let end = ended_at(known, attempt, ending.outcome, now);
     let made_progress =
-        known.job.spec.as_ref().is_ok_and(|spec| run_time(attempt, now) >= spec.interruption_after);
-    let attempt = ended(known, &mut status, attempt, ending, now);
+        known.job.spec.as_ref().is_ok_and(|spec| run_time(attempt, end) >= spec.interruption_after);
+    let attempt = ended(known, &mut status, attempt, ending, end);
     status.phase = Phase::Interrupted;
     status.interrupted_count = status.interrupted_count.saturating_add(1);
     if verdict::advances(&ending.reason) {
@@ -612,7 +624,7 @@ fn interrupt(
     }
     status.interruptions_in_a_row =
         if made_progress { 1 } else { status.interruptions_in_a_row.saturating_add(1) };
-    push(&mut status.interruption_times, now);
+    push(&mut status.interruption_times, end);
     let least = settings.as_ref().map_or(SignedDuration::ZERO, |settings| settings.interruption_backoff);
     let in_a_row = status.interruptions_in_a_row;
     let wait = backoff::after_interruption(&status.interruption_times, in_a_row, least, now);
@@ -642,7 +654,8 @@ pub(crate) fn set_back(
     now: Timestamp,
 ) -> Task {
     let mut status = known.job.status.clone();
-    let attempt = ended(known, &mut status, attempt, ending, now);
+    let end = ended_at(known, attempt, ending.outcome, now);
+    let attempt = ended(known, &mut status, attempt, ending, end);
     status.phase = if status.interrupted_count > 0 { Phase::Interrupted } else { Phase::Waiting };
     // Whoever suspends it before it runs has not found out that it can not start.
     if waiting.reason != WaitReason::Suspended {
@@ -657,7 +670,8 @@ pub(crate) fn set_back(
 
 pub(crate) fn finish(known: &Known<'_>, attempt: &Attempt, ending: Ending, now: Timestamp) -> Task {
     let mut status = known.job.status.clone();
-    let attempt = ended(known, &mut status, attempt, &ending, now);
+    let end = ended_at(known, attempt, ending.outcome, now);
+    let attempt = ended(known, &mut status, attempt, &ending, end);
     let completed = ending.outcome == Outcome::Completed;
     status.phase = if completed { Phase::Completed } else { Phase::Failed };
     status.message =

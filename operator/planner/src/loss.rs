@@ -14,6 +14,7 @@ use crate::{
     priority,
     resources::{CPU, MEMORY, PODS, Resources, is_in_bytes},
     snapshot::{Job, Name, Outcome},
+    verdict,
 };
 
 /// Bytes to which the weight of memory, and of what else is counted in bytes, belongs: 1 GiB.
@@ -124,7 +125,7 @@ impl Work {
     ///
     /// What was done up to the last checkpoint is kept: one that was reported, or else the end of the last whole
     /// `interruptionAfter`, by which the workload promises to have written one. A workload that completes, or that
-    /// saves when it is stopped and was interrupted, keeps everything.
+    /// saves when it is stopped and was told to, keeps everything.
     #[must_use]
     pub fn of_ended(job: &Job) -> Option<Self> {
         let attempt = job.status.attempt.as_ref()?;
@@ -133,7 +134,10 @@ impl Work {
         let spec = job.spec.as_ref().ok()?;
         let saved = match attempt.outcome? {
             Outcome::Completed => true,
-            Outcome::Interrupted => spec.saves_on_sigterm,
+            // One that was told to stop; the reason says whether anybody could.
+            Outcome::Interrupted => {
+                spec.saves_on_sigterm && attempt.reason.as_deref().is_some_and(verdict::is_told_to_stop)
+            }
             Outcome::Failed => false,
             Outcome::Withdrawn => return None,
         };
@@ -263,7 +267,18 @@ mod tests {
         assert!(Work::of_ended(&ended(59, Outcome::Interrupted)).unwrap().before_first_checkpoint);
         let mut saves = ended(50, Outcome::Interrupted);
         saves.spec.as_mut().unwrap().saves_on_sigterm = true;
-        assert_eq!(kept(&saves), Some((50, 0)));
+        for (reason, work) in [
+            ("PreemptionByScheduler", (50, 0)),
+            ("Headroom", (50, 0)),
+            ("Deleted", (50, 0)),
+            ("DeletionByPodGC", (0, 50)),
+            ("DeletionByTaintManager", (0, 50)),
+            ("NodeFailure", (0, 50)),
+            ("Unknown", (0, 50)),
+        ] {
+            saves.status.attempt.as_mut().unwrap().reason = Some(reason.to_owned());
+            assert_eq!(kept(&saves), Some(work), "{reason}");
+        }
         let mut reported = ended(150, Outcome::Interrupted);
         for (checkpoint, work) in [(-10, (120, 30)), (140, (140, 10)), (500, (150, 0))] {
             reported.status.last_checkpoint = Some(at(checkpoint));

@@ -14,7 +14,7 @@ use crate::{
     Planner,
     action::Action,
     headroom::{self, Headroom, Holder},
-    interruption::reason,
+    interruption::{Standing, reason},
     resources::{Amount, MEMORY, Resources, Share},
     snapshot::{Key, Name, Node, Settings, Usage},
 };
@@ -44,6 +44,11 @@ impl Measured {
     /// True if no ScavengerJob may be added to a node.
     pub(crate) fn is_full(&self, node: &Name) -> bool {
         self.full.contains(node)
+    }
+
+    /// Nodes on which ScavengerJobs are going.
+    pub(crate) fn relieving(&self) -> impl Iterator<Item = &Name> {
+        self.relieving.iter()
     }
 
     /// True if there is nothing to do on any node.
@@ -117,7 +122,8 @@ impl Planner {
                     Some(Holder { job: job.clone(), held: memory(held.memory_bytes), loss })
                 })
                 .collect();
-            if holders.len() < jobs.len() {
+            let goes = |job: &Key| matches!(self.standing_of(job, settings.drain, now), Standing::Goes(_));
+            if jobs.iter().any(|(job, _)| goes(job)) {
                 // Somebody is going already, for whatever reason.
                 self.measured.relieving.insert(node);
                 continue;

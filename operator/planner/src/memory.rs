@@ -31,6 +31,8 @@ pub struct Memory {
     pub create_failure: Option<CreateFailure>,
     /// Newest events of the pods that did not start in time, and when they were read.
     pub pod_events: Option<PodEvents>,
+    /// Since when the active attempt's Job is refused for a reason that may pass, and the newest of the sentences.
+    pub not_made: Option<(Timestamp, String)>,
     /// When this planner first saw that it is being deleted.
     pub deleting_since: Option<Timestamp>,
 }

@@ -23,12 +23,20 @@ pub(crate) enum View {
     Now,
     /// What would be free if no ScavengerJob were there.
     WithoutScavengers,
-    /// The whole node, whether it is ready or not.
+    /// The whole node, as it is when it is ready and not cordoned.
     Empty,
 }
 
 impl View {
     pub(crate) const ALL: [Self; 3] = [Self::Now, Self::WithoutScavengers, Self::Empty];
+
+    /// True if pods of a placement may go to a node.
+    pub(crate) fn admits(self, placement: &Placement, node: &Node) -> bool {
+        match self {
+            Self::Now | Self::WithoutScavengers => placement.admits(node),
+            Self::Empty => placement.admits_when_ready(node),
+        }
+    }
 }
 
 /// What is free on one node in each view; none if the node does not count there.
@@ -39,9 +47,6 @@ pub(crate) type Rooms = [Option<Resources>; 3];
 pub(crate) struct Ask(usize);
 
 impl Ask {
-    /// The smallest of all.
-    pub(crate) const FIRST: Self = Self(0);
-
     /// The one behind this.
     pub(crate) fn next(self) -> Self {
         Self(self.0 + 1)
@@ -71,7 +76,8 @@ pub(crate) struct Places {
 struct Admission {
     placement: Placement,
     users: usize,
-    nodes: Bits,
+    /// In each view.
+    nodes: [Bits; 3],
 }
 
 /// One demand, and how many of its pods find a place.
@@ -136,9 +142,11 @@ impl Places {
         let placement = match self.placement_numbers.get(&demand.placement) {
             Some(number) => *number,
             None => {
-                let mut admits = Bits::default();
+                let mut admits: [Bits; 3] = Default::default();
                 for (slot, node) in nodes {
-                    admits.set(slot, demand.placement.admits(node));
+                    for view in View::ALL {
+                        admits[view as usize].set(slot, view.admits(&demand.placement, node));
+                    }
                 }
                 let placement = demand.placement.clone();
                 let number = self.placements.add(Admission { placement, users: 0, nodes: admits });
@@ -208,19 +216,22 @@ impl Places {
             counted[view] = self.counts_in[view].get(slot);
             changed[view] = self.free[view][end - self.width..end] != *row || counted[view] != room.is_some();
         }
-        let mut admits_anew: Vec<Option<bool>> = Vec::new();
+        let mut admits_anew: Vec<Option<[bool; 3]>> = Vec::new();
         if let Some(node) = node {
-            let admits = |one: &Admission| node.is_some_and(|node| one.placement.admits(node));
+            let admits = |one: &Admission| {
+                View::ALL.map(|view| node.is_some_and(|node| view.admits(&one.placement, node)))
+            };
             admits_anew = self.placements.items.iter().map(|one| one.as_ref().map(admits)).collect();
         }
         if !changed.contains(&true) && node.is_none() {
             return;
         }
         for asked in self.asks.items.iter_mut().flatten() {
-            let admitted = self.placements.at(asked.placement).nodes.get(slot);
-            let admits = admits_anew.get(asked.placement).copied().flatten().unwrap_or(admitted);
+            let anew = admits_anew.get(asked.placement).copied().flatten();
             for view in View::ALL.map(|view| view as usize) {
                 let Some(count) = asked.counts[view] else { continue };
+                let admitted = self.placements.at(asked.placement).nodes[view].get(slot);
+                let admits = anew.map_or(admitted, |anew| anew[view]);
                 if !changed[view] && admits == admitted {
                     continue;
                 }
@@ -249,7 +260,9 @@ impl Places {
         }
         for (number, admits) in admits_anew.into_iter().enumerate() {
             if let (Some(admits), Some(placement)) = (admits, &mut self.placements.items[number]) {
-                placement.nodes.set(slot, admits);
+                for view in View::ALL.map(|view| view as usize) {
+                    placement.nodes[view].set(slot, admits[view]);
+                }
             }
         }
     }
@@ -268,7 +281,7 @@ impl Places {
         if let Some(count) = asked.counts[view as usize] {
             return count;
         }
-        let admits = &self.placements.at(asked.placement).nodes;
+        let admits = &self.placements.at(asked.placement).nodes[view as usize];
         let rows = self.free[view as usize].chunks_exact(self.width);
         let mut count = 0;
         for (slot, row) in rows.enumerate() {
@@ -291,8 +304,8 @@ impl Places {
     pub(crate) fn nodes_for(&self, ask: Ask) -> Vec<usize> {
         let asked = self.asks.at(ask.0);
         let wanted = asked.demand.pod_count as usize;
-        let admits = &self.placements.at(asked.placement).nodes;
         let view = View::Now as usize;
+        let admits = &self.placements.at(asked.placement).nodes[view];
         let mut nodes = Vec::with_capacity(wanted);
         for (slot, row) in self.free[view].chunks_exact(self.width).enumerate() {
             let pods = asked.pods_on(row) as usize;
@@ -333,7 +346,7 @@ impl Places {
     /// share smaller, and nothing but ordinary pods can make it larger while they are kept.
     pub(crate) fn nodes_to_keep(&self, ask: Ask) -> Vec<(usize, u32)> {
         let asked = self.asks.at(ask.0);
-        let admits = &self.placements.at(asked.placement).nodes;
+        let admits = &self.placements.at(asked.placement).nodes[View::WithoutScavengers as usize];
         let [now, without, _] = &self.free;
         let lacking = |slot: usize, pods: u32| {
             let row = slot * self.width..(slot + 1) * self.width;
@@ -365,8 +378,8 @@ impl Places {
     /// True if pods of a demand could go now to one of the nodes that are kept, and would leave there less than is kept.
     pub(crate) fn takes_from_nodes(&self, ask: Ask, kept: Ask, nodes: &[(usize, u32)]) -> bool {
         let (asked, kept) = (self.asks.at(ask.0), self.asks.at(kept.0));
-        let admits = &self.placements.at(asked.placement).nodes;
         let now = View::Now as usize;
+        let admits = &self.placements.at(asked.placement).nodes[now];
         nodes.iter().any(|(slot, pods)| {
             if !self.counts_in[now].get(*slot) || !admits.get(*slot) {
                 return false;
@@ -382,10 +395,11 @@ impl Places {
         })
     }
 
-    /// Number of nodes of the pool that let a demand's pods in, however full they are.
+    /// Number of nodes of the pool that let a demand's pods in, however full they are and whether they are ready or not.
     pub(crate) fn suitable(&self, ask: Ask) -> usize {
-        let admits = &self.placements.at(self.asks.at(ask.0).placement).nodes;
-        self.counts_in[View::Now as usize].common(admits)
+        let empty = View::Empty as usize;
+        let admits = &self.placements.at(self.asks.at(ask.0).placement).nodes[empty];
+        self.counts_in[empty].common(admits)
     }
 
     /// Amounts in the order of the columns.

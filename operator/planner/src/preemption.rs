@@ -3,7 +3,7 @@
 //!
 //! Served are pods that do not preempt by themselves and that kube-scheduler called unschedulable, once each: the room
 //! is reserved for the pod until it is bound or gone, so neither a ScavengerJob nor another pod is promised the same.
-//! A pod is served again only if its room was lost to somebody who was faster, or with its node. What of a pod's
+//! A pod is served again only if its room was lost to somebody who was faster, to something that hangs, or with its node. What of a pod's
 //! constraints can not be judged here leads to no interruption at all; [`Preemption::unjudged`] names such pods.
 
 use std::{
@@ -298,6 +298,11 @@ impl Preemption {
             pending.node = Some(node.clone());
         }
         Pod { nominated_node: Some(node.clone()), ..pod }
+    }
+
+    /// The nodes where room is reserved.
+    pub(crate) fn reserved_nodes(&self) -> impl Iterator<Item = &Name> {
+        self.pending.values().filter_map(|pending| pending.node.as_ref())
     }
 
     /// Every pod that has room reserved, as it is counted.

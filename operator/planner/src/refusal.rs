@@ -15,7 +15,12 @@ pub enum Refusal {
 }
 
 /// What the API server may say with 403 although another day it would take the very same object.
-const PASSING: [&str; 6] = [
+///
+/// Our own policies are among it: they refuse what the operator and the Job controller make only where these have other
+/// names than the policies know, which is for admins to mend, and must not fail everything that waits.
+const PASSING: [&str; 8] = [
+    "ValidatingAdmissionPolicy 'scavenger-pods' ",
+    "ValidatingAdmissionPolicy 'scavenger-child-jobs' ",
     "cannot create resource",
     "being terminated",
     "no PriorityClass",
@@ -38,6 +43,14 @@ pub fn judge(sentence: &str) -> Refusal {
     } else {
         Refusal::Passing
     }
+}
+
+/// True for a sentence with which somebody refused the object; others say that nobody answered.
+#[must_use]
+pub fn is_refusal(sentence: &str) -> bool {
+    judge(sentence) != Refusal::Passing
+        || sentence.contains(" is forbidden: ")
+        || sentence.contains("failed calling webhook")
 }
 
 #[cfg(test)]
@@ -68,6 +81,14 @@ mod tests {
                 r#"pods "a-1-0-x" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"#,
                 Refusal::Final,
             ),
+            (
+                r#"pods "a-1-0-x" is forbidden: ValidatingAdmissionPolicy 'scavenger-pods' with binding 'scavenger-pods' denied request: only Jobs"#,
+                Refusal::Passing,
+            ),
+            (
+                r#"jobs.batch "a-1" is forbidden: ValidatingAdmissionPolicy 'scavenger-child-jobs' with binding 'scavenger-child-jobs' denied request: only the operator"#,
+                Refusal::Passing,
+            ),
             (r#"Pod "a-1-0-x" is invalid: spec.containers[0].image: Required value"#, Refusal::Final),
             (
                 r#"pods "a-1-0-x" is forbidden: error looking up service account lab/me: serviceaccount "me" not found"#,
@@ -91,5 +112,16 @@ mod tests {
         ] {
             assert_eq!(judge(sentence), refusal, "{sentence}");
         }
+    }
+
+    #[test]
+    fn who_does_not_answer_does_not_refuse() {
+        assert!(is_refusal("Internal error occurred: failed calling webhook \"x\""));
+        assert!(is_refusal(
+            "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'scavenger-pods' with binding"
+        ));
+        assert!(is_refusal("Job \"a\" is invalid: spec: Required value"));
+        assert!(!is_refusal("etcdserver: request timed out"));
+        assert!(!is_refusal("no answer within 20 s"));
     }
 }

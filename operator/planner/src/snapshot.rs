@@ -303,10 +303,20 @@ impl Placement {
     /// True if the node's labels, name and taints let the pod in.
     #[must_use]
     pub fn admits(&self, node: &Node) -> bool {
+        self.admits_past(node, Taint::repels)
+    }
+
+    /// True if they will let it in once the node is ready and not cordoned.
+    #[must_use]
+    pub fn admits_when_ready(&self, node: &Node) -> bool {
+        self.admits_past(node, |taint| taint.repels() && !taint.passes())
+    }
+
+    fn admits_past(&self, node: &Node, counts: fn(&Taint) -> bool) -> bool {
         self.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
             && (self.affinity.is_empty() || self.affinity.iter().any(|term| term.matches(node)))
             && self.volumes.iter().all(|terms| terms.iter().any(|term| term.matches(node)))
-            && node.taints.iter().filter(|taint| taint.repels()).all(|taint| {
+            && node.taints.iter().filter(|taint| counts(taint)).all(|taint| {
                 self.tolerations.iter().any(|toleration| {
                     toleration.key.as_ref().is_none_or(|key| *key == taint.key)
                         && toleration.value.as_ref().is_none_or(|value| *value == taint.value)
@@ -321,6 +331,13 @@ impl Taint {
     #[must_use]
     pub fn repels(&self) -> bool {
         matches!(&*self.effect, "NoSchedule" | "NoExecute")
+    }
+
+    /// True for a taint that Kubernetes itself sets while a node is cordoned, not ready or under pressure, and takes
+    /// away again. [`Node::usable`] stands for all of them.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        self.key.starts_with("node.kubernetes.io/")
     }
 }
 
@@ -535,7 +552,7 @@ impl Attempt {
 /// First sign that an attempt was taken away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disruption {
-    /// When it was seen, or decided.
+    /// When it happened, as far as the cluster tells, or was decided.
     pub time: Timestamp,
     /// That of the pod's condition DisruptionTarget, [`DELETED`], or why the planner interrupts it
     /// ([`crate::interruption::reason`]).
@@ -571,6 +588,9 @@ pub struct Child {
     pub uid: Name,
     /// Version.
     pub resource_version: u64,
+    /// When it was created.
+    #[serde(default)]
+    pub creation_time: Timestamp,
     /// UID of its ScavengerJob.
     pub owner: Name,
     /// Number of the attempt.
@@ -581,6 +601,9 @@ pub struct Child {
     pub complete: bool,
     /// Reason and message of condition FailureTarget or Failed.
     pub failed: Option<(String, String)>,
+    /// Since when it has the first of these conditions.
+    #[serde(default)]
+    pub over_since: Option<Timestamp>,
 }
 
 impl Child {
@@ -625,8 +648,14 @@ pub struct Pod {
     pub phase: PodPhase,
     /// When its deletion was requested.
     pub deletion_requested: Option<Timestamp>,
+    /// When the grace period of its deletion is over.
+    #[serde(default)]
+    pub deletion_due: Option<Timestamp>,
     /// Reason and message of condition DisruptionTarget=True.
     pub disruption_target: Option<(String, String)>,
+    /// Since when it has that condition.
+    #[serde(default)]
+    pub disrupted_since: Option<Timestamp>,
     /// The scheduler's message, with condition PodScheduled=False and reason Unschedulable.
     pub unschedulable: Option<String>,
     /// True while scheduling gates hold it.

@@ -42,6 +42,29 @@ pub(crate) fn next_of_orphans(
     }
 }
 
+/// The child Job is refused for a reason that may pass. It is tried for as long as pods may stay unscheduled, and not
+/// longer: others could start in its place.
+pub(crate) fn next_of_refused(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    settings: &Result<Settings, String>,
+    now: Timestamp,
+) -> Option<Next> {
+    let (since, sentence) = known.memory.not_made.as_ref()?;
+    let settings = settings.as_ref().ok()?;
+    if known.job.status.phase != Phase::Starting || now < later(*since, settings.pending_timeout) {
+        return None;
+    }
+    let waiting = Waiting { reason: WaitReason::Unscheduled, message: sentence.clone() };
+    Some(Next::Do(withdraw(known, attempt, waiting, now)))
+}
+
+/// Since when the pods of an attempt could have come. Between the decision to start and its Job there may be as long as
+/// the operator was away.
+fn began(attempt: &Attempt, child: &Child) -> Timestamp {
+    attempt.creation_time.max(child.creation_time)
+}
+
 /// What is to be done next about an attempt that starts and whose Job is there.
 pub(crate) fn next(
     known: &Known<'_>,
@@ -53,8 +76,8 @@ pub(crate) fn next(
 ) -> Next {
     // Without settings (the pool was deleted meanwhile) nothing is withdrawn.
     let Ok(settings) = settings else { return Next::Wait(None) };
-    let unscheduled_until = later(attempt.creation_time, settings.pending_timeout);
-    let created_until = later(attempt.creation_time, settings.start_deadline);
+    let unscheduled_until = later(began(attempt, child), settings.pending_timeout);
+    let created_until = later(began(attempt, child), settings.start_deadline);
     if pods.len() < attempt.demand.pod_count as usize && !child.is_over() {
         return of_missing_pods(known, attempt, child, settings, now);
     }
@@ -116,8 +139,8 @@ fn of_missing_pods(
     settings: &Settings,
     now: Timestamp,
 ) -> Next {
-    let first = later(attempt.creation_time, settings.pending_timeout / 4);
-    let last = later(attempt.creation_time, settings.pending_timeout);
+    let first = later(began(attempt, child), settings.pending_timeout / 4);
+    let last = later(began(attempt, child), settings.pending_timeout);
     let ask = Task::ListPods { child: Some((child.key.clone(), child.uid.clone())) };
     let withdrawn = |reason: WaitReason, message: &str| {
         Next::Do(withdraw(known, attempt, Waiting { reason, message: message.to_owned() }, now))
@@ -186,8 +209,9 @@ fn of_silent_pods(
             continue;
         }
         let message = format!("pod {pod}: {}: {}", event.reason, event.message);
-        // What the pod asks for can not be mounted; anything else that keeps a pod from starting is the node's.
-        return if matches!(&*event.reason, "FailedMount" | "FailedMapVolume" | "FailedAttachVolume") {
+        // Only what the pod names and nobody has is its own fault. A volume may be attached to the node that it was on
+        // before (which takes minutes after that is lost) or where somebody else mounts it; a driver may not be up yet.
+        return if names_what_is_missing(&event.message) {
             Next::Do(finish(known, attempt, not_created(message), now))
         } else {
             withdrawn(message)
@@ -195,6 +219,19 @@ fn of_silent_pods(
     }
     let again = later(*time, READ_EVENTS_EVERY);
     if now < again { Next::Wait(Some(again)) } else { Next::Do(Task::ReadPodEvents { pods: silent }) }
+}
+
+/// True if an event says that a Secret, ConfigMap or claim of the pod, or a key in one, does not exist. Other things
+/// that are "not found" (a driver, a node, an attachment) belong to the cluster.
+fn names_what_is_missing(message: &str) -> bool {
+    let kinds = ["secret", "configmap", "persistentvolumeclaim"];
+    let not_found = |kind: &&str| {
+        let named = message.split(kind).skip(1).map(|rest| rest.strip_prefix('s').unwrap_or(rest));
+        named
+            .filter_map(|rest| rest.strip_prefix(" \"")?.split_once('"'))
+            .any(|(_, rest)| rest.starts_with(" not found"))
+    };
+    kinds.iter().any(not_found) || message.contains("references non-existent ")
 }
 
 /// Reasons with which the kubelet says that it can not create a container.
@@ -210,4 +247,50 @@ fn is_creation_error(reason: &str) -> bool {
             | "InvalidImageName"
             | "RunContainerError"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the kubelet and the attach-detach controller of Kubernetes 1.36 say it.
+    #[test]
+    fn only_what_the_pod_itself_names_is_its_fault() {
+        for (message, missing) in [
+            (r#"MountVolume.SetUp failed for volume "secret-0" : secret "s" not found"#, true),
+            (r#"MountVolume.SetUp failed for volume "config-0" : configmap "c" not found"#, true),
+            (r#"MountVolume.SetUp failed for volume "config-0" : configmaps "c" not found"#, true),
+            (
+                r#"MountVolume.SetUp failed for volume "config-0" : configmap references non-existent config key: k"#,
+                true,
+            ),
+            (
+                r#"error processing PVC lab/data: failed to fetch PVC: persistentvolumeclaims "data" not found"#,
+                true,
+            ),
+            (
+                r#"Multi-Attach error for volume "pv" Volume is already exclusively attached to one node"#,
+                false,
+            ),
+            (
+                r#"AttachVolume.Attach failed for volume "pv" : volumeattachments.storage.k8s.io "csi-1" not found"#,
+                false,
+            ),
+            (
+                "MountVolume.MountDevice failed : driver name d not found in the list of registered CSI drivers",
+                false,
+            ),
+            ("Unable to attach or mount volumes: unmounted volumes=[pvc-0]: timed out", false),
+            (
+                r#"MountVolume.SetUp failed for volume "secret-0" : failed to sync secret cache: timed out"#,
+                false,
+            ),
+            (
+                r#"MountVolume.SetUp failed for volume "v" : object "lab"/"secret-not-found" not registered"#,
+                false,
+            ),
+        ] {
+            assert_eq!(names_what_is_missing(message), missing, "{message}");
+        }
+    }
 }

@@ -40,6 +40,10 @@ pub struct Evidence {
     /// Earliest stamp of such an end among those whose place before or after `stamped` only their stamps can tell;
     /// none inside if the kubelet gave no stamp.
     stamped_failure: Option<Option<Timestamp>>,
+    /// Earliest stamp with which a pod that ran was taken away, or ended without success.
+    first_sign: Option<Timestamp>,
+    /// Latest stamp of a container's end.
+    last_end: Option<Timestamp>,
     pods: BTreeMap<Name, Seen>,
     /// The epoch in which this planner made the attempt itself, and so saw its pods from the first one on.
     since: Option<u64>,
@@ -89,15 +93,17 @@ impl Evidence {
             Container::Ended { time, .. } => Some(*time),
             _ => None,
         };
+        self.note_stamps(pod);
         let seen = Seen { epoch, ended: own_end.is_some(), deleted: pod.deletion_requested.is_some() };
         // A watch that was behind shows after the list what came before it: no order with what the list showed either.
         let is_news = pod.resource_version > self.listed;
         let before =
             self.pods.insert(pod.key.name.clone(), seen).filter(|before| is_news && before.epoch == epoch);
         if let Some((reason, message)) = &pod.disruption_target {
-            self.certain.get_or_insert_with(|| disruption(now, reason, message, pod));
+            let time = pod.disrupted_since.unwrap_or(now);
+            self.certain.get_or_insert_with(|| disruption(time, reason, message, pod));
         } else if let Some(requested) = pod.deletion_requested {
-            let deleted = || disruption(now, DELETED, "the pod was deleted", pod);
+            let deleted = || disruption(requested, DELETED, "the pod was deleted", pod);
             match (before, own_end) {
                 // What the watch showed earlier came earlier: an end, or this very deletion.
                 (Some(before), _) if before.ended || before.deleted => {}
@@ -123,6 +129,39 @@ impl Evidence {
                 self.stamped_failure = earliest(self.stamped_failure, own_end);
             }
         }
+    }
+
+    fn note_stamps(&mut self, pod: &Pod) {
+        let (end, success) = match &pod.container {
+            Container::Ended { time, exit_code, .. } => {
+                (*time, *exit_code == 0 && pod.phase != PodPhase::Failed)
+            }
+            _ => (None, false),
+        };
+        // What is deleted when it has ended was not taken away.
+        let taken = pod.disrupted_since.into_iter().chain(pod.deletion_requested);
+        let taken = taken.filter(|taken| end.is_none_or(|end| *taken <= end));
+        self.first_sign = self.first_sign.into_iter().chain(taken).chain(end.filter(|_| !success)).min();
+        self.last_end = self.last_end.max(end);
+    }
+
+    /// When the attempt ended, by the stamps of its pods and its Job: whoever sees it may come hours later. Never before
+    /// the attempt began nor after `now`, which it is if nothing tells.
+    #[must_use]
+    pub fn end_time(
+        &self,
+        attempt: &Attempt,
+        child: Option<&Child>,
+        outcome: Outcome,
+        now: Timestamp,
+    ) -> Timestamp {
+        let over = child.and_then(|child| child.over_since);
+        let told = match outcome {
+            // All of its pods had to end.
+            Outcome::Completed => self.last_end.or(over),
+            _ => self.first_sign.into_iter().chain(over).min(),
+        };
+        told.unwrap_or(now).max(attempt.start_time.unwrap_or(attempt.creation_time)).min(now)
     }
 
     /// First sign that the attempt was taken away.
@@ -239,6 +278,14 @@ pub mod reason {
 #[must_use]
 pub fn advances(reason: &str) -> bool {
     !matches!(reason, DELETED | reason::UNKNOWN | reason::SUSPENDED)
+}
+
+/// True if an attempt that was interrupted for this reason was told to stop (SIGTERM) before it was killed. A node that
+/// fails, or is gone when the garbage collector finds its pods, tells nobody, and most pods that the taint manager deletes
+/// are on nodes that do not answer; of what nobody knows the worst is assumed.
+#[must_use]
+pub fn is_told_to_stop(reason: &str) -> bool {
+    !matches!(reason, "DeletionByPodGC" | "DeletionByTaintManager" | reason::NODE_FAILURE | reason::UNKNOWN)
 }
 
 /// True if an attempt that ended for this reason has a Job that ends by itself, so that it can stay and its log be

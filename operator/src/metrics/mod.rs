@@ -71,6 +71,8 @@ pub(crate) struct Metrics {
     leader: Gauge,
     watch_age: Family<KindLabel, Gauge<f64, AtomicU64>>,
     lost_events: Counter,
+    in_flight_expired: Counter,
+    view_differences: Counter,
     useful_work: Family<ResourceLabel, Counter<f64, AtomicU64>>,
     lost_work: Family<ResourceLabel, Counter<f64, AtomicU64>>,
     without_checkpoint: Counter,
@@ -102,6 +104,8 @@ impl Metrics {
             leader: Gauge::default(),
             watch_age: Family::default(),
             lost_events: Counter::default(),
+            in_flight_expired: Counter::default(),
+            view_differences: Counter::default(),
             useful_work: Family::default(),
             lost_work: Family::default(),
             without_checkpoint: Counter::default(),
@@ -180,6 +184,16 @@ impl Metrics {
             "Kubernetes events that were not published; the status says what they would have said",
             self.lost_events.clone(),
         );
+        registry.register(
+            "in_flight_expired",
+            "Reservations given back because it was not known for too long whether their start was written",
+            self.in_flight_expired.clone(),
+        );
+        registry.register(
+            "view_differences",
+            "Times that the operator's view differed from what it is made from, and everything was listed anew",
+            self.view_differences.clone(),
+        );
         let seconds = "core-seconds of cpu, GiB-seconds of memory and storage, unit-seconds of others";
         registry.register(
             "useful_work",
@@ -231,6 +245,16 @@ impl Metrics {
     /// Counts a Kubernetes event that was not published.
     pub(crate) fn lost_event(&self) {
         self.lost_events.inc();
+    }
+
+    /// Counts reservations that expired.
+    pub(crate) fn expired(&self, reservations: u64) {
+        self.in_flight_expired.inc_by(reservations);
+    }
+
+    /// Counts a view that had to be made anew.
+    pub(crate) fn view_differs(&self) {
+        self.view_differences.inc();
     }
 
     /// Counts what became of an action, and how long that took.

@@ -47,6 +47,10 @@ pub(crate) fn resource_version<K: kube::Resource>(object: &K) -> u64 {
     object.meta().resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
+fn creation_time<K: kube::Resource>(object: &K) -> Timestamp {
+    object.meta().creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+}
+
 /// A ScavengerJob.
 pub(crate) fn job(object: &ScavengerJob) -> Job {
     Job {
@@ -54,11 +58,7 @@ pub(crate) fn job(object: &ScavengerJob) -> Job {
         uid: uid(object),
         resource_version: resource_version(object),
         generation: object.metadata.generation.unwrap_or(0),
-        creation_time: object
-            .metadata
-            .creation_timestamp
-            .as_ref()
-            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        creation_time: creation_time(object),
         deleting: object.metadata.deletion_timestamp.is_some(),
         has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
         controls: validate::controls(&object.spec),
@@ -180,6 +180,7 @@ pub(crate) fn child(object: &BatchJob) -> Option<Child> {
         key: key(object),
         uid: uid(object),
         resource_version: resource_version(object),
+        creation_time: creation_time(object),
         owner: owner.as_str().into(),
         attempt,
         deleting: object.metadata.deletion_timestamp.is_some(),
@@ -187,6 +188,10 @@ pub(crate) fn child(object: &BatchJob) -> Option<Child> {
         failed: true_condition(&["FailureTarget", "Failed"]).map(|condition| {
             (condition.reason.clone().unwrap_or_default(), condition.message.clone().unwrap_or_default())
         }),
+        over_since: ["Complete", "SuccessCriteriaMet", "FailureTarget", "Failed"]
+            .into_iter()
+            .filter_map(|kind| Some(true_condition(&[kind])?.last_transition_time.as_ref()?.0))
+            .min(),
     })
 }
 
@@ -216,11 +221,7 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
             .map(Name::from),
         placement: spec.map(placement).unwrap_or_default(),
         priority: spec.and_then(|spec| spec.priority).unwrap_or(0),
-        creation_time: object
-            .metadata
-            .creation_timestamp
-            .as_ref()
-            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        creation_time: creation_time(object),
         preempts: spec.is_none_or(|spec| spec.preemption_policy.as_deref() != Some("Never")),
         claims,
         unjudged: constraints::unjudged(object),
@@ -235,8 +236,11 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
             let grace = object.metadata.deletion_grace_period_seconds.unwrap_or(0);
             time.0.saturating_sub(SignedDuration::from_secs(grace)).unwrap_or(time.0)
         }),
+        deletion_due: object.metadata.deletion_timestamp.as_ref().map(|time| time.0),
         disruption_target: condition("DisruptionTarget", "True")
             .map(|condition| said(&condition.reason, &condition.message)),
+        disrupted_since: condition("DisruptionTarget", "True")
+            .and_then(|condition| Some(condition.last_transition_time.as_ref()?.0)),
         unschedulable: condition("PodScheduled", "False")
             .filter(|condition| condition.reason.as_deref() == Some("Unschedulable"))
             .map(|condition| condition.message.clone().unwrap_or_default()),
@@ -541,13 +545,35 @@ mod tests {
     }
 
     #[test]
+    fn a_job_is_over_since_its_first_condition_that_says_so() {
+        let object: BatchJob = serde_json::from_value(serde_json::json!({
+            "metadata": { "name": "j-1", "namespace": "n", "uid": "c", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": { "scavenger.dev/job-uid": "u", "scavenger.dev/attempt": "1" },
+                "ownerReferences": [{ "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob", "name": "j",
+                    "uid": "u", "controller": true }] },
+            "status": { "conditions": [
+                { "type": "Failed", "status": "True", "lastTransitionTime": "2026-01-01T00:01:10Z" },
+                { "type": "FailureTarget", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z" },
+                { "type": "Complete", "status": "False", "lastTransitionTime": "2026-01-01T00:00:30Z" },
+            ] },
+        }))
+        .unwrap();
+        let child = child(&object).unwrap();
+        assert_eq!(child.creation_time, "2026-01-01T00:00:00Z".parse().unwrap());
+        assert_eq!(child.over_since, Some("2026-01-01T00:01:00Z".parse().unwrap()));
+    }
+
+    #[test]
     fn a_deletion_was_requested_before_its_stamp() {
         let object: ApiPod = serde_json::from_value(serde_json::json!({
             "metadata": { "name": "p", "namespace": "n", "resourceVersion": "7",
                 "deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 30,
                 "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "j-2", "uid": "c", "controller": true }],
                 "labels": { "scavenger.dev/job": "j", "scavenger.dev/job-uid": "u", "scavenger.dev/attempt": "2" } },
-            "status": { "phase": "Failed", "containerStatuses": [{
+            "status": { "phase": "Failed",
+                "conditions": [{ "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+                    "lastTransitionTime": "2026-01-01T00:00:29Z" }],
+                "containerStatuses": [{
                 "name": "main", "image": "", "imageID": "", "ready": false, "restartCount": 0,
                 "state": { "terminated": { "exitCode": 128, "reason": "StartError", "message": "no such file",
                     "startedAt": "1970-01-01T00:00:00Z" } } }] },
@@ -556,6 +582,8 @@ mod tests {
         let pod = pod(&object);
         assert_eq!(pod.owner, Some(("u".into(), 2)));
         assert_eq!(pod.deletion_requested, Some("2026-01-01T00:00:30Z".parse().unwrap()));
+        assert_eq!(pod.deletion_due, Some("2026-01-01T00:01:00Z".parse().unwrap()));
+        assert_eq!(pod.disrupted_since, Some("2026-01-01T00:00:29Z".parse().unwrap()));
         assert!(matches!(&pod.container, Container::Ended { exit_code: 128, started: false, .. }));
         let mut forged = object;
         forged.metadata.owner_references = None;

@@ -48,11 +48,13 @@ pub fn child(job: &Job, attempt: u32, version: u64) -> Child {
         key: Key::new(&*job.key.namespace, format!("{}-{attempt}", job.key.name)),
         uid: format!("job-{}", job.uid).into(),
         resource_version: version,
+        creation_time: job.creation_time,
         owner: Name::from(&*job.uid),
         attempt,
         deleting: false,
         complete: false,
         failed: None,
+        over_since: None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    admission::{Queue, Room},
+    admission::{Queue, Room, Starting},
     capacity::Capacity,
     fixtures::{at, job, node, pod, settings},
     ledger::Ledger,
@@ -139,7 +139,7 @@ proptest! {
             queue.insert(job, demand, &mut capacity);
         }
         let mut room = Room { capacity: &mut capacity, ledger: &mut ledger, settings: &settings, now: at(30) };
-        let walk = queue.walk(&mut room, world.starting);
+        let walk = queue.walk(&mut room, Starting { all: world.starting, failed: 0 });
         let (started, waiting) = slowly(&world);
         let walked: Vec<Key> = walk.started.iter().map(|(key, _)| key.clone()).collect();
         prop_assert_eq!(&walked, &started);

@@ -24,7 +24,9 @@ fn any_node() -> impl Strategy<Value = Node> {
     (0..4_usize, 1..10_i64, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
         |(number, cpu, usable, labelled, tainted, gpu)| {
             let mut node = node(&format!("n{number}"), cpu * 1000);
-            node.usable = usable;
+            if !usable {
+                node = node.cordoned();
+            }
             if labelled {
                 node = node.labelled("pool", "yes");
             }

@@ -114,16 +114,21 @@ fn a_spec_that_grows_while_it_is_prepared_does_not_slip_through_with_the_room_of
 }
 
 #[test]
-fn nodes_that_are_not_ready_are_no_reason_to_give_up() {
-    let mut cluster = Cluster::new(settings()).with_nodes([node("n1", 10_000).unusable()]);
-    cluster.strict = false;
-    cluster.submit(job("a").asking(5000), work(10));
-    cluster.submit(job("huge").asking(8000), work(10));
-    cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::NoRoom));
-    assert_eq!(cluster.waits("huge"), Some(WaitReason::NeverFits));
-    cluster.set_node(node("n1", 10_000));
-    completed(&mut cluster, "a");
+fn nodes_that_are_not_ready_or_cordoned_are_no_reason_to_give_up() {
+    for away in [node("n1", 10_000).unusable(), node("n1", 10_000).cordoned()] {
+        let mut cluster = Cluster::new(settings()).with_nodes([away]);
+        cluster.strict = false;
+        cluster.submit(job("a").asking(5000), work(10));
+        cluster.submit(job("gang").gang(2).asking(2500), work(10));
+        cluster.submit(job("huge").asking(8000), work(10));
+        cluster.run_for(seconds(2));
+        assert_eq!(cluster.waits("a"), Some(WaitReason::NoRoom));
+        assert_eq!(cluster.waits("gang"), Some(WaitReason::NoRoom));
+        assert_eq!(cluster.waits("huge"), Some(WaitReason::NeverFits));
+        cluster.set_node(node("n1", 10_000));
+        cluster.run_until_phase("gang", Phase::Completed);
+        completed(&mut cluster, "a");
+    }
 }
 
 #[test]

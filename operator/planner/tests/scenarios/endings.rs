@@ -90,6 +90,64 @@ fn running_out_of_memory_is_a_failure() {
 }
 
 #[test]
+fn a_reported_checkpoint_starts_the_running_priority_over_and_is_told() {
+    let mut cluster = cluster();
+    cluster.submit(job("a").interruptible_after(seconds(60)), work(200));
+    cluster.run_until_phase("a", Phase::Running);
+    let started = attempt(&cluster, "a").start_time.unwrap();
+    for (after, over) in [(45, 45), (45, 90), (80, 150)] {
+        cluster.run_for(seconds(after));
+        if over < 100 {
+            assert!(cluster.status("a").running_priority > Some(1));
+            cluster.report_checkpoint("a");
+            cluster.run_for(millis(100));
+        }
+        let status = cluster.status("a");
+        let told = status.priority_start_over.map(|time| time.duration_since(started).as_secs());
+        assert!(told.is_some_and(|told| (over..=over + 1).contains(&told)), "{told:?}, not {over}");
+        assert_eq!(status.running_priority, Some(if over < 100 { 1 } else { 2 }));
+    }
+    completed(&mut cluster, "a");
+}
+
+#[test]
+fn time_in_which_nobody_looked_is_no_run_time() {
+    for (restart, taken) in [(false, true), (true, true), (false, false), (true, false)] {
+        let mut cluster = cluster();
+        cluster.submit(job("a").gang(2), Workload { exit_code: 0, ..work(900) });
+        cluster.control("a", |controls| controls.active_deadline = Some(seconds(3600)));
+        cluster.run_until_phase("a", Phase::Running);
+        cluster.run_for(seconds(300));
+        // Nothing can be written for two hours.
+        cluster.outage = true;
+        let mut end = cluster.now;
+        if taken {
+            cluster.preempt(&key("a-1-1"));
+            cluster.run_for(seconds(7200));
+        } else {
+            cluster.run_for(seconds(7200));
+            end = attempt(&cluster, "a").start_time.unwrap() + seconds(900);
+        }
+        if restart {
+            cluster.restart(false);
+        }
+        cluster.outage = false;
+        let outcome = if taken { Outcome::Interrupted } else { Outcome::Completed };
+        cluster.run_until("its end is written", |cluster| attempt(cluster, "a").outcome == Some(outcome));
+        let (status, attempt) = (cluster.status("a"), attempt(&cluster, "a"));
+        let late = attempt.end_time.unwrap().duration_since(end).as_secs();
+        assert!((-1..=4).contains(&late), "{late}");
+        assert!((299..=902).contains(&status.active_seconds), "{}", status.active_seconds);
+        if taken {
+            assert!(status.active_seconds <= 304, "{}", status.active_seconds);
+            assert_eq!(status.interruption_times, [attempt.end_time.unwrap()]);
+            assert_eq!(attempt.disruption.as_ref().map(|sign| sign.time), attempt.end_time);
+        }
+        completed(&mut cluster, "a");
+    }
+}
+
+#[test]
 fn a_spec_that_can_not_be_understood_fails_at_once() {
     let mut cluster = cluster();
     cluster.submit(job("a").invalid("spec.resources.requests.cpu: \"many\" is not a quantity"), work(1));

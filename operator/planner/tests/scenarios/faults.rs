@@ -78,6 +78,26 @@ fn an_outage_of_a_minute_blocks_nothing_for_long() {
 }
 
 #[test]
+fn room_of_a_start_that_nobody_can_tell_about_is_given_back_in_time() {
+    let mut cluster = cluster();
+    // Prepared, and then every answer about it is lost, and no watch shows it.
+    cluster.faults.insert(2, Fault::Refused(Failure::Transient("no answer within 20 s".to_owned())));
+    cluster.submit(job("a").asking(7000), work(10));
+    cluster.run_until("its start is not answered", |cluster| cluster.actions == 2);
+    cluster.poisoned.insert(key("a"));
+    cluster.submit(job("b").asking(7000), work(10));
+    cluster.run_for(seconds(80));
+    assert_eq!(cluster.planner.ledger().reserved_pods(&key("a")), 1);
+    assert_eq!(cluster.status("b").phase, Phase::Waiting);
+    // pendingTimeout and half a minute; failed actions are tried again every 25 s.
+    cluster.run_for(seconds(50));
+    assert_eq!(cluster.planner.expired_reservations(), 1);
+    assert!(!cluster.status("b").start_times.is_empty(), "{}", cluster.history());
+    cluster.poisoned.clear();
+    completed(&mut cluster, "a");
+}
+
+#[test]
 fn blind_for_ten_seconds_the_planner_still_keeps_to_the_limits() {
     let mut cluster = Cluster::new(settings().filled_to(0.5)).with_nodes([node("n1", 100_000)]);
     for stream in Stream::ALL {

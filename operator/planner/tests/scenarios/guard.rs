@@ -2,7 +2,7 @@
 
 use scavenger_planner::{
     Planner,
-    fixtures::{Cluster, job, key, node, pod, seconds, settings},
+    fixtures::{Cluster, Workload, job, key, node, pod, seconds, settings},
     guard::{Help, Leaving},
     snapshot::{Key, Observation, Phase, Settings},
 };
@@ -70,6 +70,25 @@ fn it_takes_whom_the_operator_would_take() {
     });
     assert_eq!(cluster.status("large").interrupted_count, 0);
     assert!(relief(&cluster, in_mode_operator()).is_empty());
+}
+
+#[test]
+fn it_does_not_wait_for_what_hangs() {
+    let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes([node("n1", 10_000)]);
+    cluster.submit(job("hangs").asking(4000), Workload { hangs: true, ..work(3000) });
+    cluster.submit(job("other").asking(6000), work(3000));
+    cluster.run_until("both run", |cluster| cluster.jobs().all(|job| job.status.phase == Phase::Running));
+    cluster.evict(&key("hangs-1-0"));
+    cluster.create_pod(pod("owner", 3000).patient(), seconds(1000));
+    let victims = |cluster: &Cluster| {
+        let helped = relief(cluster, in_mode_operator());
+        let [(_, help)] = &helped[..] else { panic!("{helped:?}") };
+        leaving(help).1.iter().map(|leaving| leaving.job.name.to_string()).collect::<Vec<_>>()
+    };
+    cluster.run_for(seconds(20));
+    assert!(victims(&cluster).is_empty(), "it is going");
+    cluster.run_for(seconds(20));
+    assert_eq!(victims(&cluster), ["other"]);
 }
 
 #[test]

@@ -406,9 +406,19 @@ fn a_volume_that_can_not_be_mounted_fails_it_after_the_deadline_with_the_kubelet
 
 #[test]
 fn a_node_that_can_not_make_sandboxes_or_says_nothing_is_not_the_workloads_fault() {
-    let event =
-        |reason: &str| PodEvent { warning: true, reason: reason.to_owned(), message: "no".to_owned() };
-    for event in [Some(event("FailedCreatePodSandBox")), None] {
+    let event = |reason: &str, message: &str| {
+        Some(PodEvent { warning: true, reason: reason.to_owned(), message: message.to_owned() })
+    };
+    for event in [
+        event("FailedCreatePodSandBox", "no"),
+        // Until Kubernetes detaches it from a node that is lost, six minutes later.
+        event(
+            "FailedAttachVolume",
+            "Multi-Attach error for volume \"pv\" Volume is already used by pod(s) a-1-0",
+        ),
+        event("FailedMount", "Unable to attach or mount volumes: unmounted volumes=[pvc-0]: timed out"),
+        None,
+    ] {
         let mut cluster = cluster();
         cluster.delays.kubelet = seconds(1000);
         cluster.pod_event = event;

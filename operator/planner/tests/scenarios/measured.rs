@@ -1,7 +1,7 @@
 //! Who goes when a node really uses more memory than its pods ask for.
 
 use scavenger_planner::{
-    fixtures::{Cluster, job, node, seconds, settings},
+    fixtures::{Cluster, Workload, job, node, seconds, settings},
     interruption::reason,
     snapshot::{Observation, Phase, Usage, WaitReason},
 };
@@ -22,9 +22,14 @@ fn cluster() -> Cluster {
 }
 
 /// Node n1 was just measured to use so many MiB.
-fn measure(cluster: &mut Cluster, mib: i64) {
+fn observe(cluster: &mut Cluster, mib: i64) {
     let usage = Usage { node: "n1".into(), memory_bytes: mib << 20, time: cluster.now };
     cluster.planner.observe(Observation::Usage(Some(vec![usage])), cluster.now);
+}
+
+/// The same, and all that it led to at once was done.
+fn measure(cluster: &mut Cluster, mib: i64) {
+    observe(cluster, mib);
     cluster.settle();
 }
 
@@ -69,6 +74,25 @@ fn nobody_else_goes_before_it_was_measured_again() {
     cluster.run_for(seconds(5));
     assert_eq!(cluster.status("dear").interrupted_count, 1);
     assert_eq!(cluster.status("other").interrupted_count, 0, "another node's memory is not short");
+}
+
+#[test]
+fn one_that_never_goes_does_not_end_the_relief() {
+    let nodes = [node("n1", 10_000)];
+    let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes(nodes);
+    for (name, cpu, hangs) in [("hangs", 1000, true), ("next", 2000, false), ("dear", 4000, false)] {
+        cluster.submit(job(name).asking(cpu), Workload { hangs, ..work(3000) });
+        cluster.run_until_phase(name, Phase::Running);
+    }
+    for _ in 0..2 {
+        observe(&mut cluster, 9400);
+        cluster.run_for(seconds(10));
+    }
+    assert_eq!(interrupted(&cluster), ["hangs"], "it is waited for");
+    cluster.run_for(seconds(20));
+    observe(&mut cluster, 9400);
+    cluster.run_for(seconds(5));
+    assert_eq!(interrupted(&cluster), ["hangs", "next"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Preemption mode Operator: who goes for a pending ordinary pod that preempts nobody.
 
 use scavenger_planner::{
-    fixtures::{Cluster, Kill, job, key, node, pod, seconds, settings},
+    fixtures::{Cluster, Kill, Workload, job, key, node, pod, seconds, settings},
     interruption::reason,
     snapshot::{Expression, NodeTerm, Operator, Outcome, Phase, WaitReason},
 };
@@ -182,6 +182,33 @@ fn room_that_somebody_faster_took_is_made_once_more() {
     cluster.scheduler_works = true;
     cluster.create_pod(pod("wakes-the-scheduler", 10), seconds(10));
     cluster.run_until("it has a node", |cluster| bound(cluster, "owner"));
+}
+
+#[test]
+fn a_victim_that_never_goes_keeps_no_owner_waiting() {
+    // Its pod hangs, or whatever is asked of it is refused.
+    for hangs in [true, false] {
+        let mut cluster = full();
+        submit(&mut cluster, "dear", "n1", 10_000);
+        let workload = Workload { hangs, ..work(3000) };
+        cluster.submit(job("cheap").asking(4000).only_on("name", "n2"), workload);
+        submit(&mut cluster, "other", "n2", 6000);
+        cluster.run_until_phase("cheap", Phase::Running);
+        if !hangs {
+            cluster.poisoned.insert(key("cheap"));
+        }
+        cluster.create_pod(pod("owner", 3000).patient(), seconds(1000));
+        let created = cluster.now;
+        cluster.run_until("it has a node", |cluster| bound(cluster, "owner"));
+        let waited = cluster.now.duration_since(created);
+        assert!(waited > seconds(29) && waited < seconds(40), "{waited}");
+        assert_eq!(cluster.status("other").interrupted_count, 1, "the next cheapest went");
+        assert_eq!(cluster.status("dear").interrupted_count, 0);
+        // What is still there is not counted on again.
+        cluster.create_pod(pod("second", 5000).patient(), seconds(1000));
+        cluster.run_until("the second has a node", |cluster| bound(cluster, "second"));
+        assert_eq!(cluster.status("dear").interrupted_count, 1);
+    }
 }
 
 #[test]

@@ -98,6 +98,32 @@ fn a_quota_on_jobs_is_named_at_once() {
 }
 
 #[test]
+fn a_policy_of_our_own_that_does_not_know_us_fails_nobody_and_is_named() {
+    let denied = |what: &str, policy: &str| {
+        format!(
+            "{what} is forbidden: ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: no"
+        )
+    };
+    for (job_denied, pods_denied) in [
+        (Some(denied("jobs.batch \"a-1\"", "scavenger-child-jobs")), None),
+        (None, Some(denied("pods \"a-1-0-x\"", "scavenger-pods"))),
+    ] {
+        let mut cluster = Cluster::new(settings().starting_at_once(1)).with_nodes([node("n1", 10_000)]);
+        cluster.create_failure.clone_from(&pods_denied);
+        cluster.child_refused = job_denied.clone().map(Failure::Transient);
+        cluster.submit(job("a"), work(10));
+        cluster.run_until("it is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
+        let waited = cluster.now.duration_since(scavenger_planner::fixtures::at(0));
+        assert!(waited > seconds(58) && waited < seconds(90), "{waited}");
+        assert_eq!(cluster.waits("a"), Some(WaitReason::Unscheduled));
+        assert_eq!(Some(&cluster.status("a").message), job_denied.as_ref().or(pods_denied.as_ref()));
+        cluster.create_failure = None;
+        cluster.child_refused = None;
+        completed(&mut cluster, "a");
+    }
+}
+
+#[test]
 fn a_quota_that_was_asked_for_too_early_is_asked_for_again() {
     let mut cluster = cluster();
     cluster.submit(job("a"), work(10));
@@ -126,6 +152,62 @@ fn a_hundred_that_are_stuck_do_not_hold_up_the_101st() {
     assert!(waited < seconds(3), "{waited}");
 }
 
+/// So many whose pods no node ever takes.
+fn never_scheduled(count: i64) -> Cluster {
+    let mut cluster = Cluster::new(settings()).with_nodes([node("n1", 1_000_000)]);
+    for number in 0..count {
+        let workload = Workload { never_scheduled: true, ..work(10) };
+        cluster.submit(job(&format!("stuck{number:03}")).asking(1000 + number % 3), workload);
+    }
+    cluster
+}
+
+#[test]
+fn a_hundred_that_never_get_a_node_do_not_hold_up_the_101st() {
+    let mut cluster = never_scheduled(100);
+    cluster.submit(job("last"), work(10));
+    cluster.run_until_phase("last", Phase::Running);
+    // Ten at a time fail their first start.
+    assert!(cluster.now < scavenger_planner::fixtures::at(11 * 60), "{}", cluster.now);
+}
+
+#[test]
+fn however_many_fail_to_start_newcomers_start_at_once_and_each_of_them_gets_its_next_try() {
+    let mut cluster = never_scheduled(200);
+    let failed = |cluster: &Cluster| cluster.jobs().filter(|job| job.status.failed_starts > 0).count();
+    cluster.run_until("each has failed once", |cluster| failed(cluster) == 200);
+    for round in 0..6 {
+        cluster.run_for(seconds(600));
+        let name = format!("newcomer{round}");
+        let began = cluster.now;
+        cluster.submit(job(&name), work(10));
+        cluster.run_until_phase(&name, Phase::Running);
+        let waited = cluster.now.duration_since(began);
+        assert!(waited < seconds(3), "{waited}");
+    }
+    let began = cluster.now;
+    cluster.let_schedule("stuck199");
+    cluster.run_until_phase("stuck199", Phase::Running);
+    // 200 hold one of five places for a minute each.
+    let waited = cluster.now.duration_since(began);
+    assert!(waited < seconds(200 * 60 / 5 + 750), "{waited}");
+}
+
+#[test]
+fn where_one_starts_at_a_time_those_that_fail_to_start_come_last() {
+    let mut cluster = Cluster::new(settings().starting_at_once(1)).with_nodes([node("n1", 100_000)]);
+    for name in ["a", "b", "c"] {
+        cluster.submit(job(name), Workload { never_scheduled: true, ..work(10) });
+    }
+    cluster.run_until("each has failed", |cluster| cluster.jobs().all(|job| job.status.failed_starts > 0));
+    for name in ["d", "e"] {
+        cluster.submit(job(name), work(10));
+    }
+    cluster.let_schedule("c");
+    cluster.run_until_phase("c", Phase::Running);
+    assert!(["d", "e"].iter().all(|name| !cluster.status(name).start_times.is_empty()));
+}
+
 #[test]
 fn a_job_whose_pods_are_orphaned_before_they_run_gives_its_slot_back() {
     let mut cluster = Cluster::new(settings().starting_at_once(1)).with_nodes([node("n1", 10_000)]);
@@ -142,6 +224,20 @@ fn a_job_whose_pods_are_orphaned_before_they_run_gives_its_slot_back() {
     cluster.run_until("b is withdrawn", |cluster| cluster.status("b").failed_starts == 1);
     cluster.scheduler_works = true;
     completed(&mut cluster, "a");
+}
+
+#[test]
+fn time_in_which_nobody_could_make_its_job_is_not_held_against_it() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), work(10));
+    cluster.run_until_phase("a", Phase::Starting);
+    // Killed before the Job was made; the next one leads only after pendingTimeout.
+    cluster.restart(false);
+    cluster.outage = true;
+    cluster.run_for(seconds(70));
+    cluster.outage = false;
+    completed(&mut cluster, "a");
+    assert_eq!(attempt(&cluster, "a").number, 1, "{}", cluster.history());
 }
 
 #[test]
