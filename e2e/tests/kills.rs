@@ -260,7 +260,11 @@ async fn is_cancelled(stage: &Stage, id: i64) -> Result<()> {
     let cancel = format!("update gromacs_to_tune set cancel_requested = true where id = {id}");
     stage.postgres.sql(&cancel).await?;
     job.is_deleted().await?;
-    stage.row_is(id, "state = 'cancelled'").await
+    stage.row_is(id, "state = 'cancelled'").await?;
+    // Ten minutes pass that the test does not wait for; then it is swept.
+    let sweeps = format!("update gromacs_to_tune set job_expiry_time = now() where id = {id}");
+    stage.postgres.sql(&sweeps).await?;
+    stage.leaves(id, std::iter::empty()).await
 }
 
 /// A write, told apart from those of the same kind by how many came before it. Not by its number among all: how often a

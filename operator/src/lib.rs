@@ -16,6 +16,7 @@ mod health;
 mod leader;
 mod manifest;
 mod metrics;
+mod node_shapes;
 mod observe;
 mod pool;
 mod status;

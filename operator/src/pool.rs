@@ -7,23 +7,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use scavenger_planner::{
     Planner,
     resources::{CPU, Resources, is_in_bytes},
-    snapshot::{Name, Phase, PreemptionMode},
+    snapshot::{Phase, PreemptionMode},
 };
 use scavenger_schema::{
     quantity::{format_bytes, format_milli},
     reasons::pool_condition::{MEMORY_MEASURED, READY, UNJUDGED_PODS},
     scavenger_job::Quantity,
-    scavenger_pool::{NodeShape, Queue, ScavengerPoolStatus},
+    scavenger_pool::{Queue, ScavengerPoolStatus},
 };
 
-/// Prefixes and names of labels that describe hardware; the tuner recognises the processor and the GPU by them.
-const HARDWARE_LABELS: [&str; 5] = [
-    "kubernetes.io/arch",
-    "node.kubernetes.io/instance-type",
-    "feature.node.kubernetes.io/",
-    "nvidia.com/",
-    "amd.com/",
-];
+use crate::node_shapes;
 
 /// The status at one moment, without `updateTime` and `observedGeneration`, which the writer adds.
 pub(crate) fn status(planner: &Planner, now: Timestamp) -> ScavengerPoolStatus {
@@ -55,7 +48,7 @@ pub(crate) fn status(planner: &Planner, now: Timestamp) -> ScavengerPoolStatus {
         allocatable: quantities(allocatable),
         used: quantities(&used),
         free: quantities(&free),
-        node_shapes: node_shapes(planner),
+        node_shapes: node_shapes::of(planner),
         queue: Queue {
             waiting: count(of(Phase::Waiting) + of(Phase::Interrupted)),
             starting: count(of(Phase::Starting)),
@@ -117,44 +110,12 @@ fn condition(kind: &str, is: bool, reason: &str, message: &str, now: Timestamp) 
     }
 }
 
-fn count(number: usize) -> i32 {
+pub(crate) fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// Nodes with equal allocatable resources and hardware labels, in a fixed order.
-fn node_shapes(planner: &Planner) -> Vec<NodeShape> {
-    let none = Resources::default();
-    let mut shapes: BTreeMap<(Resources, BTreeMap<Name, Name>), (i32, Resources)> = BTreeMap::new();
-    for (node, used) in planner.capacity().pool_nodes() {
-        let labels = node.labels.iter().filter(|(key, _)| describes_hardware(key));
-        let labels = labels.map(|(key, value)| (key.clone(), value.clone())).collect();
-        let promised = planner.ledger().promised(&node.name).unwrap_or(&none);
-        let free = node.allocatable.minus(used).minus(promised);
-        let (count, largest) = shapes.entry((node.allocatable.clone(), labels)).or_insert((0, none.clone()));
-        *count += 1;
-        *largest = largest.larger(&free);
-    }
-    shapes
-        .into_iter()
-        .map(|((allocatable, labels), (count, largest_free))| NodeShape {
-            count,
-            labels: labels.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
-            allocatable: quantities(&allocatable),
-            largest_free: quantities(&largest_free),
-        })
-        .collect()
-}
-
-fn describes_hardware(label: &str) -> bool {
-    // The moment at which the labels were made: of each node its own, so that no two would look alike.
-    label != "nvidia.com/gfd.timestamp"
-        && HARDWARE_LABELS
-            .iter()
-            .any(|known| if known.ends_with('/') { label.starts_with(known) } else { label == *known })
-}
-
 /// Amounts as Kubernetes writes them. What is overcommitted shows as 0.
-fn quantities(resources: &Resources) -> BTreeMap<String, Quantity> {
+pub(crate) fn quantities(resources: &Resources) -> BTreeMap<String, Quantity> {
     resources
         .iter()
         .map(|(name, amount)| {
@@ -167,17 +128,4 @@ fn quantities(resources: &Resources) -> BTreeMap<String, Quantity> {
             (name.to_owned(), Quantity(text))
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::describes_hardware;
-
-    #[test]
-    fn labels_that_differ_between_equal_nodes_make_no_shapes() {
-        assert!(describes_hardware("nvidia.com/gpu.product") && describes_hardware("kubernetes.io/arch"));
-        assert!(
-            !describes_hardware("nvidia.com/gfd.timestamp") && !describes_hardware("kubernetes.io/hostname")
-        );
-    }
 }

@@ -359,7 +359,7 @@ pub struct ScavengerPoolStatus {
     pub queue: Queue,
 }
 
-/// Nodes with the same allocatable resources and the same hardware labels.
+/// Nodes with about the same allocatable resources and the same hardware labels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeShape {
@@ -368,10 +368,10 @@ pub struct NodeShape {
     /// Their common labels that describe hardware (architecture, CPU model and features, GPU product).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// What one of them has for pods.
+    /// What each of them has for pods.
     #[schemars(schema_with = "shapes::resource_list")]
     pub allocatable: BTreeMap<String, Quantity>,
-    /// The most that is free on one of them, by resource.
+    /// What is free on the one with the most room: most devices, then most cpu, then most memory.
     #[schemars(schema_with = "shapes::resource_list")]
     pub largest_free: BTreeMap<String, Quantity>,
 }

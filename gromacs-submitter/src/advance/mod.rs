@@ -404,8 +404,11 @@ fn inspecting(input: &Input<'_>) -> Step {
     }
     let Some(probe) = input.probe else {
         // Without a pool nothing starts, and the policy that checks ScavengerJobs lets none be made.
-        if input.pool.is_none() {
+        let Some(pool) = input.pool else {
             return settle(row.status.clone(), Some(NO_POOL.to_owned()), input);
+        };
+        if let Some(reason) = ladder::refused_by_pool(row, pool) {
+            return fail(input, reason);
         }
         // A box that no node may make would wait for ever.
         return match calibration::refused_by_nodes(input) {

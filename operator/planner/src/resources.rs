@@ -51,6 +51,17 @@ impl Resources {
         }
     }
 
+    /// Another amount of every resource that is named.
+    #[must_use]
+    pub fn map(&self, amount: impl Fn(&str, i64) -> i64) -> Self {
+        Self {
+            cpu_milli: amount(CPU, self.cpu_milli),
+            memory_bytes: amount(MEMORY, self.memory_bytes),
+            pods: amount(PODS, self.pods),
+            other: self.other.iter().map(|(name, value)| (name.clone(), amount(name, *value))).collect(),
+        }
+    }
+
     /// Adds `more` to every resource.
     pub fn add(&mut self, more: &Self) {
         self.combine(more, i64::saturating_add);
