@@ -206,9 +206,12 @@ fn in_mode_operator_the_one_that_loses_least_goes_and_the_pod_runs() {
 fn a_bad_pool_is_refused_with_the_name_of_its_field() {
     run("bad-pool", |world| async move {
         let cases = [
-            ("spec.headroomTarget", json!({ "headroomTarget": 0.1 })),
+            ("spec.headroomTarget", json!({ "headroomTarget": 0.1, "interruptThreshold": 0.99 })),
             ("spec.headroomTarget", json!({ "headroomTarget": 0.99, "interruptThreshold": 0.99 })),
-            ("spec.headroomTargetOverrides", json!({ "headroomTargetOverrides": { "memory": 0.1 } })),
+            (
+                "spec.headroomTargetOverrides",
+                json!({ "headroomTargetOverrides": { "memory": 0.1 }, "interruptThreshold": 0.99 }),
+            ),
             ("spec.interruptThresholdOverrides", json!({ "interruptThresholdOverrides": { "gpu": 0.1 } })),
             ("spec.interruptThreshold", json!({ "interruptThreshold": 2 })),
             ("spec.weights.cpu", json!({ "weights": { "cpu": -1 } })),
