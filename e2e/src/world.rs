@@ -9,7 +9,7 @@ use k8s_openapi::{
     api::{
         apps::v1::Deployment,
         coordination::v1::Lease,
-        core::v1::{Namespace, Node, PersistentVolumeClaim, Pod},
+        core::v1::{Event, Namespace, Node, PersistentVolumeClaim, Pod},
     },
 };
 use kube::{
@@ -29,6 +29,9 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
 use crate::postgres::NAMESPACE;
+
+/// Events that are printed when a test fails.
+const MOST_EVENTS: usize = 60;
 
 /// Longest wait for a condition. Ten times what anything here takes on a slow machine; a wait ends when the condition
 /// arrives.
@@ -136,8 +139,21 @@ impl World {
         }
     }
 
-    /// Prints the ScavengerJobs of the namespace, and its pods with the ends of their logs.
+    /// Prints the newest events of the namespace, its ScavengerJobs, and its pods with the ends of their logs.
     async fn describe(&self) {
+        let events = self.api::<Event>().list(&ListParams::default()).await;
+        let mut events: Vec<Event> = events.into_iter().flatten().collect();
+        events.sort_by_key(|event| event.last_timestamp.clone().or(event.creation_timestamp()));
+        for event in &events[events.len().saturating_sub(MOST_EVENTS)..] {
+            let time = event.last_timestamp.clone().or(event.creation_timestamp());
+            let said = [&event.involved_object.name, &event.reason, &event.message];
+            let said = said.map(|text| text.as_deref().unwrap_or_default());
+            eprintln!(
+                "event {} {}",
+                time.map_or_else(String::new, |time| time.0.to_string()),
+                said.join(": ")
+            );
+        }
         let jobs = self.api::<ScavengerJob>().list(&ListParams::default()).await;
         for job in jobs.into_iter().flatten() {
             eprintln!("ScavengerJob {}: {}", job.name_any(), json!(job.status));
