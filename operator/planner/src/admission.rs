@@ -28,8 +28,9 @@
 //! turn.
 //!
 //! ScavengerJobs with equal demands either all fit or none does, so they wait in one line (and those of them whose last
-//! start failed in another), and only the head of each line is looked at. What each line needs to know of the nodes is kept up by `places`, so a walk costs a few
-//! comparisons for each different demand, however many ScavengerJobs and nodes there are.
+//! start failed in another), and only the head of each line is looked at. What each line needs to know of the nodes is
+//! kept up by `places`, so a walk costs a few comparisons for each different demand, however many ScavengerJobs and
+//! nodes there are.
 
 use std::{
     cmp::Reverse,

@@ -328,7 +328,9 @@ pub fn judge(
             lost(attempt, reason::DISRUPTED, &message, &child.key.name),
         ));
     }
-    if evidence.tie() && pods.values().any(|pod| pod.phase.is_terminal()) {
+    // The kubelet may say that a container ended before it says that its pod did.
+    let has_ended = |pod: &Arc<Pod>| pod.phase.is_terminal() || failure(pod).is_some();
+    if evidence.tie() && pods.values().any(has_ended) {
         return Verdict::Ended(Ending {
             outcome: taken_away(attempt, evidence),
             reason: reason::UNKNOWN.to_owned(),
@@ -499,4 +501,36 @@ fn completion_message(pods: &BTreeMap<Name, Arc<Pod>>) -> String {
         _ => None,
     });
     said.unwrap_or("the workload ended with success").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{Cluster, Workload, at, job, node};
+    use crate::snapshot::Phase;
+
+    /// What a new leader sees of a pod that was deleted in the second in which its container ended.
+    #[test]
+    fn a_tie_is_no_failure_whatever_the_phase_of_the_pod() {
+        let mut cluster = Cluster::default().with_nodes([node("n1", 10_000)]);
+        cluster.submit(job("a"), Workload::default());
+        cluster.run_until_phase("a", Phase::Running);
+        let attempt = cluster.status("a").attempt.clone().expect("it should run");
+        let child = cluster.children_of("a")[0].clone();
+        let running = cluster.all_live_pods()[0].clone();
+        for phase in [PodPhase::Running, PodPhase::Failed] {
+            let mut pod = running.clone().ended(143, at(8)).deleted(at(8));
+            pod.phase = phase;
+            let mut evidence = Evidence::default();
+            evidence.note(&pod, 1, at(9));
+            let pods = BTreeMap::from([(pod.key.name.clone(), Arc::new(pod))]);
+            let verdict = judge(&attempt, &evidence, ChildState::There(&child), &pods, false);
+            let Verdict::Ended(ending) = verdict else { panic!("{verdict:?}") };
+            assert_eq!(
+                (ending.outcome, &*ending.reason),
+                (Outcome::Interrupted, reason::UNKNOWN),
+                "{phase:?}"
+            );
+        }
+    }
 }
