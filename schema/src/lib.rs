@@ -10,6 +10,7 @@
 //! | `scavenger_job`, `scavenger_pool` | `crd` | the two custom resources |
 //! | `bounds` | `http` | what the tuner accepts of each field |
 //! | `gpu_offload` | `http` | what settings and build allow on a GPU |
+//! | `layout` | `http` | how mdrun divides its resources, and the arguments that say so |
 //! | `strict` | `http` | reading messages as their schema says |
 //! | `tuning` | `http` | the tuner's request and reply |
 //! | `openapi` | `openapi` | the OpenAPI document of the tuner |
@@ -19,6 +20,8 @@
 pub mod bounds;
 #[cfg(feature = "http")]
 pub mod gpu_offload;
+#[cfg(feature = "http")]
+pub mod layout;
 pub mod names;
 #[cfg(feature = "openapi")]
 pub mod openapi;

@@ -8,8 +8,8 @@ use super::ending::{completed, failed};
 use super::ladder::describe;
 use super::waiting::{reset_clock, stop_clock, wait_for_room};
 use super::{
-    Action, AttemptRecord, HEAL_INTERVAL, Input, Measurement, Step, act, cancelled, delete_and_wait, fail,
-    later, name_taken, record, said, seconds_between, settle, settle_until,
+    Action, AttemptRecord, HEAL_INTERVAL, Input, Measurement, Step, act, cancel_probe, cancelled,
+    delete_and_wait, fail, later, name_taken, record, said, seconds_between, settle, settle_until,
 };
 use crate::manifest::Probe;
 use crate::mdrun_log::LogFacts;
@@ -45,7 +45,8 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
     }
     let ended = matches!(job.phase, Phase::Completed | Phase::Failed);
     if row.cancel_requested && row.status.verifying {
-        return cancel_verification(input);
+        // The ScavengerJob has ended; what still may wait for room is the probe that reads its checkpoint.
+        return cancel_probe(Probe::Verification, input);
     }
     if row.cancel_requested && !ended {
         let reason = format!("cancel requested; waits until {name} and its pods are gone");
@@ -75,17 +76,6 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
         Phase::Failed => failed(status, input, job),
     };
     with_attempts(step, attempts)
-}
-
-/// The ScavengerJob has ended; what still may wait for room is the probe that reads its checkpoint.
-fn cancel_verification(input: &Input<'_>) -> Step {
-    match input.probe.filter(|probe| probe.ours) {
-        Some(probe) => {
-            let reason = "cancel requested; waits until the reading of its checkpoint is gone".to_owned();
-            delete_and_wait(Action::DeleteProbe(Probe::Verification), probe, reason, input)
-        }
-        None => cancelled(input),
-    }
 }
 
 /// Takes over what the ScavengerJob says of itself, and lists the attempts that are not recorded yet.

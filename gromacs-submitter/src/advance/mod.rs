@@ -400,7 +400,7 @@ fn queued(input: &Input<'_>) -> Step {
 fn inspecting(input: &Input<'_>) -> Step {
     let row = input.row;
     if row.cancel_requested {
-        return cancel_probe(input);
+        return cancel_probe(Probe::Inspection, input);
     }
     let Some(probe) = input.probe else {
         // Without a pool nothing starts, and the policy that checks ScavengerJobs lets none be made.
@@ -497,7 +497,7 @@ fn inspect_with_more_memory(probe: &JobView, name: &str, input: &Input<'_>) -> S
 fn tuning(input: &Input<'_>) -> Step {
     let row = input.row;
     if row.cancel_requested {
-        return cancel_probe(input);
+        return cancel_probe(Probe::Inspection, input);
     }
     // What it found is recorded, so it is not needed any more.
     if input.probe.is_some_and(|probe| probe.ours && !probe.deleting) {
@@ -523,12 +523,16 @@ fn tuning(input: &Input<'_>) -> Step {
     }
 }
 
-/// Cancels a row that has at most a probe.
-fn cancel_probe(input: &Input<'_>) -> Step {
+/// Cancels a row of which at most a probe may still be at work.
+fn cancel_probe(kind: Probe, input: &Input<'_>) -> Step {
     match input.probe.filter(|probe| probe.ours) {
         Some(probe) => {
-            let reason = "cancel requested; waits until the inspection is gone".to_owned();
-            delete_and_wait(Action::DeleteProbe(Probe::Inspection), probe, reason, input)
+            let what = match kind {
+                Probe::Inspection => "the inspection",
+                Probe::Verification => "the reading of its checkpoint",
+            };
+            let reason = format!("cancel requested; waits until {what} is gone");
+            delete_and_wait(Action::DeleteProbe(kind), probe, reason, input)
         }
         None => cancelled(input),
     }

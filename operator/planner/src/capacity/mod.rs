@@ -5,6 +5,8 @@
 //! be asked at any time. The queue asks the same a thousand times for each plan; what it is told comes from an index
 //! that `Capacity::settle` brings up to date, and `check` holds that against the plain statement.
 
+mod check;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
@@ -675,110 +677,6 @@ impl Capacity {
         let nodes = self.nodes.values().filter(|entry| entry.eligible);
         let nodes = nodes.filter_map(|entry| entry.node.as_ref());
         nodes.filter(|node| View::Empty.admits(&demand.placement, node)).count()
-    }
-
-    /// Compares the sums with the pods and nodes that they are made from.
-    ///
-    /// # Errors
-    /// What differs.
-    pub(crate) fn check_totals(&self) -> Result<(), String> {
-        let mut on_nodes: BTreeMap<&Name, (Resources, Resources)> = BTreeMap::new();
-        for occupant in self.occupants.values() {
-            let (used, ordinary) = on_nodes.entry(&occupant.node).or_default();
-            used.add(&occupant.requests);
-            if occupant.owner.is_none() {
-                ordinary.add(&occupant.requests);
-            }
-        }
-        let (mut allocatable, mut used, mut ordinary) =
-            (Resources::default(), Resources::default(), Resources::default());
-        for (name, entry) in &self.nodes {
-            let (used_there, ordinary_there) = on_nodes.remove(name).unwrap_or_default();
-            if used_there != entry.used || ordinary_there != entry.ordinary {
-                return Err(format!("{} are used on node {name} instead of {used_there}", entry.used));
-            }
-            if let Some(node) = entry.node.as_ref().filter(|_| entry.in_pool) {
-                allocatable.add(&node.allocatable);
-                used.add(&used_there);
-                ordinary.add(&ordinary_there);
-            }
-        }
-        if !on_nodes.is_empty() {
-            return Err(format!("{} nodes with pods are not known", on_nodes.len()));
-        }
-        if allocatable != self.allocatable || used != self.used || ordinary != self.ordinary {
-            return Err(format!(
-                "the pool has {} with {} used instead of {allocatable} with {used}",
-                self.allocatable, self.used
-            ));
-        }
-        Ok(())
-    }
-
-    /// Makes a sum differ from what it is made from.
-    #[cfg(test)]
-    pub(crate) fn spoil(&mut self) {
-        self.used.cpu_milli += 1;
-    }
-
-    /// Checks the index against what it is made from.
-    ///
-    /// # Errors
-    /// What differs.
-    #[cfg(any(test, feature = "fixtures"))]
-    pub(crate) fn check_index(&self, ledger: &Ledger) -> Result<(), String> {
-        if !self.stale.is_empty() {
-            return Err(format!("{} nodes are not in the index", self.stale.len()));
-        }
-        let mut namespaces: BTreeMap<Name, Resources> = BTreeMap::new();
-        for (key, occupant) in self.occupants.iter().filter(|(_, occupant)| occupant.owner.is_some()) {
-            namespaces.entry(key.namespace.clone()).or_default().add(&occupant.requests);
-            if !self.nodes.get(&occupant.node).is_some_and(|entry| entry.scavengers.contains(key)) {
-                return Err(format!("{key} is not on the list of node {}", occupant.node));
-            }
-        }
-        if namespaces != self.namespaces {
-            return Err(format!("namespaces occupy {:?} instead of {namespaces:?}", self.namespaces));
-        }
-        let takeable = self.takeable();
-        if self.places.takeable().is_some_and(|known| *known != takeable) {
-            return Err(format!(
-                "{:?} are taken to be pending instead of {takeable}",
-                self.places.takeable()
-            ));
-        }
-        let (mut eligible, mut ordinary) = (Resources::default(), Resources::default());
-        for entry in self.nodes.values().filter(|entry| entry.eligible) {
-            let Some(node) = &entry.node else { return Err("a node that is gone is eligible".to_owned()) };
-            eligible.add(&node.allocatable);
-            if entry.in_pool {
-                ordinary.add(&entry.ordinary);
-            }
-        }
-        if eligible != self.eligible || ordinary != self.ordinary {
-            return Err("totals differ from those of the nodes".to_owned());
-        }
-        for (demand, counts) in self.places.counts() {
-            for view in View::ALL {
-                let Some(count) = counts[view as usize] else { continue };
-                let mut truth = 0;
-                for (name, entry) in &self.nodes {
-                    let Some(node) = &entry.node else { continue };
-                    let room = entry.rooms(ledger.promised(name)).into_iter().nth(view as usize).flatten();
-                    truth +=
-                        room.map_or(0, |room| match place(demand, view, std::iter::once((node, room))) {
-                            Ok(_) => u64::from(demand.pod_count),
-                            Err(placed) => u64::from(placed),
-                        });
-                }
-                if count != truth {
-                    return Err(format!(
-                        "{count} places are known for {demand:?} in {view:?} instead of {truth}"
-                    ));
-                }
-            }
-        }
-        Ok(())
     }
 }
 
