@@ -9,10 +9,12 @@ use scavenger_schema::scavenger_job::Phase;
 use scavenger_schema::simulation::{AttemptOutcome, Kind, LadderRung, RowStatus};
 
 use super::ladder::{better, describe, knows_room};
-use super::{
-    Action, HEAL_INTERVAL, Input, Step, act, later, record, said, seconds_between, settle, settle_until,
-};
+use super::{Action, Input, Step, act, later, record, said, seconds_between, settle, settle_until};
 use crate::view::{AttemptView, JobView};
+
+/// How often a row that waits is looked at although no event asked for it. Thousands may wait while a few run, and the
+/// watch tells of each change. Shorter than [`AWAY_AFTER_SECONDS`], so that no look misses that the operator was away.
+const WAITING_INTERVAL: Duration = Duration::from_secs(120);
 
 /// The first delay before the ladder is tried again from its largest configuration; doubles with each lap.
 const FIRST_LAP_DELAY: Duration = Duration::from_secs(60);
@@ -41,7 +43,7 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
     // While the operator is away, its last word counts until it was said.
     let away_since = input.pool.and_then(|pool| pool.update_time).filter(|_| is_operator_away(input));
     let waited = run_clock(&mut status, no_room && !is_operator_away(input), away_since.unwrap_or(input.now));
-    let Some(rung) = job.rung else { return settle(status, Some(said(job)), input) };
+    let Some(rung) = job.rung else { return wait(status, said(job), input) };
     if let Some(next) = continue_elsewhere(&status, rung, why, waited, input, job) {
         return next;
     }
@@ -50,25 +52,30 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
         waiting::QUOTA_EXCEEDED => within_quota(status, rung, input, job),
         waiting::NO_ROOM | waiting::UNSCHEDULED if is_operator_away(input) => {
             let reason = format!("{} (the operator has not been heard of for a while)", said(job));
-            settle(status, Some(reason), input)
+            wait(status, reason, input)
         }
         waiting::NO_ROOM | waiting::UNSCHEDULED => {
             let left = patience_seconds(input) - waited;
             if left > 0.0 {
-                let due = later(input.now, Duration::from_secs_f64(left).min(HEAL_INTERVAL));
+                let due = later(input.now, Duration::from_secs_f64(left).min(WAITING_INTERVAL));
                 settle_until(status, Some(said(job)), due)
             } else {
                 fall_back(status, rung, &format!("no room for {waited:.0} s"), input, job)
             }
         }
         // Waiting in line, in a delay, for a person or for an operator that is away is no reason to shrink.
-        _ => settle(status, Some(said(job)), input),
+        _ => wait(status, said(job), input),
     };
     if step.action == Action::Settle && room_may_change(rung, why, input, job) {
         let soon = later(input.now, ROOM_INTERVAL);
         step.status.next_attempt_time = step.status.next_attempt_time.to_jiff().min(soon).into();
     }
     step
+}
+
+/// Nothing to do until the next event.
+fn wait(status: RowStatus, reason: String, input: &Input<'_>) -> Step {
+    settle_until(status, Some(reason), later(input.now, WAITING_INTERVAL))
 }
 
 /// The attempt that was interrupted, if the ScavengerJob still asks for what that one had. At most one change follows
@@ -181,7 +188,7 @@ fn start_over(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
             Kind::Simulation => "there is no smaller configuration",
             Kind::Calibration => "a calibration runs with no other configuration",
         };
-        return settle(status, Some(format!("{}; {other}", said(job))), input);
+        return wait(status, format!("{}; {other}", said(job)), input);
     }
     let time = status.next_lap_time.map_or_else(
         || {
@@ -196,7 +203,7 @@ fn start_over(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
             "{}; all {rungs} configurations were tried, over again from the largest at {time:.0}",
             said(job)
         );
-        return settle_until(status, Some(reason), time.min(later(input.now, HEAL_INTERVAL)));
+        return settle_until(status, Some(reason), time.min(later(input.now, WAITING_INTERVAL)));
     }
     status.laps = status.laps.saturating_add(1);
     status.next_lap_time = None;
