@@ -192,6 +192,10 @@ impl Planner {
         {
             let since = entry.memory.not_made.as_ref().map_or(time, |(since, _)| *since);
             entry.memory.not_made = Some((since, sentence.clone()));
+        } else if matches!(failure, Failure::Transient(_)) && entry.memory.may_create == active {
+            // Maybe the Job was made, and by the next try somebody has deleted it: its pods may be there still, and are
+            // looked for first.
+            entry.memory.may_create = None;
         }
         match failure {
             Failure::NameTaken(_) | Failure::Refused(_) | Failure::QuotaExceeded(_) => {

@@ -646,8 +646,13 @@ pub struct Pod {
     pub unjudged: Vec<Name>,
     /// `status.phase`.
     pub phase: PodPhase,
-    /// When its deletion was requested.
+    /// When its deletion was requested; see `deletion_forced`.
     pub deletion_requested: Option<Timestamp>,
+    /// True if no grace period is left. Then it may have been requested earlier: the API server moves the stamp to the
+    /// time of the kubelet's own deletion, which comes when everything has ended, and such a pod stays until the Job
+    /// controller has counted it.
+    #[serde(default)]
+    pub deletion_forced: bool,
     /// When the grace period of its deletion is over.
     #[serde(default)]
     pub deletion_due: Option<Timestamp>,

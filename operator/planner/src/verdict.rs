@@ -5,13 +5,15 @@
 //! what the pods showed, in the order in which they showed it:
 //!
 //! 1. A pod with condition DisruptionTarget, or whose deletion was requested before the attempt's first container
-//!    ended: taken away, whatever the exit code and whatever the Job says.
+//!    ended: taken away, whatever the exit code and whatever the Job says. What happens to a pod after its phase became
+//!    Succeeded is no sign: `kubectl drain` evicts such pods, too.
 //! 2. Otherwise what the containers say.
 //! 3. A pod that is gone without having been seen to end was deleted from outside.
 //!
 //! The order of "deletion requested" and "container ended" is that of the pod versions which show each: one watch
 //! gives one order. Where a single version is the first to show both (the watch was interrupted), the stamps decide.
-//! They have whole seconds, so a tie is no evidence.
+//! They have whole seconds, so a tie is no evidence; and once no grace period is left, the stamp of a deletion may be later
+//! than the request ([`Pod::deletion_forced`]), so that it tells nothing unless it is earlier than the end.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -30,6 +32,8 @@ pub struct Evidence {
     certain: Option<Disruption>,
     /// A deletion of which only its stamp tells whether it came first, with that stamp.
     stamped: Option<(Timestamp, Disruption)>,
+    /// True if a deletion of which only its stamp tells may have been requested before that stamp.
+    stamped_late: bool,
     /// True once a container had started.
     pub container_started: bool,
     /// True if a pod's own deletion and end can not be put in order.
@@ -62,6 +66,8 @@ struct Seen {
     epoch: u64,
     ended: bool,
     deleted: bool,
+    /// True if its phase was Succeeded before anybody wanted it gone. That is final, and true whatever comes later.
+    succeeded: bool,
 }
 
 impl Evidence {
@@ -93,12 +99,18 @@ impl Evidence {
             Container::Ended { time, .. } => Some(*time),
             _ => None,
         };
-        self.note_stamps(pod);
-        let seen = Seen { epoch, ended: own_end.is_some(), deleted: pod.deletion_requested.is_some() };
+        let deleted = pod.deletion_requested.is_some();
+        let had_succeeded = self.pods.get(&pod.key.name).is_some_and(|before| before.succeeded);
+        let succeeds = pod.phase == PodPhase::Succeeded && !deleted && pod.disruption_target.is_none();
+        let seen = Seen { epoch, ended: own_end.is_some(), deleted, succeeded: had_succeeded || succeeds };
         // A watch that was behind shows after the list what came before it: no order with what the list showed either.
         let is_news = pod.resource_version > self.listed;
         let before =
             self.pods.insert(pod.key.name.clone(), seen).filter(|before| is_news && before.epoch == epoch);
+        if had_succeeded {
+            return;
+        }
+        self.note_stamps(pod);
         if let Some((reason, message)) = &pod.disruption_target {
             let time = pod.disrupted_since.unwrap_or(now);
             self.certain.get_or_insert_with(|| disruption(time, reason, message, pod));
@@ -110,12 +122,14 @@ impl Evidence {
                 (Some(_), _) if self.failed => {}
                 (Some(_), None) => _ = self.certain.get_or_insert_with(deleted),
                 // One version is the first to show its deletion and its end: the stamps decide.
-                (_, Some(Some(end))) if requested > end => {}
-                (_, Some(end)) if end.is_none_or(|end| requested == end) => self.own_tie = true,
-                _ if self.stamped.as_ref().is_none_or(|(earliest, _)| requested < *earliest) => {
-                    self.stamped = Some((requested, deleted()));
+                (_, Some(Some(end))) if requested > end && !pod.deletion_forced => {}
+                (_, Some(end)) if end.is_none_or(|end| requested >= end) => self.own_tie = true,
+                _ => {
+                    self.stamped_late |= pod.deletion_forced;
+                    if self.stamped.as_ref().is_none_or(|(earliest, _)| requested < *earliest) {
+                        self.stamped = Some((requested, deleted()));
+                    }
                 }
-                _ => {}
             }
         }
         let failed = match &pod.container {
@@ -176,11 +190,20 @@ impl Evidence {
         })
     }
 
-    /// True if a deletion and an end can not be put in order: the same second, or no stamp at all.
+    /// True if a deletion and an end can not be put in order: the same second, no stamp at all, or one that may be late.
     #[must_use]
     pub fn tie(&self) -> bool {
         let stamped = self.stamped.as_ref().zip(self.stamped_failure);
-        self.own_tie || stamped.is_some_and(|((requested, _), end)| end.is_none_or(|end| end == *requested))
+        let is_tie =
+            |requested: Timestamp, end: Timestamp| end == requested || (self.stamped_late && end < requested);
+        self.own_tie
+            || stamped.is_some_and(|((requested, _), end)| end.is_none_or(|end| is_tie(*requested, end)))
+    }
+
+    /// Pods that have succeeded, those that somebody removed since included.
+    fn succeeded(&self, pods: &BTreeMap<Name, Arc<Pod>>) -> usize {
+        let there = pods.values().filter(|pod| pod.phase == PodPhase::Succeeded).count();
+        there + self.pods.iter().filter(|(name, seen)| seen.succeeded && !pods.contains_key(*name)).count()
     }
 
     /// True if a pod of the gang is gone, or may be gone, without having been seen to end or to be deleted.
@@ -355,11 +378,11 @@ pub fn judge(
         }
         return Verdict::Ended(ending);
     }
-    let succeeded = pods.values().filter(|pod| pod.phase == PodPhase::Succeeded).count();
+    let succeeded = evidence.succeeded(pods);
     let needed = attempt.demand.pod_count as usize;
     match child {
         ChildState::Unseen => Verdict::Open,
-        // A Complete Job whose succeeded pods are all there really is complete.
+        // A Complete Job whose pods have all been seen to succeed really is complete.
         ChildState::There(child) if child.complete && succeeded >= needed => Verdict::Ended(Ending {
             outcome: Outcome::Completed,
             reason: reason::COMPLETED.to_owned(),
@@ -509,7 +532,8 @@ mod tests {
     use crate::fixtures::{Cluster, Workload, at, job, node};
     use crate::snapshot::Phase;
 
-    /// What a new leader sees of a pod that was deleted in the second in which its container ended.
+    /// What a new leader sees of a pod that was deleted in the second in which its container ended, or before it, when the
+    /// kubelet has deleted it, too.
     #[test]
     fn a_tie_is_no_failure_whatever_the_phase_of_the_pod() {
         let mut cluster = Cluster::default().with_nodes([node("n1", 10_000)]);
@@ -518,9 +542,11 @@ mod tests {
         let attempt = cluster.status("a").attempt.clone().expect("it should run");
         let child = cluster.children_of("a")[0].clone();
         let running = cluster.all_live_pods()[0].clone();
-        for phase in [PodPhase::Running, PodPhase::Failed] {
-            let mut pod = running.clone().ended(143, at(8)).deleted(at(8));
-            pod.phase = phase;
+        for (phase, deleted, forced) in
+            [(PodPhase::Running, 8, false), (PodPhase::Failed, 8, false), (PodPhase::Failed, 9, true)]
+        {
+            let mut pod = running.clone().ended(143, at(8)).deleted(at(deleted));
+            (pod.phase, pod.deletion_forced) = (phase, forced);
             let mut evidence = Evidence::default();
             evidence.note(&pod, 1, at(9));
             let pods = BTreeMap::from([(pod.key.name.clone(), Arc::new(pod))]);

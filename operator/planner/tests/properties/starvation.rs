@@ -34,9 +34,10 @@ fn stream() -> impl Strategy<Value = Stream> {
     let small = prop::collection::vec((1..5_i64, 20..LONGEST), 3..8);
     (nodes, 60..91_i64, 1..3_u32, small, 0..2_i64, any::<bool>(), 60..900_i64).prop_map(
         |(nodes, big, pods, small, ordinary, preempts, reserve_after)| Stream {
+            // As many of the nodes as it has pods can take it.
+            pods: pods.min(u32::try_from(nodes.len()).unwrap_or(1)),
             nodes: nodes.into_iter().map(|cpu| cpu * 1000).collect(),
             big,
-            pods,
             small: small.into_iter().map(|(cpu, needs)| (cpu * 500, needs)).collect(),
             ordinary: ordinary * 10,
             preempts,
@@ -63,10 +64,8 @@ proptest! {
         let count = usize::try_from(stream.pods).unwrap_or(1);
         let mut sizes = stream.nodes.clone();
         sizes.sort_unstable();
-        // As many of the largest nodes as it has pods can take it.
-        let smallest = sizes.iter().rev().nth(count - 1);
-        prop_assume!(smallest.is_some());
-        let asks = smallest.copied().unwrap_or_default() * stream.big.min(85 - stream.ordinary) / 100;
+        let smallest = sizes.iter().rev().nth(count - 1).copied().unwrap_or_default();
+        let asks = smallest * stream.big.min(85 - stream.ordinary) / 100;
         let mut number = 0;
         let mut submit = |cluster: &mut Cluster| {
             let (cpu, needs) = stream.small[number % stream.small.len()];

@@ -147,6 +147,23 @@ fn a_gang_of_which_one_pod_is_deleted_after_another_has_completed_is_interrupted
 }
 
 #[test]
+fn a_pod_that_has_succeeded_can_be_evicted_and_removed_without_harm() {
+    let mut cluster = cluster();
+    cluster.submit(job("a").gang(3), work(300));
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_for(seconds(10));
+    cluster.exit(&key("a-1-1"), 0);
+    cluster.run_for(seconds(10));
+    cluster.evict(&key("a-1-1"));
+    cluster.run_for(seconds(10));
+    assert_eq!(cluster.live_pods("a").len(), 2, "the others go on");
+    assert_eq!(cluster.status("a").phase, Phase::Running);
+    completed(&mut cluster, "a");
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Completed), "Completed"));
+    assert_eq!(cluster.status("a").interrupted_count, 0);
+}
+
+#[test]
 fn pods_that_the_job_controller_deletes_after_a_failure_are_no_interruption() {
     let mut cluster = cluster();
     // The operator is slower than the Job controller.
