@@ -27,7 +27,10 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
     runtime::{WatchStreamExt, watcher},
 };
-use scavenger_schema::names;
+use scavenger_schema::{
+    names,
+    scavenger_job::{Phase, ScavengerJob},
+};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -450,6 +453,10 @@ struct Seen {
     most: usize,
     /// UID of the Job of each name.
     jobs: BTreeMap<String, String>,
+    /// ScavengerJobs whose phase is Starting.
+    starting: BTreeSet<String>,
+    /// Most that were starting at one time.
+    most_starting: usize,
     /// Pods that have not ended: their ScavengerJob and attempt.
     pods: BTreeMap<String, (String, String)>,
     wrong: Vec<String>,
@@ -462,7 +469,10 @@ impl Witness {
     pub fn start(client: &Client, namespace: &str) -> Self {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let mut watches = JoinSet::new();
-        let (jobs, pods) = (Arc::clone(&seen), Arc::clone(&seen));
+        let (starts, jobs, pods) = (Arc::clone(&seen), Arc::clone(&seen), Arc::clone(&seen));
+        follow(&mut watches, client, namespace, move |job: &ScavengerJob, gone| {
+            starts.lock().unwrap_or_else(PoisonError::into_inner).scavenger_job(job, gone);
+        });
         follow(&mut watches, client, namespace, move |job: &BatchJob, gone| {
             jobs.lock().unwrap_or_else(PoisonError::into_inner).job(job, gone);
         });
@@ -477,6 +487,12 @@ impl Witness {
     pub fn active(&self) -> (usize, usize) {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         (seen.most, seen.active.len())
+    }
+
+    /// How many ScavengerJobs were starting at the same time at most.
+    #[must_use]
+    pub fn most_starting(&self) -> usize {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).most_starting
     }
 
     /// Time since a Job was last made.
@@ -497,6 +513,16 @@ impl Witness {
 }
 
 impl Seen {
+    fn scavenger_job(&mut self, job: &ScavengerJob, gone: bool) {
+        let phase = job.status.as_ref().and_then(|status| status.phase);
+        if !gone && phase == Some(Phase::Starting) {
+            self.starting.insert(job.name_any());
+        } else {
+            self.starting.remove(&job.name_any());
+        }
+        self.most_starting = self.most_starting.max(self.starting.len());
+    }
+
     fn job(&mut self, job: &BatchJob, gone: bool) {
         let (name, uid) = (job.name_any(), job.uid().unwrap_or_default());
         match self.jobs.insert(name.clone(), uid.clone()) {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Debug, future::Future, time::Duration};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -36,6 +36,9 @@ const MOST_EVENTS: usize = 60;
 /// Longest wait for a condition. Ten times what anything here takes on a slow machine; a wait ends when the condition
 /// arrives.
 pub const LIMIT: Duration = Duration::from_secs(180);
+
+/// An image with a shell's usual programs.
+const TOOLS: &str = "scavenger.dev/postgres:15";
 
 /// Replicas of the operator as deploy/ has them.
 pub const OPERATORS: i32 = 2;
@@ -318,6 +321,35 @@ impl World {
             }
         })
         .await
+    }
+
+    /// What a file on the volume of `claim` holds.
+    ///
+    /// # Errors
+    /// What the API server says, or that the file can not be read.
+    pub async fn file(&self, claim: &str, file: &str) -> Result<String> {
+        let name = format!("reads-{file}");
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+            "spec": {
+                "restartPolicy": "Never",
+                "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": claim } }],
+                "containers": [{
+                    "name": "reads", "image": TOOLS, "imagePullPolicy": "IfNotPresent",
+                    "command": ["cat", format!("/data/{file}")],
+                    "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
+                }],
+            },
+        });
+        self.create::<Pod>(pod).await?;
+        until(&format!("{file} is read"), || async {
+            let pod = self.api::<Pod>().get(&name).await?;
+            let phase = pod.status.and_then(|status| status.phase);
+            ensure!(phase.as_deref() != Some("Failed"), "{file} can not be read");
+            Ok((phase.as_deref() == Some("Succeeded")).then_some(()))
+        })
+        .await?;
+        Ok(self.api::<Pod>().logs(&name, &LogParams::default()).await?)
     }
 
     /// Gives the real node an extended resource of the test's own, so that a preemption in one test touches no other,

@@ -28,6 +28,16 @@ async fn patch_pool(world: &World, spec: Value) -> Result<()> {
     Ok(())
 }
 
+/// Waits until the operator knows that the pool is paused: what it hears of pool and ScavengerJobs has no common order.
+async fn pool_is_paused(world: &World) -> Result<()> {
+    let pools: Api<ScavengerPool> = Api::all(world.client.clone());
+    until("the pool says that it is paused", || async {
+        let status = pools.get(names::DEFAULT_POOL).await?.status.unwrap_or_default();
+        Ok(status.conditions.iter().any(|condition| condition.reason == waiting::PAUSED).then_some(()))
+    })
+    .await
+}
+
 async fn paused(world: &World, name: &str) -> Result<()> {
     world
         .job_until(name, "told that the pool is paused", |job| {
@@ -78,6 +88,7 @@ async fn story(world: &World) -> Result<()> {
 
     // Paused: nothing starts, what runs goes on.
     patch_pool(world, json!({ "paused": true })).await?;
+    pool_is_paused(world).await?;
     world.create::<ScavengerJob>(job("late", 1)).await?;
     paused(world, "late").await?;
     world.phase("single", Phase::Running).await?;

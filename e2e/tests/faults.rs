@@ -163,9 +163,16 @@ fn a_surge_keeps_to_the_threshold_and_gets_through() {
         settles(world, &witness, room).await?;
         let (most, _) = witness.active();
         ensure!(most == room, "{most} were active at the same time, and there is room for {room}");
+        let pools: Api<ScavengerPool> = Api::all(world.client.clone());
+        let may_start = usize::try_from(pools.get(names::DEFAULT_POOL).await?.spec.max_concurrent_starts)?;
+        let starting = witness.most_starting();
+        ensure!(
+            (2..=may_start).contains(&starting),
+            "{starting} were starting at the same time, and maxConcurrentStarts is {may_start}"
+        );
         println!(
-            "surge: {room} of {all} run {:.0} s after the first was created, with an outage of {} s, one write in ten \
-             failing, and {} writes",
+            "surge: {room} of {all} run {:.0} s after the first was created, at most {starting} starting at the same \
+             time, with an outage of {} s, one write in ten failing, and {} writes",
             (began.elapsed() - Duration::from_secs(15)).as_secs_f64(),
             outage.as_secs(),
             proxy.writes()

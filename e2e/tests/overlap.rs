@@ -21,9 +21,6 @@ use scavenger_e2e::{
 use scavenger_schema::scavenger_job::{Outcome, Phase, ScavengerJob};
 use serde_json::{Value, json};
 
-/// An image with a shell's usual programs.
-const TOOLS: &str = "scavenger.dev/postgres:15";
-
 /// Two on one volume: one that saves and goes, and one that goes on until it is killed.
 const JOBS: [(&str, &str); 2] = [("saves", "save"), ("ignores", "ignore")];
 
@@ -142,32 +139,6 @@ async fn take_away(world: &World, means: Means, name: &str, slot: &str) -> Resul
     Ok(())
 }
 
-/// What a file on the volume holds.
-async fn read(world: &World, file: &str) -> Result<String> {
-    let name = format!("reads-{file}");
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
-        "spec": {
-            "restartPolicy": "Never",
-            "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }],
-            "containers": [{
-                "name": "reads", "image": TOOLS, "imagePullPolicy": "IfNotPresent",
-                "command": ["cat", format!("/data/{file}")],
-                "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
-            }],
-        },
-    });
-    world.create::<Pod>(pod).await?;
-    until(&format!("{file} is read"), || async {
-        let pod = world.api::<Pod>().get(&name).await?;
-        let phase = pod.status.and_then(|status| status.phase);
-        ensure!(phase.as_deref() != Some("Failed"), "{file} can not be read");
-        Ok((phase.as_deref() == Some("Succeeded")).then_some(()))
-    })
-    .await?;
-    Ok(world.api::<Pod>().logs(&name, &kube::api::LogParams::default()).await?)
-}
-
 /// One run of the workload, from its journal: the number of its attempt, and the milliseconds at which it was first and
 /// last at work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,7 +217,7 @@ async fn story(world: &World, seed: u64) -> Result<()> {
     both_run(world).await?;
     let mut all = 0;
     for (name, _) in JOBS {
-        let journal = read(world, &format!("journal-{name}")).await?;
+        let journal = world.file("data", &format!("journal-{name}")).await?;
         let runs = runs(&journal).with_context(|| format!("{name}, seed {seed}"))?;
         one_after_the_other(&runs).with_context(|| format!("{name}, seed {seed}"))?;
         let now = status(&world.api::<ScavengerJob>().get(name).await?);
