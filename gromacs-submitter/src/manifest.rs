@@ -15,6 +15,7 @@ use scavenger_schema::simulation::{
     Benchmark, GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, LadderRung, inspection_name,
     job_name, verification_name,
 };
+use scavenger_schema::tuning::{Device, release_year};
 
 use crate::mdrun_log::step_interval;
 use crate::probe::{INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT};
@@ -26,8 +27,15 @@ const MOUNT_PATH: &str = "/data";
 /// its room back sooner; the rest is for a slow volume.
 pub const USUAL_GRACE_SECONDS: i64 = 60;
 
-/// mdrun stops at the next pair search. Where the .tpr file leaves the choice to it, that is at most so many steps away.
-const STEPS_TO_STOP: f64 = 50.0;
+/// Steps between pair searches that mdrun may choose by itself where the .tpr file has fewer: on CPU cores, and with GPUs.
+const NSTLIST_OF_MDRUN: (i32, i32) = (40, 100);
+
+/// mdrun takes a signal in at a pair search and stops at the next one, as 2020.6 and 2022.5 were seen to do.
+const SEARCHES_TO_STOP: i32 = 2;
+
+/// 2025.2 looks for signals less often: it says that it stops within so many steps. From which release on is not known;
+/// from this one it is reckoned with.
+const STEPS_TO_STOP: (u32, i32) = (2023, 200);
 
 /// Bytes of a checkpoint per atom: positions and velocities, written twice (file and copy) in double precision at worst.
 const CHECKPOINT_BYTES_PER_ATOM: f64 = 96.0;
@@ -90,11 +98,20 @@ pub fn probe_name(row: &GromacsToTune, probe: Probe) -> String {
 #[must_use]
 pub fn needed_grace_seconds(row: &GromacsToTune, rung: &LadderRung) -> i64 {
     let steps_per_second = rung.ns_per_day_p50 * 1000.0 / row.system.dt_ps.unwrap_or(0.002) / 86400.0;
-    let steps = row.system.nstlist.map_or(STEPS_TO_STOP, f64::from);
+    let steps = f64::from(steps_to_stop(row, rung));
     let atoms = row.system.atoms.unwrap_or(0) as f64;
     let writing = atoms * CHECKPOINT_BYTES_PER_ATOM / SLOW_VOLUME_BYTES_PER_SECOND;
     // A float that is too large becomes the largest integer.
     (STOP_SECONDS + steps / steps_per_second + writing).ceil() as i64
+}
+
+fn steps_to_stop(row: &GromacsToTune, rung: &LadderRung) -> i32 {
+    let chosen = if rung.layout.nb == Device::Gpu { NSTLIST_OF_MDRUN.1 } else { NSTLIST_OF_MDRUN.0 };
+    let searches = row.system.nstlist.unwrap_or(chosen).max(chosen).saturating_mul(SEARCHES_TO_STOP);
+    match row.system.gromacs_version.as_deref().and_then(release_year) {
+        Some(year) if year < STEPS_TO_STOP.0 => searches,
+        _ => searches.max(STEPS_TO_STOP.1),
+    }
 }
 
 /// The ScavengerJob that runs `rung`, in a pool that allows a grace period of `longest_grace` seconds.
@@ -416,19 +433,26 @@ mod tests {
     #[test]
     fn the_last_checkpoint_has_the_time_it_needs() {
         let (mut row, mut rung) = (row(), ladder().remove(2));
-        // 22 ns/day at 2 fs are 127 steps/s: 50 steps take 0.4 s.
-        assert_eq!(needed_grace_seconds(&row, &rung), 6);
+        // 22 ns/day at 2 fs are 127 steps/s: 200 steps take 1.6 s.
+        row.system.gromacs_version = Some("2025.2-Debian_2025.2_1".to_owned());
+        assert_eq!(needed_grace_seconds(&row, &rung), 7);
         let grace = |row: &GromacsToTune, rung: &LadderRung, longest| {
             simulation_job(row, rung, &manifest_settings(), longest).spec.termination_grace_period_seconds
         };
         assert_eq!((grace(&row, &rung, 60), grace(&row, &rung, 30), grace(&row, &rung, 600)), (60, 30, 60));
-        // 0.05 ns/day: 3.5 s for a step, 173 s for 50 of them; 10 million atoms take 48 s more to write.
+        // 0.05 ns/day: 3.5 s for a step, 691 s for 200 of them; 10 million atoms take 48 s more to write.
         rung.ns_per_day_p50 = 0.05;
         row.system.atoms = Some(10_000_000);
-        assert_eq!(needed_grace_seconds(&row, &rung), 226);
-        assert_eq!(grace(&row, &rung, 600), 226);
+        assert_eq!(needed_grace_seconds(&row, &rung), 745);
+        assert_eq!(grace(&row, &rung, 900), 745);
+        // Two pair searches are 80 steps on CPU cores, whatever fewer the file asks for, and 200 with a GPU.
+        row.system.gromacs_version = Some("2022.5-Debian_2022.5_2".to_owned());
         row.system.nstlist = Some(10);
-        assert_eq!(needed_grace_seconds(&row, &rung), 88);
+        assert_eq!(needed_grace_seconds(&row, &rung), 330);
+        rung.layout.nb = Device::Gpu;
+        assert_eq!(needed_grace_seconds(&row, &rung), 745);
+        row.system.nstlist = Some(200);
+        assert!(needed_grace_seconds(&row, &rung) > 1400);
         rung.ns_per_day_p50 = 0.0;
         assert!(needed_grace_seconds(&row, &rung) > 1_000_000);
     }

@@ -180,6 +180,19 @@ mod tests {
         assert_eq!(facts.ns_per_day, Some(29.768));
     }
 
+    /// Terminated again after it had continued; the last steps are those of the checkpoints.
+    #[test]
+    fn releases_before_and_after_are_read_the_same() {
+        let older = parse(include_str!("../tests/fixtures/mdrun-2020.txt"));
+        assert_eq!((older.first_step, older.last_step, older.reached_the_end), (Some(320), Some(600), false));
+        let newer = parse(include_str!("../tests/fixtures/mdrun-2025.txt"));
+        assert_eq!(
+            (newer.first_step, newer.last_step, newer.reached_the_end),
+            (Some(520), Some(1120), false)
+        );
+        assert_eq!((newer.remaining_seconds, newer.ns_per_day), (Some(41.0), Some(11.978)));
+    }
+
     #[test]
     fn a_run_that_had_finished_before_says_so_again() {
         let facts = parse(include_str!("../tests/fixtures/mdrun-again.txt"));

@@ -109,6 +109,7 @@ impl TunerClient {
             system,
             limits,
             gromacs_version: row.system.gromacs_version.clone(),
+            owner: Some(row.owner.clone()),
             nodes: nodes.to_vec(),
         };
         let reply: LadderReply = self.ask(LADDER_PATH, &request).await?;
@@ -299,6 +300,7 @@ mod tests {
             node: pool().nodes.remove(0),
             cpu_millicores: None,
             gromacs_version: None,
+            owner: None,
         };
         let rung = client.expectation(&request).await.expect("should be a rung");
         assert_eq!((rung.rung, rung.cpu_millicores, rung.memory_bytes), (1, 2000, 1 << 27));

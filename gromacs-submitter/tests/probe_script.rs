@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use gromacs_submitter::probe::{
     INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT, parse_inspection, parse_verification,
 };
+use scavenger_schema::gmx_dump;
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 
@@ -88,18 +89,63 @@ fn a_peptide_in_water_is_described_and_the_coordinates_are_not_read() {
     assert!(message.len() < 1000, "the operator copies at most 1 kB: {message}");
 }
 
+/// Dumps by Debian's packages of 2020.6 and 2025.2 of a peptide in water that each made by itself (`pdb2gmx -ff amber99sb`,
+/// `solvate`, `grompp`), without lists of atoms and exclusions. Names and settings differ between releases.
+#[test]
+fn releases_before_and_after_are_read_the_same() {
+    for (dump, build) in [
+        (include_str!("fixtures/dump-2020.txt"), "2020.6-Debian-2020.6-2"),
+        (include_str!("fixtures/dump-2025.txt"), "2025.2-Debian_2025.2_1"),
+    ] {
+        let volume = Volume::new(&format!(
+            "case \"$*\" in
+            *--version*) echo 'GROMACS version:    {build}'; echo 'GPU support:        disabled' ;;
+            *'dump -s '*) cat \"$(dirname \"$0\")/../dump\" ;;
+            esac"
+        ));
+        std::fs::write(volume.0.join("dump"), dump).expect("should write a dump");
+        let output = volume.run(INSPECT_SCRIPT, &[&volume.file("a.tpr"), &volume.0.join("gromacs-1")]);
+        assert!(output.status.success(), "{build}: {}", String::from_utf8_lossy(&output.stderr));
+        let system = parse_inspection(&volume.message()).expect("should be a good answer").system;
+        assert_eq!(system.gromacs_version.as_deref(), Some(build));
+        assert_eq!((system.atoms, system.nsteps, system.init_step), (Some(1042), Some(1000), Some(200)));
+        assert_eq!((system.dt_ps, system.cutoff_nm, system.nstlist), (Some(0.002), Some(1.0), Some(10)));
+        assert_eq!((system.pme_grid, system.pme_order), (Some(vec![20, 20, 20]), Some(4)));
+        assert_eq!(system.constraints, Some(340 * 3 + 12), "{build}");
+        assert_eq!(system.bonded_interactions, Some(9 + 36 + 41 + 42), "{build}");
+        assert_eq!(system.box_nm, Some(vec![2.2, 2.2, 2.2]));
+        assert!(volume.message().contains("update-obstacles=none\n"), "{build}: {}", volume.message());
+    }
+}
+
+/// The script can not read the table, so it has its own.
+#[test]
+fn the_script_knows_every_interaction() {
+    for (name, size) in gmx_dump::BONDED {
+        let entry = format!("{name}:{size}");
+        assert!(
+            ["\"", ","].iter().any(|before| INSPECT_SCRIPT.contains(&format!("{before}{entry}"))),
+            "{entry}"
+        );
+    }
+}
+
 #[test]
 fn what_keeps_the_update_off_a_gpu_is_found() {
-    for (from, to, obstacle) in [
-        ("nfreeze:           N", "nfreeze:           Y", "frozen-atoms"),
-        ("acc:\t           0", "acc:\t           0.5", "acceleration"),
-        ("deform[    1]={ 0.00000e+00", "deform[    1]={ 1.00000e-03", "deformation"),
-        ("Water Pol.:\n         nr: 0", "Water Pol.:\n         nr: 5", "shells"),
-        ("Orient. Rest.:\n         nr: 0", "Orient. Rest.:\n         nr: 3", "orientation-restraints"),
-        ("Virtual site 3:\n         nr: 0", "Virtual site 3:\n         nr: 8", "virtual-sites"),
-        ("Constraint:\n         nr: 36", "Constraint:\n         nr: 900", "coupled-constraints"),
+    let older = include_str!("fixtures/dump-peptide.txt");
+    let newer = include_str!("fixtures/dump-2025.txt");
+    for (dump, from, to, obstacle) in [
+        (older, "nfreeze:           N", "nfreeze:           Y", "frozen-atoms"),
+        (older, "acc:\t           0", "acc:\t           0.5", "acceleration"),
+        (older, "deform[    1]={ 0.00000e+00", "deform[    1]={ 1.00000e-03", "deformation"),
+        (older, "Water Pol.:\n         nr: 0", "Water Pol.:\n         nr: 5", "shells"),
+        (older, "Orient. Rest.:\n         nr: 0", "Orient. Rest.:\n         nr: 3", "orientation-restraints"),
+        (older, "Virtual site 3:\n         nr: 0", "Virtual site 3:\n         nr: 8", "virtual-sites"),
+        (older, "Constraint:\n         nr: 36", "Constraint:\n         nr: 900", "coupled-constraints"),
+        (newer, "Vir. site 3fad:\n         nr: 0", "Vir. site 3fad:\n         nr: 8", "virtual-sites"),
+        (newer, "Virt. site 4fd:\n         nr: 0", "Virt. site 4fd:\n         nr: 8", "virtual-sites"),
+        (newer, "Virtual site 1:\n         nr: 0", "Virtual site 1:\n         nr: 8", "virtual-sites"),
     ] {
-        let dump = include_str!("fixtures/dump-peptide.txt");
         assert!(dump.contains(from), "{from:?}");
         let volume = Volume::new("case \"$*\" in *'dump -s '*) cat \"$(dirname \"$0\")/../dump\" ;; esac");
         std::fs::write(volume.0.join("dump"), dump.replacen(from, to, 1)).expect("should write a dump");

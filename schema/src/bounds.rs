@@ -86,6 +86,8 @@ pub const BENCHMARK_ATOMS: Bounds<u64> = Bounds { min: 5184, max: 10_000_000 };
 pub const BENCHMARK_SECONDS: Bounds<f64> = Bounds { min: 20.0, max: 600.0 };
 /// Characters of a version of GROMACS: what the queue's column holds.
 pub const VERSION_LENGTH: Bounds<usize> = Bounds { min: 0, max: 100 };
+/// Characters of an owner's name: what Postgres allows for a role.
+pub const OWNER_LENGTH: Bounds<usize> = Bounds { min: 1, max: 63 };
 
 /// Smallest share of a core that a pod asks for, in thousandths.
 pub const HALF_CORE: u32 = 500;

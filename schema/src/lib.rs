@@ -6,6 +6,7 @@
 //! | [`reasons`] | - | condition types, reasons of conditions and events |
 //! | [`quantity`] | - | Kubernetes quantities as integers |
 //! | [`rules`] | - | the database's rules as sentences |
+//! | [`gmx_dump`] | - | what `gmx dump` calls the interactions |
 //! | [`water`] | - | the boxes of water that benchmarks run |
 //! | `scavenger_job`, `scavenger_pool` | `crd` | the two custom resources |
 //! | `bounds` | `http` | what the tuner accepts of each field |
@@ -18,6 +19,7 @@
 
 #[cfg(feature = "http")]
 pub mod bounds;
+pub mod gmx_dump;
 #[cfg(feature = "http")]
 pub mod gpu_offload;
 #[cfg(feature = "http")]

@@ -44,6 +44,11 @@ pub struct LadderRequest {
     #[cfg_attr(feature = "openapi", schemars(length(max = bounds::VERSION_LENGTH.max)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gromacs_version: Option<String>,
+    /// Whose simulation it is, by the name that their measured runs bear: these are believed before those of others.
+    /// Missing: what all runs say together.
+    #[cfg_attr(feature = "openapi", schemars(length(min = bounds::OWNER_LENGTH.min, max = bounds::OWNER_LENGTH.max)))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// The shapes of nodes the pod may run on.
     #[cfg_attr(feature = "openapi", schemars(length(min = bounds::NODE_SHAPES.min, max = bounds::NODE_SHAPES.max)))]
     #[serde(deserialize_with = "strict::objects")]
@@ -341,6 +346,11 @@ pub struct PredictRequest {
     #[cfg_attr(feature = "openapi", schemars(length(max = bounds::VERSION_LENGTH.max)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gromacs_version: Option<String>,
+    /// Whose simulation it is, by the name that their measured runs bear: these are believed before those of others.
+    /// Missing: what all runs say together.
+    #[cfg_attr(feature = "openapi", schemars(length(min = bounds::OWNER_LENGTH.min, max = bounds::OWNER_LENGTH.max)))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
 }
 
 /// The prediction for one layout.

@@ -7,8 +7,8 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use scavenger_schema::gpu_offload;
 use scavenger_schema::tuning::{GpuOffload, PmeDescription, SystemDescription};
+use scavenger_schema::{gmx_dump, gpu_offload};
 
 /// Longest line of a dump that is looked at, in bytes; what is longer is no line of parameters.
 const LONGEST_LINE: u64 = 64 * 1024;
@@ -84,27 +84,6 @@ pub fn read(
     outcome
 }
 
-/// Interactions whose parameters take that many numbers of a list each, the type included.
-const BONDED: [(&str, f64); 17] = [
-    ("Bond:", 3.0),
-    ("G96Bond:", 3.0),
-    ("Morse:", 3.0),
-    ("Cubic Bonds:", 3.0),
-    ("Harmonic Pot.:", 3.0),
-    ("FENE Bonds:", 3.0),
-    ("Angle:", 4.0),
-    ("G96Angle:", 4.0),
-    ("U-B:", 4.0),
-    ("Quartic Angles:", 4.0),
-    ("Proper Dih.:", 5.0),
-    ("Ryckaert-Bell.:", 5.0),
-    ("Fourier Dih.:", 5.0),
-    ("Improper Dih.:", 5.0),
-    ("Per. Imp. Dih.:", 5.0),
-    ("CMAP Dih.:", 6.0),
-    ("LJ-14:", 3.0),
-];
-
 /// Reads what `gmx dump -s` prints, up to the coordinates.
 pub fn parse(
     mut dump: impl BufRead,
@@ -134,10 +113,10 @@ pub fn parse(
             let numbers: f64 = count.trim().parse().unwrap_or(0.0);
             let copies = molecules.get(&molecule).copied().unwrap_or(0.0);
             obstacles.extend(obstacle_of(&kind, numbers, &mut bonds));
-            match BONDED.iter().find(|(name, _)| *name == kind) {
-                Some((_, size)) => bonded += numbers / size * copies,
-                None if kind == "Constraint:" => constraints += numbers / 3.0 * copies,
-                None if kind == "Settle:" => constraints += numbers / 4.0 * 3.0 * copies,
+            match gmx_dump::BONDED.iter().find(|(name, _)| *name == kind) {
+                Some((_, size)) => bonded += numbers / f64::from(*size) * copies,
+                None if kind == "Constraint" => constraints += numbers / 3.0 * copies,
+                None if kind == "Settle" => constraints += numbers / 4.0 * 3.0 * copies,
                 None => {}
             }
             kind.clear();
@@ -171,8 +150,8 @@ pub fn parse(
                 }
                 _ => {}
             }
-        } else if line.ends_with(':') && line.len() < 64 {
-            line.clone_into(&mut kind);
+        } else if let Some(name) = line.strip_suffix(':').filter(|name| name.len() < 64) {
+            name.clone_into(&mut kind);
         }
     }
     let obstacles = Vec::from_iter(obstacles).join(",");
@@ -188,14 +167,14 @@ fn obstacle_of(kind: &str, numbers: f64, bonds: &mut f64) -> Option<&'static str
     let constraints = numbers / 3.0;
     match kind {
         _ if numbers <= 0.0 => None,
-        "Bond:" | "G96Bond:" => {
+        "Bond" | "G96Bond" => {
             *bonds += numbers / 3.0;
             None
         }
-        "Constraint:" => (constraints > gpu_offload::MOST_COUPLED_CONSTRAINTS as f64
+        "Constraint" => (constraints > gpu_offload::MOST_COUPLED_CONSTRAINTS as f64
             && 2.0 * *bonds < constraints)
             .then_some("coupled-constraints"),
-        _ if kind.starts_with("Virtual site") => Some("virtual-sites"),
+        _ if gmx_dump::is_virtual_sites(kind) => Some("virtual-sites"),
         _ if kind.contains("Pol") => Some("shells"),
         _ if kind.starts_with("Orient") => Some("orientation-restraints"),
         _ => None,
@@ -363,8 +342,11 @@ x (2652x3):
         assert_eq!(of(&dump, &build_of("GPU support:        disabled\n")), [false; 4]);
         let lj_pme = dump.replace("vdw-type = Cut-off", "vdw-type = PME\n   lj-pme-comb-rule = Geometric");
         assert_eq!(of(&lj_pme, &cuda), [true, false, true, false]);
-        let sites = dump.replace("      Settle:", "      Virtual site 3:\n         nr: 5\n      Settle:");
-        assert_eq!(of(&sites, &cuda), [true, true, true, false]);
+        for kind in ["Virtual site 3", "Virt. site 3fd", "Vir. site 3out"] {
+            let sites =
+                dump.replace("      Settle:", &format!("      {kind}:\n         nr: 5\n      Settle:"));
+            assert_eq!(of(&sites, &cuda), [true, true, true, false], "{kind}");
+        }
         let coupled = dump.replace("      Settle:", "      Constraint:\n         nr: 900\n      Settle:");
         assert_eq!(of(&coupled, &cuda), [true, true, true, false]);
     }

@@ -33,7 +33,9 @@ BEGIN {
         " simulated-tempering", names, " ")
     for (i in names) wanted[names[i]] = 1
     split("Bond:3,G96Bond:3,Morse:3,Cubic Bonds:3,Harmonic Pot.:3,FENE Bonds:3,Angle:4,G96Angle:4,U-B:4,Quartic Angles:4," \
-        "Proper Dih.:5,Ryckaert-Bell.:5,Fourier Dih.:5,Improper Dih.:5,Per. Imp. Dih.:5,CMAP Dih.:6,LJ-14:3", kinds, ",")
+        "Restricted Angles:4,Restr. Angles:4,Lin. Angle:4,Tab. Bonds:3,Tab. Angles:4,Tab. Dih.:5,CBT Dih.:5," \
+        "Restricted Dih.:5,Restr. Dih.:5,Proper Dih.:5,Ryckaert-Bell.:5,Fourier Dih.:5,Improper Dih.:5," \
+        "Per. Imp. Dih.:5,CMAP Dih.:6,LJ-14:3", kinds, ",")
     for (i in kinds) { split(kinds[i], pair, ":"); size[pair[1]] = pair[2] }
 }
 /^ *x \(/ { exit }
@@ -45,7 +47,7 @@ $1 == "nr:" {
     if (kind in size) bonded += $2 / size[kind] * molecules[molecule]
     if (kind == "Constraint") constraints += $2 / 3 * molecules[molecule]
     # What keeps the update off a GPU. Constraints hang together where they replace the bonds between heavy atoms, too.
-    if ($2 > 0 && kind ~ /^Virtual site/) obstacle["virtual-sites"] = 1
+    if ($2 > 0 && kind ~ /^Vir[tual.]* site/) obstacle["virtual-sites"] = 1
     if ($2 > 0 && kind ~ /Pol/) obstacle["shells"] = 1
     if ($2 > 0 && kind ~ /^Orient/) obstacle["orientation-restraints"] = 1
     if (kind == "Bond" || kind == "G96Bond") bonds += $2 / 3

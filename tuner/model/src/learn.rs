@@ -11,13 +11,15 @@
 //! count as at most [`OWNER_BOUND`] away from what all other owners' runs say; however many runs one owner has, they
 //! share an error of their own; and runs that disagree with the others by more than their noise get less weight.
 //!
-//! The bound by owner needs at least two others that agree. Of two owners who contradict each other nobody can tell who
-//! is right, so each moves the other by up to half of what they differ by; one who alone has runs is believed.
+//! Whoever asks and has runs is answered with these as they are, and with the others' as far as the bound allows: nobody
+//! moves an owner's own intervals by more. Who has none gets the common answer: there, of two owners who contradict each
+//! other, nobody can tell who is right, so each moves it by up to half of what they differ by, and one who alone has runs
+//! is believed.
 //!
 //! Runs of an older build count the less, the more runs there are of newer ones, and are the first to go where
 //! there are too many.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::Job;
 use crate::performance::{Placement, StepTime};
@@ -244,6 +246,14 @@ pub struct Knowledge {
 struct Class {
     key: (&'static str, u32),
     kept: Vec<Residual>,
+    common: View,
+    /// For each owner whose runs the others contradict, the same with these runs as they are.
+    of_owners: BTreeMap<u64, View>,
+}
+
+/// The runs of a class, each believed as far as it is for one who asks.
+#[derive(Clone, Debug, PartialEq)]
+struct View {
     /// The inverse of the covariance, row by row.
     inverse: Vec<f64>,
     /// The same times the residuals.
@@ -281,10 +291,10 @@ impl Knowledge {
         self.classes.iter().map(|class| class.kept.len()).sum()
     }
 
-    /// Expected residual and its standard deviation.
+    /// Expected residual and its standard deviation, for `owner` if it is known who asks.
     #[must_use]
-    pub fn ask(&self, features: &Features) -> (f64, f64) {
-        self.about(features).ask(features)
+    pub fn ask(&self, features: &Features, owner: Option<u64>) -> (f64, f64) {
+        self.about(features, owner).ask(features)
     }
 
     /// True if there are runs on this hardware class with that many GPUs; one and none are the same.
@@ -293,19 +303,22 @@ impl Knowledge {
         self.classes.iter().any(|known| known.key.0 == class && known.key.1 == gpus.max(1))
     }
 
-    /// What is known about the class, site and system of `features`, whatever the layout. Asking it about many
-    /// layouts is much faster than asking from the start.
+    /// What is known about the class, site and system of `features`, whatever the layout, for `owner` if it is known
+    /// who asks. Asking it about many layouts is much faster than asking from the start.
     #[must_use]
-    pub fn about(&self, features: &Features) -> About<'_> {
+    pub fn about(&self, features: &Features, owner: Option<u64>) -> About<'_> {
         let class = self.classes.iter().find(|class| class.key == features.family());
-        About { class, jobs: class.map_or_else(Vec::new, |class| class.jobs(features)) }
+        About {
+            view: class.map(|class| class.view(owner)),
+            jobs: class.map_or_else(Vec::new, |class| class.jobs(features)),
+        }
     }
 }
 
 /// The runs of a class as seen from one job on one site.
 #[derive(Clone, Debug)]
 pub struct About<'a> {
-    class: Option<&'a Class>,
+    view: Option<&'a View>,
     jobs: Vec<Seen>,
 }
 
@@ -338,24 +351,24 @@ impl About<'_> {
     /// Expected residual alone. `features` must be of the class, site and system this is about.
     #[must_use]
     pub fn mean(&self, features: &Features) -> f64 {
-        let Some(class) = self.class else { return 0.0 };
-        self.jobs.iter().zip(&class.weights).map(|(run, weight)| run.covariance(features) * weight).sum()
+        let Some(view) = self.view else { return 0.0 };
+        self.jobs.iter().zip(&view.weights).map(|(run, weight)| run.covariance(features) * weight).sum()
     }
 
     /// Expected residual and its standard deviation.
     #[must_use]
     pub fn ask(&self, features: &Features) -> (f64, f64) {
         let prior = covariance(features, features) + features.own_variance();
-        let Some(class) = self.class else { return (0.0, prior.sqrt()) };
+        let Some(view) = self.view else { return (0.0, prior.sqrt()) };
         let k: Vec<f64> = self.jobs.iter().map(|run| run.covariance(features)).collect();
         let mut explained_by = vec![0.0; k.len()];
-        for (row, k) in class.inverse.chunks_exact(k.len()).zip(&k) {
+        for (row, k) in view.inverse.chunks_exact(k.len()).zip(&k) {
             for (sum, value) in explained_by.iter_mut().zip(row) {
                 *sum += value * k;
             }
         }
         let explained: f64 = explained_by.iter().zip(&k).map(|(a, b)| a * b).sum();
-        let mean = k.iter().zip(&class.weights).map(|(k, weight)| k * weight).sum();
+        let mean = k.iter().zip(&view.weights).map(|(k, weight)| k * weight).sum();
         let least = features.own_variance().max(sigma::REPEAT.powi(2));
         (mean, (prior - explained).max(least).sqrt())
     }
@@ -440,24 +453,25 @@ fn median(mut values: Vec<f64>) -> f64 {
 impl Class {
     fn new(key: (&'static str, u32), kept: &[Kept]) -> Self {
         let believed: Vec<f64> = kept.iter().map(|kept| kept.residual.value).collect();
-        let values = bounded_by_owner(kept, &believed);
-        let noises: Vec<f64> = kept.iter().map(noise).collect();
-        let mut inflation = vec![1.0; kept.len()];
-        let mut fit = Fit::default();
-        // Twice: the second time, runs that the others contradict count less.
-        for _ in 0..2 {
-            let inflated: Vec<f64> =
-                noises.iter().zip(&inflation).map(|(noise, factor)| noise * factor).collect();
-            fit = Fit::new(kept, &inflated, &values);
-            for index in 0..kept.len() {
-                // What is left of a residual in units of its noise.
-                let left = fit.weights[index] * inflated[index];
-                let spread = 2.0 * noises[index].sqrt();
-                inflation[index] = (left / spread).powi(2).max(1.0);
-            }
-        }
-        let inverse = fit.inverse();
-        Self { key, kept: kept.iter().map(|kept| kept.residual).collect(), inverse, weights: fit.weights }
+        let bounded = bounded_by_owner(kept, &believed);
+        let owner_of = |index: usize| kept[index].residual.owner;
+        let contradicted = (0..kept.len()).filter(|index| believed[*index] != bounded[*index]).map(owner_of);
+        let of_owners = contradicted
+            .collect::<BTreeSet<u64>>()
+            .into_iter()
+            .map(|owner| {
+                let as_they_are: Vec<f64> = (0..kept.len())
+                    .map(|index| if owner_of(index) == owner { believed[index] } else { bounded[index] })
+                    .collect();
+                (owner, View::new(kept, &as_they_are))
+            })
+            .collect();
+        let common = View::new(kept, &bounded);
+        Self { key, kept: kept.iter().map(|kept| kept.residual).collect(), common, of_owners }
+    }
+
+    fn view(&self, owner: Option<u64>) -> &View {
+        owner.and_then(|owner| self.of_owners.get(&owner)).unwrap_or(&self.common)
     }
 
     /// The runs as seen from the job, site and system of `features`.
@@ -476,6 +490,27 @@ impl Class {
             }
         };
         self.kept.iter().map(|kept| seen(&kept.features)).collect()
+    }
+}
+
+impl View {
+    fn new(kept: &[Kept], values: &[f64]) -> Self {
+        let noises: Vec<f64> = kept.iter().map(noise).collect();
+        let mut inflation = vec![1.0; kept.len()];
+        let mut fit = Fit::default();
+        // Twice: the second time, runs that the others contradict count less.
+        for _ in 0..2 {
+            let inflated: Vec<f64> =
+                noises.iter().zip(&inflation).map(|(noise, factor)| noise * factor).collect();
+            fit = Fit::new(kept, &inflated, values);
+            for index in 0..kept.len() {
+                // What is left of a residual in units of its noise.
+                let left = fit.weights[index] * inflated[index];
+                let spread = 2.0 * noises[index].sqrt();
+                inflation[index] = (left / spread).powi(2).max(1.0);
+            }
+        }
+        Self { inverse: fit.inverse(), weights: fit.weights }
     }
 }
 
@@ -603,7 +638,7 @@ mod tests {
 
     #[test]
     fn without_measurements_the_class_is_all() {
-        let (mean, sigma) = Knowledge::default().ask(&run(30_000, 8.0, "here", 0.0).features);
+        let (mean, sigma) = Knowledge::default().ask(&run(30_000, 8.0, "here", 0.0).features, None);
         assert_eq!(mean, 0.0);
         assert!((0.2..0.4).contains(&sigma), "{sigma}");
     }
@@ -611,10 +646,10 @@ mod tests {
     #[test]
     fn a_run_on_the_spot_moves_and_narrows() {
         let knowledge = Knowledge::new(&[run(30_000, 8.0, "here", 0.3)]);
-        let before = Knowledge::default().ask(&run(60_000, 8.0, "here", 0.0).features);
-        let here = knowledge.ask(&run(60_000, 8.0, "here", 0.0).features);
-        let same = knowledge.ask(&run(30_000, 8.0, "here", 0.0).features);
-        let there = knowledge.ask(&run(60_000, 8.0, "there", 0.0).features);
+        let before = Knowledge::default().ask(&run(60_000, 8.0, "here", 0.0).features, None);
+        let here = knowledge.ask(&run(60_000, 8.0, "here", 0.0).features, None);
+        let same = knowledge.ask(&run(30_000, 8.0, "here", 0.0).features, None);
+        let there = knowledge.ask(&run(60_000, 8.0, "there", 0.0).features, None);
         assert!(0.2 < here.0 && here.0 < same.0 && same.0 < 0.3, "{here:?} {same:?}");
         assert!(same.1 < here.1 && here.1 < there.1 && there.1 < before.1, "{same:?} {here:?} {there:?}");
         assert!(0.0 < there.0 && there.0 < here.0);
@@ -624,9 +659,9 @@ mod tests {
     fn one_absurd_run_among_many_hardly_counts() {
         let mut runs: Vec<Residual> = (1..=12).map(|n| run(10_000 * n, 8.0, "here", 0.1)).collect();
         let asked = run(55_000, 8.0, "here", 0.0).features;
-        let before = Knowledge::new(&runs).ask(&asked).0;
+        let before = Knowledge::new(&runs).ask(&asked, None).0;
         runs.push(run(52_000, 8.0, "here", 40.0));
-        let after = Knowledge::new(&runs).ask(&asked).0;
+        let after = Knowledge::new(&runs).ask(&asked, None).0;
         assert!((after - before).abs() < 0.1, "{before} {after}");
     }
 
@@ -634,9 +669,9 @@ mod tests {
     fn one_absurd_repetition_hardly_counts() {
         let mut runs = vec![run(30_000, 8.0, "here", 0.1); 12];
         let asked = run(30_000, 8.0, "here", 0.0).features;
-        let before = Knowledge::new(&runs).ask(&asked).0;
+        let before = Knowledge::new(&runs).ask(&asked, None).0;
         runs.push(run(30_000, 8.0, "here", 4.6));
-        let after = Knowledge::new(&runs).ask(&asked).0;
+        let after = Knowledge::new(&runs).ask(&asked, None).0;
         assert!((after - before).abs() < 0.01, "{before} {after}");
     }
 
@@ -670,7 +705,7 @@ mod tests {
             (0..2000).map(|n| run(1000 + 37 * n, f64::from((n % 64) as u32 + 1), "here", 0.2)).collect();
         let knowledge = Knowledge::new(&runs);
         assert_eq!(knowledge.runs(), MOST_RUNS);
-        let (mean, sigma) = knowledge.ask(&run(40_000, 16.0, "here", 0.0).features);
+        let (mean, sigma) = knowledge.ask(&run(40_000, 16.0, "here", 0.0).features, None);
         assert!((mean - 0.2).abs() < 0.05 && sigma < 0.15, "{mean} {sigma}");
     }
 
@@ -693,7 +728,7 @@ mod tests {
             for atoms in [5000, 20_000, 100_000, 1_000_000] {
                 for cores in [1.0, 4.0, 32.0] {
                     let asked = run(atoms, cores, "here", 0.0).features;
-                    let (before, after) = (before.ask(&asked), after.ask(&asked));
+                    let (before, after) = (before.ask(&asked, None), after.ask(&asked, None));
                     assert!(
                         (after.0 - before.0).abs() < OWNER_BOUND,
                         "{value} {count}: {before:?} {after:?}"
@@ -705,6 +740,36 @@ mod tests {
     }
 
     #[test]
+    fn of_two_owners_who_contradict_each_other_each_is_answered_from_what_they_saw() {
+        let of = |owner: u64, count: u64, value: f64| {
+            (0..count).map(move |n| Residual {
+                owner,
+                ..run(10_000 + 5000 * n, f64::from(n as u32 % 8 + 1), "here", value)
+            })
+        };
+        let (one, other): (Vec<Residual>, Vec<Residual>) =
+            (of(1, 20, 0.1).collect(), of(2, 30, -1.1).collect());
+        let both: Vec<Residual> = one.iter().chain(&other).copied().collect();
+        let knows = Knowledge::new;
+        for (owner, own) in [(1, &one), (2, &other)] {
+            for atoms in [5000, 20_000, 100_000, 1_000_000] {
+                for cores in [1.0, 4.0, 32.0] {
+                    let asked = run(atoms, cores, "here", 0.0).features;
+                    let before = knows(own).ask(&asked, Some(owner));
+                    let after = knows(&both).ask(&asked, Some(owner));
+                    assert!((after.0 - before.0).abs() < OWNER_BOUND, "{owner}: {before:?} {after:?}");
+                    assert!(after.1 > 0.5 * before.1, "{owner}: {before:?} {after:?}");
+                }
+            }
+        }
+        // Who has no runs is told what lies between.
+        let asked = run(50_000, 4.0, "here", 0.0).features;
+        let middle = knows(&both).ask(&asked, Some(3));
+        assert_eq!(middle, knows(&both).ask(&asked, None));
+        assert!((-0.9..-0.1).contains(&middle.0), "{middle:?}");
+    }
+
+    #[test]
     fn a_newer_build_is_believed_more_with_every_run() {
         let on_build = |atoms: u64, build: &str, value: f64| {
             let mut residual = run(atoms, 8.0, "here", value);
@@ -713,11 +778,11 @@ mod tests {
         };
         let mut runs: Vec<Residual> = (0..40).map(|n| on_build(10_000 + 1000 * n, "2022", 0.3)).collect();
         let asked = on_build(300_000, "2024", 0.0).features;
-        let mut last = Knowledge::new(&runs).ask(&asked).0;
+        let mut last = Knowledge::new(&runs).ask(&asked, None).0;
         assert!(last > 0.1, "{last}");
         for n in 0..4 {
             runs.push(on_build(12_000 + 7000 * n, "2024", -0.2));
-            let now = Knowledge::new(&runs).ask(&asked).0;
+            let now = Knowledge::new(&runs).ask(&asked, None).0;
             assert!(now < last, "{now} {last}");
             last = now;
         }

@@ -47,6 +47,8 @@ pub struct Job {
     slowdown: f64,
     /// Site of the knowledge that is asked: this cluster and the version of GROMACS.
     site: Site,
+    /// Who asks, as a number.
+    asker: Option<u64>,
     /// Tells the system from others.
     pub(crate) key: u64,
     pub(crate) ln_atoms: f64,
@@ -69,7 +71,15 @@ impl Job {
             .iter()
             .fold(0, |state: u64, value| hash(&[state.to_le_bytes(), value.to_le_bytes()].concat()));
         let ln_atoms = system.atoms.ln();
-        Ok(Self { system, work, slowdown, site, key, ln_atoms })
+        Ok(Self { system, work, slowdown, site, asker: None, key, ln_atoms })
+    }
+
+    /// The same, asked about by the owner of that name: their own runs are believed before those of others.
+    pub fn asked_by(self, owner: Option<&str>) -> Result<Self, FieldError> {
+        if let Some(owner) = owner {
+            length_within("owner", owner, bounds::OWNER_LENGTH)?;
+        }
+        Ok(Self { asker: owner.map(|owner| hash(owner.as_bytes())), ..self })
     }
 }
 
@@ -231,7 +241,7 @@ impl Model {
     pub fn supposing(&self, job: &Job, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> Self {
         let (place, step) = self.physical_step(job, hardware, layout, cpu_millicores);
         let features = features(job, hardware.cpu, &place, job.site, &step);
-        let value = self.knowledge.ask(&features).0;
+        let value = self.knowledge.ask(&features, job.asker).0;
         let residual = Residual { features, owner: hash(b"supposed"), value };
         Self { knowledge: self.knowledge.with(residual), ..self.clone() }
     }
@@ -242,7 +252,7 @@ impl Model {
     pub fn expect(&self, job: &Job, cpu: &CpuClass, place: &Placement, site: Site) -> (f64, f64) {
         let step = self.step_time(job, cpu, place);
         let asked = features(job, cpu, place, site, &step);
-        let (shift, sigma) = self.knowledge.ask(&asked);
+        let (shift, sigma) = self.knowledge.ask(&asked, job.asker);
         (step.total * shift.exp(), combine(&[sigma, SIGMA_SHARED, self.unmeasured_gpus(&asked)]))
     }
 
@@ -295,7 +305,10 @@ impl Model {
         classes.retain(|(key, _)| self.knowledge.knows(key, 0) || self.knowledge.knows(key, 1));
         let about = classes
             .into_iter()
-            .map(|(key, sigma)| (key, self.knowledge.about(&Features::of_job(key, sigma, job.site, job))))
+            .map(|(key, sigma)| {
+                let features = Features::of_job(key, sigma, job.site, job);
+                (key, self.knowledge.about(&features, job.asker))
+            })
             .collect();
         Asked { model: self, job, about }
     }
@@ -319,7 +332,8 @@ impl Model {
 
     /// Answers a whole request for one layout.
     pub fn answer(&self, request: &PredictRequest) -> Result<PredictReply, TuneError> {
-        let job = Job::new(&request.system, request.gromacs_version.as_deref())?;
+        let job = Job::new(&request.system, request.gromacs_version.as_deref())?
+            .asked_by(request.owner.as_deref())?;
         let node = &request.node;
         check_node("node", node)?;
         let layout = request.layout;
@@ -378,7 +392,7 @@ impl Asked<'_> {
     fn learned(&self, features: &Features) -> (f64, f64) {
         match self.about(features) {
             Some(about) => about.ask(features),
-            None => self.model.knowledge.ask(features),
+            None => self.model.knowledge.ask(features, self.job.asker),
         }
     }
 
@@ -567,6 +581,7 @@ mod tests {
             node: node(2000, 4),
             cpu_millicores: None,
             gromacs_version: None,
+            owner: None,
         }
     }
 
@@ -754,6 +769,8 @@ mod tests {
         assert_eq!(field(|r| r.layout.ntmpi = u32::MAX), "layout.ntmpi");
         assert_eq!(field(|r| r.layout.ntomp = 0), "layout.ntomp");
         assert_eq!(field(|r| r.gromacs_version = Some("x".repeat(101))), "gromacsVersion");
+        assert_eq!(field(|r| r.owner = Some("x".repeat(64))), "owner");
+        assert_eq!(field(|r| r.owner = Some(String::new())), "owner");
         assert_eq!(field(|r| r.cpu_millicores = Some(1500)), "cpuMillicores");
         assert_eq!(field(|r| r.node.allocatable.gpus = 1_000_000), "node.allocatable.gpus");
         assert_eq!(field(|r| r.system.atoms = 0), "system.atoms");

@@ -123,6 +123,7 @@ fn with_nodes(options: &RecommendOptions, system: SystemDescription) -> Result<L
         system,
         limits: Limits::default(),
         gromacs_version: options.gromacs_version.clone(),
+        owner: None,
         nodes: node,
     })
 }

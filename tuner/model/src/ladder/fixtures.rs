@@ -50,5 +50,5 @@ pub fn labelled(node: &NodeShape, labels: &[(&str, &str)], gpus: u32) -> NodeSha
 /// A request without limits.
 #[must_use]
 pub fn request(system: SystemDescription, nodes: Vec<NodeShape>) -> LadderRequest {
-    LadderRequest { system, limits: Limits::default(), gromacs_version: None, nodes }
+    LadderRequest { system, limits: Limits::default(), gromacs_version: None, owner: None, nodes }
 }

@@ -179,7 +179,8 @@ pub fn curve(model: &Model, request: &LadderRequest) -> Result<Vec<CurvePoint>, 
 
 /// Checks a request and counts the work of its system.
 fn checked(request: &LadderRequest) -> Result<Job, TuneError> {
-    let job = Job::new(&request.system, request.gromacs_version.as_deref())?;
+    let job =
+        Job::new(&request.system, request.gromacs_version.as_deref())?.asked_by(request.owner.as_deref())?;
     check_limits(&request.limits).map_err(|error| error.within("limits"))?;
     let Bounds { min, max } = bounds::NODE_SHAPES;
     if !bounds::NODE_SHAPES.contain(&request.nodes.len()) {

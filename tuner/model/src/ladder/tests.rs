@@ -204,7 +204,7 @@ prop_compose! {
         let limits = Limits {
             max_cpu_millicores: max_cpu, max_rungs, min_efficiency, max_gpus, ..Limits::default()
         };
-        LadderRequest { system, limits, gromacs_version: None, nodes }
+        LadderRequest { system, limits, gromacs_version: None, owner: None, nodes }
     }
 }
 
