@@ -37,7 +37,7 @@ const ROUNDS: usize = 3;
 /// time in five by its meaning, which no test may.
 const THREE_SIGMA: f64 = 3.0 / 1.2816;
 
-/// The tuner believes that hardware is at most so many times slower than its class (`BOUND` in tuner/model/src/learn.rs);
+/// The tuner believes that hardware is at most so many times slower than its class (`BOUND` in tuner/model/src/learn/mod.rs);
 /// a machine that others keep busy may be slower.
 const BELIEVED: f64 = 3.0;
 

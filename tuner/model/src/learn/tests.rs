@@ -1,0 +1,171 @@
+use super::*;
+use crate::hardware::CpuClass;
+use crate::ladder::fixtures::water;
+use crate::model::Model;
+
+fn run(atoms: u64, cores: f64, site: &str, value: f64) -> Residual {
+    let job = Job::new(&water(atoms), None).expect("water should be accepted");
+    let place = Placement { nodes: 1.0, ranks: 1.0, threads: cores, npme: 0.0, cores, smt: 1.0, gpu: None };
+    let cpu = CpuClass::by_key("zen3").expect("Zen 3 should be in the table");
+    let step = Model::prior().step_time(&job, cpu, &place);
+    let features = Features::new(cpu.key, cpu.sigma, Site::new(site, "2024"), &job, &place, &step);
+    Residual { features, owner: 1, value }
+}
+
+#[test]
+fn without_measurements_the_class_is_all() {
+    let (mean, sigma) = Knowledge::default().ask(&run(30_000, 8.0, "here", 0.0).features, None);
+    assert_eq!(mean, 0.0);
+    assert!((0.2..0.4).contains(&sigma), "{sigma}");
+}
+
+#[test]
+fn a_run_on_the_spot_moves_and_narrows() {
+    let knowledge = Knowledge::new(&[run(30_000, 8.0, "here", 0.3)]);
+    let before = Knowledge::default().ask(&run(60_000, 8.0, "here", 0.0).features, None);
+    let here = knowledge.ask(&run(60_000, 8.0, "here", 0.0).features, None);
+    let same = knowledge.ask(&run(30_000, 8.0, "here", 0.0).features, None);
+    let there = knowledge.ask(&run(60_000, 8.0, "there", 0.0).features, None);
+    assert!(0.2 < here.0 && here.0 < same.0 && same.0 < 0.3, "{here:?} {same:?}");
+    assert!(same.1 < here.1 && here.1 < there.1 && there.1 < before.1, "{same:?} {here:?} {there:?}");
+    assert!(0.0 < there.0 && there.0 < here.0);
+}
+
+#[test]
+fn one_absurd_run_among_many_hardly_counts() {
+    let mut runs: Vec<Residual> = (1..=12).map(|n| run(10_000 * n, 8.0, "here", 0.1)).collect();
+    let asked = run(55_000, 8.0, "here", 0.0).features;
+    let before = Knowledge::new(&runs).ask(&asked, None).0;
+    runs.push(run(52_000, 8.0, "here", 40.0));
+    let after = Knowledge::new(&runs).ask(&asked, None).0;
+    assert!((after - before).abs() < 0.1, "{before} {after}");
+}
+
+#[test]
+fn one_absurd_repetition_hardly_counts() {
+    let mut runs = vec![run(30_000, 8.0, "here", 0.1); 12];
+    let asked = run(30_000, 8.0, "here", 0.0).features;
+    let before = Knowledge::new(&runs).ask(&asked, None).0;
+    runs.push(run(30_000, 8.0, "here", 4.6));
+    let after = Knowledge::new(&runs).ask(&asked, None).0;
+    assert!((after - before).abs() < 0.01, "{before} {after}");
+}
+
+#[test]
+fn owners_that_use_two_releases_do_not_make_the_older_one_new() {
+    let on_build = |n: u64, build: &str, value: f64| {
+        let mut residual = run(10_000 + 3000 * n, 8.0, "here", value);
+        residual.features.site = Site::new("here", build);
+        residual
+    };
+    let mixed = |last: &str| -> Vec<Residual> {
+        let mut runs: Vec<Residual> =
+            (0..20).flat_map(|n| [on_build(n, "2022.5-Debian", 0.3), on_build(n, "2024.4", -0.2)]).collect();
+        runs.push(on_build(50, last, if last == "2024.4" { -0.2 } else { 0.3 }));
+        runs
+    };
+    for last in ["2022.5-Debian", "2024.4"] {
+        let knowledge = Knowledge::new(&mixed(last));
+        let newest = knowledge.classes[0].kept[0].features.site;
+        assert_eq!(newest, Site::new("here", "2024.4"), "after {last}");
+    }
+    assert_eq!(release("2022.5-Debian_2022.5_2"), (2022, 5));
+    assert_eq!(release("VERSION 5.1"), (5, 1));
+    assert_eq!(release(""), (0, 0));
+}
+
+#[test]
+fn more_runs_than_are_kept_are_no_harm() {
+    let runs: Vec<Residual> =
+        (0..2000).map(|n| run(1000 + 37 * n, f64::from((n % 64) as u32 + 1), "here", 0.2)).collect();
+    let knowledge = Knowledge::new(&runs);
+    assert_eq!(knowledge.runs(), MOST_RUNS);
+    let (mean, sigma) = knowledge.ask(&run(40_000, 16.0, "here", 0.0).features, None);
+    assert!((mean - 0.2).abs() < 0.05 && sigma < 0.15, "{mean} {sigma}");
+}
+
+#[test]
+fn one_owner_cannot_move_the_others_by_more_than_the_bound() {
+    let others: Vec<Residual> = (0..20)
+        .map(|n| Residual {
+            owner: n % 2,
+            ..run(10_000 + 5000 * n, f64::from(n as u32 % 8 + 1), "here", 0.1)
+        })
+        .collect();
+    for (value, count) in [(5.0, 1), (5.0, 30), (-5.0, 30), (-5.0, 2000)] {
+        let mut runs = others.clone();
+        let own =
+            |n: u64| Residual { owner: 9, ..run(9000 + 50 * n, f64::from(n as u32 % 16 + 1), "here", value) };
+        runs.extend((0..count).map(own));
+        let (before, after) = (Knowledge::new(&others), Knowledge::new(&runs));
+        for atoms in [5000, 20_000, 100_000, 1_000_000] {
+            for cores in [1.0, 4.0, 32.0] {
+                let asked = run(atoms, cores, "here", 0.0).features;
+                let (before, after) = (before.ask(&asked, None), after.ask(&asked, None));
+                assert!((after.0 - before.0).abs() < OWNER_BOUND, "{value} {count}: {before:?} {after:?}");
+                assert!(after.1 > 0.5 * before.1, "{value} {count}: {before:?} {after:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn of_two_owners_who_contradict_each_other_each_is_answered_from_what_they_saw() {
+    let of = |owner: u64, count: u64, value: f64| {
+        (0..count).map(move |n| Residual {
+            owner,
+            ..run(10_000 + 5000 * n, f64::from(n as u32 % 8 + 1), "here", value)
+        })
+    };
+    let (one, other): (Vec<Residual>, Vec<Residual>) = (of(1, 20, 0.1).collect(), of(2, 30, -1.1).collect());
+    let both: Vec<Residual> = one.iter().chain(&other).copied().collect();
+    let knows = Knowledge::new;
+    for (owner, own) in [(1, &one), (2, &other)] {
+        for atoms in [5000, 20_000, 100_000, 1_000_000] {
+            for cores in [1.0, 4.0, 32.0] {
+                let asked = run(atoms, cores, "here", 0.0).features;
+                let before = knows(own).ask(&asked, Some(owner));
+                let after = knows(&both).ask(&asked, Some(owner));
+                assert!((after.0 - before.0).abs() < OWNER_BOUND, "{owner}: {before:?} {after:?}");
+                assert!(after.1 > 0.5 * before.1, "{owner}: {before:?} {after:?}");
+            }
+        }
+    }
+    // Who has no runs is told what lies between.
+    let asked = run(50_000, 4.0, "here", 0.0).features;
+    let middle = knows(&both).ask(&asked, Some(3));
+    assert_eq!(middle, knows(&both).ask(&asked, None));
+    assert!((-0.9..-0.1).contains(&middle.0), "{middle:?}");
+}
+
+#[test]
+fn a_newer_build_is_believed_more_with_every_run() {
+    let on_build = |atoms: u64, build: &str, value: f64| {
+        let mut residual = run(atoms, 8.0, "here", value);
+        residual.features.site = Site::new("here", build);
+        residual
+    };
+    let mut runs: Vec<Residual> = (0..40).map(|n| on_build(10_000 + 1000 * n, "2022", 0.3)).collect();
+    let asked = on_build(300_000, "2024", 0.0).features;
+    let mut last = Knowledge::new(&runs).ask(&asked, None).0;
+    assert!(last > 0.1, "{last}");
+    for n in 0..4 {
+        runs.push(on_build(12_000 + 7000 * n, "2024", -0.2));
+        let now = Knowledge::new(&runs).ask(&asked, None).0;
+        assert!(now < last, "{now} {last}");
+        last = now;
+    }
+    assert!(last < -0.05, "{last}");
+    // Where there are too many runs, those of the old build go first.
+    runs.extend((0..100).map(|n| on_build(20_000 + 1000 * n, "2024", -0.2)));
+    let old = Site::new("here", "2022");
+    let knowledge = Knowledge::new(&runs);
+    assert!(knowledge.classes[0].kept.iter().all(|kept| kept.features.site != old));
+}
+
+#[test]
+fn the_same_runs_give_the_same_knowledge() {
+    let runs: Vec<Residual> =
+        (0..300).map(|n| Residual { owner: n % 7, ..run(1000 + 91 * n, 4.0, "here", 0.1) }).collect();
+    assert_eq!(Knowledge::new(&runs), Knowledge::new(&runs.clone()));
+}
