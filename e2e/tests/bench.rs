@@ -70,6 +70,13 @@ fn plain(name: &str) -> Value {
     })
 }
 
+/// A ScavengerJob as plain as that; it runs long enough for its running priority to rise only after the measurement.
+fn scavenger_job(name: &str) -> Value {
+    let mut job = played(name, "100m");
+    job["spec"]["interruptionAfter"] = "10m".into();
+    job
+}
+
 /// Creates all of them from one client, and returns when each was answered.
 async fn create<K>(
     api: &Api<K>,
@@ -195,7 +202,7 @@ async fn measure(world: &World, count: usize) -> Result<()> {
     let (run, _watching_too) = watch_pods(world);
     let began = Instant::now();
     let api = world.api::<ScavengerJob>();
-    let created = create(&api, count, |number| played(&format!("job-{number}"), "100m")).await?;
+    let created = create(&api, count, |number| scavenger_job(&format!("job-{number}"))).await?;
     let submitted = began.elapsed().as_secs_f64();
     let last = seen.reach(count, "have a Job", began).await?;
     let last_run = run.reach(count, "run", began).await?;
