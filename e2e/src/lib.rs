@@ -7,6 +7,7 @@ pub mod faults;
 pub mod forward;
 pub mod gromacs;
 pub mod kubectl;
+pub mod kubelet;
 pub mod local;
 pub mod played;
 pub mod postgres;

@@ -13,12 +13,16 @@ use kube::{
 use scavenger_e2e::{
     World,
     faults::Witness,
+    kubelet::Halted,
     postgres::NAMESPACE,
     repetitions,
     room::{delete_pod, status},
     world::{LIMIT, argument, counter, run_within, until},
 };
-use scavenger_schema::scavenger_job::{Outcome, Phase, ScavengerJob};
+use scavenger_schema::{
+    reasons::waiting,
+    scavenger_job::{Outcome, Phase, ScavengerJob},
+};
 use serde_json::{Value, json};
 
 /// Two on one volume: one that saves and goes, and one that goes on until it is killed.
@@ -33,8 +37,10 @@ enum Means {
     JobDeleted,
     JobOrphansItsPods,
     OperatorKilled,
+    NodeLost,
 }
 
+/// Those of every round.
 const MEANS: [Means; 6] = [
     Means::Preemption,
     Means::Deletion,
@@ -43,6 +49,9 @@ const MEANS: [Means; 6] = [
     Means::JobOrphansItsPods,
     Means::OperatorKilled,
 ];
+
+/// A node is given up after most of a minute, so it is lost only in the first of so many rounds.
+const NODE_LOST_EVERY: usize = 4;
 
 /// A small generator (xorshift): the same seed gives the same order.
 struct Random(u64);
@@ -135,6 +144,15 @@ async fn take_away(world: &World, means: Means, name: &str, slot: &str) -> Resul
             let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
             pods.delete(&leader, &at_once).await?;
         }
+        Means::NodeLost => {
+            // To the cluster it is gone; the workload does not notice, and works on without knowing that it was deleted.
+            let _halted = Halted::now()?;
+            world.api::<Pod>().delete(&pod, &DeleteParams::default()).await?;
+            let unreachable = |job: &ScavengerJob| {
+                status(job).conditions.iter().any(|one| one.reason == waiting::NODE_UNREACHABLE)
+            };
+            world.job_until(name, "told that its node is unreachable", unreachable).await?;
+        }
     }
     Ok(())
 }
@@ -180,7 +198,7 @@ fn one_after_the_other(runs: &[Run]) -> Result<()> {
     Ok(())
 }
 
-/// Of six interruptions each; 240 of them take an hour.
+/// Of six interruptions each, and seven where the node is lost; 250 of them take most of an hour.
 fn rounds() -> usize {
     repetitions(2).min(40)
 }
@@ -195,7 +213,11 @@ async fn story(world: &World, seed: u64) -> Result<()> {
     let mut random = Random(seed);
     let mut done = Vec::new();
     for round in 0..rounds() {
-        for means in random.shuffled(&MEANS) {
+        let mut means = MEANS.to_vec();
+        if round.is_multiple_of(NODE_LOST_EVERY) {
+            means.push(Means::NodeLost);
+        }
+        for means in random.shuffled(&means) {
             both_run(world).await?;
             let before = interruptions(world).await?;
             let (name, _) = JOBS[random.below(JOBS.len())];

@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// Measure only this
     #[arg(long, value_name = "WHAT")]
     only: Option<Part>,
-    /// Measure the operator as the tests build it, without optimisation: no second build of every dependency
+    /// Measure with programs as the tests build them, without optimisation: no second build of every dependency
     #[arg(long)]
     dev: bool,
     /// Leave the cluster up afterwards
@@ -60,7 +60,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     wanted.extend(images::PACKAGES);
     packages::ensure(&wanted, !arguments.no_install)?;
     // What is compiled needs both cores, which a cluster would disturb.
-    let bench = ["test", "--locked", "--workspace", "--test", "bench"];
+    let mut bench = vec!["test", "--locked", "--workspace", "--test", "bench"];
+    if !arguments.dev {
+        // The one that measures is a client of the same API server on the same cores, and reads all that happens.
+        bench.push("--release");
+    }
     shell::run(shell::cargo(&bench).arg("--no-run"))?;
     cluster::down(name)?;
     let cluster = cluster::up(name, &options)?;

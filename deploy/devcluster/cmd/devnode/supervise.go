@@ -176,6 +176,7 @@ func (s *supervisor) start(component component) (*exec.Cmd, error) {
 	}
 	defer log.Close()
 	command := exec.Command(s.cluster.binary(component.name), component.arguments...)
+	command.Env = append(os.Environ(), component.environment...)
 	command.Stdout, command.Stderr = log, log
 	return command, command.Start()
 }
