@@ -80,7 +80,7 @@ pub(crate) fn job_spec(spec: &ScavengerJobSpec) -> Result<JobSpec, SpecError> {
     claims.dedup();
     Ok(JobSpec {
         claims,
-        demand: Demand { per_pod, pod_count, placement },
+        demand: Demand { per_pod, pod_count, placement }.into(),
         interruption_after,
         saves_on_sigterm: checkpoint.is_some_and(|checkpoint| checkpoint.saves_on_sigterm),
         restart: SignedDuration::from_secs(restart_seconds.clamp(0, 86_400)),

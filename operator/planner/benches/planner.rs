@@ -13,6 +13,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     hint::black_box,
     process::Command,
+    sync::Arc,
     time::Duration,
 };
 
@@ -244,7 +245,7 @@ impl Cluster {
             let mut job = world.waiting(10_000_000 + 2 * number + usize::from(other));
             job.status = Default::default();
             if other && let Ok(spec) = &mut job.spec {
-                spec.demand.per_pod.cpu_milli += number as i64 * 1_000 + 13;
+                Arc::make_mut(&mut spec.demand).per_pod.cpu_milli += number as i64 * 1_000 + 13;
             }
             job.resource_version = self.version();
             self.jobs.insert(job.key.clone(), job.clone());

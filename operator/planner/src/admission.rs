@@ -35,6 +35,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
 
 use jiff::Timestamp;
@@ -138,7 +139,8 @@ impl Starting {
 #[derive(Debug, Clone, Default)]
 pub struct Queue {
     lines: BTreeMap<Lane, Line>,
-    places: BTreeMap<Key, (Lane, Rank)>,
+    /// A rank is large, so its line holds the same copy.
+    places: BTreeMap<Key, (Lane, Arc<Rank>)>,
     /// Turns of the heads of all lines that can fit at all.
     fronts: BTreeSet<(Turn, Lane)>,
     /// Lines about which it is not known yet whether they can ever fit.
@@ -153,7 +155,7 @@ pub struct Queue {
 
 #[derive(Debug, Clone, Default)]
 struct Line {
-    members: BTreeSet<Rank>,
+    members: BTreeSet<Arc<Rank>>,
     /// The members, longest waiting first.
     ages: BTreeSet<(Timestamp, Key)>,
     /// True if its demand can never fit.
@@ -168,7 +170,7 @@ struct Line {
 #[derive(Debug)]
 struct Reservation {
     lane: Lane,
-    rank: Rank,
+    rank: Arc<Rank>,
     job: Key,
     /// Nodes where room is kept, with the number of pods on each, once somebody wanted to know.
     nodes: Option<Vec<(usize, u32)>>,
@@ -216,11 +218,12 @@ impl Queue {
     pub fn insert(&mut self, job: &Job, demand: &Demand, capacity: &mut Capacity) {
         let rank = Rank::of(job);
         match self.places.get(&job.key) {
-            Some((lane, old_rank)) if capacity.demand(lane.ask) == demand && *old_rank == rank => return,
+            Some((lane, old_rank)) if capacity.demand(lane.ask) == demand && **old_rank == rank => return,
             Some(_) => self.remove(&job.key, capacity),
             None => {}
         }
         let lane = Lane { ask: capacity.ask(demand), failed: rank.again.is_some() };
+        let rank = Arc::new(rank);
         if !self.lines.contains_key(&lane) {
             self.new.insert(lane);
         }
@@ -326,7 +329,7 @@ impl Queue {
         for (lane, line) in lines.take(RETOLD_PER_WALK) {
             self.retold = lane.next();
             if line.told == Some(Obstacle::Room) {
-                walk.told.extend(line.members.first().map(Rank::job));
+                walk.told.extend(line.members.first().map(|rank| rank.job()));
             }
         }
         walk
@@ -365,9 +368,9 @@ impl Queue {
         reservations: &mut Option<Vec<Reservation>>,
         room: &mut Room<'_>,
         walk: &mut Walk,
-    ) -> Option<(Lane, Rank)> {
+    ) -> Option<(Lane, Arc<Rank>)> {
         let free = room.capacity.free_row(room.ledger, room.settings);
-        let mut candidates: Vec<(Turn, Lane, Option<Rank>)> = Vec::new();
+        let mut candidates: Vec<(Turn, Lane, Option<Arc<Rank>>)> = Vec::new();
         let mut passed_over: Vec<(Lane, Option<Key>)> = Vec::new();
         let is_ahead = |turn: Turn, lane: Lane| lane.failed || from.is_none_or(|from| from <= turn);
         for (turn, lane) in self.fronts.iter().filter(|(turn, lane)| is_ahead(*turn, *lane)) {
@@ -390,11 +393,11 @@ impl Queue {
         }
         // Of those whose last start failed one stays, the first that touches no reservation. Where only one ScavengerJob
         // may start at a time there is no half for them, so all others go first.
-        let again = |lane: &Lane, alone: &Option<Rank>| {
+        let again = |lane: &Lane, alone: &Option<Arc<Rank>>| {
             let rank = alone.as_ref().or_else(|| self.lines.get(lane)?.members.first())?;
             Some((rank.again?, rank.clone()))
         };
-        let mut agains: Vec<(Timestamp, Rank, Lane)> = candidates
+        let mut agains: Vec<(Timestamp, Arc<Rank>, Lane)> = candidates
             .iter()
             .filter_map(|(_, lane, alone)| again(lane, alone).map(|(time, rank)| (time, rank, *lane)))
             .collect();
@@ -407,7 +410,7 @@ impl Queue {
             holder.is_none().then_some(rank)
         });
         candidates.retain(|(_, lane, alone)| again(lane, alone).is_none_or(|(_, rank)| Some(rank) == first));
-        let mut best: Option<(Turn, i128, Lane, Rank)> = None;
+        let mut best: Option<(Turn, i128, Lane, Arc<Rank>)> = None;
         for (turn, lane, alone) in &candidates {
             if best.as_ref().is_some_and(|best| best.0 != *turn) {
                 break;
@@ -440,7 +443,7 @@ impl Queue {
         }
         line.told = Some(obstacle);
         self.untold.remove(&lane);
-        walk.told.extend(line.members.first().map(Rank::job));
+        walk.told.extend(line.members.first().map(|rank| rank.job()));
     }
 
     /// Finds out of new lines, and of all if nodes came, went or changed, whether they can ever fit.
@@ -468,7 +471,7 @@ impl Queue {
                 self.untold.insert(lane);
             }
             if !is_new {
-                walk.told.extend(line.members.iter().map(Rank::job));
+                walk.told.extend(line.members.iter().map(|rank| rank.job()));
             }
         }
     }
@@ -513,11 +516,11 @@ impl Queue {
     /// What differs.
     #[cfg(any(test, feature = "fixtures"))]
     pub(crate) fn check(&self, capacity: &Capacity) -> Result<(), String> {
-        let mut lines: BTreeMap<Lane, BTreeSet<Rank>> = BTreeMap::new();
+        let mut lines: BTreeMap<Lane, BTreeSet<Arc<Rank>>> = BTreeMap::new();
         for (lane, rank) in self.places.values() {
             lines.entry(*lane).or_default().insert(rank.clone());
         }
-        let known: BTreeMap<Lane, BTreeSet<Rank>> =
+        let known: BTreeMap<Lane, BTreeSet<Arc<Rank>>> =
             self.lines.iter().map(|(lane, line)| (*lane, line.members.clone())).collect();
         for line in self.lines.values() {
             let ages: BTreeSet<(Timestamp, Key)> =
@@ -586,7 +589,7 @@ fn touched(
 
 impl Line {
     /// Of those that have the turn of the head, the first of each namespace.
-    fn firsts(&self) -> impl Iterator<Item = &Rank> {
+    fn firsts(&self) -> impl Iterator<Item = &Arc<Rank>> {
         let mut next = self.members.first();
         std::iter::from_fn(move || {
             let rank = next?;
@@ -601,8 +604,8 @@ impl Line {
                 created: Timestamp::MIN,
                 ready_since: Timestamp::MIN,
             };
-            let alike = |after: &&Rank| (after.again, after.turn) == (rank.again, rank.turn);
-            next = self.members.range(behind..).next().filter(alike);
+            let alike = |after: &&Arc<Rank>| (after.again, after.turn) == (rank.again, rank.turn);
+            next = self.members.range::<Rank, _>(behind..).next().filter(alike);
             Some(rank)
         })
     }

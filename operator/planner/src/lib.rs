@@ -50,6 +50,7 @@ pub mod preemption;
 pub mod priority;
 pub mod refusal;
 pub mod resources;
+mod shared;
 pub mod snapshot;
 mod starting;
 pub mod verdict;
@@ -73,6 +74,7 @@ use lifecycle::{Known, Next, Telling};
 use measured::Measured;
 use memory::Remembered;
 use preemption::Preemption;
+use shared::Shared;
 use snapshot::{
     Child, Demand, Disruption, Job, Key, Name, Observation, Phase, Pod, Settings, WaitReason, Waiting,
 };
@@ -175,8 +177,8 @@ pub struct Planner {
     jobs: BTreeMap<Key, Box<Entry>>,
     keys: BTreeMap<Name, Key>,
     attachments: BTreeMap<Owner, Box<Attachments>>,
-    /// Namespaces that were seen: each object brings its own copy, and one is enough.
-    namespaces: BTreeSet<Name>,
+    namespaces: Shared<str>,
+    demands: Shared<Demand>,
     /// UID of the ScavengerJob of each pod that belongs to one.
     pod_owners: BTreeMap<Key, Name>,
     pod_epoch: u64,
@@ -217,7 +219,8 @@ impl Default for Planner {
             jobs: BTreeMap::new(),
             keys: BTreeMap::new(),
             attachments: BTreeMap::new(),
-            namespaces: BTreeSet::new(),
+            namespaces: Shared::default(),
+            demands: Shared::default(),
             pod_owners: BTreeMap::new(),
             pod_epoch: 0,
             unwatched_pods: BTreeSet::new(),
@@ -413,7 +416,7 @@ impl Planner {
             return;
         }
         let reserved = (self.starting.contains(key) || self.unsure.contains_key(key))
-            && entry.job.spec.as_ref().is_ok_and(|spec| entry.reserved_for.as_deref() == Some(&spec.demand));
+            && entry.job.spec.as_ref().is_ok_and(|spec| entry.reserved_for.as_deref() == Some(&*spec.demand));
         let known = Known {
             job: &entry.job,
             children: &attachments.children,

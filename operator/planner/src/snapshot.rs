@@ -147,6 +147,14 @@ pub struct Job {
     pub status: JobStatus,
 }
 
+impl Job {
+    /// What its spec asks for, and what its attempt runs with.
+    pub(crate) fn demands_mut(&mut self) -> impl Iterator<Item = &mut Arc<Demand>> {
+        let spec = self.spec.iter_mut().map(|spec| &mut spec.demand);
+        spec.chain(self.status.attempt.iter_mut().map(|attempt| &mut attempt.demand))
+    }
+}
+
 /// What of a ScavengerJob's spec may change at any time, even while it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Controls {
@@ -168,8 +176,8 @@ impl Default for Controls {
 /// What a ScavengerJob asks, as far as the rules need it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobSpec {
-    /// What it needs where.
-    pub demand: Demand,
+    /// What it needs where; shared, since many ask for the same.
+    pub demand: Arc<Demand>,
     /// The stretch it needs for lasting progress.
     pub interruption_after: SignedDuration,
     /// True if its workload writes a checkpoint when it is stopped.
@@ -509,7 +517,7 @@ pub struct Attempt {
     /// Generation of the spec it runs with.
     pub generation: i64,
     /// What it runs with, as far as room is concerned.
-    pub demand: Demand,
+    pub demand: Arc<Demand>,
     /// Index of its PriorityClass.
     pub priority_class: u32,
     /// When the planner decided to start it.
@@ -531,7 +539,7 @@ pub struct Attempt {
 impl Attempt {
     /// The first attempt of the first generation, decided at `time`.
     #[must_use]
-    pub fn first(demand: Demand, time: Timestamp) -> Self {
+    pub fn first(demand: Arc<Demand>, time: Timestamp) -> Self {
         Self {
             number: 1,
             child_uid: None,

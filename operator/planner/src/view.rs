@@ -13,7 +13,7 @@ use crate::{
 
 impl Planner {
     pub(super) fn set_job(&mut self, mut job: Job) {
-        self.share(&mut job.key.namespace);
+        self.namespaces.share(&mut job.key.namespace);
         let key = job.key.clone();
         if let Some(entry) = self.jobs.get(&key) {
             if entry.job.uid == job.uid {
@@ -30,6 +30,9 @@ impl Planner {
             self.volumes.forget_job(&entry.job);
         }
         self.volumes.place_job(&mut job);
+        for demand in job.demands_mut() {
+            self.demands.share(demand);
+        }
         self.keys.insert(job.uid.clone(), key.clone());
         self.dirty.insert(key.clone());
         match self.jobs.get_mut(&key) {
@@ -162,16 +165,8 @@ impl Planner {
         self.prune(owner);
     }
 
-    /// Replaces the name of a namespace by the copy that is there already.
-    fn share(&mut self, namespace: &mut Name) {
-        match self.namespaces.get(namespace) {
-            Some(known) => namespace.clone_from(known),
-            None => _ = self.namespaces.insert(namespace.clone()),
-        }
-    }
-
     pub(super) fn set_pod(&mut self, mut pod: Pod, now: Timestamp) {
-        self.share(&mut pod.key.namespace);
+        self.namespaces.share(&mut pod.key.namespace);
         if let Some(node) = &mut pod.node
             && let Some(known) = self.capacity.shared_name(node)
         {

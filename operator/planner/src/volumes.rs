@@ -2,7 +2,10 @@
 //! ordinary pod with a claim that is not bound can not be judged; a ScavengerJob with one may go anywhere, since the
 //! volume will be bound where its pod is placed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     Planner,
@@ -45,7 +48,7 @@ impl Volumes {
         if spec.claims.is_empty() {
             return;
         }
-        spec.demand.placement.volumes = self.demands(&job.key.namespace, &spec.claims).0;
+        Arc::make_mut(&mut spec.demand).placement.volumes = self.demands(&job.key.namespace, &spec.claims).0;
         for claim in &spec.claims {
             let claim = Key::new(job.key.namespace.clone(), claim.clone());
             if !ended {
@@ -130,6 +133,9 @@ impl Planner {
         for key in self.volumes.jobs.get(claim).cloned().unwrap_or_default() {
             if let Some(entry) = self.jobs.get_mut(&key) {
                 self.volumes.place_job(&mut entry.job);
+                for demand in entry.job.demands_mut() {
+                    self.demands.share(demand);
+                }
                 self.dirty.insert(key);
             }
         }

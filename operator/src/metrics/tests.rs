@@ -172,7 +172,7 @@ fn who_queued_for_hours_waited_for_hours() {
     let at = |second: i64| Timestamp::from_second(second).unwrap();
     let metrics = Metrics::new();
     let demand = Demand { per_pod: Resources::default(), pod_count: 1, placement: Placement::default() };
-    let attempt = Attempt { start_time: Some(at(36_002)), ..Attempt::first(demand, at(36_000)) };
+    let attempt = Attempt { start_time: Some(at(36_002)), ..Attempt::first(demand.into(), at(36_000)) };
     let mut status = JobStatus { attempt: Some(Box::new(attempt)), ..JobStatus::default() };
     metrics.event(Event::Running, at(0), &status);
     assert_eq!(sum(&metrics, "scavenger_start_latency_seconds"), 36_002.0);

@@ -122,7 +122,8 @@ fn attempt(attempt: &crd::Attempt) -> Attempt {
             per_pod,
             pod_count: clamped(i64::from(attempt.pod_count)),
             placement: Placement::default(),
-        },
+        }
+        .into(),
         priority_class: class.unwrap_or(0),
         creation_time: attempt.creation_time.0,
         start_time: attempt.start_time.as_ref().map(|time| time.0),

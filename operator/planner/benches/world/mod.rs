@@ -114,7 +114,7 @@ impl World {
         // Many are created in the same second.
         job.creation_time = at(-1_000_000 + number as i64 / 20);
         job.spec = Ok(JobSpec {
-            demand: Self::demand(number),
+            demand: Self::demand(number).into(),
             interruption_after: seconds(600),
             saves_on_sigterm: number.is_multiple_of(3),
             restart: seconds(60),
@@ -129,7 +129,7 @@ impl World {
             number: 1,
             child_uid: Some(format!("job-{}", job.uid).into()),
             generation: 1,
-            demand: Self::demand(number),
+            demand: Self::demand(number).into(),
             priority_class: 0,
             creation_time: at(-900),
             start_time: Some(at(-900) + millis(number as i64 * 7_919 % 800_000)),
