@@ -445,6 +445,37 @@ pub struct Witness {
     _watches: Arc<JoinSet<()>>,
 }
 
+/// What counts for how many are starting.
+#[derive(Clone)]
+enum Step {
+    /// A ScavengerJob is in phase Starting, with so many pods of this Job.
+    Starting { name: String, job: String, pod_count: usize },
+    /// It is in another phase, or gone.
+    NotStarting { name: String },
+    /// A pod of this Job has a node.
+    Bound { job: String, pod: String },
+}
+
+/// How many were starting at the same time at most: in phase Starting, and not all of their pods with a node yet. Each
+/// kind of object has a watch of its own, and one may be ahead of the other; resourceVersions are numbers of the one
+/// history that all kinds have in etcd.
+fn most_starting(mut steps: Vec<(u64, Step)>) -> usize {
+    steps.sort_by_key(|(version, _)| *version);
+    let mut starting: BTreeMap<String, (String, usize)> = BTreeMap::new();
+    let mut bound: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut most = 0;
+    for (_, step) in steps {
+        match step {
+            Step::Starting { name, job, pod_count } => _ = starting.insert(name, (job, pod_count)),
+            Step::NotStarting { name } => _ = starting.remove(&name),
+            Step::Bound { job, pod } => _ = bound.entry(job).or_default().insert(pod),
+        }
+        let waits = |(job, pods): &&(String, usize)| bound.get(job).map_or(0, BTreeSet::len) < *pods;
+        most = most.max(starting.values().filter(waits).count());
+    }
+    most
+}
+
 #[derive(Default)]
 struct Seen {
     /// Jobs that are not over, by name.
@@ -453,10 +484,8 @@ struct Seen {
     most: usize,
     /// UID of the Job of each name.
     jobs: BTreeMap<String, String>,
-    /// ScavengerJobs whose phase is Starting.
-    starting: BTreeSet<String>,
-    /// Most that were starting at one time.
-    most_starting: usize,
+    /// What ScavengerJobs and pods came to, each with its resourceVersion.
+    steps: Vec<(u64, Step)>,
     /// Pods that have not ended: their ScavengerJob and attempt.
     pods: BTreeMap<String, (String, String)>,
     wrong: Vec<String>,
@@ -489,10 +518,10 @@ impl Witness {
         (seen.most, seen.active.len())
     }
 
-    /// How many ScavengerJobs were starting at the same time at most.
+    /// How many ScavengerJobs were starting at the same time at most: admitted, and not all of their pods on a node.
     #[must_use]
     pub fn most_starting(&self) -> usize {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).most_starting
+        most_starting(self.seen.lock().unwrap_or_else(PoisonError::into_inner).steps.clone())
     }
 
     /// Time since a Job was last made.
@@ -514,13 +543,16 @@ impl Witness {
 
 impl Seen {
     fn scavenger_job(&mut self, job: &ScavengerJob, gone: bool) {
-        let phase = job.status.as_ref().and_then(|status| status.phase);
-        if !gone && phase == Some(Phase::Starting) {
-            self.starting.insert(job.name_any());
-        } else {
-            self.starting.remove(&job.name_any());
-        }
-        self.most_starting = self.most_starting.max(self.starting.len());
+        let name = job.name_any();
+        let status = job.status.as_ref().filter(|status| !gone && status.phase == Some(Phase::Starting));
+        let step = match status.and_then(|status| status.attempt.as_ref()) {
+            Some(attempt) => {
+                let pod_count = usize::try_from(job.spec.pod_count).unwrap_or_default();
+                Step::Starting { name, job: attempt.job_name.clone(), pod_count }
+            }
+            None => Step::NotStarting { name },
+        };
+        self.steps.push((version(job), step));
     }
 
     fn job(&mut self, job: &BatchJob, gone: bool) {
@@ -548,6 +580,9 @@ impl Seen {
     fn pod(&mut self, pod: &Pod, gone: bool) {
         let Some(owner) = pod.labels().get(names::LABEL_JOB) else { return };
         let attempt = pod.labels().get("batch.kubernetes.io/job-name").cloned().unwrap_or_default();
+        if pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) {
+            self.steps.push((version(pod), Step::Bound { job: attempt.clone(), pod: pod.name_any() }));
+        }
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         if gone || matches!(phase, Some("Succeeded" | "Failed")) {
             self.pods.remove(&pod.name_any());
@@ -559,6 +594,10 @@ impl Seen {
         }
         self.pods.insert(pod.name_any(), (owner.clone(), attempt));
     }
+}
+
+fn version(object: &impl ResourceExt) -> u64 {
+    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
 /// Tells `see` of every object of a kind in a namespace and of each change of it, with true when it is gone, as long as
@@ -589,4 +628,26 @@ pub fn follow<K>(
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_whose_pods_all_have_a_node_is_not_starting_any_more() {
+        let starting = |name: &str, pod_count| Step::Starting {
+            name: name.to_owned(),
+            job: format!("{name}-1"),
+            pod_count,
+        };
+        let bound = |name: &str, pod: &str| Step::Bound { job: format!("{name}-1"), pod: pod.to_owned() };
+        let ends = |name: &str| Step::NotStarting { name: name.to_owned() };
+        // The watch of pods was behind: it showed the first one's pod only after the second one had begun.
+        let steps =
+            [(1, starting("a", 1)), (4, starting("b", 2)), (3, bound("a", "x")), (5, bound("b", "y"))];
+        assert_eq!(most_starting(steps.to_vec()), 1);
+        let another = [(6, starting("c", 1)), (7, bound("b", "z")), (8, ends("c")), (9, starting("d", 1))];
+        assert_eq!(most_starting([&steps[..], &another[..]].concat()), 2);
+    }
 }
