@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use crate::snapshot::{Demand, Job};
+
 /// Values that somebody holds, each of them once.
 #[derive(Debug)]
 pub(crate) struct Shared<T: ?Sized> {
@@ -30,6 +32,15 @@ impl<T: Ord + ?Sized> Shared<T> {
         self.values.retain(|value| Arc::strong_count(value) > 1);
         // So many calls at most double the number of values: each pays for a look at two.
         self.calls_left = self.values.len();
+    }
+}
+
+impl Shared<Demand> {
+    /// The same for what a ScavengerJob's spec asks for, and what its attempt runs with.
+    pub(crate) fn share_of(&mut self, job: &mut Job) {
+        let of_spec = job.spec.iter_mut().map(|spec| &mut spec.demand);
+        let of_attempt = job.status.attempt.iter_mut().map(|attempt| &mut attempt.demand);
+        of_spec.chain(of_attempt).for_each(|demand| self.share(demand));
     }
 }
 

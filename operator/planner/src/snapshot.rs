@@ -147,14 +147,6 @@ pub struct Job {
     pub status: JobStatus,
 }
 
-impl Job {
-    /// What its spec asks for, and what its attempt runs with.
-    pub(crate) fn demands_mut(&mut self) -> impl Iterator<Item = &mut Arc<Demand>> {
-        let spec = self.spec.iter_mut().map(|spec| &mut spec.demand);
-        spec.chain(self.status.attempt.iter_mut().map(|attempt| &mut attempt.demand))
-    }
-}
-
 /// What of a ScavengerJob's spec may change at any time, even while it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Controls {

@@ -30,9 +30,7 @@ impl Planner {
             self.volumes.forget_job(&entry.job);
         }
         self.volumes.place_job(&mut job);
-        for demand in job.demands_mut() {
-            self.demands.share(demand);
-        }
+        self.demands.share_of(&mut job);
         self.keys.insert(job.uid.clone(), key.clone());
         self.dirty.insert(key.clone());
         match self.jobs.get_mut(&key) {

@@ -133,9 +133,7 @@ impl Planner {
         for key in self.volumes.jobs.get(claim).cloned().unwrap_or_default() {
             if let Some(entry) = self.jobs.get_mut(&key) {
                 self.volumes.place_job(&mut entry.job);
-                for demand in entry.job.demands_mut() {
-                    self.demands.share(demand);
-                }
+                self.demands.share_of(&mut entry.job);
                 self.dirty.insert(key);
             }
         }
