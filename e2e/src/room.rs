@@ -26,6 +26,12 @@ pub fn status(job: &ScavengerJob) -> ScavengerJobStatus {
     job.status.clone().unwrap_or_default()
 }
 
+/// True if a condition of a ScavengerJob has this reason, which while it waits says why.
+#[must_use]
+pub fn has_reason(job: &ScavengerJob, reason: &str) -> bool {
+    status(job).conditions.iter().any(|condition| condition.reason == reason)
+}
+
 /// The pool's API.
 #[must_use]
 pub fn pools(world: &World) -> Api<ScavengerPool> {

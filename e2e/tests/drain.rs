@@ -7,30 +7,24 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams},
 };
 use scavenger_e2e::{
-    World, run,
+    World,
+    room::{has_reason, patch_pool, pools},
+    run,
     world::{counter, until},
 };
 use scavenger_schema::{
     names,
     reasons::{interruption, waiting},
     scavenger_job::{Phase, ScavengerJob},
-    scavenger_pool::ScavengerPool,
 };
-use serde_json::{Value, json};
-
-async fn patch_pool(world: &World, spec: Value) -> Result<()> {
-    let pools: Api<ScavengerPool> = Api::all(world.client.clone());
-    let patch = json!({ "spec": spec });
-    pools.patch(names::DEFAULT_POOL, &PatchParams::default(), &Patch::Merge(&patch)).await?;
-    Ok(())
-}
+use serde_json::json;
 
 /// Waits until the operator knows that the pool is paused: what it hears of pool and ScavengerJobs has no common order.
 async fn pool_is_paused(world: &World) -> Result<()> {
-    let pools: Api<ScavengerPool> = Api::all(world.client.clone());
+    let pools = pools(world);
     until("the pool says that it is paused", || async {
         let status = pools.get(names::DEFAULT_POOL).await?.status.unwrap_or_default();
         Ok(status.conditions.iter().any(|condition| condition.reason == waiting::PAUSED).then_some(()))
@@ -39,13 +33,7 @@ async fn pool_is_paused(world: &World) -> Result<()> {
 }
 
 async fn paused(world: &World, name: &str) -> Result<()> {
-    world
-        .job_until(name, "told that the pool is paused", |job| {
-            let conditions =
-                job.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-            conditions.iter().any(|condition| condition.reason == waiting::PAUSED)
-        })
-        .await?;
+    world.job_until(name, "told that the pool is paused", |job| has_reason(job, waiting::PAUSED)).await?;
     Ok(())
 }
 
@@ -87,18 +75,18 @@ async fn story(world: &World) -> Result<()> {
     world.phase("single", Phase::Running).await?;
 
     // Paused: nothing starts, what runs goes on.
-    patch_pool(world, json!({ "paused": true })).await?;
+    patch_pool(world, &json!({ "paused": true })).await?;
     pool_is_paused(world).await?;
     world.create::<ScavengerJob>(job("late", 1)).await?;
     paused(world, "late").await?;
     world.phase("single", Phase::Running).await?;
-    patch_pool(world, json!({ "paused": false })).await?;
+    patch_pool(world, &json!({ "paused": false })).await?;
     world.phase("late", Phase::Running).await?;
 
     world.create::<ScavengerJob>(job("gang", 2)).await?;
     world.phase("gang", Phase::Running).await?;
     let began = Instant::now();
-    patch_pool(world, json!({ "drain": true })).await?;
+    patch_pool(world, &json!({ "drain": true })).await?;
     for name in ["single", "late", "gang"] {
         let job = world
             .job_until(name, "interrupted", |job| {
@@ -126,7 +114,7 @@ async fn story(world: &World) -> Result<()> {
         paused(world, name).await?;
     }
     ensure!(world.pods("single").await?.is_empty(), "it started although the pool is drained");
-    patch_pool(world, json!({ "drain": false })).await?;
+    patch_pool(world, &json!({ "drain": false })).await?;
     for name in ["single", "late", "gang", "new"] {
         world.phase(name, Phase::Running).await?;
     }
@@ -137,7 +125,7 @@ async fn story(world: &World) -> Result<()> {
 fn paused_and_drained_it_holds_until_it_is_taken_back() {
     run("drain", |world| async move {
         let result = story(world).await;
-        patch_pool(world, json!({ "paused": false, "drain": false })).await?;
+        patch_pool(world, &json!({ "paused": false, "drain": false })).await?;
         result
     });
 }

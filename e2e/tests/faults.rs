@@ -20,12 +20,13 @@ use scavenger_e2e::{
     World,
     faults::{Fate, OPERATOR, Operator, Proxy, Witness},
     repetitions,
+    room::status,
     world::{OPERATORS, played, run_within, until},
 };
 use scavenger_schema::{
     names,
     reasons::{interruption, pool_condition::MEMORY_MEASURED, waiting},
-    scavenger_job::{Phase, ScavengerJob, ScavengerJobStatus},
+    scavenger_job::{Phase, ScavengerJob},
     scavenger_pool::ScavengerPool,
 };
 use serde_json::{Value, json};
@@ -306,10 +307,6 @@ fn measured_memory_takes_those_that_lose_least() {
         ensure!(status(&dear).interrupted_count == 0, "{:?}", status(&dear));
         operator.kill().await
     });
-}
-
-fn status(job: &ScavengerJob) -> ScavengerJobStatus {
-    job.status.clone().unwrap_or_default()
 }
 
 /// Lets the played containers of a ScavengerJob end.

@@ -16,7 +16,7 @@ use scavenger_e2e::{
     World,
     faults::Witness,
     kubectl::kubectl,
-    room::{patch_pool, status},
+    room::{has_reason, patch_pool, status},
     world::{played, run_within, until},
 };
 use scavenger_schema::{
@@ -173,9 +173,7 @@ async fn lose_a_node(world: &World, lost: &str) -> Result<()> {
     let tainted = json!({ "spec": { "taints": taints } });
     nodes.patch(lost, &PatchParams::default(), &Patch::Merge(&tainted)).await?;
 
-    let unreachable = |job: &ScavengerJob| {
-        status(job).conditions.iter().any(|condition| condition.reason == waiting::NODE_UNREACHABLE)
-    };
+    let unreachable = |job: &ScavengerJob| has_reason(job, waiting::NODE_UNREACHABLE);
     let job = world.job_until("lost", "told that its node is unreachable", unreachable).await?;
     let now = status(&job);
     ensure!(now.phase == Some(Phase::Interrupted) && now.interrupted_count == 1, "{now:?}");

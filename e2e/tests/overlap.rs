@@ -16,7 +16,7 @@ use scavenger_e2e::{
     kubelet::Halted,
     postgres::NAMESPACE,
     repetitions,
-    room::{delete_pod, status},
+    room::{delete_pod, has_reason, status},
     world::{LIMIT, argument, counter, run_within, until},
 };
 use scavenger_schema::{
@@ -148,9 +148,7 @@ async fn take_away(world: &World, means: Means, name: &str, slot: &str) -> Resul
             // To the cluster it is gone; the workload does not notice, and works on without knowing that it was deleted.
             let _halted = Halted::now()?;
             world.api::<Pod>().delete(&pod, &DeleteParams::default()).await?;
-            let unreachable = |job: &ScavengerJob| {
-                status(job).conditions.iter().any(|one| one.reason == waiting::NODE_UNREACHABLE)
-            };
+            let unreachable = |job: &ScavengerJob| has_reason(job, waiting::NODE_UNREACHABLE);
             world.job_until(name, "told that its node is unreachable", unreachable).await?;
         }
     }

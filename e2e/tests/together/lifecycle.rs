@@ -11,15 +11,13 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
 };
 use scavenger_e2e::{
-    World, run,
+    World,
+    room::status,
+    run,
     world::{counter, resumed_at, until},
 };
-use scavenger_schema::scavenger_job::{Outcome, Phase, ScavengerJob, ScavengerJobStatus};
+use scavenger_schema::scavenger_job::{Outcome, Phase, ScavengerJob};
 use serde_json::{Value, json};
-
-fn status(job: &ScavengerJob) -> ScavengerJobStatus {
-    job.status.clone().unwrap_or_default()
-}
 
 fn message(job: &ScavengerJob) -> String {
     status(job).message.unwrap_or_default()

@@ -15,15 +15,12 @@ use scavenger_e2e::{
     World,
     kubectl::kubectl,
     postgres::NAMESPACE,
+    room::{has_reason, status},
     run,
     world::{argument, counter, resumed_at, until},
 };
-use scavenger_schema::scavenger_job::{Outcome, Phase, ScavengerJob, ScavengerJobStatus};
+use scavenger_schema::scavenger_job::{Outcome, Phase, ScavengerJob};
 use serde_json::{Value, json};
-
-fn status(job: &ScavengerJob) -> ScavengerJobStatus {
-    job.status.clone().unwrap_or_default()
-}
 
 async fn only_pod(world: &World, job: &str) -> Result<String> {
     Ok(world.pod(job).await?.name_any())
@@ -97,11 +94,7 @@ async fn preempt_and_resume(world: &World, on_sigterm: &str) -> Result<()> {
     ensure!(attempt.reason.as_deref() == Some("PreemptionByScheduler"), "{attempt:?}");
     world.pod_runs("owner").await?;
     // While the owner's pod has the room, the ScavengerJob waits and says why.
-    let waiting = world
-        .job_until("count", "waiting for room", |job| {
-            status(job).conditions.iter().any(|condition| condition.reason == "NoRoom")
-        })
-        .await?;
+    let waiting = world.job_until("count", "waiting for room", |job| has_reason(job, "NoRoom")).await?;
     ensure!(
         status(&waiting).message.is_some_and(|message| message.contains(&slot)),
         "{:?}",
@@ -455,11 +448,7 @@ fn its_spec_can_be_replaced_only_while_nothing_runs() {
         let mut job = counter("count", 40);
         job["spec"]["resources"]["requests"][&slot] = json!(20);
         world.create::<ScavengerJob>(job).await?;
-        world
-            .job_until("count", "told that it never fits", |job| {
-                status(job).conditions.iter().any(|condition| condition.reason == "NeverFits")
-            })
-            .await?;
+        world.job_until("count", "told that it never fits", |job| has_reason(job, "NeverFits")).await?;
         let jobs = world.api::<ScavengerJob>();
         let smaller = json!({ "spec": { "resources": { "requests": { &slot: 2 } } } });
         jobs.patch("count", &PatchParams::default(), &Patch::Merge(&smaller)).await?;

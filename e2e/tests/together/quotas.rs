@@ -6,6 +6,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use scavenger_e2e::{
     World,
     kubectl::apply_example,
+    room::{has_reason, status},
     run,
     users::refused,
     world::{counter, ordinary_pod, until},
@@ -66,11 +67,8 @@ fn a_quota_of_scavenger_jobs_holds_them_and_nothing_else() {
         world.create::<ScavengerJob>(counter("second", 10)).await?;
         world
             .job_until("second", "told about the quota", |job| {
-                job.status.as_ref().is_some_and(|status| {
-                    let message = status.message.as_deref().unwrap_or_default();
-                    message.contains("exceeded quota: scavengerjobs")
-                        && status.conditions.iter().any(|condition| condition.reason == "QuotaExceeded")
-                })
+                let message = status(job).message.unwrap_or_default();
+                message.contains("exceeded quota: scavengerjobs") && has_reason(job, "QuotaExceeded")
             })
             .await?;
         world.api::<ScavengerJob>().delete("first", &DeleteParams::default()).await?;
