@@ -42,8 +42,8 @@ use jiff::Timestamp;
 
 use crate::{
     capacity::Capacity,
-    ledger::Ledger,
     places::Ask,
+    promises::Promises,
     snapshot::{Demand, Job, Key, Name, Phase, Settings, WaitReason, Waiting},
 };
 
@@ -151,6 +151,8 @@ pub struct Queue {
     retold: Lane,
     /// Epoch of the capacity in which it was last decided who never fits.
     epoch: u64,
+    /// True if somebody may have come since [`Self::take_changed`].
+    changed: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -206,7 +208,7 @@ pub struct Room<'a> {
     /// The nodes.
     pub capacity: &'a mut Capacity,
     /// What is in flight.
-    pub ledger: &'a mut Ledger,
+    pub promises: &'a mut Promises,
     /// Settings of the pool.
     pub settings: &'a Settings,
     /// The time.
@@ -216,6 +218,7 @@ pub struct Room<'a> {
 impl Queue {
     /// Puts a ScavengerJob into its line, or moves it.
     pub fn insert(&mut self, job: &Job, demand: &Demand, capacity: &mut Capacity) {
+        self.changed = true;
         let rank = Rank::of(job);
         match self.places.get(&job.key) {
             Some((lane, old_rank)) if capacity.demand(lane.ask) == demand && **old_rank == rank => return,
@@ -232,6 +235,11 @@ impl Queue {
             line.members.insert(rank.clone());
         });
         self.places.insert(job.key.clone(), (lane, rank));
+    }
+
+    /// True if somebody may have come since this was called last.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
     }
 
     /// Takes a ScavengerJob out.
@@ -295,7 +303,7 @@ impl Queue {
     /// next one sees what is left. `starting` ScavengerJobs are starting already.
     pub fn walk(&mut self, room: &mut Room<'_>, mut starting: Starting) -> Walk {
         let mut walk = Walk::default();
-        room.capacity.settle(room.ledger);
+        room.capacity.settle(room.promises);
         self.decide_who_never_fits(room, &mut walk);
         // Made only if somebody fits: until then there is nothing to keep from anybody.
         let mut reservations = None;
@@ -307,9 +315,9 @@ impl Queue {
             let nodes = room.capacity.nodes_asked(lane.ask);
             let demand = room.capacity.demand(lane.ask).clone();
             let job = rank.job();
-            room.ledger.reserve(&job, &demand.per_pod, nodes.into_iter().map(Some).collect());
+            room.promises.admit(&job, &demand.per_pod, nodes);
             self.remove(&job, room.capacity);
-            room.capacity.settle(room.ledger);
+            room.capacity.settle(room.promises);
             starting.all += 1;
             starting.failed += usize::from(lane.failed);
             if reservations.iter().flatten().any(|reservation: &Reservation| reservation.job == job) {
@@ -369,7 +377,7 @@ impl Queue {
         room: &mut Room<'_>,
         walk: &mut Walk,
     ) -> Option<(Lane, Arc<Rank>)> {
-        let free = room.capacity.free_row(room.ledger, room.settings);
+        let free = room.capacity.free_row(room.promises.ledger(), room.settings);
         let mut candidates: Vec<(Turn, Lane, Option<Arc<Rank>>)> = Vec::new();
         let mut passed_over: Vec<(Lane, Option<Key>)> = Vec::new();
         let is_ahead = |turn: Turn, lane: Lane| lane.failed || from.is_none_or(|from| from <= turn);
@@ -421,7 +429,7 @@ impl Queue {
                     passed_over.extend(alone.is_none().then_some((*lane, Some(holder))));
                     continue;
                 }
-                let share = room.capacity.dominant_share(&rank.namespace, room.ledger);
+                let share = room.capacity.dominant_share(&rank.namespace, room.promises.ledger());
                 if best.as_ref().is_none_or(|best| (share, &rank.uid) < (best.1, &best.3.uid)) {
                     best = Some((*turn, share, *lane, rank.clone()));
                 }
@@ -497,7 +505,7 @@ impl Queue {
                 Waiting { reason: WaitReason::NoRoom, message }
             }
             Some(Obstacle::Room) => {
-                let shortage = room.capacity.shortage_asked(lane.ask, room.ledger, room.settings);
+                let shortage = room.capacity.shortage_asked(lane.ask, room.promises.ledger(), room.settings);
                 Waiting { reason: WaitReason::NoRoom, message: shortage.message }
             }
             _ => {

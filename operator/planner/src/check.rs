@@ -26,9 +26,9 @@ impl Before {
     /// To be taken just before [`Planner::plan`].
     #[must_use]
     pub fn of(planner: &Planner) -> Self {
-        let under_way = planner.jobs.iter().filter(|(_, entry)| entry.under_way);
+        let under_way = planner.seen.iter().filter(|(_, tracked)| tracked.turn.is_under_way());
         Self {
-            starting: planner.starting.iter().cloned().collect(),
+            starting: planner.promises.starting().clone(),
             under_way: under_way.map(|(key, _)| key.clone()).collect(),
         }
     }
@@ -49,12 +49,12 @@ impl Before {
             let key = &action.job;
             ensure(seen.insert(key), || format!("{key} has two actions in one plan"))?;
             ensure(!self.under_way.contains(key), || format!("{key} has a second action under way"))?;
-            let entry = planner.jobs.get(key).ok_or_else(|| format!("{key} is not in the view"))?;
-            ensure(entry.under_way && entry.job.uid == action.uid, || {
+            let tracked = planner.seen.get(key).ok_or_else(|| format!("{key} is not in the view"))?;
+            ensure(tracked.turn.is_under_way() && tracked.job().uid == action.uid, || {
                 format!("the action of {key} is not remembered")
             })?;
             if let Task::WriteStatus(write) = &action.task {
-                let old = entry.job.status.attempt.as_ref().map_or(0, |attempt| attempt.number);
+                let old = tracked.job().status.attempt.as_ref().map_or(0, |attempt| attempt.number);
                 let new = write.status.attempt.as_ref().map_or(0, |attempt| attempt.number);
                 ensure(new == old || new == old + 1, || format!("{key} goes from attempt {old} to {new}"))?;
             }
@@ -63,20 +63,22 @@ impl Before {
     }
 
     fn admitted_within_limits(&self, planner: &Planner) -> Result<(), String> {
-        let admitted = planner.starting.iter().filter(|key| !self.starting.contains(*key));
+        let admitted = planner.promises.starting().iter().filter(|key| !self.starting.contains(*key));
         // What was found starting after a restart was admitted by somebody else.
         let admitted: Vec<&Key> = admitted
-            .filter(|key| planner.jobs.get(*key).is_some_and(|entry| !entry.job.status.phase.is_active()))
+            .filter(|key| {
+                planner.seen.get(key).is_some_and(|tracked| !tracked.job().status.phase.is_active())
+            })
             .collect();
         let (Some(first), Ok(settings)) = (admitted.first(), planner.settings()) else { return Ok(()) };
-        let count = planner.starting.len();
+        let count = planner.promises.starting().len();
         ensure(count <= settings.max_concurrent_starts, || {
             format!("{count} start at once, {first} among them")
         })?;
         let limit = settings.start_thresholds.of(planner.capacity.allocatable());
-        let used = planner.capacity.used(&planner.ledger);
+        let used = planner.capacity.used(planner.promises.ledger());
         for key in admitted {
-            let Some(Ok(spec)) = planner.jobs.get(key).map(|entry| &entry.job.spec) else { continue };
+            let Some(Ok(spec)) = planner.seen.get(key).map(|tracked| &tracked.job().spec) else { continue };
             for (name, amount) in spec.demand.total().iter().filter(|(_, amount)| *amount > 0) {
                 ensure(used.get(name) <= limit.get(name), || {
                     format!(
@@ -111,26 +113,24 @@ pub fn state(planner: &Planner) -> Result<(), String> {
     kept_up(planner)?;
     queue(planner)?;
     planner.queue.check(&planner.capacity)?;
-    planner.capacity.check_index(&planner.ledger)?;
+    planner.capacity.check_index(planner.promises.ledger())?;
     let timers: BTreeSet<_> =
-        planner.jobs.iter().filter_map(|(key, entry)| Some((entry.timer?, key.clone()))).collect();
-    ensure(timers == planner.timers, || "timers differ from those of the entries".to_owned())?;
-    let keys: BTreeMap<_, _> =
-        planner.jobs.iter().map(|(key, entry)| (entry.job.uid.clone(), key.clone())).collect();
-    ensure(keys == planner.keys, || "the index by UID differs from the entries".to_owned())
+        planner.seen.iter().filter_map(|(key, tracked)| Some((tracked.turn.timer()?, key.clone()))).collect();
+    ensure(timers == *planner.agenda.timers(), || "timers differ from those of the entries".to_owned())?;
+    ensure(planner.seen.index_is_right(), || "the index by UID differs from the ScavengerJobs".to_owned())
 }
 
 fn counts(planner: &Planner) -> Result<(), String> {
     let mut phases: BTreeMap<Phase, usize> = BTreeMap::new();
     let mut waiting: BTreeMap<WaitReason, usize> = BTreeMap::new();
-    for entry in planner.jobs.values() {
-        *phases.entry(entry.job.status.phase).or_default() += 1;
-        let admitted = entry.job.status.admitted.as_ref();
+    for (_, tracked) in planner.seen.iter() {
+        *phases.entry(tracked.job().status.phase).or_default() += 1;
+        let admitted = tracked.job().status.admitted.as_ref();
         if let Some(said) = admitted.and_then(|admitted| admitted.waiting.as_ref()) {
             *waiting.entry(said.reason).or_default() += 1;
         }
     }
-    let mut counted = planner.counts.clone();
+    let mut counted = planner.seen.counts().clone();
     counted.phases.retain(|_, count| *count > 0);
     counted.waiting.retain(|_, count| *count > 0);
     ensure(counted.phases == phases && counted.waiting == waiting, || {
@@ -141,16 +141,16 @@ fn counts(planner: &Planner) -> Result<(), String> {
 fn ledger(planner: &Planner) -> Result<(), String> {
     let mut total = Resources::default();
     let mut promised: BTreeMap<_, Resources> = BTreeMap::new();
-    for (key, per_pod, places) in planner.ledger.iter() {
-        let entry = planner.jobs.get(key);
-        ensure(entry.is_some(), || format!("room is reserved for {key}, which is gone"))?;
-        let active = entry.is_some_and(|entry| entry.job.status.phase.is_active());
-        let held = entry.is_some_and(|entry| {
-            let attached = planner.attachments.get(&crate::owner(&entry.job.uid, key));
+    for (key, per_pod, places) in planner.promises.ledger().iter() {
+        let tracked = planner.seen.get(key);
+        ensure(tracked.is_some(), || format!("room is reserved for {key}, which is gone"))?;
+        let active = tracked.is_some_and(|tracked| tracked.job().status.phase.is_active());
+        let held = tracked.is_some_and(|tracked| {
+            let attached = planner.seen.attachments(key);
             let attached = attached.is_some_and(|all| !all.children.is_empty() || !all.pods.is_empty());
-            entry.under_way || entry.pause.is_some() || attached
+            tracked.turn.is_under_way() || tracked.turn.has_pause() || attached
         });
-        ensure(active || planner.starting.contains(key) || held, || {
+        ensure(active || planner.promises.has_slot(key) || held, || {
             format!("room is reserved for {key}, which does not start")
         })?;
         ensure(!places.is_empty(), || format!("nothing is reserved for {key}"))?;
@@ -161,24 +161,29 @@ fn ledger(planner: &Planner) -> Result<(), String> {
             }
         }
     }
-    ensure(total == *planner.ledger.total(), || {
-        format!("the ledger's total is {} instead of {total}", planner.ledger.total())
+    ensure(total == *planner.promises.ledger().total(), || {
+        format!("the ledger's total is {} instead of {total}", planner.promises.ledger().total())
     })?;
     for (node, amount) in &promised {
-        ensure(planner.ledger.promised(node) == Some(amount), || {
-            format!("{:?} is promised on {node} instead of {amount}", planner.ledger.promised(node))
+        ensure(planner.promises.ledger().promised(node) == Some(amount), || {
+            format!(
+                "{:?} is promised on {node} instead of {amount}",
+                planner.promises.ledger().promised(node)
+            )
         })?;
     }
-    ensure(planner.ledger.promised_nodes() == promised.len(), || "a node is promised to nobody".to_owned())
+    ensure(planner.promises.ledger().promised_nodes() == promised.len(), || {
+        "a node is promised to nobody".to_owned()
+    })
 }
 
 #[cfg(any(test, feature = "fixtures"))]
 fn queue(planner: &Planner) -> Result<(), String> {
     for key in planner.queue.iter() {
-        let Some(entry) = planner.jobs.get(key) else { return Err(format!("{key} waits but is gone")) };
-        ensure(!planner.starting.contains(key), || format!("{key} starts and waits in the queue"))?;
+        let Some(tracked) = planner.seen.get(key) else { return Err(format!("{key} waits but is gone")) };
+        ensure(!planner.promises.has_slot(key), || format!("{key} starts and waits in the queue"))?;
         // Whoever has an action under way is looked at again when its answer comes.
-        ensure(!entry.job.status.phase.is_active() || entry.under_way, || {
+        ensure(!tracked.job().status.phase.is_active() || tracked.turn.is_under_way(), || {
             format!("{key} is active and waits in the queue")
         })?;
     }
@@ -211,8 +216,8 @@ mod tests {
         cluster.run_until_phase("a", Phase::Running);
         assert_eq!(kept_up(&cluster.planner), Ok(()));
         let spoil: [fn(&mut Planner); 3] = [
-            |planner| *planner.counts.phases.entry(Phase::Failed).or_default() += 1,
-            |planner| planner.ledger.reserve(&key("gone"), &Resources::default(), vec![None]),
+            |planner| planner.seen.spoil(),
+            |planner| planner.promises.spoil(&key("gone")),
             |planner| planner.capacity.spoil(),
         ];
         for (number, spoil) in spoil.into_iter().enumerate() {

@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use crate::{
     Planner,
     interruption::{Served, evictable},
-    owner,
     snapshot::{Key, Name, PreemptionMode},
 };
 
@@ -53,7 +52,7 @@ impl Planner {
         // Whoever carries this out is no operator: it makes room, and leaves all else to the next one.
         let mut ignored = Vec::new();
         // What is promised to pods that are not there yet counts as taken.
-        while let Some(key) = self.dirty.pop_first() {
+        while let Some(key) = self.agenda.next() {
             self.visit(&key, now, &mut ignored);
         }
         let served = self.serve_pending_pods(&settings, now, &mut ignored);
@@ -71,9 +70,7 @@ impl Planner {
     }
 
     fn pods_of(&self, job: &Key) -> Vec<(Key, Name)> {
-        let entry = self.jobs.get(job);
-        let attachments = entry.and_then(|entry| self.attachments.get(&owner(&entry.job.uid, job)));
-        let pods = attachments.into_iter().flat_map(|attachments| attachments.pods.values());
+        let pods = self.seen.attachments(job).into_iter().flat_map(|attachments| attachments.pods.values());
         pods.filter(|pod| evictable(pod)).map(|pod| (pod.key.clone(), pod.uid.clone())).collect()
     }
 }

@@ -18,14 +18,14 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    Attachments, Entry, Planner,
+    Planner,
     action::{Action, Task},
     headroom::{self, Holder},
     lifecycle::{self, Known, Next},
     loss::Loss,
-    owner,
     preemption::{self, Place, Victim},
     resources::Resources,
+    seen::{Attachments, Tracked},
     snapshot::{Attempt, Disruption, Key, Name, Node, Outcome, Pod, PreemptionMode, Settings},
     verdict::{self, Ending},
 };
@@ -80,7 +80,7 @@ pub fn next(
         let mut status = known.job.status.clone();
         status.message = format!("attempt {} is being interrupted: {}", attempt.number, decision.message);
         status.attempt = Some(Box::new(Attempt { disruption: Some(decision), ..attempt.clone() }));
-        return Some(Next::Do(lifecycle::write(known, status, None, None)));
+        return Some(Next::Do(lifecycle::write(known.job, status, None, None)));
     };
     let there: Vec<(Key, Name)> = pods
         .values()
@@ -194,15 +194,15 @@ pub(crate) enum Standing {
 }
 
 /// Whether a ScavengerJob that holds room is giving it back.
-fn standing(entry: &Entry, attachments: &Attachments, drain: bool, now: Timestamp) -> Standing {
-    if !is_going(entry, attachments, drain) {
+fn standing(tracked: &Tracked, attachments: &Attachments, drain: bool, now: Timestamp) -> Standing {
+    if !is_going(tracked, attachments, drain) {
         return Standing::Stays;
     }
-    let attempt = entry.job.status.attempt.as_deref();
-    let decided = entry.sentence.as_ref().map(|sentence| &sentence.1);
+    let attempt = tracked.job().status.attempt.as_deref();
+    let decided = tracked.order.as_ref().map(|order| &order.1);
     let decided = decided.or(attempt.and_then(|attempt| attempt.disruption.as_ref()));
     let ended = attempt.and_then(|attempt| attempt.end_time);
-    let since = decided.map(|decided| decided.time).max(ended).max(entry.memory.deleting_since);
+    let since = decided.map(|decided| decided.time).max(ended).max(tracked.memory.deleting_since);
     let due = |pod: &Pod| pod.deletion_due.or(pod.deletion_requested).or(since).unwrap_or(now);
     let last = bound(&attachments.pods).map(|(_, pod)| due(pod)).max();
     match lifecycle::later(last.unwrap_or(now), PATIENCE) {
@@ -212,10 +212,10 @@ fn standing(entry: &Entry, attachments: &Attachments, drain: bool, now: Timestam
 }
 
 /// True if nobody has to be interrupted to make the ScavengerJob give its room back.
-fn is_going(entry: &Entry, attachments: &Attachments, drain: bool) -> bool {
-    let Some(attempt) = entry.job.status.active_attempt() else { return true };
-    let sentenced = entry.sentence.as_ref().is_some_and(|sentence| sentence.0 == attempt.number);
-    entry.job.deleting
+fn is_going(tracked: &Tracked, attachments: &Attachments, drain: bool) -> bool {
+    let Some(attempt) = tracked.job().status.active_attempt() else { return true };
+    let sentenced = tracked.order.as_ref().is_some_and(|order| order.0 == attempt.number);
+    tracked.job().deleting
         || drain
         || sentenced
         || attempt.disruption.is_some()
@@ -261,10 +261,8 @@ impl Planner {
     }
 
     pub(crate) fn standing_of(&self, job: &Key, drain: bool, now: Timestamp) -> Standing {
-        let entry = self.jobs.get(job);
-        let attachments = entry.and_then(|entry| self.attachments.get(&owner(&entry.job.uid, job)));
-        match entry.zip(attachments) {
-            Some((entry, attachments)) => standing(entry, attachments, drain, now),
+        match self.seen.get(job).zip(self.seen.attachments(job)) {
+            Some((tracked, attachments)) => standing(tracked, attachments, drain, now),
             None => Standing::Hangs,
         }
     }
@@ -309,9 +307,7 @@ impl Planner {
     /// What a ScavengerJob's pods hold on nodes of the pool.
     fn held_in_pool(&self, job: &Key) -> Resources {
         let mut held = Resources::default();
-        let attachments =
-            self.jobs.get(job).and_then(|entry| self.attachments.get(&owner(&entry.job.uid, job)));
-        let pods = attachments.into_iter().flat_map(|all| bound(&all.pods));
+        let pods = self.seen.attachments(job).into_iter().flat_map(|all| bound(&all.pods));
         for (_, pod) in pods.filter(|(node, _)| self.capacity.is_in_pool(node)) {
             held.add(&pod.requests);
         }
@@ -323,8 +319,7 @@ impl Planner {
         let mut jobs: BTreeMap<&Key, Resources> = BTreeMap::new();
         for pod in self.capacity.scavenger_pods(node) {
             // Anybody may write a foreign UID onto a pod of his own; in another namespace it belongs to nobody.
-            let job = self.keys.get(pod.owner).filter(|job| job.namespace == pod.key.namespace);
-            if let Some(job) = job {
+            if let Some(job) = self.seen.key_of(pod.owner, &pod.key.namespace) {
                 jobs.entry(job).or_default().add(pod.requests);
             }
         }
@@ -333,10 +328,9 @@ impl Planner {
 
     /// What is lost if a ScavengerJob is interrupted; none if it is going anyway.
     pub(crate) fn loss_of(&self, job: &Key, settings: &Settings, now: Timestamp) -> Option<Loss> {
-        let entry = self.jobs.get(job)?;
-        let attachments = self.attachments.get(&owner(&entry.job.uid, job))?;
-        let stays = !is_going(entry, attachments, settings.drain);
-        stays.then(|| Loss::of(&entry.job, &settings.weights, settings.priority_steps, now))
+        let (tracked, attachments) = self.seen.get(job).zip(self.seen.attachments(job))?;
+        let stays = !is_going(tracked, attachments, settings.drain);
+        stays.then(|| Loss::of(tracked.job(), &settings.weights, settings.priority_steps, now))
     }
 
     pub(crate) fn sentence(
@@ -347,9 +341,9 @@ impl Planner {
         now: Timestamp,
         actions: &mut Vec<Action>,
     ) {
-        let Some(entry) = self.jobs.get_mut(job) else { return };
-        let Some(attempt) = entry.job.status.active_attempt() else { return };
-        entry.sentence = Some(Box::new((attempt.number, decision(reason, message, now))));
+        let Some(tracked) = self.seen.get_mut(job) else { return };
+        let Some(attempt) = tracked.job().status.active_attempt() else { return };
+        tracked.order = Some(Box::new((attempt.number, decision(reason, message, now))));
         self.visit(job, now, actions);
     }
 
@@ -442,7 +436,7 @@ impl Planner {
         }
         let drain = self.settings.as_ref().is_ok_and(|settings| settings.drain);
         let mut free = room.node.allocatable.minus(room.used);
-        if let Some(promised) = self.ledger.promised(node) {
+        if let Some(promised) = self.promises.ledger().promised(node) {
             free.subtract(promised);
         }
         let mut jobs = self.jobs_on(node);

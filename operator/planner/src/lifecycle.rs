@@ -51,8 +51,6 @@ pub struct Known<'a> {
     pub evidence: &'a Evidence,
     /// What this planner remembers of what it did.
     pub memory: &'a Memory,
-    /// When its status was last written by this planner, or first found to have grown old.
-    pub told: Option<Timestamp>,
     /// True while room is reserved for it.
     pub has_reservation: bool,
     /// A node that is gone or not ready and to which one of its pods is bound that has not ended.
@@ -117,7 +115,7 @@ fn next_finished(known: &Known<'_>, now: Timestamp) -> Next {
         return Next::Do(Task::DeleteJob { resource_version: known.job.resource_version });
     }
     if status.observed_generation != known.job.generation {
-        return Next::Do(write(known, status.clone(), None, None));
+        return Next::Do(write(known.job, status.clone(), None, None));
     }
     Next::Wait(Some(until))
 }
@@ -168,7 +166,7 @@ fn told_what_holds_its_deletion(known: &Known<'_>, now: Timestamp) -> Next {
     if now < until {
         return Next::Wait(Some(until));
     }
-    Next::Do(write(known, JobStatus { message, ..known.job.status.clone() }, None, None))
+    Next::Do(write(known.job, JobStatus { message, ..known.job.status.clone() }, None, None))
 }
 
 /// Names of a pod that has not ended and of its node, which is gone or not ready.
@@ -430,20 +428,15 @@ fn next_running(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
     let mut status = status.clone();
     status.running_priority = Some(step.level);
     status.priority_start_over = start_over;
-    Next::Do(write(known, status, None, None))
+    Next::Do(write(known.job, status, None, None))
 }
 
 /// The write of a status.
 #[must_use]
-pub fn write(known: &Known<'_>, mut status: JobStatus, ended: Option<Attempt>, event: Option<Event>) -> Task {
+pub fn write(job: &Job, mut status: JobStatus, ended: Option<Attempt>, event: Option<Event>) -> Task {
     status.written = true;
-    status.observed_generation = known.job.generation;
-    Task::WriteStatus(Box::new(StatusWrite {
-        resource_version: known.job.resource_version,
-        status,
-        ended,
-        event,
-    }))
+    status.observed_generation = job.generation;
+    Task::WriteStatus(Box::new(StatusWrite { resource_version: job.resource_version, status, ended, event }))
 }
 
 /// What is to be done so that a status says why its ScavengerJob waits.
@@ -460,25 +453,25 @@ pub enum Telling {
 /// What is to be done so that the status says why a ScavengerJob waits. Another reason is written at once; a message of
 /// which only numbers changed, much enough, is written again after [`RETELL`].
 #[must_use]
-pub fn hold(known: &Known<'_>, waiting: &Waiting, now: Timestamp) -> Telling {
-    let status = &known.job.status;
+pub fn hold(job: &Job, reported: Option<Timestamp>, waiting: &Waiting, now: Timestamp) -> Telling {
+    let status = &job.status;
     let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.as_ref());
     if let Some(said) = said
         && status.written
-        && status.observed_generation == known.job.generation
+        && status.observed_generation == job.generation
         && said.reason == waiting.reason
     {
         if !wording::has_grown_old(&said.message, &waiting.message) {
             return Telling::Said;
         }
-        let again = later(known.told.unwrap_or(now), RETELL);
+        let again = later(reported.unwrap_or(now), RETELL);
         if now < again {
             return Telling::Later(again);
         }
     }
     let mut status = status.clone();
     set_waiting(&mut status, waiting.clone(), now);
-    Telling::Now(write(known, status, None, None))
+    Telling::Now(write(job, status, None, None))
 }
 
 fn set_waiting(status: &mut JobStatus, waiting: Waiting, now: Timestamp) {
@@ -504,7 +497,7 @@ fn start(known: &Known<'_>, spec: &JobSpec, now: Timestamp) -> Task {
         priority_class: status.counted_interruptions,
         ..Attempt::first(spec.demand.clone(), now)
     }));
-    write(known, status, None, Some(Event::Started))
+    write(known.job, status, None, Some(Event::Started))
 }
 
 fn running(known: &Known<'_>, attempt: &Attempt, child: &Child, now: Timestamp) -> Task {
@@ -518,7 +511,7 @@ fn running(known: &Known<'_>, attempt: &Attempt, child: &Child, now: Timestamp) 
     push(&mut status.start_times, now);
     let child_uid = Some(child.uid.clone());
     status.attempt = Some(Box::new(Attempt { child_uid, start_time: Some(now), ..attempt.clone() }));
-    write(known, status, None, Some(Event::Running))
+    write(known.job, status, None, Some(Event::Running))
 }
 
 fn push(history: &mut Vec<Timestamp>, time: Timestamp) {
@@ -632,7 +625,7 @@ fn interrupt(
     status.failed_starts = 0;
     status.attempt = Some(Box::new(attempt.clone()));
     set_waiting(&mut status, waiting, now);
-    write(known, status, Some(attempt), Some(Event::Interrupted))
+    write(known.job, status, Some(attempt), Some(Event::Interrupted))
 }
 
 pub(crate) fn withdraw(known: &Known<'_>, attempt: &Attempt, waiting: Waiting, now: Timestamp) -> Task {
@@ -665,7 +658,7 @@ pub(crate) fn set_back(
     }
     status.attempt = Some(Box::new(attempt.clone()));
     set_waiting(&mut status, waiting, now);
-    write(known, status, Some(attempt), Some(Event::Withdrawn))
+    write(known.job, status, Some(attempt), Some(Event::Withdrawn))
 }
 
 pub(crate) fn finish(known: &Known<'_>, attempt: &Attempt, ending: Ending, now: Timestamp) -> Task {
@@ -681,7 +674,7 @@ pub(crate) fn finish(known: &Known<'_>, attempt: &Attempt, ending: Ending, now: 
     status.admitted = None;
     status.not_before = None;
     status.attempt = Some(Box::new(attempt.clone()));
-    write(known, status, Some(attempt), Some(if completed { Event::Completed } else { Event::Failed }))
+    write(known.job, status, Some(attempt), Some(if completed { Event::Completed } else { Event::Failed }))
 }
 
 /// Failed without an attempt, or because an attempt could not even be made.
@@ -698,7 +691,7 @@ pub fn fail(known: &Known<'_>, reason: &str, message: String, now: Timestamp) ->
             status.running_priority = None;
             status.admitted = None;
             status.not_before = None;
-            write(known, status, None, Some(Event::Failed))
+            write(known.job, status, None, Some(Event::Failed))
         }
     }
 }
@@ -708,44 +701,4 @@ pub fn fail(known: &Known<'_>, reason: &str, message: String, now: Timestamp) ->
 pub fn quota_exceeded(known: &Known<'_>, message: String, now: Timestamp) -> Option<Task> {
     let attempt = known.job.status.attempt.as_ref().filter(|_| known.job.status.phase.is_active())?;
     Some(withdraw(known, attempt, Waiting { reason: WaitReason::QuotaExceeded, message }, now))
-}
-
-/// How many pods of an attempt that has ended may still be bound to a node: its Job may not have been deleted yet, and
-/// kube-scheduler may be about to place a pod.
-#[must_use]
-pub fn lingering_pods(
-    attempt: &Attempt,
-    children: &BTreeMap<Name, Arc<Child>>,
-    pods: &BTreeMap<Name, Arc<Pod>>,
-    evidence: &Evidence,
-) -> (Vec<Name>, usize) {
-    let (seen, left) = expected_pods(attempt, pods);
-    let unbound = pods.values().filter(|pod| pod.node.is_none() && !pod.phase.is_terminal()).count();
-    let taken_away = matches!(attempt.outcome, Some(Outcome::Interrupted | Outcome::Withdrawn));
-    match children.values().find(|child| child.attempt == attempt.number) {
-        Some(child) if !child.deleting && !child.is_over() => (seen, left),
-        // It is deleted and stays until its pods are gone; the watch of pods can be behind and not have shown one of
-        // them yet.
-        Some(child) if child.deleting || taken_away => {
-            (seen, unbound + (attempt.demand.pod_count as usize).saturating_sub(evidence.pods_seen()))
-        }
-        Some(_) | None => (seen, unbound),
-    }
-}
-
-/// The nodes on which pods of the active attempt turned up (or had turned up before they ended), and how many of its
-/// pods are still to be expected.
-#[must_use]
-pub fn expected_pods(attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> (Vec<Name>, usize) {
-    let mut seen = Vec::new();
-    let mut arrived = 0_usize;
-    for pod in pods.values() {
-        if pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number)
-            && (pod.node.is_some() || pod.phase.is_terminal())
-        {
-            arrived += 1;
-            seen.extend(pod.node.clone());
-        }
-    }
-    (seen, (attempt.demand.pod_count as usize).saturating_sub(arrived))
 }

@@ -13,10 +13,11 @@ use jiff::Timestamp;
 use crate::{
     Planner,
     action::Action,
+    capacity::Capacity,
     headroom::{self, Headroom, Holder},
     interruption::{Standing, reason},
     resources::{Amount, MEMORY, Resources, Share},
-    snapshot::{Key, Name, Node, Settings, Usage},
+    snapshot::{Key, Name, Settings, Usage},
 };
 
 /// Above this share of a node's memory its ScavengerJobs go.
@@ -57,6 +58,32 @@ impl Measured {
     }
 }
 
+impl Measured {
+    /// Takes in what was measured, and returns the nodes that became full, or have come down far enough.
+    pub(crate) fn set(&mut self, usage: Option<Vec<Usage>>, capacity: &Capacity) -> Vec<(Name, bool)> {
+        self.any = usage.is_some();
+        let target = Share::from_fraction(TARGET);
+        let (limits, mut hot, mut full) = (limits(), BTreeMap::new(), BTreeSet::new());
+        for usage in usage.into_iter().flatten() {
+            let Some(room) = capacity.node(&usage.node) else { continue };
+            let whole = room.node.allocatable.memory_bytes;
+            let is_hot = !limits.suffices(&memory(usage.memory_bytes), &memory(whole));
+            if is_hot || (self.is_full(&usage.node) && usage.memory_bytes > target.of(whole)) {
+                full.insert(usage.node.clone());
+            }
+            if is_hot {
+                hot.insert(usage.node.clone(), usage);
+            }
+        }
+        let changed = self.full.symmetric_difference(&full);
+        let changed = changed.map(|name| (name.clone(), full.contains(name))).collect();
+        // A node that was relieved and came down needs no memory of it.
+        self.relieved.retain(|node, _| full.contains(node));
+        (self.hot, self.full) = (hot, full);
+        changed
+    }
+}
+
 fn limits() -> Headroom {
     Headroom {
         interrupt_threshold: Some(Share::from_fraction(THRESHOLD)),
@@ -75,34 +102,6 @@ impl Planner {
     #[must_use]
     pub fn measures_memory(&self) -> bool {
         self.measured.any
-    }
-
-    pub(super) fn set_usage(&mut self, usage: Option<Vec<Usage>>) {
-        self.measured.any = usage.is_some();
-        let target = Share::from_fraction(TARGET);
-        let (limits, mut hot, mut full) = (limits(), BTreeMap::new(), BTreeSet::new());
-        for usage in usage.into_iter().flatten() {
-            let Some(room) = self.capacity.node(&usage.node) else { continue };
-            let whole = room.node.allocatable.memory_bytes;
-            let is_hot = !limits.suffices(&memory(usage.memory_bytes), &memory(whole));
-            if is_hot || (self.measured.is_full(&usage.node) && usage.memory_bytes > target.of(whole)) {
-                full.insert(usage.node.clone());
-            }
-            if is_hot {
-                hot.insert(usage.node.clone(), usage);
-            }
-        }
-        let changed: Vec<Name> = self.measured.full.symmetric_difference(&full).cloned().collect();
-        for name in changed {
-            let node = self.capacity.node(&name).map(|room| room.node.clone());
-            if let Some(node) = node {
-                let node = Node { full: full.contains(&name), ..node };
-                self.capacity.set_node(node, self.settings.as_ref().ok());
-            }
-        }
-        // A node that was relieved and came down needs no memory of it.
-        self.measured.relieved.retain(|node, _| full.contains(node));
-        (self.measured.hot, self.measured.full) = (hot, full);
     }
 
     /// Interrupts those that lose least on nodes that use too much memory.

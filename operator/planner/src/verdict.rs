@@ -15,7 +15,10 @@
 //! They have whole seconds, so a tie is no evidence; and once no grace period is left, the stamp of a deletion may be later
 //! than the request ([`Pod::deletion_forced`]), so that it tells nothing unless it is earlier than the end.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
 
 use jiff::Timestamp;
 
@@ -71,6 +74,12 @@ struct Seen {
 }
 
 impl Evidence {
+    /// That of an attempt that showed nothing.
+    pub(crate) fn none() -> &'static Self {
+        static NONE: LazyLock<Evidence> = LazyLock::new(Evidence::default);
+        &NONE
+    }
+
     /// Evidence of an attempt that has no pods yet.
     #[must_use]
     pub fn from_the_start(epoch: u64) -> Self {

@@ -7,10 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    Planner,
-    snapshot::{Job, Key, Name, NodeTerm, Pod, Volume},
-};
+use crate::snapshot::{Job, Key, Name, NodeTerm, Pod, Volume};
 
 /// The volumes that are bound, and who asked for their claims.
 #[derive(Debug, Default)]
@@ -92,14 +89,14 @@ impl Volumes {
     }
 
     /// Forgets a volume, and returns the claim that it was bound to.
-    fn remove(&mut self, volume: &Name) -> Option<Key> {
+    pub(crate) fn remove(&mut self, volume: &Name) -> Option<Key> {
         let claim = self.claims.remove(volume)?;
         self.affinities.remove(&claim);
         Some(claim)
     }
 
     /// Takes in a volume, and returns the claims of which something changed.
-    fn set(&mut self, volume: Volume) -> Vec<Key> {
+    pub(crate) fn set(&mut self, volume: Volume) -> Vec<Key> {
         if let (Some(claim), Some(known)) = (&volume.claim, self.claims.get(&volume.name))
             && claim == known
             && self.affinities.get(claim) == Some(&volume.affinity)
@@ -114,33 +111,15 @@ impl Volumes {
         }
         changed
     }
-}
 
-impl Planner {
-    pub(super) fn set_volume(&mut self, volume: Volume) {
-        for claim in self.volumes.set(volume) {
-            self.claim_changed(&claim);
-        }
+    /// The ScavengerJobs that mount a claim and have not ended.
+    pub(crate) fn jobs_with(&self, claim: &Key) -> Vec<Key> {
+        self.jobs.get(claim).into_iter().flatten().cloned().collect()
     }
 
-    pub(super) fn remove_volume(&mut self, name: &Name) {
-        if let Some(claim) = self.volumes.remove(name) {
-            self.claim_changed(&claim);
-        }
-    }
-
-    fn claim_changed(&mut self, claim: &Key) {
-        for key in self.volumes.jobs.get(claim).cloned().unwrap_or_default() {
-            if let Some(entry) = self.jobs.get_mut(&key) {
-                self.volumes.place_job(&mut entry.job);
-                self.demands.share_of(&mut entry.job);
-                self.dirty.insert(key);
-            }
-        }
+    /// The ordinary pods that wait and mount a claim, as they were seen.
+    pub(crate) fn waiting_with(&self, claim: &Key) -> Vec<Pod> {
         let uses = |pod: &&Pod| pod.key.namespace == claim.namespace && pod.claims.contains(&claim.name);
-        let pods: Vec<Pod> = self.volumes.waiting.values().filter(uses).cloned().collect();
-        for pod in pods {
-            self.set_ordinary_pod(pod);
-        }
+        self.waiting.values().filter(uses).cloned().collect()
     }
 }

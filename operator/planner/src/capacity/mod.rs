@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     ledger::Ledger,
     places::{Ask, Places, Rooms, View},
+    promises::Promises,
     resources::{Amount, Resources},
     snapshot::{Demand, Key, Name, Node, Placement, Pod, Settings},
 };
@@ -329,8 +330,9 @@ impl Capacity {
 
     /// Brings the index up to date with everything that was seen, and with what `ledger` promises. To be called with
     /// the same ledger always.
-    pub(crate) fn settle(&mut self, ledger: &mut Ledger) {
-        self.stale.extend(ledger.take_touched());
+    pub(crate) fn settle(&mut self, promises: &mut Promises) {
+        self.stale.extend(promises.take_touched());
+        let ledger = promises.ledger();
         let stale = std::mem::take(&mut self.stale);
         // A rebuild, or other settings.
         if stale.len() > 100 && stale.len() * 4 > self.nodes.len() {

@@ -7,7 +7,7 @@ use scavenger_planner::{
     admission::{Queue, Room, Starting},
     capacity::Capacity,
     fixtures::{at, job, node, pod, settings},
-    ledger::Ledger,
+    promises::Promises,
     resources::Resources,
     snapshot::{Job, Key, Node, Phase, WaitReason},
 };
@@ -133,12 +133,13 @@ proptest! {
             pod.requests = Resources { cpu_milli: *used, ..Resources::default() };
             capacity.set_pod(&pod);
         }
-        let (mut queue, mut ledger) = (Queue::default(), Ledger::default());
+        let (mut queue, mut promises) = (Queue::default(), Promises::default());
         for job in &world.jobs {
             let demand = &job.spec.as_ref().expect("the spec should be valid").demand;
             queue.insert(job, demand, &mut capacity);
         }
-        let mut room = Room { capacity: &mut capacity, ledger: &mut ledger, settings: &settings, now: at(30) };
+        let mut room =
+            Room { capacity: &mut capacity, promises: &mut promises, settings: &settings, now: at(30) };
         let walk = queue.walk(&mut room, Starting { all: world.starting, failed: 0 });
         let (started, waiting) = slowly(&world);
         let walked: Vec<Key> = walk.started.iter().map(|(key, _)| key.clone()).collect();
@@ -162,11 +163,11 @@ proptest! {
         for job in world.jobs.iter().filter(|job| started.contains(&job.key)) {
             promised.add(&job.spec.as_ref().expect("the spec should be valid").demand.total());
         }
-        prop_assert_eq!(ledger.total(), &promised);
+        prop_assert_eq!(promises.ledger().total(), &promised);
         for key in &started {
-            ledger.release(key);
+            promises.release(key);
         }
-        prop_assert_eq!(ledger.total(), &Resources::default());
-        prop_assert_eq!(ledger.promised_nodes(), 0);
+        prop_assert_eq!(promises.ledger().total(), &Resources::default());
+        prop_assert_eq!(promises.ledger().promised_nodes(), 0);
     }
 }

@@ -1,0 +1,141 @@
+//! How one observation reaches those who own the state that it changes.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use crate::{
+    Planner,
+    seen::SeenPod,
+    snapshot::{Job, Key, Node, Observation, Pod},
+};
+
+impl Planner {
+    /// Takes in one thing that was seen at `now`.
+    pub fn observe(&mut self, observation: Observation, now: Timestamp) {
+        match observation {
+            Observation::Job(job) => self.see_job(*job),
+            Observation::JobGone(key) => self.forget_job(&key),
+            Observation::Child(child) => {
+                let key = self.seen.watch_child(child);
+                self.agenda.add_all(key.iter());
+            }
+            Observation::ChildGone { namespace, owner, uid } => {
+                let key = self.seen.remove_child(&(owner, namespace), &uid);
+                self.agenda.add_all(key.iter());
+            }
+            Observation::Pod(mut pod) => {
+                self.share_node(&mut pod);
+                let seen = self.seen.watch_pod(*pod, now);
+                self.see_pod(seen);
+            }
+            Observation::PodGone(key) => self.forget_pod(&key),
+            Observation::PodsRelisted => {
+                for pod in self.seen.relist_pods() {
+                    self.forget_pod(&pod);
+                }
+            }
+            Observation::Node(mut node) => {
+                node.full = self.measured.is_full(&node.name);
+                self.holders.set_node(&node);
+                self.capacity.set_node(node, self.settings.as_ref().ok());
+            }
+            Observation::NodeGone(name) => {
+                self.holders.remove_node(&name);
+                self.capacity.remove_node(&name);
+            }
+            Observation::Volume(volume) => {
+                let (jobs, pods) = self.seen.set_volume(volume);
+                self.replace(&jobs, pods);
+            }
+            Observation::VolumeGone(name) => {
+                let (jobs, pods) = self.seen.remove_volume(&name);
+                self.replace(&jobs, pods);
+            }
+            Observation::Usage(usage) => {
+                for (name, full) in self.measured.set(usage, &self.capacity) {
+                    let node = self.capacity.node(&name).map(|room| room.node.clone());
+                    if let Some(node) = node {
+                        self.capacity.set_node(Node { full, ..node }, self.settings.as_ref().ok());
+                    }
+                }
+            }
+            Observation::Pool(settings) => {
+                if self.settings != *settings {
+                    self.settings = *settings;
+                    self.capacity.set_settings(self.settings.as_ref().ok());
+                    self.agenda.add_all(self.seen.keys());
+                }
+            }
+            Observation::Done(result) => self.done(result),
+        }
+    }
+
+    /// A version of a ScavengerJob, from a watch or an answer.
+    pub(crate) fn see_job(&mut self, job: Job) {
+        if self.seen.is_another(&job) {
+            // Deleted and created again while nobody watched.
+            self.forget_job(&job.key);
+        }
+        let key = job.key.clone();
+        let Some(strangers) = self.seen.set_job(job) else { return };
+        self.agenda.add(key);
+        for pod in strangers {
+            self.see_ordinary_pod(pod);
+        }
+    }
+
+    fn forget_job(&mut self, key: &Key) {
+        if let Some(mut tracked) = self.seen.remove_job(key) {
+            self.agenda.forget(key, &mut tracked.turn);
+        }
+        self.queue.remove(key, &mut self.capacity);
+        self.holders.set(key, BTreeSet::new());
+        self.promises.release(key);
+        self.informing.forget(key);
+    }
+
+    /// All pods of a node share its name.
+    pub(crate) fn share_node(&self, pod: &mut Pod) {
+        if let Some(node) = &mut pod.node
+            && let Some(known) = self.capacity.shared_name(node)
+        {
+            node.clone_from(known);
+        }
+    }
+
+    /// A version of a pod, from the watch or an answer.
+    pub(crate) fn see_pod(&mut self, seen: SeenPod) {
+        match seen {
+            SeenPod::Stale => {}
+            SeenPod::Ordinary(pod) => self.see_ordinary_pod(pod),
+            SeenPod::Own(pod, job) => {
+                self.capacity.set_pod(&pod);
+                self.agenda.add_all(job.iter());
+            }
+        }
+    }
+
+    fn see_ordinary_pod(&mut self, mut pod: Pod) {
+        self.seen.place_ordinary_pod(&mut pod);
+        match self.preemption.note(&pod) {
+            reserved @ Some(_) => self.capacity.set_pod(&Pod { nominated_node: reserved, ..pod }),
+            None => self.capacity.set_pod(&pod),
+        }
+    }
+
+    pub(crate) fn forget_pod(&mut self, key: &Key) {
+        self.preemption.forget(key);
+        self.capacity.remove_pod(key);
+        let job = self.seen.remove_pod(key);
+        self.agenda.add_all(job.iter());
+    }
+
+    /// The nodes that these may go to have changed.
+    fn replace(&mut self, jobs: &[Key], pods: Vec<Pod>) {
+        self.agenda.add_all(jobs.iter());
+        for pod in pods {
+            self.see_ordinary_pod(pod);
+        }
+    }
+}

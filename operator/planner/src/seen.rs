@@ -1,0 +1,509 @@
+//! What was seen: the newest version of every ScavengerJob, its Jobs and pods, in whatever order the watches deliver
+//! them, and what is remembered of each ScavengerJob beside it. The only writer of these maps.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+
+use crate::{
+    Counts,
+    action::Failure,
+    agenda::Turn,
+    memory::Remembered,
+    promises::Promise,
+    shared::Shared,
+    snapshot::{Attempt, Child, Demand, Disruption, Job, Key, Name, Phase, Pod, Volume, WaitReason},
+    verdict::Evidence,
+    volumes::Volumes,
+};
+
+/// UID and namespace of a ScavengerJob, as its Jobs and pods name them. Anybody may write a foreign UID onto a pod
+/// of their own; in another namespace it belongs to nobody.
+pub(crate) type Owner = (Name, Name);
+
+/// Which ScavengerJob a Job or a pod names as its own.
+pub(crate) fn owner(uid: &Name, of: &Key) -> Owner {
+    (uid.clone(), of.namespace.clone())
+}
+
+/// Everything that was seen and belongs to ScavengerJobs.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Boxed, as what is large and one of many: a tree keeps room for several in each node.
+    jobs: BTreeMap<Key, Box<Tracked>>,
+    keys: BTreeMap<Name, Key>,
+    attachments: BTreeMap<Owner, Box<Attachments>>,
+    namespaces: Shared<str>,
+    demands: Shared<Demand>,
+    /// UID of the ScavengerJob of each pod that belongs to one.
+    pod_owners: BTreeMap<Key, Name>,
+    pod_epoch: u64,
+    /// Pods that a live list showed and the watch did not yet. If they go in a gap of the watch, nobody will ever say
+    /// so; its next list is what counts.
+    unwatched_pods: BTreeSet<Key>,
+    counts: Counts,
+    volumes: Volumes,
+}
+
+/// One ScavengerJob, and what the planner keeps of it.
+#[derive(Debug)]
+pub(crate) struct Tracked {
+    job: Job,
+    counted: Option<(Phase, Option<WaitReason>)>,
+    pub(crate) memory: Remembered,
+    pub(crate) turn: Turn,
+    pub(crate) promise: Promise,
+    /// When its status was last written by this planner, or first found to have grown old.
+    pub(crate) reported: Option<Timestamp>,
+    /// A status that must be written because an action was refused for good.
+    pub(crate) refused: Option<Failure>,
+    /// Why an attempt of this number is to be interrupted, until the status says so.
+    pub(crate) order: Option<Box<(u32, Disruption)>>,
+}
+
+impl Tracked {
+    fn new(job: Job) -> Self {
+        Self {
+            job,
+            counted: None,
+            memory: Remembered::default(),
+            turn: Turn::default(),
+            promise: Promise::default(),
+            reported: None,
+            refused: None,
+            order: None,
+        }
+    }
+
+    /// The ScavengerJob in its newest version.
+    pub(crate) fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// The reason for which its active attempt is to be interrupted, while the status does not say it yet.
+    pub(crate) fn ordered(&self) -> Option<&Disruption> {
+        let number = self.job.status.attempt.as_ref().map(|attempt| attempt.number);
+        self.order.as_ref().filter(|order| Some(order.0) == number).map(|order| &order.1)
+    }
+}
+
+/// Jobs and pods of one ScavengerJob; they may be seen before it.
+#[derive(Debug, Default)]
+pub(crate) struct Attachments {
+    pub(crate) children: BTreeMap<Name, Arc<Child>>,
+    pub(crate) pods: BTreeMap<Name, Arc<Pod>>,
+    evidence: BTreeMap<u32, Box<Evidence>>,
+    /// UID of the Job that was last seen to go: a late answer must not bring it back.
+    gone_child: Option<Name>,
+    /// UID of a Job that an answer showed and the watch did not yet, and when. If it goes in a gap of the watch,
+    /// nobody will ever say so.
+    pub(crate) unwatched_child: Option<(Name, Timestamp)>,
+}
+
+impl Attachments {
+    /// Those of a ScavengerJob that has none.
+    pub(crate) fn none() -> &'static Self {
+        static NONE: Attachments = Attachments {
+            children: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            evidence: BTreeMap::new(),
+            gone_child: None,
+            unwatched_child: None,
+        };
+        &NONE
+    }
+
+    /// What the pods of an attempt showed.
+    pub(crate) fn evidence(&self, attempt: Option<&Attempt>) -> &Evidence {
+        let evidence = attempt.and_then(|attempt| self.evidence.get(&attempt.number));
+        evidence.map_or(Evidence::none(), |evidence| evidence)
+    }
+
+    /// True if only answers showed this Job so far.
+    fn is_unwatched(&self, child: &Name) -> bool {
+        self.unwatched_child.as_ref().is_some_and(|(uid, _)| uid == child)
+    }
+}
+
+/// What became of a pod that was seen.
+pub(crate) enum SeenPod {
+    /// A newer version was seen before.
+    Stale,
+    /// It belongs to no ScavengerJob.
+    Ordinary(Pod),
+    /// It belongs to this one, if it was seen already.
+    Own(Arc<Pod>, Option<Key>),
+}
+
+impl Seen {
+    /// How many ScavengerJobs are where.
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Every ScavengerJob.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &Tracked)> {
+        self.jobs.iter().map(|(key, tracked)| (key, &**tracked))
+    }
+
+    /// Namespace and name of every ScavengerJob.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.jobs.keys()
+    }
+
+    /// A ScavengerJob.
+    pub(crate) fn get(&self, key: &Key) -> Option<&Tracked> {
+        self.jobs.get(key).map(|tracked| &**tracked)
+    }
+
+    /// A ScavengerJob, so that what is remembered of it can be changed.
+    pub(crate) fn get_mut(&mut self, key: &Key) -> Option<&mut Tracked> {
+        self.jobs.get_mut(key).map(|tracked| &mut **tracked)
+    }
+
+    /// A ScavengerJob with its Jobs and pods, so that what is remembered of it can be changed.
+    pub(crate) fn whole_mut(&mut self, key: &Key) -> Option<(&mut Tracked, &Attachments)> {
+        let tracked = self.jobs.get_mut(key)?;
+        let attachments = self.attachments.get(&owner(&tracked.job.uid, key));
+        Some((tracked, attachments.map_or(Attachments::none(), |attachments| attachments)))
+    }
+
+    /// The Jobs and pods of a ScavengerJob, if there are any.
+    pub(crate) fn attachments(&self, key: &Key) -> Option<&Attachments> {
+        let tracked = self.jobs.get(key)?;
+        self.attachments.get(&owner(&tracked.job.uid, key)).map(|attachments| &**attachments)
+    }
+
+    /// The ScavengerJob of this namespace that has this UID.
+    pub(crate) fn key_of(&self, uid: &Name, namespace: &Name) -> Option<&Key> {
+        self.keys.get(uid).filter(|key| key.namespace == *namespace)
+    }
+
+    /// True if another ScavengerJob of this name was seen before, which was deleted while nobody watched.
+    pub(crate) fn is_another(&self, job: &Job) -> bool {
+        self.jobs.get(&job.key).is_some_and(|known| known.job.uid != job.uid)
+    }
+
+    /// Takes in a version of a ScavengerJob. None if a newer one was seen before; else the pods that named it and are
+    /// ordinary ones, since they are in another namespace.
+    pub(crate) fn set_job(&mut self, mut job: Job) -> Option<Vec<Pod>> {
+        self.namespaces.share(&mut job.key.namespace);
+        let key = job.key.clone();
+        if let Some(known) = self.jobs.get(&key) {
+            // Older than what an answer brought already.
+            if known.job.resource_version >= job.resource_version {
+                return None;
+            }
+            self.volumes.forget_job(&known.job);
+        }
+        self.volumes.place_job(&mut job);
+        self.demands.share_of(&mut job);
+        self.keys.insert(job.uid.clone(), key.clone());
+        let mut strangers = Vec::new();
+        if let Some(known) = self.jobs.get_mut(&key) {
+            let number = update(known, job);
+            if let Some(attachments) = self.attachments.get_mut(&owner(&known.job.uid, &key)) {
+                attachments.evidence.retain(|attempt, _| *attempt >= number);
+            }
+        } else {
+            strangers = self.disown_strangers(&owner(&job.uid, &key));
+            self.jobs.insert(key.clone(), Box::new(Tracked::new(job)));
+        }
+        self.count(&key);
+        Some(strangers)
+    }
+
+    /// Forgets a ScavengerJob that is gone.
+    pub(crate) fn remove_job(&mut self, key: &Key) -> Option<Box<Tracked>> {
+        self.uncount(key);
+        let tracked = self.jobs.remove(key)?;
+        self.keys.remove(&tracked.job.uid);
+        self.volumes.forget_job(&tracked.job);
+        self.prune(&owner(&tracked.job.uid, key));
+        Some(tracked)
+    }
+
+    /// It is being deleted; the watch shows it later.
+    pub(crate) fn set_deleting(&mut self, key: &Key) {
+        if let Some(tracked) = self.jobs.get_mut(key) {
+            tracked.job.deleting = true;
+        }
+    }
+
+    /// Its finalizer is off; the watch shows it later.
+    pub(crate) fn set_released(&mut self, key: &Key) {
+        if let Some(tracked) = self.jobs.get_mut(key) {
+            tracked.job.has_finalizer = false;
+        }
+    }
+
+    /// Pods that were seen before the ScavengerJob which they name, and are in another namespace, are ordinary ones.
+    fn disown_strangers(&mut self, (uid, namespace): &Owner) -> Vec<Pod> {
+        let first = (uid.clone(), Name::from(""));
+        let named = self.attachments.range(first..).take_while(|((named, _), _)| named == uid);
+        let strangers = named.map(|(owner, _)| owner.clone()).filter(|(_, other)| other != namespace);
+        let mut ordinary = Vec::new();
+        for owner in strangers.collect::<Vec<_>>() {
+            let pods = self.attachments.remove(&owner).map(|all| all.pods).unwrap_or_default();
+            for pod in pods.into_values() {
+                self.pod_owners.remove(&pod.key);
+                ordinary.push(Pod { owner: None, ..Arc::unwrap_or_clone(pod) });
+            }
+        }
+        ordinary
+    }
+
+    /// Forgets attachments of a ScavengerJob that is gone once they are gone, too.
+    fn prune(&mut self, owner: &Owner) {
+        let empty =
+            self.attachments.get(owner).is_some_and(|all| all.children.is_empty() && all.pods.is_empty());
+        if empty && self.key_of(&owner.0, &owner.1).is_none() {
+            self.attachments.remove(owner);
+        }
+    }
+
+    /// Takes in a version of a Job that the watch showed, and returns its ScavengerJob.
+    pub(crate) fn watch_child(&mut self, child: Child) -> Option<Key> {
+        let attachments = self.attachments.entry(owner(&child.owner, &child.key)).or_default();
+        attachments.unwatched_child.take_if(|(uid, _)| *uid == child.uid);
+        self.set_child(child)
+    }
+
+    /// Takes in a version of a Job that an answer showed at `time`, and returns its ScavengerJob.
+    pub(crate) fn answer_child(&mut self, child: Child, time: Timestamp) -> Option<Key> {
+        let attachments = self.attachments.entry(owner(&child.owner, &child.key)).or_default();
+        if !attachments.children.contains_key(&child.uid) || attachments.is_unwatched(&child.uid) {
+            attachments.unwatched_child = Some((child.uid.clone(), time));
+        }
+        self.set_child(child)
+    }
+
+    fn set_child(&mut self, child: Child) -> Option<Key> {
+        let owner = owner(&child.owner, &child.key);
+        let attachments = self.attachments.entry(owner.clone()).or_default();
+        if attachments.gone_child.as_ref() == Some(&child.uid) {
+            return None;
+        }
+        match attachments.children.get_mut(&child.uid) {
+            Some(known) if known.resource_version >= child.resource_version => return None,
+            Some(known) => *known = Child { deleting: known.deleting || child.deleting, ..child }.into(),
+            None => {
+                attachments.children.insert(child.uid.clone(), child.into());
+            }
+        }
+        self.key_of(&owner.0, &owner.1).cloned()
+    }
+
+    /// An answer says that a Job of this ScavengerJob is being deleted. True if no watch showed it, so that none will
+    /// say when it is gone.
+    pub(crate) fn child_deleted(&mut self, owner: &Owner, uid: &Name) -> bool {
+        let Some(attachments) = self.attachments.get_mut(owner) else { return false };
+        if attachments.is_unwatched(uid) {
+            return true;
+        }
+        if let Some(child) = attachments.children.get_mut(uid) {
+            Arc::make_mut(child).deleting = true;
+        }
+        false
+    }
+
+    /// A Job is gone. Returns its ScavengerJob.
+    pub(crate) fn remove_child(&mut self, owner: &Owner, uid: &Name) -> Option<Key> {
+        let attachments = self.attachments.get_mut(owner)?;
+        attachments.gone_child = Some(uid.clone());
+        attachments.unwatched_child.take_if(|(unwatched, _)| unwatched == uid);
+        let child = attachments.children.remove(uid);
+        let key = self.key_of(&owner.0, &owner.1).cloned();
+        if let (Some(child), Some(tracked)) = (child, key.as_ref().and_then(|key| self.jobs.get_mut(key))) {
+            tracked.memory.lost_child = Some(child.attempt);
+        }
+        self.prune(owner);
+        key
+    }
+
+    /// Takes in a version of a pod that the watch showed.
+    pub(crate) fn watch_pod(&mut self, pod: Pod, now: Timestamp) -> SeenPod {
+        self.unwatched_pods.remove(&pod.key);
+        self.set_pod(pod, now)
+    }
+
+    fn set_pod(&mut self, mut pod: Pod, now: Timestamp) -> SeenPod {
+        self.namespaces.share(&mut pod.key.namespace);
+        let Some((uid, attempt)) = &mut pod.owner else { return SeenPod::Ordinary(pod) };
+        if let Some(key) = self.keys.get(uid) {
+            if key.namespace != pod.key.namespace {
+                // Somebody else's, whatever it says.
+                return SeenPod::Ordinary(Pod { owner: None, ..pod });
+            }
+            if let Some(tracked) = self.jobs.get(key) {
+                uid.clone_from(&tracked.job.uid);
+            }
+        }
+        let (uid, attempt) = (uid.clone(), *attempt);
+        let attachments = self.attachments.entry(owner(&uid, &pod.key)).or_default();
+        let known = attachments.pods.get(&pod.key.name);
+        if known.is_some_and(|known| known.uid == pod.uid && known.resource_version > pod.resource_version) {
+            return SeenPod::Stale;
+        }
+        attachments.evidence.entry(attempt).or_default().note(&pod, self.pod_epoch, now);
+        let pod = Arc::new(pod);
+        attachments.pods.insert(pod.key.name.clone(), pod.clone());
+        let key = self.key_of(&uid, &pod.key.namespace).cloned();
+        self.pod_owners.insert(pod.key.clone(), uid);
+        SeenPod::Own(pod, key)
+    }
+
+    /// A pod is gone. Returns its ScavengerJob, if it belonged to one.
+    pub(crate) fn remove_pod(&mut self, key: &Key) -> Option<Key> {
+        self.unwatched_pods.remove(key);
+        self.volumes.forget_pod(key);
+        let uid = self.pod_owners.remove(key)?;
+        let owner = owner(&uid, key);
+        if let Some(attachments) = self.attachments.get_mut(&owner) {
+            attachments.pods.remove(&key.name);
+        }
+        let job = self.key_of(&owner.0, &owner.1).cloned();
+        self.prune(&owner);
+        job
+    }
+
+    /// The pod watch lists everything again: versions seen before and after have no order. Returns the pods that only
+    /// answers showed: if they are still there, this list shows them.
+    pub(crate) fn relist_pods(&mut self) -> BTreeSet<Key> {
+        self.pod_epoch += 1;
+        std::mem::take(&mut self.unwatched_pods)
+    }
+
+    /// Takes in a live list of a ScavengerJob's pods, and returns what became of each and which pods are gone.
+    pub(crate) fn list_pods(
+        &mut self,
+        owner: &Owner,
+        pods: Vec<Pod>,
+        resource_version: u64,
+        time: Timestamp,
+    ) -> (Vec<SeenPod>, Vec<Key>) {
+        for evidence in self.attachments.entry(owner.clone()).or_default().evidence.values_mut() {
+            evidence.relisted(resource_version);
+        }
+        let listed: BTreeSet<Name> = pods.iter().map(|pod| pod.key.name.clone()).collect();
+        let mut seen = Vec::new();
+        for pod in pods {
+            if !self.pod_owners.contains_key(&pod.key) {
+                self.unwatched_pods.insert(pod.key.clone());
+            }
+            seen.push(self.set_pod(pod, time));
+        }
+        let attachments = self.attachments.entry(owner.clone()).or_default();
+        let gone = attachments
+            .pods
+            .values()
+            .filter(|pod| pod.resource_version <= resource_version && !listed.contains(&pod.key.name))
+            .map(|pod| pod.key.clone())
+            .collect();
+        (seen, gone)
+    }
+
+    /// This planner makes an attempt itself, and so sees its pods from the first one on.
+    pub(crate) fn attempt_begins(&mut self, owner: &Owner, attempt: u32) {
+        let epoch = self.pod_epoch;
+        let evidence = &mut self.attachments.entry(owner.clone()).or_default().evidence;
+        evidence.entry(attempt).or_insert_with(|| Evidence::from_the_start(epoch).into());
+    }
+
+    /// Takes in what the volumes of its claims demand of an ordinary pod's node.
+    pub(crate) fn place_ordinary_pod(&mut self, pod: &mut Pod) {
+        self.volumes.place_pod(pod);
+    }
+
+    /// Takes in a volume, and returns the ScavengerJobs and the ordinary pods whose nodes it changes.
+    pub(crate) fn set_volume(&mut self, volume: Volume) -> (Vec<Key>, Vec<Pod>) {
+        let claims = self.volumes.set(volume);
+        self.claims_changed(claims)
+    }
+
+    /// The same for a volume that is gone.
+    pub(crate) fn remove_volume(&mut self, name: &Name) -> (Vec<Key>, Vec<Pod>) {
+        let claim = self.volumes.remove(name);
+        self.claims_changed(claim.into_iter().collect())
+    }
+
+    fn claims_changed(&mut self, claims: Vec<Key>) -> (Vec<Key>, Vec<Pod>) {
+        let (mut jobs, mut pods) = (Vec::new(), Vec::new());
+        for claim in claims {
+            for key in self.volumes.jobs_with(&claim) {
+                if let Some(tracked) = self.jobs.get_mut(&key) {
+                    self.volumes.place_job(&mut tracked.job);
+                    self.demands.share_of(&mut tracked.job);
+                    jobs.push(key);
+                }
+            }
+            pods.extend(self.volumes.waiting_with(&claim));
+        }
+        (jobs, pods)
+    }
+
+    fn count(&mut self, key: &Key) {
+        self.uncount(key);
+        let Some(tracked) = self.jobs.get_mut(key) else { return };
+        let status = &tracked.job.status;
+        let reason = status
+            .admitted
+            .as_ref()
+            .and_then(|admitted| admitted.waiting.as_ref())
+            .map(|waiting| waiting.reason);
+        tracked.counted = Some((status.phase, reason));
+        *self.counts.phases.entry(status.phase).or_default() += 1;
+        if let Some(reason) = reason {
+            *self.counts.waiting.entry(reason).or_default() += 1;
+        }
+    }
+
+    fn uncount(&mut self, key: &Key) {
+        let Some((phase, reason)) = self.jobs.get_mut(key).and_then(|tracked| tracked.counted.take()) else {
+            return;
+        };
+        if let Some(count) = self.counts.phases.get_mut(&phase) {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(count) = reason.and_then(|reason| self.counts.waiting.get_mut(&reason)) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// True if the index by UID is that of the ScavengerJobs.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub(crate) fn index_is_right(&self) -> bool {
+        let keys = self.jobs.iter().map(|(key, tracked)| (&tracked.job.uid, key));
+        keys.collect::<BTreeMap<_, _>>() == self.keys.iter().collect::<BTreeMap<_, _>>()
+    }
+
+    /// Counts one that is not there, for tests of the check.
+    #[cfg(test)]
+    pub(crate) fn spoil(&mut self) {
+        *self.counts.phases.entry(Phase::Failed).or_default() += 1;
+    }
+}
+
+/// Replaces a ScavengerJob by a newer version, and forgets what that makes void. Returns the number of its attempt.
+fn update(known: &mut Tracked, job: Job) -> u32 {
+    let attempt = |job: &Job| job.status.attempt.as_ref().map(|attempt| attempt.number);
+    if attempt(&known.job) != attempt(&job) {
+        // What was reported was about an earlier attempt.
+        known.reported = None;
+        let may_create = known.memory.may_create;
+        known.memory = Remembered::default();
+        if may_create.is_some() {
+            known.memory.may_create = may_create;
+        }
+    } else if known.job.generation != job.generation {
+        // Another spec may refer to other things.
+        known.memory.prepared = None;
+        known.memory.missing_since = None;
+    }
+    known.job = job;
+    known.turn.changed();
+    attempt(&known.job).unwrap_or(0)
+}
