@@ -11,8 +11,9 @@ use crate::{
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
 /// them forgot to ask for.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "scavenger-planner",
+    "scavenger-simulator",
     "scavenger-schema",
     "scavenger-tuner-model",
     "scavenger-operator",

@@ -534,38 +534,3 @@ fn completion_message(pods: &BTreeMap<Name, Arc<Pod>>) -> String {
     });
     said.unwrap_or("the workload ended with success").to_owned()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixtures::{Cluster, Workload, at, job, node};
-    use crate::snapshot::Phase;
-
-    /// What a new leader sees of a pod that was deleted in the second in which its container ended, or before it, when the
-    /// kubelet has deleted it, too.
-    #[test]
-    fn a_tie_is_no_failure_whatever_the_phase_of_the_pod() {
-        let mut cluster = Cluster::default().with_nodes([node("n1", 10_000)]);
-        cluster.submit(job("a"), Workload::default());
-        cluster.run_until_phase("a", Phase::Running);
-        let attempt = cluster.status("a").attempt.clone().expect("it should run");
-        let child = cluster.children_of("a")[0].clone();
-        let running = cluster.all_live_pods()[0].clone();
-        for (phase, deleted, forced) in
-            [(PodPhase::Running, 8, false), (PodPhase::Failed, 8, false), (PodPhase::Failed, 9, true)]
-        {
-            let mut pod = running.clone().ended(143, at(8)).deleted(at(deleted));
-            (pod.phase, pod.deletion_forced) = (phase, forced);
-            let mut evidence = Evidence::default();
-            evidence.note(&pod, 1, at(9));
-            let pods = BTreeMap::from([(pod.key.name.clone(), Arc::new(pod))]);
-            let verdict = judge(&attempt, &evidence, ChildState::There(&child), &pods, false);
-            let Verdict::Ended(ending) = verdict else { panic!("{verdict:?}") };
-            assert_eq!(
-                (ending.outcome, &*ending.reason),
-                (Outcome::Interrupted, reason::UNKNOWN),
-                "{phase:?}"
-            );
-        }
-    }
-}

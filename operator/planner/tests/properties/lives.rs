@@ -2,10 +2,11 @@
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    fixtures::{Cluster, Random, Stream, Workload, job, millis, node, pod, seconds, settings},
+    fixtures::{job, millis, node, pod, seconds, settings},
     resources::Resources,
     snapshot::{Phase, PreemptionMode, Settings},
 };
+use scavenger_simulator::{Cluster, Random, Stream, Workload};
 
 /// One ScavengerJob of a random world.
 #[derive(Debug, Clone)]

@@ -4,12 +4,13 @@ use std::cmp::Reverse;
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    fixtures::{Cluster, Workload, at, job, key, node, pod, seconds, settings},
+    fixtures::{at, job, key, node, pod, seconds, settings},
     loss::Loss,
     preemption::{self, Place, Victim},
     resources::Resources,
     snapshot::Phase,
 };
+use scavenger_simulator::{Cluster, Workload};
 
 fn amounts((cpu, memory, gpu): (i64, i64, i64)) -> Resources {
     let other = if gpu == 0 { [].into() } else { [("gpu".into(), gpu)].into() };
@@ -108,7 +109,7 @@ proptest! {
         let mut cluster = Cluster::new(settings().preempting().filled_to(1.0))
             .with_nodes([node("n1", 10_000), node("n2", 10_000)]);
         cluster.strict = false;
-        cluster.random = Some((scavenger_planner::fixtures::Random::new(seed), 0));
+        cluster.random = Some((scavenger_simulator::Random::new(seed), 0));
         for (number, (cpu, pods, after)) in jobs.iter().enumerate() {
             let job = job(&format!("job{number}")).asking(cpu * 1000).gang(*pods);
             cluster.submit(job, Workload { needs: seconds(2000), ..Workload::default() });

@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    fixtures::{Cluster, Workload, job, key, node, pod, seconds, settings},
+    fixtures::{job, key, node, pod, seconds, settings},
     snapshot::Phase,
 };
+use scavenger_simulator::{Cluster, Workload};
 
 /// How long each of the many runs at most, in seconds.
 const LONGEST: i64 = 100;

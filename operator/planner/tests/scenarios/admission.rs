@@ -2,9 +2,10 @@
 
 use scavenger_planner::{
     action::Task,
-    fixtures::{Cluster, Workload, at, job, key, millis, node, pod, seconds, settings},
+    fixtures::{at, job, key, millis, node, pod, seconds, settings},
     snapshot::{Phase, WaitReason},
 };
+use scavenger_simulator::{Cluster, Workload};
 
 use super::{all_is_quiet, attempt, cluster, completed, whole_cluster, work};
 

@@ -1,9 +1,10 @@
 //! ScavengerJobs that are deleted, in every phase.
 
 use scavenger_planner::{
-    fixtures::{Cluster, Workload, job, key, node, seconds, settings},
+    fixtures::{job, key, node, seconds, settings},
     snapshot::Phase,
 };
+use scavenger_simulator::{Cluster, Workload};
 
 use super::{all_is_quiet, cluster, completed, work};
 

@@ -1,10 +1,14 @@
 //! How a life ends.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use scavenger_planner::{
     action::Task,
-    fixtures::{Workload, job, key, millis, node, seconds},
-    snapshot::{Outcome, Phase},
+    fixtures::{at, job, key, millis, node, seconds},
+    snapshot::{Outcome, Phase, PodPhase},
+    verdict::{ChildState, Evidence, Verdict, judge, reason},
 };
+use scavenger_simulator::Workload;
 
 use super::{all_is_quiet, attempt, cluster, completed, outcome, work};
 
@@ -325,4 +329,28 @@ fn a_container_that_the_kubelet_lost_before_it_started_is_no_interruption() {
     cluster.run_until_phase("a", Phase::Waiting);
     assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), "NodeFailure"));
     completed(&mut cluster, "a");
+}
+
+/// What a new leader sees of a pod that was deleted in the second in which its container ended, or before it, when the
+/// kubelet has deleted it, too.
+#[test]
+fn a_tie_is_no_failure_whatever_the_phase_of_the_pod() {
+    let mut cluster = cluster();
+    cluster.submit(job("a"), Workload::default());
+    cluster.run_until_phase("a", Phase::Running);
+    let attempt = attempt(&cluster, "a").clone();
+    let child = cluster.children_of("a")[0].clone();
+    let running = cluster.all_live_pods()[0].clone();
+    for (phase, deleted, forced) in
+        [(PodPhase::Running, 8, false), (PodPhase::Failed, 8, false), (PodPhase::Failed, 9, true)]
+    {
+        let mut pod = running.clone().ended(143, at(8)).deleted(at(deleted));
+        (pod.phase, pod.deletion_forced) = (phase, forced);
+        let mut evidence = Evidence::default();
+        evidence.note(&pod, 1, at(9));
+        let pods = BTreeMap::from([(pod.key.name.clone(), Arc::new(pod))]);
+        let verdict = judge(&attempt, &evidence, ChildState::There(&child), &pods, false);
+        let Verdict::Ended(ending) = verdict else { panic!("{verdict:?}") };
+        assert_eq!((ending.outcome, &*ending.reason), (Outcome::Interrupted, reason::UNKNOWN), "{phase:?}");
+    }
 }

@@ -2,9 +2,10 @@
 
 use scavenger_planner::{
     action::{Failure, Task},
-    fixtures::{Cluster, Fault, Kill, Stream, Workload, at, job, key, millis, node, seconds, settings},
+    fixtures::{at, job, key, millis, node, seconds, settings},
     snapshot::Phase,
 };
+use scavenger_simulator::{Cluster, Fault, Kill, Stream, Workload};
 
 use super::{all_is_quiet, attempt, cluster, completed, work};
 

@@ -2,10 +2,11 @@
 
 use scavenger_planner::{
     Planner,
-    fixtures::{Cluster, Workload, job, key, node, pod, seconds, settings},
+    fixtures::{job, key, node, pod, seconds, settings},
     guard::{Help, Leaving},
     snapshot::{Key, Observation, Phase, Settings},
 };
+use scavenger_simulator::{Cluster, Workload};
 
 use super::work;
 

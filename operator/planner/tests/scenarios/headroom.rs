@@ -2,11 +2,12 @@
 
 use scavenger_planner::{
     action::Task,
-    fixtures::{Cluster, Kill, Workload, at, job, key, millis, node, pod, seconds, settings},
+    fixtures::{at, job, key, millis, node, pod, seconds, settings},
     interruption::reason,
     resources::Share,
     snapshot::{Outcome, Phase, WaitReason},
 };
+use scavenger_simulator::{Cluster, Kill, Workload};
 
 use super::{all_is_quiet, attempt, cluster, completed, outcome, work};
 

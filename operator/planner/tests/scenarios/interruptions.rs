@@ -1,9 +1,10 @@
 //! Attempts that are taken away.
 
 use scavenger_planner::{
-    fixtures::{Workload, job, key, millis, node, pod, seconds},
+    fixtures::{job, key, millis, node, pod, seconds},
     snapshot::{DELETED, Outcome, Phase, WaitReason},
 };
+use scavenger_simulator::Workload;
 
 use super::{all_is_quiet, attempt, cluster, completed, outcome, whole_cluster, work};
 
@@ -86,8 +87,8 @@ fn a_job_deleted_while_nobody_watched_is_an_interruption() {
     let mut cluster = cluster();
     cluster.submit(job("a"), work(300));
     cluster.run_until_phase("a", Phase::Running);
-    cluster.hold_watch(scavenger_planner::fixtures::Stream::Pods);
-    cluster.hold_watch(scavenger_planner::fixtures::Stream::Children);
+    cluster.hold_watch(scavenger_simulator::Stream::Pods);
+    cluster.hold_watch(scavenger_simulator::Stream::Children);
     cluster.delete_child_in_background(&key("a-1"));
     cluster.run_for(seconds(20));
     cluster.restart(false);
@@ -184,11 +185,11 @@ fn a_gang_whose_peers_fail_because_a_node_went_down_is_interrupted() {
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_for(seconds(10));
     // All of it happens while no planner runs.
-    cluster.delays.watch.insert(scavenger_planner::fixtures::Stream::Pods, seconds(10));
+    cluster.delays.watch.insert(scavenger_simulator::Stream::Pods, seconds(10));
     cluster.end_pod(&key("a-1-2"), 255, "Unknown");
     cluster.run_for(seconds(2));
     cluster.restart(false);
-    cluster.delays.watch.insert(scavenger_planner::fixtures::Stream::Pods, millis(5));
+    cluster.delays.watch.insert(scavenger_simulator::Stream::Pods, millis(5));
     cluster.run_until_phase("a", Phase::Interrupted);
     assert_eq!(outcome(&cluster, "a").2, "NodeFailure");
     completed(&mut cluster, "a");
@@ -199,11 +200,11 @@ fn the_message_of_the_job_controller_is_kept_if_no_pod_shows_the_disruption() {
     let mut cluster = cluster();
     cluster.submit(job("a"), Workload { on_sigterm: 1, ..work(300) });
     cluster.run_until_phase("a", Phase::Running);
-    cluster.hold_watch(scavenger_planner::fixtures::Stream::Pods);
+    cluster.hold_watch(scavenger_simulator::Stream::Pods);
     cluster.preempt(&key("a-1-0"));
     cluster.run_until_phase("a", Phase::Interrupted);
     assert_eq!(cluster.status("a").message, "attempt 1 was interrupted: pod a-1-0 had DisruptionTarget");
-    cluster.let_go(scavenger_planner::fixtures::Stream::Pods);
+    cluster.let_go(scavenger_simulator::Stream::Pods);
     completed(&mut cluster, "a");
     assert_eq!(cluster.status("a").interrupted_count, 1);
 }
@@ -276,7 +277,7 @@ fn a_gang_that_starts_is_interrupted_if_one_of_its_containers_had_started() {
     let mut cluster = cluster();
     cluster.submit(job("a").gang(2), work(300));
     cluster.delays.kubelet = seconds(5);
-    cluster.random = Some((scavenger_planner::fixtures::Random::new(7), 0));
+    cluster.random = Some((scavenger_simulator::Random::new(7), 0));
     cluster.run_until("one of two runs", |cluster| {
         let pods = cluster.live_pods("a");
         pods.iter().filter(|pod| pod.container.has_started()).count() == 1

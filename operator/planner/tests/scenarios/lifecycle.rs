@@ -2,9 +2,10 @@
 
 use scavenger_planner::{
     action::{PodEvent, Task},
-    fixtures::{Cluster, Stream, Workload, job, key, millis, node, pod, seconds, settings},
+    fixtures::{job, key, millis, node, pod, seconds, settings},
     snapshot::{DELETED, Key, Observation, Outcome, Phase, WaitReason},
 };
+use scavenger_simulator::{Cluster, Stream, Workload};
 
 use super::{all_is_quiet, attempt, cluster, completed, outcome, work};
 

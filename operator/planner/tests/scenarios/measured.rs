@@ -1,10 +1,11 @@
 //! Who goes when a node really uses more memory than its pods ask for.
 
 use scavenger_planner::{
-    fixtures::{Cluster, Workload, job, node, seconds, settings},
+    fixtures::{job, node, seconds, settings},
     interruption::reason,
     snapshot::{Observation, Phase, Usage, WaitReason},
 };
+use scavenger_simulator::{Cluster, Workload};
 
 use super::{outcome, work};
 

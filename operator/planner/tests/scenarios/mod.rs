@@ -15,9 +15,10 @@ mod starting;
 mod volumes;
 
 use scavenger_planner::{
-    fixtures::{Cluster, Workload, at, key, node, seconds, settings},
+    fixtures::{at, key, node, seconds, settings},
     snapshot::{Attempt, Outcome, Phase},
 };
+use scavenger_simulator::{Cluster, Workload};
 
 /// One node with 10 cpu, of which ScavengerJobs may use 7.
 fn cluster() -> Cluster {

@@ -1,10 +1,11 @@
 //! What admins say about the whole pool: paused and drain.
 
 use scavenger_planner::{
-    fixtures::{Cluster, Kill, job, seconds, settings},
+    fixtures::{job, seconds, settings},
     interruption::reason,
     snapshot::{Outcome, Phase, Settings, WaitReason},
 };
+use scavenger_simulator::{Cluster, Kill};
 
 use super::{all_is_quiet, attempt, cluster, completed, outcome, work};
 

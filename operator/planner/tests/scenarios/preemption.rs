@@ -1,10 +1,11 @@
 //! Preemption mode Operator: who goes for a pending ordinary pod that preempts nobody.
 
 use scavenger_planner::{
-    fixtures::{Cluster, Kill, Workload, job, key, node, pod, seconds, settings},
+    fixtures::{job, key, node, pod, seconds, settings},
     interruption::reason,
     snapshot::{Expression, NodeTerm, Operator, Outcome, Phase, WaitReason},
 };
+use scavenger_simulator::{Cluster, Kill, Workload};
 
 use super::{all_is_quiet, attempt, completed, outcome, work};
 

@@ -2,9 +2,10 @@
 
 use scavenger_planner::{
     action::{Failure, Task},
-    fixtures::{Cluster, Workload, job, key, node, seconds, settings},
+    fixtures::{job, key, node, seconds, settings},
     snapshot::{Outcome, Phase, WaitReason},
 };
+use scavenger_simulator::{Cluster, Workload};
 
 use super::{attempt, cluster, completed, outcome, work};
 
@@ -47,7 +48,7 @@ fn the_schedulers_own_reason_is_in_the_message() {
     cluster.run_until_phase("a", Phase::Starting);
     let mut small = node("n1", 1000);
     small.usable = true;
-    cluster.hold_watch(scavenger_planner::fixtures::Stream::Nodes);
+    cluster.hold_watch(scavenger_simulator::Stream::Nodes);
     cluster.strict = false;
     cluster.set_node(small);
     cluster.run_until_phase("a", Phase::Waiting);

@@ -2,10 +2,11 @@
 
 use scavenger_planner::{
     Planner,
-    fixtures::{Cluster, at, job, key, node, pod, seconds, settings},
+    fixtures::{at, job, key, node, pod, seconds, settings},
     guard::Help,
     snapshot::{Expression, Job, Key, NodeTerm, Observation, Operator, Phase, Volume, WaitReason},
 };
+use scavenger_simulator::Cluster;
 
 use super::work;
 

@@ -1,0 +1,29 @@
+//! A model of a cluster in virtual time, with the planner in it.
+//!
+//! | part | where |
+//! |---|---|
+//! | the clock, the events and the planner in the middle | `cluster` |
+//! | when a change reaches the planner | `watches` |
+//! | what the API server answers to actions, and what every write must keep | `api` |
+//! | what people do, and what kubelets do | `kubernetes` |
+//! | what the Job controller does | `job_controller` |
+//! | what the scheduler does | `scheduler` |
+//! | what must hold in the cluster at every instant | `truth` |
+//! | what a test asks about the cluster | `queries` |
+//!
+//! After every single plan the model checks [`scavenger_planner::check`] and plans again at once: nothing may come of
+//! it. There is no randomness but that of a seed, so a run can always be repeated.
+
+mod api;
+mod cluster;
+mod job_controller;
+mod kubernetes;
+mod queries;
+mod scheduler;
+mod truth;
+mod watches;
+
+pub use cluster::{Cluster, Delays, Fault, Kill, Random, Workload};
+pub use watches::Stream;
+
+use scavenger_planner::fixtures::{at, key, millis, pod, seconds, settings};

@@ -1,0 +1,104 @@
+//! The scheduler, and its preemption.
+
+use std::collections::BTreeMap;
+
+use super::cluster::{Cluster, Event};
+use scavenger_planner::{
+    resources::Resources,
+    snapshot::{Name, Pod},
+};
+
+impl Cluster {
+    /// Places every pod for which there is room on the emptiest node, ordinary pods first; an ordinary pod that finds
+    /// none preempts.
+    pub(super) fn schedule(&mut self) {
+        if !self.scheduler_works {
+            return;
+        }
+        let mut free: BTreeMap<Name, Resources> =
+            self.nodes.iter().map(|(name, node)| (name.clone(), node.allocatable.clone())).collect();
+        for pod in self.pods.values().filter(|pod| !pod.phase.is_terminal()) {
+            if let Some(room) =
+                pod.node.as_ref().or(pod.nominated_node.as_ref()).and_then(|n| free.get_mut(n))
+            {
+                room.subtract(&pod.requests);
+            }
+        }
+        let mut waiting: Vec<Pod> = self
+            .pods
+            .values()
+            .filter(|pod| {
+                pod.node.is_none()
+                    && !pod.gated
+                    && !self.workload_of(pod).never_scheduled
+                    && pod.deletion_requested.is_none()
+                    && !pod.phase.is_terminal()
+            })
+            .cloned()
+            .collect();
+        waiting.sort_by_key(|pod| (pod.owner.is_some(), pod.resource_version));
+        for pod in waiting {
+            if let Some(room) = pod.nominated_node.as_ref().and_then(|node| free.get_mut(node)) {
+                room.add(&pod.requests);
+            }
+            let fitting = self
+                .nodes
+                .values()
+                .filter(|node| node.usable && pod.placement.admits(node))
+                .filter(|node| pod.requests.exceeds(&free[&node.name]).is_none())
+                .max_by_key(|node| (free[&node.name].cpu_milli, std::cmp::Reverse(node.name.clone())))
+                .map(|node| node.name.clone());
+            if let Some(node) = fitting {
+                if let Some(room) = free.get_mut(&node) {
+                    room.subtract(&pod.requests);
+                }
+                self.change_pod(&pod.key, |pod| {
+                    pod.node = Some(node);
+                    pod.nominated_node = None;
+                    pod.unschedulable = None;
+                });
+                self.after(self.delays.kubelet, Event::StartContainer(pod.key.clone(), pod.uid.clone()));
+                continue;
+            }
+            let message = format!("0/{} nodes are available: Insufficient cpu.", self.nodes.len());
+            if pod.unschedulable.as_ref() != Some(&message) {
+                self.change_pod(&pod.key, |pod| pod.unschedulable = Some(message));
+            }
+            if pod.owner.is_none() && pod.nominated_node.is_none() && self.preempts && pod.preempts {
+                self.make_room(&pod, &free);
+            } else if let Some(room) = pod.nominated_node.as_ref().and_then(|node| free.get_mut(node)) {
+                room.subtract(&pod.requests);
+            }
+        }
+    }
+
+    /// Preempts the youngest pods of ScavengerJobs on the first node where that helps.
+    fn make_room(&mut self, pod: &Pod, free: &BTreeMap<Name, Resources>) {
+        for node in self.nodes.values().filter(|node| node.usable && pod.placement.admits(node)) {
+            let mut room = free[&node.name].clone();
+            let mut candidates: Vec<&Pod> = self
+                .pods
+                .values()
+                .filter(|other| other.node.as_ref() == Some(&node.name) && other.owner.is_some())
+                .filter(|other| !other.phase.is_terminal() && other.deletion_requested.is_none())
+                .collect();
+            candidates.sort_by_key(|other| std::cmp::Reverse(other.resource_version));
+            let mut victims = Vec::new();
+            for victim in candidates {
+                if pod.requests.exceeds(&room).is_none() {
+                    break;
+                }
+                room.add(&victim.requests);
+                victims.push(victim.key.clone());
+            }
+            if pod.requests.exceeds(&room).is_none() {
+                let node = node.name.clone();
+                self.change_pod(&pod.key, |pod| pod.nominated_node = Some(node));
+                for victim in victims {
+                    self.preempt(&victim);
+                }
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The watches: what changes reaches the planner later, in order within each of them.
+
+use std::collections::BTreeSet;
+
+use super::cluster::{Cluster, Event};
+use scavenger_planner::snapshot::{Key, Name, Observation};
+
+/// The watches. Order holds within each, not between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stream {
+    /// ScavengerJobs.
+    Jobs,
+    /// Their child Jobs.
+    Children,
+    /// All pods.
+    Pods,
+    /// Nodes.
+    Nodes,
+    /// The pool.
+    Pool,
+}
+
+impl Stream {
+    /// Every watch.
+    pub const ALL: [Self; 5] = [Self::Jobs, Self::Children, Self::Pods, Self::Nodes, Self::Pool];
+}
+
+/// What the planner was told last, by watch.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Told {
+    pub jobs: BTreeSet<Key>,
+    /// Key, UID of the owner, own UID.
+    pub children: BTreeSet<(Key, Name, Name)>,
+    pub pods: BTreeSet<Key>,
+    pub nodes: BTreeSet<Name>,
+}
+
+impl Cluster {
+    /// A change becomes an event of its watch, in order.
+    pub(super) fn emit(&mut self, stream: Stream, observation: Observation) {
+        if self.held.contains(&stream) {
+            self.held_back.entry(stream).or_default().push(observation);
+            return;
+        }
+        let delay = self.delay(self.delays.watch[&stream]);
+        let last = self.last_delivery.get(&stream).copied().unwrap_or(self.now);
+        let time = (self.now + delay).max(last);
+        self.last_delivery.insert(stream, time);
+        self.serial += 1;
+        let event = Event::Deliver(stream, Box::new(observation));
+        self.events.insert((time, self.serial), (self.instance, event));
+    }
+
+    /// A watch delivers nothing until it is let go.
+    pub fn hold_watch(&mut self, stream: Stream) {
+        self.held.insert(stream);
+    }
+
+    /// A watch that was held delivers everything now.
+    pub fn let_go(&mut self, stream: Stream) {
+        self.held.remove(&stream);
+        for observation in self.held_back.remove(&stream).unwrap_or_default() {
+            self.emit(stream, observation);
+        }
+    }
+
+    /// A watch is cut and lists everything anew: versions in between are never seen.
+    pub fn relist(&mut self, stream: Stream) {
+        self.held.remove(&stream);
+        self.held_back.remove(&stream);
+        self.events.retain(|_, (_, event)| !matches!(event, Event::Deliver(of, _) if *of == stream));
+        for observation in self.full_list(stream) {
+            self.tell(observation);
+        }
+        self.turn();
+    }
+
+    /// Everything there is, as observations.
+    #[must_use]
+    pub fn objects(&self) -> Vec<Observation> {
+        Stream::ALL.into_iter().flat_map(|stream| self.full_list(stream)).collect()
+    }
+
+    pub(super) fn full_list(&self, stream: Stream) -> Vec<Observation> {
+        match stream {
+            Stream::Jobs => {
+                let there = self.jobs.values().map(|job| Observation::Job(Box::new(job.clone())));
+                let gone = self.told.jobs.iter().filter(|key| !self.jobs.contains_key(*key));
+                there.chain(gone.cloned().map(Observation::JobGone)).collect()
+            }
+            Stream::Children => {
+                let uids: BTreeSet<&Name> = self.children.values().map(|child| &child.uid).collect();
+                let gone = self.told.children.iter().filter(|(_, _, uid)| !uids.contains(uid));
+                let gone = gone
+                    .cloned()
+                    .map(|(key, owner, uid)| Observation::ChildGone { namespace: key.namespace, owner, uid })
+                    .collect::<Vec<_>>();
+                self.children.values().cloned().map(Observation::Child).chain(gone).collect()
+            }
+            Stream::Pods => {
+                let there = self.pods.values().map(|pod| Observation::Pod(Box::new(pod.clone())));
+                let gone = self.told.pods.iter().filter(|key| !self.pods.contains_key(*key));
+                [Observation::PodsRelisted]
+                    .into_iter()
+                    .chain(there)
+                    .chain(gone.cloned().map(Observation::PodGone))
+                    .collect()
+            }
+            Stream::Nodes => {
+                let gone = self.told.nodes.iter().filter(|name| !self.nodes.contains_key(*name));
+                let gone = gone.cloned().map(Observation::NodeGone).collect::<Vec<_>>();
+                self.nodes.values().cloned().map(Observation::Node).chain(gone).collect()
+            }
+            Stream::Pool => vec![Observation::Pool(Box::new(self.pool.clone()))],
+        }
+    }
+
+    /// Hands one observation to the planner right now.
+    pub fn tell(&mut self, observation: Observation) {
+        match &observation {
+            Observation::Job(job) => {
+                self.told.jobs.insert(job.key.clone());
+            }
+            Observation::JobGone(key) => {
+                self.told.jobs.remove(key);
+            }
+            Observation::Child(child) => {
+                self.told.children.insert((child.key.clone(), child.owner.clone(), child.uid.clone()));
+            }
+            Observation::ChildGone { uid, .. } => {
+                self.told.children.retain(|(_, _, told)| told != uid);
+            }
+            Observation::Pod(pod) => {
+                self.told.pods.insert(pod.key.clone());
+            }
+            Observation::PodGone(key) => {
+                self.told.pods.remove(key);
+            }
+            Observation::Node(node) => {
+                self.told.nodes.insert(node.name.clone());
+            }
+            Observation::NodeGone(name) => {
+                self.told.nodes.remove(name);
+            }
+            Observation::PodsRelisted
+            | Observation::Volume(_)
+            | Observation::VolumeGone(_)
+            | Observation::Usage(_)
+            | Observation::Pool(_)
+            | Observation::Done(_) => {}
+        }
+        self.planner.observe(observation, self.now);
+    }
+}
