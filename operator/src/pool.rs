@@ -70,7 +70,6 @@ const NAMED: usize = 5;
 fn unjudged_pods(planner: &Planner, now: Timestamp) -> Condition {
     let operator = planner.settings().is_ok_and(|pool| pool.preemption_mode == PreemptionMode::Operator);
     let pods: Vec<String> = planner
-        .preemption()
         .unjudged()
         .filter(|_| operator)
         .map(|(pod, constraints)| format!("{pod} ({})", constraints.join(", ")))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use scavenger_planner::{
-    headroom::Headroom,
+    causes::headroom::Headroom,
     loss::{Weight, Weights},
     resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, Share, Thresholds},
     snapshot::{Controls, Demand, JobSpec, Name, Placement, PreemptionMode, Settings, Toleration},

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::{
     Planner,
-    interruption::{Served, evictable},
+    causes::{Cause, Pool, pending_pod::Served},
     snapshot::{Key, Name, PreemptionMode},
 };
 
@@ -45,8 +45,8 @@ impl Planner {
     /// The planner is of no further use: it takes what it says for done.
     #[must_use]
     pub fn relieve(mut self, now: Timestamp) -> Vec<(Key, Help)> {
-        let Ok(settings) = self.settings.clone() else { return Vec::new() };
-        if settings.preemption_mode != PreemptionMode::Operator {
+        if !self.settings.as_ref().is_ok_and(|settings| settings.preemption_mode == PreemptionMode::Operator)
+        {
             return Vec::new();
         }
         // Whoever carries this out is no operator: it makes room, and leaves all else to the next one.
@@ -55,10 +55,16 @@ impl Planner {
         while let Some(key) = self.agenda.next() {
             self.visit(&key, now, &mut ignored);
         }
-        let served = self.serve_pending_pods(&settings, now, &mut ignored);
+        let Self { settings: Ok(settings), seen, capacity, promises, occupancy, causes, .. } = &mut self
+        else {
+            return Vec::new();
+        };
+        let mut pool = Pool { seen, capacity, promises, occupancy, settings, now, ordered: Vec::new() };
+        causes.pending_pods.order(&mut pool);
+        let served = causes.pending_pods.take_served();
         let mut helped: Vec<(Key, Help)> =
             served.into_iter().map(|served| (served.pod.clone(), self.help(served))).collect();
-        let unjudged = self.preemption.unjudged();
+        let unjudged = self.causes.pending_pods.unjudged();
         helped.extend(unjudged.map(|(pod, what)| (pod.clone(), Help::Unjudged(what.to_vec()))));
         helped
     }
@@ -71,6 +77,6 @@ impl Planner {
 
     fn pods_of(&self, job: &Key) -> Vec<(Key, Name)> {
         let pods = self.seen.attachments(job).into_iter().flat_map(|attachments| attachments.pods.values());
-        pods.filter(|pod| evictable(pod)).map(|pod| (pod.key.clone(), pod.uid.clone())).collect()
+        pods.filter(|pod| pod.is_evictable()).map(|pod| (pod.key.clone(), pod.uid.clone())).collect()
     }
 }

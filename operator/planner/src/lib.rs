@@ -38,21 +38,19 @@ mod agenda;
 mod answers;
 pub mod backoff;
 pub mod capacity;
+pub mod causes;
 pub mod check;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 pub mod guard;
-pub mod headroom;
 mod inform;
 pub mod interruption;
 pub mod ledger;
 pub mod lifecycle;
 pub mod loss;
-mod measured;
 pub mod memory;
 mod observe;
 mod places;
-pub mod preemption;
 pub mod priority;
 pub mod promises;
 pub mod refusal;
@@ -73,15 +71,13 @@ use action::{Action, Failure, Task};
 use admission::{Queue, Room, Starting};
 use agenda::Agenda;
 use capacity::Capacity;
+use causes::{Causes, Occupancy, Pool, drain};
 use inform::Informing;
-use interruption::Holders;
 use ledger::Ledger;
 use lifecycle::{Known, Next, Telling};
-use measured::Measured;
-use preemption::Preemption;
 use promises::Promises;
 use seen::{Attachments, Seen, Tracked};
-use snapshot::{Attempt, Job, Key, Phase, Settings, WaitReason, Waiting};
+use snapshot::{Attempt, Job, Key, Name, Phase, Settings, WaitReason, Waiting};
 
 /// What is to be done now.
 #[derive(Debug, Default)]
@@ -111,9 +107,8 @@ pub struct Planner {
     agenda: Agenda,
     queue: Queue,
     informing: Informing,
-    holders: Holders,
-    preemption: Preemption,
-    measured: Measured,
+    occupancy: Occupancy,
+    causes: Causes,
     seen_version: u64,
     /// True if the queue is to be walked along as soon as there are settings.
     walk_due: bool,
@@ -131,9 +126,8 @@ impl Default for Planner {
             agenda: Agenda::default(),
             queue: Queue::default(),
             informing: Informing::default(),
-            holders: Holders::default(),
-            preemption: Preemption::default(),
-            measured: Measured::default(),
+            occupancy: Occupancy::default(),
+            causes: Causes::default(),
             seen_version: 0,
             walk_due: false,
             look_again: None,
@@ -149,7 +143,7 @@ impl Planner {
         while let Some(key) = self.agenda.next() {
             self.visit(&key, now, &mut plan.actions);
         }
-        self.make_room(now, &mut plan.actions);
+        self.interrupt(now, &mut plan.actions);
         self.admit(now, &mut plan.actions);
         self.inform_newcomers(now, &mut plan.actions);
         plan.wake_at = self.agenda.wake_at().into_iter().chain(self.look_again).min();
@@ -181,10 +175,16 @@ impl Planner {
         self.promises.ledger()
     }
 
-    /// Pending ordinary pods and the room that is made for them.
+    /// Pending ordinary pods for which nothing is interrupted because not all of their constraints can be judged, and which
+    /// those are.
+    pub fn unjudged(&self) -> impl Iterator<Item = (&Key, &[Name])> {
+        self.causes.pending_pods.unjudged()
+    }
+
+    /// True if somebody measures how much memory nodes really use.
     #[must_use]
-    pub fn preemption(&self) -> &Preemption {
-        &self.preemption
+    pub fn measures_memory(&self) -> bool {
+        self.causes.measured_memory.is_measured()
     }
 
     /// Settings in force, or why nothing is admitted.
@@ -219,8 +219,8 @@ impl Planner {
         if tracked.job().deleting {
             tracked.memory.deleting_since.get_or_insert(now);
         }
-        let nodes = interruption::bound(&attachments.pods).map(|(node, _)| node.clone()).collect();
-        self.holders.set(key, nodes);
+        let nodes = attachments.bound().map(|(node, _)| node.clone()).collect();
+        self.occupancy.set(key, nodes);
         if let Some(attempt) = active_attempt(tracked.job()).cloned() {
             let is_starting = tracked.job().status.phase == Phase::Starting;
             let nodes = |ledger: &Ledger| self.capacity.nodes_for(&attempt.demand, ledger).ok();
@@ -238,6 +238,10 @@ impl Planner {
         if let Some(until) = tracked.turn.paused_until(now) {
             self.agenda.set_timer(key, &mut tracked.turn, Some(until));
             self.queue.remove(key, &mut self.capacity);
+            return None;
+        }
+        // The order comes first, so that nothing more is begun for an attempt that is to end.
+        if self.settings.as_ref().is_ok_and(|settings| settings.drain) && drain::concerns(tracked) {
             return None;
         }
         let refused = tracked.refused.take();
@@ -285,6 +289,20 @@ impl Planner {
         match task {
             Some(task) => self.dispatch(key, task, actions),
             None => self.agenda.set_timer(key, &mut tracked.turn, timer),
+        }
+    }
+
+    /// Interrupts those that must go. Comes after every ScavengerJob about which something was seen was looked at, and
+    /// before any starts.
+    fn interrupt(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        self.look_again = None;
+        let Self { settings: Ok(settings), seen, capacity, promises, occupancy, causes, .. } = self else {
+            return;
+        };
+        let mut pool = Pool { seen, capacity, promises, occupancy, settings, now, ordered: Vec::new() };
+        self.look_again = causes.order(&mut pool);
+        for job in pool.ordered {
+            self.visit(&job, now, actions);
         }
     }
 
@@ -393,7 +411,7 @@ fn known<'a>(
             && active_attempt(job).is_none()
             && job.spec.as_ref().is_ok_and(|spec| tracked.promise.is_for(&spec.demand)),
         lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !capacity.is_ready(node)),
-        sentence: tracked.ordered(),
+        order: tracked.ordered(),
     }
 }
 

@@ -55,8 +55,8 @@ pub struct Known<'a> {
     pub has_reservation: bool,
     /// A node that is gone or not ready and to which one of its pods is bound that has not ended.
     pub lost_node: Option<&'a Name>,
-    /// Why the active attempt is to be interrupted, if the planner decided so.
-    pub sentence: Option<&'a Disruption>,
+    /// Why the active attempt is to be interrupted, if a cause ordered it.
+    pub order: Option<&'a Disruption>,
 }
 
 /// What is to be done about one ScavengerJob.

@@ -36,12 +36,12 @@ impl Planner {
                 }
             }
             Observation::Node(mut node) => {
-                node.full = self.measured.is_full(&node.name);
-                self.holders.set_node(&node);
+                node.full = self.causes.measured_memory.is_full(&node.name);
+                self.causes.node_pressure.set_node(&node);
                 self.capacity.set_node(node, self.settings.as_ref().ok());
             }
             Observation::NodeGone(name) => {
-                self.holders.remove_node(&name);
+                self.causes.node_pressure.remove_node(&name);
                 self.capacity.remove_node(&name);
             }
             Observation::Volume(volume) => {
@@ -53,7 +53,7 @@ impl Planner {
                 self.replace(&jobs, pods);
             }
             Observation::Usage(usage) => {
-                for (name, full) in self.measured.set(usage, &self.capacity) {
+                for (name, full) in self.causes.measured_memory.set(usage, &self.capacity) {
                     let node = self.capacity.node(&name).map(|room| room.node.clone());
                     if let Some(node) = node {
                         self.capacity.set_node(Node { full, ..node }, self.settings.as_ref().ok());
@@ -90,7 +90,7 @@ impl Planner {
             self.agenda.forget(key, &mut tracked.turn);
         }
         self.queue.remove(key, &mut self.capacity);
-        self.holders.set(key, BTreeSet::new());
+        self.occupancy.set(key, BTreeSet::new());
         self.promises.release(key);
         self.informing.forget(key);
     }
@@ -118,14 +118,14 @@ impl Planner {
 
     fn see_ordinary_pod(&mut self, mut pod: Pod) {
         self.seen.place_ordinary_pod(&mut pod);
-        match self.preemption.note(&pod) {
+        match self.causes.pending_pods.note(&pod) {
             reserved @ Some(_) => self.capacity.set_pod(&Pod { nominated_node: reserved, ..pod }),
             None => self.capacity.set_pod(&pod),
         }
     }
 
     pub(crate) fn forget_pod(&mut self, key: &Key) {
-        self.preemption.forget(key);
+        self.causes.pending_pods.forget(key);
         self.capacity.remove_pod(key);
         let job = self.seen.remove_pod(key);
         self.agenda.add_all(job.iter());

@@ -45,6 +45,8 @@ pub(crate) struct Seen {
     /// so; its next list is what counts.
     unwatched_pods: BTreeSet<Key>,
     counts: Counts,
+    /// ScavengerJobs whose status tells of an active attempt.
+    active: BTreeSet<Key>,
     volumes: Volumes,
 }
 
@@ -116,6 +118,12 @@ impl Attachments {
         &NONE
     }
 
+    /// Pods that hold capacity on a node, and which node.
+    pub(crate) fn bound(&self) -> impl Iterator<Item = (&Name, &Pod)> {
+        let alive = self.pods.values().filter(|pod| !pod.phase.is_terminal());
+        alive.filter_map(|pod| Some((pod.node.as_ref()?, &**pod)))
+    }
+
     /// What the pods of an attempt showed.
     pub(crate) fn evidence(&self, attempt: Option<&Attempt>) -> &Evidence {
         let evidence = attempt.and_then(|attempt| self.evidence.get(&attempt.number));
@@ -142,6 +150,11 @@ impl Seen {
     /// How many ScavengerJobs are where.
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// ScavengerJobs whose status tells of an active attempt.
+    pub(crate) fn active(&self) -> impl Iterator<Item = &Key> {
+        self.active.iter()
     }
 
     /// Every ScavengerJob.
@@ -455,6 +468,9 @@ impl Seen {
             .and_then(|admitted| admitted.waiting.as_ref())
             .map(|waiting| waiting.reason);
         tracked.counted = Some((status.phase, reason));
+        if status.phase.is_active() {
+            self.active.insert(key.clone());
+        }
         *self.counts.phases.entry(status.phase).or_default() += 1;
         if let Some(reason) = reason {
             *self.counts.waiting.entry(reason).or_default() += 1;
@@ -465,6 +481,9 @@ impl Seen {
         let Some((phase, reason)) = self.jobs.get_mut(key).and_then(|tracked| tracked.counted.take()) else {
             return;
         };
+        if phase.is_active() {
+            self.active.remove(key);
+        }
         if let Some(count) = self.counts.phases.get_mut(&phase) {
             *count = count.saturating_sub(1);
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     action::ActionResult,
-    headroom::Headroom,
+    causes::headroom::Headroom,
     loss::Weights,
     resources::{Resources, Thresholds},
 };
@@ -669,6 +669,14 @@ pub struct Pod {
     pub status_reason: Option<(String, String)>,
     /// Its main container.
     pub container: Container,
+}
+
+impl Pod {
+    /// True if it has not ended and nobody has asked for its end.
+    #[must_use]
+    pub fn is_evictable(&self) -> bool {
+        !self.phase.is_terminal() && self.deletion_requested.is_none()
+    }
 }
 
 /// `status.phase` of a pod.

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use proptest::prelude::*;
 use scavenger_planner::{
+    causes::headroom::{self, Headroom, Holder},
     fixtures::{at, key, settings},
-    headroom::{self, Headroom, Holder},
     loss::Loss,
     resources::{Resources, Share},
 };

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 
 use proptest::prelude::*;
 use scavenger_planner::{
+    causes::pending_pod::{self, Place, Victim},
     fixtures::{at, job, key, node, pod, seconds, settings},
     loss::Loss,
-    preemption::{self, Place, Victim},
     resources::Resources,
     snapshot::Phase,
 };
@@ -71,7 +71,7 @@ proptest! {
                 sets.filter_map(|set| loss(&requests, place, |number| set & (1 << number) != 0))
             })
             .min();
-        match preemption::choose(&requests, places.clone()) {
+        match pending_pod::choose(&requests, places.clone()) {
             None => prop_assert_eq!(least, None, "somebody could help"),
             Some((node, jobs)) => {
                 let place = places.iter().find(|place| place.node == node).expect("the node should exist");

@@ -90,8 +90,7 @@ fn nobody_goes_when_nobody_could_help_or_somebody_else_makes_room() {
         cluster.run_for(seconds(20));
     }
     assert!(interrupted(&cluster).is_empty());
-    let unjudged: Vec<_> =
-        cluster.planner.preemption().unjudged().map(|(pod, _)| pod.name.to_string()).collect();
+    let unjudged: Vec<_> = cluster.planner.unjudged().map(|(pod, _)| pod.name.to_string()).collect();
     assert_eq!(unjudged, ["unjudged"]);
 }
 

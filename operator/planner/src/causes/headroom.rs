@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::{Cause, Pool, Standing};
 use crate::{
+    interruption::reason,
     loss::Loss,
     resources::{Amount, CPU, MEMORY, PODS, Resources, Share},
     snapshot::{Key, Name},
@@ -124,4 +126,34 @@ pub fn choose(
         Some((holder.job, message))
     })
     .collect()
+}
+
+/// Keeps what pods use of the pool below its `interruptThreshold`.
+#[derive(Debug, Default)]
+pub(crate) struct KeepHeadroom;
+
+impl Cause for KeepHeadroom {
+    fn is_idle(&self, pool: &Pool<'_>) -> bool {
+        pool.settings.headroom.suffices(pool.capacity.used_by_pods(), pool.capacity.allocatable())
+    }
+
+    fn order(&mut self, pool: &mut Pool<'_>) {
+        let headroom = &pool.settings.headroom;
+        let mut used = pool.capacity.used_by_bound();
+        if headroom.suffices(&used, pool.capacity.allocatable()) {
+            return;
+        }
+        let mut holders = Vec::new();
+        for job in pool.occupancy.jobs() {
+            let held = pool.held_in_pool(job);
+            match pool.loss_of(job) {
+                Some(loss) => holders.push(Holder { job: job.clone(), held, loss }),
+                None if pool.standing_of(job) == Standing::Stuck => {}
+                None => used.subtract(&held),
+            }
+        }
+        for (job, message) in choose(&used, pool.capacity.allocatable(), headroom, holders) {
+            pool.order(&job, reason::HEADROOM, message);
+        }
+    }
 }

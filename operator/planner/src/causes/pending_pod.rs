@@ -4,7 +4,7 @@
 //! Served are pods that do not preempt by themselves and that kube-scheduler called unschedulable, once each: the room
 //! is reserved for the pod until it is bound or gone, so neither a ScavengerJob nor another pod is promised the same.
 //! A pod is served again only if its room was lost to somebody who was faster, to something that hangs, or with its
-//! node. What of a pod's constraints can not be judged here leads to no interruption at all; [`Preemption::unjudged`]
+//! node. What of a pod's constraints can not be judged here leads to no interruption at all; [`PendingPods::unjudged`]
 //! names such pods.
 
 use std::{
@@ -12,7 +12,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use super::{Cause, Pool, Standing};
 use crate::{
+    interruption::reason,
     loss::Loss,
     resources::Resources,
     snapshot::{Key, Name, Pod, PreemptionMode},
@@ -209,14 +211,23 @@ struct State {
 
 /// Ordinary pods that wait and do not preempt by themselves, and the room that is reserved for them.
 #[derive(Debug, Default)]
-pub struct Preemption {
+pub(crate) struct PendingPods {
     pending: BTreeMap<Key, Pending>,
     /// Of those, the ones that were not served and for which something may help.
     unserved: BTreeSet<(Reverse<i32>, jiff::Timestamp, Key)>,
+    /// What was chosen in the last plan for each pod that was looked at.
+    served: Vec<Served>,
 }
 
-/// What [`Preemption::unserved`] depends on.
-pub(crate) type Stamp = (u64, u64, u64);
+/// A pending ordinary pod, and what was chosen for it: the node and who goes there; none if nothing helps.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) pod: Key,
+    pub(crate) choice: Option<(Name, Vec<Key>)>,
+}
+
+/// What the choice for a pod depends on.
+type Stamp = (u64, u64, u64);
 
 #[derive(Debug)]
 struct Pending {
@@ -227,11 +238,11 @@ struct Pending {
     hopeless: Option<Stamp>,
 }
 
-impl Preemption {
+impl PendingPods {
     /// Takes in a version of an ordinary pod, and returns the node where room is reserved for it, which is to be
     /// counted as one that the pod is nominated for.
     #[must_use]
-    pub fn note(&mut self, pod: &Pod) -> Option<Name> {
+    pub(crate) fn note(&mut self, pod: &Pod) -> Option<Name> {
         let waits = pod.node.is_none()
             && pod.nominated_node.is_none()
             && !pod.phase.is_terminal()
@@ -255,23 +266,19 @@ impl Preemption {
     }
 
     /// Forgets a pod.
-    pub fn forget(&mut self, key: &Key) {
+    pub(crate) fn forget(&mut self, key: &Key) {
         if let Some(pending) = self.pending.remove(key) {
             self.unserved.remove(&place(&pending.pod));
         }
     }
 
-    /// True if there is nothing to do for any pod in this mode.
-    pub(crate) fn is_idle(&self, mode: PreemptionMode) -> bool {
-        let reserved = || self.pending.values().any(|pending| pending.node.is_some());
-        match mode {
-            PreemptionMode::Operator => self.pending.is_empty(),
-            PreemptionMode::Scheduler => !reserved(),
-        }
+    /// What was chosen in the last plan for each pod that was looked at.
+    pub(crate) fn take_served(&mut self) -> Vec<Served> {
+        std::mem::take(&mut self.served)
     }
 
     /// Pods for which nothing is interrupted because not all of their constraints can be judged, and which those are.
-    pub fn unjudged(&self) -> impl Iterator<Item = (&Key, &[Name])> {
+    pub(crate) fn unjudged(&self) -> impl Iterator<Item = (&Key, &[Name])> {
         self.pending
             .iter()
             .filter(|(_, pending)| pending.node.is_none() && !pending.pod.unjudged.is_empty())
@@ -280,20 +287,20 @@ impl Preemption {
 
     /// Pods to be served: highest priority first, then who was created first. Those for which nothing helped are not
     /// among them until something changed.
-    pub(crate) fn unserved(&self, stamp: Stamp) -> Vec<Pod> {
+    fn unserved(&self, stamp: Stamp) -> Vec<Pod> {
         let pods = self.unserved.iter().filter_map(|(.., key)| self.pending.get(key));
         pods.filter(|pending| pending.hopeless != Some(stamp)).map(|pending| pending.pod.clone()).collect()
     }
 
     /// Remembers that nothing helps a pod in this state of the cluster.
-    pub(crate) fn nothing_helps(&mut self, key: &Key, stamp: Stamp) {
+    fn nothing_helps(&mut self, key: &Key, stamp: Stamp) {
         if let Some(pending) = self.pending.get_mut(key) {
             pending.hopeless = Some(stamp);
         }
     }
 
     /// Reserves room for a pod on a node, and returns it as the room is to be counted.
-    pub(crate) fn reserve(&mut self, pod: Pod, node: &Name) -> Pod {
+    fn reserve(&mut self, pod: Pod, node: &Name) -> Pod {
         self.unserved.remove(&place(&pod));
         if let Some(pending) = self.pending.get_mut(&pod.key) {
             pending.node = Some(node.clone());
@@ -301,19 +308,14 @@ impl Preemption {
         Pod { nominated_node: Some(node.clone()), ..pod }
     }
 
-    /// The nodes where room is reserved.
-    pub(crate) fn reserved_nodes(&self) -> impl Iterator<Item = &Name> {
-        self.pending.values().filter_map(|pending| pending.node.as_ref())
-    }
-
     /// Every pod that has room reserved, as it is counted.
-    pub(crate) fn reserved(&self) -> Vec<Pod> {
+    fn reserved(&self) -> Vec<Pod> {
         let pending = self.pending.values().filter(|pending| pending.node.is_some());
         pending.map(|pending| Pod { nominated_node: pending.node.clone(), ..pending.pod.clone() }).collect()
     }
 
     /// Gives up the room that is reserved for a pod; it may be served again.
-    pub(crate) fn release(&mut self, key: &Key) {
+    fn release(&mut self, key: &Key) {
         let Some(pending) = self.pending.get_mut(key) else { return };
         if pending.node.take().is_some() && pending.pod.unjudged.is_empty() {
             self.unserved.insert(place(&pending.pod));
@@ -321,7 +323,7 @@ impl Preemption {
     }
 
     /// Gives up all of it, and returns the pods as they are to be counted.
-    pub(crate) fn release_all(&mut self) -> Vec<Pod> {
+    fn release_all(&mut self) -> Vec<Pod> {
         let reserved = self.reserved();
         for pod in &reserved {
             self.release(&pod.key);
@@ -332,4 +334,109 @@ impl Preemption {
 
 fn place(pod: &Pod) -> (Reverse<i32>, jiff::Timestamp, Key) {
     (Reverse(pod.priority), pod.creation_time, pod.key.clone())
+}
+
+impl Cause for PendingPods {
+    fn is_idle(&self, pool: &Pool<'_>) -> bool {
+        match pool.settings.preemption_mode {
+            PreemptionMode::Operator => self.pending.is_empty(),
+            // Another mode was in force before.
+            PreemptionMode::Scheduler => self.pending.values().all(|pending| pending.node.is_none()),
+        }
+    }
+
+    /// Reserves room for every pod that was not served yet and can be helped, and orders the interruption of those that
+    /// are in the way.
+    fn order(&mut self, pool: &mut Pool<'_>) {
+        self.served.clear();
+        if pool.settings.preemption_mode != PreemptionMode::Operator {
+            for pod in self.release_all() {
+                pool.capacity.set_pod(&pod);
+            }
+            return;
+        }
+        for pod in self.reserved() {
+            if !pool.is_kept(&pod) {
+                self.release(&pod.key);
+                pool.capacity.set_pod(&Pod { nominated_node: None, ..pod });
+            }
+        }
+        let stamp = (pool.capacity.epoch(), pool.capacity.version(), pool.occupancy.version());
+        let mut hopeless = BTreeSet::new();
+        for pod in self.unserved(stamp) {
+            let shape = (pod.requests.clone(), pod.placement.clone());
+            let choice =
+                if hopeless.contains(&shape) { None } else { choose(&pod.requests, pool.places(&pod)) };
+            self.served.push(Served { pod: pod.key.clone(), choice: choice.clone() });
+            let Some((node, victims)) = choice else {
+                hopeless.insert(shape);
+                self.nothing_helps(&pod.key, stamp);
+                continue;
+            };
+            let pod = self.reserve(pod, &node);
+            pool.capacity.set_pod(&pod);
+            for job in victims {
+                let message = format!("makes room for pod {} on node {node}", pod.uid);
+                pool.order(&job, reason::PREEMPTED_BY_OPERATOR, message);
+            }
+        }
+    }
+
+    fn relies_on(&self) -> Vec<&Name> {
+        self.pending.values().filter_map(|pending| pending.node.as_ref()).collect()
+    }
+}
+
+impl Pool<'_> {
+    /// True if the room that is reserved for a pod is there, or will be when all that is going is gone. Somebody else
+    /// may have been faster, what was going may hang, or the node went.
+    fn is_kept(&self, pod: &Pod) -> bool {
+        let Some(node) = &pod.nominated_node else { return false };
+        // What it uses itself is part of what is used.
+        self.room_on(node, pod)
+            .is_some_and(|(free, _)| pod.requests.exceeds(&free.plus(&pod.requests)).is_none())
+    }
+
+    /// The nodes that would take a pod, with what is free there and who could be interrupted.
+    fn places(&self, pod: &Pod) -> Vec<Place> {
+        let mut places = Vec::new();
+        for node in self.capacity.nodes() {
+            let Some((free, staying)) = self.room_on(&node.name, pod) else { continue };
+            let fits = pod.requests.exceeds(&free).is_none();
+            let mut place = Place { node: node.name.clone(), free, victims: Vec::new() };
+            if fits {
+                // Nobody has to go.
+                return vec![place];
+            }
+            let victims = staying.into_iter().filter_map(|(job, held)| {
+                let loss = self.loss_of(job)?;
+                Some(Victim { job: job.clone(), held, loss })
+            });
+            place.victims = victims.collect();
+            places.push(place);
+        }
+        places
+    }
+
+    /// What is free on a node that takes this pod, once all that is going is gone, and the ScavengerJobs there that
+    /// stay, with what they hold there.
+    fn room_on(&self, node: &Name, pod: &Pod) -> Option<(Resources, BTreeMap<&Key, Resources>)> {
+        let room = self.capacity.node(node).filter(|room| room.node.usable)?;
+        if !pod.placement.admits(room.node) {
+            return None;
+        }
+        let mut free = room.node.allocatable.minus(room.used);
+        if let Some(promised) = self.promises.ledger().promised(node) {
+            free.subtract(promised);
+        }
+        let mut jobs = self.jobs_on(node);
+        jobs.retain(|job, held| {
+            let standing = self.standing_of(job);
+            if matches!(standing, Standing::Terminating(_)) {
+                free.add(held);
+            }
+            standing == Standing::Stays
+        });
+        Some((free, jobs))
+    }
 }

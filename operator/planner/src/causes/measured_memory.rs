@@ -10,14 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::{
-    Planner,
-    action::Action,
-    capacity::Capacity,
+use super::{
+    Cause, Pool, Standing,
     headroom::{self, Headroom, Holder},
-    interruption::{Standing, reason},
+};
+use crate::{
+    capacity::Capacity,
+    interruption::reason,
     resources::{Amount, MEMORY, Resources, Share},
-    snapshot::{Key, Name, Settings, Usage},
+    snapshot::{Key, Name, Usage},
 };
 
 /// Above this share of a node's memory its ScavengerJobs go.
@@ -28,7 +29,7 @@ const TARGET: f64 = 0.85;
 
 /// What was measured, and on which nodes ScavengerJobs are going because of it.
 #[derive(Debug, Default)]
-pub(crate) struct Measured {
+pub(crate) struct MeasuredMemory {
     /// True if somebody measures.
     any: bool,
     /// Nodes that use more than their share.
@@ -41,24 +42,17 @@ pub(crate) struct Measured {
     relieved: BTreeMap<Name, Timestamp>,
 }
 
-impl Measured {
+impl MeasuredMemory {
     /// True if no ScavengerJob may be added to a node.
     pub(crate) fn is_full(&self, node: &Name) -> bool {
         self.full.contains(node)
     }
 
-    /// Nodes on which ScavengerJobs are going.
-    pub(crate) fn relieving(&self) -> impl Iterator<Item = &Name> {
-        self.relieving.iter()
+    /// True if somebody measures how much memory nodes really use.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.any
     }
 
-    /// True if there is nothing to do on any node.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.hot.is_empty() && self.relieving.is_empty()
-    }
-}
-
-impl Measured {
     /// Takes in what was measured, and returns the nodes that became full, or have come down far enough.
     pub(crate) fn set(&mut self, usage: Option<Vec<Usage>>, capacity: &Capacity) -> Vec<(Name, bool)> {
         self.any = usage.is_some();
@@ -97,61 +91,57 @@ fn memory(bytes: i64) -> Resources {
     Resources { memory_bytes: bytes, ..Resources::default() }
 }
 
-impl Planner {
-    /// True if somebody measures how much memory nodes really use.
-    #[must_use]
-    pub fn measures_memory(&self) -> bool {
-        self.measured.any
+impl Cause for MeasuredMemory {
+    fn is_idle(&self, _: &Pool<'_>) -> bool {
+        self.hot.is_empty() && self.relieving.is_empty()
     }
 
-    /// Interrupts those that lose least on nodes that use too much memory.
-    pub(crate) fn relieve_memory(&mut self, settings: &Settings, now: Timestamp, actions: &mut Vec<Action>) {
-        if self.measured.is_idle() {
-            return;
-        }
-        let nodes: BTreeSet<Name> =
-            self.measured.hot.keys().chain(&self.measured.relieving).cloned().collect();
+    fn order(&mut self, pool: &mut Pool<'_>) {
+        let nodes: BTreeSet<Name> = self.hot.keys().chain(&self.relieving).cloned().collect();
         for node in nodes {
             let jobs: Vec<(Key, Resources)> =
-                self.jobs_on(&node).into_iter().map(|(job, held)| (job.clone(), held)).collect();
-            let holders: Vec<Holder> = jobs
-                .iter()
-                .filter_map(|(job, held)| {
-                    let loss = self.loss_of(job, settings, now)?;
-                    Some(Holder { job: job.clone(), held: memory(held.memory_bytes), loss })
-                })
-                .collect();
-            let goes = |job: &Key| matches!(self.standing_of(job, settings.drain, now), Standing::Goes(_));
-            if jobs.iter().any(|(job, _)| goes(job)) {
-                // Somebody is going already, for whatever reason.
-                self.measured.relieving.insert(node);
+                pool.jobs_on(&node).into_iter().map(|(job, held)| (job.clone(), held)).collect();
+            let is_terminating = |job: &Key| matches!(pool.standing_of(job), Standing::Terminating(_));
+            if jobs.iter().any(|(job, _)| is_terminating(job)) {
+                // Somebody terminates already, for whatever reason.
+                self.relieving.insert(node);
                 continue;
             }
-            if self.measured.relieving.remove(&node) {
-                self.measured.relieved.insert(node.clone(), now);
+            if self.relieving.remove(&node) {
+                self.relieved.insert(node.clone(), pool.now);
             }
-            self.relieve_node(&node, holders, now, actions);
+            self.relieve_node(&node, jobs, pool);
         }
     }
 
-    fn relieve_node(&mut self, node: &Name, holders: Vec<Holder>, now: Timestamp, actions: &mut Vec<Action>) {
-        let Some(usage) = self.measured.hot.get(node) else { return };
-        if self.measured.relieved.get(node).is_some_and(|relieved| usage.time <= *relieved) {
+    fn relies_on(&self) -> Vec<&Name> {
+        self.relieving.iter().collect()
+    }
+}
+
+impl MeasuredMemory {
+    fn relieve_node(&mut self, node: &Name, jobs: Vec<(Key, Resources)>, pool: &mut Pool<'_>) {
+        let Some(usage) = self.hot.get(node) else { return };
+        if self.relieved.get(node).is_some_and(|relieved| usage.time <= *relieved) {
             return;
         }
         let used = usage.memory_bytes;
-        let Some(whole) = self.capacity.node(node).map(|room| room.node.allocatable.memory_bytes) else {
+        let Some(whole) = pool.capacity.node(node).map(|room| room.node.allocatable.memory_bytes) else {
             return;
         };
+        let holders = jobs.into_iter().filter_map(|(job, held)| {
+            let loss = pool.loss_of(&job)?;
+            Some(Holder { job, held: memory(held.memory_bytes), loss })
+        });
         let message = format!(
             "node {node} uses {} of its {}, as measured: more than {}",
             Amount(MEMORY, used),
             Amount(MEMORY, whole),
             Share::from_fraction(THRESHOLD),
         );
-        for (job, _) in headroom::choose(&memory(used), &memory(whole), &limits(), holders) {
-            self.measured.relieving.insert(node.clone());
-            self.sentence(&job, reason::NODE_PRESSURE, message.clone(), now, actions);
+        for (job, _) in headroom::choose(&memory(used), &memory(whole), &limits(), holders.collect()) {
+            self.relieving.insert(node.clone());
+            pool.order(&job, reason::NODE_PRESSURE, message.clone());
         }
     }
 }

@@ -1,0 +1,32 @@
+//! Drain: while the pool is being drained every active attempt is interrupted.
+
+use super::{Cause, Pool};
+use crate::{
+    interruption::{self, reason},
+    seen::Tracked,
+    snapshot::Key,
+};
+
+/// The admin's wish that nothing runs (`spec.drain`).
+#[derive(Debug, Default)]
+pub(crate) struct Drain;
+
+/// True for an active attempt whose interruption was neither ordered nor written down.
+pub(crate) fn concerns(tracked: &Tracked) -> bool {
+    let job = tracked.job();
+    let attempt = job.status.active_attempt().filter(|_| !job.deleting);
+    attempt.is_some_and(|attempt| interruption::decided(attempt).is_none()) && tracked.ordered().is_none()
+}
+
+impl Cause for Drain {
+    fn is_idle(&self, pool: &Pool<'_>) -> bool {
+        !pool.settings.drain
+    }
+
+    fn order(&mut self, pool: &mut Pool<'_>) {
+        let active = pool.seen.active().filter(|job| pool.seen.get(job).is_some_and(concerns));
+        for job in active.cloned().collect::<Vec<Key>>() {
+            pool.order(&job, reason::DRAINED, "the ScavengerPool is being drained".to_owned());
+        }
+    }
+}

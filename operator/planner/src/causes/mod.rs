@@ -1,0 +1,229 @@
+//! Who must go: the causes for which ScavengerJobs are interrupted, one file each, in order of urgency.
+//!
+//! Each cause keeps what it alone has to know, and orders the interruption of those that lose least
+//! ([`crate::loss::Loss`]). An order is all that it gives: how an attempt is interrupted is the same for every cause
+//! ([`crate::interruption`]).
+
+pub mod drain;
+pub mod headroom;
+pub mod measured_memory;
+pub mod node_pressure;
+pub mod pending_pod;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    capacity::Capacity,
+    interruption,
+    lifecycle::later,
+    loss::Loss,
+    promises::Promises,
+    resources::Resources,
+    seen::{Attachments, Seen, Tracked},
+    snapshot::{Key, Name, Pod, Settings},
+};
+use drain::Drain;
+use headroom::KeepHeadroom;
+use measured_memory::MeasuredMemory;
+use node_pressure::NodePressure;
+use pending_pod::PendingPods;
+
+/// One cause for which ScavengerJobs must go.
+pub(crate) trait Cause {
+    /// True if there is nothing to do. Most plans end here.
+    fn is_idle(&self, pool: &Pool<'_>) -> bool;
+
+    /// Orders the interruption of those that must go.
+    fn order(&mut self, pool: &mut Pool<'_>);
+
+    /// Nodes where this cause counts on what is terminating: the planner looks again when that should be gone.
+    fn relies_on(&self) -> Vec<&Name> {
+        Vec::new()
+    }
+}
+
+/// Every cause.
+#[derive(Debug, Default)]
+pub(crate) struct Causes {
+    drain: Drain,
+    pub(crate) node_pressure: NodePressure,
+    pub(crate) measured_memory: MeasuredMemory,
+    pub(crate) pending_pods: PendingPods,
+    headroom: KeepHeadroom,
+}
+
+impl Causes {
+    /// In order of urgency. An ordinary pod that waits comes before headroom: what is freed for it may make the headroom,
+    /// too.
+    fn by_urgency(&mut self) -> [&mut dyn Cause; 5] {
+        [
+            &mut self.drain,
+            &mut self.node_pressure,
+            &mut self.measured_memory,
+            &mut self.pending_pods,
+            &mut self.headroom,
+        ]
+    }
+
+    /// Orders the interruption of all who must go. Returns when to look again at what the causes rely on.
+    pub(crate) fn order(&mut self, pool: &mut Pool<'_>) -> Option<Timestamp> {
+        let mut relies_on = BTreeSet::new();
+        for cause in self.by_urgency() {
+            if !cause.is_idle(pool) {
+                cause.order(pool);
+            }
+            relies_on.extend(cause.relies_on().into_iter().cloned());
+        }
+        pool.last_release(&relies_on)
+    }
+}
+
+/// What the causes look at, and the orders they give.
+pub(crate) struct Pool<'a> {
+    pub(crate) seen: &'a mut Seen,
+    pub(crate) capacity: &'a mut Capacity,
+    pub(crate) promises: &'a Promises,
+    pub(crate) occupancy: &'a Occupancy,
+    pub(crate) settings: &'a Settings,
+    pub(crate) now: Timestamp,
+    /// ScavengerJobs whose interruption was ordered.
+    pub(crate) ordered: Vec<Key>,
+}
+
+/// How a ScavengerJob holds its capacity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It stays unless it is interrupted.
+    Stays,
+    /// It is giving its capacity back, by this time at the latest.
+    Terminating(Timestamp),
+    /// It should have given its capacity back long ago, and nobody knows when it will.
+    Stuck,
+}
+
+/// How long what is terminating may take beyond the grace period of its pods, or until their deletion is requested. A
+/// deletion takes a second and the kubelet a few more to clean up; what takes longer is stuck (a mount that does not
+/// answer, a webhook that refuses every eviction), nobody knows for how long. Nothing waits for capacity that comes back
+/// so late, however it was promised.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+
+impl Pool<'_> {
+    /// Orders the interruption of a ScavengerJob's active attempt.
+    pub(crate) fn order(&mut self, job: &Key, reason: &str, message: String) {
+        let now = self.now;
+        let Some(tracked) = self.seen.get_mut(job) else { return };
+        let Some(attempt) = tracked.job().status.active_attempt() else { return };
+        tracked.order = Some(Box::new((attempt.number, interruption::decision(reason, message, now))));
+        self.ordered.push(job.clone());
+    }
+
+    /// What is lost if a ScavengerJob is interrupted; none if it is terminating anyway.
+    pub(crate) fn loss_of(&self, job: &Key) -> Option<Loss> {
+        let (tracked, attachments) = self.seen.get(job).zip(self.seen.attachments(job))?;
+        let stays = !is_terminating(tracked, attachments);
+        stays.then(|| Loss::of(tracked.job(), &self.settings.weights, self.settings.priority_steps, self.now))
+    }
+
+    /// How a ScavengerJob holds its capacity.
+    pub(crate) fn standing_of(&self, job: &Key) -> Standing {
+        match self.seen.get(job).zip(self.seen.attachments(job)) {
+            Some((tracked, attachments)) => standing(tracked, attachments, self.now),
+            None => Standing::Stuck,
+        }
+    }
+
+    /// The ScavengerJobs that have pods on a node, and what these hold there.
+    pub(crate) fn jobs_on(&self, node: &Name) -> BTreeMap<&Key, Resources> {
+        let mut jobs: BTreeMap<&Key, Resources> = BTreeMap::new();
+        for pod in self.capacity.scavenger_pods(node) {
+            // Anybody may write a foreign UID onto a pod of their own; in another namespace it belongs to nobody.
+            if let Some(job) = self.seen.key_of(pod.owner, &pod.key.namespace) {
+                jobs.entry(job).or_default().add(pod.requests);
+            }
+        }
+        jobs
+    }
+
+    /// What a ScavengerJob's pods hold on nodes of the pool.
+    pub(crate) fn held_in_pool(&self, job: &Key) -> Resources {
+        let mut held = Resources::default();
+        let pods = self.seen.attachments(job).into_iter().flat_map(Attachments::bound);
+        for (_, pod) in pods.filter(|(node, _)| self.capacity.is_in_pool(node)) {
+            held.add(&pod.requests);
+        }
+        held
+    }
+
+    /// When the first of what is terminating on these nodes should be gone at the latest.
+    fn last_release(&self, nodes: &BTreeSet<Name>) -> Option<Timestamp> {
+        let jobs = nodes.iter().flat_map(|node| self.jobs_on(node).into_keys());
+        let until = jobs.filter_map(|job| match self.standing_of(job) {
+            Standing::Terminating(until) => Some(until),
+            Standing::Stays | Standing::Stuck => None,
+        });
+        until.min()
+    }
+}
+
+fn standing(tracked: &Tracked, attachments: &Attachments, now: Timestamp) -> Standing {
+    if !is_terminating(tracked, attachments) {
+        return Standing::Stays;
+    }
+    let attempt = tracked.job().status.attempt.as_deref();
+    let decided = tracked.order.as_ref().map(|order| &order.1);
+    let decided = decided.or(attempt.and_then(|attempt| attempt.disruption.as_ref()));
+    let ended = attempt.and_then(|attempt| attempt.end_time);
+    let since = decided.map(|decided| decided.time).max(ended).max(tracked.memory.deleting_since);
+    let due = |pod: &Pod| pod.deletion_due.or(pod.deletion_requested).or(since).unwrap_or(now);
+    let last = attachments.bound().map(|(_, pod)| due(pod)).max();
+    match later(last.unwrap_or(now), PATIENCE) {
+        until if until > now => Standing::Terminating(until),
+        _ => Standing::Stuck,
+    }
+}
+
+/// True if nobody has to be interrupted to make the ScavengerJob give its capacity back.
+fn is_terminating(tracked: &Tracked, attachments: &Attachments) -> bool {
+    let Some(attempt) = tracked.job().status.active_attempt() else { return true };
+    tracked.job().deleting
+        || tracked.ordered().is_some()
+        || attempt.disruption.is_some()
+        || attachments.pods.values().any(|pod| {
+            pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number)
+                && (pod.deletion_requested.is_some() || pod.disruption_target.is_some())
+        })
+}
+
+/// Which ScavengerJobs hold capacity on which nodes; kept up to date change by change.
+#[derive(Debug, Default)]
+pub(crate) struct Occupancy {
+    nodes: BTreeMap<Key, BTreeSet<Name>>,
+    version: u64,
+}
+
+impl Occupancy {
+    /// Takes in on which nodes a ScavengerJob's pods are.
+    pub(crate) fn set(&mut self, job: &Key, nodes: BTreeSet<Name>) {
+        let changed = if nodes.is_empty() {
+            self.nodes.remove(job).is_some()
+        } else if self.nodes.get(job) == Some(&nodes) {
+            false
+        } else {
+            self.nodes.insert(job.clone(), nodes);
+            true
+        };
+        self.version += u64::from(changed);
+    }
+
+    /// ScavengerJobs with pods on nodes.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = &Key> {
+        self.nodes.keys()
+    }
+
+    /// Rises with every change of who is where.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+}

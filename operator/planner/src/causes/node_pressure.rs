@@ -1,0 +1,55 @@
+//! Node pressure: a node that reports MemoryPressure, DiskPressure or PIDPressure gives up all of its ScavengerJobs,
+//! before the kubelet chooses among all pods.
+
+use std::collections::BTreeMap;
+
+use super::{Cause, Pool};
+use crate::{
+    interruption::reason,
+    loss::Loss,
+    snapshot::{Key, Name, Node},
+};
+
+/// The nodes that report a pressure condition, and which.
+#[derive(Debug, Default)]
+pub(crate) struct NodePressure {
+    pressed: BTreeMap<Name, Name>,
+}
+
+impl NodePressure {
+    /// Takes in whether a node is under pressure.
+    pub(crate) fn set_node(&mut self, node: &Node) {
+        match &node.pressure {
+            Some(pressure) => _ = self.pressed.insert(node.name.clone(), pressure.clone()),
+            None => _ = self.pressed.remove(&node.name),
+        }
+    }
+
+    /// Forgets a node.
+    pub(crate) fn remove_node(&mut self, node: &Name) {
+        self.pressed.remove(node);
+    }
+}
+
+impl Cause for NodePressure {
+    fn is_idle(&self, _: &Pool<'_>) -> bool {
+        self.pressed.is_empty()
+    }
+
+    fn order(&mut self, pool: &mut Pool<'_>) {
+        let mut holders: Vec<(Loss, Key, String)> = Vec::new();
+        for (node, pressure) in &self.pressed {
+            for job in pool.jobs_on(node).into_keys() {
+                if let Some(loss) = pool.loss_of(job) {
+                    holders.push((loss, job.clone(), format!("node {node} reports {pressure}")));
+                }
+            }
+        }
+        holders.sort();
+        // One that has pods on several such nodes goes once.
+        holders.dedup_by(|a, b| a.1 == b.1);
+        for (_, job, message) in holders {
+            pool.order(&job, reason::NODE_PRESSURE, message);
+        }
+    }
+}
