@@ -11,7 +11,8 @@ use crate::{
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
 /// them forgot to ask for.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
+    "scavenger-vocabulary",
     "scavenger-planner",
     "scavenger-schema",
     "scavenger-tuner-model",
