@@ -26,35 +26,20 @@ use crate::{
     owner,
     preemption::{self, Place, Victim},
     resources::Resources,
-    snapshot::{Attempt, Disruption, Key, Name, Node, Outcome, Pod, PreemptionMode, Settings},
+    snapshot::{Attempt, Disruption, Key, Name, Node, Outcome, Pod, PreemptionMode, Reason, Settings},
     verdict::{self, Ending},
 };
-
-/// Why the planner interrupts.
-pub mod reason {
-    /// The pool's resources are used beyond `interruptThreshold`.
-    pub const HEADROOM: &str = "Headroom";
-    /// A pending ordinary pod needs the room (preemption mode Operator).
-    pub const PREEMPTED_BY_OPERATOR: &str = "PreemptedByOperator";
-    /// The pool is being drained.
-    pub const DRAINED: &str = "Drained";
-    /// The node reports a pressure condition, or was measured to use too much memory.
-    pub const NODE_PRESSURE: &str = "NodePressure";
-
-    /// Every one of them.
-    pub const ALL: [&str; 4] = [HEADROOM, PREEMPTED_BY_OPERATOR, DRAINED, NODE_PRESSURE];
-}
 
 /// True for a disruption that the planner decided, and that no pod may show yet.
 #[must_use]
 pub fn is_decision(disruption: &Disruption) -> bool {
-    reason::ALL.contains(&&*disruption.reason)
+    disruption.reason.is_operators_decision()
 }
 
 /// A decision to interrupt.
 #[must_use]
-pub fn decision(reason: &str, message: String, now: Timestamp) -> Disruption {
-    Disruption { time: now, reason: reason.to_owned(), message, pod: "".into() }
+pub fn decision(reason: Reason, message: String, now: Timestamp) -> Disruption {
+    Disruption { time: now, reason, message, pod: "".into() }
 }
 
 /// The decision about the active attempt that is written down already.
@@ -75,7 +60,7 @@ pub fn next(
         let drained = settings
             .as_ref()
             .is_ok_and(|settings| settings.drain)
-            .then(|| decision(reason::DRAINED, "the ScavengerPool is being drained".to_owned(), now));
+            .then(|| decision(Reason::Drained, "the ScavengerPool is being drained".to_owned(), now));
         let decision = known.sentence.cloned().or(drained)?;
         let mut status = known.job.status.clone();
         status.message = format!("attempt {} is being interrupted: {}", attempt.number, decision.message);
@@ -281,7 +266,7 @@ impl Planner {
         victims.sort();
         victims.dedup_by(|a, b| a.1 == b.1);
         for (_, job, message) in victims {
-            self.sentence(&job, reason::NODE_PRESSURE, message, now, actions);
+            self.sentence(&job, Reason::NodePressure, message, now, actions);
         }
     }
 
@@ -302,7 +287,7 @@ impl Planner {
         for (job, message) in
             headroom::choose(&used, self.capacity.allocatable(), &settings.headroom, holders)
         {
-            self.sentence(&job, reason::HEADROOM, message, now, actions);
+            self.sentence(&job, Reason::Headroom, message, now, actions);
         }
     }
 
@@ -342,7 +327,7 @@ impl Planner {
     pub(crate) fn sentence(
         &mut self,
         job: &Key,
-        reason: &str,
+        reason: Reason,
         message: String,
         now: Timestamp,
         actions: &mut Vec<Action>,
@@ -392,7 +377,7 @@ impl Planner {
             self.capacity.set_pod(&pod);
             for job in victims {
                 let message = format!("makes room for pod {} on node {node}", pod.uid);
-                self.sentence(&job, reason::PREEMPTED_BY_OPERATOR, message, now, actions);
+                self.sentence(&job, Reason::PreemptedByOperator, message, now, actions);
             }
         }
         served

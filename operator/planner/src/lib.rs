@@ -76,7 +76,8 @@ use memory::Remembered;
 use preemption::Preemption;
 use shared::Shared;
 use snapshot::{
-    Child, Demand, Disruption, Job, Key, Name, Observation, Phase, Pod, Settings, WaitReason, Waiting,
+    Child, Demand, Disruption, Job, Key, Name, Observation, Phase, Pod, Reason, Settings, Waiting,
+    WaitingReason,
 };
 use verdict::Evidence;
 use volumes::Volumes;
@@ -102,7 +103,7 @@ pub struct Counts {
     /// By phase.
     pub phases: BTreeMap<Phase, usize>,
     /// Those that wait, by reason.
-    pub waiting: BTreeMap<WaitReason, usize>,
+    pub waiting: BTreeMap<WaitingReason, usize>,
 }
 
 /// One ScavengerJob in the view.
@@ -123,7 +124,7 @@ struct Entry {
     reserved_for: Option<Box<Demand>>,
     /// A status that must be written because an action was refused for good.
     refused: Option<Failure>,
-    counted: Option<(Phase, Option<WaitReason>)>,
+    counted: Option<(Phase, Option<WaitingReason>)>,
     /// Why an attempt of this number is to be interrupted, until the status says so.
     sentence: Option<Box<(u32, Disruption)>>,
 }
@@ -563,7 +564,7 @@ impl Planner {
         };
         match lifecycle::hold(&known, waiting, now) {
             // The walk tells only what is new about a line, so the figures of its head are looked at again by the clock.
-            Telling::Said if waiting.reason == WaitReason::NoRoom => {
+            Telling::Said if waiting.reason == WaitingReason::NoRoom => {
                 self.set_timer(key, Some(now + lifecycle::RETELL));
             }
             Telling::Said => {}
@@ -648,15 +649,13 @@ fn next_after(
 ) -> Next {
     match refused {
         Some(Failure::NameTaken(message)) => {
-            Next::Do(lifecycle::fail(known, verdict::reason::NAME_TAKEN, message, now))
+            Next::Do(lifecycle::fail(known, Reason::NameTaken, message, now))
         }
         Some(Failure::QuotaExceeded(message)) => match lifecycle::quota_exceeded(known, message, now) {
             Some(task) => Next::Do(task),
             None => lifecycle::next(known, settings, now),
         },
-        Some(Failure::Refused(message)) => {
-            Next::Do(lifecycle::fail(known, verdict::reason::REFUSED, message, now))
-        }
+        Some(Failure::Refused(message)) => Next::Do(lifecycle::fail(known, Reason::Refused, message, now)),
         _ => lifecycle::next(known, settings, now),
     }
 }

@@ -14,9 +14,9 @@ use crate::{
     Planner,
     action::Action,
     headroom::{self, Headroom, Holder},
-    interruption::{Standing, reason},
+    interruption::Standing,
     resources::{Amount, MEMORY, Resources, Share},
-    snapshot::{Key, Name, Node, Settings, Usage},
+    snapshot::{Key, Name, Node, Reason, Settings, Usage},
 };
 
 /// Above this share of a node's memory its ScavengerJobs go.
@@ -152,7 +152,7 @@ impl Planner {
         );
         for (job, _) in headroom::choose(&memory(used), &memory(whole), &limits(), holders) {
             self.measured.relieving.insert(node.clone());
-            self.sentence(&job, reason::NODE_PRESSURE, message.clone(), now, actions);
+            self.sentence(&job, Reason::NodePressure, message.clone(), now, actions);
         }
     }
 }

@@ -3,7 +3,7 @@
 use scavenger_planner::{
     action::Task,
     fixtures::{Workload, job, key, millis, node, seconds},
-    snapshot::{Outcome, Phase},
+    snapshot::{Outcome, Phase, Reason},
 };
 
 use super::{all_is_quiet, attempt, cluster, completed, outcome, work};
@@ -16,7 +16,7 @@ fn a_job_completes() {
     assert_eq!(cluster.status("a").running_priority, Some(1));
     assert_eq!(cluster.status("a").start_times.len(), 1);
     completed(&mut cluster, "a");
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Completed), "Completed"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Completed), Reason::Completed));
     assert_eq!(cluster.status("a").interrupted_count, 0);
     assert_eq!(cluster.status("a").message, "the workload ended with success");
 }
@@ -60,7 +60,7 @@ fn exit_code_1_fails_and_is_not_retried() {
     cluster.submit(job("a"), Workload { exit_code: 1, ..work(10) });
     cluster.run_until_phase("a", Phase::Failed);
     all_is_quiet(&mut cluster);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "ContainerFailed"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::ContainerFailed));
     assert_eq!(cluster.status("a").message, "ContainerFailed: pod a-1-0 exited with code 1");
     assert_eq!(cluster.status("a").interrupted_count, 0);
     assert_eq!(cluster.children_of("a").len(), 1, "the Job stays, so that its log can be read");
@@ -74,7 +74,7 @@ fn a_gang_of_which_one_pod_fails_has_failed() {
     cluster.exit(&key("a-1-1"), 2);
     cluster.run_until_phase("a", Phase::Failed);
     all_is_quiet(&mut cluster);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "ContainerFailed"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::ContainerFailed));
     assert_eq!(cluster.children_of("a").len(), 1, "the Job stays, so that its log can be read");
 }
 
@@ -86,7 +86,7 @@ fn running_out_of_memory_is_a_failure() {
     cluster.end_pod(&key("a-1-0"), 137, "OOMKilled");
     cluster.run_until_phase("a", Phase::Failed);
     all_is_quiet(&mut cluster);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "OOMKilled"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::OOMKilled));
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn a_container_that_can_not_be_created_fails_after_the_deadline_and_its_job_goes
     assert_eq!(cluster.status("a").phase, Phase::Starting);
     cluster.run_until_phase("a", Phase::Failed);
     all_is_quiet(&mut cluster);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "ContainerNotCreated"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::ContainerNotCreated));
     assert_eq!(
         cluster.status("a").message,
         "ContainerNotCreated: pod a-1-0: ImagePullBackOff: no such image"
@@ -262,7 +262,7 @@ fn a_node_that_goes_before_the_container_starts_is_no_failure_of_the_workload() 
     cluster.set_node(here.clone().unusable());
     cluster.run_for(seconds(310));
     assert_ne!(cluster.status("a").phase, Phase::Failed, "{}", cluster.history());
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), "Unscheduled"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), Reason::Unscheduled));
     let said = cluster.status("a").attempt.clone().unwrap().message.unwrap();
     assert!(said.contains("is not ready"), "{said}");
     assert_eq!(cluster.status("a").interrupted_count, 0);
@@ -311,7 +311,7 @@ fn a_pod_that_the_kubelet_refuses_is_no_interruption() {
     cluster.refuse_pod(&key("a-1-0"), "OutOfcpu");
     cluster.run_until_phase("a", Phase::Waiting);
     assert_eq!(cluster.status("a").interrupted_count, 0);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), "NodeFailure"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), Reason::NodeFailure));
     completed(&mut cluster, "a");
 }
 
@@ -323,6 +323,6 @@ fn a_container_that_the_kubelet_lost_before_it_started_is_no_interruption() {
     cluster.run_for(seconds(5));
     cluster.end_pod(&key("a-1-0"), 137, "ContainerStatusUnknown");
     cluster.run_until_phase("a", Phase::Waiting);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), "NodeFailure"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), Reason::NodeFailure));
     completed(&mut cluster, "a");
 }
