@@ -154,8 +154,8 @@ fn conditions(status: &JobStatus) -> Vec<Value> {
             ));
         }
         (Phase::Failed, Some(time)) => {
-            // The message begins with the reason. The attempt may be an older one, interrupted for another.
-            let reason = status.message.split(':').next().unwrap_or("Failed");
+            // Not that of the attempt, which may be an older one, interrupted for another reason.
+            let reason = status.failure.as_ref().map_or(Phase::Failed.name(), Reason::name);
             conditions.push(entry(condition::FAILED, true, reason, &status.message, time));
         }
         _ => {}

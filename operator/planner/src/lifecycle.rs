@@ -674,6 +674,7 @@ pub(crate) fn finish(known: &Known<'_>, attempt: &Attempt, ending: Ending, now: 
     let attempt = ended(known, &mut status, attempt, &ending, end);
     let completed = ending.outcome == Outcome::Completed;
     status.phase = if completed { Phase::Completed } else { Phase::Failed };
+    status.failure = (!completed).then(|| ending.reason.clone());
     status.message =
         if completed { ending.message } else { format!("{}: {}", ending.reason, ending.message) };
     status.finish_time = Some(now);
@@ -694,6 +695,7 @@ pub fn fail(known: &Known<'_>, reason: Reason, message: String, now: Timestamp) 
             let mut status = known.job.status.clone();
             status.phase = Phase::Failed;
             status.message = format!("{}: {}", ending.reason, ending.message);
+            status.failure = Some(ending.reason);
             status.finish_time = Some(now);
             status.running_priority = None;
             status.admitted = None;

@@ -378,6 +378,9 @@ pub struct JobStatus {
     pub start_times: Vec<Timestamp>,
     /// The newest times it was interrupted.
     pub interruption_times: Vec<Timestamp>,
+    /// Why it failed; none unless it did.
+    #[serde(default)]
+    pub failure: Option<Reason>,
     /// When it finished.
     pub finish_time: Option<Timestamp>,
     /// No start before this.

@@ -307,8 +307,7 @@ impl Metrics {
                 self.completions.inc();
             }
             Event::Failed => {
-                // Without an attempt of its own the message begins with the reason.
-                let reason = status.message.split(':').next().unwrap_or_default().to_owned();
+                let reason = status.failure.as_ref().map(ToString::to_string).unwrap_or_default();
                 self.failures.get_or_create(&Reason { reason }).inc();
             }
         }

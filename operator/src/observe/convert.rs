@@ -25,7 +25,7 @@ use scavenger_schema::{
     names, quantity,
     scavenger_job::{self as crd, ScavengerJob},
 };
-use scavenger_vocabulary::condition;
+use scavenger_vocabulary::{Reason, condition};
 
 use super::constraints;
 use crate::validate;
@@ -99,6 +99,11 @@ fn job_status(status: Option<&crd::ScavengerJobStatus>) -> JobStatus {
         last_checkpoint: status.last_checkpoint_time.as_ref().map(|time| time.0),
         start_times: times(&status.start_times),
         interruption_times: times(&status.interruption_times),
+        failure: status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == condition::FAILED && condition.status == "True")
+            .map(|condition| Reason::from_name(&condition.reason)),
         finish_time: status.finish_time.as_ref().map(|time| time.0),
         not_before: status.not_before.as_ref().map(|time| time.0),
         failed_starts: clamped(status.failed_starts),
