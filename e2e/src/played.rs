@@ -21,7 +21,8 @@ use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
 };
-use scavenger_schema::{names, reasons::condition, scavenger_job::ScavengerJob};
+use scavenger_schema::{names, scavenger_job::ScavengerJob};
+use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason, condition};
 use serde_json::{Value, json};
 
 use crate::{World, world::until};
@@ -65,9 +66,9 @@ impl PlayedJob {
     ///
     /// # Errors
     /// What the API server says.
-    pub async fn waits(&self, reason: &str, message: &str) -> Result<()> {
-        let phase = if self.ended.is_empty() { "Waiting" } else { "Interrupted" };
-        let conditions = json!([condition_of(condition::ADMITTED, "False", reason, message)]);
+    pub async fn waits(&self, reason: WaitingReason, message: &str) -> Result<()> {
+        let phase = if self.ended.is_empty() { Phase::Waiting } else { Phase::Interrupted };
+        let conditions = json!([condition_of(condition::ADMITTED, "False", reason.name(), message)]);
         self.write(json!({ "phase": phase, "message": message, "conditions": conditions })).await
     }
 
@@ -85,15 +86,15 @@ impl PlayedJob {
         }));
         self.logs.write(&self.uid, number, Some(log));
         let message = format!("attempt {number} is running");
-        self.write(json!({ "phase": "Running", "message": message })).await
+        self.write(json!({ "phase": Phase::Running, "message": message })).await
     }
 
     /// The attempt that runs is taken away, and its pod with its log; the next one has to wait a moment.
     ///
     /// # Errors
     /// What the API server says.
-    pub async fn is_interrupted(&mut self, reason: &str, waits: &str) -> Result<()> {
-        self.end("Interrupted", reason, "the pod was deleted", None)?;
+    pub async fn is_interrupted(&mut self, reason: Reason, waits: WaitingReason) -> Result<()> {
+        self.end(Outcome::Interrupted, &reason, "the pod was deleted", None)?;
         self.waits(waits, "waits after an interruption").await
     }
 
@@ -103,11 +104,11 @@ impl PlayedJob {
     /// # Errors
     /// What the API server says.
     pub async fn completes(&mut self, message: &str, log: Option<&str>) -> Result<()> {
-        self.end("Completed", "Completed", message, log)?;
+        self.end(Outcome::Completed, &Reason::Completed, message, log)?;
         let said = "the workload ended with success";
-        let conditions = json!([condition_of(condition::COMPLETE, "True", "Completed", said)]);
+        let conditions = json!([condition_of(condition::COMPLETE, "True", Reason::Completed.name(), said)]);
         self.write(json!({
-            "phase": "Completed", "message": said, "conditions": conditions, "finishTime": time(self.ended.len(), 2),
+            "phase": Phase::Completed, "message": said, "conditions": conditions, "finishTime": time(self.ended.len(), 2),
         }))
         .await
     }
@@ -116,11 +117,11 @@ impl PlayedJob {
     ///
     /// # Errors
     /// What the API server says.
-    pub async fn fails(&mut self, reason: &str, message: &str, log: &str) -> Result<()> {
-        self.end("Failed", reason, message, Some(log))?;
-        let conditions = json!([condition_of(condition::FAILED, "True", reason, message)]);
+    pub async fn fails(&mut self, reason: Reason, message: &str, log: &str) -> Result<()> {
+        self.end(Outcome::Failed, &reason, message, Some(log))?;
+        let conditions = json!([condition_of(condition::FAILED, "True", reason.name(), message)]);
         self.write(json!({
-            "phase": "Failed", "message": message, "conditions": conditions, "finishTime": time(self.ended.len(), 2),
+            "phase": Phase::Failed, "message": message, "conditions": conditions, "finishTime": time(self.ended.len(), 2),
         }))
         .await
     }
@@ -155,12 +156,15 @@ impl PlayedJob {
         Ok(())
     }
 
-    fn end(&mut self, outcome: &str, reason: &str, message: &str, log: Option<&str>) -> Result<()> {
+    fn end(&mut self, outcome: Outcome, reason: &Reason, message: &str, log: Option<&str>) -> Result<()> {
         let mut attempt = self.active.take().context("no attempt runs")?;
         let number = self.ended.len() + 1;
-        for (field, value) in
-            [("endTime", &*time(number, 2)), ("outcome", outcome), ("reason", reason), ("message", message)]
-        {
+        for (field, value) in [
+            ("endTime", &*time(number, 2)),
+            ("outcome", outcome.name()),
+            ("reason", reason.name()),
+            ("message", message),
+        ] {
             attempt[field] = json!(value);
         }
         self.logs.write(&self.uid, number, log);
@@ -170,7 +174,8 @@ impl PlayedJob {
 
     async fn write(&self, more: Value) -> Result<()> {
         let job = self.jobs.get(&self.name).await?;
-        let interrupted = self.ended.iter().filter(|attempt| attempt["outcome"] == "Interrupted").count();
+        let interrupted =
+            self.ended.iter().filter(|attempt| attempt["outcome"] == Outcome::Interrupted.name()).count();
         let runs = self.ended.iter().chain(&self.active);
         let start_times: Vec<&Value> = runs.map(|attempt| &attempt["startTime"]).collect();
         let mut status = json!({

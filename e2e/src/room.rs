@@ -13,6 +13,7 @@ use scavenger_schema::{
     scavenger_job::{Phase, ScavengerJob, ScavengerJobStatus},
     scavenger_pool::ScavengerPool,
 };
+use scavenger_vocabulary::{Reason, WaitingReason};
 use serde_json::{Value, json};
 
 use crate::{
@@ -26,10 +27,10 @@ pub fn status(job: &ScavengerJob) -> ScavengerJobStatus {
     job.status.clone().unwrap_or_default()
 }
 
-/// True if a condition of a ScavengerJob has this reason, which while it waits says why.
+/// True if a condition of a ScavengerJob says that it waits for this reason.
 #[must_use]
-pub fn has_reason(job: &ScavengerJob, reason: &str) -> bool {
-    status(job).conditions.iter().any(|condition| condition.reason == reason)
+pub fn has_reason(job: &ScavengerJob, reason: WaitingReason) -> bool {
+    status(job).conditions.iter().any(|condition| condition.reason == reason.name())
 }
 
 /// The pool's API.
@@ -76,7 +77,7 @@ pub async fn start(world: &World, job: Value) -> Result<()> {
 ///
 /// # Errors
 /// If it is not.
-pub async fn interrupted(world: &World, name: &str, count: i64) -> Result<String> {
+pub async fn interrupted(world: &World, name: &str, count: i64) -> Result<Reason> {
     let job = world
         .job_until(name, &format!("interrupted {count} times"), |job| status(job).interrupted_count == count)
         .await?;

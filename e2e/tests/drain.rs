@@ -17,9 +17,9 @@ use scavenger_e2e::{
 };
 use scavenger_schema::{
     names,
-    reasons::{interruption, waiting},
     scavenger_job::{Phase, ScavengerJob},
 };
+use scavenger_vocabulary::{Reason, WaitingReason};
 use serde_json::json;
 
 /// Waits until the operator knows that the pool is paused: what it hears of pool and ScavengerJobs has no common order.
@@ -27,13 +27,19 @@ async fn pool_is_paused(world: &World) -> Result<()> {
     let pools = pools(world);
     until("the pool says that it is paused", || async {
         let status = pools.get(names::DEFAULT_POOL).await?.status.unwrap_or_default();
-        Ok(status.conditions.iter().any(|condition| condition.reason == waiting::PAUSED).then_some(()))
+        Ok(status
+            .conditions
+            .iter()
+            .any(|condition| condition.reason == WaitingReason::Paused.name())
+            .then_some(()))
     })
     .await
 }
 
 async fn paused(world: &World, name: &str) -> Result<()> {
-    world.job_until(name, "told that the pool is paused", |job| has_reason(job, waiting::PAUSED)).await?;
+    world
+        .job_until(name, "told that the pool is paused", |job| has_reason(job, WaitingReason::Paused))
+        .await?;
     Ok(())
 }
 
@@ -94,8 +100,8 @@ async fn story(world: &World) -> Result<()> {
             })
             .await?;
         let status = job.status.unwrap_or_default();
-        let reason = status.attempts.last().and_then(|attempt| attempt.reason.as_deref());
-        ensure!(reason == Some(interruption::DRAINED), "{name}: {reason:?}");
+        let reason = status.attempts.last().and_then(|attempt| attempt.reason.clone());
+        ensure!(reason == Some(Reason::Drained), "{name}: {reason:?}");
     }
     until("no pod is left", || async {
         let mut left = 0;

@@ -25,10 +25,10 @@ use scavenger_e2e::{
 };
 use scavenger_schema::{
     names,
-    reasons::{interruption, pool_condition::MEMORY_MEASURED, waiting},
     scavenger_job::{Phase, ScavengerJob},
     scavenger_pool::ScavengerPool,
 };
+use scavenger_vocabulary::{Reason, WaitingReason, pool_condition::MEMORY_MEASURED};
 use serde_json::{Value, json};
 
 /// There is one pool, and only one operator may work on it.
@@ -289,7 +289,7 @@ fn measured_memory_takes_those_that_lose_least() {
             let gone = |job: &ScavengerJob| status(job).interrupted_count >= 1;
             let job = world.job_until(name, "interrupted", gone).await?;
             let attempt = status(&job).attempts.last().cloned().context("no attempt was recorded")?;
-            ensure!(attempt.reason.as_deref() == Some(interruption::NODE_PRESSURE), "{attempt:?}");
+            ensure!(attempt.reason == Some(Reason::NodePressure), "{attempt:?}");
             ensure!(attempt.message.as_ref().is_some_and(|said| said.contains("as measured")), "{attempt:?}");
         }
         println!("measured -> both interrupted in {:.1} s (read every 15 s)", began.elapsed().as_secs_f64());
@@ -297,7 +297,7 @@ fn measured_memory_takes_those_that_lose_least() {
         // By requests there would be room again, but the node is as full as it was measured to be.
         for name in ["cheap", "cheaper"] {
             // One of them in line behind the other.
-            let reasons = [waiting::NO_ROOM, waiting::BEHIND_IN_QUEUE];
+            let reasons = [WaitingReason::NoRoom.name(), WaitingReason::BehindInQueue.name()];
             let waits = |job: &ScavengerJob| {
                 status(job).conditions.iter().any(|one| reasons.contains(&one.reason.as_str()))
             };

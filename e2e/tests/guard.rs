@@ -28,9 +28,9 @@ use scavenger_e2e::{
 };
 use scavenger_schema::{
     names,
-    reasons::interruption,
     scavenger_job::{Phase, ScavengerJob},
 };
+use scavenger_vocabulary::Reason;
 use serde_json::{Value, json};
 
 /// Longer ago than the guard waits.
@@ -104,9 +104,9 @@ fn says(log: &str, words: &[&str]) -> Result<()> {
 
 /// The next operator calls it interrupted, and it advances in the queue. Of a pod that is gone by then only its Job
 /// tells, which knows the condition and not its reason.
-async fn taken_away(world: &World, count: i64, reason: &str) -> Result<()> {
+async fn taken_away(world: &World, count: i64, reason: &Reason) -> Result<()> {
     let told = interrupted(world, "cheap", count).await?;
-    ensure!(told == reason || told == "DisruptionTarget", "{told}");
+    ensure!(told == *reason || told == Reason::DisruptionTarget, "{told}");
     let job = world.api::<ScavengerJob>().get("cheap").await?;
     ensure!(status(&job).counted_interruptions == count, "{:?}", status(&job));
     Ok(())
@@ -176,7 +176,7 @@ async fn story(world: &World, class: &str) -> Result<()> {
 
     // The next operator finds what became of it, and it comes back.
     world.operators(OPERATORS).await?;
-    taken_away(world, 1, "EvictionByEvictionAPI").await?;
+    taken_away(world, 1, &Reason::EvictionByEvictionAPI).await?;
     delete_pod(world, "owner").await?;
     world.phase("cheap", Phase::Running).await?;
 
@@ -195,7 +195,7 @@ async fn story(world: &World, class: &str) -> Result<()> {
     says(&log, &["deleted, since a PodDisruptionBudget forbids its eviction"])?;
     world.pod_runs("owner").await?;
     world.operators(OPERATORS).await?;
-    taken_away(world, 2, interruption::INTERRUPTED_BY_SCAVENGER).await?;
+    taken_away(world, 2, &Reason::InterruptedByScavenger).await?;
     ensure!(untouched(world, &["dear"]).await? == dear, "the dear one went, too");
 
     // While an operator is at work it looks at nothing else.

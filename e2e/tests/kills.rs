@@ -25,11 +25,8 @@ use scavenger_e2e::{
     sql_proxy::{Hold, SqlProxy},
     world::{OPERATORS, run_within, until},
 };
-use scavenger_schema::{
-    names,
-    reasons::{failure, interruption, waiting},
-    scavenger_job::ScavengerJob,
-};
+use scavenger_schema::{names, scavenger_job::ScavengerJob};
+use scavenger_vocabulary::{Reason, WaitingReason};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -211,11 +208,11 @@ async fn is_interrupted(stage: &Stage, id: i64) -> Result<()> {
     inspection.completes(INSPECTION, None).await?;
     inspection.is_deleted().await?;
     let mut job = stage.made(&format!("gromacs-{id}-1")).await?;
-    job.waits(waiting::NEVER_FITS, "no node is as large as this").await?;
+    job.waits(WaitingReason::NeverFits, "no node is as large as this").await?;
     job.is_replaced(2).await?;
     job.runs(so_far(FIRST_LOG, "Received the TERM")).await?;
     stage.progresses(id, 1, 0).await?;
-    job.is_interrupted(interruption::EVICTION_BY_EVICTION_API, waiting::BACKING_OFF).await?;
+    job.is_interrupted(Reason::EvictionByEvictionAPI, WaitingReason::BackingOff).await?;
     job.is_replaced(3).await?;
     job.runs(so_far(SECOND_LOG, "Writing final")).await?;
     stage.progresses(id, 2, 1120).await?;
@@ -229,7 +226,7 @@ async fn runs_out_of_memory(stage: &Stage, id: i64) -> Result<()> {
     let mut first = stage.made(&format!("gromacs-{id}-1")).await?;
     first.runs(so_far(FIRST_LOG, "Received the TERM")).await?;
     stage.progresses(id, 1, 0).await?;
-    first.fails(failure::OOM_KILLED, "container main was killed for lack of memory", FIRST_LOG).await?;
+    first.fails(Reason::OOMKilled, "container main was killed for lack of memory", FIRST_LOG).await?;
     first.is_deleted().await?;
     let mut second = stage.made(&format!("gromacs-{id}-2")).await?;
     second.runs(so_far(SECOND_LOG, "Writing final")).await?;
@@ -244,11 +241,11 @@ async fn runs_out_of_memory(stage: &Stage, id: i64) -> Result<()> {
 /// There is no room for it until its patience ends; then it falls back, runs and fails.
 async fn fails(stage: &Stage, id: i64) -> Result<()> {
     let mut job = stage.made(&format!("gromacs-{id}-1")).await?;
-    job.waits(waiting::NO_ROOM, "the nodes are full").await?;
+    job.waits(WaitingReason::NoRoom, "the nodes are full").await?;
     job.is_replaced(2).await?;
     job.runs(so_far(FIRST_LOG, "Received the TERM")).await?;
     stage.progresses(id, 1, 0).await?;
-    job.fails(failure::CONTAINER_FAILED, "container main exited with code 1", FAILED_LOG).await?;
+    job.fails(Reason::ContainerFailed, "container main exited with code 1", FAILED_LOG).await?;
     stage.leaves(id, [job]).await
 }
 

@@ -19,10 +19,8 @@ use scavenger_e2e::{
     room::{has_reason, patch_pool, status},
     world::{played, run_within, until},
 };
-use scavenger_schema::{
-    reasons::waiting,
-    scavenger_job::{Phase, ScavengerJob},
-};
+use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
+use scavenger_vocabulary::{Reason, WaitingReason};
 use serde_json::json;
 
 /// There is one pool.
@@ -84,7 +82,7 @@ fn kubectl_drain_ends_and_they_go_on_elsewhere() {
             ensure!(said.contains("drained"), "{said}");
             let gang = runs_again(world, "gang", 1).await?;
             let reason = status(&gang).attempts[0].reason.clone();
-            ensure!(reason.as_deref() == Some("EvictionByEvictionAPI"), "{reason:?}");
+            ensure!(reason == Some(Reason::EvictionByEvictionAPI), "{reason:?}");
             runs_again(world, "alone", i64::from(moved)).await?;
             for name in ["alone", "gang"] {
                 for pod in world.pods(name).await? {
@@ -173,12 +171,12 @@ async fn lose_a_node(world: &World, lost: &str) -> Result<()> {
     let tainted = json!({ "spec": { "taints": taints } });
     nodes.patch(lost, &PatchParams::default(), &Patch::Merge(&tainted)).await?;
 
-    let unreachable = |job: &ScavengerJob| has_reason(job, waiting::NODE_UNREACHABLE);
+    let unreachable = |job: &ScavengerJob| has_reason(job, WaitingReason::NodeUnreachable);
     let job = world.job_until("lost", "told that its node is unreachable", unreachable).await?;
     let now = status(&job);
     ensure!(now.phase == Some(Phase::Interrupted) && now.interrupted_count == 1, "{now:?}");
-    let reason = now.attempts[0].reason.as_deref();
-    ensure!(reason == Some("DeletionByTaintManager"), "{reason:?}");
+    let reason = now.attempts[0].reason.as_ref();
+    ensure!(reason == Some(&Reason::DeletionByTaintManager), "{reason:?}");
     let message = now.message.clone().unwrap_or_default();
     ensure!(message.contains(lost) && message.contains(&pod.name_any()), "{message}");
 

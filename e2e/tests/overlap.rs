@@ -19,10 +19,8 @@ use scavenger_e2e::{
     room::{delete_pod, has_reason, status},
     world::{LIMIT, argument, counter, run_within, until},
 };
-use scavenger_schema::{
-    reasons::waiting,
-    scavenger_job::{Outcome, Phase, ScavengerJob},
-};
+use scavenger_schema::scavenger_job::{Outcome, Phase, ScavengerJob};
+use scavenger_vocabulary::WaitingReason;
 use serde_json::{Value, json};
 
 /// Two on one volume: one that saves and goes, and one that goes on until it is killed.
@@ -148,7 +146,7 @@ async fn take_away(world: &World, means: Means, name: &str, slot: &str) -> Resul
             // To the cluster it is gone; the workload does not notice, and works on without knowing that it was deleted.
             let _halted = Halted::now()?;
             world.api::<Pod>().delete(&pod, &DeleteParams::default()).await?;
-            let unreachable = |job: &ScavengerJob| has_reason(job, waiting::NODE_UNREACHABLE);
+            let unreachable = |job: &ScavengerJob| has_reason(job, WaitingReason::NodeUnreachable);
             world.job_until(name, "told that its node is unreachable", unreachable).await?;
         }
     }

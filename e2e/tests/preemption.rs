@@ -16,9 +16,9 @@ use scavenger_e2e::{
 };
 use scavenger_schema::{
     names,
-    reasons::{interruption, pool_condition},
     scavenger_job::{Phase, ScavengerJob},
 };
+use scavenger_vocabulary::{Reason, pool_condition};
 use serde_json::{Value, json};
 
 /// Keeps 3 of 10 slots free once more than 8 are used.
@@ -52,7 +52,7 @@ fn the_cheapest_goes_before_others_need_its_room() {
             world.pod_runs("owner").await?;
             world.owner_pod("second", slot, 1).await?;
             let reason = interrupted(world, "cheap", 1).await?;
-            ensure!(reason == interruption::HEADROOM, "{reason}");
+            ensure!(reason == Reason::Headroom, "{reason}");
             world.pod_runs("second").await?;
             let dear = world.phase("dear", Phase::Running).await?;
             ensure!(status(&dear).interrupted_count == 0, "{:?}", status(&dear));
@@ -84,7 +84,7 @@ fn a_budget_that_forbids_everything_does_not_keep_it() {
                 world.phase("kept", Phase::Running).await?;
                 world.owner_pod("owner", slot, 4).await?;
                 let reason = interrupted(world, "kept", round).await?;
-                ensure!(reason == interruption::HEADROOM, "{reason}");
+                ensure!(reason == Reason::Headroom, "{reason}");
                 world.pod_runs("owner").await?;
                 delete_pod(world, "owner").await?;
             }
@@ -171,7 +171,7 @@ async fn the_cheaper_one_goes(world: &World, class: &str) -> Result<()> {
         two_anew(world, slot).await?;
         operator.push(time_to_run(world, Some(class), slot).await?);
         let reason = interrupted(world, "cheap", 1).await?;
-        ensure!(reason == interruption::PREEMPTED_BY_OPERATOR, "{reason}");
+        ensure!(reason == Reason::PreemptedByOperator, "{reason}");
         let dear = world.phase("dear", Phase::Running).await?;
         ensure!(status(&dear).interrupted_count == 0, "{:?}", status(&dear));
         delete_pod(world, "owner").await?;

@@ -24,11 +24,8 @@ use scavenger_e2e::{
     room::patch_pool,
     world::{LIMIT, OPERATORS, run_within, until, until_within},
 };
-use scavenger_schema::{
-    names,
-    reasons::{interruption, waiting},
-    scavenger_job::ScavengerJob,
-};
+use scavenger_schema::{names, scavenger_job::ScavengerJob};
+use scavenger_vocabulary::{Reason, WaitingReason};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -344,7 +341,7 @@ fn a_row_is_cancelled_in_each_state() {
                 let mut job = PlayedJob::made(world, &format!("gromacs-{id}-1"), &Logs::default()).await?;
                 job.runs("").await?;
                 if state == "interrupted" {
-                    job.is_interrupted(interruption::DELETED, waiting::BACKING_OFF).await?;
+                    job.is_interrupted(Reason::Deleted, WaitingReason::BackingOff).await?;
                 }
                 played = Some(job);
                 until(&format!("row {id} is {state}"), || async {

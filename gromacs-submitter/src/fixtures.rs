@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use scavenger_schema::scavenger_job::{ImagePullPolicy, Phase};
+use scavenger_schema::scavenger_job::ImagePullPolicy;
 use scavenger_schema::simulation::{
-    AttemptOutcome, BenchmarkColumns, GromacsToTune, Kind, LadderRung, RowStatus, State, System,
+    BenchmarkColumns, GromacsToTune, Kind, LadderRung, RowStatus, State, System,
 };
 use scavenger_schema::tuning::{Layout, NodeShape, Resources};
+use scavenger_vocabulary::{Outcome, Phase};
 
 use crate::manifest::{ManifestSettings, rung_of, simulation_job};
 use crate::view::{AttemptView, JobView, PoolLimits, PoolView};
@@ -182,7 +183,7 @@ pub(crate) fn job(phase: Phase, rung: i32) -> JobView {
 }
 
 /// An attempt on `rung` that started at [`now`].
-pub(crate) fn attempt(number: i32, rung: i32, outcome: Option<AttemptOutcome>) -> AttemptView {
+pub(crate) fn attempt(number: i32, rung: i32, outcome: Option<Outcome>) -> AttemptView {
     let (row, ladder) = (row(), ladder());
     let index = usize::try_from(rung - 1).expect("should be a rung");
     let spec = simulation_job(&row, &ladder[index], &manifest_settings(), 60).spec;

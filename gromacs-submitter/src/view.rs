@@ -6,13 +6,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use scavenger_schema::quantity;
-use scavenger_schema::reasons::condition;
-use scavenger_schema::scavenger_job::{Attempt, Outcome, Phase, Quantity, ScavengerJob};
+use scavenger_schema::scavenger_job::{Attempt, Quantity, ScavengerJob};
 use scavenger_schema::scavenger_pool::{Limits, ScavengerPool};
-use scavenger_schema::simulation::{
-    AttemptOutcome, GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, LadderRung,
-};
+use scavenger_schema::simulation::{GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, LadderRung};
 use scavenger_schema::{bounds, names, tuning};
+use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason, condition};
 
 use crate::cluster::without_nul;
 use crate::manifest::rung_of;
@@ -32,10 +30,10 @@ pub struct JobView {
     pub phase: Phase,
     /// True if the status speaks of the spec that is there now, not of the one before.
     pub judged: bool,
-    /// Why it waits.
-    pub waiting_reason: Option<String>,
-    /// Why it failed, one word.
-    pub failure_reason: Option<String>,
+    /// Why it waits; none also for a reason that is not known here.
+    pub waiting_reason: Option<WaitingReason>,
+    /// Why it failed.
+    pub failure_reason: Option<Reason>,
     /// The operator's sentence.
     pub message: Option<String>,
     /// The configuration that its spec asks for.
@@ -70,9 +68,9 @@ pub struct AttemptView {
     /// When it ended.
     pub end_time: Option<Timestamp>,
     /// How.
-    pub outcome: Option<AttemptOutcome>,
-    /// Why, one word.
-    pub reason: Option<String>,
+    pub outcome: Option<Outcome>,
+    /// Why.
+    pub reason: Option<Reason>,
     /// Why, one sentence, with the container's last words.
     pub message: Option<String>,
 }
@@ -89,7 +87,7 @@ impl JobView {
                 .conditions
                 .iter()
                 .find(|found| found.type_ == kind && found.status == value)
-                .map(|found| found.reason.clone())
+                .map(|found| found.reason.as_str())
         };
         let mut attempts: Vec<AttemptView> = status
             .attempts
@@ -110,8 +108,8 @@ impl JobView {
             phase: status.phase.unwrap_or(Phase::Waiting),
             judged: status.observed_generation.is_some()
                 && status.observed_generation == job.metadata.generation,
-            waiting_reason: reason_of(condition::ADMITTED, "False"),
-            failure_reason: reason_of(condition::FAILED, "True"),
+            waiting_reason: reason_of(condition::ADMITTED, "False").and_then(WaitingReason::from_name),
+            failure_reason: reason_of(condition::FAILED, "True").map(Reason::from_name),
             message: said(status.message.clone()),
             rung: rung_of(row, ladder, &job.spec.resources.requests, &job.spec.args),
             has_run: status.interrupted_count > 0 || !status.start_times.is_empty(),
@@ -146,12 +144,7 @@ impl AttemptView {
             creation_time: attempt.creation_time.0,
             start_time: attempt.start_time.as_ref().map(|time| time.0),
             end_time: attempt.end_time.as_ref().map(|time| time.0),
-            outcome: attempt.outcome.map(|outcome| match outcome {
-                Outcome::Completed => AttemptOutcome::Completed,
-                Outcome::Failed => AttemptOutcome::Failed,
-                Outcome::Interrupted => AttemptOutcome::Interrupted,
-                Outcome::Withdrawn => AttemptOutcome::Withdrawn,
-            }),
+            outcome: attempt.outcome,
             reason: attempt.reason.clone(),
             message: said(attempt.message.clone()),
         }

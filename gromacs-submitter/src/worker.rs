@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use scavenger_schema::reasons::waiting;
-use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
+use scavenger_schema::scavenger_job::ScavengerJob;
 use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State, job_name};
+use scavenger_vocabulary::{Phase, WaitingReason};
 
 use crate::advance::{self, Action, Input, Log, Settings, Step};
 use crate::cluster::{Cluster, ClusterError, LogPart, Replaced};
@@ -235,8 +235,8 @@ impl Worker {
         if phase != Some(Phase::Running) {
             seen.pool = self.pool().await?;
         }
-        let waiting_reason = found.as_ref().and_then(|(_, view)| view.waiting_reason.as_deref());
-        if waiting_reason == Some(waiting::QUOTA_EXCEEDED) {
+        let waiting_reason = found.as_ref().and_then(|(_, view)| view.waiting_reason);
+        if waiting_reason == Some(WaitingReason::QuotaExceeded) {
             seen.quota = self.cluster.quotas(&row.namespace).await?.as_deref().map(QuotaRoom::of);
         }
         seen.job = found.map(|(_, view)| view);

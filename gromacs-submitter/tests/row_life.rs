@@ -9,7 +9,8 @@ use gromacs_submitter::store::{Changes, Claim, ClaimOptions, NewRow, Progress, S
 use gromacs_submitter::view::AttemptView;
 use jiff::Timestamp;
 use postgres::{migrated_store, store};
-use scavenger_schema::simulation::{AttemptOutcome, RowStatus, State};
+use scavenger_schema::simulation::{RowStatus, State};
+use scavenger_vocabulary::{Outcome, Reason};
 
 fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).expect("should be a time")
@@ -166,8 +167,8 @@ async fn the_end_of_a_log_and_the_highest_peak_stay() {
         creation_time: now(),
         start_time: Some(now()),
         end_time: Some(now()),
-        outcome: Some(AttemptOutcome::Failed),
-        reason: Some("OOMKilled".to_owned()),
+        outcome: Some(Outcome::Failed),
+        reason: Some(Reason::OOMKilled),
         message: None,
     };
     let failed = AttemptRecord {

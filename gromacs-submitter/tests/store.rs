@@ -15,7 +15,8 @@ use gromacs_submitter::view::AttemptView;
 use jiff::{SignedDuration, Timestamp};
 use postgres::{as_role, empty_database, migrated_store, store};
 use rows::{any, rung};
-use scavenger_schema::simulation::{AttemptOutcome, RowStatus, State};
+use scavenger_schema::simulation::{RowStatus, State};
+use scavenger_vocabulary::Outcome;
 
 const ANSWER: &str = include_str!("fixtures/inspection-2022.txt");
 
@@ -38,7 +39,7 @@ fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).expect("should be a time")
 }
 
-fn attempt(number: i32, rung: i32, outcome: Option<AttemptOutcome>) -> AttemptRecord {
+fn attempt(number: i32, rung: i32, outcome: Option<Outcome>) -> AttemptRecord {
     AttemptRecord {
         view: AttemptView {
             number,
@@ -348,7 +349,7 @@ async fn a_whole_life_is_written_down() {
 
     status.state = State::Completed;
     status.finish_time = Some((now() + SignedDuration::from_secs(90)).into());
-    let mut ended = attempt(1, 2, Some(AttemptOutcome::Completed));
+    let mut ended = attempt(1, 2, Some(Outcome::Completed));
     ended.first_step = None;
     ended.last_step = Some(4000);
     let measured = Measurement { ns_per_day: 41.5, steps: 4000, wall_seconds: 60.0 };
@@ -408,9 +409,9 @@ async fn the_next_attempt_tells_how_far_the_one_before_came() {
     let (store, _) = migrated_store("a").await;
     store.add(&new_row("x.tpr")).await.expect("should add");
     let claim = claim_one(&store).await;
-    let mut first = attempt(1, 1, Some(AttemptOutcome::Interrupted));
+    let mut first = attempt(1, 1, Some(Outcome::Interrupted));
     first.last_step = Some(631);
-    let mut withdrawn = attempt(2, 1, Some(AttemptOutcome::Withdrawn));
+    let mut withdrawn = attempt(2, 1, Some(Outcome::Withdrawn));
     withdrawn.view.start_time = None;
     withdrawn.first_step = None;
     let mut next = attempt(3, 1, None);

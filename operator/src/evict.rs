@@ -8,7 +8,7 @@ use kube::{
     core::Status,
 };
 use scavenger_planner::{action::Failure, snapshot::Key};
-use scavenger_schema::reasons;
+use scavenger_vocabulary::Reason;
 use serde_json::json;
 use tracing::info;
 
@@ -61,7 +61,7 @@ impl Evictor {
             "status": { "conditions": [{
                 "type": "DisruptionTarget",
                 "status": "True",
-                "reason": reasons::interruption::INTERRUPTED_BY_SCAVENGER,
+                "reason": Reason::InterruptedByScavenger,
                 "message": format!("interrupted by {}; a PodDisruptionBudget forbade the eviction", self.by),
                 "lastTransitionTime": Time(now()),
             }] },

@@ -30,7 +30,7 @@ use scavenger_planner::{
     refusal::{self, Refusal},
     snapshot::{Key, Name, Phase},
 };
-use scavenger_schema::{names, reasons, scavenger_job::ScavengerJob};
+use scavenger_schema::{names, scavenger_job::ScavengerJob};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
@@ -298,7 +298,7 @@ impl Executor {
             .map_err(failure)?;
         info!(
             namespace = %key.namespace, name = %key.name,
-            phase = status::phase_name(new.phase),
+            phase = new.phase.name(),
             attempt = new.attempt.as_ref().map(|attempt| attempt.number),
             reason = new.admitted.as_ref().and_then(|a| a.waiting.as_ref()).map(|w| w.reason.name()),
             message = %new.message,
@@ -320,17 +320,15 @@ impl Executor {
 
     /// Has an event published, beside the action: how long that takes is no part of what the planner waits for.
     fn tell(&self, job: &ScavengerJob, event: Event, message: &str) {
-        let (reason, type_) = match event {
-            Event::Started => (reasons::event::STARTED, EventType::Normal),
-            Event::Running => (reasons::event::RUNNING, EventType::Normal),
-            Event::Interrupted => (reasons::event::INTERRUPTED, EventType::Normal),
-            Event::Withdrawn => (reasons::event::WITHDRAWN, EventType::Normal),
-            Event::Completed => (reasons::event::COMPLETED, EventType::Normal),
-            Event::Failed => (reasons::event::FAILED, EventType::Warning),
+        let type_ = match event {
+            Event::Failed => EventType::Warning,
+            Event::Started | Event::Running | Event::Interrupted | Event::Withdrawn | Event::Completed => {
+                EventType::Normal
+            }
         };
         let event = ApiEvent {
             type_,
-            reason: reason.to_owned(),
+            reason: event.name().to_owned(),
             note: Some(message.chars().take(MAX_NOTE).collect()),
             // Events are merged when all but the note are equal: each attempt gets its own.
             action: job

@@ -11,10 +11,10 @@ use scavenger_planner::{
 };
 use scavenger_schema::{
     quantity::{format_bytes, format_milli},
-    reasons::pool_condition::{MEMORY_MEASURED, READY, UNJUDGED_PODS},
     scavenger_job::Quantity,
     scavenger_pool::{Queue, ScavengerPoolStatus},
 };
+use scavenger_vocabulary::pool_condition::{MEMORY_MEASURED, READY, UNJUDGED_PODS};
 
 use crate::node_shapes;
 

@@ -3,8 +3,9 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use scavenger_planner::snapshot::{Attempt, Disruption, HISTORY, JobStatus, Outcome, Phase};
-use scavenger_schema::{names, reasons};
+use scavenger_planner::snapshot::{Attempt, Disruption, HISTORY, JobStatus, Phase};
+use scavenger_schema::names;
+use scavenger_vocabulary::{Event, Reason, condition};
 use serde_json::{Value, json};
 
 /// Most bytes of arguments that are written into the status. The spec has them too, and etcd takes objects of 1.5 MiB.
@@ -28,22 +29,10 @@ pub(crate) fn name_removed(new: &mut Value, old: &Value) {
     }
 }
 
-/// Name of a phase as CRD, metric and log field spell it.
-pub(crate) fn phase_name(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Waiting => "Waiting",
-        Phase::Starting => "Starting",
-        Phase::Running => "Running",
-        Phase::Interrupted => "Interrupted",
-        Phase::Completed => "Completed",
-        Phase::Failed => "Failed",
-    }
-}
-
 /// The whole status except the history of attempts.
 pub(crate) fn to_json(job: &str, status: &JobStatus) -> Value {
     json!({
-        "phase": phase_name(status.phase),
+        "phase": status.phase,
         "observedGeneration": status.observed_generation,
         "message": status.message,
         "conditions": conditions(status),
@@ -77,7 +66,7 @@ pub(crate) fn attempt_json(job: &str, attempt: &Attempt) -> Value {
         "startTime": attempt.start_time.map(Time),
         "endTime": attempt.end_time.map(Time),
         "disruption": attempt.disruption.as_ref().map(disruption_json),
-        "outcome": attempt.outcome.map(outcome_name),
+        "outcome": attempt.outcome,
         "reason": attempt.reason,
         "message": attempt.message,
     })
@@ -90,15 +79,6 @@ fn disruption_json(disruption: &Disruption) -> Value {
         "message": disruption.message,
         "pod": disruption.pod,
     })
-}
-
-fn outcome_name(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Completed => "Completed",
-        Outcome::Failed => "Failed",
-        Outcome::Interrupted => "Interrupted",
-        Outcome::Withdrawn => "Withdrawn",
-    }
 }
 
 /// The history with one more attempt, the newest [`HISTORY`]. `active` is the attempt as the API server has it, with what it
@@ -144,7 +124,7 @@ fn shorten(history: &mut Vec<Value>) {
 }
 
 fn conditions(status: &JobStatus) -> Vec<Value> {
-    let condition = |kind: &str, value: bool, reason: &str, message: &str, since: Timestamp| {
+    let entry = |kind: &str, value: bool, reason: &str, message: &str, since: Timestamp| {
         json!({
             "type": kind,
             "status": if value { "True" } else { "False" },
@@ -157,32 +137,26 @@ fn conditions(status: &JobStatus) -> Vec<Value> {
     let mut conditions = Vec::new();
     if let Some(admitted) = &status.admitted {
         conditions.push(match &admitted.waiting {
-            Some(waiting) => condition(
-                reasons::condition::ADMITTED,
-                false,
-                waiting.reason.name(),
-                &waiting.message,
-                admitted.since,
-            ),
-            None => {
-                condition(reasons::condition::ADMITTED, true, reasons::event::STARTED, "", admitted.since)
+            Some(waiting) => {
+                entry(condition::ADMITTED, false, waiting.reason.name(), &waiting.message, admitted.since)
             }
+            None => entry(condition::ADMITTED, true, Event::Started.name(), "", admitted.since),
         });
     }
     match (status.phase, status.finish_time) {
         (Phase::Completed, Some(time)) => {
-            conditions.push(condition(
-                reasons::condition::COMPLETE,
+            conditions.push(entry(
+                condition::COMPLETE,
                 true,
-                "Completed",
+                Reason::Completed.name(),
                 &status.message,
                 time,
             ));
         }
         (Phase::Failed, Some(time)) => {
-            // The message begins with the reason. The attempt may be an older one, interrupted for another.
-            let reason = status.message.split(':').next().unwrap_or("Failed");
-            conditions.push(condition(reasons::condition::FAILED, true, reason, &status.message, time));
+            // Not that of the attempt, which may be an older one, interrupted for another reason.
+            let reason = status.failure.as_ref().map_or(Phase::Failed.name(), Reason::name);
+            conditions.push(entry(condition::FAILED, true, reason, &status.message, time));
         }
         _ => {}
     }
@@ -191,8 +165,6 @@ fn conditions(status: &JobStatus) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    use scavenger_planner::snapshot::WaitReason;
-
     use super::*;
 
     #[test]
@@ -254,49 +226,5 @@ mod tests {
         let args = vec!["-c".to_owned(), "x".repeat(60_000)];
         assert_eq!(recorded_args(&args), json!(args));
         assert_eq!(recorded_args(&[args.clone(), args].concat()), json!([]));
-    }
-
-    /// The planner depends on no crate of ours, so it spells its reasons itself.
-    #[test]
-    fn the_planner_spells_reasons_as_the_schema_does() {
-        use reasons::{failure, interruption, waiting};
-        use scavenger_planner::{interruption::reason as decision, snapshot::DELETED, verdict::reason};
-        for (planner, schema) in [
-            (DELETED, interruption::DELETED),
-            (decision::HEADROOM, interruption::HEADROOM),
-            (decision::PREEMPTED_BY_OPERATOR, interruption::PREEMPTED_BY_OPERATOR),
-            (decision::DRAINED, interruption::DRAINED),
-            (decision::NODE_PRESSURE, interruption::NODE_PRESSURE),
-            (reason::NODE_FAILURE, interruption::NODE_FAILURE),
-            (reason::UNKNOWN, interruption::UNKNOWN),
-            (reason::SUSPENDED, interruption::SUSPENDED),
-            (reason::DEADLINE_EXCEEDED, failure::DEADLINE_EXCEEDED),
-            (reason::CONTAINER_FAILED, failure::CONTAINER_FAILED),
-            (reason::OOM_KILLED, failure::OOM_KILLED),
-            (reason::LIMIT_EXCEEDED, failure::LIMIT_EXCEEDED),
-            (reason::REFERENCE_MISSING, failure::REFERENCE_MISSING),
-            (reason::CONTAINER_NOT_CREATED, failure::CONTAINER_NOT_CREATED),
-            (reason::REFUSED, failure::REFUSED),
-            (reason::NAME_TAKEN, failure::NAME_TAKEN),
-            (reason::INVALID_SPEC, failure::INVALID_SPEC),
-            (WaitReason::NeverFits.name(), waiting::NEVER_FITS),
-            (WaitReason::NoRoom.name(), waiting::NO_ROOM),
-            (WaitReason::Unscheduled.name(), waiting::UNSCHEDULED),
-            (WaitReason::BehindInQueue.name(), waiting::BEHIND_IN_QUEUE),
-            (WaitReason::BackingOff.name(), waiting::BACKING_OFF),
-            (WaitReason::Paused.name(), waiting::PAUSED),
-            (WaitReason::QuotaExceeded.name(), waiting::QUOTA_EXCEEDED),
-            (WaitReason::Suspended.name(), waiting::SUSPENDED),
-            (WaitReason::NodeUnreachable.name(), waiting::NODE_UNREACHABLE),
-        ] {
-            assert_eq!(planner, schema);
-        }
-    }
-
-    #[test]
-    fn every_reason_has_a_name_of_its_own() {
-        let names: std::collections::BTreeSet<_> =
-            WaitReason::ALL.into_iter().map(WaitReason::name).collect();
-        assert_eq!(names.len(), WaitReason::ALL.len());
     }
 }

@@ -3,7 +3,6 @@
 //! | module | feature | holds |
 //! |---|---|---|
 //! | [`names`] | - | labels, annotations, finalizer, field managers, object names |
-//! | [`reasons`] | - | condition types, reasons of conditions and events |
 //! | [`quantity`] | - | Kubernetes quantities as integers |
 //! | [`rules`] | - | the database's rules as sentences |
 //! | [`gmx_dump`] | - | what `gmx dump` calls the interactions |
@@ -28,7 +27,6 @@ pub mod names;
 #[cfg(feature = "openapi")]
 pub mod openapi;
 pub mod quantity;
-pub mod reasons;
 pub mod rules;
 
 #[cfg(feature = "crd")]

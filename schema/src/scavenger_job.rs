@@ -7,6 +7,7 @@ use kube::{
     CustomResource, KubeSchema,
     core::{Duration, Rule},
 };
+pub use scavenger_vocabulary::{Outcome, Phase, Reason};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -503,23 +504,6 @@ pub struct ScavengerJobStatus {
     pub attempts: Vec<Attempt>,
 }
 
-/// Where a ScavengerJob is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub enum Phase {
-    /// It has not run yet, and waits for room.
-    Waiting,
-    /// An attempt was made; not all of its pods run yet.
-    Starting,
-    /// All pods of the attempt run.
-    Running,
-    /// It was taken away and waits for its next attempt.
-    Interrupted,
-    /// The workload ended with success.
-    Completed,
-    /// The workload failed, or can not run at all.
-    Failed,
-}
-
 /// One attempt: one batch/v1 Job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -559,7 +543,7 @@ pub struct Attempt {
     pub outcome: Option<Outcome>,
     /// Reason of the outcome, one CamelCase word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub reason: Option<Reason>,
     /// The reason as a sentence, with the container's last words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -573,24 +557,11 @@ pub struct Disruption {
     /// When it happened, as far as the cluster tells.
     pub time: Time,
     /// Reason: that of the pod's condition DisruptionTarget, Deleted, or why the operator interrupts it.
-    pub reason: String,
+    pub reason: Reason,
     /// The message beside it.
     pub message: String,
     /// Name of the pod that showed it; empty if the operator decided it.
     pub pod: String,
-}
-
-/// How an attempt ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Outcome {
-    /// The workload ended with success.
-    Completed,
-    /// The workload failed by itself.
-    Failed,
-    /// It was taken away from outside after a container had started.
-    Interrupted,
-    /// It ended before any container had started; this is no interruption.
-    Withdrawn,
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use jiff_sqlx::Timestamp;
+use scavenger_vocabulary::Outcome;
 use sqlx::types::Json;
 
 use crate::names;
@@ -523,28 +524,13 @@ impl LadderRung {
 }
 
 /// How an attempt ended, as `gromacs_attempt.outcome` spells it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AttemptOutcome {
-    /// mdrun ended with success.
-    Completed,
-    /// mdrun failed by itself.
-    Failed,
-    /// Taken away while it ran.
-    Interrupted,
-    /// Taken back before it ran.
-    Withdrawn,
-}
-
-impl AttemptOutcome {
-    /// As the database spells it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Interrupted => "interrupted",
-            Self::Withdrawn => "withdrawn",
-        }
+#[must_use]
+pub fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Completed => "completed",
+        Outcome::Failed => "failed",
+        Outcome::Interrupted => "interrupted",
+        Outcome::Withdrawn => "withdrawn",
     }
 }
 

@@ -11,7 +11,8 @@ use crate::{
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
 /// them forgot to ask for.
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 12] = [
+    "scavenger-vocabulary",
     "scavenger-planner",
     "scavenger-simulator",
     "scavenger-schema",

@@ -17,6 +17,7 @@ use scavenger_e2e::{
     world::{counter, resumed_at, until},
 };
 use scavenger_schema::scavenger_job::{Outcome, Phase, ScavengerJob};
+use scavenger_vocabulary::{Reason, WaitingReason};
 use serde_json::{Value, json};
 
 fn message(job: &ScavengerJob) -> String {
@@ -65,7 +66,11 @@ fn suspend_interrupts_it_holds_it_and_lets_it_go_on() {
         );
         let suspended = change(world, json!({ "suspend": true })).await?;
         let job = world.phase("count", Phase::Interrupted).await?;
-        ensure!(reason(&job) == "Suspended" && message(&job) == "held by spec.suspend", "{:?}", status(&job));
+        ensure!(
+            reason(&job) == WaitingReason::Suspended.name() && message(&job) == "held by spec.suspend",
+            "{:?}",
+            status(&job)
+        );
         let now = status(&job);
         ensure!((now.interrupted_count, now.counted_interruptions) == (1, 0), "{now:?}");
         ensure!(now.observed_generation == suspended.metadata.generation, "{now:?}");
@@ -90,7 +95,7 @@ fn one_that_is_created_suspended_waits() {
         let mut job = counter("count", 10);
         job["spec"]["suspend"] = json!(true);
         world.create::<ScavengerJob>(job).await?;
-        world.job_until("count", "suspended", |job| reason(job) == "Suspended").await?;
+        world.job_until("count", "suspended", |job| reason(job) == WaitingReason::Suspended.name()).await?;
         change(world, json!({ "suspend": false })).await?;
         let job = world.phase("count", Phase::Completed).await?;
         ensure!(status(&job).attempts.len() == 1, "{:?}", status(&job));
@@ -106,7 +111,7 @@ fn the_deadline_ends_it() {
         job["spec"]["activeDeadlineSeconds"] = json!(6);
         world.create::<ScavengerJob>(job).await?;
         let job = world.phase("count", Phase::Failed).await?;
-        ensure!(reason(&job) == "DeadlineExceeded", "{:?}", status(&job));
+        ensure!(reason(&job) == Reason::DeadlineExceeded.name(), "{:?}", status(&job));
         let now = status(&job);
         ensure!((5..=8).contains(&now.active_seconds), "{now:?}");
         nothing_is_left(world).await
@@ -142,7 +147,7 @@ fn running_out_of_memory_is_its_own_failure() {
         job["spec"]["args"] = json!([]);
         world.create::<ScavengerJob>(job).await?;
         let job = world.phase("count", Phase::Failed).await?;
-        ensure!(reason(&job) == "OOMKilled", "{:?}", status(&job));
+        ensure!(reason(&job) == Reason::OOMKilled.name(), "{:?}", status(&job));
         let now = status(&job);
         ensure!(now.interrupted_count == 0 && now.attempts.len() == 1, "{now:?}");
         ensure!(message(&job).contains("ask for more memory"), "{now:?}");
@@ -165,7 +170,9 @@ fn a_quota_that_is_used_up_holds_it_until_there_is_room() {
         })
         .await?;
         world.create::<ScavengerJob>(counter("count", 10)).await?;
-        let job = world.job_until("count", "QuotaExceeded", |job| reason(job) == "QuotaExceeded").await?;
+        let job = world
+            .job_until("count", "QuotaExceeded", |job| reason(job) == WaitingReason::QuotaExceeded.name())
+            .await?;
         ensure!(message(&job).contains("is forbidden: exceeded quota: none"), "{:?}", status(&job));
         ensure!(status(&job).phase == Some(Phase::Waiting), "{:?}", status(&job));
         ensure!(status(&job).attempts[0].outcome == Some(Outcome::Withdrawn), "{:?}", status(&job));
@@ -188,7 +195,7 @@ fn a_limit_of_the_namespace_fails_it_with_the_servers_sentence() {
         world.create::<LimitRange>(limits).await?;
         world.create::<ScavengerJob>(counter("count", 10)).await?;
         let job = world.phase("count", Phase::Failed).await?;
-        ensure!(reason(&job) == "Refused", "{:?}", status(&job));
+        ensure!(reason(&job) == Reason::Refused.name(), "{:?}", status(&job));
         let sentence = "maximum memory usage per Container is 8Mi, but limit is 16Mi";
         ensure!(message(&job).contains(sentence), "{:?}", status(&job));
         nothing_is_left(world).await
@@ -208,7 +215,7 @@ fn a_missing_config_map_fails_it_whether_it_is_mounted_or_read() {
         world.create::<ScavengerJob>(read).await?;
         for (name, map) in [("count", "mounted"), ("read", "read")] {
             let job = world.phase(name, Phase::Failed).await?;
-            ensure!(reason(&job) == "ReferenceMissing", "{:?}", status(&job));
+            ensure!(reason(&job) == Reason::ReferenceMissing.name(), "{:?}", status(&job));
             ensure!(
                 message(&job).contains(&format!("ConfigMap \"{map}\" does not exist")),
                 "{:?}",
@@ -234,7 +241,7 @@ fn a_missing_secret_fails_it_with_the_kubelets_reason_whether_it_is_mounted_or_r
         for (name, says) in [("count", "secret \"mounted\" not found"), ("read", "secret \"read\" not found")]
         {
             let job = world.phase(name, Phase::Failed).await?;
-            ensure!(reason(&job) == "ContainerNotCreated", "{:?}", status(&job));
+            ensure!(reason(&job) == Reason::ContainerNotCreated.name(), "{:?}", status(&job));
             ensure!(message(&job).contains(says), "{:?}", status(&job));
             ensure!(status(&job).start_times.is_empty(), "{:?}", status(&job));
         }

@@ -20,6 +20,7 @@ use scavenger_e2e::{
     world::{argument, counter, resumed_at, until},
 };
 use scavenger_schema::scavenger_job::{Outcome, Phase, ScavengerJob};
+use scavenger_vocabulary::{Event as EventReason, Reason, WaitingReason, condition};
 use serde_json::{Value, json};
 
 async fn only_pod(world: &World, job: &str) -> Result<String> {
@@ -68,8 +69,11 @@ fn it_fails_by_itself_and_is_not_tried_again() {
         let message = status.message.clone().unwrap_or_default();
         ensure!(message.contains("exited with code 1"), "{message}");
         ensure!(status.attempts.last().and_then(|a| a.outcome) == Some(Outcome::Failed), "{status:?}");
-        let failed = status.conditions.iter().find(|condition| condition.type_ == "Failed");
-        ensure!(failed.is_some_and(|condition| condition.reason == "ContainerFailed"), "{status:?}");
+        let failed = status.conditions.iter().find(|condition| condition.type_ == condition::FAILED);
+        ensure!(
+            failed.is_some_and(|condition| condition.reason == Reason::ContainerFailed.name()),
+            "{status:?}"
+        );
         ensure!(world.api::<BatchJob>().get_opt("fail-2").await?.is_none(), "a second attempt was made");
         Ok(())
     });
@@ -91,10 +95,11 @@ async fn preempt_and_resume(world: &World, on_sigterm: &str) -> Result<()> {
     let first = status(&interrupted);
     ensure!(first.interrupted_count == 1, "{first:?}");
     let attempt = first.attempts.last().context("no attempt was recorded")?;
-    ensure!(attempt.reason.as_deref() == Some("PreemptionByScheduler"), "{attempt:?}");
+    ensure!(attempt.reason == Some(Reason::PreemptionByScheduler), "{attempt:?}");
     world.pod_runs("owner").await?;
     // While the owner's pod has the room, the ScavengerJob waits and says why.
-    let waiting = world.job_until("count", "waiting for room", |job| has_reason(job, "NoRoom")).await?;
+    let waiting =
+        world.job_until("count", "waiting for room", |job| has_reason(job, WaitingReason::NoRoom)).await?;
     ensure!(
         status(&waiting).message.is_some_and(|message| message.contains(&slot)),
         "{:?}",
@@ -136,7 +141,7 @@ fn it_is_deleted_from_outside_and_resumes() {
                 status(job).interrupted_count == 1 && status(job).phase == Some(Phase::Running)
             })
             .await?;
-        ensure!(status(&first).attempts[0].reason.as_deref() == Some("Deleted"), "{:?}", status(&first));
+        ensure!(status(&first).attempts[0].reason == Some(Reason::Deleted), "{:?}", status(&first));
         counted(world, "count", 40).await?;
         // The same by deleting the Job, as kubectl does it.
         world.api::<BatchJob>().delete("count-2", &DeleteParams::background()).await?;
@@ -162,7 +167,7 @@ fn it_is_evicted_and_resumes() {
         let job = world.phase("count", Phase::Completed).await?;
         let status = status(&job);
         ensure!(status.interrupted_count == 1 && status.attempts.len() == 2, "{status:?}");
-        ensure!(status.attempts[0].reason.as_deref() == Some("EvictionByEvictionAPI"), "{status:?}");
+        ensure!(status.attempts[0].reason == Some(Reason::EvictionByEvictionAPI), "{status:?}");
         let pod = only_pod(world, "count").await?;
         let log = world.log_until(&pod, "the second attempt's log", |line| line == "done 60").await?;
         ensure!(resumed_at(&log)? >= 10, "it did not resume from its checkpoint: {log}");
@@ -239,8 +244,12 @@ fn its_story_is_told_in_events_and_counted_in_metrics() {
         until("every chapter has its event", || async {
             let fields = "involvedObject.kind=ScavengerJob,involvedObject.name=count";
             let events = events.list(&ListParams::default().fields(fields)).await?;
-            let told = |reason: &str| events.iter().any(|event| event.reason.as_deref() == Some(reason));
-            Ok(["Started", "Running", "Interrupted", "Completed"].into_iter().all(told).then_some(()))
+            let told =
+                |told: EventReason| events.iter().any(|event| event.reason.as_deref() == Some(told.name()));
+            Ok([EventReason::Started, EventReason::Running, EventReason::Interrupted, EventReason::Completed]
+                .into_iter()
+                .all(told)
+                .then_some(()))
         })
         .await?;
         let operator = world.leader().await?;
@@ -448,7 +457,9 @@ fn its_spec_can_be_replaced_only_while_nothing_runs() {
         let mut job = counter("count", 40);
         job["spec"]["resources"]["requests"][&slot] = json!(20);
         world.create::<ScavengerJob>(job).await?;
-        world.job_until("count", "told that it never fits", |job| has_reason(job, "NeverFits")).await?;
+        world
+            .job_until("count", "told that it never fits", |job| has_reason(job, WaitingReason::NeverFits))
+            .await?;
         let jobs = world.api::<ScavengerJob>();
         let smaller = json!({ "spec": { "resources": { "requests": { &slot: 2 } } } });
         jobs.patch("count", &PatchParams::default(), &Patch::Merge(&smaller)).await?;

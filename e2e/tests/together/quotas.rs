@@ -12,6 +12,7 @@ use scavenger_e2e::{
     world::{counter, ordinary_pod, until},
 };
 use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
+use scavenger_vocabulary::WaitingReason;
 use serde_json::{Value, json};
 
 /// Lets a quota pass a single pod, and waits until it is counted.
@@ -68,7 +69,8 @@ fn a_quota_of_scavenger_jobs_holds_them_and_nothing_else() {
         world
             .job_until("second", "told about the quota", |job| {
                 let message = status(job).message.unwrap_or_default();
-                message.contains("exceeded quota: scavengerjobs") && has_reason(job, "QuotaExceeded")
+                message.contains("exceeded quota: scavengerjobs")
+                    && has_reason(job, WaitingReason::QuotaExceeded)
             })
             .await?;
         world.api::<ScavengerJob>().delete("first", &DeleteParams::default()).await?;

@@ -12,6 +12,7 @@ use scavenger_e2e::{
     volume::SmallVolume,
     world::until,
 };
+use scavenger_vocabulary::Reason;
 use serde_json::json;
 
 /// Run inputs that no submitter should take: one without an end, one of a GROMACS of the future (the number behind the
@@ -162,7 +163,7 @@ fn killed_for_lack_of_memory_it_completes_with_more() {
         ensure!(!killed.is_empty(), "it was never killed: {attempts:?}");
         for (attempt, next) in killed.iter().zip(&attempts[1..]) {
             ensure!(attempt.outcome.as_deref() == Some("failed"), "{attempt:?}");
-            ensure!(attempt.reason.as_deref() == Some("OOMKilled"), "{attempt:?}");
+            ensure!(attempt.reason.as_deref() == Some(Reason::OOMKilled.name()), "{attempt:?}");
             ensure!(attempt.peak_memory_bytes == attempt.memory_bytes, "the limit was reached: {attempt:?}");
             ensure!(next.memory_bytes >= attempt.memory_bytes.map(|bytes| 2 * bytes), "{attempts:?}");
             ensure!(next.submission == attempt.submission + 1, "one ScavengerJob for each: {attempts:?}");

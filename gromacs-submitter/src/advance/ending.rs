@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use scavenger_schema::reasons::failure;
-use scavenger_schema::scavenger_job::Phase;
 use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, State};
+use scavenger_vocabulary::{Phase, Reason};
 
 use super::waiting::reset_clock;
 use super::{
@@ -184,7 +183,7 @@ pub(super) fn failed(status: RowStatus, input: &Input<'_>, job: &JobView) -> Ste
         log_end: last_lines(input.log.text()),
         ..AttemptRecord::of(attempt)
     };
-    if job.failure_reason.as_deref() == Some(failure::OOM_KILLED)
+    if job.failure_reason == Some(Reason::OOMKilled)
         && let Some((attempt, limit)) = attempt.and_then(|attempt| Some((attempt, attempt.memory_bytes?)))
     {
         // It used all that it had; what it would have used, nobody saw.
@@ -193,8 +192,8 @@ pub(super) fn failed(status: RowStatus, input: &Input<'_>, job: &JobView) -> Ste
     }
     let attempts =
         attempt.map(|attempt| record_of(attempt, peak_of_last(&status, Some(attempt)))).into_iter().collect();
-    let reason = match job.failure_reason.as_deref() {
-        Some(failure::CONTAINER_FAILED) => {
+    let reason = match job.failure_reason {
+        Some(Reason::ContainerFailed) => {
             let message = attempt.and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
             let told = [input.log.text(), message];
             match told.into_iter().find_map(error_message) {

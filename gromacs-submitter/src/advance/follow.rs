@@ -1,8 +1,8 @@
 //! A row whose ScavengerJob is submitted: what it says of itself, and its progress while it runs.
 
 use jiff::Timestamp;
-use scavenger_schema::scavenger_job::Phase;
-use scavenger_schema::simulation::{AttemptOutcome, GromacsToTune, RowStatus, State, job_name};
+use scavenger_schema::simulation::{GromacsToTune, RowStatus, State, job_name};
+use scavenger_vocabulary::{Outcome, Phase};
 
 use super::ending::{completed, failed};
 use super::ladder::describe;
@@ -107,7 +107,7 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
         if ended {
             status.attempts_recorded = attempt.number;
         }
-        if attempt.outcome == Some(AttemptOutcome::Interrupted) {
+        if attempt.outcome == Some(Outcome::Interrupted) {
             status.interruptions = status.interruptions.saturating_add(1);
             reset_clock(&mut status);
         }
@@ -122,7 +122,7 @@ fn measured_on_the_way(
     attempt: &AttemptView,
     row: &GromacsToTune,
 ) -> Option<Measurement> {
-    if attempt.outcome != Some(AttemptOutcome::Interrupted) {
+    if attempt.outcome != Some(Outcome::Interrupted) {
         return None;
     }
     let steps = status.step?.checked_sub(status.first_step?).filter(|steps| *steps > 0)?;

@@ -15,10 +15,9 @@ mod waiting;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use scavenger_schema::reasons::failure;
-use scavenger_schema::scavenger_job::Phase;
 use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, State, job_name};
 use scavenger_schema::tuning::{PredictRequest, SystemDescription};
+use scavenger_vocabulary::{Phase, Reason};
 
 pub use follow::take_progress;
 pub use ladder::with_ladder;
@@ -439,7 +438,7 @@ fn inspecting(input: &Input<'_>) -> Step {
             },
             Err(error) => fail(input, error.to_string()),
         },
-        Phase::Failed if probe.failure_reason.as_deref() == Some(failure::OOM_KILLED) => {
+        Phase::Failed if probe.failure_reason == Some(Reason::OOMKilled) => {
             inspect_with_more_memory(probe, &name, input)
         }
         Phase::Failed => {
@@ -570,7 +569,7 @@ fn answer<T>(
 
 /// Why a probe failed, in GROMACS's or the script's own words where there are any.
 fn probe_failure(probe: &JobView, log: &Log, what: &str) -> String {
-    if probe.failure_reason.as_deref() != Some(failure::CONTAINER_FAILED) {
+    if probe.failure_reason != Some(Reason::ContainerFailed) {
         return format!("{what}: {}", said(probe));
     }
     let message = probe.last_attempt().and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();

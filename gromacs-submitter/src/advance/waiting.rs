@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use scavenger_schema::reasons::waiting;
-use scavenger_schema::scavenger_job::Phase;
-use scavenger_schema::simulation::{AttemptOutcome, Kind, LadderRung, RowStatus};
+use scavenger_schema::simulation::{Kind, LadderRung, RowStatus};
+use scavenger_vocabulary::{Outcome, Phase, WaitingReason};
 
 use super::ladder::{better, describe, knows_room};
 use super::{Action, Input, Step, act, later, record, said, seconds_between, settle, settle_until};
@@ -38,8 +37,8 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
     }
     // Its spec is the truth, also when a person changed it; what is no rung is not judged.
     status.rung = job.rung.or(status.rung);
-    let why = job.waiting_reason.as_deref().filter(|_| job.judged).unwrap_or_default();
-    let no_room = matches!(why, waiting::NO_ROOM | waiting::UNSCHEDULED);
+    let why = job.waiting_reason.filter(|_| job.judged);
+    let no_room = matches!(why, Some(WaitingReason::NoRoom | WaitingReason::Unscheduled));
     // While the operator is away, its last word counts until it was said.
     let away_since = input.pool.and_then(|pool| pool.update_time).filter(|_| is_operator_away(input));
     let waited = run_clock(&mut status, no_room && !is_operator_away(input), away_since.unwrap_or(input.now));
@@ -48,13 +47,13 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
         return next;
     }
     let mut step = match why {
-        waiting::NEVER_FITS => fall_back(status, rung, &said(job), input, job),
-        waiting::QUOTA_EXCEEDED => within_quota(status, rung, input, job),
-        waiting::NO_ROOM | waiting::UNSCHEDULED if is_operator_away(input) => {
+        Some(WaitingReason::NeverFits) => fall_back(status, rung, &said(job), input, job),
+        Some(WaitingReason::QuotaExceeded) => within_quota(status, rung, input, job),
+        Some(WaitingReason::NoRoom | WaitingReason::Unscheduled) if is_operator_away(input) => {
             let reason = format!("{} (the operator has not been heard of for a while)", said(job));
             wait(status, reason, input)
         }
-        waiting::NO_ROOM | waiting::UNSCHEDULED => {
+        Some(WaitingReason::NoRoom | WaitingReason::Unscheduled) => {
             let left = patience_seconds(input) - waited;
             if left > 0.0 {
                 let due = later(input.now, Duration::from_secs_f64(left).min(WAITING_INTERVAL));
@@ -64,7 +63,14 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
             }
         }
         // Waiting in line, in a delay, for a person or for an operator that is away is no reason to shrink.
-        _ => wait(status, said(job), input),
+        Some(
+            WaitingReason::BehindInQueue
+            | WaitingReason::BackingOff
+            | WaitingReason::Paused
+            | WaitingReason::Suspended
+            | WaitingReason::NodeUnreachable,
+        )
+        | None => wait(status, said(job), input),
     };
     if step.action == Action::Settle && room_may_change(rung, why, input, job) {
         let soon = later(input.now, ROOM_INTERVAL);
@@ -81,15 +87,15 @@ fn wait(status: RowStatus, reason: String, input: &Input<'_>) -> Step {
 /// The attempt that was interrupted, if the ScavengerJob still asks for what that one had. At most one change follows
 /// an interruption, so that free room that comes and goes makes no row flap.
 fn interrupted_here(rung: i32, job: &JobView) -> Option<&AttemptView> {
-    let ended = |attempt: &&AttemptView| attempt.outcome == Some(AttemptOutcome::Interrupted);
+    let ended = |attempt: &&AttemptView| attempt.outcome == Some(Outcome::Interrupted);
     let last = job.attempts.iter().rev().find(ended).filter(|_| job.phase == Phase::Interrupted)?;
     (last.rung == Some(rung)).then_some(last)
 }
 
 /// True while the row waits for room alone. In line behind others the room there is now is theirs, and what holds it
 /// up otherwise does not go by with another configuration.
-fn waits_for_room_alone(why: &str) -> bool {
-    matches!(why, waiting::NO_ROOM | waiting::UNSCHEDULED | waiting::BACKING_OFF)
+fn waits_for_room_alone(why: Option<WaitingReason>) -> bool {
+    matches!(why, Some(WaitingReason::NoRoom | WaitingReason::Unscheduled | WaitingReason::BackingOff))
 }
 
 /// The operator writes the pool's status at least every minute. If it does not, its word on this row is old too.
@@ -100,7 +106,7 @@ fn is_operator_away(input: &Input<'_>) -> bool {
     said.is_none_or(|time| seconds_between(time, input.now) > AWAY_AFTER_SECONDS)
 }
 
-fn room_may_change(rung: i32, why: &str, input: &Input<'_>, job: &JobView) -> bool {
+fn room_may_change(rung: i32, why: Option<WaitingReason>, input: &Input<'_>, job: &JobView) -> bool {
     waits_for_room_alone(why)
         && interrupted_here(rung, job)
             .and_then(|attempt| attempt.end_time)
@@ -112,7 +118,7 @@ fn room_may_change(rung: i32, why: &str, input: &Input<'_>, job: &JobView) -> bo
 fn continue_elsewhere(
     status: &RowStatus,
     rung: i32,
-    why: &str,
+    why: Option<WaitingReason>,
     waited: f64,
     input: &Input<'_>,
     job: &JobView,
@@ -124,7 +130,7 @@ fn continue_elsewhere(
     }
     let current = find(input, rung)?;
     // The operator knows better than its last word about the pool.
-    let has_room = why == waiting::BACKING_OFF && pool.has_room_for(&current.resources());
+    let has_room = why == Some(WaitingReason::BackingOff) && pool.has_room_for(&current.resources());
     let wait = (patience_seconds(input) - waited).max(0.0);
     let better = better(input.row, input.ladder, rung, pool, has_room, wait)?;
     let reason = format!(

@@ -1,6 +1,7 @@
 //! The writes of one step.
 
-use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
+use scavenger_schema::simulation::{GromacsToTune, RowStatus, State, outcome_name};
+use scavenger_vocabulary::Reason;
 use sqlx::types::Json;
 use sqlx::{Postgres, Transaction};
 
@@ -102,7 +103,7 @@ async fn close_attempts(
     row: &GromacsToTune,
     status: &RowStatus,
 ) -> Result<(), StoreError> {
-    let reason = if status.state == State::Cancelled { "Cancelled" } else { "Deleted" };
+    let reason = if status.state == State::Cancelled { "Cancelled" } else { Reason::Deleted.name() };
     sqlx::query(
         "update gromacs_attempt set end_time = coalesce($4, now()), reason = $5,
             outcome = case when start_time is null then 'withdrawn' else 'interrupted' end,
@@ -240,8 +241,8 @@ async fn upsert_attempt(
     .bind(sql_time(view.creation_time))
     .bind(view.start_time.map(sql_time))
     .bind(view.end_time.map(sql_time))
-    .bind(view.outcome.map(scavenger_schema::simulation::AttemptOutcome::as_str))
-    .bind(&view.reason)
+    .bind(view.outcome.map(outcome_name))
+    .bind(view.reason.as_ref().map(Reason::name))
     .bind(&view.message)
     .bind(attempt.first_step)
     .bind(attempt.last_step)

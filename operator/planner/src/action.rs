@@ -1,6 +1,7 @@
 //! Values out: what is to be done. Nothing is left to choose for whoever carries them out.
 
 use jiff::Timestamp;
+pub use scavenger_vocabulary::Event;
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::{Attempt, Child, Job, JobStatus, Key, Name, Pod};
@@ -87,23 +88,6 @@ pub struct StatusWrite {
     pub ended: Option<Attempt>,
     /// Event to be published once the write succeeded.
     pub event: Option<Event>,
-}
-
-/// An event on the ScavengerJob; the message is the status message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Event {
-    /// An attempt starts.
-    Started,
-    /// All pods run.
-    Running,
-    /// The attempt was taken away.
-    Interrupted,
-    /// The attempt was withdrawn.
-    Withdrawn,
-    /// Ended with success.
-    Completed,
-    /// Ended without.
-    Failed,
 }
 
 /// What became of an action.

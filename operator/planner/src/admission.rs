@@ -44,7 +44,7 @@ use crate::{
     capacity::Capacity,
     places::Ask,
     promises::Promises,
-    snapshot::{Demand, Job, Key, Name, Phase, Settings, WaitReason, Waiting},
+    snapshot::{Demand, Job, Key, Name, Phase, Settings, Waiting, WaitingReason},
 };
 
 /// More interruptions than this do not advance any further.
@@ -491,29 +491,29 @@ impl Queue {
         if line.never
             && let Some(shortage) = room.capacity.never_fits_asked(lane.ask, room.settings)
         {
-            return Some(Waiting { reason: WaitReason::NeverFits, message: shortage.message });
+            return Some(Waiting { reason: WaitingReason::NeverFits, message: shortage.message });
         }
         if line.members.first() != Some(rank) {
             let before = line.members.len().saturating_sub(1);
             let message = format!("waits in line with {before} others that ask for the same");
-            return Some(Waiting { reason: WaitReason::BehindInQueue, message });
+            return Some(Waiting { reason: WaitingReason::BehindInQueue, message });
         }
         Some(match line.told {
             Some(Obstacle::Room) if line.kept_for.is_some() => {
                 let holder = line.kept_for.as_ref().map_or_else(String::new, Key::to_string);
                 let message = format!("the room that is left is kept for {holder}, which has waited long");
-                Waiting { reason: WaitReason::NoRoom, message }
+                Waiting { reason: WaitingReason::NoRoom, message }
             }
             Some(Obstacle::Room) => {
                 let shortage = room.capacity.shortage_asked(lane.ask, room.promises.ledger(), room.settings);
-                Waiting { reason: WaitReason::NoRoom, message: shortage.message }
+                Waiting { reason: WaitingReason::NoRoom, message: shortage.message }
             }
             _ => {
                 let message = format!(
                     "waits for its turn: {starting} others are starting (the pool's maxConcurrentStarts{})",
                     if lane.failed { "; half of it for those whose last start failed" } else { "" }
                 );
-                Waiting { reason: WaitReason::BehindInQueue, message }
+                Waiting { reason: WaitingReason::BehindInQueue, message }
             }
         })
     }

@@ -10,7 +10,7 @@ use crate::{Plan, action::Task, snapshot::Key};
 use crate::{
     Planner,
     resources::Resources,
-    snapshot::{Phase, WaitReason},
+    snapshot::{Phase, WaitingReason},
 };
 
 /// What was so before a plan.
@@ -122,7 +122,7 @@ pub fn state(planner: &Planner) -> Result<(), String> {
 
 fn counts(planner: &Planner) -> Result<(), String> {
     let mut phases: BTreeMap<Phase, usize> = BTreeMap::new();
-    let mut waiting: BTreeMap<WaitReason, usize> = BTreeMap::new();
+    let mut waiting: BTreeMap<WaitingReason, usize> = BTreeMap::new();
     for (_, tracked) in planner.seen.iter() {
         *phases.entry(tracked.job().status.phase).or_default() += 1;
         let admitted = tracked.job().status.admitted.as_ref();

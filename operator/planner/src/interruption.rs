@@ -16,35 +16,20 @@ use jiff::Timestamp;
 use crate::{
     action::Task,
     lifecycle::{self, Known, Next},
-    snapshot::{Attempt, Disruption, Key, Name, Outcome, Pod, Settings},
+    snapshot::{Attempt, Disruption, Key, Name, Outcome, Pod, Reason, Settings},
     verdict::{self, Ending},
 };
-
-/// Why the planner interrupts.
-pub mod reason {
-    /// The pool's resources are used beyond `interruptThreshold`.
-    pub const HEADROOM: &str = "Headroom";
-    /// A pending ordinary pod needs the room (preemption mode Operator).
-    pub const PREEMPTED_BY_OPERATOR: &str = "PreemptedByOperator";
-    /// The pool is being drained.
-    pub const DRAINED: &str = "Drained";
-    /// The node reports a pressure condition, or was measured to use too much memory.
-    pub const NODE_PRESSURE: &str = "NodePressure";
-
-    /// Every one of them.
-    pub const ALL: [&str; 4] = [HEADROOM, PREEMPTED_BY_OPERATOR, DRAINED, NODE_PRESSURE];
-}
 
 /// True for a disruption that the planner decided, and that no pod may show yet.
 #[must_use]
 pub fn is_decision(disruption: &Disruption) -> bool {
-    reason::ALL.contains(&&*disruption.reason)
+    disruption.reason.is_operators_decision()
 }
 
 /// A decision to interrupt.
 #[must_use]
-pub fn decision(reason: &str, message: String, now: Timestamp) -> Disruption {
-    Disruption { time: now, reason: reason.to_owned(), message, pod: "".into() }
+pub fn decision(reason: Reason, message: String, now: Timestamp) -> Disruption {
+    Disruption { time: now, reason, message, pod: "".into() }
 }
 
 /// The decision about the active attempt that is written down already.

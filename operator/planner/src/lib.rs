@@ -77,7 +77,7 @@ use ledger::Ledger;
 use lifecycle::{Known, Next, Telling};
 use promises::Promises;
 use seen::{Attachments, Seen, Tracked};
-use snapshot::{Attempt, Job, Key, Name, Phase, Settings, WaitReason, Waiting};
+use snapshot::{Attempt, Job, Key, Name, Phase, Reason, Settings, Waiting, WaitingReason};
 
 /// What is to be done now.
 #[derive(Debug, Default)]
@@ -94,7 +94,7 @@ pub struct Counts {
     /// By phase.
     pub phases: BTreeMap<Phase, usize>,
     /// Those that wait, by reason.
-    pub waiting: BTreeMap<WaitReason, usize>,
+    pub waiting: BTreeMap<WaitingReason, usize>,
 }
 
 /// The view of the cluster and the rules over it.
@@ -359,7 +359,7 @@ impl Planner {
         };
         match lifecycle::hold(tracked.job(), tracked.reported, waiting, now) {
             // The walk tells only what is new about a line, so the figures of its head are looked at again by the clock.
-            Telling::Said if waiting.reason == WaitReason::NoRoom => {
+            Telling::Said if waiting.reason == WaitingReason::NoRoom => {
                 self.agenda.set_timer(key, &mut tracked.turn, Some(now + lifecycle::RETELL));
             }
             Telling::Said => {}
@@ -441,15 +441,13 @@ fn next_after(
 ) -> Next {
     match refused {
         Some(Failure::NameTaken(message)) => {
-            Next::Do(lifecycle::fail(known, verdict::reason::NAME_TAKEN, message, now))
+            Next::Do(lifecycle::fail(known, Reason::NameTaken, message, now))
         }
         Some(Failure::QuotaExceeded(message)) => match lifecycle::quota_exceeded(known, message, now) {
             Some(task) => Next::Do(task),
             None => lifecycle::next(known, settings, now),
         },
-        Some(Failure::Refused(message)) => {
-            Next::Do(lifecycle::fail(known, verdict::reason::REFUSED, message, now))
-        }
+        Some(Failure::Refused(message)) => Next::Do(lifecycle::fail(known, Reason::Refused, message, now)),
         _ => lifecycle::next(known, settings, now),
     }
 }

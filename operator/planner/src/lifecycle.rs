@@ -12,10 +12,10 @@ use crate::{
     priority,
     snapshot::{
         Admitted, Attempt, Child, Container, Disruption, HISTORY, Job, JobSpec, JobStatus, Name, Outcome,
-        Phase, Pod, PodPhase, Settings, WaitReason, Waiting,
+        Phase, Pod, PodPhase, Reason, Settings, Waiting, WaitingReason,
     },
     starting,
-    verdict::{self, ChildState, Ending, Evidence, Verdict, reason},
+    verdict::{self, ChildState, Ending, Evidence, Verdict},
     wording,
 };
 
@@ -124,7 +124,7 @@ fn next_finished(known: &Known<'_>, now: Timestamp) -> Next {
 /// really ended stays, so that its log can be read; the Job controller may be a second behind in seeing its end.
 fn useless_child<'a>(known: &Known<'a>) -> Option<&'a Child> {
     let kept = known.job.status.attempt.as_ref().filter(|attempt| {
-        attempt.outcome.is_some() && attempt.reason.as_deref().is_some_and(verdict::ends_by_itself)
+        attempt.outcome.is_some() && attempt.reason.as_ref().is_some_and(Reason::job_ends_on_its_own)
     });
     known.children.values().map(|child| &**child).find(|child| {
         !child.deleting && !child.is_over() && kept.is_none_or(|attempt| attempt.number != child.attempt)
@@ -183,7 +183,7 @@ fn waits_for_the_last_attempt(known: &Known<'_>) -> Waiting {
             "pod {pod} of its last attempt is on node {node}, which is gone or not ready; the next attempt waits until \
              the node is back or removed"
         );
-        return Waiting { reason: WaitReason::NodeUnreachable, message };
+        return Waiting { reason: WaitingReason::NodeUnreachable, message };
     }
     let message = match first_pod_left(known) {
         Some(pod) if known.children.is_empty() && pod.deletion_requested.is_none() => {
@@ -192,13 +192,13 @@ fn waits_for_the_last_attempt(known: &Known<'_>) -> Waiting {
         Some(pod) => format!("waits until pod {} of its last attempt has ended", pod.key.name),
         None => "waits until the Job of its last attempt is gone".to_owned(),
     };
-    Waiting { reason: WaitReason::BackingOff, message }
+    Waiting { reason: WaitingReason::BackingOff, message }
 }
 
 fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Timestamp) -> Next {
     let status = &known.job.status;
-    if let Err(reason) = &known.job.spec {
-        return Next::Do(fail(known, reason::INVALID_SPEC, reason.clone(), now));
+    if let Err(message) = &known.job.spec {
+        return Next::Do(fail(known, Reason::InvalidSpec, message.clone(), now));
     }
     // An ended attempt's Job goes; so does one that was made by an operator that never got to write it down.
     if let Some(child) = known.children.values().find(|child| !child.deleting) {
@@ -207,11 +207,11 @@ fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
     if let Some(deadline) = known.job.controls.active_deadline.map(|deadline| deadline.as_secs())
         && status.active_seconds >= deadline
     {
-        return Next::Do(fail(known, reason::DEADLINE_EXCEEDED, deadline_message(deadline), now));
+        return Next::Do(fail(known, Reason::DeadlineExceeded, deadline_message(deadline), now));
     }
     if known.job.controls.suspend {
         let message = HELD_BY_SUSPEND.to_owned();
-        return Next::Held(Waiting { reason: WaitReason::Suspended, message }, None);
+        return Next::Held(Waiting { reason: WaitingReason::Suspended, message }, None);
     }
     let anything_left = !known.children.is_empty() || first_pod_left(known).is_some();
     if anything_left && status.not_before.is_none_or(|time| time <= now) {
@@ -220,7 +220,7 @@ fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
     let settings = match settings {
         Ok(settings) => settings,
         Err(reason) => {
-            return Next::Held(Waiting { reason: WaitReason::Paused, message: reason.clone() }, None);
+            return Next::Held(Waiting { reason: WaitingReason::Paused, message: reason.clone() }, None);
         }
     };
     if settings.paused || settings.drain {
@@ -229,7 +229,7 @@ fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
         } else {
             "the ScavengerPool is paused (spec.paused)"
         };
-        let waiting = Waiting { reason: WaitReason::Paused, message: message.to_owned() };
+        let waiting = Waiting { reason: WaitingReason::Paused, message: message.to_owned() };
         return Next::Held(waiting, None);
     }
     // A delay after failed starts belongs to the spec that could not start; another one gets its chance at once.
@@ -237,14 +237,14 @@ fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
     if let Some(time) = status.not_before.filter(|time| *time > now && !other_spec) {
         // Whoever set the time also wrote why, unless something else was said meanwhile.
         let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.clone());
-        let passed = [WaitReason::Paused, WaitReason::Suspended];
+        let passed = [WaitingReason::Paused, WaitingReason::Suspended];
         return match said.filter(|waiting| !passed.contains(&waiting.reason)) {
             Some(waiting) if status.observed_generation == known.job.generation => {
                 Next::Held(waiting, Some(time))
             }
             _ => Next::Held(
                 Waiting {
-                    reason: WaitReason::BackingOff,
+                    reason: WaitingReason::BackingOff,
                     message: "waits out the delay after its last attempt".to_owned(),
                 },
                 Some(time),
@@ -259,7 +259,7 @@ fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
     };
     if prepared.pods_left > 0 {
         let message = format!("waits until {} pods of earlier attempts have ended", prepared.pods_left);
-        let waiting = Waiting { reason: WaitReason::BackingOff, message };
+        let waiting = Waiting { reason: WaitingReason::BackingOff, message };
         return Next::GiveBack(waiting, now + SignedDuration::from_secs(2));
     }
     if !prepared.missing.is_empty() {
@@ -270,10 +270,10 @@ fn next_waiting(known: &Known<'_>, settings: &Result<Settings, String>, now: Tim
         let since = known.memory.missing_since.unwrap_or(now);
         let last = later(since, settings.reference_grace);
         if now >= last {
-            return Next::Do(fail(known, reason::REFERENCE_MISSING, message, now));
+            return Next::Do(fail(known, Reason::ReferenceMissing, message, now));
         }
         let again = (now + SignedDuration::from_secs(2)).min(last);
-        return Next::GiveBack(Waiting { reason: WaitReason::BackingOff, message }, again);
+        return Next::GiveBack(Waiting { reason: WaitingReason::BackingOff, message }, again);
     }
     match &known.job.spec {
         Ok(spec) => Next::Do(start(known, spec, now)),
@@ -369,7 +369,7 @@ fn ran_out(known: &Known<'_>, attempt: &Attempt, now: Timestamp) -> Result<Optio
     }
     Err(Box::new(Ending {
         outcome: Outcome::Failed,
-        reason: reason::DEADLINE_EXCEEDED.to_owned(),
+        reason: Reason::DeadlineExceeded,
         message: deadline_message(deadline.as_secs()),
         disruption: None,
     }))
@@ -392,11 +392,11 @@ fn suspend(
 ) -> Task {
     let ending = Ending {
         outcome: verdict::taken_away(attempt, known.evidence),
-        reason: reason::SUSPENDED.to_owned(),
+        reason: Reason::Suspended,
         message: HELD_BY_SUSPEND.to_owned(),
         disruption: None,
     };
-    let waiting = Waiting { reason: WaitReason::Suspended, message: HELD_BY_SUSPEND.to_owned() };
+    let waiting = Waiting { reason: WaitingReason::Suspended, message: HELD_BY_SUSPEND.to_owned() };
     match ending.outcome {
         Outcome::Interrupted => interrupt(known, attempt, &ending, waiting, settings, now),
         _ => set_back(known, attempt, &ending, waiting, now),
@@ -534,7 +534,7 @@ pub fn end(
     {
         disruption.time = ended_at(known, attempt, ending.outcome, now);
     }
-    if ending.reason == reason::UNKNOWN && known.job.status.unknown_ends_in_a_row > 0 {
+    if ending.reason == Reason::Unknown && known.job.status.unknown_ends_in_a_row > 0 {
         // One further attempt was made already.
         ending.outcome = Outcome::Failed;
         ending.message.push_str("; the attempt before it ended in the same way");
@@ -543,11 +543,11 @@ pub fn end(
         Outcome::Completed | Outcome::Failed => finish(known, attempt, ending, now),
         Outcome::Interrupted => {
             let message = format!("attempt {} was interrupted: {}", attempt.number, ending.message);
-            let waiting = Waiting { reason: WaitReason::BackingOff, message };
+            let waiting = Waiting { reason: WaitingReason::BackingOff, message };
             interrupt(known, attempt, &ending, waiting, settings, now)
         }
         Outcome::Withdrawn => {
-            let waiting = Waiting { reason: WaitReason::BackingOff, message: ending.message.clone() };
+            let waiting = Waiting { reason: WaitingReason::BackingOff, message: ending.message.clone() };
             set_back(known, attempt, &ending, waiting, now)
         }
     }
@@ -573,7 +573,7 @@ fn ended(
         push(&mut status.start_times, end);
     }
     status.active_seconds = status.active_seconds.saturating_add(run_time(attempt, end).as_secs());
-    if ending.reason == reason::UNKNOWN {
+    if ending.reason == Reason::Unknown {
         status.unknown_ends_in_a_row = status.unknown_ends_in_a_row.saturating_add(1);
     } else if ending.outcome != Outcome::Withdrawn {
         status.unknown_ends_in_a_row = 0;
@@ -612,7 +612,7 @@ fn interrupt(
     let attempt = ended(known, &mut status, attempt, ending, end);
     status.phase = Phase::Interrupted;
     status.interrupted_count = status.interrupted_count.saturating_add(1);
-    if verdict::advances(&ending.reason) {
+    if ending.reason.advances_in_queue() {
         status.counted_interruptions = status.counted_interruptions.saturating_add(1);
     }
     status.interruptions_in_a_row =
@@ -631,7 +631,7 @@ fn interrupt(
 pub(crate) fn withdraw(known: &Known<'_>, attempt: &Attempt, waiting: Waiting, now: Timestamp) -> Task {
     let ending = Ending {
         outcome: Outcome::Withdrawn,
-        reason: waiting.reason.name().to_owned(),
+        reason: waiting.reason.into(),
         message: waiting.message.clone(),
         disruption: None,
     };
@@ -651,7 +651,7 @@ pub(crate) fn set_back(
     let attempt = ended(known, &mut status, attempt, ending, end);
     status.phase = if status.interrupted_count > 0 { Phase::Interrupted } else { Phase::Waiting };
     // Whoever suspends it before it runs has not found out that it can not start.
-    if waiting.reason != WaitReason::Suspended {
+    if waiting.reason != WaitingReason::Suspended {
         status.failed_starts = status.failed_starts.saturating_add(1);
         let wait = backoff::after_failed_starts(status.failed_starts, &known.job.uid);
         status.not_before = Some(later(now, wait));
@@ -667,6 +667,7 @@ pub(crate) fn finish(known: &Known<'_>, attempt: &Attempt, ending: Ending, now: 
     let attempt = ended(known, &mut status, attempt, &ending, end);
     let completed = ending.outcome == Outcome::Completed;
     status.phase = if completed { Phase::Completed } else { Phase::Failed };
+    status.failure = (!completed).then(|| ending.reason.clone());
     status.message =
         if completed { ending.message } else { format!("{}: {}", ending.reason, ending.message) };
     status.finish_time = Some(now);
@@ -679,14 +680,15 @@ pub(crate) fn finish(known: &Known<'_>, attempt: &Attempt, ending: Ending, now: 
 
 /// Failed without an attempt, or because an attempt could not even be made.
 #[must_use]
-pub fn fail(known: &Known<'_>, reason: &str, message: String, now: Timestamp) -> Task {
-    let ending = Ending { outcome: Outcome::Failed, reason: reason.to_owned(), message, disruption: None };
+pub fn fail(known: &Known<'_>, reason: Reason, message: String, now: Timestamp) -> Task {
+    let ending = Ending { outcome: Outcome::Failed, reason, message, disruption: None };
     match &known.job.status.attempt {
         Some(attempt) if known.job.status.phase.is_active() => finish(known, attempt, ending, now),
         _ => {
             let mut status = known.job.status.clone();
             status.phase = Phase::Failed;
-            status.message = format!("{reason}: {}", ending.message);
+            status.message = format!("{}: {}", ending.reason, ending.message);
+            status.failure = Some(ending.reason);
             status.finish_time = Some(now);
             status.running_priority = None;
             status.admitted = None;
@@ -700,5 +702,5 @@ pub fn fail(known: &Known<'_>, reason: &str, message: String, now: Timestamp) ->
 #[must_use]
 pub fn quota_exceeded(known: &Known<'_>, message: String, now: Timestamp) -> Option<Task> {
     let attempt = known.job.status.attempt.as_ref().filter(|_| known.job.status.phase.is_active())?;
-    Some(withdraw(known, attempt, Waiting { reason: WaitReason::QuotaExceeded, message }, now))
+    Some(withdraw(known, attempt, Waiting { reason: WaitingReason::QuotaExceeded, message }, now))
 }

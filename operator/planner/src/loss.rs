@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     priority,
     resources::{CPU, MEMORY, PODS, Resources, is_in_bytes},
-    snapshot::{Job, Name, Outcome},
-    verdict,
+    snapshot::{Job, Name, Outcome, Reason},
 };
 
 /// Bytes to which the weight of memory, and of what else is counted in bytes, belongs: 1 GiB.
@@ -136,7 +135,7 @@ impl Work {
             Outcome::Completed => true,
             // One that was told to stop; the reason says whether anybody could.
             Outcome::Interrupted => {
-                spec.saves_on_sigterm && attempt.reason.as_deref().is_some_and(verdict::is_told_to_stop)
+                spec.saves_on_sigterm && attempt.reason.as_ref().is_some_and(Reason::got_sigterm)
             }
             Outcome::Failed => false,
             Outcome::Withdrawn => return None,
@@ -268,15 +267,15 @@ mod tests {
         let mut saves = ended(50, Outcome::Interrupted);
         saves.spec.as_mut().unwrap().saves_on_sigterm = true;
         for (reason, work) in [
-            ("PreemptionByScheduler", (50, 0)),
-            ("Headroom", (50, 0)),
-            ("Deleted", (50, 0)),
-            ("DeletionByPodGC", (0, 50)),
-            ("DeletionByTaintManager", (0, 50)),
-            ("NodeFailure", (0, 50)),
-            ("Unknown", (0, 50)),
+            (Reason::PreemptionByScheduler, (50, 0)),
+            (Reason::Headroom, (50, 0)),
+            (Reason::Deleted, (50, 0)),
+            (Reason::DeletionByPodGC, (0, 50)),
+            (Reason::DeletionByTaintManager, (0, 50)),
+            (Reason::NodeFailure, (0, 50)),
+            (Reason::Unknown, (0, 50)),
         ] {
-            saves.status.attempt.as_mut().unwrap().reason = Some(reason.to_owned());
+            saves.status.attempt.as_mut().unwrap().reason = Some(reason.clone());
             assert_eq!(kept(&saves), Some(work), "{reason}");
         }
         let mut reported = ended(150, Outcome::Interrupted);

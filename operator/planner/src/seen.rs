@@ -15,7 +15,7 @@ use crate::{
     memory::Remembered,
     promises::Promise,
     shared::Shared,
-    snapshot::{Attempt, Child, Demand, Disruption, Job, Key, Name, Phase, Pod, Volume, WaitReason},
+    snapshot::{Attempt, Child, Demand, Disruption, Job, Key, Name, Phase, Pod, Volume, WaitingReason},
     verdict::Evidence,
     volumes::Volumes,
 };
@@ -54,7 +54,7 @@ pub(crate) struct Seen {
 #[derive(Debug)]
 pub(crate) struct Tracked {
     job: Job,
-    counted: Option<(Phase, Option<WaitReason>)>,
+    counted: Option<(Phase, Option<WaitingReason>)>,
     pub(crate) memory: Remembered,
     pub(crate) turn: Turn,
     pub(crate) promise: Promise,

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
+pub use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -341,38 +342,6 @@ impl Taint {
     }
 }
 
-/// Where a ScavengerJob is in its life.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Phase {
-    /// Not seen before, or waiting and not yet run.
-    #[default]
-    Waiting,
-    /// An attempt was made; not all pods run.
-    Starting,
-    /// All pods run.
-    Running,
-    /// Taken away; waits.
-    Interrupted,
-    /// Ended with success.
-    Completed,
-    /// Ended without.
-    Failed,
-}
-
-impl Phase {
-    /// True for Starting and Running.
-    #[must_use]
-    pub fn is_active(self) -> bool {
-        matches!(self, Self::Starting | Self::Running)
-    }
-
-    /// True for Completed and Failed.
-    #[must_use]
-    pub fn is_finished(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed)
-    }
-}
-
 /// How many start times, interruption times and ended attempts a status keeps: the newest.
 pub const HISTORY: usize = 50;
 
@@ -391,7 +360,7 @@ pub struct JobStatus {
     pub admitted: Option<Admitted>,
     /// How often it was taken away after a container had started.
     pub interrupted_count: u32,
-    /// Those of them that advance it in the queue; see [`crate::verdict::advances`].
+    /// Those of them that advance it in the queue; see [`Reason::advances_in_queue`].
     pub counted_interruptions: u32,
     /// Interruptions since an attempt last ran for a whole `interruptionAfter`.
     pub interruptions_in_a_row: u32,
@@ -409,6 +378,9 @@ pub struct JobStatus {
     pub start_times: Vec<Timestamp>,
     /// The newest times it was interrupted.
     pub interruption_times: Vec<Timestamp>,
+    /// Why it failed; none unless it did.
+    #[serde(default)]
+    pub failure: Option<Reason>,
     /// When it finished.
     pub finish_time: Option<Timestamp>,
     /// No start before this.
@@ -440,63 +412,9 @@ pub struct Admitted {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     /// The reason.
-    pub reason: WaitReason,
+    pub reason: WaitingReason,
     /// The same as a sentence.
     pub message: String,
-}
-
-/// Why a ScavengerJob waits, one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum WaitReason {
-    /// It asks for more than the pool could give.
-    NeverFits,
-    /// Not enough room right now.
-    NoRoom,
-    /// The scheduler found no place in time.
-    Unscheduled,
-    /// Others come first.
-    BehindInQueue,
-    /// It waits out a delay.
-    BackingOff,
-    /// Nothing is admitted.
-    Paused,
-    /// A quota is used up.
-    QuotaExceeded,
-    /// It is suspended.
-    Suspended,
-    /// A pod of its last attempt is on a node that is gone or not ready.
-    NodeUnreachable,
-}
-
-impl WaitReason {
-    /// Every reason.
-    pub const ALL: [Self; 9] = [
-        Self::NeverFits,
-        Self::NoRoom,
-        Self::Unscheduled,
-        Self::BehindInQueue,
-        Self::BackingOff,
-        Self::Paused,
-        Self::QuotaExceeded,
-        Self::Suspended,
-        Self::NodeUnreachable,
-    ];
-
-    /// Name as condition, metric and log field spell it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NeverFits => "NeverFits",
-            Self::NoRoom => "NoRoom",
-            Self::Unscheduled => "Unscheduled",
-            Self::BehindInQueue => "BehindInQueue",
-            Self::BackingOff => "BackingOff",
-            Self::Paused => "Paused",
-            Self::QuotaExceeded => "QuotaExceeded",
-            Self::Suspended => "Suspended",
-            Self::NodeUnreachable => "NodeUnreachable",
-        }
-    }
 }
 
 /// One attempt to run a ScavengerJob.
@@ -523,7 +441,7 @@ pub struct Attempt {
     /// How it ended.
     pub outcome: Option<Outcome>,
     /// Reason of the outcome.
-    pub reason: Option<String>,
+    pub reason: Option<Reason>,
     /// The reason as a sentence.
     pub message: Option<String>,
 }
@@ -554,29 +472,13 @@ impl Attempt {
 pub struct Disruption {
     /// When it happened, as far as the cluster tells, or was decided.
     pub time: Timestamp,
-    /// That of the pod's condition DisruptionTarget, [`DELETED`], or why the planner interrupts it
-    /// ([`crate::interruption::reason`]).
-    pub reason: String,
+    /// That of the pod's condition DisruptionTarget, [`Reason::Deleted`], or why the planner interrupts it
+    /// ([`Reason::is_operators_decision`]).
+    pub reason: Reason,
     /// The message beside it.
     pub message: String,
     /// Name of the pod (or child Job) that showed it; empty if the planner decided it.
     pub pod: Name,
-}
-
-/// Reason of a [`Disruption`] that is a plain deletion.
-pub const DELETED: &str = "Deleted";
-
-/// How an attempt ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Outcome {
-    /// With success.
-    Completed,
-    /// By itself, without.
-    Failed,
-    /// Taken away after a container had started.
-    Interrupted,
-    /// Ended before any container had started.
-    Withdrawn,
 }
 
 /// The batch/v1 Job of an attempt.

@@ -8,8 +8,10 @@ use crate::{
     action::Task,
     lifecycle::{self, Known, Next, finish, later, withdraw},
     refusal::{self, Refusal},
-    snapshot::{Attempt, Child, Container, Key, Name, Outcome, Phase, Pod, Settings, WaitReason, Waiting},
-    verdict::{Ending, reason},
+    snapshot::{
+        Attempt, Child, Container, Key, Name, Outcome, Phase, Pod, Reason, Settings, Waiting, WaitingReason,
+    },
+    verdict::Ending,
 };
 
 /// How often the events of pods that do not start are read.
@@ -35,7 +37,7 @@ pub(crate) fn next_of_orphans(
                 return Next::Wait(Some(until));
             }
             let message = "its Job was deleted before its pods ran".to_owned();
-            let waiting = Waiting { reason: WaitReason::Unscheduled, message };
+            let waiting = Waiting { reason: WaitingReason::Unscheduled, message };
             Next::Do(withdraw(known, attempt, waiting, now))
         }
         _ => Next::Wait(None),
@@ -55,7 +57,7 @@ pub(crate) fn next_of_refused(
     if known.job.status.phase != Phase::Starting || now < later(*since, settings.pending_timeout) {
         return None;
     }
-    let waiting = Waiting { reason: WaitReason::Unscheduled, message: sentence.clone() };
+    let waiting = Waiting { reason: WaitingReason::Unscheduled, message: sentence.clone() };
     Some(Next::Do(withdraw(known, attempt, waiting, now)))
 }
 
@@ -87,7 +89,7 @@ pub(crate) fn next(
         }
         let message = unbound.unschedulable.clone();
         let message = message.unwrap_or_else(|| "the scheduler has not placed its pods".to_owned());
-        let waiting = Waiting { reason: WaitReason::Unscheduled, message };
+        let waiting = Waiting { reason: WaitingReason::Unscheduled, message };
         return Next::Do(withdraw(known, attempt, waiting, now));
     }
     if pods.values().all(|pod| pod.phase.is_terminal() || pod.container.has_started()) {
@@ -100,7 +102,12 @@ pub(crate) fn next(
     // A node that is gone can not start anything and may be gone for longer than the deadline: not the workload's fault.
     if let Some(node) = known.lost_node {
         let message = format!("node {node} is not ready; its pods did not start there");
-        return Next::Do(withdraw(known, attempt, Waiting { reason: WaitReason::Unscheduled, message }, now));
+        return Next::Do(withdraw(
+            known,
+            attempt,
+            Waiting { reason: WaitingReason::Unscheduled, message },
+            now,
+        ));
     }
     let stuck = pods.values().find_map(|pod| match &pod.container {
         Container::Waiting(Some((reason, message))) if is_creation_error(reason) => {
@@ -115,19 +122,14 @@ pub(crate) fn next(
 }
 
 /// Ends an attempt that could not start for a reason that may pass and is not its own; it is tried again after a delay.
-fn give_up(known: &Known<'_>, attempt: &Attempt, reason: &str, message: String, now: Timestamp) -> Task {
-    let waiting = Waiting { reason: WaitReason::BackingOff, message: message.clone() };
-    let ending = Ending { outcome: Outcome::Withdrawn, reason: reason.to_owned(), message, disruption: None };
+fn give_up(known: &Known<'_>, attempt: &Attempt, reason: Reason, message: String, now: Timestamp) -> Task {
+    let waiting = Waiting { reason: WaitingReason::BackingOff, message: message.clone() };
+    let ending = Ending { outcome: Outcome::Withdrawn, reason, message, disruption: None };
     lifecycle::set_back(known, attempt, &ending, waiting, now)
 }
 
 fn not_created(message: String) -> Ending {
-    Ending {
-        outcome: Outcome::Failed,
-        reason: reason::CONTAINER_NOT_CREATED.to_owned(),
-        message,
-        disruption: None,
-    }
+    Ending { outcome: Outcome::Failed, reason: Reason::ContainerNotCreated, message, disruption: None }
 }
 
 /// The Job controller has not made all pods. If somebody refuses them, only its events tell; they are read a quarter of
@@ -142,7 +144,7 @@ fn of_missing_pods(
     let first = later(began(attempt, child), settings.pending_timeout / 4);
     let last = later(began(attempt, child), settings.pending_timeout);
     let ask = Task::ListPods { child: Some((child.key.clone(), child.uid.clone())) };
-    let withdrawn = |reason: WaitReason, message: &str| {
+    let withdrawn = |reason: WaitingReason, message: &str| {
         Next::Do(withdraw(known, attempt, Waiting { reason, message: message.to_owned() }, now))
     };
     let Some(failure) = &known.memory.create_failure else {
@@ -152,26 +154,26 @@ fn of_missing_pods(
         return match now < last {
             true => Next::Wait(Some(last)),
             false if failure.asked < last => Next::Do(ask),
-            false => withdrawn(WaitReason::Unscheduled, "the Job controller has not made its pods"),
+            false => withdrawn(WaitingReason::Unscheduled, "the Job controller has not made its pods"),
         };
     };
     match refusal::judge(sentence) {
-        Refusal::Quota => withdrawn(WaitReason::QuotaExceeded, sentence),
+        Refusal::Quota => withdrawn(WaitingReason::QuotaExceeded, sentence),
         // Looked up again before the next start, which gives it the time that any reference has.
         Refusal::Reference => {
-            Next::Do(give_up(known, attempt, reason::REFERENCE_MISSING, sentence.clone(), now))
+            Next::Do(give_up(known, attempt, Reason::ReferenceMissing, sentence.clone(), now))
         }
         Refusal::Final => {
             let ending = Ending {
                 outcome: Outcome::Failed,
-                reason: reason::REFUSED.to_owned(),
+                reason: Reason::Refused,
                 message: sentence.clone(),
                 disruption: None,
             };
             Next::Do(finish(known, attempt, ending, now))
         }
         Refusal::Passing if now < last => Next::Wait(Some(last)),
-        Refusal::Passing => withdrawn(WaitReason::Unscheduled, sentence),
+        Refusal::Passing => withdrawn(WaitingReason::Unscheduled, sentence),
     }
 }
 
@@ -198,7 +200,7 @@ fn of_silent_pods(
     if events.is_empty() {
         return Next::Do(Task::ReadPodEvents { pods: silent });
     }
-    let withdrawn = |message: String| Next::Do(give_up(known, attempt, reason::NODE_FAILURE, message, now));
+    let withdrawn = |message: String| Next::Do(give_up(known, attempt, Reason::NodeFailure, message, now));
     for (pod, event) in events {
         let Some(event) = event else {
             return withdrawn(format!(

@@ -24,7 +24,7 @@ use jiff::Timestamp;
 
 use crate::{
     interruption,
-    snapshot::{Attempt, Child, Container, DELETED, Disruption, Name, Outcome, Pod, PodPhase},
+    snapshot::{Attempt, Child, Container, Disruption, Name, Outcome, Pod, PodPhase, Reason},
 };
 
 /// What the pods of an attempt showed so far. Kept while the planner runs; what matters of it after a restart is
@@ -122,9 +122,9 @@ impl Evidence {
         self.note_stamps(pod);
         if let Some((reason, message)) = &pod.disruption_target {
             let time = pod.disrupted_since.unwrap_or(now);
-            self.certain.get_or_insert_with(|| disruption(time, reason, message, pod));
+            self.certain.get_or_insert_with(|| disruption(time, Reason::from_name(reason), message, pod));
         } else if let Some(requested) = pod.deletion_requested {
-            let deleted = || disruption(requested, DELETED, "the pod was deleted", pod);
+            let deleted = || disruption(requested, Reason::Deleted, "the pod was deleted", pod);
             match (before, own_end) {
                 // What the watch showed earlier came earlier: an end, or this very deletion.
                 (Some(before), _) if before.ended || before.deleted => {}
@@ -233,8 +233,8 @@ fn earliest(a: Option<Option<Timestamp>>, b: Option<Option<Timestamp>>) -> Optio
     }
 }
 
-fn disruption(time: Timestamp, reason: &str, message: &str, pod: &Pod) -> Disruption {
-    Disruption { time, reason: reason.to_owned(), message: message.to_owned(), pod: pod.key.name.clone() }
+fn disruption(time: Timestamp, reason: Reason, message: &str, pod: &Pod) -> Disruption {
+    Disruption { time, reason, message: message.to_owned(), pod: pod.key.name.clone() }
 }
 
 /// What is known about the child Job of the active attempt.
@@ -264,74 +264,12 @@ pub enum Verdict {
 pub struct Ending {
     /// How.
     pub outcome: Outcome,
-    /// One word.
-    pub reason: String,
+    /// Why.
+    pub reason: Reason,
     /// A sentence.
     pub message: String,
     /// The sign that it was taken away, if it was.
     pub disruption: Option<Disruption>,
-}
-
-/// Reasons of verdicts that are no reason of a pod's condition.
-pub mod reason {
-    /// The Job controller saw a disruption; which one, the pods do not show any more.
-    pub const DISRUPTED: &str = "DisruptionTarget";
-    /// A container could not be created within the pool's startDeadline.
-    pub const CONTAINER_NOT_CREATED: &str = "ContainerNotCreated";
-    /// The workload ended with success.
-    pub const COMPLETED: &str = "Completed";
-    /// The node failed under the pod, or refused it.
-    pub const NODE_FAILURE: &str = "NodeFailure";
-    /// A container ended by itself with an exit code other than 0.
-    pub const CONTAINER_FAILED: &str = "ContainerFailed";
-    /// A container used more memory than its limit.
-    pub const OOM_KILLED: &str = "OOMKilled";
-    /// The kubelet evicted the pod for exceeding a limit of its own.
-    pub const LIMIT_EXCEEDED: &str = "LimitExceeded";
-    /// Whether the workload or the cluster ended it is not known.
-    pub const UNKNOWN: &str = "Unknown";
-    /// The spec says that it is to be held.
-    pub const SUSPENDED: &str = "Suspended";
-    /// It ran for as long as the spec allows.
-    pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
-    /// Something that the spec names does not exist.
-    pub const REFERENCE_MISSING: &str = "ReferenceMissing";
-    /// The API server refuses the Job.
-    pub const REFUSED: &str = "Refused";
-    /// A Job of the attempt's name is somebody else's.
-    pub const NAME_TAKEN: &str = "NameTaken";
-    /// The spec can not be understood.
-    pub const INVALID_SPEC: &str = "InvalidSpec";
-}
-
-/// True if an interruption for this reason advances a ScavengerJob in the queue and raises its PriorityClass: those by
-/// the scheduler, the eviction API, the taint manager, the node or the operator. Else people could buy a better place by
-/// deleting their own pods. What nobody saw the reason of does not count either.
-#[must_use]
-pub fn advances(reason: &str) -> bool {
-    !matches!(reason, DELETED | reason::UNKNOWN | reason::SUSPENDED)
-}
-
-/// True if an attempt that was interrupted for this reason was told to stop (SIGTERM) before it was killed. A node that
-/// fails, or is gone when the garbage collector finds its pods, tells nobody, and most pods that the taint manager deletes
-/// are on nodes that do not answer; of what nobody knows the worst is assumed.
-#[must_use]
-pub fn is_told_to_stop(reason: &str) -> bool {
-    !matches!(reason, "DeletionByPodGC" | "DeletionByTaintManager" | reason::NODE_FAILURE | reason::UNKNOWN)
-}
-
-/// True if an attempt that ended for this reason has a Job that ends by itself, so that it can stay and its log be
-/// read.
-#[must_use]
-pub fn ends_by_itself(reason: &str) -> bool {
-    matches!(
-        reason,
-        reason::COMPLETED
-            | reason::CONTAINER_FAILED
-            | reason::OOM_KILLED
-            | reason::LIMIT_EXCEEDED
-            | reason::UNKNOWN
-    )
 }
 
 /// Judges an attempt. `pods` are those of this attempt; `listed` says that they come from a live list made after the
@@ -357,7 +295,7 @@ pub fn judge(
         return Verdict::Ended(interrupted(
             attempt,
             evidence,
-            lost(attempt, reason::DISRUPTED, &message, &child.key.name),
+            lost(attempt, Reason::DisruptionTarget, &message, &child.key.name),
         ));
     }
     // The kubelet may say that a container ended before it says that its pod did.
@@ -365,7 +303,7 @@ pub fn judge(
     if evidence.tie() && pods.values().any(has_ended) {
         return Verdict::Ended(Ending {
             outcome: taken_away(attempt, evidence),
-            reason: reason::UNKNOWN.to_owned(),
+            reason: Reason::Unknown,
             message:
                 "a pod was deleted in the second in which a container ended; what came first is not known"
                     .to_owned(),
@@ -378,11 +316,10 @@ pub fn judge(
         if ending.outcome == Outcome::Interrupted {
             // The kubelet may not know any more whether the container that it lost had started.
             ending.outcome = taken_away(attempt, evidence);
-        } else if ending.reason == reason::CONTAINER_FAILED && evidence.lacks(pods, attempt.demand.pod_count)
-        {
+        } else if ending.reason == Reason::ContainerFailed && evidence.lacks(pods, attempt.demand.pod_count) {
             // Peers fail when one of them is taken away; whether one was, nobody has seen.
             ending.outcome = taken_away(attempt, evidence);
-            reason::UNKNOWN.clone_into(&mut ending.reason);
+            ending.reason = Reason::Unknown;
             ending.message.push_str(", but another pod is gone, and what came first is not known");
         }
         return Verdict::Ended(ending);
@@ -394,7 +331,7 @@ pub fn judge(
         // A Complete Job whose pods have all been seen to succeed really is complete.
         ChildState::There(child) if child.complete && succeeded >= needed => Verdict::Ended(Ending {
             outcome: Outcome::Completed,
-            reason: reason::COMPLETED.to_owned(),
+            reason: Reason::Completed,
             message: completion_message(pods),
             disruption: None,
         }),
@@ -408,21 +345,25 @@ pub fn judge(
         }
         ChildState::There(child) => {
             let what = if child.deleting { "its Job was deleted" } else { "a pod was deleted from outside" };
-            Verdict::Ended(interrupted(attempt, evidence, lost(attempt, DELETED, what, &child.key.name)))
+            Verdict::Ended(interrupted(
+                attempt,
+                evidence,
+                lost(attempt, Reason::Deleted, what, &child.key.name),
+            ))
         }
         ChildState::Gone => Verdict::Ended(interrupted(
             attempt,
             evidence,
-            lost(attempt, DELETED, "its Job was deleted", &"".into()),
+            lost(attempt, Reason::Deleted, "its Job was deleted", &"".into()),
         )),
     }
 }
 
 /// A disruption that no pod in view shows. The time is that of the attempt's start, replaced by whoever writes it.
-fn lost(attempt: &Attempt, reason: &str, message: &str, object: &Name) -> Disruption {
+fn lost(attempt: &Attempt, reason: Reason, message: &str, object: &Name) -> Disruption {
     Disruption {
         time: attempt.start_time.unwrap_or(attempt.creation_time),
-        reason: reason.to_owned(),
+        reason,
         message: message.to_owned(),
         pod: object.clone(),
     }
@@ -436,16 +377,16 @@ pub fn taken_away(attempt: &Attempt, evidence: &Evidence) -> Outcome {
 }
 
 fn interrupted(attempt: &Attempt, evidence: &Evidence, disruption: Disruption) -> Ending {
-    let by = match &*disruption.reason {
-        "PreemptionByScheduler" => "preempted by the scheduler for a pod of higher priority",
-        "EvictionByEvictionAPI" => "evicted",
-        "DeletionByTaintManager" => "evicted because of a taint of its node",
-        "DeletionByPodGC" => "removed because its node is gone",
-        "TerminationByKubelet" => "terminated by the kubelet",
-        DELETED | reason::DISRUPTED => &*disruption.message,
-        other => other,
+    let by = match &disruption.reason {
+        Reason::PreemptionByScheduler => "preempted by the scheduler for a pod of higher priority",
+        Reason::EvictionByEvictionAPI => "evicted",
+        Reason::DeletionByTaintManager => "evicted because of a taint of its node",
+        Reason::DeletionByPodGC => "removed because its node is gone",
+        Reason::TerminationByKubelet => "terminated by the kubelet",
+        Reason::Deleted | Reason::DisruptionTarget => &*disruption.message,
+        other => other.name(),
     };
-    let of_pod = !matches!(&*disruption.reason, DELETED | reason::DISRUPTED);
+    let of_pod = !matches!(disruption.reason, Reason::Deleted | Reason::DisruptionTarget);
     let whose = if !of_pod || disruption.pod.is_empty() {
         String::new()
     } else {
@@ -470,13 +411,12 @@ fn failure(pod: &Pod) -> Option<(u8, Ending)> {
         _ if pod.phase == PodPhase::Failed => None,
         _ => return None,
     };
-    let failed = |rank: u8, reason: &str, message: String| {
-        let ending =
-            Ending { outcome: Outcome::Failed, reason: reason.to_owned(), message, disruption: None };
+    let failed = |rank: u8, reason: Reason, message: String| {
+        let ending = Ending { outcome: Outcome::Failed, reason, message, disruption: None };
         Some((rank, ending))
     };
     let node_failure = |outcome: Outcome, message: String| {
-        let ending = Ending { outcome, reason: reason::NODE_FAILURE.to_owned(), message, disruption: None };
+        let ending = Ending { outcome, reason: Reason::NodeFailure, message, disruption: None };
         // Before a container that failed: peers fail when a node takes one of them down.
         Some((1, ending))
     };
@@ -487,12 +427,12 @@ fn failure(pod: &Pod) -> Option<(u8, Ending)> {
         // Over a limit of its own (ephemeral storage, say): without DisruptionTarget, that is the workload's fault.
         _ if status_reason == "Evicted" => failed(
             0,
-            reason::LIMIT_EXCEEDED,
+            Reason::LimitExceeded,
             format!("pod {name} was evicted by the kubelet: {status_message}"),
         ),
         Some((_, "OOMKilled", message, _)) => failed(
             0,
-            reason::OOM_KILLED,
+            Reason::OOMKilled,
             format!(
                 "pod {name} used more memory than its limit and was killed; ask for more memory{}",
                 colon(message)
@@ -504,13 +444,13 @@ fn failure(pod: &Pod) -> Option<(u8, Ending)> {
         }
         Some((exit_code, _, message, true)) => failed(
             2,
-            reason::CONTAINER_FAILED,
+            Reason::ContainerFailed,
             format!("pod {name} exited with code {exit_code}{}", colon(message)),
         ),
         // The container was created, but could not be started: a command that does not exist.
         Some((exit_code, kubelet_reason, message, false)) if exit_code != 0 => failed(
             2,
-            reason::CONTAINER_FAILED,
+            Reason::ContainerFailed,
             format!("pod {name} could not be started: {kubelet_reason}{}", colon(message)),
         ),
         // Failed without any container: the kubelet refused the pod (OutOfcpu, NodeAffinity, ...).

@@ -1,7 +1,7 @@
 //! What a test asks about the cluster.
 
 use super::{cluster::Cluster, key};
-use scavenger_planner::snapshot::{Child, Job, JobStatus, Node, Pod, WaitReason};
+use scavenger_planner::snapshot::{Child, Job, JobStatus, Node, Pod, WaitingReason};
 
 impl Cluster {
     /// Status of a ScavengerJob as the API server has it.
@@ -15,7 +15,7 @@ impl Cluster {
 
     /// Why a ScavengerJob waits, if it does.
     #[must_use]
-    pub fn waits(&self, name: &str) -> Option<WaitReason> {
+    pub fn waits(&self, name: &str) -> Option<WaitingReason> {
         Some(self.status(name).admitted.as_ref()?.waiting.as_ref()?.reason)
     }
 

@@ -12,12 +12,12 @@ use scavenger_planner::{
     snapshot::{Job, Key, Observation, Phase, Pod},
 };
 use scavenger_schema::scavenger_job::ScavengerJob;
+use scavenger_vocabulary::Reason;
 
 use super::{
     connect, plan,
     snapshot::{Snapshot, Source},
 };
-use crate::status;
 
 /// Attempts shown, the newest.
 const ATTEMPTS: usize = 5;
@@ -127,7 +127,7 @@ fn phase(job: &Job, now: Timestamp) -> String {
         Phase::Interrupted => status.interruption_times.last().copied(),
         Phase::Completed | Phase::Failed => status.finish_time,
     };
-    let mut text = status::phase_name(status.phase).to_owned();
+    let mut text = status.phase.name().to_owned();
     if let Some(since) = since {
         write!(text, " for {}", round(now.duration_since(since)))
             .expect("writing to a string should not fail");
@@ -230,7 +230,8 @@ fn history(job: &ScavengerJob) -> String {
             (Some(_), None) => "runs".to_owned(),
         };
         let outcome = attempt.outcome.map_or_else(String::new, |outcome| format!("{outcome:?}: "));
-        let why = attempt.message.as_deref().or(attempt.reason.as_deref()).unwrap_or_default();
+        let why =
+            attempt.message.as_deref().or(attempt.reason.as_ref().map(Reason::name)).unwrap_or_default();
         lines.add(&format!("attempt {}", attempt.number), &format!("{ran}; {outcome}{why}"));
     }
     lines.text

@@ -6,7 +6,6 @@ use anyhow::Context;
 use scavenger_planner::action::{Action, StatusWrite, Task};
 
 use super::snapshot::Source;
-use crate::status;
 
 /// Show what the operator would do, and do nothing
 ///
@@ -88,7 +87,7 @@ pub(super) fn describe(task: &Task) -> String {
     match task {
         Task::Prepare { .. } => "start: look up what it refers to, then begin an attempt".to_owned(),
         Task::WriteStatus(write) => {
-            let phase = status::phase_name(write.status.phase);
+            let phase = write.status.phase.name();
             format!("write status {phase}: {}", write.status.message)
         }
         Task::CreateChild { attempt, .. } => format!("create the Job of attempt {attempt}"),

@@ -13,10 +13,10 @@ use scavenger_planner::{
     action::{Answer, Event, Failure},
     loss::Work,
     resources::{CPU, PODS, Resources, is_in_bytes},
-    snapshot::{Job, JobStatus, WaitReason},
+    snapshot::{Job, JobStatus, WaitingReason},
 };
 
-use crate::{observe::progress::Progress, status};
+use crate::observe::progress::Progress;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
@@ -280,8 +280,12 @@ impl Metrics {
     /// Counts an event in the life of a ScavengerJob that was created at `creation`, once its status write succeeded.
     pub(crate) fn event(&self, event: Event, creation: Timestamp, status: &JobStatus) {
         let attempt = status.attempt.as_ref();
-        let reason =
-            || Reason { reason: attempt.and_then(|attempt| attempt.reason.clone()).unwrap_or_default() };
+        let reason = || Reason {
+            reason: attempt
+                .and_then(|attempt| attempt.reason.as_ref())
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+        };
         match event {
             Event::Started => {}
             Event::Running => {
@@ -303,8 +307,7 @@ impl Metrics {
                 self.completions.inc();
             }
             Event::Failed => {
-                // Without an attempt of its own the message begins with the reason.
-                let reason = status.message.split(':').next().unwrap_or_default().to_owned();
+                let reason = status.failure.as_ref().map(ToString::to_string).unwrap_or_default();
                 self.failures.get_or_create(&Reason { reason }).inc();
             }
         }
@@ -318,10 +321,10 @@ impl Metrics {
     /// Takes in how many ScavengerJobs are where.
     pub(crate) fn counts(&self, counts: &Counts) {
         for (phase, count) in &counts.phases {
-            let label = PhaseLabel { phase: status::phase_name(*phase) };
+            let label = PhaseLabel { phase: phase.name() };
             self.phases.get_or_create(&label).set(i64::try_from(*count).unwrap_or(i64::MAX));
         }
-        for reason in WaitReason::ALL {
+        for reason in WaitingReason::ALL {
             let count = counts.waiting.get(&reason).copied().unwrap_or(0);
             let label = Reason { reason: reason.name().to_owned() };
             self.waiting.get_or_create(&label).set(i64::try_from(count).unwrap_or(i64::MAX));

@@ -17,14 +17,15 @@ use kube::ResourceExt;
 use scavenger_planner::{
     resources::{CPU, MEMORY, Resources},
     snapshot::{
-        Admitted, Attempt, Child, Container, Disruption, Job, JobStatus, Key, Name, Node, Outcome, Phase,
-        Placement, Pod, PodPhase, Taint, Toleration, Volume, WaitReason, Waiting,
+        Admitted, Attempt, Child, Container, Disruption, Job, JobStatus, Key, Name, Node, Placement, Pod,
+        PodPhase, Taint, Toleration, Volume, Waiting, WaitingReason,
     },
 };
 use scavenger_schema::{
-    names, quantity, reasons,
+    names, quantity,
     scavenger_job::{self as crd, ScavengerJob},
 };
+use scavenger_vocabulary::{Reason, condition};
 
 use super::constraints;
 use crate::validate;
@@ -70,21 +71,21 @@ pub(crate) fn job(object: &ScavengerJob) -> Job {
 fn job_status(status: Option<&crd::ScavengerJobStatus>) -> JobStatus {
     let Some(status) = status else { return JobStatus::default() };
     let admitted =
-        status.conditions.iter().find(|condition| condition.type_ == reasons::condition::ADMITTED).map(
-            |condition| Admitted {
+        status.conditions.iter().find(|condition| condition.type_ == condition::ADMITTED).map(|condition| {
+            Admitted {
                 waiting: (condition.status == "False").then(|| Waiting {
-                    reason: wait_reason(&condition.reason),
+                    reason: WaitingReason::from_name(&condition.reason).unwrap_or(WaitingReason::BackingOff),
                     message: condition.message.clone(),
                 }),
                 since: condition.last_transition_time.0,
-            },
-        );
+            }
+        });
     let times = |times: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Time]| {
         times.iter().map(|time| time.0).collect()
     };
     JobStatus {
         written: status.phase.is_some(),
-        phase: status.phase.map_or(Phase::Waiting, phase),
+        phase: status.phase.unwrap_or_default(),
         observed_generation: status.observed_generation.unwrap_or(0),
         message: status.message.clone().unwrap_or_default(),
         admitted,
@@ -98,6 +99,11 @@ fn job_status(status: Option<&crd::ScavengerJobStatus>) -> JobStatus {
         last_checkpoint: status.last_checkpoint_time.as_ref().map(|time| time.0),
         start_times: times(&status.start_times),
         interruption_times: times(&status.interruption_times),
+        failure: status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == condition::FAILED && condition.status == "True")
+            .map(|condition| Reason::from_name(&condition.reason)),
         finish_time: status.finish_time.as_ref().map(|time| time.0),
         not_before: status.not_before.as_ref().map(|time| time.0),
         failed_starts: clamped(status.failed_starts),
@@ -134,30 +140,10 @@ fn attempt(attempt: &crd::Attempt) -> Attempt {
             message: disruption.message.clone(),
             pod: disruption.pod.as_str().into(),
         }),
-        outcome: attempt.outcome.map(|outcome| match outcome {
-            crd::Outcome::Completed => Outcome::Completed,
-            crd::Outcome::Failed => Outcome::Failed,
-            crd::Outcome::Interrupted => Outcome::Interrupted,
-            crd::Outcome::Withdrawn => Outcome::Withdrawn,
-        }),
+        outcome: attempt.outcome,
         reason: attempt.reason.clone(),
         message: attempt.message.clone(),
     }
-}
-
-fn phase(phase: crd::Phase) -> Phase {
-    match phase {
-        crd::Phase::Waiting => Phase::Waiting,
-        crd::Phase::Starting => Phase::Starting,
-        crd::Phase::Running => Phase::Running,
-        crd::Phase::Interrupted => Phase::Interrupted,
-        crd::Phase::Completed => Phase::Completed,
-        crd::Phase::Failed => Phase::Failed,
-    }
-}
-
-fn wait_reason(reason: &str) -> WaitReason {
-    WaitReason::ALL.into_iter().find(|candidate| candidate.name() == reason).unwrap_or(WaitReason::BackingOff)
 }
 
 /// A batch/v1 Job that belongs to a ScavengerJob; none if its labels do not say so.

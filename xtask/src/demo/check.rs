@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result, bail};
+use scavenger_vocabulary::Reason;
 use serde_json::json;
 
 use super::queue::{Attempt, Queue, Row};
@@ -42,7 +43,8 @@ pub(super) fn everything(cluster: &Cluster, namespace: &str, queue: &Queue<'_>, 
     if !rows.iter().any(|row| row.rung.is_some_and(|rung| rung > 1)) {
         wrong.push("no row came down from its first configuration".to_owned());
     }
-    if !attempts.iter().any(|attempt| attempt.reason.as_deref() == Some("PreemptionByScheduler")) {
+    if !attempts.iter().any(|attempt| attempt.reason.as_deref() == Some(Reason::PreemptionByScheduler.name()))
+    {
         wrong.push("no simulation was preempted by kube-scheduler".to_owned());
     }
     if !wrong.is_empty() {

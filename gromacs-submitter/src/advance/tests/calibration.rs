@@ -91,7 +91,7 @@ fn a_kind_of_node_that_is_not_there_fails_it_with_a_sentence() {
 fn without_room_it_waits_and_takes_no_other_configuration() {
     let mut row = calibration();
     row.status = submitted().status;
-    for why in [waiting::NO_ROOM, waiting::UNSCHEDULED, waiting::NEVER_FITS] {
+    for why in [WaitingReason::NoRoom, WaitingReason::Unscheduled, WaitingReason::NeverFits] {
         let mut scene = Scene::with_job(row.clone(), waits(1, why));
         scene.ladder.truncate(1);
         scene.go();
@@ -156,10 +156,10 @@ fn an_interrupted_one_starts_over() {
     row.system.atoms = Some(11_664);
     (row.status.attempt, row.status.first_step, row.status.step) = (1, Some(0), Some(1000));
     let interrupted = JobView {
-        attempts: vec![attempt(1, 1, Some(AttemptOutcome::Interrupted))],
+        attempts: vec![attempt(1, 1, Some(Outcome::Interrupted))],
         has_run: true,
         phase: Phase::Interrupted,
-        ..waits(1, waiting::NO_ROOM)
+        ..waits(1, WaitingReason::NoRoom)
     };
     let mut scene = Scene::with_job(row, interrupted);
     scene.ladder.truncate(1);
@@ -167,10 +167,7 @@ fn an_interrupted_one_starts_over() {
     assert_eq!((step.status.state, step.status.interruptions), (State::Interrupted, 1));
     assert!(step.observations.is_empty());
     scene.job = Some(JobView {
-        attempts: vec![
-            attempt(1, 1, Some(AttemptOutcome::Interrupted)),
-            attempt(2, 1, Some(AttemptOutcome::Completed)),
-        ],
+        attempts: vec![attempt(1, 1, Some(Outcome::Interrupted)), attempt(2, 1, Some(Outcome::Completed))],
         ..completed_job()
     });
     let step = scene.read(log_of_benchmark()).step();

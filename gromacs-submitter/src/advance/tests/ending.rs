@@ -3,10 +3,8 @@
 use super::*;
 
 fn out_of_memory(rung: i32) -> Scene {
-    let job = JobView {
-        attempts: vec![attempt(2, rung, Some(AttemptOutcome::Failed))],
-        ..failed_job(failure::OOM_KILLED)
-    };
+    let job =
+        JobView { attempts: vec![attempt(2, rung, Some(Outcome::Failed))], ..failed_job(Reason::OOMKilled) };
     Scene::with_job(submitted(), job)
 }
 
@@ -149,7 +147,7 @@ fn what_is_left_is_removed_after_a_day_and_only_then() {
     for gone in [Some(JobView { ours: false, ..job.clone() }), Some(JobView { deleting: true, ..job }), None]
     {
         scene.job = gone;
-        scene.probe = Some(failed_job(failure::CONTAINER_FAILED));
+        scene.probe = Some(failed_job(Reason::ContainerFailed));
         assert_eq!(scene.step().action, Action::DeleteProbe(Probe::Verification));
         scene.probe = None;
         let step = scene.step();
@@ -163,7 +161,7 @@ fn a_failed_inspection_is_removed_too_and_a_retry_needs_no_removal() {
     let mut row = row();
     row.status.state = State::Inspecting;
     let mut scene = Scene::of(row).read("there is no file /data/x.tpr on the volume\n");
-    scene.probe = Some(failed_job(failure::CONTAINER_FAILED));
+    scene.probe = Some(failed_job(Reason::ContainerFailed));
     assert!(scene.go().status.job_expiry_time.is_some());
     scene.after(24 * 3600);
     assert_eq!(scene.step().action, Action::DeleteProbe(Probe::Inspection));
@@ -216,7 +214,7 @@ fn what_is_followed_is_looked_at_less_often() {
 fn a_crash_says_what_mdrun_warned_of() {
     let message =
         "ContainerFailed: pod gromacs-7-1-1-0-x exited with code 139: :-) GROMACS - gmx mdrun (-:\nmore";
-    let job = JobView { message: Some(message.to_owned()), ..failed_job(failure::CONTAINER_FAILED) };
+    let job = JobView { message: Some(message.to_owned()), ..failed_job(Reason::ContainerFailed) };
     let warned = "starting mdrun 'W'\n\nstep 0: One or more water molecules can not be settled.\n";
     assert_eq!(
         reason(&Scene::with_job(submitted(), job.clone()).read(warned).step()),

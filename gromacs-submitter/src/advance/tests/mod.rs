@@ -6,8 +6,7 @@ mod refused;
 mod waiting_better;
 
 use jiff::{SignedDuration, Timestamp};
-use scavenger_schema::reasons::{failure, waiting};
-use scavenger_schema::simulation::AttemptOutcome;
+use scavenger_vocabulary::{Outcome, Reason, WaitingReason};
 
 use super::*;
 use crate::fixtures::{attempt, job, ladder, now, pool, row, submitted};
@@ -102,22 +101,22 @@ impl Scene {
     }
 }
 
-fn waits(rung: i32, reason: &str) -> JobView {
-    JobView { waiting_reason: Some(reason.to_owned()), ..job(Phase::Waiting, rung) }
+fn waits(rung: i32, reason: WaitingReason) -> JobView {
+    JobView { waiting_reason: Some(reason), ..job(Phase::Waiting, rung) }
 }
 
 fn completed_job() -> JobView {
     JobView {
-        attempts: vec![attempt(1, 1, Some(AttemptOutcome::Completed))],
+        attempts: vec![attempt(1, 1, Some(Outcome::Completed))],
         has_run: true,
         ..job(Phase::Completed, 1)
     }
 }
 
-fn failed_job(reason: &str) -> JobView {
+fn failed_job(reason: Reason) -> JobView {
     JobView {
-        failure_reason: Some(reason.to_owned()),
-        attempts: vec![attempt(1, 1, Some(AttemptOutcome::Failed))],
+        failure_reason: Some(reason),
+        attempts: vec![attempt(1, 1, Some(Outcome::Failed))],
         ..job(Phase::Failed, 1)
     }
 }
@@ -136,7 +135,7 @@ fn from_queued_to_submitted() {
     scene.probe = Some(job(Phase::Running, 1));
     assert_eq!(scene.go().action, Action::Settle);
 
-    let mut done = attempt(1, 1, Some(AttemptOutcome::Completed));
+    let mut done = attempt(1, 1, Some(Outcome::Completed));
     done.message = Some(ANSWER.to_owned());
     scene.probe = Some(JobView { attempts: vec![done], ..job(Phase::Completed, 1) });
     let step = scene.go();
@@ -152,7 +151,7 @@ fn from_queued_to_submitted() {
     scene.row.status = with_ladder(&scene.row, ladder(), scene.pool.as_ref()).expect("should be a ladder").0;
     assert_eq!(scene.step().action, Action::CreateJob(1));
 
-    scene.job = Some(waits(1, waiting::BEHIND_IN_QUEUE));
+    scene.job = Some(waits(1, WaitingReason::BehindInQueue));
     let step = scene.go();
     assert_eq!((step.status.state, step.status.job_uid.as_deref()), (State::Submitted, Some("uid-1")));
     assert_eq!(scene.go().status, step.status, "looking again changes nothing");
@@ -181,7 +180,7 @@ fn a_file_that_can_not_be_read_fails_the_row_with_a_sentence() {
         let mut row = row();
         row.status.state = State::Inspecting;
         let mut scene = Scene::of(row).read(text);
-        scene.probe = Some(failed_job(failure::CONTAINER_FAILED));
+        scene.probe = Some(failed_job(Reason::ContainerFailed));
         let step = scene.go();
         assert_eq!(step.status.state, State::Failed);
         assert!(reason(&step).contains(expected), "{}", reason(&step));
@@ -191,7 +190,7 @@ fn a_file_that_can_not_be_read_fails_the_row_with_a_sentence() {
     row.status.state = State::Inspecting;
     let mut scene = Scene::of(row);
     let missing = Some("PersistentVolumeClaim data does not exist".to_owned());
-    scene.probe = Some(JobView { message: missing, ..failed_job(failure::REFERENCE_MISSING) });
+    scene.probe = Some(JobView { message: missing, ..failed_job(Reason::ReferenceMissing) });
     assert!(reason(&scene.step()).ends_with("PersistentVolumeClaim data does not exist"));
 }
 
@@ -200,7 +199,7 @@ fn a_bad_answer_is_not_hidden_by_the_log() {
     let mut row = row();
     row.status.state = State::Inspecting;
     let mut scene = Scene::of(row);
-    let mut done = attempt(1, 1, Some(AttemptOutcome::Completed));
+    let mut done = attempt(1, 1, Some(Outcome::Completed));
     done.message = Some(ANSWER.replace("nsteps=4000", "nsteps=-1"));
     scene.probe = Some(JobView { attempts: vec![done], ..job(Phase::Completed, 1) });
     assert!(reason(&scene.step()).contains("never end"), "{}", reason(&scene.step()));
@@ -234,14 +233,14 @@ fn without_nodes_it_waits() {
 
 #[test]
 fn never_fits_falls_back_at_once_and_only_when_judged() {
-    let mut scene = Scene::with_job(submitted(), waits(1, waiting::NEVER_FITS));
+    let mut scene = Scene::with_job(submitted(), waits(1, WaitingReason::NeverFits));
     let step = scene.go();
     assert_eq!((step.action, step.status.next_rung, step.status.rung), (Action::Record, Some(2), Some(1)));
     // The intention is written; now it is done. A crash here repeats this step.
     let replace = Action::ReplaceJob { rung: 2, resource_version: "42".to_owned() };
     assert_eq!(scene.step().action, replace);
     // Replaced; the status still speaks of the spec before.
-    scene.job = Some(JobView { judged: false, ..waits(2, waiting::NEVER_FITS) });
+    scene.job = Some(JobView { judged: false, ..waits(2, WaitingReason::NeverFits) });
     let step = scene.go();
     assert_eq!((step.status.rung, step.status.next_rung), (Some(2), None));
     let step = scene.go();
@@ -250,7 +249,7 @@ fn never_fits_falls_back_at_once_and_only_when_judged() {
 
 #[test]
 fn no_room_falls_back_after_a_while() {
-    for reason in [waiting::NO_ROOM, waiting::UNSCHEDULED] {
+    for reason in [WaitingReason::NoRoom, WaitingReason::Unscheduled] {
         let mut scene = Scene::with_job(submitted(), waits(1, reason));
         assert_eq!(scene.go().status.next_rung, None);
         scene.after(599);
@@ -265,12 +264,12 @@ fn no_room_falls_back_after_a_while() {
 #[test]
 fn waiting_in_line_is_no_reason_to_shrink() {
     for reason in [
-        waiting::BEHIND_IN_QUEUE,
-        waiting::BACKING_OFF,
-        waiting::PAUSED,
-        waiting::SUSPENDED,
-        waiting::NODE_UNREACHABLE,
-        waiting::QUOTA_EXCEEDED,
+        WaitingReason::BehindInQueue,
+        WaitingReason::BackingOff,
+        WaitingReason::Paused,
+        WaitingReason::Suspended,
+        WaitingReason::NodeUnreachable,
+        WaitingReason::QuotaExceeded,
     ] {
         let mut scene = Scene::with_job(submitted(), waits(1, reason));
         for _ in 0..10 {
@@ -283,22 +282,22 @@ fn waiting_in_line_is_no_reason_to_shrink() {
 
 #[test]
 fn the_clock_stands_still_in_between_and_starts_again_after_an_interruption() {
-    let mut scene = Scene::with_job(submitted(), waits(1, waiting::NO_ROOM));
+    let mut scene = Scene::with_job(submitted(), waits(1, WaitingReason::NoRoom));
     scene.go();
     scene.after(400);
-    scene.job = Some(waits(1, waiting::BEHIND_IN_QUEUE));
+    scene.job = Some(waits(1, WaitingReason::BehindInQueue));
     scene.go();
     scene.after(10_000);
-    scene.job = Some(waits(1, waiting::NO_ROOM));
+    scene.job = Some(waits(1, WaitingReason::NoRoom));
     scene.go();
     scene.after(150);
     assert_eq!(scene.go().status.next_rung, None, "550 s without room");
 
     let interrupted = JobView {
-        attempts: vec![attempt(1, 1, Some(AttemptOutcome::Interrupted))],
+        attempts: vec![attempt(1, 1, Some(Outcome::Interrupted))],
         has_run: true,
         phase: Phase::Interrupted,
-        ..waits(1, waiting::NO_ROOM)
+        ..waits(1, WaitingReason::NoRoom)
     };
     scene.job = Some(interrupted);
     // Long enough that waiting pays.
@@ -315,7 +314,7 @@ fn the_clock_stands_still_in_between_and_starts_again_after_an_interruption() {
 fn patience_is_longer_than_the_operators() {
     let mut row = submitted();
     row.fallback_after_seconds = Some(5);
-    let mut scene = Scene::with_job(row, waits(1, waiting::UNSCHEDULED));
+    let mut scene = Scene::with_job(row, waits(1, WaitingReason::Unscheduled));
     scene.go();
     scene.after(60);
     assert_eq!(scene.go().status.next_rung, None, "pendingTimeout is 60 s");
@@ -327,7 +326,7 @@ fn patience_is_longer_than_the_operators() {
 fn after_the_smallest_it_starts_over_with_growing_delay() {
     let mut row = submitted();
     row.status.rung = Some(3);
-    let mut scene = Scene::with_job(row, waits(3, waiting::NEVER_FITS));
+    let mut scene = Scene::with_job(row, waits(3, WaitingReason::NeverFits));
     for delay in [60, 120, 240] {
         let step = scene.go();
         assert_eq!((&step.action, step.status.next_rung), (&Action::Settle, None));
@@ -336,10 +335,10 @@ fn after_the_smallest_it_starts_over_with_growing_delay() {
         assert_eq!(scene.go().status.next_rung, None);
         scene.after(1);
         assert_eq!(scene.go().status.next_rung, Some(1));
-        scene.job = Some(waits(1, waiting::BEHIND_IN_QUEUE));
+        scene.job = Some(waits(1, WaitingReason::BehindInQueue));
         assert_eq!(scene.go().status.rung, Some(1));
         scene.row.status.rung = Some(3);
-        scene.job = Some(waits(3, waiting::NEVER_FITS));
+        scene.job = Some(waits(3, WaitingReason::NeverFits));
     }
     assert_eq!(scene.row.status.laps, 3);
 }
@@ -360,11 +359,11 @@ fn a_job_that_just_started_is_not_replaced() {
 #[test]
 fn a_replacement_that_runs_at_once_is_still_told() {
     for phase in [Phase::Starting, Phase::Running, Phase::Completed] {
-        let mut scene = Scene::with_job(submitted(), waits(1, waiting::NEVER_FITS));
+        let mut scene = Scene::with_job(submitted(), waits(1, WaitingReason::NeverFits));
         let why = reason(&scene.go()).to_owned();
         assert!(why.contains("falls back to configuration 2 of 3"), "{why}");
         // Nobody looked between the replacement and the start: the operator was quick, or the submitter was killed.
-        let attempts = vec![attempt(1, 2, (phase == Phase::Completed).then_some(AttemptOutcome::Completed))];
+        let attempts = vec![attempt(1, 2, (phase == Phase::Completed).then_some(Outcome::Completed))];
         scene.job = Some(JobView { attempts, has_run: phase != Phase::Starting, ..job(phase, 2) });
         let step = scene.go();
         assert_eq!((&step.action, step.status.state), (&Action::Record, State::Submitted), "{phase:?}");
@@ -389,12 +388,12 @@ fn an_interruption_is_counted_once_and_the_attempt_recorded() {
     assert_eq!(scene.go().attempts, Vec::new(), "known");
 
     scene.log = Log::NotRead;
-    let ended = attempt(1, 1, Some(AttemptOutcome::Interrupted));
+    let ended = attempt(1, 1, Some(Outcome::Interrupted));
     scene.job = Some(JobView {
         attempts: vec![ended],
         has_run: true,
         phase: Phase::Interrupted,
-        ..waits(1, waiting::BACKING_OFF)
+        ..waits(1, WaitingReason::BackingOff)
     });
     let step = scene.go();
     assert_eq!((step.status.state, step.status.interruptions), (State::Interrupted, 1));
@@ -405,7 +404,7 @@ fn an_interruption_is_counted_once_and_the_attempt_recorded() {
 
     // The next attempt starts from its checkpoint, on another configuration.
     scene.job = Some(JobView {
-        attempts: vec![attempt(1, 1, Some(AttemptOutcome::Interrupted)), attempt(2, 2, None)],
+        attempts: vec![attempt(1, 1, Some(Outcome::Interrupted)), attempt(2, 2, None)],
         has_run: true,
         ..job(Phase::Running, 2)
     });
@@ -421,7 +420,7 @@ fn an_attempt_that_was_interrupted_has_measured_how_fast_it_was() {
     let running = JobView { attempts: vec![attempt(1, 2, None)], has_run: true, ..job(Phase::Running, 2) };
     let text = "starting mdrun 'W'\n400000 steps, 800.0 ps (continuing from step 1000, 2.0 ps).\n\
                 \rstep 11000, will finish Sat Nov 21 10:00:00 2026\r";
-    let interrupted = attempt(1, 2, Some(AttemptOutcome::Interrupted));
+    let interrupted = attempt(1, 2, Some(Outcome::Interrupted));
     for (seconds, follows_logs, measured) in [
         // 10,000 steps of 2 fs in 200 s are 8.64 ns a day.
         (200, true, Some(Measurement { ns_per_day: 8.64, steps: 10_000, wall_seconds: 200.0 })),
@@ -442,7 +441,7 @@ fn an_attempt_that_was_interrupted_has_measured_how_fast_it_was() {
             attempts: vec![interrupted.clone()],
             has_run: true,
             phase: Phase::Interrupted,
-            ..waits(2, waiting::BACKING_OFF)
+            ..waits(2, WaitingReason::BackingOff)
         });
         let step = scene.go();
         let observed = step.observations.first().map(|it| (it.attempt, it.rung, it.measured));
@@ -534,7 +533,7 @@ fn when_the_log_is_gone_the_checkpoint_tells() {
         assert_eq!(scene.step().action, Action::CreateProbe(Probe::Verification));
         scene.probe = Some(job(Phase::Starting, 1));
         assert_eq!(scene.go().action, Action::Settle);
-        let mut done = attempt(1, 1, Some(AttemptOutcome::Completed));
+        let mut done = attempt(1, 1, Some(Outcome::Completed));
         done.message = Some(answer.to_owned());
         scene.probe = Some(JobView { attempts: vec![done], ..job(Phase::Completed, 1) });
         let step = scene.go();
@@ -546,7 +545,7 @@ fn when_the_log_is_gone_the_checkpoint_tells() {
 #[test]
 fn failures_say_what_gromacs_said() {
     let text = "Program: gmx mdrun\n\nFatal error:\nToo many LINCS warnings (1000)\n\nFor more information";
-    let step = Scene::with_job(submitted(), failed_job(failure::CONTAINER_FAILED)).read(text).step();
+    let step = Scene::with_job(submitted(), failed_job(Reason::ContainerFailed)).read(text).step();
     assert_eq!(step.status.state, State::Failed);
     assert_eq!(reason(&step), "mdrun failed: Too many LINCS warnings (1000)");
     assert_eq!(step.attempts.len(), 1);
@@ -554,7 +553,7 @@ fn failures_say_what_gromacs_said() {
     let log_end = step.attempts[0].log_end.as_deref().unwrap_or_default();
     assert!(log_end.starts_with("Program: gmx mdrun\nFatal error:"), "{log_end}");
 
-    let step = Scene::with_job(submitted(), failed_job(failure::REFUSED)).step();
+    let step = Scene::with_job(submitted(), failed_job(Reason::Refused)).step();
     assert_eq!(reason(&step), "the operator's sentence");
 }
 

@@ -10,7 +10,7 @@ fn inspecting() -> Scene {
 }
 
 fn inspected() -> JobView {
-    let mut done = attempt(1, 1, Some(AttemptOutcome::Completed));
+    let mut done = attempt(1, 1, Some(Outcome::Completed));
     done.message = Some(ANSWER.to_owned());
     JobView { attempts: vec![done], ..job(Phase::Completed, 1) }
 }
@@ -43,7 +43,7 @@ fn without_a_pool_nothing_is_made() {
 #[test]
 fn an_inspection_that_ran_out_of_memory_is_made_anew_with_more() {
     let mut scene = inspecting();
-    let mut killed = failed_job(failure::OOM_KILLED);
+    let mut killed = failed_job(Reason::OOMKilled);
     killed.attempts[0].memory_bytes = Some(256 << 20);
     scene.probe = Some(killed.clone());
     let step = scene.go();
@@ -99,7 +99,7 @@ fn a_cancelled_row_waits_for_what_was_before_it_and_is_swept() {
     row.status.submission = 2;
     row.cancel_requested = true;
     let mut scene = Scene::of(row);
-    scene.previous = Some(failed_job(failure::OOM_KILLED));
+    scene.previous = Some(failed_job(Reason::OOMKilled));
     assert_eq!(scene.step().action, Action::DeleteJob { submission: 1, uid: "uid-1".to_owned() });
     scene.previous = None;
     let step = scene.go();
@@ -119,7 +119,7 @@ fn while_its_checkpoint_waits_to_be_read_it_can_be_cancelled() {
     row.status.verifying = true;
     row.cancel_requested = true;
     let mut scene = Scene::with_job(row, completed_job());
-    scene.probe = Some(waits(1, waiting::PAUSED));
+    scene.probe = Some(waits(1, WaitingReason::Paused));
     assert_eq!(scene.step().action, Action::DeleteProbe(Probe::Verification));
     scene.probe = None;
     let step = scene.step();
@@ -128,7 +128,7 @@ fn while_its_checkpoint_waits_to_be_read_it_can_be_cancelled() {
 
 #[test]
 fn a_start_stops_the_clock_and_a_run_forgets_the_laps() {
-    let mut scene = Scene::with_job(submitted(), waits(1, waiting::NO_ROOM));
+    let mut scene = Scene::with_job(submitted(), waits(1, WaitingReason::NoRoom));
     scene.row.status.laps = 6;
     scene.go();
     scene.after(100);
@@ -136,7 +136,7 @@ fn a_start_stops_the_clock_and_a_run_forgets_the_laps() {
     let step = scene.go();
     assert_eq!((step.status.no_room_since, step.status.no_room_seconds), (None, 100.0));
     scene.after(500);
-    scene.job = Some(waits(1, waiting::NO_ROOM));
+    scene.job = Some(waits(1, WaitingReason::NoRoom));
     assert_eq!(scene.go().status.no_room_seconds, 100.0, "starting was no waiting for room");
     scene.job = Some(JobView { attempts: vec![attempt(1, 1, None)], ..job(Phase::Running, 1) });
     assert_eq!(scene.go().status.laps, 0);

@@ -6,7 +6,7 @@ use super::*;
 
 /// A row whose attempt on `rung` was interrupted at half of its 4,000,000 steps: 4 ns remain, which take 1.2 hours on
 /// 2 cores, 2.1 on 1 core and 4.4 on half of one.
-fn interrupted(rung: i32, reason: &str) -> Scene {
+fn interrupted(rung: i32, reason: WaitingReason) -> Scene {
     let mut row = submitted();
     row.system.nsteps = Some(4_000_000);
     row.status.rung = Some(rung);
@@ -15,7 +15,7 @@ fn interrupted(rung: i32, reason: &str) -> Scene {
     row.status.attempt = 1;
     row.status.attempts_recorded = 1;
     let job = JobView {
-        attempts: vec![attempt(1, rung, Some(AttemptOutcome::Interrupted))],
+        attempts: vec![attempt(1, rung, Some(Outcome::Interrupted))],
         has_run: true,
         phase: Phase::Interrupted,
         ..waits(rung, reason)
@@ -37,7 +37,7 @@ fn short(scene: &mut Scene) {
 
 #[test]
 fn after_an_interruption_it_grows_into_the_room_there_is() {
-    let mut scene = interrupted(3, waiting::BACKING_OFF);
+    let mut scene = interrupted(3, WaitingReason::BackingOff);
     free(&mut scene, 2000);
     let step = scene.go();
     assert_eq!((&step.action, step.status.next_rung), (&Action::Record, Some(1)));
@@ -60,18 +60,18 @@ fn after_an_interruption_it_grows_into_the_room_there_is() {
 
 #[test]
 fn the_largest_that_fits_is_taken() {
-    let mut scene = interrupted(3, waiting::BACKING_OFF);
+    let mut scene = interrupted(3, WaitingReason::BackingOff);
     free(&mut scene, 1500);
     assert_eq!(scene.go().status.next_rung, Some(2));
     free(&mut scene, 900);
-    let mut scene = interrupted(3, waiting::BACKING_OFF);
+    let mut scene = interrupted(3, WaitingReason::BackingOff);
     free(&mut scene, 900);
     assert_eq!(scene.go().status.next_rung, None, "what it has is the best that fits");
 }
 
 #[test]
 fn it_shrinks_at_once_when_waiting_would_take_longer_than_computing() {
-    for reason in [waiting::NO_ROOM, waiting::UNSCHEDULED, waiting::BACKING_OFF] {
+    for reason in [WaitingReason::NoRoom, WaitingReason::Unscheduled, WaitingReason::BackingOff] {
         // Hours to go: 10 minutes of waiting for twice the speed pay.
         let mut scene = interrupted(2, reason);
         free(&mut scene, 600);
@@ -87,7 +87,7 @@ fn it_shrinks_at_once_when_waiting_would_take_longer_than_computing() {
 
 #[test]
 fn a_small_gain_is_not_worth_a_change() {
-    let mut scene = interrupted(2, waiting::BACKING_OFF);
+    let mut scene = interrupted(2, WaitingReason::BackingOff);
     scene.ladder[0].ns_per_day_p50 = scene.ladder[1].ns_per_day_p50 * 1.1;
     assert_eq!(scene.go().status.next_rung, None);
     scene.ladder[0].ns_per_day_p50 = scene.ladder[1].ns_per_day_p50 * 1.2;
@@ -97,31 +97,31 @@ fn a_small_gain_is_not_worth_a_change() {
 #[test]
 fn only_room_is_a_reason_to_change() {
     for reason in [
-        waiting::BEHIND_IN_QUEUE,
-        waiting::PAUSED,
-        waiting::SUSPENDED,
-        waiting::NODE_UNREACHABLE,
-        waiting::QUOTA_EXCEEDED,
+        WaitingReason::BehindInQueue,
+        WaitingReason::Paused,
+        WaitingReason::Suspended,
+        WaitingReason::NodeUnreachable,
+        WaitingReason::QuotaExceeded,
     ] {
         let mut scene = interrupted(3, reason);
         assert_eq!(scene.go().status.next_rung, None, "{reason}");
     }
     // Never interrupted, so nothing is known that the tuner did not know.
-    let mut scene = Scene::with_job(submitted(), waits(3, waiting::BACKING_OFF));
+    let mut scene = Scene::with_job(submitted(), waits(3, WaitingReason::BackingOff));
     assert_eq!(scene.go().status.next_rung, None);
     // It just started.
-    let mut scene = interrupted(3, waiting::BACKING_OFF);
+    let mut scene = interrupted(3, WaitingReason::BackingOff);
     scene.job.as_mut().expect("should be there").phase = Phase::Starting;
     assert_eq!(scene.go().status.next_rung, None);
     // The status speaks of the spec before.
-    let mut scene = interrupted(3, waiting::BACKING_OFF);
+    let mut scene = interrupted(3, WaitingReason::BackingOff);
     scene.job.as_mut().expect("should be there").judged = false;
     assert_eq!(scene.go().status.next_rung, None);
 }
 
 #[test]
 fn room_that_was_measured_before_the_interruption_tells_nothing() {
-    let mut scene = interrupted(3, waiting::BACKING_OFF);
+    let mut scene = interrupted(3, WaitingReason::BackingOff);
     scene.pool.as_mut().expect("should have a pool").update_time = Some(now());
     let step = scene.go();
     assert_eq!(step.status.next_rung, None);
@@ -137,9 +137,9 @@ fn room_that_was_measured_before_the_interruption_tells_nothing() {
 
 #[test]
 fn a_later_interruption_allows_a_change_again() {
-    let mut scene = interrupted(3, waiting::BACKING_OFF);
+    let mut scene = interrupted(3, WaitingReason::BackingOff);
     scene.go();
-    let mut second = attempt(2, 1, Some(AttemptOutcome::Interrupted));
+    let mut second = attempt(2, 1, Some(Outcome::Interrupted));
     second.end_time = Some(scene.now);
     let job = scene.job.take().expect("should be there");
     let first = job.attempts[0].clone();
@@ -162,14 +162,14 @@ fn a_quota_is_left_for_a_configuration_that_it_holds() {
     for (quota, next_rung) in
         [(None, None), (room("1"), None), (room("1500m"), Some(3)), (room("2"), Some(2))]
     {
-        let mut scene = Scene::with_job(submitted(), waits(1, waiting::QUOTA_EXCEEDED));
+        let mut scene = Scene::with_job(submitted(), waits(1, WaitingReason::QuotaExceeded));
         scene.quota.clone_from(&quota);
         let step = scene.go();
         assert_eq!(step.status.next_rung, next_rung, "{quota:?}");
         assert!(reason(&step).starts_with("the operator's sentence"), "{}", reason(&step));
     }
     // Below the smallest there is nothing, and the ladder is not started over: a quota is not room that comes back.
-    let mut scene = Scene::with_job(submitted(), waits(3, waiting::QUOTA_EXCEEDED));
+    let mut scene = Scene::with_job(submitted(), waits(3, WaitingReason::QuotaExceeded));
     scene.quota = room("1500m");
     let step = scene.go();
     assert_eq!((step.action, step.status.next_rung, step.status.next_lap_time), (Action::Settle, None, None));
@@ -177,7 +177,7 @@ fn a_quota_is_left_for_a_configuration_that_it_holds() {
 
 #[test]
 fn the_clock_stands_still_while_the_operator_is_away() {
-    let mut scene = Scene::with_job(submitted(), waits(1, waiting::NO_ROOM));
+    let mut scene = Scene::with_job(submitted(), waits(1, WaitingReason::NoRoom));
     scene.go();
     scene.after(500);
     assert_eq!(scene.go().status.next_rung, None);

@@ -5,7 +5,7 @@ use scavenger_planner::{
     resources::Resources,
     snapshot::{
         Admitted, Attempt, Child, Demand, Job, JobSpec, JobStatus, Key, Name, Node, Observation, Outcome,
-        Phase, Placement, Pod, WaitReason, Waiting,
+        Phase, Placement, Pod, Reason, Waiting, WaitingReason,
     },
 };
 
@@ -146,13 +146,13 @@ impl World {
         let mut job = Self::job(number);
         let message = "waits in line with 34 others that ask for the same".to_owned();
         job.status.message.clone_from(&message);
-        let waiting = Waiting { reason: WaitReason::BehindInQueue, message };
+        let waiting = Waiting { reason: WaitingReason::BehindInQueue, message };
         job.status.admitted = Some(Admitted { waiting: Some(waiting), since: at(-900) });
         if number.is_multiple_of(10) {
             let mut attempt = Self::attempt(number, &job);
             attempt.end_time = Some(at(-500));
             attempt.outcome = Some(Outcome::Interrupted);
-            attempt.reason = Some("PreemptionByScheduler".to_owned());
+            attempt.reason = Some(Reason::PreemptionByScheduler);
             attempt.message = Some("Preempted in order to admit a pod of higher priority".to_owned());
             job.status.phase = Phase::Interrupted;
             job.status.interrupted_count = 1 + number as u32 / 10 % 4;
@@ -186,7 +186,7 @@ impl World {
         if let Some(attempt) = &mut job.status.attempt {
             attempt.end_time = Some(at(-100));
             attempt.outcome = Some(Outcome::Completed);
-            attempt.reason = Some("Completed".to_owned());
+            attempt.reason = Some(Reason::Completed);
             attempt.message = Some("all pods ended with success".to_owned());
         }
         job

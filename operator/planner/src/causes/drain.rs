@@ -2,9 +2,9 @@
 
 use super::{Cause, Pool};
 use crate::{
-    interruption::{self, reason},
+    interruption,
     seen::Tracked,
-    snapshot::Key,
+    snapshot::{Key, Reason},
 };
 
 /// The admin's wish that nothing runs (`spec.drain`).
@@ -26,7 +26,7 @@ impl Cause for Drain {
     fn order(&mut self, pool: &mut Pool<'_>) {
         let active = pool.seen.active().filter(|job| pool.seen.get(job).is_some_and(concerns));
         for job in active.cloned().collect::<Vec<Key>>() {
-            pool.order(&job, reason::DRAINED, "the ScavengerPool is being drained".to_owned());
+            pool.order(&job, Reason::Drained, "the ScavengerPool is being drained".to_owned());
         }
     }
 }

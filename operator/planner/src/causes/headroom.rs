@@ -10,10 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cause, Pool, Standing};
 use crate::{
-    interruption::reason,
     loss::Loss,
     resources::{Amount, CPU, MEMORY, PODS, Resources, Share},
-    snapshot::{Key, Name},
+    snapshot::{Key, Name, Reason},
 };
 
 /// When ScavengerJobs go so that others find room at once.
@@ -153,7 +152,7 @@ impl Cause for KeepHeadroom {
             }
         }
         for (job, message) in choose(&used, pool.capacity.allocatable(), headroom, holders) {
-            pool.order(&job, reason::HEADROOM, message);
+            pool.order(&job, Reason::Headroom, message);
         }
     }
 }

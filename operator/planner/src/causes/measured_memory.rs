@@ -16,9 +16,8 @@ use super::{
 };
 use crate::{
     capacity::Capacity,
-    interruption::reason,
     resources::{Amount, MEMORY, Resources, Share},
-    snapshot::{Key, Name, Usage},
+    snapshot::{Key, Name, Reason, Usage},
 };
 
 /// Above this share of a node's memory its ScavengerJobs go.
@@ -141,7 +140,7 @@ impl MeasuredMemory {
         );
         for (job, _) in headroom::choose(&memory(used), &memory(whole), &limits(), holders.collect()) {
             self.relieving.insert(node.clone());
-            pool.order(&job, reason::NODE_PRESSURE, message.clone());
+            pool.order(&job, Reason::NodePressure, message.clone());
         }
     }
 }

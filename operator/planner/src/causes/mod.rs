@@ -22,7 +22,7 @@ use crate::{
     promises::Promises,
     resources::Resources,
     seen::{Attachments, Seen, Tracked},
-    snapshot::{Key, Name, Pod, Settings},
+    snapshot::{Key, Name, Pod, Reason, Settings},
 };
 use drain::Drain;
 use headroom::KeepHeadroom;
@@ -111,7 +111,7 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 
 impl Pool<'_> {
     /// Orders the interruption of a ScavengerJob's active attempt.
-    pub(crate) fn order(&mut self, job: &Key, reason: &str, message: String) {
+    pub(crate) fn order(&mut self, job: &Key, reason: Reason, message: String) {
         let now = self.now;
         let Some(tracked) = self.seen.get_mut(job) else { return };
         let Some(attempt) = tracked.job().status.active_attempt() else { return };

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use super::{Cause, Pool};
 use crate::{
-    interruption::reason,
     loss::Loss,
-    snapshot::{Key, Name, Node},
+    snapshot::{Key, Name, Node, Reason},
 };
 
 /// The nodes that report a pressure condition, and which.
@@ -49,7 +48,7 @@ impl Cause for NodePressure {
         // One that has pods on several such nodes goes once.
         holders.dedup_by(|a, b| a.1 == b.1);
         for (_, job, message) in holders {
-            pool.order(&job, reason::NODE_PRESSURE, message);
+            pool.order(&job, Reason::NodePressure, message);
         }
     }
 }

@@ -14,10 +14,9 @@ use std::{
 
 use super::{Cause, Pool, Standing};
 use crate::{
-    interruption::reason,
     loss::Loss,
     resources::Resources,
-    snapshot::{Key, Name, Pod, PreemptionMode},
+    snapshot::{Key, Name, Pod, PreemptionMode, Reason},
 };
 
 /// Steps of the search on one node. What is found until then is good, if not proven best; nodes have few dozen
@@ -377,7 +376,7 @@ impl Cause for PendingPods {
             pool.capacity.set_pod(&pod);
             for job in victims {
                 let message = format!("makes room for pod {} on node {node}", pod.uid);
-                pool.order(&job, reason::PREEMPTED_BY_OPERATOR, message);
+                pool.order(&job, Reason::PreemptedByOperator, message);
             }
         }
     }

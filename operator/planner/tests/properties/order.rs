@@ -9,7 +9,7 @@ use scavenger_planner::{
     fixtures::{at, job, node, pod, settings},
     promises::Promises,
     resources::Resources,
-    snapshot::{Job, Key, Node, Phase, WaitReason},
+    snapshot::{Job, Key, Node, Phase, WaitingReason},
 };
 
 #[derive(Debug, Clone)]
@@ -81,7 +81,7 @@ fn place(job: &Job, nodes: &[Node], free: &mut Vec<i64>) -> bool {
 }
 
 /// Why one waits, and another reason that may be given for it.
-type Reasons = (WaitReason, Option<WaitReason>);
+type Reasons = (WaitingReason, Option<WaitingReason>);
 
 /// The rule, one ScavengerJob at a time: most interrupted first (10 at most count), then who has waited longest, then
 /// by UID; whoever fits starts, whoever does not is passed over.
@@ -103,12 +103,12 @@ fn slowly(world: &World) -> (Vec<Key>, BTreeMap<Key, Reasons>) {
         let total = job.spec.as_ref().expect("the spec should be valid").demand.total().cpu_milli;
         let mut empty = world.nodes.iter().map(|node| node.allocatable.cpu_milli).collect();
         let reasons = if total > limit || !place(job, &world.nodes, &mut empty) {
-            (WaitReason::NeverFits, None)
+            (WaitingReason::NeverFits, None)
         } else if starting >= world.at_once {
             let room = used + total <= limit && place(job, &world.nodes, &mut free.clone());
-            (WaitReason::BehindInQueue, (!room).then_some(WaitReason::NoRoom))
+            (WaitingReason::BehindInQueue, (!room).then_some(WaitingReason::NoRoom))
         } else if used + total > limit || !place(job, &world.nodes, &mut free) {
-            (WaitReason::NoRoom, None)
+            (WaitingReason::NoRoom, None)
         } else {
             used += total;
             starting += 1;
@@ -147,14 +147,14 @@ proptest! {
         for (key, (reason, also)) in &waiting {
             let said = queue.waiting(key, &mut room, world.starting).map(|waiting| waiting.reason);
             // Whoever is not the head of its line is told to wait behind it.
-            let head = said != Some(WaitReason::BehindInQueue) || *reason == WaitReason::BehindInQueue;
+            let head = said != Some(WaitingReason::BehindInQueue) || *reason == WaitingReason::BehindInQueue;
             prop_assert!(said == Some(*reason) || said == *also || !head, "{} is told {:?} instead of {:?}", key, said, reason);
             prop_assert!(head || !walk.told.contains(key), "{} is told although it is no head", key);
         }
-        let heads = |(key, (reason, _)): &(&Key, &Reasons)| *reason != WaitReason::NeverFits && walk.told.contains(key);
+        let heads = |(key, (reason, _)): &(&Key, &Reasons)| *reason != WaitingReason::NeverFits && walk.told.contains(key);
         let demands: std::collections::BTreeSet<_> = waiting
             .iter()
-            .filter(|(_, (reason, _))| *reason != WaitReason::NeverFits)
+            .filter(|(_, (reason, _))| *reason != WaitingReason::NeverFits)
             .filter_map(|(key, _)| world.jobs.iter().find(|job| job.key == *key))
             .map(|job| job.spec.as_ref().expect("the spec should be valid").demand.clone())
             .collect();

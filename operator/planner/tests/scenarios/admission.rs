@@ -3,7 +3,7 @@
 use scavenger_planner::{
     action::Task,
     fixtures::{at, job, key, millis, node, pod, seconds, settings},
-    snapshot::{Phase, WaitReason},
+    snapshot::{Phase, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Workload};
 
@@ -20,7 +20,7 @@ fn nothing_starts_without_a_pool_and_all_goes_on_when_it_appears() {
     cluster.settle();
     cluster.submit(job("a"), work(100));
     cluster.run_for(seconds(10));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::Paused));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::Paused));
     assert!(cluster.status("a").message.contains("does not exist"));
     cluster.set_pool(Ok(settings()));
     completed(&mut cluster, "a");
@@ -46,10 +46,10 @@ fn paused_is_not_said_any_longer_than_it_is_true() {
     cluster.run_for(seconds(8));
     cluster.set_pool(Err("gone".to_owned()));
     cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::Paused));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::Paused));
     cluster.set_pool(Ok(settings()));
     cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::BackingOff));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::BackingOff));
     completed(&mut cluster, "a");
 }
 
@@ -63,17 +63,17 @@ fn one_that_never_fits_one_without_room_and_one_in_line_are_told_apart() {
     cluster.run_for(seconds(2));
     cluster.submit(job("next").asking(3000), work(10));
     cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("huge"), Some(WaitReason::NeverFits));
+    assert_eq!(cluster.waits("huge"), Some(WaitingReason::NeverFits));
     assert_eq!(
         cluster.status("huge").message,
         "asks for 7.001 cpu in all, but ScavengerJobs may fill the pool only up to 70% of 10 cpu"
     );
-    assert_eq!(cluster.waits("big"), Some(WaitReason::NoRoom));
+    assert_eq!(cluster.waits("big"), Some(WaitingReason::NoRoom));
     assert_eq!(
         cluster.status("big").message,
         "needs 3 cpu, but only 2 cpu are left below the threshold of 70%"
     );
-    assert_eq!(cluster.waits("next"), Some(WaitReason::BehindInQueue));
+    assert_eq!(cluster.waits("next"), Some(WaitingReason::BehindInQueue));
     cluster.run_until_phase("next", Phase::Completed);
     all_is_quiet(&mut cluster);
     assert_eq!(order(&cluster), ["runs", "big", "next"]);
@@ -84,11 +84,11 @@ fn a_spec_replaced_while_waiting_starts_as_soon_as_it_fits() {
     let mut cluster = cluster();
     cluster.submit(job("a").asking(7001), work(10));
     cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::NeverFits));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
     cluster.replace("a", |job| job.asking(9000));
     cluster.run_for(seconds(2));
     assert_eq!(cluster.status("a").observed_generation, 2);
-    assert_eq!(cluster.waits("a"), Some(WaitReason::NeverFits));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
     assert!(cluster.status("a").message.contains("9 cpu"));
     cluster.replace("a", |job| job.asking(2000));
     completed(&mut cluster, "a");
@@ -123,9 +123,9 @@ fn nodes_that_are_not_ready_or_cordoned_are_no_reason_to_give_up() {
         cluster.submit(job("gang").gang(2).asking(2500), work(10));
         cluster.submit(job("huge").asking(8000), work(10));
         cluster.run_for(seconds(2));
-        assert_eq!(cluster.waits("a"), Some(WaitReason::NoRoom));
-        assert_eq!(cluster.waits("gang"), Some(WaitReason::NoRoom));
-        assert_eq!(cluster.waits("huge"), Some(WaitReason::NeverFits));
+        assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+        assert_eq!(cluster.waits("gang"), Some(WaitingReason::NoRoom));
+        assert_eq!(cluster.waits("huge"), Some(WaitingReason::NeverFits));
         cluster.set_node(node("n1", 10_000));
         cluster.run_until_phase("gang", Phase::Completed);
         completed(&mut cluster, "a");
@@ -137,7 +137,7 @@ fn without_any_node_nobody_is_told_that_he_never_fits() {
     let mut cluster = Cluster::default();
     cluster.submit(job("a"), work(10));
     cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
     cluster.set_node(node("n1", 10_000));
     completed(&mut cluster, "a");
 }
@@ -147,7 +147,7 @@ fn a_label_that_is_put_on_a_node_lets_in_who_asked_for_it() {
     let mut cluster = cluster();
     cluster.submit(job("a").only_on("disk", "fast"), work(10));
     cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::NeverFits));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
     cluster.set_node(node("n1", 10_000).labelled("disk", "fast"));
     completed(&mut cluster, "a");
 }
@@ -158,13 +158,13 @@ fn a_larger_node_that_is_not_ready_yet_is_reason_to_hope() {
     cluster.strict = false;
     cluster.submit(job("a").asking(8000), work(10));
     cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::NeverFits));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
     cluster.set_node(node("n2", 20_000).unusable());
     cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
     cluster.remove_node("n2");
     cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::NeverFits));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
     cluster.set_node(node("n2", 20_000));
     completed(&mut cluster, "a");
 }
@@ -184,8 +184,8 @@ fn only_nodes_of_the_pool_count() {
     cluster.submit(job("b").asking(2000), work(10));
     cluster.submit(job("c").asking(2000).tolerating("batch"), work(10));
     cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::NeverFits));
-    assert_eq!(cluster.waits("b"), Some(WaitReason::NeverFits));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
+    assert_eq!(cluster.waits("b"), Some(WaitingReason::NeverFits));
     assert_eq!(cluster.planner.capacity().allocatable().cpu_milli, 10_000);
     cluster.run_until_phase("c", Phase::Running);
 }
@@ -214,7 +214,7 @@ fn who_was_interrupted_more_often_starts_first() {
     }
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_until_phase("b", Phase::Running);
-    assert_eq!(cluster.waits("c"), Some(WaitReason::NoRoom));
+    assert_eq!(cluster.waits("c"), Some(WaitingReason::NoRoom));
     cluster.preempt(&key("b-1-0"));
     // c starts in the place of b, which backs off; then b comes before d, which came before its interruption.
     cluster.submit(job("d").asking(7000), work(300));
@@ -244,7 +244,7 @@ fn a_big_one_that_does_not_fit_does_not_hold_up_a_small_one() {
     cluster.run_for(seconds(2));
     cluster.submit(job("small").asking(1000), work(10));
     cluster.run_until_phase("small", Phase::Running);
-    assert_eq!(cluster.waits("big"), Some(WaitReason::NoRoom));
+    assert_eq!(cluster.waits("big"), Some(WaitingReason::NoRoom));
     completed(&mut cluster, "big");
 }
 
@@ -257,7 +257,7 @@ fn no_more_than_allowed_start_at_the_same_time() {
     }
     cluster.run_for(millis(500));
     assert_eq!(order(&cluster).len(), 3);
-    let waiting = cluster.planner.counts().waiting.get(&WaitReason::BehindInQueue).copied();
+    let waiting = cluster.planner.counts().waiting.get(&WaitingReason::BehindInQueue).copied();
     assert_eq!(waiting, Some(17));
     cluster.scheduler_works = true;
     for number in 0..20 {
@@ -272,7 +272,7 @@ fn a_gang_is_admitted_only_if_all_its_pods_find_a_node() {
         Cluster::new(settings().filled_to(1.0)).with_nodes([node("n1", 3000), node("n2", 3000)]);
     cluster.submit(job("a").gang(3).asking(2000), work(10));
     cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::NeverFits));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
     assert!(cluster.status("a").message.contains("2 of 3 pods"), "{}", cluster.status("a").message);
     cluster.strict = false;
     cluster.set_node(node("n3", 3000));
@@ -288,7 +288,7 @@ fn what_owners_wait_for_is_not_given_away() {
     cluster.settle();
     cluster.submit(job("a").asking(1000), work(10));
     cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
     cluster.scheduler_works = true;
     cluster.set_node(node("n1", 10_000));
     completed(&mut cluster, "a");

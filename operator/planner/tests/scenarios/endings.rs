@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use scavenger_planner::{
     action::Task,
     fixtures::{at, job, key, millis, node, seconds},
-    snapshot::{Outcome, Phase, PodPhase},
-    verdict::{ChildState, Evidence, Verdict, judge, reason},
+    snapshot::{Outcome, Phase, PodPhase, Reason},
+    verdict::{ChildState, Evidence, Verdict, judge},
 };
 use scavenger_simulator::Workload;
 
@@ -20,7 +20,7 @@ fn a_job_completes() {
     assert_eq!(cluster.status("a").running_priority, Some(1));
     assert_eq!(cluster.status("a").start_times.len(), 1);
     completed(&mut cluster, "a");
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Completed), "Completed"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Completed), Reason::Completed));
     assert_eq!(cluster.status("a").interrupted_count, 0);
     assert_eq!(cluster.status("a").message, "the workload ended with success");
 }
@@ -64,7 +64,7 @@ fn exit_code_1_fails_and_is_not_retried() {
     cluster.submit(job("a"), Workload { exit_code: 1, ..work(10) });
     cluster.run_until_phase("a", Phase::Failed);
     all_is_quiet(&mut cluster);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "ContainerFailed"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::ContainerFailed));
     assert_eq!(cluster.status("a").message, "ContainerFailed: pod a-1-0 exited with code 1");
     assert_eq!(cluster.status("a").interrupted_count, 0);
     assert_eq!(cluster.children_of("a").len(), 1, "the Job stays, so that its log can be read");
@@ -78,7 +78,7 @@ fn a_gang_of_which_one_pod_fails_has_failed() {
     cluster.exit(&key("a-1-1"), 2);
     cluster.run_until_phase("a", Phase::Failed);
     all_is_quiet(&mut cluster);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "ContainerFailed"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::ContainerFailed));
     assert_eq!(cluster.children_of("a").len(), 1, "the Job stays, so that its log can be read");
 }
 
@@ -90,7 +90,7 @@ fn running_out_of_memory_is_a_failure() {
     cluster.end_pod(&key("a-1-0"), 137, "OOMKilled");
     cluster.run_until_phase("a", Phase::Failed);
     all_is_quiet(&mut cluster);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "OOMKilled"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::OOMKilled));
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_container_that_can_not_be_created_fails_after_the_deadline_and_its_job_goes
     assert_eq!(cluster.status("a").phase, Phase::Starting);
     cluster.run_until_phase("a", Phase::Failed);
     all_is_quiet(&mut cluster);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "ContainerNotCreated"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::ContainerNotCreated));
     assert_eq!(
         cluster.status("a").message,
         "ContainerNotCreated: pod a-1-0: ImagePullBackOff: no such image"
@@ -266,7 +266,7 @@ fn a_node_that_goes_before_the_container_starts_is_no_failure_of_the_workload() 
     cluster.set_node(here.clone().unusable());
     cluster.run_for(seconds(310));
     assert_ne!(cluster.status("a").phase, Phase::Failed, "{}", cluster.history());
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), "Unscheduled"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), Reason::Unscheduled));
     let said = cluster.status("a").attempt.clone().unwrap().message.unwrap();
     assert!(said.contains("is not ready"), "{said}");
     assert_eq!(cluster.status("a").interrupted_count, 0);
@@ -315,7 +315,7 @@ fn a_pod_that_the_kubelet_refuses_is_no_interruption() {
     cluster.refuse_pod(&key("a-1-0"), "OutOfcpu");
     cluster.run_until_phase("a", Phase::Waiting);
     assert_eq!(cluster.status("a").interrupted_count, 0);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), "NodeFailure"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), Reason::NodeFailure));
     completed(&mut cluster, "a");
 }
 
@@ -327,7 +327,7 @@ fn a_container_that_the_kubelet_lost_before_it_started_is_no_interruption() {
     cluster.run_for(seconds(5));
     cluster.end_pod(&key("a-1-0"), 137, "ContainerStatusUnknown");
     cluster.run_until_phase("a", Phase::Waiting);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), "NodeFailure"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), Reason::NodeFailure));
     completed(&mut cluster, "a");
 }
 
@@ -351,6 +351,6 @@ fn a_tie_is_no_failure_whatever_the_phase_of_the_pod() {
         let pods = BTreeMap::from([(pod.key.name.clone(), Arc::new(pod))]);
         let verdict = judge(&attempt, &evidence, ChildState::There(&child), &pods, false);
         let Verdict::Ended(ending) = verdict else { panic!("{verdict:?}") };
-        assert_eq!((ending.outcome, &*ending.reason), (Outcome::Interrupted, reason::UNKNOWN), "{phase:?}");
+        assert_eq!((ending.outcome, ending.reason), (Outcome::Interrupted, Reason::Unknown), "{phase:?}");
     }
 }

@@ -3,9 +3,8 @@
 use scavenger_planner::{
     action::Task,
     fixtures::{at, job, key, millis, node, pod, seconds, settings},
-    interruption::reason,
     resources::Share,
-    snapshot::{Outcome, Phase, WaitReason},
+    snapshot::{Outcome, Phase, Reason, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Kill, Workload};
 
@@ -37,14 +36,14 @@ fn whoever_loses_least_goes_until_the_target_is_reached() {
     cluster.create_pod(pod("owner", 3200), seconds(300));
     cluster.run_until_phase("cheap", Phase::Interrupted);
     assert!(runs(&cluster, "dear") && runs(&cluster, "middle"));
-    assert_eq!(outcome(&cluster, "cheap"), (1, Some(Outcome::Interrupted), reason::HEADROOM));
+    assert_eq!(outcome(&cluster, "cheap"), (1, Some(Outcome::Interrupted), Reason::Headroom));
     assert_eq!(
         cluster.status("cheap").message,
         "attempt 1 was interrupted: makes room before others need it: 9.2 cpu of 10 cpu are used, more than the \
          pool's interruptThreshold of 90%"
     );
     cluster.run_for(seconds(100));
-    assert_eq!(cluster.waits("cheap"), Some(WaitReason::NoRoom));
+    assert_eq!(cluster.waits("cheap"), Some(WaitingReason::NoRoom));
     assert_eq!(interruptions(&cluster), [("cheap", 1), ("dear", 0), ("middle", 0)]);
     completed(&mut cluster, "cheap");
     assert_eq!(attempt(&cluster, "cheap").number, 2);
@@ -146,7 +145,7 @@ fn a_budget_that_forbids_everything_does_not_keep_it() {
     cluster.budgets_forbid = true;
     cluster.create_pod(pod("owner", 3200), seconds(300));
     cluster.run_until_phase("cheap", Phase::Interrupted);
-    assert_eq!(outcome(&cluster, "cheap"), (1, Some(Outcome::Interrupted), reason::HEADROOM));
+    assert_eq!(outcome(&cluster, "cheap"), (1, Some(Outcome::Interrupted), Reason::Headroom));
 }
 
 #[test]
@@ -161,7 +160,7 @@ fn the_reason_is_written_before_anything_is_evicted_and_each_pod_is_evicted_once
         .map(|(_, action)| match &action.task {
             Task::WriteStatus(write) => {
                 match write.status.attempt.as_ref().and_then(|a| a.disruption.as_ref()) {
-                    Some(disruption) if disruption.reason == reason::HEADROOM => "reason",
+                    Some(disruption) if disruption.reason == Reason::Headroom => "reason",
                     _ => "step of its priority",
                 }
             }
@@ -205,7 +204,7 @@ fn a_node_under_pressure_gives_back_what_scavengerjobs_hold_there() {
     assert!(cluster.now.duration_since(began) < seconds(4));
     let reasons: Vec<_> =
         cluster.jobs().filter_map(|job| job.status.attempt.as_ref()?.reason.clone()).collect();
-    assert_eq!(reasons, [reason::NODE_PRESSURE; 2]);
+    assert_eq!(reasons, [Reason::NodePressure, Reason::NodePressure]);
     cluster.run_for(seconds(40));
     cluster.set_node(node("n1", 10_000));
     for name in ["a", "b", "c", "d"] {

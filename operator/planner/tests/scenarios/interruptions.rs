@@ -2,7 +2,7 @@
 
 use scavenger_planner::{
     fixtures::{job, key, millis, node, pod, seconds},
-    snapshot::{DELETED, Outcome, Phase, WaitReason},
+    snapshot::{Outcome, Phase, Reason, WaitingReason},
 };
 use scavenger_simulator::Workload;
 
@@ -20,8 +20,8 @@ fn a_preempted_job_is_interrupted_and_resumes_as_attempt_2() {
     assert!(cluster.now.duration_since(interrupted) < millis(100), "at once, not when the pod has gone");
     assert_eq!(cluster.status("a").interrupted_count, 1);
     assert_eq!(cluster.status("a").interruption_times.len(), 1);
-    assert_eq!(cluster.waits("a"), Some(WaitReason::BackingOff));
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), "PreemptionByScheduler"));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::BackingOff));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), Reason::PreemptionByScheduler));
     assert_eq!(cluster.status("a").running_priority, None);
     cluster.run_until_phase("a", Phase::Starting);
     assert!(cluster.now.duration_since(interrupted) >= seconds(29), "the backoff, to the second");
@@ -57,7 +57,7 @@ fn a_pod_deleted_from_outside_is_an_interruption_whatever_its_exit_code() {
         cluster.run_for(seconds(10));
         cluster.delete_pod(&key("a-1-0"));
         cluster.run_until_phase("a", Phase::Interrupted);
-        assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), DELETED));
+        assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), Reason::Deleted));
         completed(&mut cluster, "a");
         assert_eq!(cluster.status("a").interrupted_count, 1);
     }
@@ -76,7 +76,7 @@ fn a_job_deleted_from_outside_is_an_interruption() {
             cluster.delete_child_in_foreground(&key("a-1"));
         }
         cluster.run_until_phase("a", Phase::Interrupted);
-        assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), DELETED));
+        assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), Reason::Deleted));
         completed(&mut cluster, "a");
         assert_eq!(cluster.status("a").interrupted_count, 1);
     }
@@ -93,7 +93,7 @@ fn a_job_deleted_while_nobody_watched_is_an_interruption() {
     cluster.run_for(seconds(20));
     cluster.restart(false);
     cluster.run_until_phase("a", Phase::Interrupted);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), DELETED));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), Reason::Deleted));
     completed(&mut cluster, "a");
 }
 
@@ -143,7 +143,7 @@ fn a_gang_of_which_one_pod_is_deleted_after_another_has_completed_is_interrupted
     cluster.run_for(seconds(10));
     cluster.delete_pod(&key("a-1-1"));
     cluster.run_until_phase("a", Phase::Interrupted);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), DELETED));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), Reason::Deleted));
     completed(&mut cluster, "a");
 }
 
@@ -160,7 +160,7 @@ fn a_pod_that_has_succeeded_can_be_evicted_and_removed_without_harm() {
     assert_eq!(cluster.live_pods("a").len(), 2, "the others go on");
     assert_eq!(cluster.status("a").phase, Phase::Running);
     completed(&mut cluster, "a");
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Completed), "Completed"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Completed), Reason::Completed));
     assert_eq!(cluster.status("a").interrupted_count, 0);
 }
 
@@ -175,7 +175,7 @@ fn pods_that_the_job_controller_deletes_after_a_failure_are_no_interruption() {
     cluster.exit(&key("a-1-0"), 1);
     cluster.run_until_phase("a", Phase::Failed);
     all_is_quiet(&mut cluster);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "ContainerFailed"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::ContainerFailed));
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_gang_whose_peers_fail_because_a_node_went_down_is_interrupted() {
     cluster.restart(false);
     cluster.delays.watch.insert(scavenger_simulator::Stream::Pods, millis(5));
     cluster.run_until_phase("a", Phase::Interrupted);
-    assert_eq!(outcome(&cluster, "a").2, "NodeFailure");
+    assert_eq!(outcome(&cluster, "a").2, Reason::NodeFailure);
     completed(&mut cluster, "a");
 }
 
@@ -218,7 +218,7 @@ fn a_lost_node_interrupts_and_holds_the_next_attempt_until_its_pods_are_gone() {
     let node = cluster.live_pods("a")[0].node.clone().unwrap();
     cluster.lose_node(&node);
     cluster.run_until_phase("a", Phase::Interrupted);
-    assert_eq!(outcome(&cluster, "a").2, "DeletionByTaintManager");
+    assert_eq!(outcome(&cluster, "a").2, Reason::DeletionByTaintManager);
     cluster.run_for(seconds(600));
     assert_eq!(cluster.status("a").phase, Phase::Interrupted, "two writers could meet");
     assert_eq!(cluster.live_pods("a").len(), 1);
@@ -252,7 +252,7 @@ fn an_owner_gets_its_room_and_the_job_resumes_when_the_owner_is_done() {
     let interrupted: Vec<&str> =
         ["a", "b"].into_iter().filter(|name| cluster.status(name).interrupted_count == 1).collect();
     let [victim] = interrupted[..] else { panic!("{interrupted:?}") };
-    assert_eq!(cluster.waits(victim), Some(WaitReason::NoRoom));
+    assert_eq!(cluster.waits(victim), Some(WaitingReason::NoRoom));
     assert!(cluster.starts.iter().filter(|(name, _)| *name == key(victim)).count() == 1);
     completed(&mut cluster, victim);
     assert_eq!(attempt(&cluster, victim).number, 2);

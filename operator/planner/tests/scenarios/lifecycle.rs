@@ -3,7 +3,7 @@
 use scavenger_planner::{
     action::{PodEvent, Task},
     fixtures::{job, key, millis, node, pod, seconds, settings},
-    snapshot::{DELETED, Key, Observation, Outcome, Phase, WaitReason},
+    snapshot::{Key, Observation, Outcome, Phase, Reason, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Stream, Workload};
 
@@ -19,7 +19,7 @@ fn one_that_is_suspended_waits_until_it_is_not() {
     cluster.submit(job("a"), work(10));
     cluster.control("a", |controls| controls.suspend = true);
     cluster.run_for(seconds(100));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::Suspended));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::Suspended));
     assert_eq!(cluster.status("a").message, "held by spec.suspend");
     assert_eq!(attempt_number(&cluster), 0);
     assert_eq!(writes(&cluster), 1, "{}", cluster.history());
@@ -43,10 +43,10 @@ fn one_that_runs_is_interrupted_by_suspend_and_resumes_without_having_advanced()
     assert_eq!(status.phase, Phase::Interrupted, "the status comes before the pod is stopped");
     assert_eq!((status.interrupted_count, status.counted_interruptions), (1, 0));
     assert_eq!(status.observed_generation, 2);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), "Suspended"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), Reason::Suspended));
     cluster.run_for(seconds(1000));
     assert!(cluster.live_pods("a").is_empty() && cluster.children_of("a").is_empty());
-    assert_eq!(cluster.waits("a"), Some(WaitReason::Suspended));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::Suspended));
     assert_eq!(writes(&cluster), 3 + 5, "Starting, Running, five priority steps, Interrupted");
     cluster.control("a", |controls| controls.suspend = false);
     cluster.run_until_phase("a", Phase::Running);
@@ -69,7 +69,7 @@ fn suspended_while_it_starts_it_goes_back_to_where_it_was() {
             cluster.restart(false);
         }
         cluster.run_until_phase("a", Phase::Waiting);
-        assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), "Suspended"));
+        assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), Reason::Suspended));
         let status = cluster.status("a");
         assert_eq!((status.interrupted_count, status.failed_starts), (0, 0));
         cluster.run_for(seconds(30));
@@ -108,7 +108,7 @@ fn the_deadline_counts_run_time_over_all_attempts() {
     cluster.run_until_phase("a", Phase::Failed);
     let ran = cluster.now.duration_since(resumed).as_secs();
     assert!((98..=101).contains(&ran), "{ran}");
-    assert_eq!(outcome(&cluster, "a"), (2, Some(Outcome::Failed), "DeadlineExceeded"));
+    assert_eq!(outcome(&cluster, "a"), (2, Some(Outcome::Failed), Reason::DeadlineExceeded));
     assert_eq!(
         cluster.status("a").message,
         "DeadlineExceeded: it ran for spec.activeDeadlineSeconds (300 s) in all"
@@ -221,7 +221,12 @@ fn only_interruptions_by_the_cluster_advance() {
     }
     assert_eq!(
         seen,
-        [(DELETED, 1, 0), ("EvictionByEvictionAPI", 2, 1), ("NodeFailure", 3, 2), (DELETED, 4, 2)]
+        [
+            (Reason::Deleted, 1, 0),
+            (Reason::EvictionByEvictionAPI, 2, 1),
+            (Reason::NodeFailure, 3, 2),
+            (Reason::Deleted, 4, 2)
+        ]
     );
     cluster.run_until_phase("a", Phase::Starting);
     assert_eq!(attempt(&cluster, "a").priority_class, 2);
@@ -276,7 +281,7 @@ fn an_end_without_evidence_gets_one_further_attempt_and_no_more() {
     let mut cluster = cluster();
     cluster.submit(job("a").gang(2), work(300));
     a_gang_ends_and_nobody_knows_why(&mut cluster, 1);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), "Unknown"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), Reason::Unknown));
     let status = cluster.status("a");
     assert_eq!(
         (status.unknown_ends_in_a_row, status.interrupted_count, status.counted_interruptions),
@@ -287,7 +292,7 @@ fn an_end_without_evidence_gets_one_further_attempt_and_no_more() {
     cluster.run_until("attempt 2 is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
     cluster.scheduler_works = true;
     a_gang_ends_and_nobody_knows_why(&mut cluster, 3);
-    assert_eq!(outcome(&cluster, "a"), (3, Some(Outcome::Failed), "Unknown"));
+    assert_eq!(outcome(&cluster, "a"), (3, Some(Outcome::Failed), Reason::Unknown));
     assert!(cluster.status("a").message.ends_with("the attempt before it ended in the same way"));
     all_is_quiet(&mut cluster);
 }
@@ -302,7 +307,7 @@ fn an_interruption_for_a_known_reason_between_two_unknown_ends_gives_another_att
     cluster.run_until_phase("a", Phase::Interrupted);
     assert_eq!(cluster.status("a").unknown_ends_in_a_row, 0);
     a_gang_ends_and_nobody_knows_why(&mut cluster, 3);
-    assert_eq!(outcome(&cluster, "a"), (3, Some(Outcome::Interrupted), "Unknown"));
+    assert_eq!(outcome(&cluster, "a"), (3, Some(Outcome::Interrupted), Reason::Unknown));
     completed(&mut cluster, "a");
 }
 
@@ -314,7 +319,7 @@ fn an_eviction_for_a_limit_of_its_own_is_a_failure_with_the_kubelets_message() {
     // Without condition DisruptionTarget, which an eviction for the node's sake has.
     cluster.refuse_pod(&key("a-1-0"), "Evicted");
     cluster.run_until_phase("a", Phase::Failed);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "LimitExceeded"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::LimitExceeded));
     assert_eq!(
         cluster.status("a").message,
         "LimitExceeded: pod a-1-0 was evicted by the kubelet: the node said no"
@@ -349,7 +354,7 @@ fn a_service_account_that_went_is_judged_as_a_missing_reference() {
     cluster.run_until_phase("a", Phase::Starting);
     cluster.references.remove(&account);
     cluster.run_until_phase("a", Phase::Waiting);
-    assert_eq!(cluster.waits("a"), Some(WaitReason::BackingOff));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::BackingOff));
     assert!(cluster.status("a").message.contains("serviceaccount \"me\" not found"));
     let withdrawn = cluster.now;
     cluster.run_until_phase("a", Phase::Failed);
@@ -370,7 +375,7 @@ fn what_may_pass_is_no_failure() {
     cluster.submit(job("a"), work(10));
     cluster.run_until("it is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
     assert!(cluster.now > scavenger_planner::fixtures::at(58), "{}", cluster.now);
-    assert_eq!(cluster.waits("a"), Some(WaitReason::Unscheduled));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::Unscheduled));
     cluster.create_failure = None;
     completed(&mut cluster, "a");
 }
@@ -396,7 +401,7 @@ fn a_volume_that_can_not_be_mounted_fails_it_after_the_deadline_with_the_kubelet
     cluster.run_for(seconds(299));
     assert_eq!(cluster.status("a").phase, Phase::Starting);
     cluster.run_for(seconds(5));
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), "ContainerNotCreated"));
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::ContainerNotCreated));
     assert_eq!(
         cluster.status("a").message,
         "ContainerNotCreated: pod a-1-0: FailedMount: MountVolume.SetUp failed for volume \"secret-0\" : secret \
@@ -426,7 +431,7 @@ fn a_node_that_can_not_make_sandboxes_or_says_nothing_is_not_the_workloads_fault
         cluster.submit(job("a"), work(10));
         cluster.run_until_phase("a", Phase::Starting);
         cluster.run_until_phase("a", Phase::Waiting);
-        assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), "NodeFailure"));
+        assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), Reason::NodeFailure));
         cluster.delays.kubelet = millis(700);
         completed(&mut cluster, "a");
     }
@@ -457,7 +462,7 @@ fn a_pod_of_another_namespace_belongs_to_nobody_whatever_it_says() {
         cluster.run_for(seconds(10));
         if before {
             // It uses its room as any ordinary pod does.
-            assert_eq!(cluster.waits("a"), Some(WaitReason::NoRoom));
+            assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
         } else {
             assert_eq!(cluster.status("a").phase, Phase::Running);
         }
@@ -504,7 +509,7 @@ fn a_pod_on_a_node_that_does_not_answer_holds_the_next_attempt_and_it_says_so() 
     cluster.lose_node(&node);
     cluster.run_until_phase("a", Phase::Interrupted);
     cluster.run_for(seconds(40));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::NodeUnreachable));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NodeUnreachable));
     assert!(
         cluster.status("a").message.contains(&format!("pod a-1-0 of its last attempt is on node {node}"))
     );
@@ -523,7 +528,7 @@ fn a_pod_that_ends_slowly_on_a_cordoned_node_is_not_called_unreachable() {
     cluster.set_node(node(&here, 10_000).cordoned());
     cluster.evict(&key("a-1-0"));
     cluster.run_for(seconds(90));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::BackingOff));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::BackingOff));
     assert_eq!(cluster.status("a").message, "waits until pod a-1-0 of its last attempt has ended");
     completed(&mut cluster, "a");
 }

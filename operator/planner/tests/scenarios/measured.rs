@@ -2,8 +2,7 @@
 
 use scavenger_planner::{
     fixtures::{job, node, seconds, settings},
-    interruption::reason,
-    snapshot::{Observation, Phase, Usage, WaitReason},
+    snapshot::{Observation, Phase, Reason, Usage, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Workload};
 
@@ -50,7 +49,7 @@ fn the_cheapest_go_until_what_they_asked_for_would_do() {
     measure(&mut cluster, 9800);
     cluster.run_for(seconds(10));
     assert_eq!(interrupted(&cluster), ["a", "b"]);
-    assert_eq!(outcome(&cluster, "a").2, reason::NODE_PRESSURE);
+    assert_eq!(outcome(&cluster, "a").2, Reason::NodePressure);
     let message = cluster.status("a").attempt.as_ref().unwrap().message.clone().unwrap_or_default();
     assert_eq!(message, "node n1 uses 9800 MiB of its 10000 MiB, as measured: more than 90%");
 }
@@ -105,7 +104,7 @@ fn none_comes_back_before_the_node_has_come_down() {
         // Below 90%, and not down to 85%.
         measure(&mut cluster, mib);
         cluster.run_for(seconds(120));
-        assert_eq!(cluster.waits("a"), Some(WaitReason::NoRoom), "{mib}");
+        assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom), "{mib}");
     }
     measure(&mut cluster, 5000);
     cluster.run_until_phase("a", Phase::Running);

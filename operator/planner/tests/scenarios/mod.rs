@@ -16,7 +16,7 @@ mod volumes;
 
 use scavenger_planner::{
     fixtures::{at, key, node, seconds, settings},
-    snapshot::{Attempt, Outcome, Phase},
+    snapshot::{Attempt, Outcome, Phase, Reason},
 };
 use scavenger_simulator::{Cluster, Workload};
 
@@ -38,10 +38,10 @@ fn attempt<'a>(cluster: &'a Cluster, name: &str) -> &'a Attempt {
     cluster.status(name).attempt.as_ref().expect("an attempt should have been made")
 }
 
-fn outcome(cluster: &Cluster, name: &str) -> (u32, Option<Outcome>, &'static str) {
+fn outcome(cluster: &Cluster, name: &str) -> (u32, Option<Outcome>, Reason) {
     let attempt = attempt(cluster, name);
-    let reason = attempt.reason.clone().unwrap_or_default();
-    (attempt.number, attempt.outcome, Box::leak(reason.into_boxed_str()))
+    let reason = attempt.reason.clone().unwrap_or(Reason::Other("".into()));
+    (attempt.number, attempt.outcome, reason)
 }
 
 /// Everything has ended well, nothing is held, and planning again yields nothing.

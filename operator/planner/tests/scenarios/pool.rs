@@ -2,8 +2,7 @@
 
 use scavenger_planner::{
     fixtures::{job, seconds, settings},
-    interruption::reason,
-    snapshot::{Outcome, Phase, Settings, WaitReason},
+    snapshot::{Outcome, Phase, Reason, Settings, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Kill};
 
@@ -25,11 +24,11 @@ fn while_it_is_paused_nothing_starts_and_what_runs_goes_on() {
     cluster.set_pool(Ok(paused()));
     cluster.submit(job("waits"), work(10));
     cluster.run_for(seconds(5));
-    assert_eq!(cluster.waits("waits"), Some(WaitReason::Paused));
+    assert_eq!(cluster.waits("waits"), Some(WaitingReason::Paused));
     cluster.restart(false);
     cluster.run_until_phase("runs", Phase::Completed);
     cluster.run_for(seconds(100));
-    assert_eq!(cluster.waits("waits"), Some(WaitReason::Paused));
+    assert_eq!(cluster.waits("waits"), Some(WaitingReason::Paused));
     assert_eq!(cluster.starts.len(), 1);
     cluster.set_pool(Ok(settings()));
     completed(&mut cluster, "waits");
@@ -43,7 +42,7 @@ fn a_start_that_was_only_prepared_does_not_happen_once_it_is_paused() {
     cluster.run_until("it is being prepared", |cluster| cluster.log.len() == 1);
     cluster.set_pool(Ok(paused()));
     cluster.run_for(seconds(30));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::Paused));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::Paused));
     assert!(cluster.starts.is_empty());
     assert_eq!(cluster.planner.ledger().total(), &scavenger_planner::resources::Resources::default());
     cluster.set_pool(Ok(settings()));
@@ -69,7 +68,7 @@ fn drain_and_resume(kill: Option<Kill>) -> Cluster {
     cluster.run_for(seconds(100));
     assert!(cluster.all_live_pods().is_empty(), "nothing starts again\n{}", cluster.history());
     for name in ["single", "gang", "starts"] {
-        assert_eq!(cluster.waits(name), Some(WaitReason::Paused), "{name}\n{}", cluster.history());
+        assert_eq!(cluster.waits(name), Some(WaitingReason::Paused), "{name}\n{}", cluster.history());
     }
     cluster.set_pool(Ok(settings()));
     for name in ["single", "gang", "starts"] {
@@ -96,8 +95,8 @@ fn drain_is_the_reason_that_is_told() {
     cluster.run_until_phase("a", Phase::Running);
     cluster.set_pool(Ok(drained()));
     cluster.run_until_phase("a", Phase::Interrupted);
-    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), reason::DRAINED));
-    assert_eq!(attempt(&cluster, "a").disruption.as_ref().unwrap().reason, reason::DRAINED);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), Reason::Drained));
+    assert_eq!(attempt(&cluster, "a").disruption.as_ref().unwrap().reason, Reason::Drained);
 }
 
 #[test]

@@ -2,8 +2,7 @@
 
 use scavenger_planner::{
     fixtures::{job, key, node, pod, seconds, settings},
-    interruption::reason,
-    snapshot::{Expression, NodeTerm, Operator, Outcome, Phase, WaitReason},
+    snapshot::{Expression, NodeTerm, Operator, Outcome, Phase, Reason, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Kill, Workload};
 
@@ -46,9 +45,9 @@ fn the_cheapest_on_any_node_goes_and_the_pod_runs() {
     cluster.run_until("it has a node", |cluster| bound(cluster, "owner"));
     assert!(cluster.now.duration_since(created) < seconds(3));
     assert_eq!(interrupted(&cluster), ["small"]);
-    assert_eq!(outcome(&cluster, "small"), (1, Some(Outcome::Interrupted), reason::PREEMPTED_BY_OPERATOR));
+    assert_eq!(outcome(&cluster, "small"), (1, Some(Outcome::Interrupted), Reason::PreemptedByOperator));
     cluster.run_for(seconds(60));
-    assert_eq!(cluster.waits("small"), Some(WaitReason::NoRoom));
+    assert_eq!(cluster.waits("small"), Some(WaitingReason::NoRoom));
     completed(&mut cluster, "small");
     assert_eq!(attempt(&cluster, "small").number, 2);
     assert_eq!(interrupted(&cluster), ["small"]);
@@ -153,7 +152,7 @@ fn the_room_is_kept_for_the_pod_and_each_pod_is_served_once() {
     cluster.run_for(seconds(100));
     // One went; what it gave is promised to the pod, so it can not even start again itself.
     let [victim] = interrupted(&cluster)[..] else { panic!("{:?}", interrupted(&cluster)) };
-    assert_eq!(cluster.waits(victim), Some(WaitReason::NoRoom));
+    assert_eq!(cluster.waits(victim), Some(WaitingReason::NoRoom));
     let victim = victim.to_owned();
     owner.key = key("second");
     owner.uid = "uid-of-second".into();

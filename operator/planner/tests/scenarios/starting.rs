@@ -3,7 +3,7 @@
 use scavenger_planner::{
     action::{Failure, Task},
     fixtures::{job, key, node, seconds, settings},
-    snapshot::{Outcome, Phase, WaitReason},
+    snapshot::{Outcome, Phase, Reason, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Workload};
 
@@ -24,10 +24,10 @@ fn an_attempt_that_is_not_scheduled_in_time_is_withdrawn_and_retried_after_a_gro
         let pending = cluster.now.duration_since(made);
         assert!(pending > seconds(58) && pending < seconds(61), "{pending}");
         let withdrawn = cluster.now;
-        assert_eq!(cluster.waits("a"), Some(WaitReason::Unscheduled));
-        assert_eq!(outcome(&cluster, "a"), (number, Some(Outcome::Withdrawn), "Unscheduled"));
+        assert_eq!(cluster.waits("a"), Some(WaitingReason::Unscheduled));
+        assert_eq!(outcome(&cluster, "a"), (number, Some(Outcome::Withdrawn), Reason::Unscheduled));
         cluster.run_for(seconds(3));
-        assert_eq!(cluster.waits("a"), Some(WaitReason::Unscheduled), "the reason stays during the delay");
+        assert_eq!(cluster.waits("a"), Some(WaitingReason::Unscheduled), "the reason stays during the delay");
         assert!(cluster.children_of("a").is_empty(), "its Job is gone");
         cluster.run_until_phase("a", Phase::Starting);
         delays.push(cluster.now.duration_since(withdrawn).as_secs());
@@ -65,7 +65,7 @@ fn an_interrupted_job_that_is_withdrawn_goes_back_to_interrupted() {
     cluster.run_until("attempt 2 is withdrawn", |cluster| {
         attempt(cluster, "a").number == 2 && cluster.status("a").phase == Phase::Interrupted
     });
-    assert_eq!(outcome(&cluster, "a"), (2, Some(Outcome::Withdrawn), "Unscheduled"));
+    assert_eq!(outcome(&cluster, "a"), (2, Some(Outcome::Withdrawn), Reason::Unscheduled));
     assert_eq!(cluster.status("a").interrupted_count, 1);
     assert_eq!(cluster.status("a").interruption_times.len(), 1);
     cluster.scheduler_works = true;
@@ -78,10 +78,10 @@ fn a_quota_that_the_job_controller_runs_into_is_named() {
     cluster.create_failure = Some("pods \"a-1-0\" is forbidden: exceeded quota: small".to_owned());
     cluster.submit(job("a"), work(10));
     cluster.run_until("it is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
-    assert_eq!(cluster.waits("a"), Some(WaitReason::QuotaExceeded));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::QuotaExceeded));
     assert!(cluster.status("a").message.contains("exceeded quota: small"));
     cluster.run_for(seconds(3));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::QuotaExceeded), "the reason stays during the delay");
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::QuotaExceeded), "the reason stays during the delay");
     cluster.create_failure = None;
     completed(&mut cluster, "a");
 }
@@ -93,7 +93,7 @@ fn a_quota_on_jobs_is_named_at_once() {
     cluster.submit(job("a"), work(10));
     cluster.run_until("it is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
     assert!(cluster.now < scavenger_planner::fixtures::at(2));
-    assert_eq!(cluster.waits("a"), Some(WaitReason::QuotaExceeded));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::QuotaExceeded));
     cluster.child_refused = None;
     completed(&mut cluster, "a");
 }
@@ -116,7 +116,7 @@ fn a_policy_of_our_own_that_does_not_know_us_fails_nobody_and_is_named() {
         cluster.run_until("it is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
         let waited = cluster.now.duration_since(scavenger_planner::fixtures::at(0));
         assert!(waited > seconds(58) && waited < seconds(90), "{waited}");
-        assert_eq!(cluster.waits("a"), Some(WaitReason::Unscheduled));
+        assert_eq!(cluster.waits("a"), Some(WaitingReason::Unscheduled));
         assert_eq!(Some(&cluster.status("a").message), job_denied.as_ref().or(pods_denied.as_ref()));
         cluster.create_failure = None;
         cluster.child_refused = None;
@@ -134,7 +134,7 @@ fn a_quota_that_was_asked_for_too_early_is_asked_for_again() {
     cluster.run_until("the Job is made", |cluster| !cluster.children_of("a").is_empty());
     cluster.restart(false);
     cluster.run_until("it is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
-    assert_eq!(cluster.waits("a"), Some(WaitReason::QuotaExceeded));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::QuotaExceeded));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use scavenger_planner::{
     Planner,
     fixtures::{at, job, key, node, pod, seconds, settings},
     guard::Help,
-    snapshot::{Expression, Job, Key, NodeTerm, Observation, Operator, Phase, Volume, WaitReason},
+    snapshot::{Expression, Job, Key, NodeTerm, Observation, Operator, Phase, Volume, WaitingReason},
 };
 use scavenger_simulator::Cluster;
 
@@ -108,7 +108,7 @@ fn a_scavenger_job_waits_for_room_where_its_volume_is() {
     cluster.submit(mounting(job("free").asking(5000), "unbound"), work(50));
     cluster.run_until_phase("free", Phase::Running);
     cluster.run_for(seconds(30));
-    assert_eq!(cluster.waits("tied"), Some(WaitReason::NoRoom), "{:?}", cluster.status("tied"));
+    assert_eq!(cluster.waits("tied"), Some(WaitingReason::NoRoom), "{:?}", cluster.status("tied"));
     // A volume that moves, as network volumes do, lets it go where it is then.
     cluster.planner.observe(Observation::Volume(volume("pv", "data", "n2")), cluster.now);
     cluster.run_until_phase("tied", Phase::Running);

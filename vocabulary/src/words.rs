@@ -1,0 +1,138 @@
+//! Phases, outcomes, reasons for waiting, and events.
+
+use serde::{Deserialize, Serialize};
+
+words! {
+    /// Where a ScavengerJob is in its life.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub enum Phase {
+        /// It has not run yet, and waits. Also what is not seen before.
+        #[default]
+        Waiting,
+        /// An attempt was made; not all of its pods run yet.
+        Starting,
+        /// All pods of the attempt run.
+        Running,
+        /// It was interrupted and waits for its next attempt.
+        Interrupted,
+        /// The workload succeeded.
+        Completed,
+        /// The workload failed, or cannot run at all.
+        Failed,
+    }
+}
+
+impl Phase {
+    /// True while there is an attempt.
+    #[must_use]
+    pub const fn is_active(self) -> bool {
+        match self {
+            Self::Starting | Self::Running => true,
+            Self::Waiting | Self::Interrupted | Self::Completed | Self::Failed => false,
+        }
+    }
+
+    /// True once there is no further attempt.
+    #[must_use]
+    pub const fn is_finished(self) -> bool {
+        match self {
+            Self::Completed | Self::Failed => true,
+            Self::Waiting | Self::Starting | Self::Running | Self::Interrupted => false,
+        }
+    }
+}
+
+words! {
+    /// How an attempt ended.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub enum Outcome {
+        /// The workload succeeded.
+        Completed,
+        /// The workload failed on its own.
+        Failed,
+        /// It was taken away from outside after a container had started.
+        Interrupted,
+        /// It ended before any container had started; this is no interruption.
+        Withdrawn,
+    }
+}
+
+words! {
+    /// Why a ScavengerJob waits (condition Admitted is False).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum WaitingReason {
+        /// Its request exceeds what the pool could give even if nothing else ran.
+        NeverFits,
+        /// There is not enough capacity below the threshold, or on any node, right now.
+        NoRoom,
+        /// The scheduler found no node for a pod within the pool's `pendingTimeout`.
+        Unscheduled,
+        /// ScavengerJobs that come first in the queue take the capacity or the free slot for starting.
+        BehindInQueue,
+        /// It waits out a delay after an interruption or a failed start.
+        BackingOff,
+        /// The pool admits nothing (no pool, a bad one, or one that is paused or drained).
+        Paused,
+        /// Its quota is used up.
+        QuotaExceeded,
+        /// `spec.suspend` holds it.
+        Suspended,
+        /// A pod of its last attempt is on a node that is gone or not ready; two attempts must never run at once.
+        NodeUnreachable,
+    }
+}
+
+words! {
+    /// Reason of an event that the operator publishes on a ScavengerJob; the message is the status message.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum Event {
+        /// An attempt starts. Also the reason of the condition Admitted while it is True.
+        Started,
+        /// All pods of the attempt run.
+        Running,
+        /// The attempt was taken away.
+        Interrupted,
+        /// The attempt was withdrawn because it could not start.
+        Withdrawn,
+        /// The workload succeeded.
+        Completed,
+        /// The ScavengerJob failed.
+        Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_written_as_its_name_and_read_back() {
+        fn check<T>(all: &[T], name: fn(T) -> &'static str, from_name: fn(&str) -> Option<T>)
+        where
+            T: Copy + std::fmt::Debug + PartialEq + Serialize + serde::de::DeserializeOwned,
+        {
+            for word in all {
+                assert_eq!(from_name(name(*word)), Some(*word));
+                let json = serde_json::to_value(word).unwrap();
+                assert_eq!(json, name(*word));
+                assert_eq!(serde_json::from_value::<T>(json).unwrap(), *word);
+            }
+            assert_eq!(from_name("Other"), None);
+        }
+        check(&Phase::ALL, Phase::name, Phase::from_name);
+        check(&Outcome::ALL, Outcome::name, Outcome::from_name);
+        check(&WaitingReason::ALL, WaitingReason::name, WaitingReason::from_name);
+        check(&Event::ALL, Event::name, Event::from_name);
+    }
+
+    #[test]
+    fn a_phase_is_active_or_finished_or_neither() {
+        let of =
+            |is: fn(Phase) -> bool| Phase::ALL.into_iter().filter(|phase| is(*phase)).collect::<Vec<_>>();
+        assert_eq!(of(Phase::is_active), [Phase::Starting, Phase::Running]);
+        assert_eq!(of(Phase::is_finished), [Phase::Completed, Phase::Failed]);
+        assert_eq!(Phase::default(), Phase::Waiting);
+    }
+}
