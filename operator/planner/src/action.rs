@@ -77,6 +77,14 @@ pub enum Task {
     RemoveFinalizer,
 }
 
+impl Task {
+    /// The deletion of a Job.
+    #[must_use]
+    pub fn delete(child: &Child) -> Self {
+        Self::DeleteChild { child: child.key.clone(), uid: child.uid.clone() }
+    }
+}
+
 /// A status to be written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StatusWrite {

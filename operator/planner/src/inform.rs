@@ -2,7 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use crate::snapshot::Key;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    action::Task,
+    known::later,
+    snapshot::{Job, Key, Waiting},
+    transition, wording,
+};
+
+/// How often the message of a ScavengerJob that waits is written again at most, if only its numbers changed.
+pub(crate) const RETELL: SignedDuration = SignedDuration::from_secs(60);
 
 /// Most status writes under way that only tell a newcomer of the queue why it waits. The heads of lines are not limited.
 const AT_ONCE: usize = 16;
@@ -47,4 +57,36 @@ impl Informing {
         self.newcomers.remove(key);
         self.under_way.remove(key);
     }
+}
+
+/// What is to be done so that a status says why its ScavengerJob waits.
+#[derive(Debug)]
+pub(crate) enum Telling {
+    /// It says so.
+    Said,
+    /// It is to be written.
+    Now(Task),
+    /// It says so with numbers that have grown old, and was written a moment ago: to be written at this time.
+    Later(Timestamp),
+}
+
+/// What is to be done so that the status says why a ScavengerJob waits. Another reason is written at once; a message of
+/// which only numbers changed, much enough, is written again after [`RETELL`].
+pub(crate) fn hold(job: &Job, reported: Option<Timestamp>, waiting: &Waiting, now: Timestamp) -> Telling {
+    let status = &job.status;
+    let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.as_ref());
+    if let Some(said) = said
+        && status.written
+        && status.observed_generation == job.generation
+        && said.reason == waiting.reason
+    {
+        if !wording::has_grown_old(&said.message, &waiting.message) {
+            return Telling::Said;
+        }
+        let again = later(reported.unwrap_or(now), RETELL);
+        if now < again {
+            return Telling::Later(again);
+        }
+    }
+    Telling::Now(transition::hold(job, waiting.clone(), now))
 }

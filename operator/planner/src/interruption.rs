@@ -15,16 +15,11 @@ use jiff::Timestamp;
 
 use crate::{
     action::Task,
-    lifecycle::{self, Known, Next},
-    snapshot::{Attempt, Disruption, Key, Name, Outcome, Pod, Reason, Settings},
-    verdict::{self, Ending},
+    known::Known,
+    next::{Ending, Next, Transition},
+    snapshot::{Attempt, Disruption, Key, Name, Pod, Reason},
+    verdict,
 };
-
-/// True for a disruption that the planner decided, and that no pod may show yet.
-#[must_use]
-pub fn is_decision(disruption: &Disruption) -> bool {
-    disruption.reason.is_operators_decision()
-}
 
 /// A decision to interrupt.
 #[must_use]
@@ -34,24 +29,14 @@ pub fn decision(reason: Reason, message: String, now: Timestamp) -> Disruption {
 
 /// The decision about the active attempt that is written down already.
 pub(crate) fn decided(attempt: &Attempt) -> Option<&Disruption> {
-    attempt.disruption.as_ref().filter(|disruption| is_decision(disruption))
+    attempt.disruption.as_ref().filter(|disruption| disruption.reason.is_operators_decision())
 }
 
 /// What comes next for an attempt that the pods do not show to have ended: none if nobody wants to interrupt it.
 #[must_use]
-pub fn next(
-    known: &Known<'_>,
-    attempt: &Attempt,
-    pods: &BTreeMap<Name, Arc<Pod>>,
-    settings: &Result<Settings, String>,
-    now: Timestamp,
-) -> Option<Next> {
+pub fn next(known: &Known<'_>, attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> Option<Next> {
     let Some(decided) = decided(attempt) else {
-        let decision = known.order.cloned()?;
-        let mut status = known.job.status.clone();
-        status.message = format!("attempt {} is being interrupted: {}", attempt.number, decision.message);
-        status.attempt = Some(Box::new(Attempt { disruption: Some(decision), ..attempt.clone() }));
-        return Some(Next::Do(lifecycle::write(known.job, status, None, None)));
+        return Some(Next::Change(Transition::OrderInterruption(known.order.cloned()?)));
     };
     let there: Vec<(Key, Name)> = pods
         .values()
@@ -67,27 +52,17 @@ pub fn next(
         return Some(Next::Wait(None));
     }
     // There is nothing to evict; should the Job be there and make pods yet, it goes with them.
-    let ending = Ending {
-        outcome: verdict::taken_away(attempt, known.evidence),
-        reason: decided.reason.clone(),
-        message: decided.message.clone(),
-        disruption: None,
-    };
-    Some(Next::Do(lifecycle::end(known, attempt, ending, settings, now)))
+    let outcome = verdict::taken_away(attempt, known.evidence);
+    let ending = Ending::new(outcome, decided.reason.clone(), decided.message.clone());
+    Some(Next::Change(Transition::End(ending)))
 }
 
-/// An ending in the light of what was decided before: the reason of an interruption is the planner's own, and a
-/// workload that came to its end first was not interrupted.
+/// An ending in the light of what was decided before: the reason of an interruption is the planner's own.
 #[must_use]
-pub fn explained(attempt: &Attempt, mut ending: Ending) -> (Attempt, Ending) {
-    let mut attempt = attempt.clone();
-    if let Some(decided) = decided(&attempt) {
-        if matches!(ending.outcome, Outcome::Interrupted | Outcome::Withdrawn) {
-            ending.reason.clone_from(&decided.reason);
-            ending.message.clone_from(&decided.message);
-        } else {
-            attempt.disruption = None;
-        }
+pub fn explained(attempt: &Attempt, mut ending: Ending) -> Ending {
+    if let Some(decided) = decided(attempt).filter(|_| ending.is_taken_away()) {
+        ending.reason.clone_from(&decided.reason);
+        ending.message.clone_from(&decided.message);
     }
-    (attempt, ending)
+    ending
 }

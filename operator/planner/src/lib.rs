@@ -33,6 +33,7 @@
 //! is observed nothing else is planned for it, so a stale view can not make the planner act twice.
 
 pub mod action;
+mod active;
 pub mod admission;
 mod agenda;
 mod answers;
@@ -40,15 +41,18 @@ pub mod backoff;
 pub mod capacity;
 pub mod causes;
 pub mod check;
+mod deletion;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 pub mod guard;
 mod inform;
 pub mod interruption;
+pub mod known;
 pub mod ledger;
 pub mod lifecycle;
 pub mod loss;
 pub mod memory;
+pub mod next;
 mod observe;
 mod places;
 pub mod priority;
@@ -59,25 +63,28 @@ mod seen;
 mod shared;
 pub mod snapshot;
 mod starting;
+pub mod transition;
 pub mod verdict;
 mod volumes;
+mod waiting;
 mod wording;
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use action::{Action, Failure, Task};
+use action::{Action, Task};
 use admission::{Queue, Room, Starting};
 use agenda::Agenda;
 use capacity::Capacity;
 use causes::{Causes, Occupancy, Pool, drain};
-use inform::Informing;
+use inform::{Informing, Telling};
+use known::{Known, active_attempt};
 use ledger::Ledger;
-use lifecycle::{Known, Next, Telling};
+use next::{Next, Transition};
 use promises::Promises;
-use seen::{Attachments, Seen, Tracked};
-use snapshot::{Attempt, Job, Key, Name, Phase, Reason, Settings, Waiting, WaitingReason};
+use seen::{Seen, Tracked};
+use snapshot::{Key, Name, Phase, Settings, Waiting, WaitingReason};
 
 /// What is to be done now.
 #[derive(Debug, Default)]
@@ -204,8 +211,8 @@ impl Planner {
     /// Decides about one ScavengerJob.
     pub(crate) fn visit(&mut self, key: &Key, now: Timestamp, actions: &mut Vec<Action>) {
         self.follow(key, now);
-        if let Some(next) = self.decide(key, now) {
-            self.carry(key, &next, now, actions);
+        if let Some((next, keeps_promise)) = self.decide(key, now) {
+            self.carry_out(key, next, keeps_promise, now, actions);
         }
     }
 
@@ -229,8 +236,9 @@ impl Planner {
         }
     }
 
-    /// What is next for a ScavengerJob; none while something is under way, or not to be done yet.
-    fn decide(&mut self, key: &Key, now: Timestamp) -> Option<Next> {
+    /// What is next for a ScavengerJob, and whether it keeps what it is promised; none while something is under way, or
+    /// not to be done yet.
+    fn decide(&mut self, key: &Key, now: Timestamp) -> Option<(Next, bool)> {
         let (tracked, attachments) = self.seen.whole_mut(key)?;
         if tracked.turn.is_under_way() {
             return None;
@@ -244,28 +252,39 @@ impl Planner {
         if self.settings.as_ref().is_ok_and(|settings| settings.drain) && drain::concerns(tracked) {
             return None;
         }
-        let refused = tracked.refused.take();
+        let refusal = tracked.refused.take();
         let is_promised = self.promises.is_made(key);
-        let known = known(tracked, attachments, is_promised, &self.capacity);
-        Some(next_after(refused, &known, &self.settings, now))
+        let known = Known::of(tracked, attachments, is_promised, &self.capacity, &self.settings, now);
+        let next = match refusal {
+            Some(refusal) => lifecycle::after_refusal(&known, refusal),
+            None => lifecycle::next(&known),
+        };
+        // A started attempt keeps what it is promised until its pods are seen; preparing needs it, too.
+        let keeps_promise = active_attempt(known.job).is_some()
+            || matches!(next, Next::Do(Task::Prepare { .. }) | Next::Change(Transition::Start));
+        let next = match next {
+            Next::Change(transition) => Next::Do(transition::apply(&known, transition)),
+            next => next,
+        };
+        Some((next, keeps_promise))
     }
 
     /// Does what is next for a ScavengerJob: the queue, what is promised to it, its timer and its action.
-    fn carry(&mut self, key: &Key, next: &Next, now: Timestamp, actions: &mut Vec<Action>) {
+    fn carry_out(
+        &mut self,
+        key: &Key,
+        next: Next,
+        keeps_promise: bool,
+        now: Timestamp,
+        actions: &mut Vec<Action>,
+    ) {
         let Some((tracked, attachments)) = self.seen.whole_mut(key) else { return };
-        let (task, timer) = match next {
-            Next::Do(task) => (Some(task.clone()), None),
-            Next::Wait(timer) => (None, *timer),
-            Next::Candidate => (None, None),
-            Next::Held(waiting, timer) => held(tracked, waiting, *timer, now),
-            Next::GiveBack(waiting, time) => held(tracked, waiting, Some(*time), now),
-        };
         if let Next::GiveBack(_, time) = next {
             tracked.memory.prepared = None;
             // Until then it is no candidate.
-            tracked.turn.pause_until(*time);
+            tracked.turn.pause_until(time);
         }
-        match (next, &tracked.job().spec) {
+        match (&next, &tracked.job().spec) {
             (Next::Candidate, Ok(spec)) => {
                 self.queue.insert(tracked.job(), &spec.demand, &mut self.capacity);
                 self.informing.add(key);
@@ -275,10 +294,7 @@ impl Planner {
                 self.informing.remove(key);
             }
         }
-        // A started attempt keeps its reservation until its pods are seen; preparing needs it, too.
-        let active = active_attempt(tracked.job()).is_some();
-        let keeps = active || matches!(next, Next::Do(Task::Prepare { .. })) || starts(next);
-        if !keeps {
+        if !keeps_promise {
             let attempt = tracked.job().status.attempt.as_deref();
             let lingering = attempt.map_or((Vec::new(), 0), |attempt| {
                 let evidence = attachments.evidence(Some(attempt));
@@ -286,6 +302,13 @@ impl Planner {
             });
             self.promises.end(key, lingering);
         }
+        let (task, timer) = match next {
+            Next::Do(task) => (Some(task), None),
+            Next::Wait(timer) => (None, timer),
+            Next::Change(_) | Next::Candidate => (None, None),
+            Next::Held(waiting, timer) => report(tracked, &waiting, timer, now),
+            Next::GiveBack(waiting, time) => report(tracked, &waiting, Some(time), now),
+        };
         match task {
             Some(task) => self.dispatch(key, task, actions),
             None => self.agenda.set_timer(key, &mut tracked.turn, timer),
@@ -357,10 +380,10 @@ impl Planner {
         let Some(tracked) = self.seen.get_mut(key).filter(|tracked| !tracked.turn.is_under_way()) else {
             return;
         };
-        match lifecycle::hold(tracked.job(), tracked.reported, waiting, now) {
+        match inform::hold(tracked.job(), tracked.reported, waiting, now) {
             // The walk tells only what is new about a line, so the figures of its head are looked at again by the clock.
             Telling::Said if waiting.reason == WaitingReason::NoRoom => {
-                self.agenda.set_timer(key, &mut tracked.turn, Some(now + lifecycle::RETELL));
+                self.agenda.set_timer(key, &mut tracked.turn, Some(now + inform::RETELL));
             }
             Telling::Said => {}
             Telling::Now(task) => {
@@ -386,43 +409,14 @@ impl Planner {
     }
 }
 
-/// The attempt that is being made, unless the ScavengerJob is being deleted.
-fn active_attempt(job: &Job) -> Option<&Attempt> {
-    job.status.active_attempt().filter(|_| !job.deleting)
-}
-
-/// Everything that the rules may know of one ScavengerJob.
-fn known<'a>(
-    tracked: &'a Tracked,
-    attachments: &'a Attachments,
-    is_promised: bool,
-    capacity: &Capacity,
-) -> Known<'a> {
-    let job = tracked.job();
-    let alive = attachments.pods.values().filter(|pod| !pod.phase.is_terminal());
-    Known {
-        job,
-        children: &attachments.children,
-        unwatched_child: attachments.unwatched_child.as_ref(),
-        pods: &attachments.pods,
-        evidence: attachments.evidence(job.status.attempt.as_deref()),
-        memory: &tracked.memory,
-        has_reservation: is_promised
-            && active_attempt(job).is_none()
-            && job.spec.as_ref().is_ok_and(|spec| tracked.promise.is_for(&spec.demand)),
-        lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !capacity.is_ready(node)),
-        order: tracked.ordered(),
-    }
-}
-
 /// The write that says why a ScavengerJob waits, if it is due, and when to look at it again.
-fn held(
+fn report(
     tracked: &mut Tracked,
     waiting: &Waiting,
     timer: Option<Timestamp>,
     now: Timestamp,
 ) -> (Option<Task>, Option<Timestamp>) {
-    match lifecycle::hold(tracked.job(), tracked.reported, waiting, now) {
+    match inform::hold(tracked.job(), tracked.reported, waiting, now) {
         Telling::Said => (None, timer),
         Telling::Now(task) => (Some(task), timer),
         Telling::Later(time) => {
@@ -430,29 +424,4 @@ fn held(
             (None, timer.into_iter().chain([time]).min())
         }
     }
-}
-
-/// What is next, if an action was refused for good or none was.
-fn next_after(
-    refused: Option<Failure>,
-    known: &Known<'_>,
-    settings: &Result<Settings, String>,
-    now: Timestamp,
-) -> Next {
-    match refused {
-        Some(Failure::NameTaken(message)) => {
-            Next::Do(lifecycle::fail(known, Reason::NameTaken, message, now))
-        }
-        Some(Failure::QuotaExceeded(message)) => match lifecycle::quota_exceeded(known, message, now) {
-            Some(task) => Next::Do(task),
-            None => lifecycle::next(known, settings, now),
-        },
-        Some(Failure::Refused(message)) => Next::Do(lifecycle::fail(known, Reason::Refused, message, now)),
-        _ => lifecycle::next(known, settings, now),
-    }
-}
-
-/// True if the next thing is the status write that starts an attempt.
-fn starts(next: &Next) -> bool {
-    matches!(next, Next::Do(Task::WriteStatus(write)) if write.status.phase == Phase::Starting)
 }

@@ -6,12 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     action::Task,
-    lifecycle::{self, Known, Next, finish, later, withdraw},
+    known::{Known, later},
+    next::{Next, Transition},
     refusal::{self, Refusal},
-    snapshot::{
-        Attempt, Child, Container, Key, Name, Outcome, Phase, Pod, Reason, Settings, Waiting, WaitingReason,
-    },
-    verdict::Ending,
+    snapshot::{Attempt, Child, Container, Key, Name, Phase, Pod, Reason, Settings, WaitingReason},
 };
 
 /// How often the events of pods that do not start are read.
@@ -22,23 +20,16 @@ const READ_EVENTS_OF: usize = 10;
 
 /// The child Job is gone and its pods are not: whoever deleted it left them alone. They go on; if they never get to
 /// run, the attempt must not hold its place for ever.
-pub(crate) fn next_of_orphans(
-    known: &Known<'_>,
-    attempt: &Attempt,
-    pods: &BTreeMap<Name, Arc<Pod>>,
-    settings: &Result<Settings, String>,
-    now: Timestamp,
-) -> Next {
+pub(crate) fn next_of_orphans(known: &Known<'_>, attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> Next {
     let waits = pods.values().any(|pod| !pod.phase.is_terminal() && !pod.container.has_started());
-    match settings {
+    match known.settings {
         Ok(settings) if waits && known.job.status.phase == Phase::Starting => {
             let until = later(attempt.creation_time, settings.pending_timeout);
-            if now < until {
+            if known.now < until {
                 return Next::Wait(Some(until));
             }
             let message = "its Job was deleted before its pods ran".to_owned();
-            let waiting = Waiting { reason: WaitingReason::Unscheduled, message };
-            Next::Do(withdraw(known, attempt, waiting, now))
+            Next::Change(Transition::withdraw(WaitingReason::Unscheduled, message))
         }
         _ => Next::Wait(None),
     }
@@ -46,19 +37,13 @@ pub(crate) fn next_of_orphans(
 
 /// The child Job is refused for a reason that may pass. It is tried for as long as pods may stay unscheduled, and not
 /// longer: others could start in its place.
-pub(crate) fn next_of_refused(
-    known: &Known<'_>,
-    attempt: &Attempt,
-    settings: &Result<Settings, String>,
-    now: Timestamp,
-) -> Option<Next> {
-    let (since, sentence) = known.memory.not_made.as_ref()?;
-    let settings = settings.as_ref().ok()?;
-    if known.job.status.phase != Phase::Starting || now < later(*since, settings.pending_timeout) {
+pub(crate) fn next_of_refused(known: &Known<'_>) -> Option<Next> {
+    let (since, message) = known.memory.not_made.as_ref()?;
+    let settings = known.settings.ok()?;
+    if known.job.status.phase != Phase::Starting || known.now < later(*since, settings.pending_timeout) {
         return None;
     }
-    let waiting = Waiting { reason: WaitingReason::Unscheduled, message: sentence.clone() };
-    Some(Next::Do(withdraw(known, attempt, waiting, now)))
+    Some(Next::Change(Transition::withdraw(WaitingReason::Unscheduled, message.clone())))
 }
 
 /// Since when the pods of an attempt could have come. Between the decision to start and its Job there may be as long as
@@ -73,15 +58,14 @@ pub(crate) fn next(
     attempt: &Attempt,
     child: &Child,
     pods: &BTreeMap<Name, Arc<Pod>>,
-    settings: &Result<Settings, String>,
-    now: Timestamp,
 ) -> Next {
+    let now = known.now;
     // Without settings (the pool was deleted meanwhile) nothing is withdrawn.
-    let Ok(settings) = settings else { return Next::Wait(None) };
+    let Ok(settings) = known.settings else { return Next::Wait(None) };
     let unscheduled_until = later(began(attempt, child), settings.pending_timeout);
     let created_until = later(began(attempt, child), settings.start_deadline);
     if pods.len() < attempt.demand.pod_count as usize && !child.is_over() {
-        return of_missing_pods(known, attempt, child, settings, now);
+        return of_missing_pods(known, attempt, child, settings);
     }
     if let Some(unbound) = pods.values().find(|pod| pod.node.is_none() && !pod.phase.is_terminal()) {
         if now < unscheduled_until {
@@ -89,8 +73,7 @@ pub(crate) fn next(
         }
         let message = unbound.unschedulable.clone();
         let message = message.unwrap_or_else(|| "the scheduler has not placed its pods".to_owned());
-        let waiting = Waiting { reason: WaitingReason::Unscheduled, message };
-        return Next::Do(withdraw(known, attempt, waiting, now));
+        return Next::Change(Transition::withdraw(WaitingReason::Unscheduled, message));
     }
     if pods.values().all(|pod| pod.phase.is_terminal() || pod.container.has_started()) {
         // All have started or even ended; the Job will say so.
@@ -102,12 +85,7 @@ pub(crate) fn next(
     // A node that is gone can not start anything and may be gone for longer than the deadline: not the workload's fault.
     if let Some(node) = known.lost_node {
         let message = format!("node {node} is not ready; its pods did not start there");
-        return Next::Do(withdraw(
-            known,
-            attempt,
-            Waiting { reason: WaitingReason::Unscheduled, message },
-            now,
-        ));
+        return Next::Change(Transition::withdraw(WaitingReason::Unscheduled, message));
     }
     let stuck = pods.values().find_map(|pod| match &pod.container {
         Container::Waiting(Some((reason, message))) if is_creation_error(reason) => {
@@ -116,76 +94,43 @@ pub(crate) fn next(
         _ => None,
     });
     match stuck {
-        Some(message) => Next::Do(finish(known, attempt, not_created(message), now)),
-        None => of_silent_pods(known, attempt, pods, created_until, now),
+        Some(message) => Next::Change(Transition::fail(Reason::ContainerNotCreated, message)),
+        None => of_silent_pods(known, pods, created_until),
     }
-}
-
-/// Ends an attempt that could not start for a reason that may pass and is not its own; it is tried again after a delay.
-fn give_up(known: &Known<'_>, attempt: &Attempt, reason: Reason, message: String, now: Timestamp) -> Task {
-    let waiting = Waiting { reason: WaitingReason::BackingOff, message: message.clone() };
-    let ending = Ending { outcome: Outcome::Withdrawn, reason, message, disruption: None };
-    lifecycle::set_back(known, attempt, &ending, waiting, now)
-}
-
-fn not_created(message: String) -> Ending {
-    Ending { outcome: Outcome::Failed, reason: Reason::ContainerNotCreated, message, disruption: None }
 }
 
 /// The Job controller has not made all pods. If somebody refuses them, only its events tell; they are read a quarter of
 /// `pendingTimeout` after the start, and again at its end.
-fn of_missing_pods(
-    known: &Known<'_>,
-    attempt: &Attempt,
-    child: &Child,
-    settings: &Settings,
-    now: Timestamp,
-) -> Next {
+fn of_missing_pods(known: &Known<'_>, attempt: &Attempt, child: &Child, settings: &Settings) -> Next {
+    let now = known.now;
     let first = later(began(attempt, child), settings.pending_timeout / 4);
     let last = later(began(attempt, child), settings.pending_timeout);
     let ask = Task::ListPods { child: Some((child.key.clone(), child.uid.clone())) };
-    let withdrawn = |reason: WaitingReason, message: &str| {
-        Next::Do(withdraw(known, attempt, Waiting { reason, message: message.to_owned() }, now))
-    };
+    let withdrawn =
+        |reason: WaitingReason, message: &str| Next::Change(Transition::withdraw(reason, message.to_owned()));
     let Some(failure) = &known.memory.create_failure else {
         return if now < first { Next::Wait(Some(first)) } else { Next::Do(ask) };
     };
-    let Some(sentence) = &failure.said else {
+    let Some(message) = &failure.said else {
         return match now < last {
             true => Next::Wait(Some(last)),
             false if failure.asked < last => Next::Do(ask),
             false => withdrawn(WaitingReason::Unscheduled, "the Job controller has not made its pods"),
         };
     };
-    match refusal::judge(sentence) {
-        Refusal::Quota => withdrawn(WaitingReason::QuotaExceeded, sentence),
+    match refusal::judge(message) {
+        Refusal::Quota => withdrawn(WaitingReason::QuotaExceeded, message),
         // Looked up again before the next start, which gives it the time that any reference has.
-        Refusal::Reference => {
-            Next::Do(give_up(known, attempt, Reason::ReferenceMissing, sentence.clone(), now))
-        }
-        Refusal::Final => {
-            let ending = Ending {
-                outcome: Outcome::Failed,
-                reason: Reason::Refused,
-                message: sentence.clone(),
-                disruption: None,
-            };
-            Next::Do(finish(known, attempt, ending, now))
-        }
+        Refusal::Reference => Next::Change(Transition::give_up(Reason::ReferenceMissing, message.clone())),
+        Refusal::Final => Next::Change(Transition::fail(Reason::Refused, message.clone())),
         Refusal::Passing if now < last => Next::Wait(Some(last)),
-        Refusal::Passing => withdrawn(WaitingReason::Unscheduled, sentence),
+        Refusal::Passing => withdrawn(WaitingReason::Unscheduled, message),
     }
 }
 
 /// Pods that were placed, do not start, and whose containers show no error: a large image is being pulled, or a volume
 /// does not mount. Only the newest event of each tells which.
-fn of_silent_pods(
-    known: &Known<'_>,
-    attempt: &Attempt,
-    pods: &BTreeMap<Name, Arc<Pod>>,
-    created_until: Timestamp,
-    now: Timestamp,
-) -> Next {
+fn of_silent_pods(known: &Known<'_>, pods: &BTreeMap<Name, Arc<Pod>>, created_until: Timestamp) -> Next {
     let silent: Vec<(Key, Name)> = pods
         .values()
         .filter(|pod| !pod.phase.is_terminal() && !pod.container.has_started())
@@ -200,7 +145,7 @@ fn of_silent_pods(
     if events.is_empty() {
         return Next::Do(Task::ReadPodEvents { pods: silent });
     }
-    let withdrawn = |message: String| Next::Do(give_up(known, attempt, Reason::NodeFailure, message, now));
+    let withdrawn = |message: String| Next::Change(Transition::give_up(Reason::NodeFailure, message));
     for (pod, event) in events {
         let Some(event) = event else {
             return withdrawn(format!(
@@ -214,13 +159,13 @@ fn of_silent_pods(
         // Only what the pod names and nobody has is its own fault. A volume may be attached to the node that it was on
         // before (which takes minutes after that is lost) or where somebody else mounts it; a driver may not be up yet.
         return if names_what_is_missing(&event.message) {
-            Next::Do(finish(known, attempt, not_created(message), now))
+            Next::Change(Transition::fail(Reason::ContainerNotCreated, message))
         } else {
             withdrawn(message)
         };
     }
     let again = later(*time, READ_EVENTS_EVERY);
-    if now < again { Next::Wait(Some(again)) } else { Next::Do(Task::ReadPodEvents { pods: silent }) }
+    if known.now < again { Next::Wait(Some(again)) } else { Next::Do(Task::ReadPodEvents { pods: silent }) }
 }
 
 /// True if an event says that a Secret, ConfigMap or claim of the pod, or a key in one, does not exist. Other things

@@ -23,7 +23,7 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    interruption,
+    next::Ending,
     snapshot::{Attempt, Child, Container, Disruption, Name, Outcome, Pod, PodPhase, Reason},
 };
 
@@ -259,19 +259,6 @@ pub enum Verdict {
     Ended(Ending),
 }
 
-/// The end of an attempt.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Ending {
-    /// How.
-    pub outcome: Outcome,
-    /// Why.
-    pub reason: Reason,
-    /// A sentence.
-    pub message: String,
-    /// The sign that it was taken away, if it was.
-    pub disruption: Option<Disruption>,
-}
-
 /// Judges an attempt. `pods` are those of this attempt; `listed` says that they come from a live list made after the
 /// child Job was seen to be over or gone, so that a pod which is not among them is gone.
 #[must_use]
@@ -283,7 +270,7 @@ pub fn judge(
     listed: bool,
 ) -> Verdict {
     // What the planner decided is no evidence: the workload may have come to its end first.
-    let written = attempt.disruption.as_ref().filter(|disruption| !interruption::is_decision(disruption));
+    let written = attempt.disruption.as_ref().filter(|disruption| !disruption.reason.is_operators_decision());
     if let Some(disruption) = written.or(evidence.disruption()) {
         return Verdict::Ended(interrupted(attempt, evidence, disruption.clone()));
     }

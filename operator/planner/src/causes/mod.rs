@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     capacity::Capacity,
     interruption,
-    lifecycle::later,
+    known::later,
     loss::Loss,
     promises::Promises,
     resources::Resources,

@@ -1,0 +1,141 @@
+//! An attempt that is being made: has it ended, is it to be interrupted, does it start, does it run?
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    action::Task,
+    interruption,
+    known::{Known, earlier, later},
+    next::{Ending, Next, Transition},
+    priority,
+    snapshot::{Attempt, Container, Name, Outcome, Phase, Pod, PodPhase, Reason, Waiting, WaitingReason},
+    starting,
+    verdict::{self, ChildState, Verdict},
+};
+
+/// What is said while `spec.suspend` holds a ScavengerJob.
+pub(crate) const HELD_BY_SUSPEND: &str = "held by spec.suspend";
+
+/// What is next for the active attempt.
+#[must_use]
+pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
+    // A Job that was made after all, when its creation had long been given up: two attempts must never meet.
+    if let Some(stray) =
+        known.children.values().find(|child| child.attempt != attempt.number && !child.deleting)
+    {
+        return Next::Do(Task::delete(stray));
+    }
+    let child = known.children.values().find(|child| child.attempt == attempt.number);
+    let state = match child {
+        Some(child) => ChildState::There(child),
+        // Once its UID was written down, or its pods were seen, the child Job must have been there.
+        None if attempt.child_uid.is_some() || known.memory.lost_child == Some(attempt.number) => {
+            ChildState::Gone
+        }
+        None => ChildState::Unseen,
+    };
+    let pods: BTreeMap<Name, Arc<Pod>> = known
+        .pods
+        .iter()
+        .filter(|(_, pod)| pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number))
+        .map(|(name, pod)| (name.clone(), pod.clone()))
+        .collect();
+    let listed = known.memory.listed == Some(attempt.number);
+    match verdict::judge(attempt, known.evidence, state, &pods, listed) {
+        Verdict::Ended(ending) => {
+            return Next::Change(Transition::End(interruption::explained(attempt, ending)));
+        }
+        Verdict::NeedsList => return Next::Do(Task::ListPods { child: None }),
+        Verdict::Open => {}
+    }
+    if let Some(next) = interruption::next(known, attempt, &pods) {
+        return next;
+    }
+    // Only now: an end that has shown is not talked away.
+    if known.job.controls.suspend {
+        return Next::Change(suspend(known, attempt));
+    }
+    let deadline = runs_out_at(known, attempt);
+    if let Some((seconds, time)) = deadline
+        && time <= known.now
+    {
+        return Next::Change(Transition::fail(Reason::DeadlineExceeded, deadline_message(seconds)));
+    }
+    let Some(child) = child else {
+        return if matches!(state, ChildState::Gone) {
+            starting::next_of_orphans(known, attempt, &pods)
+        } else if let Some(next) = starting::next_of_refused(known) {
+            next
+        } else if known.memory.may_create == Some(attempt.number) {
+            Next::Do(Task::CreateChild { attempt: attempt.number, priority_class: attempt.priority_class })
+        } else {
+            // A restarted operator can not know whether the Job was made and deleted while it was away.
+            Next::Do(Task::ListPods { child: None })
+        };
+    };
+    let all = attempt.demand.pod_count as usize;
+    let up = pods
+        .values()
+        .filter(|pod| pod.phase == PodPhase::Running && pod.container == Container::Running)
+        .count();
+    let ended = pods.values().filter(|pod| pod.phase == PodPhase::Succeeded).count();
+    match known.job.status.phase {
+        // A short workload may have ended before all of its pods were seen to run at the same time.
+        Phase::Starting if up + ended >= all && up > 0 => {
+            Next::Change(Transition::Run { child_uid: child.uid.clone() })
+        }
+        Phase::Starting => starting::next(known, attempt, child, &pods),
+        _ => match next_running(known) {
+            Next::Wait(timer) => Next::Wait(earlier(timer, deadline.map(|(_, time)| time))),
+            next => next,
+        },
+    }
+}
+
+/// `spec.activeDeadlineSeconds`, and when this attempt will have used it up; none if its run time is not limited.
+fn runs_out_at(known: &Known<'_>, attempt: &Attempt) -> Option<(i64, Timestamp)> {
+    let (deadline, started) = (known.job.controls.active_deadline?, attempt.start_time?);
+    let before = SignedDuration::from_secs(known.job.status.active_seconds);
+    let left = deadline.saturating_sub(before).max(SignedDuration::ZERO);
+    Some((deadline.as_secs(), later(started, left)))
+}
+
+/// What is said when the run time of all attempts together is used up.
+pub(crate) fn deadline_message(deadline: i64) -> String {
+    format!("it ran for spec.activeDeadlineSeconds ({deadline} s) in all")
+}
+
+/// Stops an attempt because the spec asks for it: the status first, then its Job goes as that of any attempt that ended.
+fn suspend(known: &Known<'_>, attempt: &Attempt) -> Transition {
+    let outcome = verdict::taken_away(attempt, known.evidence);
+    let ending = Ending::new(outcome, Reason::Suspended, HELD_BY_SUSPEND.to_owned());
+    let waiting = Waiting { reason: WaitingReason::Suspended, message: HELD_BY_SUSPEND.to_owned() };
+    match outcome {
+        Outcome::Interrupted => Transition::Interrupt(ending, waiting),
+        _ => Transition::Withdraw(ending, waiting),
+    }
+}
+
+/// The running priority of an attempt whose pods all run.
+fn next_running(known: &Known<'_>) -> Next {
+    let now = known.now;
+    let status = &known.job.status;
+    let (Ok(settings), Ok(spec)) = (known.settings, &known.job.spec) else { return Next::Wait(None) };
+    let started = priority::stretch_began(status).unwrap_or(now);
+    let step = priority::step(started, spec.interruption_after, settings.priority_steps, now);
+    let attempt_began = status.active_attempt().and_then(|attempt| attempt.start_time);
+    let reported = status.last_checkpoint.filter(|time| Some(*time) > attempt_began);
+    let start_over =
+        step.started_over.or(status.priority_start_over.filter(|time| *time >= started)).or(reported);
+    // Stored stamps have whole seconds.
+    let second = |time: Option<Timestamp>| time.map(Timestamp::as_second);
+    if status.running_priority == Some(step.level)
+        && second(status.priority_start_over) == second(start_over)
+        && status.observed_generation == known.job.generation
+    {
+        return Next::Wait(Some(step.until));
+    }
+    Next::Change(Transition::ChangePriority { level: step.level, start_over })
+}

@@ -1,0 +1,52 @@
+//! The end of a ScavengerJob that is deleted: its Jobs go, and once no pod of it is left its finalizer.
+
+use jiff::SignedDuration;
+
+use crate::{
+    action::Task,
+    known::{Known, later},
+    next::{Next, Transition},
+};
+
+/// How long a deletion may wait for pods before somebody is told: the garbage collector needs a moment to delete the
+/// pods of a Job that is gone.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
+
+/// How often it is looked again at pods that hold something up: their node can be lost without any of them changing.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
+
+/// What is next for a ScavengerJob that is being deleted.
+#[must_use]
+pub fn next(known: &Known<'_>) -> Next {
+    if let Some(child) = known.children.values().find(|child| !child.deleting) {
+        return Next::Do(Task::delete(child));
+    }
+    if !known.children.is_empty() || known.first_pod_left().is_some() {
+        return explain(known);
+    }
+    if known.job.has_finalizer { Next::Do(Task::RemoveFinalizer) } else { Next::Wait(None) }
+}
+
+/// A pod on a node that does not answer, or one that nobody deletes, can hold a deletion for ever. Whoever wonders looks
+/// at the message.
+fn explain(known: &Known<'_>) -> Next {
+    let orphan = || {
+        let mut left = known.pods.values().filter(|pod| !pod.phase.is_terminal());
+        left.find(|pod| pod.deletion_requested.is_none())
+    };
+    let message = if let Some((pod, node)) = known.pod_on_lost_node() {
+        format!("its deletion waits for pod {pod} on node {node}, which is gone or not ready")
+    } else if let (true, Some(pod)) = (known.children.is_empty(), orphan()) {
+        format!("its deletion waits for pod {}, whose Job is gone: delete the pod", pod.key.name)
+    } else {
+        return Next::Wait(Some(later(known.now, LOOK_AGAIN)));
+    };
+    if known.job.status.message == message {
+        return Next::Wait(Some(later(known.now, LOOK_AGAIN)));
+    }
+    let until = later(known.memory.deleting_since.unwrap_or(known.now), PATIENCE);
+    if known.now < until {
+        return Next::Wait(Some(until));
+    }
+    Next::Change(Transition::ExplainDeletion(message))
+}

@@ -1,0 +1,97 @@
+//! Everything that the rules about one ScavengerJob may know.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    capacity::Capacity,
+    memory::Memory,
+    seen::{Attachments, Tracked},
+    snapshot::{Attempt, Child, Disruption, Job, Name, Pod, Settings},
+    verdict::Evidence,
+};
+
+/// Everything that is known of one ScavengerJob.
+#[derive(Debug)]
+pub struct Known<'a> {
+    /// The ScavengerJob.
+    pub job: &'a Job,
+    /// Its Jobs by UID.
+    pub children: &'a BTreeMap<Name, Arc<Child>>,
+    /// UID of a Job that no watch showed yet, and when an answer showed it last.
+    pub unwatched_child: Option<&'a (Name, Timestamp)>,
+    /// Its pods by name.
+    pub pods: &'a BTreeMap<Name, Arc<Pod>>,
+    /// What the pods of the active attempt showed.
+    pub evidence: &'a Evidence,
+    /// What this planner remembers of what it did.
+    pub memory: &'a Memory,
+    /// True while capacity is reserved for what it asks for.
+    pub has_reservation: bool,
+    /// A node that is gone or not ready and to which one of its pods is bound that has not ended.
+    pub lost_node: Option<&'a Name>,
+    /// Why the active attempt is to be interrupted, if a cause ordered it.
+    pub order: Option<&'a Disruption>,
+    /// Settings of the pool, or why nothing is admitted.
+    pub settings: Result<&'a Settings, &'a str>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl<'a> Known<'a> {
+    /// What is known at `now`. `is_promised` says that capacity is held for it.
+    pub(crate) fn of(
+        tracked: &'a Tracked,
+        attachments: &'a Attachments,
+        is_promised: bool,
+        capacity: &Capacity,
+        settings: &'a Result<Settings, String>,
+        now: Timestamp,
+    ) -> Self {
+        let job = tracked.job();
+        let alive = attachments.pods.values().filter(|pod| !pod.phase.is_terminal());
+        Self {
+            job,
+            children: &attachments.children,
+            unwatched_child: attachments.unwatched_child.as_ref(),
+            pods: &attachments.pods,
+            evidence: attachments.evidence(job.status.attempt.as_deref()),
+            memory: &tracked.memory,
+            has_reservation: is_promised
+                && active_attempt(job).is_none()
+                && job.spec.as_ref().is_ok_and(|spec| tracked.promise.is_for(&spec.demand)),
+            lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !capacity.is_ready(node)),
+            order: tracked.ordered(),
+            settings: settings.as_ref().map_err(String::as_str),
+            now,
+        }
+    }
+
+    /// A pod that has not ended.
+    pub(crate) fn first_pod_left(&self) -> Option<&'a Pod> {
+        self.pods.values().find(|pod| !pod.phase.is_terminal()).map(|pod| &**pod)
+    }
+
+    /// Names of a pod that has not ended and of its node, which is gone or not ready.
+    pub(crate) fn pod_on_lost_node(&self) -> Option<(&'a Name, &'a Name)> {
+        let node = self.lost_node?;
+        let mut pods = self.pods.values().filter(|pod| !pod.phase.is_terminal());
+        pods.find(|pod| pod.node.as_ref() == Some(node)).map(|pod| (&pod.key.name, node))
+    }
+}
+
+/// The attempt that is being made, unless the ScavengerJob is being deleted.
+pub(crate) fn active_attempt(job: &Job) -> Option<&Attempt> {
+    job.status.active_attempt().filter(|_| !job.deleting)
+}
+
+/// `time` after `duration`; what a status says may be absurd, and must not end the planner.
+pub(crate) fn later(time: Timestamp, duration: SignedDuration) -> Timestamp {
+    time.saturating_add(duration).unwrap_or(Timestamp::MAX)
+}
+
+/// The earlier of two times, where there is one.
+pub(crate) fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
+    a.into_iter().chain(b).min()
+}

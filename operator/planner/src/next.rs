@@ -1,0 +1,115 @@
+//! What the rules about one ScavengerJob answer: values, which nobody but [`crate::transition`] turns into a status.
+
+use jiff::Timestamp;
+
+use crate::{
+    action::Task,
+    snapshot::{Disruption, Name, Outcome, Reason, Waiting, WaitingReason},
+};
+
+/// What is to be done about one ScavengerJob.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// Something that leaves its status as it is.
+    Do(Task),
+    /// A change of its status.
+    Change(Transition),
+    /// Nothing until something is seen, or until this time.
+    Wait(Option<Timestamp>),
+    /// It may start as soon as there is capacity for it.
+    Candidate,
+    /// It waits for another reason than capacity; to be reported if its status does not say so yet.
+    Held(Waiting, Option<Timestamp>),
+    /// The capacity that is reserved for it is of no use now: give it back and look again at this time.
+    GiveBack(Waiting, Timestamp),
+}
+
+/// One step in the life of a ScavengerJob, as its status tells it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Transition {
+    /// An attempt starts: the status says so before the Job is created.
+    Start,
+    /// All pods of the attempt run, or have run.
+    Run {
+        /// UID of its Job.
+        child_uid: Name,
+    },
+    /// The active attempt is to be interrupted: the reason is on record before its pods are evicted.
+    OrderInterruption(Disruption),
+    /// The attempt ended: what that makes of the ScavengerJob follows from the outcome.
+    End(Ending),
+    /// The attempt was taken away after a container had started.
+    Interrupt(Ending, Waiting),
+    /// The attempt ended before any container had started.
+    Withdraw(Ending, Waiting),
+    /// The ScavengerJob is completed, or failed.
+    Finish(Ending),
+    /// It waits.
+    Hold(Waiting),
+    /// The running priority is at another step.
+    ChangePriority {
+        /// The step, 1 to the pool's `prioritySteps`.
+        level: i32,
+        /// When it last fell back to 1.
+        start_over: Option<Timestamp>,
+    },
+    /// What holds its deletion.
+    ExplainDeletion(String),
+    /// A spec that changes nothing was seen.
+    Observe,
+}
+
+/// The end of an attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ending {
+    /// How.
+    pub outcome: Outcome,
+    /// Why, as one word.
+    pub reason: Reason,
+    /// The same as a message.
+    pub message: String,
+    /// The sign that it was taken away, if it was.
+    pub disruption: Option<Disruption>,
+}
+
+impl Ending {
+    /// An ending that no pod's disruption explains.
+    #[must_use]
+    pub fn new(outcome: Outcome, reason: Reason, message: String) -> Self {
+        Self { outcome, reason, message, disruption: None }
+    }
+
+    /// True unless the workload itself came to its end.
+    #[must_use]
+    pub fn is_taken_away(&self) -> bool {
+        matches!(self.outcome, Outcome::Interrupted | Outcome::Withdrawn)
+    }
+
+    /// The workload, or what it asks for, failed.
+    #[must_use]
+    pub fn failed(reason: Reason, message: String) -> Self {
+        Self::new(Outcome::Failed, reason, message)
+    }
+}
+
+impl Transition {
+    /// A start that did not come off for a reason for which the ScavengerJob waits.
+    #[must_use]
+    pub fn withdraw(reason: WaitingReason, message: String) -> Self {
+        let ending = Ending::new(Outcome::Withdrawn, Reason::from(reason), message.clone());
+        Self::Withdraw(ending, Waiting { reason, message })
+    }
+
+    /// A start that failed for a reason that may pass and is not the workload's own; it is tried again after a delay.
+    #[must_use]
+    pub fn give_up(reason: Reason, message: String) -> Self {
+        let waiting = Waiting { reason: WaitingReason::BackingOff, message: message.clone() };
+        Self::Withdraw(Ending::new(Outcome::Withdrawn, reason, message), waiting)
+    }
+
+    /// The ScavengerJob failed.
+    #[must_use]
+    pub fn fail(reason: Reason, message: String) -> Self {
+        Self::Finish(Ending::failed(reason, message))
+    }
+}

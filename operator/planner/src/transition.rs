@@ -1,0 +1,259 @@
+//! How a step in the life of a ScavengerJob becomes its status: the one place that writes phases, counters and times.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    action::{Event, StatusWrite, Task},
+    backoff,
+    known::{Known, later},
+    next::{Ending, Transition},
+    snapshot::{
+        Admitted, Attempt, Disruption, HISTORY, Job, JobStatus, Name, Outcome, Phase, Reason, Waiting,
+        WaitingReason,
+    },
+};
+
+/// The write of the status that a transition leads to.
+#[must_use]
+pub fn apply(known: &Known<'_>, transition: Transition) -> Task {
+    let mut status = known.job.status.clone();
+    let (ended, event) = match (transition, known.job.status.active_attempt()) {
+        (Transition::Start, _) => start(known, &mut status),
+        (Transition::Run { child_uid }, Some(attempt)) => run(known, &mut status, attempt, child_uid),
+        (Transition::OrderInterruption(order), Some(attempt)) => {
+            order_interruption(&mut status, attempt, order)
+        }
+        (Transition::End(ending), Some(attempt)) => end(known, &mut status, attempt, ending),
+        (Transition::Interrupt(ending, waiting), Some(attempt)) => {
+            interrupt(known, &mut status, attempt, &ending, waiting)
+        }
+        (Transition::Withdraw(ending, waiting), Some(attempt)) => {
+            withdraw(known, &mut status, attempt, &ending, waiting)
+        }
+        (Transition::Finish(ending), attempt) => finish(known, &mut status, attempt, ending),
+        (Transition::Hold(waiting), _) => {
+            set_waiting(&mut status, waiting, known.now);
+            (None, None)
+        }
+        (Transition::ChangePriority { level, start_over }, _) => {
+            status.running_priority = Some(level);
+            status.priority_start_over = start_over;
+            (None, None)
+        }
+        (Transition::ExplainDeletion(message), _) => {
+            status.message = message;
+            (None, None)
+        }
+        // Nothing runs that could end.
+        (Transition::Observe, _) | (_, None) => (None, None),
+    };
+    write(known.job, status, ended, event)
+}
+
+/// The write that says why a ScavengerJob waits.
+#[must_use]
+pub fn hold(job: &Job, waiting: Waiting, now: Timestamp) -> Task {
+    let mut status = job.status.clone();
+    set_waiting(&mut status, waiting, now);
+    write(job, status, None, None)
+}
+
+fn write(job: &Job, mut status: JobStatus, ended: Option<Attempt>, event: Option<Event>) -> Task {
+    status.written = true;
+    status.observed_generation = job.generation;
+    Task::WriteStatus(Box::new(StatusWrite { resource_version: job.resource_version, status, ended, event }))
+}
+
+/// The attempt that goes into the history with a write, and the event that is published after it.
+type Told = (Option<Attempt>, Option<Event>);
+
+fn start(known: &Known<'_>, status: &mut JobStatus) -> Told {
+    let Ok(spec) = &known.job.spec else { return (None, None) };
+    let number = status.attempt.as_ref().map_or(0, |attempt| attempt.number).saturating_add(1);
+    status.phase = Phase::Starting;
+    status.message = format!("attempt {number} is starting");
+    status.admitted = Some(Admitted { waiting: None, since: known.now });
+    status.not_before = None;
+    status.attempt = Some(Box::new(Attempt {
+        number,
+        generation: known.job.generation,
+        priority_class: status.counted_interruptions,
+        ..Attempt::first(spec.demand.clone(), known.now)
+    }));
+    (None, Some(Event::Started))
+}
+
+fn run(known: &Known<'_>, status: &mut JobStatus, attempt: &Attempt, child_uid: Name) -> Told {
+    status.phase = Phase::Running;
+    status.message = format!("attempt {} is running", attempt.number);
+    status.failed_starts = 0;
+    status.running_priority = Some(1);
+    // That of an earlier attempt says nothing about this one.
+    status.priority_start_over = None;
+    push(&mut status.start_times, known.now);
+    let attempt = Attempt { child_uid: Some(child_uid), start_time: Some(known.now), ..attempt.clone() };
+    status.attempt = Some(Box::new(attempt));
+    (None, Some(Event::Running))
+}
+
+fn order_interruption(status: &mut JobStatus, attempt: &Attempt, order: Disruption) -> Told {
+    status.message = format!("attempt {} is being interrupted: {}", attempt.number, order.message);
+    status.attempt = Some(Box::new(Attempt { disruption: Some(order), ..attempt.clone() }));
+    (None, None)
+}
+
+/// What the outcome of an attempt makes of its ScavengerJob.
+fn end(known: &Known<'_>, status: &mut JobStatus, attempt: &Attempt, mut ending: Ending) -> Told {
+    if ending.reason == Reason::Unknown && status.unknown_ends_in_a_row > 0 {
+        // One further attempt was made already.
+        ending.outcome = Outcome::Failed;
+        ending.message.push_str("; the attempt before it ended in the same way");
+    }
+    let waiting = |message: String| Waiting { reason: WaitingReason::BackingOff, message };
+    match ending.outcome {
+        Outcome::Completed | Outcome::Failed => finish(known, status, Some(attempt), ending),
+        Outcome::Interrupted => {
+            let message = format!("attempt {} was interrupted: {}", attempt.number, ending.message);
+            interrupt(known, status, attempt, &ending, waiting(message))
+        }
+        Outcome::Withdrawn => {
+            let message = ending.message.clone();
+            withdraw(known, status, attempt, &ending, waiting(message))
+        }
+    }
+}
+
+fn interrupt(
+    known: &Known<'_>,
+    status: &mut JobStatus,
+    attempt: &Attempt,
+    ending: &Ending,
+    waiting: Waiting,
+) -> Told {
+    let end = ended_at(known, attempt, ending.outcome);
+    let spec = known.job.spec.as_ref();
+    let made_progress = spec.is_ok_and(|spec| run_time(attempt, end) >= spec.interruption_after);
+    let attempt = ended(known, status, attempt, ending, end);
+    status.phase = Phase::Interrupted;
+    status.interrupted_count = status.interrupted_count.saturating_add(1);
+    if ending.reason.advances_in_queue() {
+        status.counted_interruptions = status.counted_interruptions.saturating_add(1);
+    }
+    status.interruptions_in_a_row =
+        if made_progress { 1 } else { status.interruptions_in_a_row.saturating_add(1) };
+    push(&mut status.interruption_times, end);
+    let least = known.settings.map_or(SignedDuration::ZERO, |settings| settings.interruption_backoff);
+    let in_a_row = status.interruptions_in_a_row;
+    let wait = backoff::after_interruption(&status.interruption_times, in_a_row, least, known.now);
+    status.not_before = Some(later(known.now, wait));
+    status.failed_starts = 0;
+    set_waiting(status, waiting, known.now);
+    (Some(attempt), Some(Event::Interrupted))
+}
+
+/// Back to where it was before the attempt: waiting, or interrupted if it had run.
+fn withdraw(
+    known: &Known<'_>,
+    status: &mut JobStatus,
+    attempt: &Attempt,
+    ending: &Ending,
+    waiting: Waiting,
+) -> Told {
+    let end = ended_at(known, attempt, ending.outcome);
+    let attempt = ended(known, status, attempt, ending, end);
+    status.phase = if status.interrupted_count > 0 { Phase::Interrupted } else { Phase::Waiting };
+    // One that is suspended before it runs has not shown that it cannot start.
+    if waiting.reason != WaitingReason::Suspended {
+        status.failed_starts = status.failed_starts.saturating_add(1);
+        let wait = backoff::after_failed_starts(status.failed_starts, &known.job.uid);
+        status.not_before = Some(later(known.now, wait));
+    }
+    set_waiting(status, waiting, known.now);
+    (Some(attempt), Some(Event::Withdrawn))
+}
+
+fn finish(known: &Known<'_>, status: &mut JobStatus, attempt: Option<&Attempt>, ending: Ending) -> Told {
+    let attempt = attempt.map(|attempt| {
+        let end = ended_at(known, attempt, ending.outcome);
+        ended(known, status, attempt, &ending, end)
+    });
+    status.finish_time = Some(known.now);
+    status.running_priority = None;
+    status.admitted = None;
+    status.not_before = None;
+    if ending.outcome == Outcome::Completed {
+        status.phase = Phase::Completed;
+        status.message = ending.message;
+        (attempt, Some(Event::Completed))
+    } else {
+        status.phase = Phase::Failed;
+        status.message = format!("{}: {}", ending.reason, ending.message);
+        status.failure = Some(ending.reason);
+        (attempt, Some(Event::Failed))
+    }
+}
+
+fn set_waiting(status: &mut JobStatus, waiting: Waiting, now: Timestamp) {
+    status.message.clone_from(&waiting.message);
+    let since = match &status.admitted {
+        Some(Admitted { waiting: Some(_), since }) => *since,
+        _ => now,
+    };
+    status.admitted = Some(Admitted { waiting: Some(waiting), since });
+    status.running_priority = None;
+}
+
+/// When an attempt ended whose end is only noticed now; see [`crate::verdict::Evidence::end_time`].
+fn ended_at(known: &Known<'_>, attempt: &Attempt, outcome: Outcome) -> Timestamp {
+    let child = known.children.values().find(|child| child.attempt == attempt.number);
+    known.evidence.end_time(attempt, child.map(|child| &**child), outcome, known.now)
+}
+
+/// The attempt as the status and the history keep it. One that a container ran in, and that ended before all of its pods
+/// were seen to run together, started, as far as anyone saw, when it ended.
+fn ended(
+    known: &Known<'_>,
+    status: &mut JobStatus,
+    attempt: &Attempt,
+    ending: &Ending,
+    end: Timestamp,
+) -> Attempt {
+    let ran = known.evidence.container_started && ending.outcome != Outcome::Withdrawn;
+    if attempt.start_time.is_none() && ran {
+        push(&mut status.start_times, end);
+    }
+    status.active_seconds = status.active_seconds.saturating_add(run_time(attempt, end).as_secs());
+    if ending.reason == Reason::Unknown {
+        status.unknown_ends_in_a_row = status.unknown_ends_in_a_row.saturating_add(1);
+    } else if ending.outcome != Outcome::Withdrawn {
+        status.unknown_ends_in_a_row = 0;
+    }
+    // A workload that came to its end before it was evicted was not interrupted.
+    let ordered = |disruption: &Disruption| disruption.reason.is_operators_decision();
+    let written =
+        attempt.disruption.clone().filter(|disruption| ending.is_taken_away() || !ordered(disruption));
+    let shown = || ending.disruption.clone().map(|disruption| Disruption { time: end, ..disruption });
+    let attempt = Attempt {
+        start_time: attempt.start_time.or(ran.then_some(end)),
+        end_time: Some(end),
+        disruption: written.or_else(shown),
+        outcome: Some(ending.outcome),
+        reason: Some(ending.reason.clone()),
+        message: Some(ending.message.clone()),
+        ..attempt.clone()
+    };
+    status.attempt = Some(Box::new(attempt.clone()));
+    attempt
+}
+
+/// How long all pods of an attempt ran until `end`.
+fn run_time(attempt: &Attempt, end: Timestamp) -> SignedDuration {
+    let ran = attempt.start_time.map_or(SignedDuration::ZERO, |started| end.duration_since(started));
+    ran.max(SignedDuration::ZERO)
+}
+
+fn push(history: &mut Vec<Timestamp>, time: Timestamp) {
+    history.push(time);
+    let excess = history.len().saturating_sub(HISTORY);
+    history.drain(..excess);
+}

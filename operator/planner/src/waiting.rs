@@ -1,0 +1,119 @@
+//! A ScavengerJob without an active attempt: what it waits for, and what is prepared before it starts.
+
+use jiff::SignedDuration;
+
+use crate::{
+    action::Task,
+    active,
+    known::{Known, later},
+    next::{Next, Transition},
+    snapshot::{Reason, Waiting, WaitingReason},
+};
+
+/// How often it is looked again at pods that hold something up: their node can be lost without any of them changing.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
+
+/// Why the next attempt waits for what is left of the last one: two must never run at once.
+fn waits_for_the_last_attempt(known: &Known<'_>) -> Waiting {
+    if let Some((pod, node)) = known.pod_on_lost_node() {
+        let message = format!(
+            "pod {pod} of its last attempt is on node {node}, which is gone or not ready; the next attempt waits until \
+             the node is back or removed"
+        );
+        return Waiting { reason: WaitingReason::NodeUnreachable, message };
+    }
+    let message = match known.first_pod_left() {
+        Some(pod) if known.children.is_empty() && pod.deletion_requested.is_none() => {
+            format!("waits for pod {} of its last attempt, whose Job is gone: delete the pod", pod.key.name)
+        }
+        Some(pod) => format!("waits until pod {} of its last attempt has ended", pod.key.name),
+        None => "waits until the Job of its last attempt is gone".to_owned(),
+    };
+    Waiting { reason: WaitingReason::BackingOff, message }
+}
+
+/// What is next for a ScavengerJob that has no active attempt.
+#[must_use]
+pub fn next(known: &Known<'_>) -> Next {
+    let (now, status) = (known.now, &known.job.status);
+    if let Err(message) = &known.job.spec {
+        return Next::Change(Transition::fail(Reason::InvalidSpec, message.clone()));
+    }
+    // An ended attempt's Job goes; so does one that was made by an operator that never got to write it down.
+    if let Some(child) = known.children.values().find(|child| !child.deleting) {
+        return Next::Do(Task::delete(child));
+    }
+    if let Some(deadline) = known.job.controls.active_deadline.map(|deadline| deadline.as_secs())
+        && status.active_seconds >= deadline
+    {
+        return Next::Change(Transition::fail(Reason::DeadlineExceeded, active::deadline_message(deadline)));
+    }
+    if known.job.controls.suspend {
+        let message = active::HELD_BY_SUSPEND.to_owned();
+        return Next::Held(Waiting { reason: WaitingReason::Suspended, message }, None);
+    }
+    let anything_left = !known.children.is_empty() || known.first_pod_left().is_some();
+    if anything_left && status.not_before.is_none_or(|time| time <= now) {
+        return Next::Held(waits_for_the_last_attempt(known), Some(later(now, LOOK_AGAIN)));
+    }
+    let settings = match known.settings {
+        Ok(settings) => settings,
+        Err(message) => {
+            let waiting = Waiting { reason: WaitingReason::Paused, message: message.to_owned() };
+            return Next::Held(waiting, None);
+        }
+    };
+    if settings.paused || settings.drain {
+        let message = if settings.drain {
+            "the ScavengerPool is being drained (spec.drain)"
+        } else {
+            "the ScavengerPool is paused (spec.paused)"
+        };
+        let waiting = Waiting { reason: WaitingReason::Paused, message: message.to_owned() };
+        return Next::Held(waiting, None);
+    }
+    // A delay after failed starts belongs to the spec that could not start; another one gets its chance at once.
+    let other_spec = status.failed_starts > 0 && status.observed_generation != known.job.generation;
+    if let Some(time) = status.not_before.filter(|time| *time > now && !other_spec) {
+        // Whoever set the time also wrote why, unless something else was said meanwhile.
+        let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.clone());
+        let passed = [WaitingReason::Paused, WaitingReason::Suspended];
+        return match said.filter(|waiting| !passed.contains(&waiting.reason)) {
+            Some(waiting) if status.observed_generation == known.job.generation => {
+                Next::Held(waiting, Some(time))
+            }
+            _ => Next::Held(
+                Waiting {
+                    reason: WaitingReason::BackingOff,
+                    message: "waits out the delay after its last attempt".to_owned(),
+                },
+                Some(time),
+            ),
+        };
+    }
+    if !known.has_reservation {
+        return Next::Candidate;
+    }
+    let Some(prepared) = &known.memory.prepared else {
+        return Next::Do(Task::Prepare { resource_version: known.job.resource_version });
+    };
+    if prepared.pods_left > 0 {
+        let message = format!("waits until {} pods of earlier attempts have ended", prepared.pods_left);
+        let waiting = Waiting { reason: WaitingReason::BackingOff, message };
+        return Next::GiveBack(waiting, now + SignedDuration::from_secs(2));
+    }
+    if !prepared.missing.is_empty() {
+        let names: Vec<String> =
+            prepared.missing.iter().map(|(kind, name)| format!("{kind} {name:?}")).collect();
+        let message =
+            format!("{} does not exist in namespace {:?}", names.join(", "), &*known.job.key.namespace);
+        let since = known.memory.missing_since.unwrap_or(now);
+        let last = later(since, settings.reference_grace);
+        if now >= last {
+            return Next::Change(Transition::fail(Reason::ReferenceMissing, message));
+        }
+        let again = (now + SignedDuration::from_secs(2)).min(last);
+        return Next::GiveBack(Waiting { reason: WaitingReason::BackingOff, message }, again);
+    }
+    Next::Change(Transition::Start)
+}
