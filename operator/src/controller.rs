@@ -218,10 +218,9 @@ impl Controller {
                 continue;
             }
             let began = Instant::now();
-            let expired = view.planner.expired_reservations();
             let plan = view.planner.plan(now());
             self.metrics.planned(began.elapsed());
-            self.metrics.expired(view.planner.expired_reservations() - expired);
+            self.metrics.expired(plan.report.expired);
             if checked.elapsed() >= CHECK_EVERY {
                 checked = Instant::now();
                 if let Err(difference) = check::kept_up(&view.planner) {
@@ -337,14 +336,10 @@ impl PoolStatus {
         }
         self.last = Some(Instant::now());
         let now = now();
-        let capacity = planner.capacity();
-        let threshold = planner
-            .settings()
-            .map(|settings| settings.start_thresholds.of(capacity.allocatable()))
-            .unwrap_or_default();
-        metrics.room(capacity.allocatable(), &capacity.used(planner.ledger()), &threshold);
-        metrics.counts(planner.counts());
-        let mut status = pool::status(planner, now);
+        let pool = planner.pool_report();
+        metrics.room(pool.allocatable, &pool.used, &pool.limit);
+        metrics.counts(pool.counts);
+        let mut status = pool::status(&pool, now);
         for new in &mut status.conditions {
             let written = self.written.iter().flat_map(|(old, _)| &old.conditions);
             if let Some(old) =

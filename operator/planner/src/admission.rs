@@ -44,7 +44,7 @@ use crate::{
     capacity::Capacity,
     places::Ask,
     promises::Promises,
-    snapshot::{Demand, Job, Key, Name, Phase, Settings, Waiting, WaitingReason},
+    values::{Demand, Job, Key, Name, Phase, Settings, Waiting, WaitingReason},
 };
 
 /// More interruptions than this do not advance any further.

@@ -8,7 +8,7 @@ use crate::{
     memory::{CreateFailure, Prepared},
     refusal,
     seen::owner,
-    snapshot::{Job, Key, Name, Phase, Pod},
+    values::{Job, Key, Name, Phase, Pod},
 };
 
 impl Planner {

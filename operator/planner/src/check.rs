@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 #[cfg(any(test, feature = "fixtures"))]
-use crate::{Plan, action::Task, snapshot::Key};
+use crate::{Plan, action::Task, values::Key};
 use crate::{
     Planner,
     resources::Resources,
-    snapshot::{Phase, WaitingReason},
+    values::{Phase, WaitingReason},
 };
 
 /// What was so before a plan.
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use crate::{
         fixtures::{at, job, key, node, pod, settings},
-        snapshot::{Attempt, Observation, Phase},
+        values::{Attempt, Observation, Phase},
     };
 
     /// One ScavengerJob runs on one node.

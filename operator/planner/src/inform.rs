@@ -7,8 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     action::Task,
     known::later,
-    snapshot::{Job, Key, Waiting},
-    transition, wording,
+    transition,
+    values::{Job, Key, Waiting},
+    wording,
 };
 
 /// How often the message of a ScavengerJob that waits is written again at most, if only its numbers changed.

@@ -34,40 +34,61 @@
 
 pub mod action;
 mod active;
-pub mod admission;
+mod admission;
 mod agenda;
 mod answers;
-pub mod backoff;
-pub mod capacity;
-pub mod causes;
+mod backoff;
+mod capacity;
+mod causes;
 pub mod check;
 mod deletion;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 pub mod guard;
 mod inform;
-pub mod interruption;
-pub mod known;
-pub mod ledger;
-pub mod lifecycle;
+mod interruption;
+mod known;
+mod ledger;
+mod lifecycle;
 pub mod loss;
-pub mod memory;
-pub mod next;
+mod memory;
+mod next;
+pub mod observation;
 mod observe;
 mod places;
-pub mod priority;
-pub mod promises;
+mod priority;
+mod promises;
 pub mod refusal;
+pub mod report;
 pub mod resources;
 mod seen;
 mod shared;
-pub mod snapshot;
 mod starting;
-pub mod transition;
-pub mod verdict;
+mod transition;
+pub mod values;
+mod verdict;
 mod volumes;
 mod waiting;
+pub mod weights;
 mod wording;
+
+/// Rules and state, for tests of their own. Other crates read reports.
+#[cfg(any(test, feature = "fixtures"))]
+pub mod internals {
+    pub use crate::{
+        admission::{Queue, Room, Starting},
+        capacity::Capacity,
+        causes::{headroom, pending_pod},
+        ledger::Ledger,
+        promises::Promises,
+        verdict::{ChildState, Evidence, Verdict, judge},
+    };
+}
+
+/// The values under their former name.
+pub mod snapshot {
+    pub use crate::{observation::Observation, values::*};
+}
 
 use std::collections::BTreeMap;
 
@@ -83,14 +104,17 @@ use known::{Known, active_attempt};
 use ledger::Ledger;
 use next::{Next, Transition};
 use promises::Promises;
+use report::{Ordered, Report};
 use seen::{Seen, Tracked};
-use snapshot::{Key, Name, Phase, Settings, Waiting, WaitingReason};
+use values::{Key, Phase, Settings, Waiting, WaitingReason};
 
 /// What is to be done now.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// Actions, at most one per ScavengerJob.
     pub actions: Vec<Action>,
+    /// What each step did.
+    pub report: Report,
     /// When to plan again if nothing is seen until then.
     pub wake_at: Option<Timestamp>,
 }
@@ -145,67 +169,40 @@ impl Default for Planner {
 impl Planner {
     /// Says what is to be done now.
     pub fn plan(&mut self, now: Timestamp) -> Plan {
-        let mut plan = Plan::default();
+        let mut actions = Vec::new();
+        let expired = self.promises.expired();
+        // 1. Timers that are due bring their ScavengerJobs back on the agenda.
         self.agenda.wake(now);
+        // 2. Each ScavengerJob on the agenda: what it holds, and what is next for it.
+        let looked_at = self.follow_up(now, &mut actions);
+        // 3. Who must go, cause by cause: before anybody starts.
+        let ordered = self.interrupt(now, &mut actions);
+        // 4. Who starts.
+        let admitted = self.admit(now, &mut actions);
+        // 5. Who is told why it waits: last, since it helps nobody to start.
+        let informed = self.inform_newcomers(now, &mut actions);
+        // 6. When to plan again if nothing is seen until then.
+        let wake_at = self.agenda.wake_at().into_iter().chain(self.look_again).min();
+        let expired = self.promises.expired() - expired;
+        Plan { actions, report: Report { looked_at, ordered, admitted, informed, expired }, wake_at }
+    }
+
+    /// Looks at every ScavengerJob on the agenda, and says how many these were.
+    fn follow_up(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> usize {
+        let mut looked_at = 0;
         while let Some(key) = self.agenda.next() {
-            self.visit(&key, now, &mut plan.actions);
+            self.visit(&key, now, actions);
+            looked_at += 1;
         }
-        self.interrupt(now, &mut plan.actions);
-        self.admit(now, &mut plan.actions);
-        self.inform_newcomers(now, &mut plan.actions);
-        plan.wake_at = self.agenda.wake_at().into_iter().chain(self.look_again).min();
-        plan
-    }
-
-    /// How many ScavengerJobs are where.
-    #[must_use]
-    pub fn counts(&self) -> &Counts {
-        self.seen.counts()
-    }
-
-    /// How many are before a ScavengerJob in the queue of those that may start, and how many there are; none if it is
-    /// not in it.
-    #[must_use]
-    pub fn place_in_queue(&self, job: &Key) -> Option<(usize, usize)> {
-        self.queue.place(job)
-    }
-
-    /// The room there is.
-    #[must_use]
-    pub fn capacity(&self) -> &Capacity {
-        &self.capacity
-    }
-
-    /// What is in flight.
-    #[must_use]
-    pub fn ledger(&self) -> &Ledger {
-        self.promises.ledger()
-    }
-
-    /// Pending ordinary pods for which nothing is interrupted because not all of their constraints can be judged, and which
-    /// those are.
-    pub fn unjudged(&self) -> impl Iterator<Item = (&Key, &[Name])> {
-        self.causes.pending_pods.unjudged()
-    }
-
-    /// True if somebody measures how much memory nodes really use.
-    #[must_use]
-    pub fn measures_memory(&self) -> bool {
-        self.causes.measured_memory.is_measured()
+        looked_at
     }
 
     /// Settings in force, or why nothing is admitted.
     ///
     /// # Errors
-    /// A sentence for people.
+    /// A message for people.
     pub fn settings(&self) -> Result<&Settings, &str> {
         self.settings.as_ref().map_err(String::as_str)
-    }
-
-    /// How many reservations were given back because it was not known for too long whether they were needed.
-    #[must_use]
-    pub fn expired_reservations(&self) -> u64 {
-        self.promises.expired()
     }
 
     /// Decides about one ScavengerJob.
@@ -317,29 +314,31 @@ impl Planner {
 
     /// Interrupts those that must go. Comes after every ScavengerJob about which something was seen was looked at, and
     /// before any starts.
-    fn interrupt(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+    fn interrupt(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> Vec<Ordered> {
         self.look_again = None;
         let Self { settings: Ok(settings), seen, capacity, promises, occupancy, causes, .. } = self else {
-            return;
+            return Vec::new();
         };
         let mut pool = Pool { seen, capacity, promises, occupancy, settings, now, ordered: Vec::new() };
         self.look_again = causes.order(&mut pool);
-        for job in pool.ordered {
-            self.visit(&job, now, actions);
+        let ordered = pool.ordered;
+        for order in &ordered {
+            self.visit(&order.job, now, actions);
         }
+        ordered
     }
 
     /// Starts whom there is capacity for, and informs the others why they wait.
-    fn admit(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+    fn admit(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> Vec<Key> {
         let changed = self.seen_version != self.capacity.version();
         self.seen_version = self.capacity.version();
         let is_due = self.walk_due | self.promises.take_freed() | self.queue.take_changed() | changed;
         // Others ask for the room there is, whether anybody may start or not.
         self.capacity.settle(&mut self.promises);
         self.walk_due = is_due;
-        let Ok(settings) = &self.settings else { return };
+        let Ok(settings) = &self.settings else { return Vec::new() };
         if !is_due {
-            return;
+            return Vec::new();
         }
         self.walk_due = false;
         let failed =
@@ -348,6 +347,7 @@ impl Planner {
         let starting = Starting { all: starting.len(), failed: starting.iter().filter(failed).count() };
         let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
         let walk = self.queue.walk(&mut room, starting);
+        let mut admitted = Vec::new();
         for (key, demand) in walk.started {
             if let Some(tracked) = self.seen.get_mut(&key) {
                 tracked.memory.prepared = None;
@@ -358,18 +358,22 @@ impl Planner {
                     self.dispatch(&key, Task::Prepare { resource_version }, actions);
                 }
             }
+            admitted.push(key);
         }
         for key in walk.told {
             self.informing.remove(&key);
             self.inform(&key, now, actions);
         }
+        admitted
     }
 
     /// Informs those that came into the queue why they wait, a few at a time.
-    fn inform_newcomers(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+    fn inform_newcomers(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> usize {
+        let before = actions.len();
         while let Some(key) = self.informing.next() {
             self.inform(&key, now, actions);
         }
+        actions.len() - before
     }
 
     fn inform(&mut self, key: &Key, now: Timestamp, actions: &mut Vec<Action>) {

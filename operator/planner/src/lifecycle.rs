@@ -8,7 +8,7 @@ use crate::{
     active, deletion,
     known::{Known, earlier, later},
     next::{Next, Transition},
-    snapshot::{Child, Reason, WaitingReason},
+    values::{Child, Reason, WaitingReason},
     waiting,
 };
 

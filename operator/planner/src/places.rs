@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     resources::{CPU, MEMORY, PODS, Resources},
-    snapshot::{Demand, Node, Placement},
+    values::{Demand, Node, Placement},
 };
 
 /// What is looked at on a node.

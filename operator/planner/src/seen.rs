@@ -15,7 +15,7 @@ use crate::{
     memory::Remembered,
     promises::Promise,
     shared::Shared,
-    snapshot::{Attempt, Child, Demand, Disruption, Job, Key, Name, Phase, Pod, Volume, WaitingReason},
+    values::{Attempt, Child, Demand, Disruption, Job, Key, Name, Phase, Pod, Volume, WaitingReason},
     verdict::Evidence,
     volumes::Volumes,
 };

@@ -7,7 +7,7 @@ use super::Capacity;
 use super::place;
 #[cfg(any(test, feature = "fixtures"))]
 use crate::{ledger::Ledger, places::View};
-use crate::{resources::Resources, snapshot::Name};
+use crate::{resources::Resources, values::Name};
 
 impl Capacity {
     /// Compares the sums with the pods and nodes that they are made from.

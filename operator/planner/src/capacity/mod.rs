@@ -14,7 +14,7 @@ use crate::{
     places::{Ask, Places, Rooms, View},
     promises::Promises,
     resources::{Amount, Resources},
-    snapshot::{Demand, Key, Name, Node, Placement, Pod, Settings},
+    values::{Demand, Key, Name, Node, Placement, Pod, Settings},
 };
 
 /// A node and what is on it.

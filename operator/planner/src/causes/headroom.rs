@@ -4,43 +4,14 @@
 //! resource go, cheapest first, until `headroomTarget` is reached. Pods that only wait for a node do not count, and
 //! what is going already counts as gone. Nobody goes without whom the target is reached, too.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
-
 use super::{Cause, Pool, Standing};
 use crate::{
     loss::Loss,
-    resources::{Amount, CPU, MEMORY, PODS, Resources, Share},
-    snapshot::{Key, Name, Reason},
+    resources::{Amount, Resources, Share},
+    values::{Headroom, Key, Reason},
 };
 
-/// When ScavengerJobs go so that others find room at once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Headroom {
-    /// For cpu, memory and pods: above this share ScavengerJobs go; never if none. A share of 1 is never passed by
-    /// what kube-scheduler places.
-    pub interrupt_threshold: Option<Share>,
-    /// For single resources. Extended resources that are not named here have none: they come in whole units.
-    pub interrupt_threshold_overrides: BTreeMap<Name, Share>,
-    /// Down to this share.
-    pub target: Share,
-    /// For single resources.
-    pub target_overrides: BTreeMap<Name, Share>,
-}
-
 impl Headroom {
-    /// All of it is none: also where pods ask for more than their node has left, which a node that shrank can bring about.
-    fn threshold(&self, resource: &str) -> Option<Share> {
-        let default = self.interrupt_threshold.filter(|_| matches!(resource, CPU | MEMORY | PODS));
-        let named = self.interrupt_threshold_overrides.get(resource).copied();
-        named.or(default).filter(|share| *share < Share::from_fraction(1.0))
-    }
-
-    fn target(&self, resource: &str) -> Share {
-        self.target_overrides.get(resource).copied().unwrap_or(self.target)
-    }
-
     /// What has to be given back of each resource that passed its threshold.
     fn excess<'a>(&self, used: &'a Resources, allocatable: &Resources) -> Vec<Excess<'a>> {
         let passed = used.iter().filter_map(|(resource, used)| {

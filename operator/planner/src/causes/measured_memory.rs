@@ -12,12 +12,12 @@ use jiff::Timestamp;
 
 use super::{
     Cause, Pool, Standing,
-    headroom::{self, Headroom, Holder},
+    headroom::{self, Holder},
 };
 use crate::{
     capacity::Capacity,
     resources::{Amount, MEMORY, Resources, Share},
-    snapshot::{Key, Name, Reason, Usage},
+    values::{Headroom, Key, Name, Reason, Usage},
 };
 
 /// Above this share of a node's memory its ScavengerJobs go.

@@ -20,9 +20,10 @@ use crate::{
     known::later,
     loss::Loss,
     promises::Promises,
+    report::Ordered,
     resources::Resources,
     seen::{Attachments, Seen, Tracked},
-    snapshot::{Key, Name, Pod, Reason, Settings},
+    values::{Key, Name, Pod, Reason, Settings},
 };
 use drain::Drain;
 use headroom::KeepHeadroom;
@@ -88,8 +89,8 @@ pub(crate) struct Pool<'a> {
     pub(crate) occupancy: &'a Occupancy,
     pub(crate) settings: &'a Settings,
     pub(crate) now: Timestamp,
-    /// ScavengerJobs whose interruption was ordered.
-    pub(crate) ordered: Vec<Key>,
+    /// Interruptions that were ordered so far.
+    pub(crate) ordered: Vec<Ordered>,
 }
 
 /// How a ScavengerJob holds its capacity.
@@ -115,8 +116,9 @@ impl Pool<'_> {
         let now = self.now;
         let Some(tracked) = self.seen.get_mut(job) else { return };
         let Some(attempt) = tracked.job().status.active_attempt() else { return };
-        tracked.order = Some(Box::new((attempt.number, interruption::decision(reason, message, now))));
-        self.ordered.push(job.clone());
+        tracked.order =
+            Some(Box::new((attempt.number, interruption::decision(reason.clone(), message.clone(), now))));
+        self.ordered.push(Ordered { job: job.clone(), reason, message });
     }
 
     /// What is lost if a ScavengerJob is interrupted; none if it is terminating anyway.

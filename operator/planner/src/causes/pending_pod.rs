@@ -16,7 +16,7 @@ use super::{Cause, Pool, Standing};
 use crate::{
     loss::Loss,
     resources::Resources,
-    snapshot::{Key, Name, Pod, PreemptionMode, Reason},
+    values::{Key, Name, Pod, PreemptionMode, Reason},
 };
 
 /// Steps of the search on one node. What is found until then is good, if not proven best; nodes have few dozen

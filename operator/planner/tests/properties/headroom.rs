@@ -4,10 +4,11 @@ use std::cmp::Reverse;
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    causes::headroom::{self, Headroom, Holder},
     fixtures::{at, key, settings},
+    internals::headroom::{self, Holder},
     loss::Loss,
     resources::{Resources, Share},
+    values::Headroom,
 };
 
 #[derive(Debug, Clone)]

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    admission::{Queue, Room, Starting},
-    capacity::Capacity,
     fixtures::{at, job, node, pod, settings},
-    promises::Promises,
+    internals::{Capacity, Promises, Queue, Room, Starting},
     resources::Resources,
     snapshot::{Job, Key, Node, Phase, WaitingReason},
 };

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    causes::pending_pod::{self, Place, Victim},
     fixtures::{at, job, key, node, pod, seconds, settings},
+    internals::pending_pod::{self, Place, Victim},
     loss::Loss,
     resources::Resources,
     snapshot::Phase,

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    capacity::Capacity,
     fixtures::{at, job, node, pod, settings},
-    ledger::Ledger,
+    internals::{Capacity, Ledger},
     resources::Resources,
     snapshot::{Node, Pod, Settings},
 };
