@@ -24,6 +24,7 @@
 //! | who goes when a node really uses too much memory | `measured` |
 //! | who goes for a pending ordinary pod | [`preemption`] |
 //! | who goes for it while no operator works | [`guard`] |
+//! | which action goes first while many wait | [`urgency`] |
 //!
 //! Work is proportional to what changed: a plan looks at ScavengerJobs about which something was seen, at timers that
 //! are due, and at the heads of the queue's lines. At most one action per ScavengerJob is under way; until its result
@@ -53,6 +54,7 @@ pub mod resources;
 mod shared;
 pub mod snapshot;
 mod starting;
+pub mod urgency;
 pub mod verdict;
 mod view;
 mod volumes;
