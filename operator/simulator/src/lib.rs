@@ -3,6 +3,7 @@
 //! | part | where |
 //! |---|---|
 //! | the clock, the events and the planner in the middle | `cluster` |
+//! | which actions are carried out, how many at a time, and what goes wrong with them | `executor` |
 //! | when a change reaches the planner | `watches` |
 //! | what the API server answers to actions, and what every write must keep | `api` |
 //! | what people do, and what kubelets do | `kubernetes` |
@@ -16,6 +17,7 @@
 
 mod api;
 mod cluster;
+mod executor;
 mod job_controller;
 mod kubernetes;
 mod queries;
