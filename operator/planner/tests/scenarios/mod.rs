@@ -1,6 +1,7 @@
 //! One story per test.
 
 mod admission;
+mod crowd;
 mod deletion;
 mod endings;
 mod faults;
