@@ -61,7 +61,8 @@ impl Cluster {
         self.tell(Observation::Done(result));
     }
 
-    pub(super) fn execute(&mut self, action: Action, mut answered: bool) {
+    pub(super) fn execute(&mut self, action: Action, instance: u32) {
+        let mut answered = instance == self.instance;
         self.actions += 1;
         let number = self.actions;
         let mut fault = self.faults.get(&number).cloned();
@@ -93,10 +94,10 @@ impl Cluster {
         let answer = match fault {
             Some(Fault::Refused(failure)) => Err(failure),
             Some(Fault::AnswerLost) => {
-                let _lost = self.carry_out(action);
+                let _lost = self.carry_out(action, instance);
                 Err(Failure::Transient("no answer within 20 s".to_owned()))
             }
-            None => self.carry_out(action),
+            None => self.carry_out(action, instance),
         };
         if self.kill == Some(Kill::After(number)) {
             self.kill = None;

@@ -8,6 +8,7 @@
 //! | what the API server answers to actions, and what every write must keep | `api` |
 //! | what people do, and what kubelets do | `kubernetes` |
 //! | what the Job controller does | `job_controller` |
+//! | what the garbage collector does | `garbage_collector` |
 //! | what the scheduler does | `scheduler` |
 //! | what must hold in the cluster at every instant | `truth` |
 //! | what a test asks about the cluster | `queries` |
@@ -18,6 +19,7 @@
 mod api;
 mod cluster;
 mod executor;
+mod garbage_collector;
 mod job_controller;
 mod kubernetes;
 mod queries;
