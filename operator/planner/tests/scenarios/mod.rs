@@ -13,6 +13,7 @@ mod measured;
 mod pool;
 mod preemption;
 mod starting;
+mod starts;
 mod volumes;
 
 use scavenger_planner::{
