@@ -206,7 +206,8 @@ mod tests {
     use super::*;
     use crate::{
         fixtures::{at, job, key, node, pod, settings},
-        values::{Attempt, Observation, Phase},
+        observation::Observation,
+        values::{Attempt, Phase},
     };
 
     /// One ScavengerJob runs on one node.

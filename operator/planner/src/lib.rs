@@ -27,6 +27,7 @@
 //! | who goes when a node really uses too much memory | `measured` |
 //! | who goes for a pending ordinary pod | [`preemption`] |
 //! | who goes for it while no operator works | [`guard`] |
+//! | which action goes first while many wait | [`urgency`] |
 //!
 //! Work is proportional to what changed: a plan looks at ScavengerJobs about which something was seen, at timers that
 //! are due, and at the heads of the queue's lines. At most one action per ScavengerJob is under way; until its result
@@ -65,6 +66,7 @@ mod seen;
 mod shared;
 mod starting;
 mod transition;
+pub mod urgency;
 pub mod values;
 mod verdict;
 mod volumes;

@@ -130,22 +130,6 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_per_core_gib_and_unit() {
-        let weights = Weights {
-            extended: Weight::from_number(8.0),
-            named: [(CPU.into(), Weight::from_number(1.0)), (MEMORY.into(), Weight::from_number(0.5))].into(),
-        };
-        let some =
-            Resources { cpu_milli: 1500, memory_bytes: 3 << 30, pods: 7, other: [("gpu".into(), 2)].into() };
-        assert_eq!(weights.weigh(&some), 1_500_000_000 + 1_500_000_000 + 16_000_000_000);
-        // By the GiB: by the byte, a disk would outweigh everything else.
-        let disk =
-            Resources { other: [("ephemeral-storage".into(), 2 << 30)].into(), ..Resources::default() };
-        assert_eq!(weights.weigh(&disk), 16_000_000_000);
-        assert_eq!(Weight::from_number(f64::NAN), Weight(0));
-    }
-
-    #[test]
     fn it_rises_at_steps_and_falls_when_a_stretch_is_over() {
         let job = running("a", 0);
         let per_second = amount(&job, 0) / 80;
