@@ -100,7 +100,7 @@ impl Planner {
         }
         self.see_job(job);
         if let Some(tracked) = self.seen.get_mut(key) {
-            tracked.reported = Some(time);
+            tracked.reported.time = Some(time);
         }
     }
 

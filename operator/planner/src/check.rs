@@ -190,7 +190,7 @@ fn queue(planner: &Planner) -> Result<(), String> {
     if let Ok(settings) = planner.settings() {
         for (ask, never) in planner.queue.never() {
             let demand = planner.capacity.demand(ask);
-            let truth = planner.capacity.never_fits(demand, settings).is_some();
+            let truth = planner.capacity.never_fits_plainly(demand, settings).is_some();
             ensure(never == truth, || format!("{demand:?} is taken for one that never fits: {never}"))?;
         }
     }

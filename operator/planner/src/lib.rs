@@ -1,41 +1,48 @@
 //! The pure planner of ScavengerJobs: what is seen goes in, actions come out.
 //!
 //! [`Planner::observe`] takes in one thing that was seen, [`Planner::plan`] says what is to be done now. There is no
-//! I/O, no clock, no randomness and no concurrency in here, so the same code runs in the operator, in tests and in a
-//! simulator. The rules, each in one place:
+//! I/O, no clock, no randomness and no concurrency in here, so the same code runs in the operator, in tests and in the
+//! simulator. Each rule stands in one place:
 //!
-//! | rule | where |
-//! |---|---|
-//! | how an observation reaches those who own what it changes | `observe` |
-//! | what was seen, and which version of it counts | `seen` |
-//! | how the answers of actions enter | `answers` |
-//! | what is looked at next, and when | `agenda` |
-//! | what is next for one ScavengerJob; which outcome leads to which phase | [`lifecycle`] |
-//! | what can keep an attempt from starting, and whose fault that is | `starting` |
-//! | whether the workload ended an attempt or was taken away | [`verdict`] |
-//! | what the API server's refusals mean | [`refusal`] |
-//! | how long to wait before the next attempt | [`backoff`] |
-//! | who starts next | [`admission`] |
-//! | what room there is | [`capacity`], with an index over all nodes in `places` |
-//! | where volumes let pods go | `volumes` |
-//! | what is promised to starts in flight | `promises` (its sums: [`ledger`]) |
-//! | who is informed of why it waits | `inform` |
-//! | the running priority | [`priority`] |
-//! | what an interruption would throw away: the order in which they go | [`loss`] |
-//! | how an attempt is interrupted | [`interruption`] |
-//! | who goes before others need the room | [`headroom`] |
-//! | who goes when a node really uses too much memory | `measured` |
-//! | who goes for a pending ordinary pod | [`preemption`] |
-//! | who goes for it while no operator works | [`guard`] |
-//! | which action goes first while many wait | [`urgency`] |
+//! | question | file | function |
+//! |---|---|---|
+//! | What is next for a ScavengerJob? | `lifecycle.rs` | `next` |
+//! | What does it wait for, apart from capacity? | `waiting.rs` | `next` |
+//! | Why does this one wait in the queue? | `queue/waiting.rs` | `Queue::waiting` |
+//! | Who starts next? | `queue/walk.rs` | `Queue::walk` |
+//! | For whom is capacity kept? | `queue/reservation.rs` | `Queue::reservations` |
+//! | Is there capacity for it? | `capacity/questions.rs` | `Capacity::fits` |
+//! | Which nodes do its volumes allow? | `volumes.rs` | `Volumes::place_job` |
+//! | How long does it wait after an interruption? | `backoff.rs` | `after_interruption` |
+//! | What keeps an attempt from starting, and whose fault is that? | `starting.rs` | `next` |
+//! | Did the workload end an attempt, or was it taken away? | `verdict.rs` | `judge` |
+//! | When is a gang interrupted? | `verdict.rs` | `judge` |
+//! | What becomes of the status? | `transition.rs` | `apply` |
+//! | Who must go, and for which cause first? | `causes/mod.rs` | `Causes::by_urgency` |
+//! | Who goes when the pool is drained? | `causes/drain.rs` | `concerns` |
+//! | Who goes when a node is under pressure? | `causes/node_pressure.rs` | `order` |
+//! | Who goes when a node really uses too much memory? | `causes/measured_memory.rs` | `order` |
+//! | Who goes for a pending ordinary pod? | `causes/pending_pod.rs` | `choose` |
+//! | Who goes before others need the capacity? | `causes/headroom.rs` | `choose` |
+//! | Who loses least? | `causes/least_loss.rs` | `choose` |
+//! | What would an interruption throw away? | `loss.rs` | `Loss::of` |
+//! | How is an attempt interrupted? | `interruption.rs` | `next` |
+//! | How high is the running priority? | `priority.rs` | `step` |
+//! | Who makes room while no operator works? | `guard.rs` | `relieve` |
+//! | What does a refusal by the API server mean? | `refusal.rs` | `judge` |
+//! | Which action goes first while many wait? | `urgency.rs` | `Urgency::of` |
+//!
+//! The state has owners, each with private fields: what was seen (`seen.rs`), capacity (`capacity/`), what is promised to
+//! starts in flight (`promises.rs`), what is looked at next (`agenda.rs`), the queue (`queue/`), who is told why it waits
+//! (`inform.rs`), and what each cause of interruptions knows (`causes/`). `observe.rs` brings an observation to those whose
+//! state it changes, `answers.rs` an answer. docs/contributing/architecture.md has the map and the invariants.
 //!
 //! Work is proportional to what changed: a plan looks at ScavengerJobs about which something was seen, at timers that
 //! are due, and at the heads of the queue's lines. At most one action per ScavengerJob is under way; until its result
-//! is observed nothing else is planned for it, so a stale view can not make the planner act twice.
+//! is observed nothing else is planned for it, so a stale view cannot make the planner act twice.
 
 pub mod action;
 mod active;
-mod admission;
 mod agenda;
 mod answers;
 mod backoff;
@@ -56,9 +63,9 @@ mod memory;
 mod next;
 pub mod observation;
 mod observe;
-mod places;
 mod priority;
 mod promises;
+mod queue;
 pub mod refusal;
 pub mod report;
 pub mod resources;
@@ -72,17 +79,16 @@ mod verdict;
 mod volumes;
 mod waiting;
 pub mod weights;
-mod wording;
 
 /// Rules and state, for tests of their own. Other crates read reports.
 #[cfg(any(test, feature = "fixtures"))]
 pub mod internals {
     pub use crate::{
-        admission::{Queue, Room, Starting},
         capacity::Capacity,
-        causes::{headroom, pending_pod},
+        causes::{headroom, least_loss::Candidate, pending_pod},
         ledger::Ledger,
         promises::Promises,
+        queue::{Queue, Room, Starting},
         verdict::{ChildState, Evidence, Verdict, judge},
     };
 }
@@ -97,7 +103,6 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use action::{Action, Task};
-use admission::{Queue, Room, Starting};
 use agenda::Agenda;
 use capacity::Capacity;
 use causes::{Causes, Occupancy, Pool, drain};
@@ -106,6 +111,7 @@ use known::{Known, active_attempt};
 use ledger::Ledger;
 use next::{Next, Transition};
 use promises::Promises;
+use queue::{Queue, Room, Starting};
 use report::{Ordered, Report};
 use seen::{Seen, Tracked};
 use values::{Key, Phase, Settings, Waiting, WaitingReason};
@@ -305,8 +311,8 @@ impl Planner {
             Next::Do(task) => (Some(task), None),
             Next::Wait(timer) => (None, timer),
             Next::Change(_) | Next::Candidate => (None, None),
-            Next::Held(waiting, timer) => report(tracked, &waiting, timer, now),
-            Next::GiveBack(waiting, time) => report(tracked, &waiting, Some(time), now),
+            Next::Held(waiting, timer) => report(tracked, waiting, timer, now),
+            Next::GiveBack(waiting, time) => report(tracked, waiting, Some(time), now),
         };
         match task {
             Some(task) => self.dispatch(key, task, actions),
@@ -382,13 +388,13 @@ impl Planner {
         let Ok(settings) = &self.settings else { return };
         let starting = self.promises.starting().len();
         let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
-        let Some(waiting) = &self.queue.waiting(key, &mut room, starting) else { return };
+        let Some(why) = &self.queue.waiting(key, &mut room, starting) else { return };
         let Some(tracked) = self.seen.get_mut(key).filter(|tracked| !tracked.turn.is_under_way()) else {
             return;
         };
-        match inform::hold(tracked.job(), tracked.reported, waiting, now) {
+        match tracked.hold(why, now) {
             // The walk tells only what is new about a line, so the figures of its head are looked at again by the clock.
-            Telling::Said if waiting.reason == WaitingReason::NoRoom => {
+            Telling::Said if why.waiting.reason == WaitingReason::NoRoom => {
                 self.agenda.set_timer(key, &mut tracked.turn, Some(now + inform::RETELL));
             }
             Telling::Said => {}
@@ -397,7 +403,6 @@ impl Planner {
                 self.dispatch(key, task, actions);
             }
             Telling::Later(time) => {
-                tracked.reported.get_or_insert(now);
                 self.agenda.set_timer(key, &mut tracked.turn, Some(time));
             }
         }
@@ -418,16 +423,13 @@ impl Planner {
 /// The write that says why a ScavengerJob waits, if it is due, and when to look at it again.
 fn report(
     tracked: &mut Tracked,
-    waiting: &Waiting,
+    waiting: Waiting,
     timer: Option<Timestamp>,
     now: Timestamp,
 ) -> (Option<Task>, Option<Timestamp>) {
-    match inform::hold(tracked.job(), tracked.reported, waiting, now) {
+    match tracked.hold(&waiting.into(), now) {
         Telling::Said => (None, timer),
         Telling::Now(task) => (Some(task), timer),
-        Telling::Later(time) => {
-            tracked.reported.get_or_insert(now);
-            (None, timer.into_iter().chain([time]).min())
-        }
+        Telling::Later(time) => (None, timer.into_iter().chain([time]).min()),
     }
 }

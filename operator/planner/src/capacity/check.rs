@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::Capacity;
 #[cfg(any(test, feature = "fixtures"))]
-use super::place;
+use super::{index::View, questions::place};
 #[cfg(any(test, feature = "fixtures"))]
-use crate::{ledger::Ledger, places::View};
+use crate::ledger::Ledger;
 use crate::{resources::Resources, values::Name};
 
 impl Capacity {

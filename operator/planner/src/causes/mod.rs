@@ -1,11 +1,11 @@
 //! Who must go: the causes for which ScavengerJobs are interrupted, one file each, in order of urgency.
 //!
-//! Each cause keeps what it alone has to know, and orders the interruption of those that lose least
-//! ([`crate::loss::Loss`]). An order is all that it gives: how an attempt is interrupted is the same for every cause
+//! Each cause keeps what it alone has to know, and orders the interruption of those that lose least ([`least_loss`]). An order is all that it gives: how an attempt is interrupted is the same for every cause
 //! ([`crate::interruption`]).
 
 pub mod drain;
 pub mod headroom;
+pub mod least_loss;
 pub mod measured_memory;
 pub mod node_pressure;
 pub mod pending_pod;
