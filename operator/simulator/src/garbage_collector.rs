@@ -59,7 +59,8 @@ impl Cluster {
         if self.jobs.values().any(|job| job.uid == *owner) {
             return;
         }
-        let children = self.children.values().filter(|child| child.owner == *owner);
+        let children = self.children.values();
+        let children = children.filter(|child| child.owner == *owner && !self.ownerless.contains(&child.uid));
         for child in children.map(|child| child.key.clone()).collect::<Vec<_>>() {
             self.remove_child(&child);
         }
