@@ -318,3 +318,13 @@ fn b_a_planner_that_stood_still_makes_no_second_job_of_an_attempt() {
         all_is_quiet(&mut cluster);
     }
 }
+
+#[test]
+fn j_a_job_of_somebody_else_that_has_the_name_is_left_alone_and_named() {
+    let mut cluster = cluster();
+    cluster.foreign_jobs.insert(key("a-1"));
+    cluster.submit(job("a"), work(30));
+    run_for(&mut cluster, seconds(120));
+    assert!(cluster.children_of("a").is_empty());
+    assert!(cluster.status("a").message.contains("a-1"), "{}", cluster.status("a").message);
+}
