@@ -74,3 +74,25 @@ impl Cluster {
         pods
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use scavenger_planner::fixtures::{job, key, node, seconds};
+
+    use super::*;
+    use crate::Workload;
+
+    #[test]
+    fn a_pod_it_has_not_heard_of_stays_behind_and_goes_later() {
+        let mut cluster = Cluster::default().with_nodes([node("n1", 10_000)]);
+        cluster.delays.garbage_collector_view = seconds(5);
+        cluster.submit(job("a"), Workload::default());
+        cluster.run_until("it has a pod", |cluster| cluster.pod("a-1-0").is_some());
+        cluster.delete_child(&key("a-1"));
+        cluster.run_for(seconds(1));
+        assert!(cluster.children_of("a").is_empty());
+        assert!(cluster.pod("a-1-0").is_some_and(|pod| pod.deletion_requested.is_none()));
+        cluster.run_for(seconds(10));
+        assert!(cluster.pod("a-1-0").is_none(), "{}", cluster.history());
+    }
+}
