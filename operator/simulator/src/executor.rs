@@ -110,3 +110,27 @@ impl Cluster {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use scavenger_planner::fixtures::{job, node, seconds};
+
+    use super::*;
+    use crate::Workload;
+
+    #[test]
+    fn no_more_actions_are_under_way_than_may_be() {
+        let mut cluster = Cluster::default().with_nodes([node("n1", 10_000)]).with_concurrency(2);
+        for number in 0..7 {
+            cluster.submit(job(&format!("job{number}")), Workload::default());
+        }
+        cluster.run_for(seconds(5));
+        let times: Vec<_> = cluster.log.iter().map(|(time, _)| *time).collect();
+        assert!(times.len() > 21, "{}", times.len());
+        // A request and its answer take this long.
+        let turn = cluster.delays.request + cluster.delays.answer;
+        for three in times.windows(3) {
+            assert!(three[2].duration_since(three[0]) >= turn, "{three:?}");
+        }
+    }
+}

@@ -59,7 +59,8 @@ impl Cluster {
         if self.jobs.values().any(|job| job.uid == *owner) {
             return;
         }
-        let children = self.children.values().filter(|child| child.owner == *owner);
+        let children = self.children.values();
+        let children = children.filter(|child| child.owner == *owner && !self.ownerless.contains(&child.uid));
         for child in children.map(|child| child.key.clone()).collect::<Vec<_>>() {
             self.remove_child(&child);
         }
@@ -71,5 +72,27 @@ impl Cluster {
         let heard_of = |pod: &Key| self.pod_times.get(&self.pods[pod].uid).copied().unwrap_or(self.now);
         pods.retain(|pod| heard_of(pod) + self.delays.garbage_collector_view <= self.now);
         pods
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use scavenger_planner::fixtures::{job, key, node, seconds};
+
+    use super::*;
+    use crate::Workload;
+
+    #[test]
+    fn a_pod_it_has_not_heard_of_stays_behind_and_goes_later() {
+        let mut cluster = Cluster::default().with_nodes([node("n1", 10_000)]);
+        cluster.delays.garbage_collector_view = seconds(5);
+        cluster.submit(job("a"), Workload::default());
+        cluster.run_until("it has a pod", |cluster| cluster.pod("a-1-0").is_some());
+        cluster.delete_child(&key("a-1"));
+        cluster.run_for(seconds(1));
+        assert!(cluster.children_of("a").is_empty());
+        assert!(cluster.pod("a-1-0").is_some_and(|pod| pod.deletion_requested.is_none()));
+        cluster.run_for(seconds(10));
+        assert!(cluster.pod("a-1-0").is_none(), "{}", cluster.history());
     }
 }

@@ -16,7 +16,7 @@ fn pool() -> Settings {
     settings().filled_to(0.8).starting_at_once(40)
 }
 
-/// Forty run, and very many wait, each of which was told why. Four actions at a time are carried out.
+/// Forty run, and very many more wait and were told why. Four actions at a time are carried out.
 fn crowd() -> Cluster {
     let mut cluster = Cluster::new(pool()).with_nodes([node("n1", 50_000)]).with_concurrency(4);
     cluster.thorough = false;

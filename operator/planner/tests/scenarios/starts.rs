@@ -52,24 +52,42 @@ fn numbers(cluster: &Cluster) -> Vec<u32> {
     cluster.starts.iter().filter(|(name, _)| *name == key("a")).map(|(_, number)| *number).collect()
 }
 
-/// How late garbage collector and Job controller are, and how old what they know is.
-const SLOWNESS: [(i64, i64, i64, i64); 7] = [
-    // New pods, view of Jobs, garbage collector, view of pods.
-    (50, 0, 20, 0),
-    (50, 0, 20, 500),
-    (300, 1000, 20, 0),
-    (300, 1000, 500, 1000),
-    (1000, 3000, 2000, 0),
-    (50, 0, 10_000, 0),
-    (5000, 0, 5000, 2000),
+/// How late each actor is, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+struct Late {
+    /// The Job controller makes pods.
+    new_pods: i64,
+    /// It hears that a Job is deleted.
+    jobs: i64,
+    /// The garbage collector acts.
+    collector: i64,
+    /// It hears of a pod.
+    pods: i64,
+    /// The planner does.
+    watch: i64,
+}
+
+const PROMPT: Late = Late { new_pods: 50, jobs: 0, collector: 20, pods: 0, watch: 5 };
+
+const LATE: [Late; 9] = [
+    PROMPT,
+    Late { pods: 500, ..PROMPT },
+    Late { pods: 5000, watch: 3000, ..PROMPT },
+    Late { new_pods: 300, jobs: 1000, ..PROMPT },
+    Late { new_pods: 300, jobs: 1000, collector: 500, pods: 1000, ..PROMPT },
+    Late { new_pods: 300, jobs: 1000, collector: 500, pods: 5000, watch: 10_000 },
+    Late { new_pods: 1000, jobs: 3000, collector: 2000, ..PROMPT },
+    Late { collector: 10_000, ..PROMPT },
+    Late { new_pods: 5000, collector: 5000, pods: 2000, ..PROMPT },
 ];
 
-fn slow((new_pods, jobs, collector, pods): (i64, i64, i64, i64)) -> Cluster {
+fn slow(late: Late) -> Cluster {
     let mut cluster = cluster();
-    cluster.delays.new_pods = millis(new_pods);
-    cluster.delays.job_controller_view = millis(jobs);
-    cluster.delays.garbage_collector = millis(collector);
-    cluster.delays.garbage_collector_view = millis(pods);
+    cluster.delays.new_pods = millis(late.new_pods);
+    cluster.delays.job_controller_view = millis(late.jobs);
+    cluster.delays.garbage_collector = millis(late.collector);
+    cluster.delays.garbage_collector_view = millis(late.pods);
+    cluster.delays.watch.insert(Stream::Pods, millis(late.watch));
     // A pod that nobody counts on can come on top.
     cluster.strict = false;
     cluster
@@ -88,23 +106,23 @@ fn withdrawn(cluster: &mut Cluster, after: SignedDuration) {
 
 #[test]
 fn b_a_start_that_is_withdrawn_before_its_pods_are_there_never_meets_the_next() {
-    for slowness in SLOWNESS {
+    for late in LATE {
         for after in [20, 200, 1000] {
-            let mut cluster = slow(slowness);
+            let mut cluster = slow(late);
             withdrawn(&mut cluster, millis(after));
-            assert_eq!(numbers(&cluster), [1, 2], "{slowness:?} {after}");
+            assert_eq!(numbers(&cluster), [1, 2], "{late:?} {after}");
         }
     }
 }
 
 #[test]
 fn b_killed_before_and_after_every_action_a_withdrawn_start_never_meets_the_next() {
-    for slowness in [SLOWNESS[2], SLOWNESS[3]] {
-        let mut undisturbed = slow(slowness);
+    for late in [LATE[2], LATE[4], LATE[5]] {
+        let mut undisturbed = slow(late);
         withdrawn(&mut undisturbed, millis(20));
         for number in 1..=undisturbed.actions {
             for kill in [Kill::Before(number), Kill::After(number), Kill::Late(number)] {
-                let mut cluster = slow(slowness);
+                let mut cluster = slow(late);
                 cluster.kill = Some(kill);
                 withdrawn(&mut cluster, millis(20));
                 assert_eq!(
@@ -119,10 +137,10 @@ fn b_killed_before_and_after_every_action_a_withdrawn_start_never_meets_the_next
 
 #[test]
 fn b_a_job_that_somebody_deletes_as_it_is_made_never_meets_the_next() {
-    for slowness in SLOWNESS {
+    for late in LATE {
         for foreground in [true, false] {
             for after in [0, 20, 400] {
-                let mut cluster = slow(slowness);
+                let mut cluster = slow(late);
                 cluster.submit(job("a"), work(30));
                 run_until(&mut cluster, "its Job is made", |cluster| !cluster.children_of("a").is_empty());
                 run_for(&mut cluster, millis(after));
@@ -150,9 +168,9 @@ fn made_again(cluster: &mut Cluster, after: SignedDuration) {
 
 #[test]
 fn a_c_n_one_that_is_made_again_never_meets_the_pods_of_the_one_before() {
-    for slowness in SLOWNESS {
+    for late in LATE {
         for after in [0, 5, 10, 15, 30, 100, 400, 1500, 5000] {
-            let mut cluster = slow(slowness);
+            let mut cluster = slow(late);
             made_again(&mut cluster, millis(after));
         }
     }
@@ -208,7 +226,7 @@ fn i_a_start_that_a_new_planner_finds_is_taken_over_and_not_made_again() {
     for (pool, goes_on) in [(Ok(paused), true), (Err("it is broken".to_owned()), true), (Ok(drained), false)]
     {
         for delay in [0, 2, 4, 6, 8, 20, 400] {
-            let mut cluster = slow(SLOWNESS[2]);
+            let mut cluster = slow(LATE[3]);
             cluster.submit(job("a"), work(30));
             run_until(&mut cluster, "it starts", |cluster| phase(cluster, Phase::Starting));
             cluster.set_pool(pool.clone());
@@ -261,6 +279,22 @@ fn q_a_pod_on_a_node_that_does_not_answer_holds_the_next_attempt() {
     }
 }
 
+#[test]
+fn k_one_that_is_deleted_without_its_job_takes_it_along_all_the_same() {
+    for late in LATE {
+        for after in [10, 15, 30, 100, 400, 1500] {
+            let mut cluster = slow(late);
+            cluster.submit(job("a"), work(300));
+            run_for(&mut cluster, millis(after));
+            cluster.delete_job_and_leave_children("a");
+            run_until(&mut cluster, "it is gone", |cluster| !cluster.exists("a"));
+            cluster.submit(job("a"), work(30));
+            run_until_completed(&mut cluster);
+            assert_eq!(cluster.all_children().count(), 1, "{late:?} {after}");
+        }
+    }
+}
+
 /// A planner stands still just before it makes the Job, and another takes over.
 fn frozen(workload: Workload) -> Cluster {
     let mut cluster = cluster();
@@ -283,4 +317,14 @@ fn b_a_planner_that_stood_still_makes_no_second_job_of_an_attempt() {
         assert_eq!(numbers(&cluster), [1]);
         all_is_quiet(&mut cluster);
     }
+}
+
+#[test]
+fn j_a_job_of_somebody_else_that_has_the_name_is_left_alone_and_named() {
+    let mut cluster = cluster();
+    cluster.foreign_jobs.insert(key("a-1"));
+    cluster.submit(job("a"), work(30));
+    run_for(&mut cluster, seconds(120));
+    assert!(cluster.children_of("a").is_empty());
+    assert!(cluster.status("a").message.contains("a-1"), "{}", cluster.status("a").message);
 }
