@@ -1,12 +1,18 @@
-//! The planner's status as the merge patch that writes it. Fields that became empty are written as null, since a merge
-//! patch leaves out what it does not name; the pods' requests and arguments are written once, when an attempt is made.
+//! The planner's status as the merge patch that writes it, and back from what the API server has.
+//!
+//! Fields that became empty are written as null, since a merge patch leaves out what it does not name; the pods' requests
+//! and arguments are written once, when an attempt is made.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use scavenger_planner::snapshot::{Attempt, Disruption, HISTORY, JobStatus, Phase};
-use scavenger_schema::names;
-use scavenger_vocabulary::{Event, Reason, condition};
+use scavenger_planner::snapshot::{
+    Admitted, Attempt, Demand, Disruption, HISTORY, JobStatus, Name, Phase, Placement, Waiting,
+};
+use scavenger_schema::{names, scavenger_job as crd};
+use scavenger_vocabulary::{Event, Reason, WaitingReason, condition};
 use serde_json::{Value, json};
+
+use crate::validate;
 
 /// Most bytes of arguments that are written into the status. The spec has them too, and etcd takes objects of 1.5 MiB.
 const MAX_ARGS: usize = 64 << 10;
@@ -163,6 +169,79 @@ fn conditions(status: &JobStatus) -> Vec<Value> {
     conditions
 }
 
+/// The planner's status of a ScavengerJob, as the API server has it.
+pub(crate) fn from_crd(status: Option<&crd::ScavengerJobStatus>) -> JobStatus {
+    let Some(status) = status else { return JobStatus::default() };
+    let condition = |kind: &str| status.conditions.iter().find(|condition| condition.type_ == kind);
+    let admitted = condition(condition::ADMITTED).map(|condition| Admitted {
+        waiting: (condition.status == "False").then(|| Waiting {
+            reason: WaitingReason::from_name(&condition.reason).unwrap_or(WaitingReason::BackingOff),
+            message: condition.message.clone(),
+        }),
+        since: condition.last_transition_time.0,
+    });
+    let times = |times: &[Time]| times.iter().map(|time| time.0).collect();
+    JobStatus {
+        written: status.phase.is_some(),
+        phase: status.phase.unwrap_or_default(),
+        observed_generation: status.observed_generation.unwrap_or(0),
+        message: status.message.clone().unwrap_or_default(),
+        admitted,
+        interrupted_count: clamped(status.interrupted_count),
+        counted_interruptions: clamped(status.counted_interruptions),
+        interruptions_in_a_row: clamped(status.interruptions_in_a_row),
+        unknown_ends_in_a_row: clamped(status.unknown_ends_in_a_row),
+        active_seconds: status.active_seconds.max(0),
+        running_priority: status.running_priority,
+        priority_start_over: status.priority_start_over_timestamp.as_ref().map(|time| time.0),
+        last_checkpoint: status.last_checkpoint_time.as_ref().map(|time| time.0),
+        start_times: times(&status.start_times),
+        interruption_times: times(&status.interruption_times),
+        failure: condition(condition::FAILED)
+            .filter(|condition| condition.status == "True")
+            .map(|condition| Reason::from_name(&condition.reason)),
+        finish_time: status.finish_time.as_ref().map(|time| time.0),
+        not_before: status.not_before.as_ref().map(|time| time.0),
+        failed_starts: clamped(status.failed_starts),
+        attempt: status.attempt.as_ref().map(|ended| Box::new(attempt(ended))),
+    }
+}
+
+fn clamped(number: i64) -> u32 {
+    u32::try_from(number.max(0)).unwrap_or(u32::MAX)
+}
+
+fn attempt(attempt: &crd::Attempt) -> Attempt {
+    // Written by the operator from a spec that was checked; an amount that cannot be read counts as none.
+    let mut per_pod = validate::resources("requests", &attempt.requests).unwrap_or_default();
+    per_pod.pods = 1;
+    let class = attempt.priority_class_name.rsplit('-').next().and_then(|number| number.parse().ok());
+    Attempt {
+        number: clamped(attempt.number),
+        child_uid: attempt.job_uid.as_deref().map(Name::from),
+        generation: attempt.generation,
+        demand: Demand {
+            per_pod,
+            pod_count: clamped(i64::from(attempt.pod_count)),
+            placement: Placement::default(),
+        }
+        .into(),
+        priority_class: class.unwrap_or(0),
+        creation_time: attempt.creation_time.0,
+        start_time: attempt.start_time.as_ref().map(|time| time.0),
+        end_time: attempt.end_time.as_ref().map(|time| time.0),
+        disruption: attempt.disruption.as_ref().map(|disruption| Disruption {
+            time: disruption.time.0,
+            reason: disruption.reason.clone(),
+            message: disruption.message.clone(),
+            pod: disruption.pod.as_str().into(),
+        }),
+        outcome: attempt.outcome,
+        reason: attempt.reason.clone(),
+        message: attempt.message.clone(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,5 +305,84 @@ mod tests {
         let args = vec!["-c".to_owned(), "x".repeat(60_000)];
         assert_eq!(recorded_args(&args), json!(args));
         assert_eq!(recorded_args(&[args.clone(), args].concat()), json!([]));
+    }
+
+    /// What the API server has after a status was written, and with it the requests of the attempt.
+    fn stored(status: &JobStatus) -> crd::ScavengerJobStatus {
+        let mut written = to_json("job", status);
+        if status.attempt.is_some() {
+            written["attempt"]["requests"] = json!({ "cpu": "500m", "memory": "1Gi" });
+        }
+        serde_json::from_value(written).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        use scavenger_planner::{resources::Resources, snapshot::Outcome};
+
+        assert_eq!(from_crd(None), JobStatus::default());
+        let first = JobStatus { written: true, ..JobStatus::default() };
+        assert_eq!(from_crd(Some(&stored(&first))), first);
+
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let per_pod = Resources { cpu_milli: 500, memory_bytes: 1 << 30, pods: 1, ..Resources::default() };
+        let attempt = Attempt {
+            number: 3,
+            child_uid: Some("child".into()),
+            generation: 2,
+            priority_class: 4,
+            start_time: Some(at(20)),
+            end_time: Some(at(30)),
+            disruption: Some(Disruption {
+                time: at(29),
+                reason: Reason::Other("Foreign".into()),
+                message: "because".to_owned(),
+                pod: "job-3-0".into(),
+            }),
+            outcome: Some(Outcome::Interrupted),
+            reason: Some(Reason::EvictionByEvictionAPI),
+            message: Some("evicted (pod job-3-0)".to_owned()),
+            ..Attempt::first(Demand { per_pod, pod_count: 2, placement: Placement::default() }.into(), at(10))
+        };
+        let waiting = Waiting { reason: WaitingReason::NoRoom, message: "it waits".to_owned() };
+        let full = JobStatus {
+            written: true,
+            phase: Phase::Interrupted,
+            observed_generation: 2,
+            message: "it waits".to_owned(),
+            admitted: Some(Admitted { waiting: Some(waiting), since: at(31) }),
+            interrupted_count: 7,
+            counted_interruptions: 4,
+            interruptions_in_a_row: 2,
+            unknown_ends_in_a_row: 1,
+            active_seconds: 600,
+            running_priority: Some(3),
+            priority_start_over: Some(at(25)),
+            last_checkpoint: Some(at(26)),
+            start_times: vec![at(1), at(20)],
+            interruption_times: vec![at(2), at(30)],
+            failure: None,
+            finish_time: None,
+            not_before: Some(at(40)),
+            failed_starts: 5,
+            attempt: Some(Box::new(attempt)),
+        };
+        assert_eq!(from_crd(Some(&stored(&full))), full);
+
+        let started = Some(Admitted { waiting: None, since: at(31) });
+        let running = JobStatus { phase: Phase::Running, admitted: started, ..full.clone() };
+        assert_eq!(from_crd(Some(&stored(&running))), running);
+        for reason in Reason::ALL {
+            let failed = JobStatus {
+                phase: Phase::Failed,
+                // The condition has a reason of its own, whatever the message begins with.
+                message: format!("it failed: {reason}"),
+                admitted: None,
+                failure: Some(reason),
+                finish_time: Some(at(50)),
+                ..full.clone()
+            };
+            assert_eq!(from_crd(Some(&stored(&failed))), failed);
+        }
     }
 }

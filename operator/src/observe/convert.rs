@@ -16,19 +16,12 @@ use k8s_openapi::{
 use kube::ResourceExt;
 use scavenger_planner::{
     resources::{CPU, MEMORY, Resources},
-    snapshot::{
-        Admitted, Attempt, Child, Container, Disruption, Job, JobStatus, Key, Name, Node, Placement, Pod,
-        PodPhase, Taint, Toleration, Volume, Waiting, WaitingReason,
-    },
+    snapshot::{Child, Container, Job, Key, Name, Node, Placement, Pod, PodPhase, Taint, Toleration, Volume},
 };
-use scavenger_schema::{
-    names, quantity,
-    scavenger_job::{self as crd, ScavengerJob},
-};
-use scavenger_vocabulary::{Reason, condition};
+use scavenger_schema::{names, quantity, scavenger_job::ScavengerJob};
 
 use super::constraints;
-use crate::validate;
+use crate::{status, validate};
 
 /// Longest termination message that goes on into a status, in bytes.
 const MAX_MESSAGE: usize = 1024;
@@ -64,85 +57,7 @@ pub(crate) fn job(object: &ScavengerJob) -> Job {
         has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
         controls: validate::controls(&object.spec),
         spec: validate::job_spec(&object.spec).map_err(|error| error.to_string()),
-        status: job_status(object.status.as_ref()),
-    }
-}
-
-fn job_status(status: Option<&crd::ScavengerJobStatus>) -> JobStatus {
-    let Some(status) = status else { return JobStatus::default() };
-    let admitted =
-        status.conditions.iter().find(|condition| condition.type_ == condition::ADMITTED).map(|condition| {
-            Admitted {
-                waiting: (condition.status == "False").then(|| Waiting {
-                    reason: WaitingReason::from_name(&condition.reason).unwrap_or(WaitingReason::BackingOff),
-                    message: condition.message.clone(),
-                }),
-                since: condition.last_transition_time.0,
-            }
-        });
-    let times = |times: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Time]| {
-        times.iter().map(|time| time.0).collect()
-    };
-    JobStatus {
-        written: status.phase.is_some(),
-        phase: status.phase.unwrap_or_default(),
-        observed_generation: status.observed_generation.unwrap_or(0),
-        message: status.message.clone().unwrap_or_default(),
-        admitted,
-        interrupted_count: clamped(status.interrupted_count),
-        counted_interruptions: clamped(status.counted_interruptions),
-        interruptions_in_a_row: clamped(status.interruptions_in_a_row),
-        unknown_ends_in_a_row: clamped(status.unknown_ends_in_a_row),
-        active_seconds: status.active_seconds.max(0),
-        running_priority: status.running_priority,
-        priority_start_over: status.priority_start_over_timestamp.as_ref().map(|time| time.0),
-        last_checkpoint: status.last_checkpoint_time.as_ref().map(|time| time.0),
-        start_times: times(&status.start_times),
-        interruption_times: times(&status.interruption_times),
-        failure: status
-            .conditions
-            .iter()
-            .find(|condition| condition.type_ == condition::FAILED && condition.status == "True")
-            .map(|condition| Reason::from_name(&condition.reason)),
-        finish_time: status.finish_time.as_ref().map(|time| time.0),
-        not_before: status.not_before.as_ref().map(|time| time.0),
-        failed_starts: clamped(status.failed_starts),
-        attempt: status.attempt.as_ref().map(|ended| Box::new(attempt(ended))),
-    }
-}
-
-fn clamped(number: i64) -> u32 {
-    u32::try_from(number.max(0)).unwrap_or(u32::MAX)
-}
-
-fn attempt(attempt: &crd::Attempt) -> Attempt {
-    // Written by the operator from a spec that was checked; an amount that can not be read counts as none.
-    let mut per_pod = validate::resources("requests", &attempt.requests).unwrap_or_default();
-    per_pod.pods = 1;
-    let class = attempt.priority_class_name.rsplit('-').next().and_then(|number| number.parse().ok());
-    Attempt {
-        number: clamped(attempt.number),
-        child_uid: attempt.job_uid.as_deref().map(Name::from),
-        generation: attempt.generation,
-        demand: scavenger_planner::snapshot::Demand {
-            per_pod,
-            pod_count: clamped(i64::from(attempt.pod_count)),
-            placement: Placement::default(),
-        }
-        .into(),
-        priority_class: class.unwrap_or(0),
-        creation_time: attempt.creation_time.0,
-        start_time: attempt.start_time.as_ref().map(|time| time.0),
-        end_time: attempt.end_time.as_ref().map(|time| time.0),
-        disruption: attempt.disruption.as_ref().map(|disruption| Disruption {
-            time: disruption.time.0,
-            reason: disruption.reason.clone(),
-            message: disruption.message.clone(),
-            pod: disruption.pod.as_str().into(),
-        }),
-        outcome: attempt.outcome,
-        reason: attempt.reason.clone(),
-        message: attempt.message.clone(),
+        status: status::from_crd(object.status.as_ref()),
     }
 }
 
