@@ -14,10 +14,7 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{
-    Api, Client,
-    api::{Patch, PatchParams},
-};
+use kube::{Api, Client, api::PostParams};
 use scavenger_planner::{
     Planner,
     action::{Action, ActionResult},
@@ -28,7 +25,6 @@ use scavenger_schema::{
     names,
     scavenger_pool::{ScavengerPool, ScavengerPoolStatus},
 };
-use serde_json::json;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -40,7 +36,7 @@ use crate::{
     leader::Leadership,
     metrics::Metrics,
     observe::{self, Watched, progress::Progress},
-    pool, status,
+    pool,
 };
 
 /// Messages that may wait for the loop. A watch that is faster than the loop waits; nothing is dropped.
@@ -368,7 +364,7 @@ impl PoolStatus {
 
 /// Writes a pool status; false if it was not written.
 async fn write(pools: &Api<ScavengerPool>, mut new_status: ScavengerPoolStatus) -> bool {
-    let pool = match pools.get_opt(names::DEFAULT_POOL).await {
+    let mut pool = match pools.get_opt(names::DEFAULT_POOL).await {
         Ok(Some(pool)) => pool,
         Ok(None) => return false,
         Err(error) => {
@@ -377,14 +373,9 @@ async fn write(pools: &Api<ScavengerPool>, mut new_status: ScavengerPoolStatus) 
         }
     };
     new_status.observed_generation = pool.metadata.generation;
-    let mut patch = json!({ "status": new_status });
-    if let (Some(old), Some(new)) = (pool.status.map(|old| json!(old)), patch.get_mut("status")) {
-        for field in ["allocatable", "used", "free"] {
-            status::name_removed(&mut new[field], &old[field]);
-        }
-        status::name_removed(&mut new["queue"]["waitingByReason"], &old["queue"]["waitingByReason"]);
-    }
-    match pools.patch_status(names::DEFAULT_POOL, &PatchParams::default(), &Patch::Merge(&patch)).await {
+    pool.status = Some(new_status);
+    // With the version that was read: if the pool changed since, the status is written at the next turn.
+    match pools.replace_status(names::DEFAULT_POOL, &PostParams::default(), &pool).await {
         Ok(_) => true,
         Err(error) => {
             warn!(%error, "the pool's status was not written");

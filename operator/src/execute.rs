@@ -1,7 +1,7 @@
 //! Writes to the cluster: one function for each task of the planner. Each is idempotent, and none chooses anything.
 //!
-//! A start costs three writes: status Starting, the Job, status Running. Extra are the finalizer and the headless Service
-//! of a gang (each once in a ScavengerJob's life) and events.
+//! A start costs three writes: status Starting, the Job, status Running. Extra are the headless Service of a gang and the
+//! finalizer where nobody has set it (each once in a ScavengerJob's life), and events.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ use scavenger_planner::{
     snapshot::{Key, Name, Phase},
 };
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
@@ -178,14 +178,16 @@ impl Executor {
         starting.insert(uid, job);
     }
 
-    /// The ScavengerJob as the step before brought it, or read anew; it must have this version, if one is named.
-    async fn kept(&self, key: &Key, uid: &str, version: Option<u64>) -> Result<ScavengerJob, Failure> {
-        let kept = self.starting().remove(uid);
-        let suits =
-            |job: &ScavengerJob| version.is_none_or(|version| convert::resource_version(job) == version);
-        match kept.filter(suits) {
+    /// What the step before kept, if it did.
+    fn take_kept(&self, uid: &str) -> Option<ScavengerJob> {
+        self.starting().remove(uid)
+    }
+
+    /// The ScavengerJob in the version that was judged, as the step before kept it, or read again: then it may be newer.
+    async fn kept(&self, key: &Key, uid: &str, version: u64) -> Result<ScavengerJob, Failure> {
+        match self.take_kept(uid).filter(|job| convert::resource_version(job) == version) {
             Some(job) => Ok(job),
-            None => self.get(key, uid).await,
+            None => self.get_since(key, uid, Some(version)).await,
         }
     }
 
@@ -262,38 +264,15 @@ impl Executor {
 
     async fn write_status(&self, key: &Key, uid: &str, write: StatusWrite) -> Outcome {
         let StatusWrite { resource_version, status: new, ended, event } = write;
-        let mut patch = status::to_json(&key.name, &new);
-        let starting = new.phase == Phase::Starting;
-        if starting || ended.is_some() {
-            let current = match starting {
-                true => self.kept(key, uid, Some(resource_version)).await?,
-                false => self.get(key, uid).await?,
-            };
-            if convert::resource_version(&current) != resource_version {
-                return Err(Failure::Conflict);
-            }
-            if starting {
-                patch["attempt"]["requests"] = json!(current.spec.resources.requests);
-                if let Some(last) = current.status.as_ref().and_then(|status| status.attempt.as_ref()) {
-                    status::name_removed(&mut patch["attempt"]["requests"], &json!(last.requests));
-                }
-                patch["attempt"]["args"] = status::recorded_args(&current.spec.args);
-            }
-            if let Some(ended) = &ended {
-                let current = current.status.unwrap_or_default();
-                let history = current.attempts.iter().map(|attempt| json!(attempt)).collect();
-                let active = current.attempt.as_ref().map(|attempt| json!(attempt));
-                let ended = status::attempt_json(&key.name, ended);
-                patch["attempts"] = Value::Array(status::appended(history, active, ended));
-            }
+        let mut job = self.kept(key, uid, resource_version).await?;
+        if convert::resource_version(&job) != resource_version {
+            return Err(Failure::Conflict);
         }
-        let patch = json!({
-            "metadata": { "uid": uid, "resourceVersion": resource_version.to_string() },
-            "status": patch,
-        });
+        job.status = Some(status::replacing(&job, &new, ended.as_ref()));
+        // The object carries the UID and the version that were judged: the API server refuses every other.
         let written = self
             .api::<ScavengerJob>(key)
-            .patch_status(&key.name, &PatchParams::default(), &Patch::Merge(&patch))
+            .replace_status(&key.name, &PostParams::default(), &job)
             .await
             .map_err(failure)?;
         info!(
@@ -309,7 +288,7 @@ impl Executor {
             self.metrics.event(event, job.creation_time, &new);
             self.tell(&written, event, &new.message);
         }
-        if starting {
+        if new.phase == Phase::Starting {
             self.keep(written);
         }
         if ended.is_some() {
@@ -344,8 +323,11 @@ impl Executor {
     }
 
     async fn create_child(&self, key: &Key, uid: &str, attempt: u32, priority_class: u32) -> Outcome {
-        // Its spec can not have changed since Starting was written.
-        let job = self.kept(key, uid, None).await?;
+        // Its spec cannot have changed since Starting was written, whatever version this is.
+        let job = match self.take_kept(uid) {
+            Some(job) => job,
+            None => self.get(key, uid).await?,
+        };
         if job.spec.pod_count > 1 {
             self.create_service(key, &job, uid).await?;
         }
@@ -366,6 +348,8 @@ impl Executor {
             }
             Err(error) => return Err(refusal(error)),
         };
+        // For the status Running.
+        self.keep(job);
         convert::child(&made).map(|child| Answer::Child(child.into())).ok_or_else(|| {
             Failure::Transient(format!("Job {name:?} came back without the operator's labels"))
         })
@@ -652,6 +636,7 @@ fn refusal(error: kube::Error) -> Failure {
 mod tests {
     use http::{Method, Request, Response, StatusCode};
     use kube::client::Body;
+    use scavenger_planner::snapshot::{Attempt, JobStatus};
 
     use super::*;
 
@@ -702,6 +687,135 @@ mod tests {
             executor.create_service(&Key::new("lab", "gang"), &gang, "u").await.unwrap();
         }
         assert_eq!(*asked.lock().unwrap(), [Method::GET, Method::POST, Method::GET, Method::GET]);
+    }
+
+    /// An API server for one ScavengerJob and its Job: it counts versions, refuses old ones, and notes the writes and the
+    /// live reads.
+    fn cluster(job: &ScavengerJob, asked: &Arc<Mutex<Vec<String>>>) -> Client {
+        let asked = Arc::clone(asked);
+        let stored = Arc::new(Mutex::new(json!(job)));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (asked, stored) = (Arc::clone(&asked), Arc::clone(&stored));
+            async move {
+                let (parts, body) = request.into_parts();
+                let path = parts.uri.path().rsplit("/namespaces/lab/").next().unwrap_or_default().to_owned();
+                let sent = body.collect_bytes().await?;
+                let sent: serde_json::Value = serde_json::from_slice(&sent).unwrap_or_default();
+                let mut stored = stored.lock().unwrap();
+                let answer = match (&parts.method, &*path) {
+                    (&Method::GET, "pods") => {
+                        json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [] })
+                    }
+                    (&Method::GET, "serviceaccounts/default") => json!({
+                        "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": { "name": "default" },
+                    }),
+                    (&Method::GET, _) => {
+                        asked.lock().unwrap().push(format!("GET {path}"));
+                        stored.clone()
+                    }
+                    (&Method::PUT, _)
+                        if sent["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"] =>
+                    {
+                        asked.lock().unwrap().push(format!("PUT {path}"));
+                        let version: u64 =
+                            stored["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+                        stored["status"] = sent["status"].clone();
+                        stored["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+                        stored.clone()
+                    }
+                    (&Method::POST, "jobs") => {
+                        asked.lock().unwrap().push(format!("POST {path}"));
+                        let mut made = sent;
+                        made["metadata"]["uid"] = json!("child");
+                        made["metadata"]["resourceVersion"] = json!("1");
+                        made["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+                        made
+                    }
+                    (method, _) => {
+                        asked.lock().unwrap().push(format!("{method} {path} refused"));
+                        let status = json!({
+                            "kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict", "message": "newer",
+                        });
+                        let mut response = Response::new(Body::from(status.to_string().into_bytes()));
+                        *response.status_mut() = StatusCode::CONFLICT;
+                        return Ok::<_, kube::Error>(response);
+                    }
+                };
+                Ok(Response::new(Body::from(answer.to_string().into_bytes())))
+            }
+        });
+        Client::new(service, "lab")
+    }
+
+    fn waiting_job() -> ScavengerJob {
+        serde_json::from_value(json!({
+            "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob",
+            "metadata": {
+                "name": "one", "namespace": "lab", "uid": "u", "resourceVersion": "7", "generation": 1,
+                "creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": [names::FINALIZER],
+            },
+            "spec": {
+                "image": "counter", "args": ["a"], "interruptionAfter": "10m",
+                "resources": { "requests": { "cpu": 1, "memory": "1Gi" } },
+            },
+        }))
+        .unwrap()
+    }
+
+    /// The write of a status in this phase, with the first attempt.
+    fn write(version: u64, phase: Phase, job: &ScavengerJob) -> Task {
+        let demand = convert::job(job).spec.expect("the spec should be valid").demand;
+        let status = JobStatus {
+            phase,
+            attempt: Some(Box::new(Attempt::first(demand, Timestamp::UNIX_EPOCH))),
+            ..JobStatus::default()
+        };
+        Task::WriteStatus(Box::new(StatusWrite {
+            resource_version: version,
+            status,
+            ended: None,
+            event: None,
+        }))
+    }
+
+    #[tokio::test]
+    async fn a_start_writes_three_times_and_reads_the_scavenger_job_once() {
+        let (job, asked) = (waiting_job(), Arc::default());
+        let client = cluster(&job, &asked);
+        let executor = Executor::new(client.clone(), client, Arc::new(Metrics::new()));
+        let tasks = [
+            Task::Prepare { resource_version: 7 },
+            write(7, Phase::Starting, &job),
+            Task::CreateChild { attempt: 1, priority_class: 0 },
+            write(8, Phase::Running, &job),
+        ];
+        let mut last = None;
+        for task in tasks {
+            let action = Action { job: Key::new("lab", "one"), uid: "u".into(), task };
+            last = Some(executor.execute(action).await.answer.unwrap());
+        }
+        let Some(Answer::Job(last)) = last else { panic!("{last:?}") };
+        assert_eq!((last.resource_version, last.status.phase), (9, Phase::Running));
+        assert_eq!(
+            *asked.lock().unwrap(),
+            [
+                "GET scavengerjobs/one",
+                "PUT scavengerjobs/one/status",
+                "POST jobs",
+                "PUT scavengerjobs/one/status"
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_status_is_written_only_over_the_version_that_was_judged() {
+        let (job, asked) = (waiting_job(), Arc::default());
+        let client = cluster(&job, &asked);
+        let executor = Executor::new(client.clone(), client, Arc::new(Metrics::new()));
+        let task = write(6, Phase::Waiting, &job);
+        let action = Action { job: Key::new("lab", "one"), uid: "u".into(), task };
+        assert_eq!(executor.execute(action).await.answer.unwrap_err(), Failure::Conflict);
+        assert_eq!(*asked.lock().unwrap(), ["GET scavengerjobs/one"], "nothing is written");
     }
 
     fn event(second: u32, kind: &str, message: &str) -> CoreEvent {
