@@ -144,8 +144,8 @@ impl View {
 /// The operator's loop.
 pub(crate) struct Controller {
     pub(crate) client: Client,
-    /// Client for evictions, which returns a 429 at once.
-    pub(crate) evictions: Client,
+    /// Client that sends each request once, and returns a 429 like any other answer.
+    pub(crate) once: Client,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     /// Actions that run at the same time.
@@ -160,8 +160,12 @@ impl Controller {
         mut leadership: watch::Receiver<Leadership>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), ControllerError> {
-        let executor = Executor::new(self.client.clone(), self.evictions.clone(), Arc::clone(&self.metrics));
-        let executor = Arc::new(executor);
+        let executor = Arc::new(Executor::new(
+            self.client.clone(),
+            self.once.clone(),
+            leadership.clone(),
+            Arc::clone(&self.metrics),
+        ));
         let mut line = Line::default();
         let mut under_way: JoinSet<ActionResult> = JoinSet::new();
         let mut view = View::start(&self.client);
@@ -191,8 +195,12 @@ impl Controller {
             // Looked at in every turn: a leader that has lost the Lease must not plan one thing more.
             match *leadership.borrow() {
                 Leadership::Standby => {}
-                Leadership::Leader if leads => {}
-                Leadership::Leader => {
+                // It was frozen: the election has not said so yet.
+                now @ Leadership::Leader { .. } if !now.holds(tokio::time::Instant::now()) => {
+                    return Err(ControllerError::LeadershipLost);
+                }
+                Leadership::Leader { .. } if leads => {}
+                Leadership::Leader { .. } => {
                     // What the leader before wrote last may not be in this view yet. Lists that begin now have it, and
                     // with it all room that was given away.
                     view = View::start(&self.client);

@@ -35,7 +35,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
-use crate::{evict::Evictor, manifest, metrics::Metrics, observe::convert, status};
+use crate::{evict::Evictor, leader::Leadership, manifest, metrics::Metrics, observe::convert, status};
 
 /// Longest time that one task may take. What takes longer failed, as far as the planner is concerned; since every task
 /// is idempotent, one that was carried out after all is found when it is tried again.
@@ -67,6 +67,9 @@ const KEPT: usize = 1024;
 /// Carries out tasks.
 pub(crate) struct Executor {
     client: Client,
+    /// Sends a request once: a Job must not be sent again when the Lease may have run out.
+    once: Client,
+    leadership: watch::Receiver<Leadership>,
     evictor: Evictor,
     events: mpsc::Sender<(ApiEvent, ObjectReference)>,
     busy: watch::Sender<bool>,
@@ -78,12 +81,28 @@ pub(crate) struct Executor {
 type Outcome = Result<Answer, Failure>;
 
 impl Executor {
-    pub(crate) fn new(client: Client, evictions: Client, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        once: Client,
+        leadership: watch::Receiver<Leadership>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let (events, queued) = mpsc::channel(EVENTS);
         let busy = watch::Sender::new(false);
         tokio::spawn(publish(client.clone(), queued, busy.subscribe(), Arc::clone(&metrics)));
-        let evictor = Evictor::new(evictions, names::OPERATOR);
-        Self { client, evictor, events, busy, metrics, starting: Mutex::default() }
+        let evictor = Evictor::new(once.clone(), names::OPERATOR);
+        Self { client, once, leadership, evictor, events, busy, metrics, starting: Mutex::default() }
+    }
+
+    /// Refuses to begin an attempt when another replica may lead. Asked right before the write: a process may be frozen
+    /// between any two of its steps, and by the time it goes on the attempt may have ended under another leader.
+    fn must_lead(&self) -> Result<(), Failure> {
+        if self.leadership.borrow().holds(tokio::time::Instant::now()) {
+            return Ok(());
+        }
+        Err(Failure::Transient(
+            "the Lease was not renewed in time: another replica may lead by now".to_owned(),
+        ))
     }
 
     /// Says whether actions wait for others to end.
@@ -269,6 +288,9 @@ impl Executor {
             return Err(Failure::Conflict);
         }
         job.status = Some(status::replacing(&job, &new, ended.as_ref()));
+        if new.phase == Phase::Starting {
+            self.must_lead()?;
+        }
         // The object carries the UID and the version that were judged: the API server refuses every other.
         let written = self
             .api::<ScavengerJob>(key)
@@ -333,7 +355,8 @@ impl Executor {
         }
         let wanted = manifest::child_job(&job, attempt, priority_class);
         let name = names::child_job(&key.name, attempt);
-        let api = self.api::<BatchJob>(key);
+        let api = Api::<BatchJob>::namespaced(self.once.clone(), &key.namespace);
+        self.must_lead()?;
         let made = match api.create(&PostParams::default(), &wanted).await {
             Ok(made) => made,
             Err(kube::Error::Api(error)) if error.is_already_exists() => {
@@ -669,11 +692,25 @@ mod tests {
         Client::new(service, "lab")
     }
 
+    /// An executor that leads for as long as the test takes.
+    fn executor(client: Client) -> Executor {
+        leading(client, watch::Sender::new(led_for(Duration::from_secs(600))).subscribe())
+    }
+
+    fn leading(client: Client, leadership: watch::Receiver<Leadership>) -> Executor {
+        Executor::new(client.clone(), client, leadership, Arc::new(Metrics::new()))
+    }
+
+    /// The leadership that ends after this time.
+    fn led_for(time: Duration) -> Leadership {
+        Leadership::Leader { until: tokio::time::Instant::now() + time }
+    }
+
     #[tokio::test]
     async fn the_service_of_a_gang_is_written_once() {
         let asked = Arc::default();
         let client = server(&asked);
-        let executor = Executor::new(client.clone(), client, Arc::new(Metrics::new()));
+        let executor = executor(client);
         let gang: ScavengerJob = serde_json::from_value(json!({
             "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob",
             "metadata": { "name": "gang", "namespace": "lab", "uid": "u" },
@@ -782,7 +819,7 @@ mod tests {
     async fn a_start_writes_three_times_and_reads_the_scavenger_job_once() {
         let (job, asked) = (waiting_job(), Arc::default());
         let client = cluster(&job, &asked);
-        let executor = Executor::new(client.clone(), client, Arc::new(Metrics::new()));
+        let executor = executor(client);
         let tasks = [
             Task::Prepare { resource_version: 7 },
             write(7, Phase::Starting, &job),
@@ -808,10 +845,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_leader_that_was_frozen_begins_nothing() {
+        let (job, asked) = (waiting_job(), Arc::default());
+        let lease = watch::Sender::new(led_for(Duration::from_secs(10)));
+        let executor = leading(cluster(&job, &asked), lease.subscribe());
+        let carry_out = async |task| {
+            executor.execute(Action { job: Key::new("lab", "one"), uid: "u".into(), task }).await.answer
+        };
+        carry_out(write(7, Phase::Starting, &job)).await.unwrap();
+        // Frozen until its time was over; nobody has told it so.
+        lease.send_replace(led_for(Duration::ZERO));
+        asked.lock().unwrap().clear();
+        let create = || Task::CreateChild { attempt: 1, priority_class: 0 };
+        for task in [create(), write(8, Phase::Starting, &job)] {
+            let refused = carry_out(task).await.unwrap_err();
+            assert!(
+                matches!(&refused, Failure::Transient(message) if message.contains("Lease")),
+                "{refused}"
+            );
+        }
+        assert!(!asked.lock().unwrap().iter().any(|request| !request.starts_with("GET ")), "{asked:?}");
+        // The end of an attempt rests on the version alone.
+        carry_out(write(8, Phase::Interrupted, &job)).await.unwrap();
+        lease.send_replace(led_for(Duration::from_secs(10)));
+        carry_out(create()).await.unwrap();
+        assert_eq!(asked.lock().unwrap().last().map(String::as_str), Some("POST jobs"));
+    }
+
+    #[tokio::test]
     async fn a_status_is_written_only_over_the_version_that_was_judged() {
         let (job, asked) = (waiting_job(), Arc::default());
         let client = cluster(&job, &asked);
-        let executor = Executor::new(client.clone(), client, Arc::new(Metrics::new()));
+        let executor = executor(client);
         let task = write(6, Phase::Waiting, &job);
         let action = Action { job: Key::new("lab", "one"), uid: "u".into(), task };
         assert_eq!(executor.execute(action).await.answer.unwrap_err(), Failure::Conflict);
