@@ -28,7 +28,7 @@ use kube::{
 use scavenger_planner::{
     action::{Action, ActionResult, Answer, Event, Failure, PodEvent, StatusWrite, Task},
     refusal::{self, Refusal},
-    snapshot::{Key, Name, Phase},
+    snapshot::{JobStatus, Key, Name, Phase},
 };
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 use serde_json::json;
@@ -287,6 +287,7 @@ impl Executor {
         if convert::resource_version(&job) != resource_version {
             return Err(Failure::Conflict);
         }
+        let begins_to_run = begins_to_run(&job, &new);
         job.status = Some(status::replacing(&job, &new, ended.as_ref()));
         if new.phase == Phase::Starting {
             self.must_lead()?;
@@ -306,8 +307,11 @@ impl Executor {
             "status written"
         );
         let job = convert::job(&written);
+        if begins_to_run {
+            self.metrics.started(job.creation_time, &new);
+        }
         if let Some(event) = event {
-            self.metrics.event(event, job.creation_time, &new);
+            self.metrics.event(event, &new);
             self.tell(&written, event, &new.message);
         }
         if new.phase == Phase::Starting {
@@ -323,9 +327,7 @@ impl Executor {
     fn tell(&self, job: &ScavengerJob, event: Event, message: &str) {
         let type_ = match event {
             Event::Failed => EventType::Warning,
-            Event::Started | Event::Running | Event::Interrupted | Event::Withdrawn | Event::Completed => {
-                EventType::Normal
-            }
+            Event::Started | Event::Interrupted | Event::Withdrawn | Event::Completed => EventType::Normal,
         };
         let event = ApiEvent {
             type_,
@@ -525,6 +527,12 @@ impl Executor {
     }
 }
 
+/// True if with this status an attempt runs that did not before.
+fn begins_to_run(job: &ScavengerJob, new: &JobStatus) -> bool {
+    let before = job.status.as_ref().and_then(|status| status.phase);
+    new.phase == Phase::Running && before != Some(Phase::Running)
+}
+
 /// The newest of an object's events. About every two minutes the kubelet sums up that some volumes of a pod are not
 /// mounted; what it said of one of them since the summary before (it tries at least as often) tells why.
 fn newest(events: &[CoreEvent]) -> Option<CoreEvent> {
@@ -659,7 +667,7 @@ fn refusal(error: kube::Error) -> Failure {
 mod tests {
     use http::{Method, Request, Response, StatusCode};
     use kube::client::Body;
-    use scavenger_planner::snapshot::{Attempt, JobStatus};
+    use scavenger_planner::snapshot::Attempt;
 
     use super::*;
 
