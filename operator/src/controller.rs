@@ -4,7 +4,7 @@
 //! beside the loop, and their answers arrive as messages.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI64, Ordering},
@@ -15,12 +15,7 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, Client, api::PostParams};
-use scavenger_planner::{
-    Planner,
-    action::{Action, ActionResult},
-    check,
-    snapshot::Observation,
-};
+use scavenger_planner::{Planner, action::ActionResult, check, snapshot::Observation, urgency::Line};
 use scavenger_schema::{
     names,
     scavenger_pool::{ScavengerPool, ScavengerPoolStatus},
@@ -32,7 +27,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use crate::{
-    execute::{Executor, Urgency},
+    execute::Executor,
     leader::Leadership,
     metrics::Metrics,
     observe::{self, Watched, progress::Progress},
@@ -222,10 +217,9 @@ impl Controller {
                 continue;
             }
             let began = Instant::now();
-            let expired = view.planner.expired_reservations();
             let plan = view.planner.plan(now());
             self.metrics.planned(began.elapsed());
-            self.metrics.expired(view.planner.expired_reservations() - expired);
+            self.metrics.expired(plan.report.expired);
             if checked.elapsed() >= CHECK_EVERY {
                 checked = Instant::now();
                 if let Err(difference) = check::kept_up(&view.planner) {
@@ -247,7 +241,7 @@ impl Controller {
                 line.join(action);
             }
             while under_way.len() < self.concurrency
-                && let Some(action) = line.next()
+                && let Some(action) = line.take()
             {
                 let executor = Arc::clone(&executor);
                 under_way.spawn(async move { executor.execute(action).await });
@@ -261,34 +255,6 @@ impl Controller {
             warn!("stopped before every action was answered; the next start finds what became of them");
         }
         Ok(())
-    }
-}
-
-/// So many that came later does an action let past for each degree by which it is less urgent than they are. None waits
-/// for ever: while one waits nothing else can be done about its ScavengerJob, not even what is most urgent.
-const LET_PAST: u64 = 256;
-
-/// Actions that wait for one of those under way to end.
-#[derive(Debug, Default)]
-struct Line {
-    /// By their turn, and by when they came.
-    actions: BTreeMap<(u64, u64), Action>,
-    joined: u64,
-}
-
-impl Line {
-    fn join(&mut self, action: Action) {
-        self.joined += 1;
-        let turn = self.joined + LET_PAST * (Urgency::of(&action.task) as u64);
-        self.actions.insert((turn, self.joined), action);
-    }
-
-    fn waits(&self) -> bool {
-        !self.actions.is_empty()
-    }
-
-    fn next(&mut self) -> Option<Action> {
-        self.actions.pop_first().map(|(_, action)| action)
     }
 }
 
@@ -341,14 +307,10 @@ impl PoolStatus {
         }
         self.last = Some(Instant::now());
         let now = now();
-        let capacity = planner.capacity();
-        let threshold = planner
-            .settings()
-            .map(|settings| settings.start_thresholds.of(capacity.allocatable()))
-            .unwrap_or_default();
-        metrics.room(capacity.allocatable(), &capacity.used(planner.ledger()), &threshold);
-        metrics.counts(planner.counts());
-        let mut status = pool::status(planner, now);
+        let pool = planner.pool_report();
+        metrics.room(pool.allocatable, &pool.used, &pool.limit);
+        metrics.counts(pool.counts);
+        let mut status = pool::status(&pool, now);
         for new in &mut status.conditions {
             let written = self.written.iter().flat_map(|(old, _)| &old.conditions);
             if let Some(old) =
@@ -395,40 +357,4 @@ async fn write(pools: &Api<ScavengerPool>, mut new_status: ScavengerPoolStatus) 
 #[expect(clippy::disallowed_methods, reason = "the edge: the one clock of the loop")]
 fn now() -> Timestamp {
     Timestamp::now()
-}
-
-#[cfg(test)]
-mod tests {
-    use scavenger_planner::{action::Task, snapshot::Key};
-
-    use super::*;
-
-    fn action(name: &str, task: Task) -> Action {
-        Action { job: Key::new("lab", name), uid: name.into(), task }
-    }
-
-    fn names(mut line: Line) -> Vec<String> {
-        std::iter::from_fn(|| line.next()).map(|action| action.job.name.to_string()).collect()
-    }
-
-    #[test]
-    fn what_frees_room_goes_before_what_takes_it() {
-        let mut line = Line::default();
-        line.join(action("prepares", Task::Prepare { resource_version: 1 }));
-        line.join(action("creates", Task::CreateChild { attempt: 1, priority_class: 0 }));
-        line.join(action("prepares too", Task::Prepare { resource_version: 1 }));
-        line.join(action("stops", Task::Interrupt { pods: Vec::new() }));
-        assert_eq!(names(line), ["stops", "creates", "prepares", "prepares too"]);
-    }
-
-    #[test]
-    fn nobody_waits_for_ever() {
-        let mut line = Line::default();
-        line.join(action("prepares", Task::Prepare { resource_version: 1 }));
-        for _ in 0..10 * LET_PAST {
-            line.join(action("creates", Task::CreateChild { attempt: 1, priority_class: 0 }));
-        }
-        let before = names(line).iter().position(|name| name == "prepares");
-        assert!(before.is_some_and(|before| before as u64 <= 2 * LET_PAST), "{before:?} went before it");
-    }
 }

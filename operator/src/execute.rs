@@ -590,42 +590,6 @@ async fn publish(
         .await;
 }
 
-/// How urgent a task is, most urgent first. Each step of a start goes before the one ahead of it, so that those that
-/// began are through before others begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Urgency {
-    /// Somebody waits for the room.
-    Stops,
-    /// The end of an attempt: it gives room back.
-    Ends,
-    /// The Job of an attempt.
-    Creates,
-    /// An attempt begins, or is said to run.
-    Writes,
-    /// What must be known before something is done.
-    Reads,
-    /// News for people.
-    Tells,
-}
-
-impl Urgency {
-    pub(crate) fn of(task: &Task) -> Self {
-        match task {
-            Task::Interrupt { .. } | Task::DeleteChild { .. } => Self::Stops,
-            Task::WriteStatus(write) if write.ended.is_some() => Self::Ends,
-            Task::CreateChild { .. } => Self::Creates,
-            Task::WriteStatus(write) if write.status.phase.is_active() => Self::Writes,
-            Task::Prepare { .. }
-            | Task::ReadChild { .. }
-            | Task::ListPods { .. }
-            | Task::ReadPodEvents { .. }
-            | Task::DeleteJob { .. }
-            | Task::RemoveFinalizer => Self::Reads,
-            Task::WriteStatus(_) => Self::Tells,
-        }
-    }
-}
-
 /// Name of a task as metrics and log spell it.
 fn task_name(task: &Task) -> &'static str {
     match task {

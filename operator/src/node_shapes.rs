@@ -6,7 +6,7 @@ use std::{
 };
 
 use scavenger_planner::{
-    Planner,
+    report::PoolReport,
     resources::{CPU, MEMORY, PODS, Resources, is_in_bytes},
     snapshot::Name,
 };
@@ -43,13 +43,8 @@ struct Shape {
 }
 
 /// Nodes with about equal allocatable resources and equal hardware labels, in a fixed order.
-pub(crate) fn of(planner: &Planner) -> Vec<NodeShape> {
-    let none = Resources::default();
-    let nodes = planner.capacity().pool_nodes().map(|(node, used)| {
-        let promised = planner.ledger().promised(&node.name).unwrap_or(&none);
-        (&node.allocatable, &node.labels, node.allocatable.minus(used).minus(promised))
-    });
-    told(grouped(nodes))
+pub(crate) fn of(pool: &PoolReport<'_>) -> Vec<NodeShape> {
+    told(grouped(pool.nodes.iter().map(|node| (node.allocatable, node.labels, node.free.clone()))))
 }
 
 fn grouped<'a>(

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use scavenger_planner::{
-    Planner,
+    report::PoolReport,
     resources::{CPU, Resources, is_in_bytes},
-    snapshot::{Phase, PreemptionMode},
+    snapshot::{Key, Name, Phase},
 };
 use scavenger_schema::{
     quantity::{format_bytes, format_milli},
@@ -19,13 +19,9 @@ use scavenger_vocabulary::pool_condition::{MEMORY_MEASURED, READY, UNJUDGED_PODS
 use crate::node_shapes;
 
 /// The status at one moment, without `updateTime` and `observedGeneration`, which the writer adds.
-pub(crate) fn status(planner: &Planner, now: Timestamp) -> ScavengerPoolStatus {
-    let capacity = planner.capacity();
-    let allocatable = capacity.allocatable();
-    let used = capacity.used(planner.ledger());
-    let (ready, free) = match planner.settings() {
+pub(crate) fn status(pool: &PoolReport<'_>, now: Timestamp) -> ScavengerPoolStatus {
+    let (ready, free) = match pool.settings {
         Ok(settings) => {
-            let free = settings.start_thresholds.of(allocatable).minus(&used);
             let ready = |ready, reason, message| condition(READY, ready, reason, message, now);
             let ready = if settings.drain {
                 ready(false, "Draining", "every ScavengerJob is interrupted and none starts (spec.drain)")
@@ -34,29 +30,26 @@ pub(crate) fn status(planner: &Planner, now: Timestamp) -> ScavengerPoolStatus {
             } else {
                 ready(true, "Admitting", "ScavengerJobs are admitted")
             };
-            (ready, free)
+            (ready, pool.free())
         }
         Err(reason) => (condition(READY, false, "Unusable", reason, now), Resources::default()),
     };
-    let counts = planner.counts();
-    let of = |phase| counts.phases.get(&phase).copied().unwrap_or(0);
+    let of = |phase| pool.counts.phases.get(&phase).copied().unwrap_or(0);
+    let waiting = pool.counts.waiting.iter().filter(|(_, number)| **number > 0);
     ScavengerPoolStatus {
         observed_generation: None,
         update_time: None,
-        conditions: vec![ready, unjudged_pods(planner, now), memory_measured(planner, now)],
-        nodes: count(capacity.pool_nodes().count()),
-        allocatable: quantities(allocatable),
-        used: quantities(&used),
+        conditions: vec![ready, unjudged_pods(pool, now), memory_measured(pool, now)],
+        nodes: count(pool.nodes.len()),
+        allocatable: quantities(pool.allocatable),
+        used: quantities(&pool.used),
         free: quantities(&free),
-        node_shapes: node_shapes::of(planner),
+        node_shapes: node_shapes::of(pool),
         queue: Queue {
             waiting: count(of(Phase::Waiting) + of(Phase::Interrupted)),
             starting: count(of(Phase::Starting)),
             running: count(of(Phase::Running)),
-            waiting_by_reason: counts
-                .waiting
-                .iter()
-                .filter(|(_, number)| **number > 0)
+            waiting_by_reason: waiting
                 .map(|(reason, number)| (reason.name().to_owned(), count(*number)))
                 .collect(),
         },
@@ -67,13 +60,9 @@ pub(crate) fn status(planner: &Planner, now: Timestamp) -> ScavengerPoolStatus {
 const NAMED: usize = 5;
 
 /// Pending pods for which nothing is interrupted because not all of their constraints can be judged.
-fn unjudged_pods(planner: &Planner, now: Timestamp) -> Condition {
-    let operator = planner.settings().is_ok_and(|pool| pool.preemption_mode == PreemptionMode::Operator);
-    let pods: Vec<String> = planner
-        .unjudged()
-        .filter(|_| operator)
-        .map(|(pod, constraints)| format!("{pod} ({})", constraints.join(", ")))
-        .collect();
+fn unjudged_pods(pool: &PoolReport<'_>, now: Timestamp) -> Condition {
+    let named = |(pod, constraints): &(&Key, &[Name])| format!("{pod} ({})", constraints.join(", "));
+    let pods: Vec<String> = pool.unsupported_pods.iter().map(named).collect();
     if pods.is_empty() {
         return condition(UNJUDGED_PODS, false, "AllJudged", "", now);
     }
@@ -87,8 +76,8 @@ fn unjudged_pods(planner: &Planner, now: Timestamp) -> Condition {
 }
 
 /// Whether memory pressure is seen in time.
-fn memory_measured(planner: &Planner, now: Timestamp) -> Condition {
-    if planner.measures_memory() {
+fn memory_measured(pool: &PoolReport<'_>, now: Timestamp) -> Condition {
+    if pool.measures_memory {
         let message =
             "ScavengerJobs go when their node uses more than 90% of its memory, as metrics.k8s.io tells";
         return condition(MEMORY_MEASURED, true, "MetricsApi", message, now);

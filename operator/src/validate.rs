@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use scavenger_planner::{
-    causes::headroom::Headroom,
-    loss::{Weight, Weights},
     resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, Share, Thresholds},
+    snapshot::Headroom,
     snapshot::{Controls, Demand, JobSpec, Name, Placement, PreemptionMode, Settings, Toleration},
+    weights::{Weight, Weights},
 };
 use scavenger_schema::{
     quantity::QuantityError,

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     cache::{self, Key},
-    generate, shell, test,
+    generate, rules, shell, test,
 };
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
@@ -59,6 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         );
     }
     check("planner depends on no client", planner_is_pure());
+    check("planner's table of rules", rules::check());
     check("licences and sources of dependencies", dependencies());
     check("development cluster's Go code", go());
     if arguments.no_test {

@@ -12,6 +12,7 @@ mod install;
 mod packages;
 mod preflight;
 mod progress;
+mod rules;
 mod shell;
 mod test;
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 pub use scavenger_vocabulary::Event;
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::{Attempt, Child, Job, JobStatus, Key, Name, Pod};
+use crate::values::{Attempt, Child, Job, JobStatus, Key, Name, Pod};
 
 /// One thing to do about one ScavengerJob. There is at most one under way for each ScavengerJob.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -9,9 +9,8 @@ use crate::{
     interruption,
     known::{Known, earlier, later},
     next::{Ending, Next, Transition},
-    priority,
-    snapshot::{Attempt, Container, Name, Outcome, Phase, Pod, PodPhase, Reason, Waiting, WaitingReason},
-    starting,
+    priority, starting,
+    values::{Attempt, Container, Name, Outcome, Phase, Pod, PodPhase, Reason, Waiting, WaitingReason},
     verdict::{self, ChildState, Verdict},
 };
 

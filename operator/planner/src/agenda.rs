@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::snapshot::Key;
+use crate::values::Key;
 
 /// Which ScavengerJobs are looked at by the next plan.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use crate::{
     memory::{CreateFailure, Prepared},
     refusal,
     seen::owner,
-    snapshot::{Job, Key, Name, Phase, Pod},
+    values::{Job, Key, Name, Phase, Pod},
 };
 
 impl Planner {
@@ -100,7 +100,7 @@ impl Planner {
         }
         self.see_job(job);
         if let Some(tracked) = self.seen.get_mut(key) {
-            tracked.reported = Some(time);
+            tracked.reported.time = Some(time);
         }
     }
 

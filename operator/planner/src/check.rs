@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 #[cfg(any(test, feature = "fixtures"))]
-use crate::{Plan, action::Task, snapshot::Key};
+use crate::{Plan, action::Task, values::Key};
 use crate::{
     Planner,
     resources::Resources,
-    snapshot::{Phase, WaitingReason},
+    values::{Phase, WaitingReason},
 };
 
 /// What was so before a plan.
@@ -190,7 +190,7 @@ fn queue(planner: &Planner) -> Result<(), String> {
     if let Ok(settings) = planner.settings() {
         for (ask, never) in planner.queue.never() {
             let demand = planner.capacity.demand(ask);
-            let truth = planner.capacity.never_fits(demand, settings).is_some();
+            let truth = planner.capacity.never_fits_plainly(demand, settings).is_some();
             ensure(never == truth, || format!("{demand:?} is taken for one that never fits: {never}"))?;
         }
     }
@@ -206,7 +206,8 @@ mod tests {
     use super::*;
     use crate::{
         fixtures::{at, job, key, node, pod, settings},
-        snapshot::{Attempt, Observation, Phase},
+        observation::Observation,
+        values::{Attempt, Phase},
     };
 
     /// One ScavengerJob runs on one node.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::{
     Planner,
     causes::{Cause, Pool, pending_pod::Served},
-    snapshot::{Key, Name, PreemptionMode},
+    values::{Key, Name, PreemptionMode},
 };
 
 /// What helps one pending ordinary pod.

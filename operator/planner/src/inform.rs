@@ -6,9 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     action::Task,
+    capacity::Shortage,
     known::later,
-    snapshot::{Job, Key, Waiting},
-    transition, wording,
+    transition,
+    values::{Job, Key, Waiting},
 };
 
 /// How often the message of a ScavengerJob that waits is written again at most, if only its numbers changed.
@@ -59,6 +60,30 @@ impl Informing {
     }
 }
 
+/// Why a ScavengerJob waits, as its status is to say it.
+#[derive(Debug, Clone)]
+pub struct Explanation {
+    /// The reason and the message.
+    pub waiting: Waiting,
+    /// The shortage whose numbers the message tells, if it does.
+    pub shortage: Option<Shortage>,
+}
+
+impl From<Waiting> for Explanation {
+    fn from(waiting: Waiting) -> Self {
+        Self { waiting, shortage: None }
+    }
+}
+
+/// What the status of a ScavengerJob was last written to say.
+#[derive(Debug, Default)]
+pub(crate) struct Reported {
+    /// When its status was last written by this planner, or first found to have grown old.
+    pub(crate) time: Option<Timestamp>,
+    /// The shortage that it tells.
+    shortage: Option<Box<Shortage>>,
+}
+
 /// What is to be done so that a status says why its ScavengerJob waits.
 #[derive(Debug)]
 pub(crate) enum Telling {
@@ -70,23 +95,75 @@ pub(crate) enum Telling {
     Later(Timestamp),
 }
 
-/// What is to be done so that the status says why a ScavengerJob waits. Another reason is written at once; a message of
-/// which only numbers changed, much enough, is written again after [`RETELL`].
-pub(crate) fn hold(job: &Job, reported: Option<Timestamp>, waiting: &Waiting, now: Timestamp) -> Telling {
+/// What is to be done so that the status says why a ScavengerJob waits. Another reason is written at once. Another
+/// message for the same reason is written at most every [`RETELL`], and not at all for numbers that hardly changed.
+pub(crate) fn hold(job: &Job, reported: &mut Reported, why: &Explanation, now: Timestamp) -> Telling {
     let status = &job.status;
     let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.as_ref());
     if let Some(said) = said
         && status.written
         && status.observed_generation == job.generation
-        && said.reason == waiting.reason
+        && said.reason == why.waiting.reason
     {
-        if !wording::has_grown_old(&said.message, &waiting.message) {
+        let is_news = match (&why.shortage, &reported.shortage) {
+            (Some(new), Some(old)) => new.is_news_after(old),
+            // After a restart: what was written for the same reason is taken for the shortage there is now.
+            (Some(new), None) if reported.time.is_none() => {
+                reported.shortage = Some(Box::new(new.clone()));
+                false
+            }
+            _ => true,
+        };
+        if said.message == why.waiting.message || !is_news {
             return Telling::Said;
         }
-        let again = later(reported.unwrap_or(now), RETELL);
+        let again = later(*reported.time.get_or_insert(now), RETELL);
         if now < again {
             return Telling::Later(again);
         }
     }
-    Telling::Now(transition::hold(job, waiting.clone(), now))
+    reported.shortage = why.shortage.clone().map(Box::new);
+    Telling::Now(transition::hold(job, why.waiting.clone(), now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fixtures::{at, job},
+        values::{Admitted, WaitingReason},
+    };
+
+    fn why(resource: &str, left: i64) -> Explanation {
+        let message = format!("needs 3 {resource}, but only {left} are left");
+        let shortage =
+            Shortage { resource: Some(resource.to_owned()), left, whole: 100, message: message.clone() };
+        Explanation { waiting: Waiting { reason: WaitingReason::NoRoom, message }, shortage: Some(shortage) }
+    }
+
+    #[test]
+    fn only_another_shortage_and_numbers_that_changed_much_are_news() {
+        let mut job = job("a");
+        let mut reported = Reported::default();
+        let first = why("cpu", 8);
+        let Telling::Now(_) = hold(&job, &mut reported, &first, at(0)) else {
+            panic!("nothing was said yet")
+        };
+        job.status.written = true;
+        job.status.observed_generation = job.generation;
+        job.status.admitted = Some(Admitted { waiting: Some(first.waiting), since: at(0) });
+        reported.time = Some(at(0));
+        let mut after = |why: Explanation, second: i64| match hold(&job, &mut reported, &why, at(second)) {
+            Telling::Said => "said",
+            Telling::Later(time) if time == at(60) => "later",
+            Telling::Later(_) => "at another time",
+            Telling::Now(_) => "now",
+        };
+        assert_eq!(after(why("cpu", 8), 5), "said");
+        assert_eq!(after(why("cpu", 6), 5), "said", "a quarter less");
+        assert_eq!(after(why("cpu", 5), 5), "later");
+        assert_eq!(after(why("memory", 8), 5), "later");
+        assert_eq!(after(why("cpu", 6), 90), "said");
+        assert_eq!(after(why("cpu", 5), 90), "now");
+    }
 }

@@ -17,7 +17,7 @@ use crate::{
     action::Task,
     known::Known,
     next::{Ending, Next, Transition},
-    snapshot::{Attempt, Disruption, Key, Name, Pod, Reason},
+    values::{Attempt, Disruption, Key, Name, Pod, Reason},
     verdict,
 };
 

@@ -8,7 +8,7 @@ use crate::{
     capacity::Capacity,
     memory::Memory,
     seen::{Attachments, Tracked},
-    snapshot::{Attempt, Child, Disruption, Job, Name, Pod, Settings},
+    values::{Attempt, Child, Disruption, Job, Name, Pod, Settings},
     verdict::Evidence,
 };
 

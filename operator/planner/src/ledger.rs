@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     resources::Resources,
-    snapshot::{Key, Name},
+    values::{Key, Name},
 };
 
 /// Reservations by ScavengerJob.

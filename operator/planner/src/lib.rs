@@ -1,80 +1,108 @@
 //! The pure planner of ScavengerJobs: what is seen goes in, actions come out.
 //!
 //! [`Planner::observe`] takes in one thing that was seen, [`Planner::plan`] says what is to be done now. There is no
-//! I/O, no clock, no randomness and no concurrency in here, so the same code runs in the operator, in tests and in a
-//! simulator. The rules, each in one place:
+//! I/O, no clock, no randomness and no concurrency in here, so the same code runs in the operator, in tests and in the
+//! simulator. Each rule stands in one place:
 //!
-//! | rule | where |
-//! |---|---|
-//! | how an observation reaches those who own what it changes | `observe` |
-//! | what was seen, and which version of it counts | `seen` |
-//! | how the answers of actions enter | `answers` |
-//! | what is looked at next, and when | `agenda` |
-//! | what is next for one ScavengerJob; which outcome leads to which phase | [`lifecycle`] |
-//! | what can keep an attempt from starting, and whose fault that is | `starting` |
-//! | whether the workload ended an attempt or was taken away | [`verdict`] |
-//! | what the API server's refusals mean | [`refusal`] |
-//! | how long to wait before the next attempt | [`backoff`] |
-//! | who starts next | [`admission`] |
-//! | what room there is | [`capacity`], with an index over all nodes in `places` |
-//! | where volumes let pods go | `volumes` |
-//! | what is promised to starts in flight | `promises` (its sums: [`ledger`]) |
-//! | who is informed of why it waits | `inform` |
-//! | the running priority | [`priority`] |
-//! | what an interruption would throw away: the order in which they go | [`loss`] |
-//! | how an attempt is interrupted | [`interruption`] |
-//! | who goes before others need the room | [`headroom`] |
-//! | who goes when a node really uses too much memory | `measured` |
-//! | who goes for a pending ordinary pod | [`preemption`] |
-//! | who goes for it while no operator works | [`guard`] |
+//! | question | file | function |
+//! |---|---|---|
+//! | What is next for a ScavengerJob? | `lifecycle.rs` | `next` |
+//! | What does it wait for, apart from capacity? | `waiting.rs` | `next` |
+//! | Why does this one wait in the queue? | `queue/waiting.rs` | `Queue::waiting` |
+//! | Who starts next? | `queue/walk.rs` | `Queue::walk` |
+//! | For whom is capacity kept? | `queue/reservation.rs` | `Queue::reservations` |
+//! | Is there capacity for it? | `capacity/questions.rs` | `Capacity::fits` |
+//! | Which nodes do its volumes allow? | `volumes.rs` | `Volumes::place_job` |
+//! | How long does it wait after an interruption? | `backoff.rs` | `after_interruption` |
+//! | What keeps an attempt from starting, and whose fault is that? | `starting.rs` | `next` |
+//! | Did the workload end an attempt, or was it taken away? | `verdict.rs` | `judge` |
+//! | When is a gang interrupted? | `verdict.rs` | `judge` |
+//! | What becomes of the status? | `transition.rs` | `apply` |
+//! | Who must go, and for which cause first? | `causes/mod.rs` | `Causes::by_urgency` |
+//! | Who goes when the pool is drained? | `causes/drain.rs` | `concerns` |
+//! | Who goes when a node is under pressure? | `causes/node_pressure.rs` | `order` |
+//! | Who goes when a node really uses too much memory? | `causes/measured_memory.rs` | `order` |
+//! | Who goes for a pending ordinary pod? | `causes/pending_pod.rs` | `choose` |
+//! | Who goes before others need the capacity? | `causes/headroom.rs` | `choose` |
+//! | Who loses least? | `causes/least_loss.rs` | `choose` |
+//! | What would an interruption throw away? | `loss.rs` | `Loss::of` |
+//! | How is an attempt interrupted? | `interruption.rs` | `next` |
+//! | How high is the running priority? | `priority.rs` | `step` |
+//! | Who makes room while no operator works? | `guard.rs` | `relieve` |
+//! | What does a refusal by the API server mean? | `refusal.rs` | `judge` |
+//! | Which action goes first while many wait? | `urgency.rs` | `Urgency::of` |
+//!
+//! The state has owners, each with private fields: what was seen (`seen.rs`), capacity (`capacity/`), what is promised to
+//! starts in flight (`promises.rs`), what is looked at next (`agenda.rs`), the queue (`queue/`), who is told why it waits
+//! (`inform.rs`), and what each cause of interruptions knows (`causes/`). `observe.rs` brings an observation to those whose
+//! state it changes, `answers.rs` an answer. docs/contributing/architecture.md has the map and the invariants.
 //!
 //! Work is proportional to what changed: a plan looks at ScavengerJobs about which something was seen, at timers that
 //! are due, and at the heads of the queue's lines. At most one action per ScavengerJob is under way; until its result
-//! is observed nothing else is planned for it, so a stale view can not make the planner act twice.
+//! is observed nothing else is planned for it, so a stale view cannot make the planner act twice.
 
 pub mod action;
 mod active;
-pub mod admission;
 mod agenda;
 mod answers;
-pub mod backoff;
-pub mod capacity;
-pub mod causes;
+mod backoff;
+mod capacity;
+mod causes;
 pub mod check;
 mod deletion;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 pub mod guard;
 mod inform;
-pub mod interruption;
-pub mod known;
-pub mod ledger;
-pub mod lifecycle;
+mod interruption;
+mod known;
+mod ledger;
+mod lifecycle;
 pub mod loss;
-pub mod memory;
-pub mod next;
+mod memory;
+mod next;
+pub mod observation;
 mod observe;
-mod places;
-pub mod priority;
-pub mod promises;
+mod priority;
+mod promises;
+mod queue;
 pub mod refusal;
+pub mod report;
 pub mod resources;
 mod seen;
 mod shared;
-pub mod snapshot;
 mod starting;
-pub mod transition;
-pub mod verdict;
+mod transition;
+pub mod urgency;
+pub mod values;
+mod verdict;
 mod volumes;
 mod waiting;
-mod wording;
+pub mod weights;
+
+/// Rules and state, for tests of their own. Other crates read reports.
+#[cfg(any(test, feature = "fixtures"))]
+pub mod internals {
+    pub use crate::{
+        capacity::Capacity,
+        causes::{headroom, least_loss::Candidate, pending_pod},
+        ledger::Ledger,
+        promises::Promises,
+        queue::{Queue, Room, Starting},
+        verdict::{ChildState, Evidence, Verdict, judge},
+    };
+}
+
+/// The values under their former name.
+pub mod snapshot {
+    pub use crate::{observation::Observation, values::*};
+}
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
 use action::{Action, Task};
-use admission::{Queue, Room, Starting};
 use agenda::Agenda;
 use capacity::Capacity;
 use causes::{Causes, Occupancy, Pool, drain};
@@ -83,14 +111,18 @@ use known::{Known, active_attempt};
 use ledger::Ledger;
 use next::{Next, Transition};
 use promises::Promises;
+use queue::{Queue, Room, Starting};
+use report::{Ordered, Report};
 use seen::{Seen, Tracked};
-use snapshot::{Key, Name, Phase, Settings, Waiting, WaitingReason};
+use values::{Key, Phase, Settings, Waiting, WaitingReason};
 
 /// What is to be done now.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// Actions, at most one per ScavengerJob.
     pub actions: Vec<Action>,
+    /// What each step did.
+    pub report: Report,
     /// When to plan again if nothing is seen until then.
     pub wake_at: Option<Timestamp>,
 }
@@ -145,67 +177,40 @@ impl Default for Planner {
 impl Planner {
     /// Says what is to be done now.
     pub fn plan(&mut self, now: Timestamp) -> Plan {
-        let mut plan = Plan::default();
+        let mut actions = Vec::new();
+        let expired = self.promises.expired();
+        // 1. Timers that are due bring their ScavengerJobs back on the agenda.
         self.agenda.wake(now);
+        // 2. Each ScavengerJob on the agenda: what it holds, and what is next for it.
+        let looked_at = self.follow_up(now, &mut actions);
+        // 3. Who must go, cause by cause: before anybody starts.
+        let ordered = self.interrupt(now, &mut actions);
+        // 4. Who starts.
+        let admitted = self.admit(now, &mut actions);
+        // 5. Who is told why it waits: last, since it helps nobody to start.
+        let informed = self.inform_newcomers(now, &mut actions);
+        // 6. When to plan again if nothing is seen until then.
+        let wake_at = self.agenda.wake_at().into_iter().chain(self.look_again).min();
+        let expired = self.promises.expired() - expired;
+        Plan { actions, report: Report { looked_at, ordered, admitted, informed, expired }, wake_at }
+    }
+
+    /// Looks at every ScavengerJob on the agenda, and says how many these were.
+    fn follow_up(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> usize {
+        let mut looked_at = 0;
         while let Some(key) = self.agenda.next() {
-            self.visit(&key, now, &mut plan.actions);
+            self.visit(&key, now, actions);
+            looked_at += 1;
         }
-        self.interrupt(now, &mut plan.actions);
-        self.admit(now, &mut plan.actions);
-        self.inform_newcomers(now, &mut plan.actions);
-        plan.wake_at = self.agenda.wake_at().into_iter().chain(self.look_again).min();
-        plan
-    }
-
-    /// How many ScavengerJobs are where.
-    #[must_use]
-    pub fn counts(&self) -> &Counts {
-        self.seen.counts()
-    }
-
-    /// How many are before a ScavengerJob in the queue of those that may start, and how many there are; none if it is
-    /// not in it.
-    #[must_use]
-    pub fn place_in_queue(&self, job: &Key) -> Option<(usize, usize)> {
-        self.queue.place(job)
-    }
-
-    /// The room there is.
-    #[must_use]
-    pub fn capacity(&self) -> &Capacity {
-        &self.capacity
-    }
-
-    /// What is in flight.
-    #[must_use]
-    pub fn ledger(&self) -> &Ledger {
-        self.promises.ledger()
-    }
-
-    /// Pending ordinary pods for which nothing is interrupted because not all of their constraints can be judged, and which
-    /// those are.
-    pub fn unjudged(&self) -> impl Iterator<Item = (&Key, &[Name])> {
-        self.causes.pending_pods.unjudged()
-    }
-
-    /// True if somebody measures how much memory nodes really use.
-    #[must_use]
-    pub fn measures_memory(&self) -> bool {
-        self.causes.measured_memory.is_measured()
+        looked_at
     }
 
     /// Settings in force, or why nothing is admitted.
     ///
     /// # Errors
-    /// A sentence for people.
+    /// A message for people.
     pub fn settings(&self) -> Result<&Settings, &str> {
         self.settings.as_ref().map_err(String::as_str)
-    }
-
-    /// How many reservations were given back because it was not known for too long whether they were needed.
-    #[must_use]
-    pub fn expired_reservations(&self) -> u64 {
-        self.promises.expired()
     }
 
     /// Decides about one ScavengerJob.
@@ -306,8 +311,8 @@ impl Planner {
             Next::Do(task) => (Some(task), None),
             Next::Wait(timer) => (None, timer),
             Next::Change(_) | Next::Candidate => (None, None),
-            Next::Held(waiting, timer) => report(tracked, &waiting, timer, now),
-            Next::GiveBack(waiting, time) => report(tracked, &waiting, Some(time), now),
+            Next::Held(waiting, timer) => report(tracked, waiting, timer, now),
+            Next::GiveBack(waiting, time) => report(tracked, waiting, Some(time), now),
         };
         match task {
             Some(task) => self.dispatch(key, task, actions),
@@ -317,29 +322,31 @@ impl Planner {
 
     /// Interrupts those that must go. Comes after every ScavengerJob about which something was seen was looked at, and
     /// before any starts.
-    fn interrupt(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+    fn interrupt(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> Vec<Ordered> {
         self.look_again = None;
         let Self { settings: Ok(settings), seen, capacity, promises, occupancy, causes, .. } = self else {
-            return;
+            return Vec::new();
         };
         let mut pool = Pool { seen, capacity, promises, occupancy, settings, now, ordered: Vec::new() };
         self.look_again = causes.order(&mut pool);
-        for job in pool.ordered {
-            self.visit(&job, now, actions);
+        let ordered = pool.ordered;
+        for order in &ordered {
+            self.visit(&order.job, now, actions);
         }
+        ordered
     }
 
     /// Starts whom there is capacity for, and informs the others why they wait.
-    fn admit(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+    fn admit(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> Vec<Key> {
         let changed = self.seen_version != self.capacity.version();
         self.seen_version = self.capacity.version();
         let is_due = self.walk_due | self.promises.take_freed() | self.queue.take_changed() | changed;
         // Others ask for the room there is, whether anybody may start or not.
         self.capacity.settle(&mut self.promises);
         self.walk_due = is_due;
-        let Ok(settings) = &self.settings else { return };
+        let Ok(settings) = &self.settings else { return Vec::new() };
         if !is_due {
-            return;
+            return Vec::new();
         }
         self.walk_due = false;
         let failed =
@@ -348,6 +355,7 @@ impl Planner {
         let starting = Starting { all: starting.len(), failed: starting.iter().filter(failed).count() };
         let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
         let walk = self.queue.walk(&mut room, starting);
+        let mut admitted = Vec::new();
         for (key, demand) in walk.started {
             if let Some(tracked) = self.seen.get_mut(&key) {
                 tracked.memory.prepared = None;
@@ -358,31 +366,35 @@ impl Planner {
                     self.dispatch(&key, Task::Prepare { resource_version }, actions);
                 }
             }
+            admitted.push(key);
         }
         for key in walk.told {
             self.informing.remove(&key);
             self.inform(&key, now, actions);
         }
+        admitted
     }
 
     /// Informs those that came into the queue why they wait, a few at a time.
-    fn inform_newcomers(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+    fn inform_newcomers(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> usize {
+        let before = actions.len();
         while let Some(key) = self.informing.next() {
             self.inform(&key, now, actions);
         }
+        actions.len() - before
     }
 
     fn inform(&mut self, key: &Key, now: Timestamp, actions: &mut Vec<Action>) {
         let Ok(settings) = &self.settings else { return };
         let starting = self.promises.starting().len();
         let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
-        let Some(waiting) = &self.queue.waiting(key, &mut room, starting) else { return };
+        let Some(why) = &self.queue.waiting(key, &mut room, starting) else { return };
         let Some(tracked) = self.seen.get_mut(key).filter(|tracked| !tracked.turn.is_under_way()) else {
             return;
         };
-        match inform::hold(tracked.job(), tracked.reported, waiting, now) {
+        match tracked.hold(why, now) {
             // The walk tells only what is new about a line, so the figures of its head are looked at again by the clock.
-            Telling::Said if waiting.reason == WaitingReason::NoRoom => {
+            Telling::Said if why.waiting.reason == WaitingReason::NoRoom => {
                 self.agenda.set_timer(key, &mut tracked.turn, Some(now + inform::RETELL));
             }
             Telling::Said => {}
@@ -391,7 +403,6 @@ impl Planner {
                 self.dispatch(key, task, actions);
             }
             Telling::Later(time) => {
-                tracked.reported.get_or_insert(now);
                 self.agenda.set_timer(key, &mut tracked.turn, Some(time));
             }
         }
@@ -412,16 +423,13 @@ impl Planner {
 /// The write that says why a ScavengerJob waits, if it is due, and when to look at it again.
 fn report(
     tracked: &mut Tracked,
-    waiting: &Waiting,
+    waiting: Waiting,
     timer: Option<Timestamp>,
     now: Timestamp,
 ) -> (Option<Task>, Option<Timestamp>) {
-    match inform::hold(tracked.job(), tracked.reported, waiting, now) {
+    match tracked.hold(&waiting.into(), now) {
         Telling::Said => (None, timer),
         Telling::Now(task) => (Some(task), timer),
-        Telling::Later(time) => {
-            tracked.reported.get_or_insert(now);
-            (None, timer.into_iter().chain([time]).min())
-        }
+        Telling::Later(time) => (None, timer.into_iter().chain([time]).min()),
     }
 }

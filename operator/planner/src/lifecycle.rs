@@ -1,5 +1,5 @@
 //! The life of one ScavengerJob: what is to be done about it next, given what is known of it alone. Capacity and order are
-//! decided elsewhere ([`crate::admission`]); what this returns says only whether it may be started.
+//! decided elsewhere ([`crate::queue`]); what this returns says only whether it may be started.
 
 use jiff::SignedDuration;
 
@@ -8,7 +8,7 @@ use crate::{
     active, deletion,
     known::{Known, earlier, later},
     next::{Next, Transition},
-    snapshot::{Child, Reason, WaitingReason},
+    values::{Child, Reason, WaitingReason},
     waiting,
 };
 

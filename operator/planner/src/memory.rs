@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 
-use crate::{action::PodEvent, snapshot::Name};
+use crate::{action::PodEvent, values::Name};
 
 /// What the planner remembers of one ScavengerJob. Losing it costs a look at the API server, never correctness.
 #[derive(Debug, Clone, Default)]

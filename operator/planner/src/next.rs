@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::{
     action::Task,
-    snapshot::{Disruption, Name, Outcome, Reason, Waiting, WaitingReason},
+    values::{Disruption, Name, Outcome, Reason, Waiting, WaitingReason},
 };
 
 /// What is to be done about one ScavengerJob.
@@ -44,8 +44,6 @@ pub enum Transition {
     Withdraw(Ending, Waiting),
     /// The ScavengerJob is completed, or failed.
     Finish(Ending),
-    /// It waits.
-    Hold(Waiting),
     /// The running priority is at another step.
     ChangePriority {
         /// The step, 1 to the pool's `prioritySteps`.

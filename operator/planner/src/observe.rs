@@ -6,8 +6,9 @@ use jiff::Timestamp;
 
 use crate::{
     Planner,
+    observation::Observation,
     seen::SeenPod,
-    snapshot::{Job, Key, Node, Observation, Pod},
+    values::{Job, Key, Node, Pod},
 };
 
 impl Planner {

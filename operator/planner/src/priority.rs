@@ -3,7 +3,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::snapshot::JobStatus;
+use crate::values::JobStatus;
 
 /// The step at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     ledger::Ledger,
     resources::Resources,
-    snapshot::{Attempt, Child, Demand, Key, Name, Outcome, Pod},
+    values::{Attempt, Child, Demand, Key, Name, Outcome, Pod},
     verdict::Evidence,
 };
 

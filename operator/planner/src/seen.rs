@@ -12,10 +12,11 @@ use crate::{
     Counts,
     action::Failure,
     agenda::Turn,
+    inform::{self, Explanation, Reported, Telling},
     memory::Remembered,
     promises::Promise,
     shared::Shared,
-    snapshot::{Attempt, Child, Demand, Disruption, Job, Key, Name, Phase, Pod, Volume, WaitingReason},
+    values::{Attempt, Child, Demand, Disruption, Job, Key, Name, Phase, Pod, Volume, WaitingReason},
     verdict::Evidence,
     volumes::Volumes,
 };
@@ -58,8 +59,8 @@ pub(crate) struct Tracked {
     pub(crate) memory: Remembered,
     pub(crate) turn: Turn,
     pub(crate) promise: Promise,
-    /// When its status was last written by this planner, or first found to have grown old.
-    pub(crate) reported: Option<Timestamp>,
+    /// What its status was last written to say.
+    pub(crate) reported: Reported,
     /// A status that must be written because an action was refused for good.
     pub(crate) refused: Option<Failure>,
     /// Why an attempt of this number is to be interrupted, until the status says so.
@@ -74,10 +75,15 @@ impl Tracked {
             memory: Remembered::default(),
             turn: Turn::default(),
             promise: Promise::default(),
-            reported: None,
+            reported: Reported::default(),
             refused: None,
             order: None,
         }
+    }
+
+    /// What is to be done so that its status says why it waits.
+    pub(crate) fn hold(&mut self, why: &Explanation, now: Timestamp) -> Telling {
+        inform::hold(&self.job, &mut self.reported, why, now)
     }
 
     /// The ScavengerJob in its newest version.
@@ -511,7 +517,7 @@ fn update(known: &mut Tracked, job: Job) -> u32 {
     let attempt = |job: &Job| job.status.attempt.as_ref().map(|attempt| attempt.number);
     if attempt(&known.job) != attempt(&job) {
         // What was reported was about an earlier attempt.
-        known.reported = None;
+        known.reported = Reported::default();
         let may_create = known.memory.may_create;
         known.memory = Remembered::default();
         if may_create.is_some() {

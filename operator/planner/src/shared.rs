@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use crate::snapshot::{Demand, Job};
+use crate::values::{Demand, Job};
 
 /// Values that somebody holds, each of them once.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use crate::{
     known::{Known, later},
     next::{Next, Transition},
     refusal::{self, Refusal},
-    snapshot::{Attempt, Child, Container, Key, Name, Phase, Pod, Reason, Settings, WaitingReason},
+    values::{Attempt, Child, Container, Key, Name, Phase, Pod, Reason, Settings, WaitingReason},
 };
 
 /// How often the events of pods that do not start are read.

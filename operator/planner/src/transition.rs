@@ -7,7 +7,7 @@ use crate::{
     backoff,
     known::{Known, later},
     next::{Ending, Transition},
-    snapshot::{
+    values::{
         Admitted, Attempt, Disruption, HISTORY, Job, JobStatus, Name, Outcome, Phase, Reason, Waiting,
         WaitingReason,
     },
@@ -31,10 +31,6 @@ pub fn apply(known: &Known<'_>, transition: Transition) -> Task {
             withdraw(known, &mut status, attempt, &ending, waiting)
         }
         (Transition::Finish(ending), attempt) => finish(known, &mut status, attempt, ending),
-        (Transition::Hold(waiting), _) => {
-            set_waiting(&mut status, waiting, known.now);
-            (None, None)
-        }
         (Transition::ChangePriority { level, start_over }, _) => {
             status.running_priority = Some(level);
             status.priority_start_over = start_over;
@@ -50,7 +46,7 @@ pub fn apply(known: &Known<'_>, transition: Transition) -> Task {
     write(known.job, status, ended, event)
 }
 
-/// The write that says why a ScavengerJob waits.
+/// The write that says why a ScavengerJob waits: [`crate::next::Next::Held`], once [`crate::inform`] finds it due.
 #[must_use]
 pub fn hold(job: &Job, waiting: Waiting, now: Timestamp) -> Task {
     let mut status = job.status.clone();

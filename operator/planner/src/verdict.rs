@@ -24,7 +24,7 @@ use jiff::Timestamp;
 
 use crate::{
     next::Ending,
-    snapshot::{Attempt, Child, Container, Disruption, Name, Outcome, Pod, PodPhase, Reason},
+    values::{Attempt, Child, Container, Disruption, Name, Outcome, Pod, PodPhase, Reason},
 };
 
 /// What the pods of an attempt showed so far. Kept while the planner runs; what matters of it after a restart is

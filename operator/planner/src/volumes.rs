@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::snapshot::{Job, Key, Name, NodeTerm, Pod, Volume};
+use crate::values::{Job, Key, Name, NodeTerm, Pod, Volume};
 
 /// The volumes that are bound, and who asked for their claims.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use crate::{
     active,
     known::{Known, later},
     next::{Next, Transition},
-    snapshot::{Reason, Waiting, WaitingReason},
+    values::{Reason, Waiting, WaitingReason},
 };
 
 /// How often it is looked again at pods that hold something up: their node can be lost without any of them changing.

@@ -1,37 +1,23 @@
-//! The Job controller.
+//! The Job controller. It acts late, and what it knows of Jobs may be old.
 
 use super::{
     api::stored,
     cluster::{Cluster, Event},
-    kubernetes::gone,
-    millis, seconds,
-    watches::Stream,
+    seconds,
 };
-use scavenger_planner::snapshot::{Child, Key, Pod, PodPhase};
+use scavenger_planner::snapshot::{Child, Key, Name, Pod, PodPhase};
 
 impl Cluster {
-    pub(super) fn sync_child(&mut self, key: &Key) {
-        let Some(child) = self.children.get(key).cloned() else { return };
+    pub(super) fn sync_child(&mut self, key: &Key, uid: &Name) {
+        let there = self.children.get(key).filter(|there| there.uid == *uid && !there.deleting).cloned();
+        let Some(child) = there.or_else(|| self.not_seen_to_go(uid)) else { return };
         let pods = self.pods_of_child(&child);
-        if child.deleting {
-            for pod in &pods {
-                self.delete_pod(pod);
-            }
-            if self.pods_of_child(&child).is_empty() {
-                self.children.remove(key);
-                self.next_version();
-                self.emit(Stream::Children, gone(&child));
-            } else {
-                self.after(millis(200), Event::SyncChild(key.clone()));
-            }
-            return;
-        }
         if child.is_over() {
             return;
         }
         if !self.pods_made.contains(&child.uid) {
             if self.create_failure.is_some() {
-                return self.exactly_after(seconds(5), Event::SyncChild(key.clone()));
+                return self.exactly_after(seconds(5), Event::SyncChild(key.clone(), uid.clone()));
             }
             return self.make_pods(&child);
         }
@@ -69,16 +55,18 @@ impl Cluster {
         }
     }
 
+    /// A child Job whose deletion the Job controller has not heard of yet.
+    fn not_seen_to_go(&self, uid: &Name) -> Option<Child> {
+        let (child, time) = self.deleted_children.get(uid)?;
+        (self.now < *time + self.delays.job_controller_view).then(|| child.clone())
+    }
+
     fn pod_count(&self, child: &Child) -> usize {
-        let owner = self.jobs.values().find(|job| job.uid == child.owner);
-        owner
-            .and_then(|job| job.status.attempt.as_ref())
-            .map_or(1, |attempt| attempt.demand.pod_count as usize)
+        self.pod_templates.get(&child.uid).map_or(1, |template| template.pod_count as usize)
     }
 
     fn make_pods(&mut self, child: &Child) {
-        let Some(job) = self.jobs.values().find(|job| job.uid == child.owner).cloned() else { return };
-        let (Ok(spec), Some(attempt)) = (&job.spec, &job.status.attempt) else { return };
+        let Some(template) = self.pod_templates.get(&child.uid).cloned() else { return };
         let earlier = self.pods_of(&child.owner).find(|pod| {
             !pod.phase.is_terminal() && pod.owner.as_ref().is_some_and(|(_, n)| *n != child.attempt)
         });
@@ -86,18 +74,27 @@ impl Cluster {
             earlier.is_none(),
             "{}: pods of two attempts of {} meet\n{}",
             self.now,
-            job.key,
+            child.key,
             self.history()
         );
         self.pods_made.insert(child.uid.clone());
-        for index in 0..attempt.demand.pod_count {
+        for index in 0..template.pod_count {
             self.serial += 1;
-            let name = format!("{}-{index}", child.key.name);
-            let mut pod = super::pod(&name, 0).of(&child.owner, child.attempt);
+            let mut pod = super::pod("", 0).of(&child.owner, child.attempt);
+            // A pod of an earlier Job of this name may be left.
+            let mut index = index.to_string();
+            pod.key = Key::new(child.key.namespace.clone(), format!("{}-{index}", child.key.name));
+            while self.pods.contains_key(&pod.key) {
+                index.insert(0, '0');
+                pod.key = Key::new(child.key.namespace.clone(), format!("{}-{index}", child.key.name));
+            }
             pod.uid = format!("pod-{}", self.serial).into();
-            pod.requests = attempt.demand.per_pod.clone();
-            pod.placement = spec.demand.placement.clone();
+            pod.requests = template.per_pod.clone();
+            pod.placement = template.placement.clone();
             self.add_pod(pod);
+        }
+        if self.children.get(&child.key).is_none_or(|there| there.uid != child.uid) {
+            self.after(self.delays.garbage_collector, Event::CollectPods(child.clone().into()));
         }
     }
 }

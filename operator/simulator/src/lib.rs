@@ -3,10 +3,12 @@
 //! | part | where |
 //! |---|---|
 //! | the clock, the events and the planner in the middle | `cluster` |
+//! | which actions are carried out, how many at a time, and what goes wrong with them | `executor` |
 //! | when a change reaches the planner | `watches` |
 //! | what the API server answers to actions, and what every write must keep | `api` |
 //! | what people do, and what kubelets do | `kubernetes` |
 //! | what the Job controller does | `job_controller` |
+//! | what the garbage collector does | `garbage_collector` |
 //! | what the scheduler does | `scheduler` |
 //! | what must hold in the cluster at every instant | `truth` |
 //! | what a test asks about the cluster | `queries` |
@@ -16,6 +18,8 @@
 
 mod api;
 mod cluster;
+mod executor;
+mod garbage_collector;
 mod job_controller;
 mod kubernetes;
 mod queries;

@@ -64,7 +64,7 @@ impl Cluster {
         }
     }
 
-    /// A watch is cut and lists everything anew: versions in between are never seen.
+    /// A watch is cut and lists everything again: versions in between are never seen.
     pub fn relist(&mut self, stream: Stream) {
         self.held.remove(&stream);
         self.held_back.remove(&stream);

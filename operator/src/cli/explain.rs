@@ -195,22 +195,18 @@ fn pod_line(pod: &Pod) -> String {
 
 /// What the pool has, next to what the ScavengerJob asks for.
 fn room(lines: &mut Lines, planner: &Planner, job: &Job) {
-    let settings = match planner.settings() {
-        Ok(settings) => settings,
-        Err(reason) => return lines.add("pool", &format!("nothing is admitted: {reason}")),
-    };
-    let capacity = planner.capacity();
-    let allocatable = capacity.allocatable();
-    let used = capacity.used(planner.ledger());
-    let limit = settings.start_thresholds.of(allocatable);
+    let pool = planner.pool_report();
+    if let Err(reason) = pool.settings {
+        return lines.add("pool", &format!("nothing is admitted: {reason}"));
+    }
     let demand = job.spec.as_ref().map(|spec| spec.demand.total()).unwrap_or_default();
-    lines.add("pool", &format!("{} nodes that take ScavengerJobs", capacity.pool_nodes().count()));
+    lines.add("pool", &format!("{} nodes that take ScavengerJobs", pool.nodes.len()));
     // Everybody asks for these, and this one maybe for more.
-    let resources = allocatable.iter().map(|(name, _)| name);
+    let resources = pool.allocatable.iter().map(|(name, _)| name);
     for name in resources.filter(|name| matches!(*name, CPU | MEMORY | PODS) || demand.get(name) > 0) {
         let of = |resources: &Resources| Amount(name, resources.get(name)).to_string();
-        let (left, asks) = (limit.minus(&used), of(&demand));
-        let (all, used, limit, left) = (of(allocatable), of(&used), of(&limit), of(&left));
+        let (left, asks) = (of(&pool.free()), of(&demand));
+        let (all, used, limit) = (of(pool.allocatable), of(&pool.used), of(&pool.limit));
         lines.add(
             "room",
             &format!(

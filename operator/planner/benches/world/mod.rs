@@ -144,7 +144,7 @@ impl World {
     /// One that waits and was told why.
     pub fn waiting(&self, number: usize) -> Job {
         let mut job = Self::job(number);
-        let message = "waits in line with 34 others that ask for the same".to_owned();
+        let message = "queued behind other ScavengerJobs that request the same resources".to_owned();
         job.status.message.clone_from(&message);
         let waiting = Waiting { reason: WaitingReason::BehindInQueue, message };
         job.status.admitted = Some(Admitted { waiting: Some(waiting), since: at(-900) });

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::Capacity;
 #[cfg(any(test, feature = "fixtures"))]
-use super::place;
+use super::{index::View, questions::place};
 #[cfg(any(test, feature = "fixtures"))]
-use crate::{ledger::Ledger, places::View};
-use crate::{resources::Resources, snapshot::Name};
+use crate::ledger::Ledger;
+use crate::{resources::Resources, values::Name};
 
 impl Capacity {
     /// Compares the sums with the pods and nodes that they are made from.

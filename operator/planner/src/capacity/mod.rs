@@ -1,20 +1,28 @@
 //! The room there is: nodes of the pool, what their pods occupy, and what is promised to attempts whose pods are not
 //! bound yet. Kept up to date change by change; nothing here walks over all pods.
 //!
-//! [`Capacity::never_fits`], [`Capacity::fit`] and [`Capacity::used`] state the rules over the nodes as they are and may
-//! be asked at any time. The queue asks the same a thousand times for each plan; what it is told comes from an index
-//! that `Capacity::settle` brings up to date, and `check` holds that against the plain statement.
+//! What fits is asked a thousand times for each plan (`questions`). The answers come from an index over all nodes
+//! (`index`) that [`Capacity::settle`] brings up to date. `plainly` states the same rules over the nodes as they are, and
+//! tests hold the index against it (`check`).
 
 mod check;
+mod index;
+#[cfg(any(test, feature = "fixtures"))]
+mod plainly;
+mod questions;
+mod slab;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(crate) use index::Ask;
+use index::{Places, Rooms};
+pub use questions::Shortage;
+
 use crate::{
     ledger::Ledger,
-    places::{Ask, Places, Rooms, View},
     promises::Promises,
-    resources::{Amount, Resources},
-    snapshot::{Demand, Key, Name, Node, Placement, Pod, Settings},
+    resources::Resources,
+    values::{Demand, Key, Name, Node, Placement, Pod, Settings},
 };
 
 /// A node and what is on it.
@@ -41,12 +49,8 @@ struct Entry {
 pub struct NodeRoom<'a> {
     /// The node.
     pub node: &'a Node,
-    /// True if ScavengerJobs may use it now.
-    pub in_pool: bool,
     /// Requests of pods that have not ended and are bound to it, or of ordinary pods nominated for it.
     pub used: &'a Resources,
-    /// Those of them that belong to no ScavengerJob.
-    pub ordinary: &'a Resources,
 }
 
 /// A pod of a ScavengerJob on a node.
@@ -97,15 +101,6 @@ struct Occupant {
     requests: Resources,
     /// UID of its ScavengerJob, if it belongs to one.
     owner: Option<Name>,
-}
-
-/// Why a demand can not be placed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shortage {
-    /// The resource that lacks, if it is one.
-    pub resource: Option<String>,
-    /// A sentence for people.
-    pub message: String,
 }
 
 /// True if ScavengerJobs may be added to a node.
@@ -411,12 +406,6 @@ impl Capacity {
         self.used.plus(ledger.total())
     }
 
-    /// What ordinary pods on nodes of the pool use of it.
-    #[must_use]
-    pub fn ordinary(&self) -> &Resources {
-        &self.ordinary
-    }
-
     fn takeable(&self) -> Resources {
         let mut takeable = Resources::default();
         for (_, requests, placement) in self.pending() {
@@ -488,7 +477,7 @@ impl Capacity {
     pub fn node(&self, name: &Name) -> Option<NodeRoom<'_>> {
         let entry = self.nodes.get(name)?;
         let node = entry.node.as_ref()?;
-        Some(NodeRoom { node, in_pool: entry.in_pool, used: &entry.used, ordinary: &entry.ordinary })
+        Some(NodeRoom { node, used: &entry.used })
     }
 
     /// Pods of ScavengerJobs on a node that have not ended.
@@ -498,225 +487,6 @@ impl Capacity {
             Some(ScavengerPod { key, owner: occupant.owner.as_ref()?, requests: &occupant.requests })
         })
     }
-
-    /// What pods of a namespace's ScavengerJobs occupy, or are promised, as a share of what the pool has: of the
-    /// resource of which that share is largest, in millionths.
-    #[must_use]
-    pub fn dominant_share(&self, namespace: &Name, ledger: &Ledger) -> i128 {
-        let on_nodes = self.namespaces.get(namespace);
-        let promised = ledger.promised_to(namespace);
-        let share = |(name, amount): (&str, i64)| {
-            let whole = self.allocatable.get(name);
-            let both = on_nodes
-                .map_or(0, |all| all.get(name))
-                .saturating_add(promised.map_or(0, |all| all.get(name)));
-            // What nobody has nobody has a share of.
-            if whole <= 0 || amount <= 0 { 0 } else { i128::from(both) * 1_000_000 / i128::from(whole) }
-        };
-        on_nodes.into_iter().chain(promised).flat_map(Resources::iter).map(share).max().unwrap_or(0)
-    }
-
-    /// Why a demand would not fit even if nothing else ran and every node of the pool were ready; none if it would.
-    /// Nodes that are not usable at the moment count here: that a node restarts is no reason to give up.
-    #[must_use]
-    pub fn never_fits(&self, demand: &Demand, settings: &Settings) -> Option<Shortage> {
-        if let Some(shortage) = self.exceeds_pool(demand, settings) {
-            return Some(shortage);
-        }
-        let nodes =
-            self.nodes.values().filter(|entry| entry.eligible).filter_map(|entry| entry.node.as_ref());
-        if self.eligible_nodes == 0 {
-            return None;
-        }
-        let rooms = nodes.map(|node| (node, node.allocatable.clone()));
-        place(demand, View::Empty, rooms).err().map(|placed| self.never_placed(demand, placed))
-    }
-
-    /// [`Self::never_fits`] by the index.
-    pub(crate) fn never_fits_asked(&mut self, ask: Ask, settings: &Settings) -> Option<Shortage> {
-        if let Some(shortage) = self.exceeds_pool(self.places.demand(ask), settings) {
-            return Some(shortage);
-        }
-        if self.eligible_nodes == 0 || self.places.fits(ask, View::Empty) {
-            return None;
-        }
-        let placed = u32::try_from(self.places.count(ask, View::Empty)).unwrap_or(u32::MAX);
-        let suitable = self.places.suitable(ask);
-        Some(not_placed(self.places.demand(ask), placed, suitable, "even if nothing else ran"))
-    }
-
-    fn exceeds_pool(&self, demand: &Demand, settings: &Settings) -> Option<Shortage> {
-        if self.eligible_nodes == 0 {
-            return None;
-        }
-        let total = demand.total();
-        let limit = settings.start_thresholds.of(&self.eligible);
-        let resource = total.exceeds(&limit)?;
-        Some(Shortage {
-            message: format!(
-                "asks for {} in all, but ScavengerJobs may fill the pool only up to {} of {}",
-                Amount(resource, total.get(resource)),
-                settings.start_thresholds.share(resource),
-                Amount(resource, self.eligible.get(resource)),
-            ),
-            resource: Some(resource.to_owned()),
-        })
-    }
-
-    fn never_placed(&self, demand: &Demand, placed: u32) -> Shortage {
-        not_placed(demand, placed, self.suitable(demand), "even if nothing else ran")
-    }
-
-    /// Nodes for the pods of a demand in the room there is now, or why there is none.
-    ///
-    /// # Errors
-    /// [`Shortage`] naming the threshold or the nodes.
-    pub fn fit(&self, demand: &Demand, ledger: &Ledger, settings: &Settings) -> Result<Vec<Name>, Shortage> {
-        if let Some(shortage) = self.exceeds_free(demand, ledger, settings) {
-            return Err(shortage);
-        }
-        self.nodes_for(demand, ledger)
-            .map_err(|placed| not_placed(demand, placed, self.suitable(demand), "now"))
-    }
-
-    /// What is left below the threshold, for [`Self::fits_asked`].
-    pub(crate) fn free_row(&mut self, ledger: &Ledger, settings: &Settings) -> Vec<i64> {
-        let free = self.free(ledger, settings);
-        self.places.row(&free)
-    }
-
-    /// [`Self::fit`] by the index: true if there is room.
-    pub(crate) fn fits_asked(&mut self, ask: Ask, free: &[i64]) -> bool {
-        self.places.is_within(ask, free) && self.places.fits(ask, View::Now)
-    }
-
-    /// What would be left below the threshold if no ScavengerJob were there.
-    pub(crate) fn free_row_without_scavengers(&mut self, settings: &Settings) -> Vec<i64> {
-        let mut free = settings.start_thresholds.of(&self.allocatable).minus(&self.ordinary);
-        if let Some(takeable) = self.places.takeable() {
-            free.subtract(takeable);
-        }
-        self.places.row(&free)
-    }
-
-    /// True if there would be room if no ScavengerJob were there.
-    pub(crate) fn fits_without_scavengers(&mut self, ask: Ask, free: &[i64]) -> bool {
-        self.places.is_within(ask, free) && self.places.fits(ask, View::WithoutScavengers)
-    }
-
-    /// Equal for demands that ask for the same extended resources.
-    pub(crate) fn kind(&self, ask: Ask) -> u64 {
-        self.places.kind(ask)
-    }
-
-    /// See [`Places::takes_from`].
-    pub(crate) fn takes_from(&self, ask: Ask, kept: &[Ask], free: &[i64]) -> bool {
-        self.places.takes_from(ask, kept, free)
-    }
-
-    /// See [`Places::nodes_to_keep`].
-    pub(crate) fn nodes_to_keep(&self, ask: Ask) -> Vec<(usize, u32)> {
-        self.places.nodes_to_keep(ask)
-    }
-
-    /// See [`Places::takes_from_nodes`].
-    pub(crate) fn takes_from_nodes(&self, ask: Ask, kept: Ask, nodes: &[(usize, u32)]) -> bool {
-        self.places.takes_from_nodes(ask, kept, nodes)
-    }
-
-    /// [`Self::fit`] by the index: the nodes, all of them if [`Self::fits_asked`].
-    pub(crate) fn nodes_asked(&self, ask: Ask) -> Vec<Name> {
-        let slots = self.places.nodes_for(ask).into_iter();
-        slots.filter_map(|slot| self.slots.get(slot).cloned().flatten()).collect()
-    }
-
-    /// [`Self::fit`] by the index: why there is no room.
-    pub(crate) fn shortage_asked(&mut self, ask: Ask, ledger: &Ledger, settings: &Settings) -> Shortage {
-        if let Some(shortage) = self.exceeds_free(self.places.demand(ask), ledger, settings) {
-            return shortage;
-        }
-        let placed = u32::try_from(self.places.count(ask, View::Now)).unwrap_or(u32::MAX);
-        let suitable = self.places.suitable(ask);
-        not_placed(self.places.demand(ask), placed, suitable, "now")
-    }
-
-    /// What ScavengerJobs may still take below the threshold.
-    fn free(&self, ledger: &Ledger, settings: &Settings) -> Resources {
-        settings.start_thresholds.of(&self.allocatable).minus(&self.used(ledger))
-    }
-
-    fn exceeds_free(&self, demand: &Demand, ledger: &Ledger, settings: &Settings) -> Option<Shortage> {
-        let total = demand.total();
-        let free = self.free(ledger, settings);
-        let resource = total.exceeds(&free)?;
-        Some(Shortage {
-            message: format!(
-                "needs {}, but only {} are left below the threshold of {}",
-                Amount(resource, total.get(resource)),
-                Amount(resource, free.get(resource).max(0)),
-                settings.start_thresholds.share(resource),
-            ),
-            resource: Some(resource.to_owned()),
-        })
-    }
-
-    /// Nodes for the pods of a demand, whatever the threshold; or how many pods found one.
-    ///
-    /// # Errors
-    /// The number of pods for which there is a node.
-    pub fn nodes_for(&self, demand: &Demand, ledger: &Ledger) -> Result<Vec<Name>, u32> {
-        let rooms = self.pool_nodes().map(|(node, used)| {
-            let mut free = node.allocatable.minus(used);
-            if let Some(promised) = ledger.promised(&node.name) {
-                free.subtract(promised);
-            }
-            (node, free)
-        });
-        place(demand, View::Now, rooms)
-    }
-
-    fn suitable(&self, demand: &Demand) -> usize {
-        let nodes = self.nodes.values().filter(|entry| entry.eligible);
-        let nodes = nodes.filter_map(|entry| entry.node.as_ref());
-        nodes.filter(|node| View::Empty.admits(&demand.placement, node)).count()
-    }
-}
-
-fn not_placed(demand: &Demand, placed: u32, suitable: usize, when: &str) -> Shortage {
-    let message = if suitable == 0 {
-        "no node of the pool matches its nodeSelector and tolerations".to_owned()
-    } else if demand.pod_count == 1 {
-        format!("no node has room for {} {when} ({suitable} nodes looked at)", demand.per_pod)
-    } else {
-        format!(
-            "nodes have room for {placed} of {} pods with {} each {when} ({suitable} nodes looked at)",
-            demand.pod_count, demand.per_pod
-        )
-    };
-    Shortage { resource: None, message }
-}
-
-/// First fit over the nodes in the order of their names. All pods of a demand are alike, so a node takes as many as
-/// it can before the next is asked, and no other order could place more.
-fn place<'a>(
-    demand: &Demand,
-    view: View,
-    rooms: impl Iterator<Item = (&'a Node, Resources)>,
-) -> Result<Vec<Name>, u32> {
-    let mut places = Vec::with_capacity(demand.pod_count as usize);
-    for (node, mut free) in rooms {
-        if !view.admits(&demand.placement, node) {
-            continue;
-        }
-        while demand.per_pod.exceeds(&free).is_none() {
-            places.push(node.name.clone());
-            if places.len() == demand.pod_count as usize {
-                return Ok(places);
-            }
-            free.subtract(&demand.per_pod);
-        }
-    }
-    Err(u32::try_from(places.len()).unwrap_or(u32::MAX))
 }
 
 /// True if ScavengerJobs may use the node when it is ready.

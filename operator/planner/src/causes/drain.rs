@@ -4,7 +4,7 @@ use super::{Cause, Pool};
 use crate::{
     interruption,
     seen::Tracked,
-    snapshot::{Key, Reason},
+    values::{Key, Reason},
 };
 
 /// The admin's wish that nothing runs (`spec.drain`).

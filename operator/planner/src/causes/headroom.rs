@@ -1,46 +1,21 @@
 //! Headroom: before anybody has to ask for room, the ScavengerJobs that lose least go.
 //!
-//! When what pods on the pool's nodes use passes a resource's `interruptThreshold`, those ScavengerJobs that hold that
-//! resource go, cheapest first, until `headroomTarget` is reached. Pods that only wait for a node do not count, and
-//! what is going already counts as gone. Nobody goes without whom the target is reached, too.
+//! When what pods on the pool's nodes use passes a resource's `interruptThreshold`, ScavengerJobs go until
+//! `headroomTarget` is reached: those that lose least together ([`super::least_loss`]). Pods that only wait for a node do
+//! not count, and what is terminating already counts as gone.
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
-use super::{Cause, Pool, Standing};
+use super::{
+    Cause, Pool, Standing,
+    least_loss::{self, Candidate},
+};
 use crate::{
-    loss::Loss,
-    resources::{Amount, CPU, MEMORY, PODS, Resources, Share},
-    snapshot::{Key, Name, Reason},
+    resources::{Amount, Resources, Share},
+    values::{Headroom, Key, Reason},
 };
 
-/// When ScavengerJobs go so that others find room at once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Headroom {
-    /// For cpu, memory and pods: above this share ScavengerJobs go; never if none. A share of 1 is never passed by
-    /// what kube-scheduler places.
-    pub interrupt_threshold: Option<Share>,
-    /// For single resources. Extended resources that are not named here have none: they come in whole units.
-    pub interrupt_threshold_overrides: BTreeMap<Name, Share>,
-    /// Down to this share.
-    pub target: Share,
-    /// For single resources.
-    pub target_overrides: BTreeMap<Name, Share>,
-}
-
 impl Headroom {
-    /// All of it is none: also where pods ask for more than their node has left, which a node that shrank can bring about.
-    fn threshold(&self, resource: &str) -> Option<Share> {
-        let default = self.interrupt_threshold.filter(|_| matches!(resource, CPU | MEMORY | PODS));
-        let named = self.interrupt_threshold_overrides.get(resource).copied();
-        named.or(default).filter(|share| *share < Share::from_fraction(1.0))
-    }
-
-    fn target(&self, resource: &str) -> Share {
-        self.target_overrides.get(resource).copied().unwrap_or(self.target)
-    }
-
     /// What has to be given back of each resource that passed its threshold.
     fn excess<'a>(&self, used: &'a Resources, allocatable: &Resources) -> Vec<Excess<'a>> {
         let passed = used.iter().filter_map(|(resource, used)| {
@@ -67,64 +42,31 @@ struct Excess<'a> {
     amount: i64,
 }
 
-/// A ScavengerJob that may go.
-#[derive(Debug, Clone)]
-pub struct Holder {
-    /// The ScavengerJob.
-    pub job: Key,
-    /// What its pods hold on the pool's nodes, all of a gang together.
-    pub held: Resources,
-    /// What is lost if it goes.
-    pub loss: Loss,
-}
-
-/// Who goes, and why as a sentence. `used` is without whom is going already.
+/// Who goes, and why as a message. `used` is without those that are terminating already. Those that lose least together
+/// go, until every resource that passed its threshold is at its target.
 #[must_use]
 pub fn choose(
     used: &Resources,
     allocatable: &Resources,
     headroom: &Headroom,
-    mut holders: Vec<Holder>,
+    candidates: Vec<Candidate>,
 ) -> Vec<(Key, String)> {
     let all_excess = headroom.excess(used, allocatable);
-    holders.retain(|holder| all_excess.iter().any(|excess| holder.held.get(excess.resource) > 0));
-    holders.sort_by(|a, b| a.loss.cmp(&b.loss));
-    let mut goes = vec![false; holders.len()];
-    let mut freed = Resources::default();
-    for excess in &all_excess {
-        for (goes, holder) in goes.iter_mut().zip(&holders) {
-            if freed.get(excess.resource) >= excess.amount {
-                break;
-            }
-            if !*goes && holder.held.get(excess.resource) > 0 {
-                *goes = true;
-                freed.add(&holder.held);
-            }
-        }
-    }
-    // Somebody large who came later can make somebody small superfluous: those that lose most are spared first.
-    for (goes, holder) in goes.iter_mut().zip(&holders).rev().filter(|(goes, _)| **goes) {
-        let superfluous = all_excess.iter().all(|excess| {
-            let held = holder.held.get(excess.resource);
-            held <= 0 || freed.get(excess.resource).saturating_sub(held) >= excess.amount
-        });
-        if superfluous {
-            *goes = false;
-            freed.subtract(&holder.held);
-        }
-    }
-    let goes = holders.into_iter().zip(goes).filter(|(_, goes)| *goes);
-    goes.filter_map(|(holder, _)| {
-        let excess = all_excess.iter().find(|excess| holder.held.get(excess.resource) > 0)?;
-        let message = format!(
+    let short: Vec<(&str, i64)> = all_excess.iter().map(|excess| (excess.resource, excess.amount)).collect();
+    let held: BTreeMap<Key, Resources> =
+        candidates.iter().map(|candidate| (candidate.job.clone(), candidate.held.clone())).collect();
+    let message = |job: &Key| {
+        let held = held.get(job)?;
+        let excess = all_excess.iter().find(|excess| held.get(excess.resource) > 0)?;
+        Some(format!(
             "makes room before others need it: {} of {} are used, more than the pool's interruptThreshold of {}",
             Amount(excess.resource, excess.used),
             Amount(excess.resource, excess.whole),
             excess.threshold,
-        );
-        Some((holder.job, message))
-    })
-    .collect()
+        ))
+    };
+    let chosen = least_loss::choose(&short, candidates).into_iter();
+    chosen.filter_map(|job| Some((job.clone(), message(&job)?))).collect()
 }
 
 /// Keeps what pods use of the pool below its `interruptThreshold`.
@@ -142,16 +84,16 @@ impl Cause for KeepHeadroom {
         if headroom.suffices(&used, pool.capacity.allocatable()) {
             return;
         }
-        let mut holders = Vec::new();
+        let mut candidates = Vec::new();
         for job in pool.occupancy.jobs() {
             let held = pool.held_in_pool(job);
             match pool.loss_of(job) {
-                Some(loss) => holders.push(Holder { job: job.clone(), held, loss }),
+                Some(loss) => candidates.push(Candidate { job: job.clone(), held, loss }),
                 None if pool.standing_of(job) == Standing::Stuck => {}
                 None => used.subtract(&held),
             }
         }
-        for (job, message) in choose(&used, pool.capacity.allocatable(), headroom, holders) {
+        for (job, message) in choose(&used, pool.capacity.allocatable(), headroom, candidates) {
             pool.order(&job, Reason::Headroom, message);
         }
     }

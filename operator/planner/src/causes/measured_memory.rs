@@ -10,14 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::{
-    Cause, Pool, Standing,
-    headroom::{self, Headroom, Holder},
-};
+use super::{Cause, Pool, Standing, headroom, least_loss::Candidate};
 use crate::{
     capacity::Capacity,
     resources::{Amount, MEMORY, Resources, Share},
-    snapshot::{Key, Name, Reason, Usage},
+    values::{Headroom, Key, Name, Reason, Usage},
 };
 
 /// Above this share of a node's memory its ScavengerJobs go.
@@ -128,9 +125,9 @@ impl MeasuredMemory {
         let Some(whole) = pool.capacity.node(node).map(|room| room.node.allocatable.memory_bytes) else {
             return;
         };
-        let holders = jobs.into_iter().filter_map(|(job, held)| {
+        let candidates = jobs.into_iter().filter_map(|(job, held)| {
             let loss = pool.loss_of(&job)?;
-            Some(Holder { job, held: memory(held.memory_bytes), loss })
+            Some(Candidate { job, held: memory(held.memory_bytes), loss })
         });
         let message = format!(
             "node {node} uses {} of its {}, as measured: more than {}",
@@ -138,7 +135,7 @@ impl MeasuredMemory {
             Amount(MEMORY, whole),
             Share::from_fraction(THRESHOLD),
         );
-        for (job, _) in headroom::choose(&memory(used), &memory(whole), &limits(), holders.collect()) {
+        for (job, _) in headroom::choose(&memory(used), &memory(whole), &limits(), candidates.collect()) {
             self.relieving.insert(node.clone());
             pool.order(&job, Reason::NodePressure, message.clone());
         }

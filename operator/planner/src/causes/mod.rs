@@ -1,11 +1,11 @@
 //! Who must go: the causes for which ScavengerJobs are interrupted, one file each, in order of urgency.
 //!
-//! Each cause keeps what it alone has to know, and orders the interruption of those that lose least
-//! ([`crate::loss::Loss`]). An order is all that it gives: how an attempt is interrupted is the same for every cause
+//! Each cause keeps what it alone has to know, and orders the interruption of those that lose least ([`least_loss`]). An order is all that it gives: how an attempt is interrupted is the same for every cause
 //! ([`crate::interruption`]).
 
 pub mod drain;
 pub mod headroom;
+pub mod least_loss;
 pub mod measured_memory;
 pub mod node_pressure;
 pub mod pending_pod;
@@ -20,9 +20,10 @@ use crate::{
     known::later,
     loss::Loss,
     promises::Promises,
+    report::Ordered,
     resources::Resources,
     seen::{Attachments, Seen, Tracked},
-    snapshot::{Key, Name, Pod, Reason, Settings},
+    values::{Key, Name, Pod, Reason, Settings},
 };
 use drain::Drain;
 use headroom::KeepHeadroom;
@@ -88,8 +89,8 @@ pub(crate) struct Pool<'a> {
     pub(crate) occupancy: &'a Occupancy,
     pub(crate) settings: &'a Settings,
     pub(crate) now: Timestamp,
-    /// ScavengerJobs whose interruption was ordered.
-    pub(crate) ordered: Vec<Key>,
+    /// Interruptions that were ordered so far.
+    pub(crate) ordered: Vec<Ordered>,
 }
 
 /// How a ScavengerJob holds its capacity.
@@ -115,8 +116,9 @@ impl Pool<'_> {
         let now = self.now;
         let Some(tracked) = self.seen.get_mut(job) else { return };
         let Some(attempt) = tracked.job().status.active_attempt() else { return };
-        tracked.order = Some(Box::new((attempt.number, interruption::decision(reason, message, now))));
-        self.ordered.push(job.clone());
+        tracked.order =
+            Some(Box::new((attempt.number, interruption::decision(reason.clone(), message.clone(), now))));
+        self.ordered.push(Ordered { job: job.clone(), reason, message });
     }
 
     /// What is lost if a ScavengerJob is interrupted; none if it is terminating anyway.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::{Cause, Pool};
 use crate::{
     loss::Loss,
-    snapshot::{Key, Name, Node, Reason},
+    values::{Key, Name, Node, Reason},
 };
 
 /// The nodes that report a pressure condition, and which.

@@ -12,51 +12,43 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use super::{Cause, Pool, Standing};
-use crate::{
-    loss::Loss,
-    resources::Resources,
-    snapshot::{Key, Name, Pod, PreemptionMode, Reason},
+use super::{
+    Cause, Pool, Standing,
+    least_loss::{Candidate, Search},
 };
-
-/// Steps of the search on one node. What is found until then is good, if not proven best; nodes have few dozen
-/// ScavengerJobs, for which a few hundred steps suffice.
-const MAX_STEPS: u32 = 20_000;
+use crate::{
+    resources::Resources,
+    values::{Key, Name, Pod, PreemptionMode, Reason},
+};
 
 /// A node that takes the pod.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct CandidateNode {
     /// The node.
     pub node: Name,
     /// What is free there once all that is going is gone; negative if overcommitted.
     pub free: Resources,
-    /// Who could be interrupted.
-    pub victims: Vec<Victim>,
-}
-
-/// A ScavengerJob that could be interrupted.
-#[derive(Debug, Clone)]
-pub struct Victim {
-    /// The ScavengerJob.
-    pub job: Key,
-    /// What it holds on the node.
-    pub held: Resources,
-    /// What is lost if it goes, with all of its pods, wherever they are.
-    pub loss: Loss,
+    /// The ScavengerJobs there that could be interrupted.
+    pub candidates: Vec<Candidate>,
 }
 
 /// The node and the ScavengerJobs to be interrupted there that lose least together; none if nothing helps. Nobody has
 /// to go if there is, or will be, a node with room.
 #[must_use]
-pub fn choose(requests: &Resources, places: Vec<Place>) -> Option<(Name, Vec<Key>)> {
-    if let Some(place) = places.iter().find(|place| requests.exceeds(&place.free).is_none()) {
-        return Some((place.node.clone(), Vec::new()));
+pub fn choose(requests: &Resources, nodes: Vec<CandidateNode>) -> Option<(Name, Vec<Key>)> {
+    if let Some(node) = nodes.iter().find(|node| requests.exceeds(&node.free).is_none()) {
+        return Some((node.node.clone(), Vec::new()));
     }
-    let mut searches: Vec<(u128, Name, Search)> = places
+    let mut searches: Vec<(u128, Name, Search)> = nodes
         .into_iter()
-        .filter_map(|place| {
-            let search = Search::new(requests, &place.free, place.victims)?;
-            Some((search.bound(0, &search.shortage), place.node, search))
+        .filter_map(|node| {
+            let short: Vec<(&str, i64)> = requests
+                .iter()
+                .map(|(name, amount)| (name, amount.saturating_sub(node.free.get(name))))
+                .filter(|(name, amount)| requests.get(name) > 0 && *amount > 0)
+                .collect();
+            let search = Search::new(&short, node.candidates)?;
+            Some((search.lower_bound(), node.node, search))
         })
         .collect();
     searches.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
@@ -66,146 +58,12 @@ pub fn choose(requests: &Resources, places: Vec<Place>) -> Option<(Name, Vec<Key
         if best.as_ref().is_some_and(|(cost, ..)| bound >= *cost) {
             break;
         }
-        let (cost, victims) = search.run();
+        let (cost, jobs) = search.run();
         if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
-            best = Some((cost, node, victims));
+            best = Some((cost, node, jobs));
         }
     }
-    best.map(|(_, node, victims)| (node, victims))
-}
-
-/// Search for the cheapest set of victims on one node that covers what is short: branch and bound.
-struct Search {
-    /// What is short, of each resource that is.
-    shortage: Vec<i64>,
-    items: Vec<Item>,
-}
-
-struct Item {
-    job: Key,
-    /// Loss, and one more, so that of two equal sets the smaller one is cheaper.
-    cost: u128,
-    loss: Loss,
-    /// Of each resource that is short.
-    held: Vec<i64>,
-}
-
-impl Search {
-    /// None if not even all victims together would help.
-    fn new(requests: &Resources, free: &Resources, victims: Vec<Victim>) -> Option<Self> {
-        let short: Vec<(&str, i64)> = requests
-            .iter()
-            .map(|(name, amount)| (name, amount.saturating_sub(free.get(name))))
-            .filter(|(name, amount)| requests.get(name) > 0 && *amount > 0)
-            .collect();
-        let mut items: Vec<Item> = victims
-            .into_iter()
-            .map(|victim| Item {
-                // More than what is short helps nobody, and would only blur the bound.
-                held: short.iter().map(|(name, short)| victim.held.get(name).clamp(0, *short)).collect(),
-                cost: victim.loss.amount.saturating_mul(1024).saturating_add(1),
-                loss: victim.loss,
-                job: victim.job,
-            })
-            .filter(|item| item.held.iter().any(|held| *held > 0))
-            .collect();
-        // Cheapest first; equal ones side by side.
-        items.sort_by(|a, b| (&a.loss, &a.held).cmp(&(&b.loss, &b.held)));
-        let shortage: Vec<i64> = short.into_iter().map(|(_, amount)| amount).collect();
-        let search = Self { shortage, items };
-        let all: Vec<usize> = (0..search.items.len()).collect();
-        search.covers(&all).then_some(search)
-    }
-
-    fn covers(&self, chosen: &[usize]) -> bool {
-        self.shortage.iter().enumerate().all(|(resource, short)| {
-            let held = chosen.iter().map(|item| i128::from(self.items[*item].held[resource]));
-            held.sum::<i128>() >= i128::from(*short)
-        })
-    }
-
-    fn cost(&self, chosen: &[usize]) -> u128 {
-        chosen.iter().fold(0, |sum, item| sum.saturating_add(self.items[*item].cost))
-    }
-
-    /// Least cost at which the items from `from` on could cover `short`, if parts of them could be taken: the dearest
-    /// of the single resources. [`u128::MAX`] if they can not.
-    fn bound(&self, from: usize, short: &[i64]) -> u128 {
-        let of_resource = |resource: usize| {
-            let mut short = u128::try_from(short[resource]).unwrap_or(0);
-            // The price of one unit is rounded down, so the sum is never more than the truth.
-            let holding = self.items[from..].iter().filter_map(|item| {
-                let held = u128::try_from(item.held[resource]).ok().filter(|held| *held > 0)?;
-                Some((item.cost / held, held))
-            });
-            let mut holding: Vec<(u128, u128)> = holding.collect();
-            holding.sort_unstable();
-            let mut least = 0_u128;
-            for (price, held) in holding {
-                let taken = held.min(short);
-                least = least.saturating_add(price.saturating_mul(taken));
-                short -= taken;
-            }
-            if short > 0 { u128::MAX } else { least }
-        };
-        (0..self.shortage.len()).map(of_resource).max().unwrap_or(0)
-    }
-
-    /// Takes the cheapest until they suffice, and spares whoever is superfluous then, the dearest first.
-    fn greedy(&self) -> Vec<usize> {
-        let mut chosen: Vec<usize> = Vec::new();
-        for item in 0..self.items.len() {
-            if self.covers(&chosen) {
-                break;
-            }
-            chosen.push(item);
-        }
-        for item in chosen.clone().into_iter().rev() {
-            let without: Vec<usize> = chosen.iter().copied().filter(|other| *other != item).collect();
-            if self.covers(&without) {
-                chosen = without;
-            }
-        }
-        chosen
-    }
-
-    fn run(&self) -> (u128, Vec<Key>) {
-        let first = self.greedy();
-        let mut state = State { cost: self.cost(&first), chosen: first, path: Vec::new(), steps: 0 };
-        self.descend(0, 0, &self.shortage, &mut state);
-        (state.cost, state.chosen.iter().map(|item| self.items[*item].job.clone()).collect())
-    }
-
-    fn descend(&self, from: usize, cost: u128, short: &[i64], best: &mut State) {
-        best.steps += 1;
-        if short.iter().all(|short| *short <= 0) {
-            if cost < best.cost {
-                best.cost = cost;
-                best.chosen.clone_from(&best.path);
-            }
-            return;
-        }
-        if best.steps > MAX_STEPS || cost.saturating_add(self.bound(from, short)) >= best.cost {
-            return;
-        }
-        let Some(item) = self.items.get(from) else { return };
-        let left: Vec<i64> =
-            short.iter().zip(&item.held).map(|(short, held)| short.saturating_sub(*held)).collect();
-        best.path.push(from);
-        self.descend(from + 1, cost.saturating_add(item.cost), &left, best);
-        best.path.pop();
-        // Without this one, another that is the same would only be the same again.
-        let alike = |other: &&Item| other.cost == item.cost && other.held == item.held;
-        let next = from + self.items[from..].iter().take_while(alike).count();
-        self.descend(next, cost, short, best);
-    }
-}
-
-struct State {
-    cost: u128,
-    chosen: Vec<usize>,
-    path: Vec<usize>,
-    steps: u32,
+    best.map(|(_, node, jobs)| (node, jobs))
 }
 
 /// Ordinary pods that wait and do not preempt by themselves, and the room that is reserved for them.
@@ -364,8 +222,11 @@ impl Cause for PendingPods {
         let mut hopeless = BTreeSet::new();
         for pod in self.unserved(stamp) {
             let shape = (pod.requests.clone(), pod.placement.clone());
-            let choice =
-                if hopeless.contains(&shape) { None } else { choose(&pod.requests, pool.places(&pod)) };
+            let choice = if hopeless.contains(&shape) {
+                None
+            } else {
+                choose(&pod.requests, pool.candidate_nodes(&pod))
+            };
             self.served.push(Served { pod: pod.key.clone(), choice: choice.clone() });
             let Some((node, victims)) = choice else {
                 hopeless.insert(shape);
@@ -397,24 +258,24 @@ impl Pool<'_> {
     }
 
     /// The nodes that would take a pod, with what is free there and who could be interrupted.
-    fn places(&self, pod: &Pod) -> Vec<Place> {
-        let mut places = Vec::new();
+    fn candidate_nodes(&self, pod: &Pod) -> Vec<CandidateNode> {
+        let mut nodes = Vec::new();
         for node in self.capacity.nodes() {
             let Some((free, staying)) = self.room_on(&node.name, pod) else { continue };
             let fits = pod.requests.exceeds(&free).is_none();
-            let mut place = Place { node: node.name.clone(), free, victims: Vec::new() };
+            let mut candidate = CandidateNode { node: node.name.clone(), free, candidates: Vec::new() };
             if fits {
                 // Nobody has to go.
-                return vec![place];
+                return vec![candidate];
             }
-            let victims = staying.into_iter().filter_map(|(job, held)| {
+            let candidates = staying.into_iter().filter_map(|(job, held)| {
                 let loss = self.loss_of(job)?;
-                Some(Victim { job: job.clone(), held, loss })
+                Some(Candidate { job: job.clone(), held, loss })
             });
-            place.victims = victims.collect();
-            places.push(place);
+            candidate.candidates = candidates.collect();
+            nodes.push(candidate);
         }
-        places
+        nodes
     }
 
     /// What is free on a node that takes this pod, once all that is going is gone, and the ScavengerJobs there that

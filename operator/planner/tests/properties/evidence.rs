@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use scavenger_planner::{
     fixtures::{at, pod},
+    internals::Evidence,
     snapshot::Pod,
-    verdict::Evidence,
 };
 
 /// What becomes of one pod: when it is deleted and when its container ends, and how.

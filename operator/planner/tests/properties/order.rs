@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    admission::{Queue, Room, Starting},
-    capacity::Capacity,
     fixtures::{at, job, node, pod, settings},
-    promises::Promises,
+    internals::{Capacity, Promises, Queue, Room, Starting},
     resources::Resources,
     snapshot::{Job, Key, Node, Phase, WaitingReason},
 };
@@ -145,7 +143,7 @@ proptest! {
         let walked: Vec<Key> = walk.started.iter().map(|(key, _)| key.clone()).collect();
         prop_assert_eq!(&walked, &started);
         for (key, (reason, also)) in &waiting {
-            let said = queue.waiting(key, &mut room, world.starting).map(|waiting| waiting.reason);
+            let said = queue.waiting(key, &mut room, world.starting).map(|why| why.waiting.reason);
             // Whoever is not the head of its line is told to wait behind it.
             let head = said != Some(WaitingReason::BehindInQueue) || *reason == WaitingReason::BehindInQueue;
             prop_assert!(said == Some(*reason) || said == *also || !head, "{} is told {:?} instead of {:?}", key, said, reason);

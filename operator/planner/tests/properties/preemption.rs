@@ -4,8 +4,11 @@ use std::cmp::Reverse;
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    causes::pending_pod::{self, Place, Victim},
     fixtures::{at, job, key, node, pod, seconds, settings},
+    internals::{
+        Candidate,
+        pending_pod::{self, CandidateNode},
+    },
     loss::Loss,
     resources::Resources,
     snapshot::Phase,
@@ -17,38 +20,40 @@ fn amounts((cpu, memory, gpu): (i64, i64, i64)) -> Resources {
     Resources { cpu_milli: cpu * 1000, memory_bytes: memory << 30, pods: 1, other }
 }
 
-fn place(number: usize) -> impl Strategy<Value = Place> {
+fn place(number: usize) -> impl Strategy<Value = CandidateNode> {
     let victim = ((0..6_i64, 0..6_i64, 0..3_i64), 0..12_u32);
     let victims = prop::collection::vec(victim, 0..9);
-    ((-2..6_i64, -2..6_i64, 0..3_i64), 0..3_i64, victims).prop_map(move |(free, pods, victims)| Place {
-        node: format!("n{number}").into(),
-        free: Resources { pods, ..amounts(free) },
-        victims: victims
-            .into_iter()
-            .enumerate()
-            .map(|(index, (held, loss))| Victim {
-                job: key(&format!("job{number}-{index}")),
-                held: amounts(held),
-                loss: Loss {
-                    amount: loss.into(),
-                    interrupted_count: 0,
-                    start: Reverse(at(0)),
-                    uid: format!("{number}-{index}").into(),
-                },
-            })
-            .collect(),
+    ((-2..6_i64, -2..6_i64, 0..3_i64), 0..3_i64, victims).prop_map(move |(free, pods, victims)| {
+        CandidateNode {
+            node: format!("n{number}").into(),
+            free: Resources { pods, ..amounts(free) },
+            candidates: victims
+                .into_iter()
+                .enumerate()
+                .map(|(index, (held, loss))| Candidate {
+                    job: key(&format!("job{number}-{index}")),
+                    held: amounts(held),
+                    loss: Loss {
+                        amount: loss.into(),
+                        interrupted_count: 0,
+                        start: Reverse(at(0)),
+                        uid: format!("{number}-{index}").into(),
+                    },
+                })
+                .collect(),
+        }
     })
 }
 
-fn places() -> impl Strategy<Value = Vec<Place>> {
+fn places() -> impl Strategy<Value = Vec<CandidateNode>> {
     (0..4_usize).prop_flat_map(|count| (0..count).map(place).collect::<Vec<_>>())
 }
 
 /// What is lost if these victims go, if that makes room.
-fn loss(requests: &Resources, place: &Place, goes: impl Fn(usize) -> bool) -> Option<u128> {
+fn loss(requests: &Resources, place: &CandidateNode, goes: impl Fn(usize) -> bool) -> Option<u128> {
     let mut free = place.free.clone();
     let mut lost = 0;
-    for (_, victim) in place.victims.iter().enumerate().filter(|(number, _)| goes(*number)) {
+    for (_, victim) in place.candidates.iter().enumerate().filter(|(number, _)| goes(*number)) {
         free.add(&victim.held);
         lost += victim.loss.amount;
     }
@@ -67,7 +72,7 @@ proptest! {
         let least = places
             .iter()
             .flat_map(|place| {
-                let sets = 0..1_u32 << place.victims.len();
+                let sets = 0..1_u32 << place.candidates.len();
                 sets.filter_map(|set| loss(&requests, place, |number| set & (1 << number) != 0))
             })
             .min();
@@ -75,11 +80,11 @@ proptest! {
             None => prop_assert_eq!(least, None, "somebody could help"),
             Some((node, jobs)) => {
                 let place = places.iter().find(|place| place.node == node).expect("the node should exist");
-                let goes = |number: usize| jobs.contains(&place.victims[number].job);
+                let goes = |number: usize| jobs.contains(&place.candidates[number].job);
                 let lost = loss(&requests, place, goes);
                 prop_assert!(lost.is_some(), "it would not help");
                 prop_assert_eq!(lost, least);
-                for spared in (0..place.victims.len()).filter(|number| goes(*number)) {
+                for spared in (0..place.candidates.len()).filter(|number| goes(*number)) {
                     let without = loss(&requests, place, |number| goes(number) && number != spared);
                     prop_assert_eq!(without, None, "{} goes in vain", spared);
                 }

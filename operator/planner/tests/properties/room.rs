@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    capacity::Capacity,
     fixtures::{at, job, node, pod, settings},
-    ledger::Ledger,
+    internals::{Capacity, Ledger},
     resources::Resources,
     snapshot::{Node, Pod, Settings},
 };
@@ -101,7 +100,7 @@ proptest! {
         for change in changes {
             let (epoch, version) = (capacity.epoch(), capacity.version());
             let now = settings_now.clone().unwrap_or_else(settings);
-            let before = (capacity.never_fits(&huge, &now).is_some(), capacity.fit(&huge, &none, &now).is_ok());
+            let before = (capacity.never_fits_plainly(&huge, &now).is_some(), capacity.fit(&huge, &none, &now).is_ok());
             match change {
                 Change::Node(node) => {
                     capacity.set_node(node.clone(), settings_now.as_ref());
@@ -142,7 +141,7 @@ proptest! {
             prop_assert_eq!(on(&capacity), on(&anew));
             // Nobody waits for a change that is not told.
             let now = settings_now.clone().unwrap_or_else(settings);
-            let after = (capacity.never_fits(&huge, &now).is_some(), capacity.fit(&huge, &none, &now).is_ok());
+            let after = (capacity.never_fits_plainly(&huge, &now).is_some(), capacity.fit(&huge, &none, &now).is_ok());
             prop_assert!(before.0 == after.0 || capacity.epoch() != epoch, "never fits: {:?} {:?}", before, after);
             prop_assert!(before.1 || !after.1 || capacity.version() != version, "room appeared");
         }

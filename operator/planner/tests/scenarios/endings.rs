@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use scavenger_planner::{
     action::Task,
     fixtures::{at, job, key, millis, node, seconds},
+    internals::{ChildState, Evidence, Verdict, judge},
     snapshot::{Outcome, Phase, PodPhase, Reason},
-    verdict::{ChildState, Evidence, Verdict, judge},
 };
 use scavenger_simulator::Workload;
 

@@ -44,7 +44,7 @@ fn the_cheapest_go_until_what_they_asked_for_would_do() {
     measure(&mut cluster, 8990);
     cluster.run_for(seconds(10));
     assert_eq!(interrupted(&cluster), Vec::<&str>::new(), "less than 90%");
-    assert!(cluster.planner.measures_memory());
+    assert!(cluster.planner.pool_report().measures_memory);
     // 9,800 of 10,000: 1,300 must go to reach 85%.
     measure(&mut cluster, 9800);
     cluster.run_for(seconds(10));
@@ -115,10 +115,10 @@ fn none_comes_back_before_the_node_has_come_down() {
 #[test]
 fn without_a_measurement_nobody_goes() {
     let mut cluster = cluster();
-    assert!(!cluster.planner.measures_memory());
+    assert!(!cluster.planner.pool_report().measures_memory);
     measure(&mut cluster, 100);
     cluster.planner.observe(Observation::Usage(None), cluster.now);
-    assert!(!cluster.planner.measures_memory());
+    assert!(!cluster.planner.pool_report().measures_memory);
     cluster.run_for(seconds(60));
     assert!(interrupted(&cluster).is_empty());
 }

@@ -1,6 +1,7 @@
 //! One story per test.
 
 mod admission;
+mod crowd;
 mod deletion;
 mod endings;
 mod faults;
@@ -12,6 +13,7 @@ mod measured;
 mod pool;
 mod preemption;
 mod starting;
+mod starts;
 mod volumes;
 
 use scavenger_planner::{

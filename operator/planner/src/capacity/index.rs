@@ -11,9 +11,10 @@ use std::{
     sync::Arc,
 };
 
+use super::slab::{Bits, Slab};
 use crate::{
     resources::{CPU, MEMORY, PODS, Resources},
-    snapshot::{Demand, Node, Placement},
+    values::{Demand, Node, Placement},
 };
 
 /// What is looked at on a node.
@@ -471,74 +472,5 @@ impl Places {
                 column
             }
         }
-    }
-}
-
-/// A set of small numbers.
-#[derive(Debug, Clone, Default)]
-struct Bits(Vec<u64>);
-
-impl Bits {
-    fn get(&self, number: usize) -> bool {
-        self.0.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
-    }
-
-    fn set(&mut self, number: usize, value: bool) {
-        let word = number / 64;
-        if self.0.len() <= word {
-            self.0.resize(word + 1, 0);
-        }
-        let bit = 1 << (number % 64);
-        if value {
-            self.0[word] |= bit;
-        } else {
-            self.0[word] &= !bit;
-        }
-    }
-
-    fn common(&self, other: &Self) -> usize {
-        self.0.iter().zip(&other.0).map(|(mine, theirs)| (mine & theirs).count_ones() as usize).sum()
-    }
-}
-
-/// Values under numbers that stay the same.
-#[derive(Debug, Clone)]
-struct Slab<T> {
-    items: Vec<Option<T>>,
-    vacant: Vec<usize>,
-}
-
-impl<T> Default for Slab<T> {
-    fn default() -> Self {
-        Self { items: Vec::new(), vacant: Vec::new() }
-    }
-}
-
-impl<T> Slab<T> {
-    fn add(&mut self, item: T) -> usize {
-        match self.vacant.pop() {
-            Some(number) => {
-                self.items[number] = Some(item);
-                number
-            }
-            None => {
-                self.items.push(Some(item));
-                self.items.len() - 1
-            }
-        }
-    }
-
-    fn at(&self, number: usize) -> &T {
-        self.items[number].as_ref().expect("a number should be used only while its item is there")
-    }
-
-    fn at_mut(&mut self, number: usize) -> &mut T {
-        self.items[number].as_mut().expect("a number should be used only while its item is there")
-    }
-
-    fn remove(&mut self, number: usize) -> T {
-        let item = self.items[number].take().expect("a number should be used only while its item is there");
-        self.vacant.push(number);
-        item
     }
 }

@@ -1,0 +1,227 @@
+//! What the queue asks: does a demand fit now, would it if no ScavengerJob were there, can it ever, and why not?
+
+use super::{
+    Capacity,
+    index::{Ask, View},
+};
+use crate::{
+    ledger::Ledger,
+    resources::{Amount, Resources},
+    values::{Demand, Name, Node, Settings},
+};
+
+/// Why a demand can not be placed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shortage {
+    /// The resource that lacks, if it is one.
+    pub resource: Option<String>,
+    /// What is there: of that resource, or else the number of pods for which there is a node.
+    pub left: i64,
+    /// What it is a part of: of that resource, or else the number of nodes that were looked at.
+    pub whole: i64,
+    /// The same as a message for people.
+    pub message: String,
+}
+
+impl Shortage {
+    /// True if it is worth telling to somebody who was told the other: about another resource, or with a number that
+    /// differs by more than a quarter.
+    pub(crate) fn is_news_after(&self, other: &Self) -> bool {
+        let differs = |a: i64, b: i64| a.abs_diff(b) > a.max(b).unsigned_abs() / 4;
+        self.resource != other.resource || differs(self.left, other.left) || differs(self.whole, other.whole)
+    }
+}
+
+impl Capacity {
+    /// What pods of a namespace's ScavengerJobs occupy, or are promised, as a share of what the pool has: of the
+    /// resource of which that share is largest, in millionths.
+    #[must_use]
+    pub fn dominant_share(&self, namespace: &Name, ledger: &Ledger) -> i128 {
+        let on_nodes = self.namespaces.get(namespace);
+        let promised = ledger.promised_to(namespace);
+        let share = |(name, amount): (&str, i64)| {
+            let whole = self.allocatable.get(name);
+            let both = on_nodes
+                .map_or(0, |all| all.get(name))
+                .saturating_add(promised.map_or(0, |all| all.get(name)));
+            // What nobody has nobody has a share of.
+            if whole <= 0 || amount <= 0 { 0 } else { i128::from(both) * 1_000_000 / i128::from(whole) }
+        };
+        on_nodes.into_iter().chain(promised).flat_map(Resources::iter).map(share).max().unwrap_or(0)
+    }
+
+    /// Why a demand would not fit even if nothing else ran and every node of the pool were ready; none if it would.
+    /// Nodes that are not usable at the moment count here: that a node restarts is no reason to give up.
+    pub(crate) fn never_fits(&mut self, ask: Ask, settings: &Settings) -> Option<Shortage> {
+        if let Some(shortage) = self.exceeds_pool(self.places.demand(ask), settings) {
+            return Some(shortage);
+        }
+        if self.eligible_nodes == 0 || self.places.fits(ask, View::Empty) {
+            return None;
+        }
+        let placed = u32::try_from(self.places.count(ask, View::Empty)).unwrap_or(u32::MAX);
+        let suitable = self.places.suitable(ask);
+        Some(not_placed(self.places.demand(ask), placed, suitable, "even if nothing else ran"))
+    }
+
+    pub(super) fn exceeds_pool(&self, demand: &Demand, settings: &Settings) -> Option<Shortage> {
+        if self.eligible_nodes == 0 {
+            return None;
+        }
+        let total = demand.total();
+        let limit = settings.start_thresholds.of(&self.eligible);
+        let resource = total.exceeds(&limit)?;
+        Some(Shortage {
+            message: format!(
+                "asks for {} in all, but ScavengerJobs may fill the pool only up to {} of {}",
+                Amount(resource, total.get(resource)),
+                settings.start_thresholds.share(resource),
+                Amount(resource, self.eligible.get(resource)),
+            ),
+            left: settings.start_thresholds.of(&self.eligible).get(resource),
+            whole: self.eligible.get(resource),
+            resource: Some(resource.to_owned()),
+        })
+    }
+
+    /// What is left below the threshold, for [`Self::fits`].
+    pub(crate) fn free_row(&mut self, ledger: &Ledger, settings: &Settings) -> Vec<i64> {
+        let free = self.free(ledger, settings);
+        self.places.row(&free)
+    }
+
+    /// True if there is room for a demand now.
+    pub(crate) fn fits(&mut self, ask: Ask, free: &[i64]) -> bool {
+        self.places.is_within(ask, free) && self.places.fits(ask, View::Now)
+    }
+
+    /// What would be left below the threshold if no ScavengerJob were there.
+    pub(crate) fn free_row_without_scavengers(&mut self, settings: &Settings) -> Vec<i64> {
+        let mut free = settings.start_thresholds.of(&self.allocatable).minus(&self.ordinary);
+        if let Some(takeable) = self.places.takeable() {
+            free.subtract(takeable);
+        }
+        self.places.row(&free)
+    }
+
+    /// True if there would be room if no ScavengerJob were there.
+    pub(crate) fn fits_without_scavengers(&mut self, ask: Ask, free: &[i64]) -> bool {
+        self.places.is_within(ask, free) && self.places.fits(ask, View::WithoutScavengers)
+    }
+
+    /// Equal for demands that ask for the same extended resources.
+    pub(crate) fn kind(&self, ask: Ask) -> u64 {
+        self.places.kind(ask)
+    }
+
+    /// See [`super::index::Places::takes_from`].
+    pub(crate) fn takes_from(&self, ask: Ask, kept: &[Ask], free: &[i64]) -> bool {
+        self.places.takes_from(ask, kept, free)
+    }
+
+    /// See [`super::index::Places::nodes_to_keep`].
+    pub(crate) fn nodes_to_keep(&self, ask: Ask) -> Vec<(usize, u32)> {
+        self.places.nodes_to_keep(ask)
+    }
+
+    /// See [`super::index::Places::takes_from_nodes`].
+    pub(crate) fn takes_from_nodes(&self, ask: Ask, kept: Ask, nodes: &[(usize, u32)]) -> bool {
+        self.places.takes_from_nodes(ask, kept, nodes)
+    }
+
+    /// Nodes for the pods of a demand: all of them if [`Self::fits`].
+    pub(crate) fn nodes_to_take(&self, ask: Ask) -> Vec<Name> {
+        let slots = self.places.nodes_for(ask).into_iter();
+        slots.filter_map(|slot| self.slots.get(slot).cloned().flatten()).collect()
+    }
+
+    /// Why there is no room for a demand now.
+    pub(crate) fn shortage(&mut self, ask: Ask, ledger: &Ledger, settings: &Settings) -> Shortage {
+        if let Some(shortage) = self.exceeds_free(self.places.demand(ask), ledger, settings) {
+            return shortage;
+        }
+        let placed = u32::try_from(self.places.count(ask, View::Now)).unwrap_or(u32::MAX);
+        let suitable = self.places.suitable(ask);
+        not_placed(self.places.demand(ask), placed, suitable, "now")
+    }
+
+    /// What ScavengerJobs may still take below the threshold.
+    fn free(&self, ledger: &Ledger, settings: &Settings) -> Resources {
+        settings.start_thresholds.of(&self.allocatable).minus(&self.used(ledger))
+    }
+
+    pub(super) fn exceeds_free(
+        &self,
+        demand: &Demand,
+        ledger: &Ledger,
+        settings: &Settings,
+    ) -> Option<Shortage> {
+        let total = demand.total();
+        let free = self.free(ledger, settings);
+        let resource = total.exceeds(&free)?;
+        Some(Shortage {
+            message: format!(
+                "needs {}, but only {} are left below the threshold of {}",
+                Amount(resource, total.get(resource)),
+                Amount(resource, free.get(resource).max(0)),
+                settings.start_thresholds.share(resource),
+            ),
+            left: free.get(resource).max(0),
+            whole: self.allocatable.get(resource),
+            resource: Some(resource.to_owned()),
+        })
+    }
+
+    /// Nodes for the pods of a demand, whatever the threshold; or how many pods found one.
+    ///
+    /// # Errors
+    /// The number of pods for which there is a node.
+    pub fn nodes_for(&self, demand: &Demand, ledger: &Ledger) -> Result<Vec<Name>, u32> {
+        let rooms = self.pool_nodes().map(|(node, used)| {
+            let mut free = node.allocatable.minus(used);
+            if let Some(promised) = ledger.promised(&node.name) {
+                free.subtract(promised);
+            }
+            (node, free)
+        });
+        place(demand, View::Now, rooms)
+    }
+}
+
+pub(super) fn not_placed(demand: &Demand, placed: u32, suitable: usize, when: &str) -> Shortage {
+    let message = if suitable == 0 {
+        "no node of the pool matches its nodeSelector and tolerations".to_owned()
+    } else if demand.pod_count == 1 {
+        format!("no node has room for {} {when} ({suitable} nodes looked at)", demand.per_pod)
+    } else {
+        format!(
+            "nodes have room for {placed} of {} pods with {} each {when} ({suitable} nodes looked at)",
+            demand.pod_count, demand.per_pod
+        )
+    };
+    let whole = i64::try_from(suitable).unwrap_or(i64::MAX);
+    Shortage { resource: None, left: placed.into(), whole, message }
+}
+
+/// First fit over the nodes in the order of their names. All pods of a demand are alike, so a node takes as many as
+/// it can before the next is asked, and no other order could place more.
+pub(super) fn place<'a>(
+    demand: &Demand,
+    view: View,
+    rooms: impl Iterator<Item = (&'a Node, Resources)>,
+) -> Result<Vec<Name>, u32> {
+    let mut places = Vec::with_capacity(demand.pod_count as usize);
+    for (node, mut free) in rooms {
+        if !view.admits(&demand.placement, node) {
+            continue;
+        }
+        while demand.per_pod.exceeds(&free).is_none() {
+            places.push(node.name.clone());
+            if places.len() == demand.pod_count as usize {
+                return Ok(places);
+            }
+            free.subtract(&demand.per_pod);
+        }
+    }
+    Err(u32::try_from(places.len()).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,48 @@
+//! Values in: one thing that was seen, or what became of an action.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    action::ActionResult,
+    values::{Child, Job, Key, Name, Node, Pod, Settings, Usage, Volume},
+};
+
+/// One thing that was seen, or that became of an action.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Observation {
+    /// A ScavengerJob is there, in this version.
+    Job(Box<Job>),
+    /// A ScavengerJob is gone.
+    JobGone(Key),
+    /// A child Job is there, in this version.
+    Child(Child),
+    /// A child Job is gone: its namespace, its ScavengerJob's UID, and its own.
+    ChildGone {
+        /// Namespace of the child Job.
+        namespace: Name,
+        /// UID of the ScavengerJob.
+        owner: Name,
+        /// UID of the child Job.
+        uid: Name,
+    },
+    /// A pod is there, in this version.
+    Pod(Box<Pod>),
+    /// A pod is gone.
+    PodGone(Key),
+    /// The pod watch lists all pods anew: versions seen before and after have no order.
+    PodsRelisted,
+    /// A node is there, in this version.
+    Node(Node),
+    /// A node is gone.
+    NodeGone(Name),
+    /// A PersistentVolume is there, in this version.
+    Volume(Volume),
+    /// A PersistentVolume is gone.
+    VolumeGone(Name),
+    /// How much memory nodes really use; none if nobody measures it.
+    Usage(Option<Vec<Usage>>),
+    /// The pool's settings, or why nothing can be admitted.
+    Pool(Box<Result<Settings, String>>),
+    /// An action was carried out, or was not.
+    Done(ActionResult),
+}

@@ -1,0 +1,205 @@
+//! Who starts next: the queue of ScavengerJobs that may start, and the walk along it for as long as there is room.
+//!
+//! Order: those that were interrupted most come first (at most 10 counted interruptions), then those that have waited
+//! longest; of several that are equal in both, the one whose namespace has the smaller share of the pool (the largest
+//! share of any resource that its ScavengerJobs hold), then by UID. One that does not fit does not hold up those
+//! behind it.
+//!
+//! Nobody starves: who has waited long gets a standing reservation ([`reservation`]).
+//!
+//! A start that fails holds its place among those that start for as long as pods may stay unscheduled. Those whose last
+//! start failed may take half of these places, and try again in the order in which their delays were over, so however
+//! many there are that never get to run, they keep neither the others waiting nor each other. For room they keep their
+//! turn.
+//!
+//! ScavengerJobs with equal demands either all fit or none does, so they wait in one line (and those of them whose last
+//! start failed in another), and only the head of each line is looked at. What each line needs to know of the nodes is
+//! kept up by `places`, so a walk costs a few comparisons for each different demand, however many ScavengerJobs and
+//! nodes there are.
+
+mod rank;
+mod reservation;
+mod waiting;
+mod walk;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+
+use crate::{
+    capacity::Capacity,
+    values::{Demand, Job, Key},
+};
+pub use rank::Starting;
+use rank::{Lane, Rank, Turn};
+use walk::Obstacle;
+pub use walk::Room;
+
+/// The ScavengerJobs that may start, in lines of equal demand.
+#[derive(Debug, Clone, Default)]
+pub struct Queue {
+    lines: BTreeMap<Lane, Line>,
+    /// A rank is large, so its line holds the same copy.
+    places: BTreeMap<Key, (Lane, Arc<Rank>)>,
+    /// Turns of the heads of all lines that can fit at all.
+    fronts: BTreeSet<(Turn, Lane)>,
+    /// Lines about which it is not known yet whether they can ever fit.
+    new: BTreeSet<Lane>,
+    /// Lines that can fit and whose head was not told yet why it waits.
+    untold: BTreeSet<Lane>,
+    /// The line that is told anew next.
+    retold: Lane,
+    /// Epoch of the capacity in which it was last decided who never fits.
+    epoch: u64,
+    /// True if somebody may have come since [`Self::take_changed`].
+    changed: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Line {
+    members: BTreeSet<Arc<Rank>>,
+    /// The members, longest waiting first.
+    ages: BTreeSet<(Timestamp, Key)>,
+    /// True if its demand can never fit.
+    never: bool,
+    /// Why its head waits, as far as the head was told.
+    told: Option<Obstacle>,
+    /// For whom the room is kept that its head does not get.
+    kept_for: Option<Key>,
+}
+
+impl Queue {
+    /// Puts a ScavengerJob into its line, or moves it.
+    pub fn insert(&mut self, job: &Job, demand: &Demand, capacity: &mut Capacity) {
+        self.changed = true;
+        let rank = Rank::of(job);
+        match self.places.get(&job.key) {
+            Some((lane, old_rank)) if capacity.demand(lane.ask) == demand && **old_rank == rank => return,
+            Some(_) => self.remove(&job.key, capacity),
+            None => {}
+        }
+        let lane = Lane { ask: capacity.ask(demand), failed: rank.again.is_some() };
+        let rank = Arc::new(rank);
+        if !self.lines.contains_key(&lane) {
+            self.new.insert(lane);
+        }
+        self.change_line(lane, |line| {
+            line.ages.insert((rank.ready_since, job.key.clone()));
+            line.members.insert(rank.clone());
+        });
+        self.places.insert(job.key.clone(), (lane, rank));
+    }
+
+    /// True if somebody may have come since this was called last.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Takes a ScavengerJob out.
+    pub fn remove(&mut self, job: &Key, capacity: &mut Capacity) {
+        let Some((lane, rank)) = self.places.remove(job) else { return };
+        self.change_line(lane, |line| {
+            line.ages.remove(&(rank.ready_since, job.clone()));
+            line.members.remove(&rank);
+        });
+        capacity.forget(lane.ask);
+    }
+
+    /// Changes who is in a line and keeps up what is known of its head.
+    fn change_line(&mut self, lane: Lane, change: impl FnOnce(&mut Line)) {
+        let line = self.lines.entry(lane).or_default();
+        let before = line.members.first().cloned();
+        change(line);
+        let after = line.members.first();
+        if before.as_ref() == after {
+            return;
+        }
+        line.told = None;
+        if let Some(before) = &before {
+            self.fronts.remove(&(before.turn, lane));
+        }
+        match after {
+            Some(after) if !line.never && !self.new.contains(&lane) => {
+                self.fronts.insert((after.turn, lane));
+                self.untold.insert(lane);
+            }
+            Some(_) => {}
+            None => {
+                self.lines.remove(&lane);
+                self.new.remove(&lane);
+                self.untold.remove(&lane);
+            }
+        }
+    }
+
+    /// Everyone in the queue, in no useful order.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub fn iter(&self) -> impl Iterator<Item = &Key> {
+        self.places.keys()
+    }
+
+    /// How many are before a ScavengerJob, not counting those whose turn is the same, and how many there are. Walks over
+    /// the whole queue: for people who ask.
+    #[must_use]
+    pub fn place(&self, job: &Key) -> Option<(usize, usize)> {
+        let (_, own) = self.places.get(job)?;
+        let before = self.places.values().filter(|(_, rank)| rank.turn < own.turn).count();
+        Some((before, self.places.len()))
+    }
+
+    /// Checks what is kept up against what it is made from.
+    ///
+    /// # Errors
+    /// What differs.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub(crate) fn check(&self, capacity: &Capacity) -> Result<(), String> {
+        let mut lines: BTreeMap<Lane, BTreeSet<Arc<Rank>>> = BTreeMap::new();
+        for (lane, rank) in self.places.values() {
+            lines.entry(*lane).or_default().insert(rank.clone());
+        }
+        let known: BTreeMap<Lane, BTreeSet<Arc<Rank>>> =
+            self.lines.iter().map(|(lane, line)| (*lane, line.members.clone())).collect();
+        for line in self.lines.values() {
+            let ages: BTreeSet<(Timestamp, Key)> =
+                line.members.iter().map(|rank| (rank.ready_since, rank.job())).collect();
+            if ages != line.ages {
+                return Err("ages differ from those of the members".to_owned());
+            }
+        }
+        if lines != known {
+            return Err("lines differ from the places of their members".to_owned());
+        }
+        let fronts: BTreeSet<(Turn, Lane)> = self
+            .lines
+            .iter()
+            .filter(|(lane, line)| !line.never && !self.new.contains(lane))
+            .filter_map(|(lane, line)| Some((line.members.first()?.turn, *lane)))
+            .collect();
+        if fronts != self.fronts {
+            return Err("fronts differ from the heads of the lines".to_owned());
+        }
+        let asks: BTreeSet<_> = self.lines.keys().map(|lane| lane.ask).collect();
+        let mut demands: Vec<&Demand> = asks.into_iter().map(|ask| capacity.demand(ask)).collect();
+        demands.sort_unstable();
+        if demands.windows(2).any(|two| two[0] == two[1]) {
+            return Err("two lines have the same demand".to_owned());
+        }
+        let apart = |(lane, line): (&Lane, &Line)| {
+            line.members.iter().all(|rank| rank.again.is_some() == lane.failed)
+        };
+        if !self.lines.iter().all(apart) {
+            return Err("a line holds both those whose last start failed and others".to_owned());
+        }
+        Ok(())
+    }
+
+    /// [`Capacity::never_fits`] of every line, by what the last walk decided.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub(crate) fn never(&self) -> impl Iterator<Item = (crate::capacity::Ask, bool)> {
+        let known = self.lines.iter().filter(|(lane, _)| !self.new.contains(lane));
+        known.map(|(lane, line)| (lane.ask, line.never))
+    }
+}

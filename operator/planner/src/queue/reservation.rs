@@ -1,0 +1,95 @@
+//! Standing reservations: capacity that is kept for those that have waited long.
+//!
+//! Nobody starves: who has waited for the pool's `reserveAfter` (since it was created or last interrupted, or since the delay
+//! after a withdrawn start was over) and would fit if no ScavengerJob were there gets a standing reservation. There is
+//! one for each kind of demand (the set of extended resources it asks for); of several of a kind the one that has
+//! waited longest has it. It binds those behind its holder in the order above, and those created after its holder began
+//! to wait: these could have been interrupted only because they were let past before, so that does not put them ahead
+//! again. Who is bound may start only if it does not touch the reservation:
+//!
+//! - below the threshold there must be room for it and for the holder, in every resource that both ask for;
+//! - the holder's nodes are those where least has to end before its pods fit beside ordinary ones. On each of them at
+//!   which the scheduler could put pods of the one that is bound, the holder must fit beside these, too.
+//!
+//! So of what the holder needs nothing is taken any more by those that came later, and each ScavengerJob that ends gives
+//! it more: it starts as soon as those that were there before it, which are finite in number, are through. Ordinary pods
+//! are never held up, and who can not fit beside them reserves nothing. All of this follows from what statuses say,
+//! so it outlives a restart. Slurm and Maui keep room for the head of the queue in the same way (EASY backfill); there
+//! users promise when their jobs end, here nobody does, so nothing may be lent out of the reservation.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+
+use super::{
+    Queue,
+    rank::{Lane, Rank},
+    walk::Room,
+};
+use crate::{capacity::Ask, values::Key};
+
+/// A standing reservation.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    pub(super) lane: Lane,
+    pub(super) rank: Arc<Rank>,
+    pub(super) job: Key,
+    /// Nodes where room is kept, with the number of pods on each, once somebody wanted to know.
+    pub(super) nodes: Option<Vec<(usize, u32)>>,
+}
+
+impl Reservation {
+    fn binds(&self, other: &Rank) -> bool {
+        other.uid != self.rank.uid
+            && (other.turn > self.rank.turn || other.created > self.rank.turn.waiting_since)
+    }
+}
+
+impl Queue {
+    /// Who has a standing reservation now, longest waiting first.
+    pub(super) fn reservations(&self, room: &mut Room<'_>) -> Vec<Reservation> {
+        let due = room.now.saturating_sub(room.settings.reserve_after).unwrap_or(Timestamp::MIN);
+        let without_scavengers = room.capacity.free_row_without_scavengers(room.settings);
+        let mut oldest: BTreeMap<u64, (&(Timestamp, Key), Lane)> = BTreeMap::new();
+        for (_, lane) in &self.fronts {
+            let Some(age) = self.lines.get(lane).and_then(|line| line.ages.first()) else { continue };
+            if age.0 > due || !room.capacity.fits_without_scavengers(lane.ask, &without_scavengers) {
+                continue;
+            }
+            let kind = room.capacity.kind(lane.ask);
+            if oldest.get(&kind).is_none_or(|(other, _)| age < *other) {
+                oldest.insert(kind, (age, *lane));
+            }
+        }
+        let mut oldest: Vec<(&(Timestamp, Key), Lane)> = oldest.into_values().collect();
+        oldest.sort_unstable();
+        let reservation = |((_, job), lane): (&(Timestamp, Key), Lane)| {
+            let (_, rank) = self.places.get(job)?;
+            Some(Reservation { lane, rank: rank.clone(), job: job.clone(), nodes: None })
+        };
+        oldest.into_iter().filter_map(reservation).collect()
+    }
+}
+
+/// Whose reservation a ScavengerJob would touch if it started now.
+pub(super) fn touched(
+    ask: Ask,
+    rank: &Rank,
+    reservations: &mut [Reservation],
+    free: &[i64],
+    room: &mut Room<'_>,
+) -> Option<Key> {
+    let mut kept = Vec::new();
+    for reservation in reservations.iter_mut().filter(|reservation| reservation.binds(rank)) {
+        kept.push(reservation.lane.ask);
+        if room.capacity.takes_from(ask, &kept, free) {
+            return Some(reservation.job.clone());
+        }
+        let nodes =
+            reservation.nodes.get_or_insert_with(|| room.capacity.nodes_to_keep(reservation.lane.ask));
+        if room.capacity.takes_from_nodes(ask, reservation.lane.ask, nodes) {
+            return Some(reservation.job.clone());
+        }
+    }
+    None
+}

@@ -1,0 +1,50 @@
+//! Why a ScavengerJob in the queue waits.
+
+use super::{
+    Queue,
+    walk::{Obstacle, Room},
+};
+use crate::{
+    capacity::Shortage,
+    inform::Explanation,
+    values::{Key, Waiting, WaitingReason},
+};
+
+impl Queue {
+    /// Why a ScavengerJob in the queue waits, as far as the last walk found out.
+    pub fn waiting(&self, job: &Key, room: &mut Room<'_>, starting: usize) -> Option<Explanation> {
+        let (lane, rank) = self.places.get(job)?;
+        let line = self.lines.get(lane)?;
+        if line.never
+            && let Some(shortage) = room.capacity.never_fits(lane.ask, room.settings)
+        {
+            return Some(lacks(WaitingReason::NeverFits, shortage));
+        }
+        if line.members.first() != Some(rank) {
+            let message = "queued behind other ScavengerJobs that request the same resources".to_owned();
+            return Some(Waiting { reason: WaitingReason::BehindInQueue, message }.into());
+        }
+        Some(match line.told {
+            Some(Obstacle::Room) if line.kept_for.is_some() => {
+                let holder = line.kept_for.as_ref().map_or_else(String::new, Key::to_string);
+                let message = format!("the room that is left is kept for {holder}, which has waited long");
+                Waiting { reason: WaitingReason::NoRoom, message }.into()
+            }
+            Some(Obstacle::Room) => {
+                let shortage = room.capacity.shortage(lane.ask, room.promises.ledger(), room.settings);
+                lacks(WaitingReason::NoRoom, shortage)
+            }
+            _ => {
+                let message = format!(
+                    "waits for its turn: {starting} others are starting (the pool's maxConcurrentStarts{})",
+                    if lane.failed { "; half of it for those whose last start failed" } else { "" }
+                );
+                Waiting { reason: WaitingReason::BehindInQueue, message }.into()
+            }
+        })
+    }
+}
+
+fn lacks(reason: WaitingReason, shortage: Shortage) -> Explanation {
+    Explanation { waiting: Waiting { reason, message: shortage.message.clone() }, shortage: Some(shortage) }
+}

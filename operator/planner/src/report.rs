@@ -1,0 +1,113 @@
+//! What people and programs may know of the planner: what a plan did, and how the pool stands. The pool's status,
+//! `explain`, the metrics and `plan` read these values and reach no further.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Counts, Planner,
+    resources::Resources,
+    values::{Key, Name, PreemptionMode, Reason, Settings},
+};
+
+/// What the steps of one plan did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// How many ScavengerJobs were looked at, because something about them is new or a timer was due.
+    pub looked_at: usize,
+    /// Interruptions that were ordered, in the order of the causes.
+    pub ordered: Vec<Ordered>,
+    /// ScavengerJobs that were admitted, in their order.
+    pub admitted: Vec<Key>,
+    /// How many ScavengerJobs are told why they wait, by a write of their status.
+    pub informed: usize,
+    /// How many promises were given back because the write of a start got no answer for too long.
+    pub expired: u64,
+}
+
+/// An interruption that a plan ordered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ordered {
+    /// The ScavengerJob.
+    pub job: Key,
+    /// The cause.
+    pub reason: Reason,
+    /// The cause as a message.
+    pub message: String,
+}
+
+/// How the pool stands at one moment.
+#[derive(Debug)]
+pub struct PoolReport<'a> {
+    /// Settings in force, or why nothing is admitted.
+    pub settings: Result<&'a Settings, &'a str>,
+    /// What the nodes of the pool have for pods.
+    pub allocatable: &'a Resources,
+    /// What is used of it: by pods, by ordinary pods that wait for a node, and by starts in flight.
+    pub used: Resources,
+    /// Up to where ScavengerJobs may fill it; nothing without settings.
+    pub limit: Resources,
+    /// The nodes of the pool.
+    pub nodes: Vec<NodeReport<'a>>,
+    /// How many ScavengerJobs are where.
+    pub counts: &'a Counts,
+    /// Pending ordinary pods for which nothing is interrupted because some of their constraints cannot be evaluated, with
+    /// these constraints. Empty unless the operator makes room for pods.
+    pub unsupported_pods: Vec<(&'a Key, &'a [Name])>,
+    /// True if somebody measures how much memory nodes really use.
+    pub measures_memory: bool,
+}
+
+/// A node of the pool.
+#[derive(Debug)]
+pub struct NodeReport<'a> {
+    /// Its labels.
+    pub labels: &'a BTreeMap<Name, Name>,
+    /// What it has for pods.
+    pub allocatable: &'a Resources,
+    /// What is neither used nor promised.
+    pub free: Resources,
+}
+
+impl PoolReport<'_> {
+    /// What is left below the threshold; negative where more is used.
+    #[must_use]
+    pub fn free(&self) -> Resources {
+        self.limit.minus(&self.used)
+    }
+}
+
+impl Planner {
+    /// How the pool stands. Looks at every node: for the pool's status and for people who ask.
+    #[must_use]
+    pub fn pool_report(&self) -> PoolReport<'_> {
+        let ledger = self.promises.ledger();
+        let settings = self.settings.as_ref().map_err(String::as_str);
+        let allocatable = self.capacity.allocatable();
+        let nodes = self.capacity.pool_nodes().map(|(node, used)| {
+            let mut free = node.allocatable.minus(used);
+            if let Some(promised) = ledger.promised(&node.name) {
+                free.subtract(promised);
+            }
+            NodeReport { labels: &node.labels, allocatable: &node.allocatable, free }
+        });
+        let serves = settings.is_ok_and(|pool| pool.preemption_mode == PreemptionMode::Operator);
+        let unsupported = self.causes.pending_pods.unjudged();
+        PoolReport {
+            settings,
+            allocatable,
+            used: self.capacity.used(ledger),
+            limit: settings.map(|pool| pool.start_thresholds.of(allocatable)).unwrap_or_default(),
+            nodes: nodes.collect(),
+            counts: self.seen.counts(),
+            unsupported_pods: unsupported.filter(|_| serves).collect(),
+            measures_memory: self.causes.measured_memory.is_measured(),
+        }
+    }
+
+    /// How many are before a ScavengerJob in the queue of those that may start, and how many there are; none if it is
+    /// not in it. Walks over the whole queue: for people who ask.
+    #[must_use]
+    pub fn place_in_queue(&self, job: &Key) -> Option<(usize, usize)> {
+        self.queue.place(job)
+    }
+}

@@ -1,0 +1,261 @@
+//! A ScavengerJob, its attempts and their Jobs.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::{Key, Name, Outcome, Phase, Placement, Reason, WaitingReason};
+use crate::resources::Resources;
+
+/// A ScavengerJob.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Namespace and name.
+    pub key: Key,
+    /// UID.
+    pub uid: Name,
+    /// `metadata.resourceVersion`; a number that only grows.
+    pub resource_version: u64,
+    /// `metadata.generation` of the spec.
+    pub generation: i64,
+    /// When it was created.
+    pub creation_time: Timestamp,
+    /// True once it is being deleted.
+    pub deleting: bool,
+    /// True if it carries our finalizer.
+    pub has_finalizer: bool,
+    /// What of its spec may change at any time.
+    pub controls: Controls,
+    /// What it asks, or why that can not be understood.
+    pub spec: Result<JobSpec, String>,
+    /// What became of it so far.
+    pub status: JobStatus,
+}
+
+/// What of a ScavengerJob's spec may change at any time, even while it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Controls {
+    /// True holds it, and interrupts it if it runs.
+    pub suspend: bool,
+    /// How long it may run, summed over all attempts; no limit if none.
+    pub active_deadline: Option<SignedDuration>,
+    /// How long it stays after its end.
+    pub ttl_after_finished: SignedDuration,
+}
+
+impl Default for Controls {
+    /// Nothing is held or limited, and it stays for a week.
+    fn default() -> Self {
+        Self { suspend: false, active_deadline: None, ttl_after_finished: SignedDuration::from_hours(7 * 24) }
+    }
+}
+
+/// What a ScavengerJob asks, as far as the rules need it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// What it needs where; shared, since many ask for the same.
+    pub demand: Arc<Demand>,
+    /// The stretch it needs for lasting progress.
+    pub interruption_after: SignedDuration,
+    /// True if its workload writes a checkpoint when it is stopped.
+    pub saves_on_sigterm: bool,
+    /// Work that a restart costs.
+    pub restart: SignedDuration,
+    /// PersistentVolumeClaims of its namespace that its pods mount.
+    #[serde(default)]
+    pub claims: Vec<Name>,
+}
+
+/// What has to fit where. ScavengerJobs with equal demands either all fit or none does.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Demand {
+    /// Requests of one pod, `pods: 1` included.
+    pub per_pod: Resources,
+    /// Number of pods.
+    pub pod_count: u32,
+    /// Where its pods may go.
+    pub placement: Placement,
+}
+
+impl Demand {
+    /// Requests of all pods.
+    #[must_use]
+    pub fn total(&self) -> Resources {
+        self.per_pod.times(i64::from(self.pod_count))
+    }
+}
+
+/// How many start times, interruption times and ended attempts a status keeps: the newest.
+pub const HISTORY: usize = 50;
+
+/// What became of a ScavengerJob. A plan carries the whole new value; whoever carries it out writes it as it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobStatus {
+    /// False until a status was written for the first time.
+    pub written: bool,
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// Generation that the status speaks of.
+    pub observed_generation: i64,
+    /// Why it is there.
+    pub message: String,
+    /// Condition Admitted.
+    pub admitted: Option<Admitted>,
+    /// How often it was taken away after a container had started.
+    pub interrupted_count: u32,
+    /// Those of them that advance it in the queue; see [`Reason::advances_in_queue`].
+    pub counted_interruptions: u32,
+    /// Interruptions since an attempt last ran for a whole `interruptionAfter`.
+    pub interruptions_in_a_row: u32,
+    /// Attempts in a row of which it is not known who ended them.
+    pub unknown_ends_in_a_row: u32,
+    /// Seconds that ended attempts ran, all pods together.
+    pub active_seconds: i64,
+    /// Step of its running priority, 1 to the pool's steps; present while it runs.
+    pub running_priority: Option<i32>,
+    /// When that last fell back to 1.
+    pub priority_start_over: Option<Timestamp>,
+    /// When it last reported a checkpoint.
+    pub last_checkpoint: Option<Timestamp>,
+    /// The newest times it started to run.
+    pub start_times: Vec<Timestamp>,
+    /// The newest times it was interrupted.
+    pub interruption_times: Vec<Timestamp>,
+    /// Why it failed; none unless it did.
+    #[serde(default)]
+    pub failure: Option<Reason>,
+    /// When it finished.
+    pub finish_time: Option<Timestamp>,
+    /// No start before this.
+    pub not_before: Option<Timestamp>,
+    /// Withdrawals and failed starts in a row.
+    pub failed_starts: u32,
+    /// The active or last attempt; apart, since most have made none.
+    pub attempt: Option<Box<Attempt>>,
+}
+
+impl JobStatus {
+    /// The attempt that is being made, if one is.
+    #[must_use]
+    pub fn active_attempt(&self) -> Option<&Attempt> {
+        self.attempt.as_deref().filter(|_| self.phase.is_active())
+    }
+}
+
+/// Condition Admitted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Admitted {
+    /// None while an attempt is active, else why it waits.
+    pub waiting: Option<Waiting>,
+    /// Since when the condition has its status (True or False).
+    pub since: Timestamp,
+}
+
+/// Why a ScavengerJob waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The reason.
+    pub reason: WaitingReason,
+    /// The same as a sentence.
+    pub message: String,
+}
+
+/// One attempt to run a ScavengerJob.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Counted from 1.
+    pub number: u32,
+    /// UID of the child Job once it was seen.
+    pub child_uid: Option<Name>,
+    /// Generation of the spec it runs with.
+    pub generation: i64,
+    /// What it runs with, as far as room is concerned.
+    pub demand: Arc<Demand>,
+    /// Index of its PriorityClass.
+    pub priority_class: u32,
+    /// When the planner decided to start it.
+    pub creation_time: Timestamp,
+    /// When all its pods ran.
+    pub start_time: Option<Timestamp>,
+    /// When it ended.
+    pub end_time: Option<Timestamp>,
+    /// First sign that it was taken away.
+    pub disruption: Option<Disruption>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// Reason of the outcome.
+    pub reason: Option<Reason>,
+    /// The reason as a sentence.
+    pub message: Option<String>,
+}
+
+impl Attempt {
+    /// The first attempt of the first generation, decided at `time`.
+    #[must_use]
+    pub fn first(demand: Arc<Demand>, time: Timestamp) -> Self {
+        Self {
+            number: 1,
+            child_uid: None,
+            generation: 1,
+            demand,
+            priority_class: 0,
+            creation_time: time,
+            start_time: None,
+            end_time: None,
+            disruption: None,
+            outcome: None,
+            reason: None,
+            message: None,
+        }
+    }
+}
+
+/// First sign that an attempt was taken away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disruption {
+    /// When it happened, as far as the cluster tells, or was decided.
+    pub time: Timestamp,
+    /// That of the pod's condition DisruptionTarget, [`Reason::Deleted`], or why the planner interrupts it
+    /// ([`Reason::is_operators_decision`]).
+    pub reason: Reason,
+    /// The message beside it.
+    pub message: String,
+    /// Name of the pod (or child Job) that showed it; empty if the planner decided it.
+    pub pod: Name,
+}
+
+/// The batch/v1 Job of an attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Child {
+    /// Namespace and name.
+    pub key: Key,
+    /// UID.
+    pub uid: Name,
+    /// Version.
+    pub resource_version: u64,
+    /// When it was created.
+    #[serde(default)]
+    pub creation_time: Timestamp,
+    /// UID of its ScavengerJob.
+    pub owner: Name,
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// True once it is being deleted.
+    pub deleting: bool,
+    /// True with condition Complete or SuccessCriteriaMet.
+    pub complete: bool,
+    /// Reason and message of condition FailureTarget or Failed.
+    pub failed: Option<(String, String)>,
+    /// Since when it has the first of these conditions.
+    #[serde(default)]
+    pub over_since: Option<Timestamp>,
+}
+
+impl Child {
+    /// True if the Job controller will make no more pods for it.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.complete || self.failed.is_some()
+    }
+}

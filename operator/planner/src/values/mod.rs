@@ -1,0 +1,45 @@
+//! The cluster as the planner sees it, in plain types. The operator turns API objects into these.
+
+mod job;
+mod node;
+mod placement;
+mod pod;
+mod settings;
+
+use std::sync::Arc;
+
+pub use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason};
+use serde::{Deserialize, Serialize};
+
+pub use job::{
+    Admitted, Attempt, Child, Controls, Demand, Disruption, HISTORY, Job, JobSpec, JobStatus, Waiting,
+};
+pub use node::{Node, Taint, Usage, Volume};
+pub use placement::{Expression, NodeTerm, Operator, Placement, Toleration};
+pub use pod::{Container, Pod, PodPhase};
+pub use settings::{Headroom, PreemptionMode, Settings};
+
+/// A short, shared text: names, UIDs.
+pub type Name = Arc<str>;
+
+/// Namespace and name of a namespaced object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Key {
+    /// Namespace.
+    pub namespace: Name,
+    /// Name.
+    pub name: Name,
+}
+
+impl Key {
+    /// Key of `namespace/name`.
+    pub fn new(namespace: impl Into<Name>, name: impl Into<Name>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}", self.namespace, self.name)
+    }
+}

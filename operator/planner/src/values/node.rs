@@ -1,0 +1,79 @@
+//! Nodes, what was measured on them, and PersistentVolumes.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Key, Name, NodeTerm};
+use crate::resources::Resources;
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Name.
+    pub name: Name,
+    /// What it has for pods.
+    pub allocatable: Resources,
+    /// Labels.
+    pub labels: BTreeMap<Name, Name>,
+    /// Taints.
+    pub taints: Vec<Taint>,
+    /// True if it is ready, schedulable and under no pressure.
+    pub usable: bool,
+    /// True while it was measured to use so much memory that nothing may be added. The planner fills it in.
+    #[serde(default)]
+    pub full: bool,
+    /// The pressure condition that it has: MemoryPressure, DiskPressure or PIDPressure.
+    pub pressure: Option<Name>,
+    /// True if its kubelet is there and says that it is ready, be the node cordoned or not.
+    pub ready: bool,
+}
+
+/// A taint of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taint {
+    /// Key.
+    pub key: Name,
+    /// Value, or nothing.
+    pub value: Name,
+    /// NoSchedule, PreferNoSchedule or NoExecute.
+    pub effect: Name,
+}
+
+impl Taint {
+    /// True if pods that do not tolerate it can not go there.
+    #[must_use]
+    pub fn repels(&self) -> bool {
+        matches!(&*self.effect, "NoSchedule" | "NoExecute")
+    }
+
+    /// True for a taint that Kubernetes itself sets while a node is cordoned, not ready or under pressure, and takes
+    /// away again. [`Node::usable`] stands for all of them.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        self.key.starts_with("node.kubernetes.io/")
+    }
+}
+
+/// What a node really uses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// The node.
+    pub node: Name,
+    /// Memory, in bytes.
+    pub memory_bytes: i64,
+    /// When it was measured.
+    pub time: Timestamp,
+}
+
+/// A PersistentVolume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Volume {
+    /// Name.
+    pub name: Name,
+    /// The PersistentVolumeClaim that it is bound to.
+    pub claim: Option<Key>,
+    /// Required node affinity: one of these terms must match. Every node matches if there is none.
+    pub affinity: Vec<NodeTerm>,
+}

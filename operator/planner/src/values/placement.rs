@@ -1,0 +1,122 @@
+//! Which nodes a pod may go to, as its spec and its volumes say.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Name, Node, Taint};
+
+/// Where a pod may go.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Placement {
+    /// Labels that the node must have.
+    pub node_selector: BTreeMap<Name, Name>,
+    /// Taints that are tolerated.
+    pub tolerations: Vec<Toleration>,
+    /// Required node affinity: one of these terms must match. Every node matches if there is none.
+    pub affinity: Vec<NodeTerm>,
+    /// Of each PersistentVolume that is bound to nodes, its terms: one of them must match. The planner fills it in.
+    #[serde(default)]
+    pub volumes: Vec<Vec<NodeTerm>>,
+}
+
+/// A term of a required node affinity: all of its expressions must match.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeTerm {
+    /// About labels.
+    pub labels: Vec<Expression>,
+    /// About the node's name.
+    pub names: Vec<Expression>,
+}
+
+/// An expression over labels or the name of a node; see the Kubernetes API.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Expression {
+    /// Key of the label; for the node's name `metadata.name`.
+    pub key: Name,
+    /// How it is compared.
+    pub operator: Operator,
+    /// With what.
+    pub values: Vec<Name>,
+}
+
+/// How an [`Expression`] compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Operator {
+    /// The value is one of these.
+    In,
+    /// It is none of these, or there is no such label.
+    NotIn,
+    /// There is such a label.
+    Exists,
+    /// There is none.
+    DoesNotExist,
+    /// The value is a number above this.
+    Gt,
+    /// The value is a number below this.
+    Lt,
+}
+
+impl Expression {
+    fn matches(&self, value: Option<&Name>) -> bool {
+        let number = |text: &Name| text.parse::<i64>().ok();
+        let compared = |holds: fn(i64, i64) -> bool| {
+            value.and_then(number).zip(self.values.first().and_then(number)).is_some_and(|(a, b)| holds(a, b))
+        };
+        match self.operator {
+            Operator::In => value.is_some_and(|value| self.values.contains(value)),
+            Operator::NotIn => value.is_none_or(|value| !self.values.contains(value)),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::Gt => compared(|a, b| a > b),
+            Operator::Lt => compared(|a, b| a < b),
+        }
+    }
+}
+
+impl NodeTerm {
+    /// A term without any expression matches no node.
+    fn matches(&self, node: &Node) -> bool {
+        !(self.labels.is_empty() && self.names.is_empty())
+            && self.labels.iter().all(|expression| expression.matches(node.labels.get(&expression.key)))
+            && self.names.iter().all(|expression| expression.matches(Some(&node.name)))
+    }
+}
+
+/// A toleration; see the Kubernetes API.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Toleration {
+    /// Key; every key if none.
+    pub key: Option<Name>,
+    /// Value that must be equal; every value if none.
+    pub value: Option<Name>,
+    /// Effect; every effect if none.
+    pub effect: Option<Name>,
+}
+
+impl Placement {
+    /// True if the node's labels, name and taints let the pod in.
+    #[must_use]
+    pub fn admits(&self, node: &Node) -> bool {
+        self.admits_past(node, Taint::repels)
+    }
+
+    /// True if they will let it in once the node is ready and not cordoned.
+    #[must_use]
+    pub fn admits_when_ready(&self, node: &Node) -> bool {
+        self.admits_past(node, |taint| taint.repels() && !taint.passes())
+    }
+
+    fn admits_past(&self, node: &Node, counts: fn(&Taint) -> bool) -> bool {
+        self.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+            && (self.affinity.is_empty() || self.affinity.iter().any(|term| term.matches(node)))
+            && self.volumes.iter().all(|terms| terms.iter().any(|term| term.matches(node)))
+            && node.taints.iter().filter(|taint| counts(taint)).all(|taint| {
+                self.tolerations.iter().any(|toleration| {
+                    toleration.key.as_ref().is_none_or(|key| *key == taint.key)
+                        && toleration.value.as_ref().is_none_or(|value| *value == taint.value)
+                        && toleration.effect.as_ref().is_none_or(|effect| *effect == taint.effect)
+                })
+            })
+    }
+}

@@ -1,0 +1,123 @@
+//! A pod, of a ScavengerJob or not.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Key, Name, Placement};
+use crate::resources::Resources;
+
+/// A pod, of a ScavengerJob or not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pod {
+    /// Namespace and name.
+    pub key: Key,
+    /// UID.
+    pub uid: Name,
+    /// Version.
+    pub resource_version: u64,
+    /// UID of its ScavengerJob and number of the attempt, if it belongs to one.
+    pub owner: Option<(Name, u32)>,
+    /// What it occupies: containers, sidecars, init containers, overhead, and `pods: 1`.
+    pub requests: Resources,
+    /// Where it is bound.
+    pub node: Option<Name>,
+    /// Where the scheduler makes room for it.
+    pub nominated_node: Option<Name>,
+    /// Where it may go.
+    pub placement: Placement,
+    /// `spec.priority`.
+    pub priority: i32,
+    /// When it was created.
+    pub creation_time: Timestamp,
+    /// True unless its preemptionPolicy is Never.
+    pub preempts: bool,
+    /// PersistentVolumeClaims of its namespace that it mounts; told only of an ordinary pod without a node.
+    #[serde(default)]
+    pub claims: Vec<Name>,
+    /// What of its spec says more about where it may go than [`Self::placement`] can tell; empty if nothing does.
+    pub unjudged: Vec<Name>,
+    /// `status.phase`.
+    pub phase: PodPhase,
+    /// When its deletion was requested; see `deletion_forced`.
+    pub deletion_requested: Option<Timestamp>,
+    /// True if no grace period is left. Then it may have been requested earlier: the API server moves the stamp to the
+    /// time of the kubelet's own deletion, which comes when everything has ended, and such a pod stays until the Job
+    /// controller has counted it.
+    #[serde(default)]
+    pub deletion_forced: bool,
+    /// When the grace period of its deletion is over.
+    #[serde(default)]
+    pub deletion_due: Option<Timestamp>,
+    /// Reason and message of condition DisruptionTarget=True.
+    pub disruption_target: Option<(String, String)>,
+    /// Since when it has that condition.
+    #[serde(default)]
+    pub disrupted_since: Option<Timestamp>,
+    /// The scheduler's message, with condition PodScheduled=False and reason Unschedulable.
+    pub unschedulable: Option<String>,
+    /// True while scheduling gates hold it.
+    pub gated: bool,
+    /// `status.reason` and `status.message`, for example Evicted or OutOfcpu.
+    pub status_reason: Option<(String, String)>,
+    /// Its main container.
+    pub container: Container,
+}
+
+impl Pod {
+    /// True if it has not ended and nobody has asked for its end.
+    #[must_use]
+    pub fn is_evictable(&self) -> bool {
+        !self.phase.is_terminal() && self.deletion_requested.is_none()
+    }
+}
+
+/// `status.phase` of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PodPhase {
+    /// Not started, or not known.
+    Pending,
+    /// At least one container runs or restarts.
+    Running,
+    /// All containers ended with 0.
+    Succeeded,
+    /// All containers ended, one without success.
+    Failed,
+}
+
+impl PodPhase {
+    /// True for Succeeded and Failed.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+}
+
+/// State of a pod's main container.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Container {
+    /// It was not created yet; reason and message of the kubelet, if it says why.
+    Waiting(Option<(String, String)>),
+    /// It runs.
+    Running,
+    /// It ended.
+    Ended {
+        /// Exit code.
+        exit_code: i32,
+        /// The kubelet's reason: Completed, Error, OOMKilled, ContainerStatusUnknown...
+        reason: String,
+        /// Termination message.
+        message: String,
+        /// When it ended; whole seconds.
+        time: Option<Timestamp>,
+        /// False if the kubelet never started it.
+        started: bool,
+    },
+}
+
+impl Container {
+    /// True if the container ran at some time.
+    #[must_use]
+    pub fn has_started(&self) -> bool {
+        matches!(self, Self::Running | Self::Ended { started: true, .. })
+    }
+}

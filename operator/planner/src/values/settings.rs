@@ -1,0 +1,85 @@
+//! Settings of the pool.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+
+use super::Name;
+use crate::{
+    resources::{CPU, MEMORY, PODS, Share, Thresholds},
+    weights::Weights,
+};
+
+/// Settings of the pool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Labels that a node of the pool must have.
+    pub node_selector: BTreeMap<Name, Name>,
+    /// Keys of taints that a node of the pool may have.
+    pub tolerated_taints: Vec<Name>,
+    /// Up to where ScavengerJobs may fill the pool.
+    pub start_thresholds: Thresholds,
+    /// How many may be starting at the same time.
+    pub max_concurrent_starts: usize,
+    /// How long a pod may stay unscheduled.
+    pub pending_timeout: SignedDuration,
+    /// How long a container may fail to be created.
+    pub start_deadline: SignedDuration,
+    /// How long a missing reference may be missing.
+    pub reference_grace: SignedDuration,
+    /// Wait after an interruption.
+    pub interruption_backoff: SignedDuration,
+    /// After this time of waiting room is kept for a ScavengerJob.
+    pub reserve_after: SignedDuration,
+    /// Steps of the running priority.
+    pub priority_steps: i32,
+    /// What a second of each resource is worth.
+    pub weights: Weights,
+    /// When ScavengerJobs make room before anybody asks for it.
+    pub headroom: Headroom,
+    /// Who makes room for an ordinary pod that finds none.
+    pub preemption_mode: PreemptionMode,
+    /// True while nothing starts.
+    pub paused: bool,
+    /// True while everything is interrupted; nothing starts either.
+    pub drain: bool,
+}
+
+/// Who makes room for a pending ordinary pod.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PreemptionMode {
+    /// kube-scheduler, by priority and age.
+    #[default]
+    Scheduler,
+    /// The operator, by expected loss, for pods that do not preempt by themselves.
+    Operator,
+}
+
+/// When ScavengerJobs go so that others find room at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Headroom {
+    /// For cpu, memory and pods: above this share ScavengerJobs go; never if none. A share of 1 is never passed by
+    /// what kube-scheduler places.
+    pub interrupt_threshold: Option<Share>,
+    /// For single resources. Extended resources that are not named here have none: they come in whole units.
+    pub interrupt_threshold_overrides: BTreeMap<Name, Share>,
+    /// Down to this share.
+    pub target: Share,
+    /// For single resources.
+    pub target_overrides: BTreeMap<Name, Share>,
+}
+
+impl Headroom {
+    /// Above which share of a resource ScavengerJobs go. All of it is none: also where pods ask for more than their node has left, which a node that shrank can bring about.
+    pub(crate) fn threshold(&self, resource: &str) -> Option<Share> {
+        let default = self.interrupt_threshold.filter(|_| matches!(resource, CPU | MEMORY | PODS));
+        let named = self.interrupt_threshold_overrides.get(resource).copied();
+        named.or(default).filter(|share| *share < Share::from_fraction(1.0))
+    }
+
+    /// Down to which share of a resource they go.
+    pub(crate) fn target(&self, resource: &str) -> Share {
+        self.target_overrides.get(resource).copied().unwrap_or(self.target)
+    }
+}

@@ -1,0 +1,74 @@
+//! What an admin waits for while very many ScavengerJobs wait.
+
+use jiff::SignedDuration;
+use scavenger_planner::{
+    action::{Action, Task},
+    fixtures::{job, node, seconds, settings},
+    snapshot::{Phase, Settings},
+};
+use scavenger_simulator::{Cluster, Stream, Workload};
+
+use super::work;
+
+const CROWD: usize = 20_000;
+
+fn pool() -> Settings {
+    settings().filled_to(0.8).starting_at_once(40)
+}
+
+/// Forty run, and very many more wait and were told why. Four actions at a time are carried out.
+fn crowd() -> Cluster {
+    let mut cluster = Cluster::new(pool()).with_nodes([node("n1", 50_000)]).with_concurrency(4);
+    cluster.thorough = false;
+    for number in 0..40 {
+        cluster.submit(job(&format!("runs{number:02}")), work(100_000));
+    }
+    cluster.run_until("forty run", |cluster| {
+        cluster.jobs().filter(|job| job.status.phase == Phase::Running).count() == 40
+    });
+    for number in 0..CROWD {
+        cluster.submit(job(&format!("job{number:05}")), Workload::default());
+    }
+    cluster.run_for(seconds(300));
+    assert!(cluster.jobs().all(|job| job.status.written), "all should have been told");
+    cluster
+}
+
+fn delete_those_that_run(cluster: &mut Cluster) {
+    for number in 0..40 {
+        cluster.delete_job(&format!("runs{number:02}"));
+    }
+}
+
+/// What was carried out after the settings changed, by how long after.
+fn after(cluster: &mut Cluster, settings: Settings) -> Vec<(SignedDuration, Action)> {
+    let (before, began) = (cluster.log.len(), cluster.now);
+    cluster.set_pool(Ok(settings));
+    cluster.run_for(seconds(120));
+    let log = cluster.log[before..].iter();
+    log.map(|(time, action)| (time.duration_since(began), action.clone())).collect()
+}
+
+fn begins(action: &Action) -> bool {
+    matches!(&action.task, Task::WriteStatus(write) if write.status.phase == Phase::Starting)
+}
+
+#[test]
+fn once_it_is_paused_nothing_starts_however_many_wait() {
+    let mut cluster = crowd();
+    delete_those_that_run(&mut cluster);
+    cluster.run_until("the first of the crowd starts", |cluster| {
+        cluster.jobs().any(|job| job.status.phase == Phase::Starting)
+    });
+    let log = after(&mut cluster, Settings { paused: true, ..pool() });
+    // The watch, and the requests that were on their way when the planner heard of it.
+    let known = cluster.delays.watch[&Stream::Pool] + cluster.delays.request;
+    let late = log.iter().filter(|(time, action)| {
+        *time > known && (begins(action) || matches!(action.task, Task::CreateChild { .. }))
+    });
+    assert_eq!(late.count(), 0);
+    assert!(
+        log.iter().any(|(_, action)| matches!(action.task, Task::CreateChild { .. })),
+        "it came too late"
+    );
+}

@@ -1,0 +1,97 @@
+//! The table of rules at the head of the planner: a newcomer asks a question, and finds the one file and the one function
+//! that answer it. Checked, so that the table never names what is not there.
+
+use std::fs;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::shell;
+
+/// Where the table stands, and what its rows refer to.
+const PLANNER: &str = "operator/planner/src";
+
+/// A file that holds a rule is read as a whole.
+const MOST_LINES: usize = 500;
+
+/// Fewer questions than this are no map.
+const LEAST_ROWS: usize = 10;
+
+/// Checks every row `| question | file | function |`.
+pub(crate) fn check() -> Result<()> {
+    let read = |file: &str| {
+        let path = format!("{}/{PLANNER}/{file}", shell::ROOT);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
+    };
+    let rows = rows(&read("lib.rs")?)?;
+    ensure!(rows.len() >= LEAST_ROWS, "{PLANNER}/lib.rs has a table of {} rules only", rows.len());
+    let wrong: Vec<String> = rows
+        .iter()
+        .filter_map(|row| {
+            let answer = read(&row.file).and_then(|text| answers(row, &text));
+            answer.err().map(|error| format!("{:?}: {error:#}", row.question))
+        })
+        .collect();
+    if wrong.is_empty() { Ok(()) } else { bail!("the table in {PLANNER}/lib.rs: {}", wrong.join("; ")) }
+}
+
+#[derive(Debug, PartialEq)]
+struct Row {
+    question: String,
+    file: String,
+    function: String,
+}
+
+/// The rows of the table whose questions end with a question mark.
+fn rows(text: &str) -> Result<Vec<Row>> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix("//! |"));
+    let questions = lines.filter(|line| line.contains("? |"));
+    questions
+        .map(|line| {
+            let cells: Vec<&str> = line.split('|').map(|cell| cell.trim().trim_matches('`')).collect();
+            let [question, file, function, ""] = cells[..] else {
+                bail!("{line:?} is not a row of three cells")
+            };
+            Ok(Row { question: question.to_owned(), file: file.to_owned(), function: function.to_owned() })
+        })
+        .collect()
+}
+
+/// Whether a file holds the function that a row names, and is short enough to be read.
+fn answers(row: &Row, text: &str) -> Result<()> {
+    let lines = text.lines().count();
+    ensure!(lines < MOST_LINES, "{} has {lines} lines, {MOST_LINES} or more", row.file);
+    let name = row.function.rsplit("::").next().unwrap_or_default();
+    let found = text.lines().map(str::trim_start).filter(|line| {
+        let line = line.trim_start_matches("pub ").trim_start_matches("pub(crate) ");
+        line.strip_prefix("fn ")
+            .and_then(|rest| rest.strip_prefix(name))
+            .is_some_and(|rest| rest.starts_with(['(', '<']))
+    });
+    match found.count() {
+        1 => Ok(()),
+        count => bail!("{} has {count} functions {name}", row.file),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_names_one_function_of_a_short_file() {
+        let table =
+            "//! | question | file | function |\n//! |---|---|---|\n//! | who goes? | `a.rs` | `choose` |\n";
+        let rows = rows(table).unwrap();
+        assert_eq!(rows.len(), 1);
+        assert!(answers(&rows[0], "    pub fn choose(a: u8) {}\n").is_ok());
+        assert!(answers(&rows[0], "fn choose_all() {}\n").is_err());
+        assert!(answers(&rows[0], "fn choose() {}\nfn choose() {}\n").is_err());
+        assert!(answers(&rows[0], &format!("fn choose() {{}}\n{}", "\n".repeat(MOST_LINES))).is_err());
+        assert!(super::rows("//! | who goes? | `a.rs` |\n").is_err());
+    }
+
+    #[test]
+    fn the_planners_table_is_right() {
+        check().unwrap();
+    }
+}
