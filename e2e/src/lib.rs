@@ -6,8 +6,8 @@
 pub mod faults;
 pub mod forward;
 pub mod gromacs;
+pub mod halted;
 pub mod kubectl;
-pub mod kubelet;
 pub mod local;
 pub mod played;
 pub mod postgres;

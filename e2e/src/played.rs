@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use axum::{
     body::{Body, Bytes},
     extract::Query,
@@ -45,7 +45,7 @@ pub struct PlayedJob {
 }
 
 impl PlayedJob {
-    /// Waits until it is made, and takes it into the operator's care.
+    /// Waits until it is made, with the finalizer that the submitter sets.
     ///
     /// # Errors
     /// If it is not made.
@@ -56,8 +56,7 @@ impl PlayedJob {
             Ok(job.filter(|job| job.metadata.deletion_timestamp.is_none()))
         })
         .await?;
-        let finalizer = json!({ "metadata": { "finalizers": [names::FINALIZER] } });
-        jobs.patch(name, &PatchParams::default(), &Patch::Merge(finalizer)).await?;
+        ensure!(job.finalizers() == [names::FINALIZER], "{name} was made with {:?}", job.finalizers());
         let uid = job.uid().context("the API server gives everything a UID")?;
         Ok(Self { jobs, name: name.to_owned(), uid, logs: logs.clone(), active: None, ended: Vec::new() })
     }

@@ -13,7 +13,7 @@ use kube::{
 use scavenger_e2e::{
     World,
     faults::Witness,
-    kubelet::Halted,
+    halted::Halted,
     postgres::NAMESPACE,
     repetitions,
     room::{delete_pod, has_reason, status},
@@ -35,6 +35,7 @@ enum Means {
     JobDeleted,
     JobOrphansItsPods,
     OperatorKilled,
+    LeaderFrozen,
     NodeLost,
 }
 
@@ -48,8 +49,11 @@ const MEANS: [Means; 6] = [
     Means::OperatorKilled,
 ];
 
-/// A node is given up after most of a minute, so it is lost only in the first of so many rounds.
-const NODE_LOST_EVERY: usize = 4;
+/// Those of the first of so many rounds: a node is given up after most of a minute, and a Lease runs out after 15 s.
+const SLOW_MEANS: [Means; 2] = [Means::LeaderFrozen, Means::NodeLost];
+
+/// So often these come.
+const SLOW_EVERY: usize = 4;
 
 /// A small generator (xorshift): the same seed gives the same order.
 struct Random(u64);
@@ -107,6 +111,12 @@ async fn interruptions(world: &World) -> Result<i64> {
     Ok(sum)
 }
 
+/// How often the operator in a pod was started again.
+async fn restarts(pods: &Api<Pod>, pod: &str) -> Result<i32> {
+    let status = pods.get(pod).await?.status.and_then(|status| status.container_statuses).unwrap_or_default();
+    Ok(status.iter().map(|container| container.restart_count).sum())
+}
+
 async fn take_away(world: &World, means: Means, name: &str, slot: &str) -> Result<()> {
     let pod = world.pod(name).await?.name_any();
     let child = status(&world.api::<ScavengerJob>().get(name).await?)
@@ -142,9 +152,33 @@ async fn take_away(world: &World, means: Means, name: &str, slot: &str) -> Resul
             let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
             pods.delete(&leader, &at_once).await?;
         }
+        Means::LeaderFrozen => {
+            let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
+            let leader = world.leader().await?;
+            let before = restarts(&pods, &leader).await?;
+            let frozen = Halted::operator(&leader)?;
+            world.api::<Pod>().delete(&pod, &DeleteParams::default()).await?;
+            until("another replica leads", || async {
+                let now = world.leader().await.ok();
+                Ok(now.is_some_and(|now| !now.is_empty() && now != leader).then_some(()))
+            })
+            .await?;
+            // That one begins the next attempt, of which the frozen one knows nothing. Then the frozen one goes on from
+            // where it was, and must end without a write.
+            let begun = |job: &ScavengerJob| {
+                status(job).phase.is_some_and(Phase::is_active)
+                    && status(job).attempt.is_some_and(|attempt| attempt.job_name != child)
+            };
+            world.job_until(name, "starting again under the next leader", begun).await?;
+            drop(frozen);
+            until("the frozen leader has ended", || async {
+                Ok((restarts(&pods, &leader).await? > before).then_some(()))
+            })
+            .await?;
+        }
         Means::NodeLost => {
             // To the cluster it is gone; the workload does not notice, and works on without knowing that it was deleted.
-            let _halted = Halted::now()?;
+            let _halted = Halted::kubelet()?;
             world.api::<Pod>().delete(&pod, &DeleteParams::default()).await?;
             let unreachable = |job: &ScavengerJob| has_reason(job, WaitingReason::NodeUnreachable);
             world.job_until(name, "told that its node is unreachable", unreachable).await?;
@@ -194,7 +228,7 @@ fn one_after_the_other(runs: &[Run]) -> Result<()> {
     Ok(())
 }
 
-/// Of six interruptions each, and seven where the node is lost; 250 of them take most of an hour.
+/// Of six interruptions each, and eight where the slow ones are among them; 250 of them take most of an hour.
 fn rounds() -> usize {
     repetitions(2).min(40)
 }
@@ -210,8 +244,8 @@ async fn story(world: &World, seed: u64) -> Result<()> {
     let mut done = Vec::new();
     for round in 0..rounds() {
         let mut means = MEANS.to_vec();
-        if round.is_multiple_of(NODE_LOST_EVERY) {
-            means.push(Means::NodeLost);
+        if round.is_multiple_of(SLOW_EVERY) {
+            means.extend(SLOW_MEANS);
         }
         for means in random.shuffled(&means) {
             both_run(world).await?;

@@ -315,6 +315,9 @@ fn job(
             name: Some(name),
             namespace: Some(row.namespace.clone()),
             labels: Some(labels),
+            // From the first moment on its name is held until its pods are gone; else the operator would have to write once
+            // more before its first attempt.
+            finalizers: Some(vec![names::FINALIZER.to_owned()]),
             ..ObjectMeta::default()
         },
         spec,
@@ -341,6 +344,15 @@ mod tests {
         assert_eq!(job.spec.resources.requests["cpu"].0, "2");
         assert_eq!(job.spec.resources.requests["memory"].0, "300Mi");
         assert_eq!(job.spec.image, "gromacs:test");
+    }
+
+    #[test]
+    fn what_is_made_holds_its_name_until_its_pods_are_gone() {
+        let simulation = simulation_job(&row(), &ladder()[0], &manifest_settings(), 60);
+        let probe = probe_job(&row(), Probe::Inspection, &manifest_settings());
+        for job in [simulation, probe] {
+            assert_eq!(job.metadata.finalizers.unwrap_or_default(), [names::FINALIZER]);
+        }
     }
 
     #[test]

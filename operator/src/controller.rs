@@ -14,16 +14,12 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{
-    Api, Client,
-    api::{Patch, PatchParams},
-};
+use kube::{Api, Client, api::PostParams};
 use scavenger_planner::{Planner, action::ActionResult, check, snapshot::Observation, urgency::Line};
 use scavenger_schema::{
     names,
     scavenger_pool::{ScavengerPool, ScavengerPoolStatus},
 };
-use serde_json::json;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -35,7 +31,7 @@ use crate::{
     leader::Leadership,
     metrics::Metrics,
     observe::{self, Watched, progress::Progress},
-    pool, status,
+    pool,
 };
 
 /// Messages that may wait for the loop. A watch that is faster than the loop waits; nothing is dropped.
@@ -143,8 +139,8 @@ impl View {
 /// The operator's loop.
 pub(crate) struct Controller {
     pub(crate) client: Client,
-    /// Client for evictions, which returns a 429 at once.
-    pub(crate) evictions: Client,
+    /// Client that sends each request once, and returns a 429 like any other answer.
+    pub(crate) once: Client,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     /// Actions that run at the same time.
@@ -159,8 +155,12 @@ impl Controller {
         mut leadership: watch::Receiver<Leadership>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), ControllerError> {
-        let executor = Executor::new(self.client.clone(), self.evictions.clone(), Arc::clone(&self.metrics));
-        let executor = Arc::new(executor);
+        let executor = Arc::new(Executor::new(
+            self.client.clone(),
+            self.once.clone(),
+            leadership.clone(),
+            Arc::clone(&self.metrics),
+        ));
         let mut line = Line::default();
         let mut under_way: JoinSet<ActionResult> = JoinSet::new();
         let mut view = View::start(&self.client);
@@ -190,8 +190,12 @@ impl Controller {
             // Looked at in every turn: a leader that has lost the Lease must not plan one thing more.
             match *leadership.borrow() {
                 Leadership::Standby => {}
-                Leadership::Leader if leads => {}
-                Leadership::Leader => {
+                // It was frozen: the election has not said so yet.
+                now @ Leadership::Leader { .. } if !now.holds(tokio::time::Instant::now()) => {
+                    return Err(ControllerError::LeadershipLost);
+                }
+                Leadership::Leader { .. } if leads => {}
+                Leadership::Leader { .. } => {
                     // What the leader before wrote last may not be in this view yet. Lists that begin now have it, and
                     // with it all room that was given away.
                     view = View::start(&self.client);
@@ -330,7 +334,7 @@ impl PoolStatus {
 
 /// Writes a pool status; false if it was not written.
 async fn write(pools: &Api<ScavengerPool>, mut new_status: ScavengerPoolStatus) -> bool {
-    let pool = match pools.get_opt(names::DEFAULT_POOL).await {
+    let mut pool = match pools.get_opt(names::DEFAULT_POOL).await {
         Ok(Some(pool)) => pool,
         Ok(None) => return false,
         Err(error) => {
@@ -339,14 +343,9 @@ async fn write(pools: &Api<ScavengerPool>, mut new_status: ScavengerPoolStatus) 
         }
     };
     new_status.observed_generation = pool.metadata.generation;
-    let mut patch = json!({ "status": new_status });
-    if let (Some(old), Some(new)) = (pool.status.map(|old| json!(old)), patch.get_mut("status")) {
-        for field in ["allocatable", "used", "free"] {
-            status::name_removed(&mut new[field], &old[field]);
-        }
-        status::name_removed(&mut new["queue"]["waitingByReason"], &old["queue"]["waitingByReason"]);
-    }
-    match pools.patch_status(names::DEFAULT_POOL, &PatchParams::default(), &Patch::Merge(&patch)).await {
+    pool.status = Some(new_status);
+    // With the version that was read: if the pool changed since, the status is written at the next turn.
+    match pools.replace_status(names::DEFAULT_POOL, &PostParams::default(), &pool).await {
         Ok(_) => true,
         Err(error) => {
             warn!(%error, "the pool's status was not written");

@@ -34,10 +34,18 @@ const RETRY: Duration = Duration::from_secs(2);
 pub(crate) enum Leadership {
     /// Another replica leads, or nobody yet.
     Standby,
-    /// This one leads.
-    Leader,
+    /// This one leads, until then at least. A renewal moves the time on.
+    Leader { until: Instant },
     /// This one led and must not write any more.
     Lost,
+}
+
+impl Leadership {
+    /// True while no other replica can lead. The clock is asked as well: a process that was frozen does not know yet that
+    /// its Lease ran out. (Where the whole machine slept, this clock slept with it.)
+    pub(crate) fn holds(self, now: Instant) -> bool {
+        matches!(self, Self::Leader { until } if now < until)
+    }
 }
 
 /// Where the Lease is and who asks for it.
@@ -117,13 +125,14 @@ impl Campaign {
                 }
                 Err(_) => false,
             };
-            let in_time = self.renewed.is_some_and(|renewed| renewed.elapsed() < RENEW_DEADLINE);
-            let now = match (*state.borrow(), leads && in_time) {
-                (Leadership::Standby | Leadership::Leader, true) => Leadership::Leader,
-                (Leadership::Standby, false) => Leadership::Standby,
-                (Leadership::Leader | Leadership::Lost, _) => Leadership::Lost,
-            };
-            if state.send_if_modified(|old| std::mem::replace(old, now) != now) {
+            let now = next(*state.borrow(), self.renewed.filter(|_| leads), Instant::now());
+            let changed = state.send_if_modified(|old| {
+                // A renewal is no change that anybody must be woken for.
+                let changed = std::mem::discriminant(old) != std::mem::discriminant(&now);
+                *old = now;
+                changed
+            });
+            if changed {
                 info!(identity = %self.candidate.identity, state = ?now, "leadership changed");
             }
             if now == Leadership::Lost {
@@ -133,7 +142,7 @@ impl Campaign {
                 let _stopped = stopped.wait_for(|stopped| *stopped).await;
             };
             if tokio::time::timeout(RETRY, resigns).await.is_ok() {
-                if now == Leadership::Leader {
+                if matches!(now, Leadership::Leader { .. }) {
                     self.release().await;
                 }
                 return;
@@ -184,6 +193,16 @@ impl Campaign {
             Ok(Err(error)) => warn!(%error, "the Lease was not given back; it runs out by itself"),
             Err(_) => warn!("the Lease was not given back in time; it runs out by itself"),
         }
+    }
+}
+
+/// What a replica is after it looked at the Lease: `renewed` is when it sent its last renewal, if it leads.
+fn next(before: Leadership, renewed: Option<Instant>, now: Instant) -> Leadership {
+    let until = renewed.map(|renewed| renewed + RENEW_DEADLINE).filter(|until| now < *until);
+    match (before, until) {
+        (Leadership::Standby | Leadership::Leader { .. }, Some(until)) => Leadership::Leader { until },
+        (Leadership::Standby, None) => Leadership::Standby,
+        (Leadership::Leader { .. }, None) | (Leadership::Lost, _) => Leadership::Lost,
     }
 }
 
@@ -275,6 +294,22 @@ mod tests {
         assert_eq!(spec.holder_identity.as_deref(), Some("me"));
         assert_eq!(spec.lease_transitions, Some(2));
         assert_eq!(spec.lease_duration_seconds, Some(DURATION_SECONDS));
+    }
+
+    #[test]
+    fn a_leader_holds_the_lease_for_ten_seconds_after_a_renewal() {
+        let sent = Instant::now();
+        let leader = next(Leadership::Standby, Some(sent), sent + SECOND);
+        assert_eq!(leader, Leadership::Leader { until: sent + RENEW_DEADLINE });
+        assert!(leader.holds(sent + 9 * SECOND));
+        assert!(!leader.holds(sent + RENEW_DEADLINE));
+        let renewed = next(leader, Some(sent + 2 * SECOND), sent + 2 * SECOND);
+        assert!(renewed.holds(sent + 11 * SECOND));
+        // Frozen for longer than that: nobody has said so yet, but the clock does.
+        assert!(!renewed.holds(sent + 60 * SECOND));
+        assert_eq!(next(renewed, Some(sent + 2 * SECOND), sent + 60 * SECOND), Leadership::Lost);
+        assert_eq!(next(Leadership::Lost, Some(sent), sent), Leadership::Lost, "once lost, lost");
+        assert!(!Leadership::Standby.holds(sent) && !Leadership::Lost.holds(sent));
     }
 
     #[test]

@@ -434,9 +434,10 @@ pub struct SecretMount {
     pub mount_path: String,
 }
 
-/// What became of a ScavengerJob; written by the operator only.
+/// What became of a ScavengerJob; written by the operator only, and always as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct ScavengerJobStatus {
     /// Where it is in its life.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -478,9 +479,11 @@ pub struct ScavengerJobStatus {
     pub last_checkpoint_time: Option<Time>,
     /// When it started to run, the newest 50 times, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub start_times: Vec<Time>,
     /// When it was interrupted, the newest 50 times, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub interruption_times: Vec<Time>,
     /// When it was completed or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -497,12 +500,14 @@ pub struct ScavengerJobStatus {
     /// Attempts that ended, the newest 50, oldest first, with what each really ran with. Beyond 256 KiB the oldest lose
     /// their arguments, or go.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub attempts: Vec<Attempt>,
 }
 
 /// One attempt: one batch/v1 Job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct Attempt {
     /// Counted from 1, never reused.
     pub number: i64,
@@ -514,12 +519,13 @@ pub struct Attempt {
     /// `metadata.generation` of the spec it runs with.
     pub generation: i64,
     /// What each of its pods has.
-    #[schemars(schema_with = "shapes::resource_list")]
+    #[schemars(schema_with = "shapes::atomic_resource_list")]
     pub requests: BTreeMap<String, Quantity>,
     /// Number of its pods.
     pub pod_count: i32,
     /// Arguments it runs with; left out if they are longer than 64 KiB.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub args: Vec<String>,
     /// PriorityClass of its pods.
     pub priority_class_name: String,
@@ -549,6 +555,7 @@ pub struct Attempt {
 /// that shows it may be gone when the attempt is judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct Disruption {
     /// When it happened, as far as the cluster tells.
     pub time: Time,

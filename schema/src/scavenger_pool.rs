@@ -323,6 +323,7 @@ impl Default for ScavengerPoolSpec {
 /// The room of the pool as the operator sees it; written at most every 5 seconds, and at least every minute.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct ScavengerPoolStatus {
     /// `metadata.generation` of the spec in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -341,18 +342,19 @@ pub struct ScavengerPoolStatus {
     pub nodes: i32,
     /// What these nodes have for pods, by resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "shapes::resource_list")]
+    #[schemars(schema_with = "shapes::atomic_resource_list")]
     pub allocatable: BTreeMap<String, Quantity>,
     /// What is used or promised of it, by resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "shapes::resource_list")]
+    #[schemars(schema_with = "shapes::atomic_resource_list")]
     pub used: BTreeMap<String, Quantity>,
     /// What ScavengerJobs may still take under the threshold, by resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "shapes::resource_list")]
+    #[schemars(schema_with = "shapes::atomic_resource_list")]
     pub free: BTreeMap<String, Quantity>,
     /// Nodes that are alike, with their labels and the room they have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub node_shapes: Vec<NodeShape>,
     /// How many ScavengerJobs are where.
     #[serde(default)]
@@ -362,23 +364,26 @@ pub struct ScavengerPoolStatus {
 /// Nodes with about the same allocatable resources and the same hardware labels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct NodeShape {
     /// How many such nodes there are.
     pub count: i32,
     /// Their common labels that describe hardware (architecture, CPU model and features, GPU product).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
     pub labels: BTreeMap<String, String>,
     /// What each of them has for pods.
-    #[schemars(schema_with = "shapes::resource_list")]
+    #[schemars(schema_with = "shapes::atomic_resource_list")]
     pub allocatable: BTreeMap<String, Quantity>,
     /// What is free on the one with the most room: most devices, then most cpu, then most memory.
-    #[schemars(schema_with = "shapes::resource_list")]
+    #[schemars(schema_with = "shapes::atomic_resource_list")]
     pub largest_free: BTreeMap<String, Quantity>,
 }
 
 /// How many ScavengerJobs are where.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct Queue {
     /// Waiting or interrupted, whatever the reason.
     #[serde(default)]
@@ -391,5 +396,6 @@ pub struct Queue {
     pub running: i32,
     /// Those that wait, by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
     pub waiting_by_reason: BTreeMap<String, i32>,
 }

@@ -109,7 +109,14 @@ pub(crate) fn resource_list(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Conditions as every Kubernetes API has them, merged by type.
+/// Amounts in a status, which are written as a whole.
+pub(crate) fn atomic_resource_list(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = resource_list(generator);
+    schema.insert("x-kubernetes-map-type".to_owned(), "atomic".into());
+    schema
+}
+
+/// Conditions as every Kubernetes API has them: one of each type.
 pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
     let item = generator.subschema_for::<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>();
     json_schema!({
@@ -121,4 +128,47 @@ pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
 fn nullable(mut schema: Schema) -> Schema {
     schema.insert("nullable".to_owned(), true.into());
     schema
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::CustomResourceExt;
+    use serde_json::Value;
+
+    use crate::{scavenger_job::ScavengerJob, scavenger_pool::ScavengerPool};
+
+    /// Lists and maps below `schema` that are not written as a whole.
+    fn granular(path: &str, schema: &Value, found: &mut Vec<String>) {
+        let atomic = |key: &str| schema[key] == "atomic";
+        match schema["type"].as_str() {
+            Some("array") => {
+                if !atomic("x-kubernetes-list-type") {
+                    found.push(path.to_owned());
+                    return;
+                }
+                granular(&format!("{path}[]"), &schema["items"], found);
+            }
+            Some("object") => {
+                if !atomic("x-kubernetes-map-type") {
+                    found.push(path.to_owned());
+                }
+                for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+                    granular(&format!("{path}.{name}"), property, found);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn a_status_is_written_as_a_whole() {
+        for crd in [ScavengerJob::crd(), ScavengerPool::crd()] {
+            let crd = serde_json::to_value(crd).unwrap();
+            let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+            let mut found = Vec::new();
+            granular("status", &schema["properties"]["status"], &mut found);
+            // Conditions have one entry for each type, which only a list of type map ensures.
+            assert_eq!(found, ["status.conditions"]);
+        }
+    }
 }

@@ -85,13 +85,12 @@ words! {
 }
 
 words! {
-    /// Reason of an event that the operator publishes on a ScavengerJob; the message is the status message.
+    /// Reason of an event that the operator publishes on a ScavengerJob: one for the start of an attempt, and one for its
+    /// end. The message is the status message.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     pub enum Event {
         /// An attempt starts. Also the reason of the condition Admitted while it is True.
         Started,
-        /// All pods of the attempt run.
-        Running,
         /// The attempt was taken away.
         Interrupted,
         /// The attempt was withdrawn because it could not start.

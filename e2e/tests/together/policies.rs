@@ -598,7 +598,7 @@ fn the_projects_own_parts_may_do_what_they_need_and_nothing_else() {
         ensure!(wildcard.is_none(), "the operator may {wildcard:?}");
         let client = users::client(&users::service_account(NAMESPACE, "scavenger-operator")).await?;
         for (needs, right) in [
-            (true, ("scavenger.dev", "scavengerjobs/status", "patch")),
+            (true, ("scavenger.dev", "scavengerjobs/status", "update")),
             (true, ("scavenger.dev", "scavengerjobs", "delete")),
             (true, ("scavenger.dev", "scavengerjobs/finalizers", "update")),
             (true, ("batch", "jobs", "create")),

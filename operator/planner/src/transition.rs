@@ -85,7 +85,7 @@ fn run(known: &Known<'_>, status: &mut JobStatus, attempt: &Attempt, child_uid: 
     push(&mut status.start_times, known.now);
     let attempt = Attempt { child_uid: Some(child_uid), start_time: Some(known.now), ..attempt.clone() };
     status.attempt = Some(Box::new(attempt));
-    (None, Some(Event::Running))
+    (None, None)
 }
 
 fn order_interruption(status: &mut JobStatus, attempt: &Attempt, order: Disruption) -> Told {

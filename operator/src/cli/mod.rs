@@ -130,8 +130,9 @@ async fn connect() -> anyhow::Result<Client> {
     connected(Client::try_from(config().await?))
 }
 
-/// A client that takes 429 for an answer: that is how a PodDisruptionBudget refuses an eviction, and the other client
-/// would ask again until the task's time is over.
+/// A client that sends each request once. It takes 429 for an answer: that is how a PodDisruptionBudget refuses an
+/// eviction, and the other client would ask again until the task's time is over. Nor does it send a Job again after the
+/// Lease was looked at.
 fn without_retries(mut config: Config) -> anyhow::Result<Client> {
     config.default_retry = false;
     connected(Client::try_from(config))

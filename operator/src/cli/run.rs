@@ -88,7 +88,7 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     let health = Arc::new(Health::default());
     let config = super::config().await?;
     let client = super::connected(listened_to(config.clone(), &health.progress))?;
-    let evictions = super::without_retries(config)?;
+    let once = super::without_retries(config)?;
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| Unusable(format!("could not listen on {} (--listen)", options.listen)))?;
@@ -115,7 +115,7 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     };
     let election = Election::start(&client, candidate);
     let concurrency = options.concurrency.into();
-    let controller = Controller { client, evictions, metrics, health, concurrency };
+    let controller = Controller { client, once, metrics, health, concurrency };
     let server = tokio::spawn(server.into_future());
     let stopped = async move {
         let _closed = stop.wait_for(|stopped| *stopped).await;

@@ -277,26 +277,30 @@ impl Metrics {
         self.actions.get_or_create(&ActionLabels { task, result }).inc();
     }
 
-    /// Counts an event in the life of a ScavengerJob that was created at `creation`, once its status write succeeded.
-    pub(crate) fn event(&self, event: Event, creation: Timestamp, status: &JobStatus) {
+    /// Counts an attempt whose pods all run, of a ScavengerJob that was created at `creation`, once its status was written.
+    pub(crate) fn started(&self, creation: Timestamp, status: &JobStatus) {
+        self.starts.inc();
         let attempt = status.attempt.as_ref();
+        if let Some((decision, start)) = attempt.and_then(|a| Some((a.creation_time, a.start_time?))) {
+            let waited_since = status.interruption_times.last().copied().unwrap_or(creation);
+            self.start_latency.observe(seconds_between(waited_since, start));
+            self.launch_duration.observe(seconds_between(decision, start));
+        }
+    }
+
+    /// Counts an event in the life of a ScavengerJob, once its status was written.
+    pub(crate) fn event(&self, event: Event, status: &JobStatus) {
         let reason = || Reason {
-            reason: attempt
+            reason: status
+                .attempt
+                .as_ref()
                 .and_then(|attempt| attempt.reason.as_ref())
                 .map(ToString::to_string)
                 .unwrap_or_default(),
         };
         match event {
+            // Counted when its pods run: see `started`.
             Event::Started => {}
-            Event::Running => {
-                self.starts.inc();
-                if let Some((decision, start)) = attempt.and_then(|a| Some((a.creation_time, a.start_time?)))
-                {
-                    let waited_since = status.interruption_times.last().copied().unwrap_or(creation);
-                    self.start_latency.observe(seconds_between(waited_since, start));
-                    self.launch_duration.observe(seconds_between(decision, start));
-                }
-            }
             Event::Interrupted => {
                 self.interruptions.get_or_create(&reason()).inc();
             }

@@ -174,12 +174,12 @@ fn who_queued_for_hours_waited_for_hours() {
     let demand = Demand { per_pod: Resources::default(), pod_count: 1, placement: Placement::default() };
     let attempt = Attempt { start_time: Some(at(36_002)), ..Attempt::first(demand.into(), at(36_000)) };
     let mut status = JobStatus { attempt: Some(Box::new(attempt)), ..JobStatus::default() };
-    metrics.event(Event::Running, at(0), &status);
+    metrics.started(at(0), &status);
     assert_eq!(sum(&metrics, "scavenger_start_latency_seconds"), 36_002.0);
     assert_eq!(sum(&metrics, "scavenger_launch_duration_seconds"), 2.0);
     // From then on, since it was interrupted.
     status.interruption_times = vec![at(100), at(35_902)];
-    metrics.event(Event::Running, at(0), &status);
+    metrics.started(at(0), &status);
     assert_eq!(sum(&metrics, "scavenger_start_latency_seconds"), 36_102.0);
 }
 

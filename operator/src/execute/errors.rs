@@ -1,0 +1,27 @@
+//! What it means that the API server did not do what it was asked.
+
+use scavenger_planner::{
+    action::Failure,
+    refusal::{self, Refusal},
+};
+
+#[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
+pub(crate) fn failure(error: kube::Error) -> Failure {
+    match &error {
+        kube::Error::Api(status) if status.is_not_found() => Failure::Gone,
+        kube::Error::Api(status) if status.is_conflict() => Failure::Conflict,
+        kube::Error::Api(status) => Failure::Transient(status.message.clone()),
+        other => Failure::Transient(other.to_string()),
+    }
+}
+
+/// Why the API server did not take an object; what its sentence means is the planner's to know.
+pub(super) fn refusal(error: kube::Error) -> Failure {
+    let kube::Error::Api(status) = &error else { return failure(error) };
+    match refusal::judge(&status.message) {
+        Refusal::Quota => Failure::QuotaExceeded(status.message.clone()),
+        Refusal::Final => Failure::Refused(status.message.clone()),
+        _ if status.code == 400 => Failure::Refused(status.message.clone()),
+        Refusal::Reference | Refusal::Passing => failure(error),
+    }
+}

@@ -1,0 +1,38 @@
+//! ScavengerJobs that one step of a start got back and the next one needs.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use kube::ResourceExt;
+use scavenger_schema::scavenger_job::ScavengerJob;
+
+/// ScavengerJobs kept from one step of their start to the next. Where more start at the same time, some are read again.
+const KEPT: usize = 1024;
+
+/// By UID: what one step of a start got back and the next one needs. Losing it costs a read.
+#[derive(Default)]
+pub(super) struct Kept(Mutex<BTreeMap<String, ScavengerJob>>);
+
+impl Kept {
+    fn jobs(&self) -> MutexGuard<'_, BTreeMap<String, ScavengerJob>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps it for the next step.
+    pub(super) fn keep(&self, job: ScavengerJob) {
+        let Some(uid) = job.uid() else { return };
+        let mut jobs = self.jobs();
+        if jobs.len() >= KEPT {
+            // Starts that came to nothing.
+            jobs.clear();
+        }
+        jobs.insert(uid, job);
+    }
+
+    /// What the step before kept, if it did.
+    pub(super) fn take(&self, uid: &str) -> Option<ScavengerJob> {
+        self.jobs().remove(uid)
+    }
+}

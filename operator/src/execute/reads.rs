@@ -1,0 +1,155 @@
+//! Live reads, and what the events of others say: the kubelet's and the Job controller's.
+
+use jiff::SignedDuration;
+use k8s_openapi::api::{
+    batch::v1::Job as BatchJob,
+    core::v1::{Event as CoreEvent, Pod as ApiPod},
+};
+use kube::api::ListParams;
+use scavenger_planner::{
+    action::{Answer, Failure, PodEvent},
+    snapshot::{Key, Name},
+};
+
+use super::{Executor, Outcome, errors::failure};
+use crate::{manifest, observe::convert};
+
+/// Longest message of somebody else's event that goes on into a status, in bytes.
+const MAX_EVENT: usize = 1024;
+
+/// Longest time between the kubelet's summaries of what is not mounted, and between its tries to mount one volume: each
+/// takes 2 min and 3 s.
+const SUMMARY_EVERY: SignedDuration = SignedDuration::from_secs(150);
+
+impl Executor {
+    async fn live_pods(&self, key: &Key, uid: &str) -> Result<kube::core::ObjectList<ApiPod>, Failure> {
+        // Without a resourceVersion the API server answers with the newest state, not from its cache's past.
+        self.api::<ApiPod>(key)
+            .list(&ListParams::default().labels(&manifest::selector(uid)))
+            .await
+            .map_err(failure)
+    }
+
+    /// Pods of the ScavengerJob that have not ended. Phases Succeeded and Failed are final: the kubelet reports them
+    /// only once every container has ended.
+    pub(super) async fn pods_left(&self, key: &Key, uid: &str) -> Result<u32, Failure> {
+        let pods = self.live_pods(key, uid).await?;
+        let left = pods.iter().filter(|pod| !convert::pod(pod).phase.is_terminal()).count();
+        Ok(u32::try_from(left).unwrap_or(u32::MAX))
+    }
+
+    pub(super) async fn read_child(&self, key: &Key, uid: &Name) -> Outcome {
+        let there = self.api::<BatchJob>(key).get_opt(&key.name).await.map_err(failure)?;
+        let child = there.as_ref().and_then(convert::child).filter(|child| child.uid == *uid);
+        Ok(child.map_or_else(|| Answer::ChildGone { uid: uid.clone() }, |child| Answer::Child(child.into())))
+    }
+
+    pub(super) async fn list_pods(&self, key: &Key, uid: &str, child: Option<&(Key, Name)>) -> Outcome {
+        let list = self.live_pods(key, uid).await?;
+        let resource_version =
+            list.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0);
+        let create_failure = match child {
+            Some((child, uid)) => self.create_failure(child, uid).await?,
+            None => None,
+        };
+        Ok(Answer::Pods { pods: list.iter().map(convert::pod).collect(), resource_version, create_failure })
+    }
+
+    /// Why the Job controller could not create pods: it says so only in events.
+    async fn create_failure(&self, child: &Key, uid: &str) -> Result<Option<String>, Failure> {
+        let newest = self.newest_event(child, uid, ",reason=FailedCreate").await?;
+        let said = newest.and_then(|event| event.message);
+        // What is before it are the Job controller's words; the sentence is the API server's.
+        Ok(said.map(|said| said.strip_prefix("Error creating: ").map(str::to_owned).unwrap_or(said)))
+    }
+
+    pub(super) async fn read_pod_events(&self, pods: &[(Key, Name)]) -> Outcome {
+        let mut events = Vec::with_capacity(pods.len());
+        for (pod, uid) in pods {
+            let newest = self.newest_event(pod, uid, "").await?;
+            let event = newest.map(|event| PodEvent {
+                warning: event.type_.as_deref() == Some("Warning"),
+                reason: event.reason.unwrap_or_default(),
+                message: convert::shortened(event.message.as_deref().unwrap_or_default(), MAX_EVENT),
+            });
+            events.push((pod.name.clone(), event));
+        }
+        Ok(Answer::PodEvents(events))
+    }
+
+    /// The newest event about an object. By its UID: another one of the same name may have been there before.
+    async fn newest_event(&self, object: &Key, uid: &str, also: &str) -> Result<Option<CoreEvent>, Failure> {
+        let fields = format!("involvedObject.uid={uid}{also}");
+        let events = self
+            .api::<CoreEvent>(object)
+            .list(&ListParams::default().fields(&fields))
+            .await
+            .map_err(failure)?;
+        Ok(newest(&events.items))
+    }
+}
+
+/// The newest of an object's events. About every two minutes the kubelet sums up that some volumes of a pod are not
+/// mounted; what it said of one of them since the summary before (it tries at least as often) tells why.
+fn newest(events: &[CoreEvent]) -> Option<CoreEvent> {
+    let time = |event: &CoreEvent| {
+        let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
+        series
+            .map(|time| time.0)
+            .or(event.last_timestamp.as_ref().map(|time| time.0))
+            .or(event.event_time.as_ref().map(|time| time.0))
+    };
+    let sums_up = |event: &CoreEvent| {
+        event.message.as_ref().is_some_and(|message| message.starts_with("Unable to attach or mount volumes"))
+    };
+    // Stamps have whole seconds; in one second, the complaint is what counts.
+    let order = |event: &CoreEvent| (time(event), event.type_.as_deref() == Some("Warning"));
+    let newest = events.iter().max_by_key(|event| order(event))?;
+    let explains = |event: &&CoreEvent| {
+        let recent =
+            time(newest).zip(time(event)).is_some_and(|(newest, time)| newest - SUMMARY_EVERY <= time);
+        recent && !sums_up(event) && event.type_.as_deref() == Some("Warning")
+    };
+    let telling = events.iter().filter(explains).max_by_key(|event| order(event));
+    telling.filter(|_| sums_up(newest)).or(Some(newest)).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(second: u32, kind: &str, message: &str) -> CoreEvent {
+        serde_json::from_value(json!({
+            "metadata": {}, "involvedObject": {}, "type": kind, "message": message,
+            "lastTimestamp": format!("2026-01-01T00:{:02}:{:02}Z", second / 60, second % 60),
+        }))
+        .expect("the event should be valid")
+    }
+
+    fn said(events: &[CoreEvent]) -> Option<String> {
+        newest(events).and_then(|event| event.message)
+    }
+
+    #[test]
+    fn the_newest_event_counts_and_a_complaint_before_other_news_of_the_same_second() {
+        let pulled = event(60, "Normal", "pulled");
+        let failed = event(60, "Warning", "failed");
+        assert_eq!(said(&[]), None);
+        assert_eq!(said(&[event(59, "Warning", "old"), pulled.clone()]).as_deref(), Some("pulled"));
+        assert_eq!(said(&[failed, pulled]).as_deref(), Some("failed"));
+    }
+
+    #[test]
+    fn a_summary_gives_way_to_what_was_said_of_a_volume_since_the_one_before() {
+        let summary =
+            event(300, "Warning", "Unable to attach or mount volumes: unmounted volumes=[a]: timed out");
+        let earlier =
+            event(177, "Warning", "Unable to attach or mount volumes: unmounted volumes=[a]: timed out");
+        let reason = |second| event(second, "Warning", "MountVolume.SetUp failed");
+        let all = |second| [reason(second), summary.clone(), earlier.clone(), event(290, "Normal", "news")];
+        assert_eq!(said(&all(180)).as_deref(), Some("MountVolume.SetUp failed"));
+        assert_eq!(said(&all(100)), summary.message, "it was mounted since");
+    }
+}

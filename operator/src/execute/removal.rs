@@ -1,0 +1,98 @@
+//! What takes something away: pods, Jobs, ScavengerJobs and their finalizer.
+
+use k8s_openapi::api::batch::v1::Job as BatchJob;
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+};
+use scavenger_planner::{
+    action::{Answer, Failure},
+    snapshot::{Key, Name},
+};
+use scavenger_schema::{names, scavenger_job::ScavengerJob};
+use serde_json::json;
+use tracing::info;
+
+use super::{Executor, Outcome, errors::failure};
+
+impl Executor {
+    /// Deletes a ScavengerJob that was finished for long enough. Its finalizer holds it until its Jobs are gone.
+    pub(super) async fn delete_job(&self, key: &Key, uid: &str, resource_version: u64) -> Outcome {
+        let parameters = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Background),
+            // Somebody may just have asked for it to stay longer.
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: Some(resource_version.to_string()),
+            }),
+            ..DeleteParams::default()
+        };
+        match self.api::<ScavengerJob>(key).delete(&key.name, &parameters).await {
+            Ok(_) => {
+                info!(namespace = %key.namespace, name = %key.name, "deleted, ttlSecondsAfterFinished after its end");
+                Ok(Answer::JobDeleted)
+            }
+            Err(error) => Err(failure(error)),
+        }
+    }
+
+    pub(super) async fn delete_child(&self, child: &Key, uid: &str) -> Outcome {
+        let parameters = DeleteParams {
+            // Foreground: the Job stays until its pods are gone, and shows in the watch until then.
+            propagation_policy: Some(PropagationPolicy::Foreground),
+            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        match self.api::<BatchJob>(child).delete(&child.name, &parameters).await {
+            Ok(_) => Ok(Answer::Deleted { uid: uid.into() }),
+            // Gone, or another one by that name.
+            Err(kube::Error::Api(error)) if error.is_not_found() || error.is_conflict() => {
+                Ok(Answer::Deleted { uid: uid.into() })
+            }
+            Err(error) => Err(failure(error)),
+        }
+    }
+
+    /// Every pod is tried, so that one that can not be evicted does not keep the others of its gang.
+    pub(super) async fn interrupt(&self, pods: Vec<(Key, Name)>) -> Outcome {
+        let tried = pods.iter().map(|(pod, uid)| self.evictor.evict(pod, uid));
+        let failed = futures::future::join_all(tried).await.into_iter().find_map(Result::err);
+        match failed {
+            Some(failure) => Err(failure),
+            None => Ok(Answer::Interrupted { pods: pods.into_iter().map(|(_, uid)| uid).collect() }),
+        }
+    }
+
+    pub(super) async fn remove_finalizer(&self, key: &Key, uid: &str) -> Outcome {
+        let pods_left = self.pods_left(key, uid).await?;
+        if pods_left > 0 {
+            return Ok(Answer::Released { pods_left });
+        }
+        let released = Ok(Answer::Released { pods_left: 0 });
+        let job = match self.get(key, uid).await {
+            Ok(job) => job,
+            Err(Failure::Gone) => return released,
+            Err(failure) => return Err(failure),
+        };
+        let finalizers = job.finalizers().iter().filter(|name| *name != names::FINALIZER).cloned().collect();
+        match self.patch_finalizers(&job, key, finalizers).await {
+            Ok(_) | Err(Failure::Gone) => released,
+            Err(failure) => Err(failure),
+        }
+    }
+
+    pub(super) async fn patch_finalizers(
+        &self,
+        job: &ScavengerJob,
+        key: &Key,
+        finalizers: Vec<String>,
+    ) -> Result<ScavengerJob, Failure> {
+        // The resourceVersion makes this a compare-and-swap: a merge patch replaces the whole list.
+        let patch =
+            json!({ "metadata": { "resourceVersion": job.resource_version(), "finalizers": finalizers } });
+        self.api::<ScavengerJob>(key)
+            .patch(&key.name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .map_err(failure)
+    }
+}

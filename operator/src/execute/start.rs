@@ -1,0 +1,155 @@
+//! The start of an attempt, step by step: what must be known before it, and the Job that is it.
+
+use k8s_openapi::api::{
+    batch::v1::Job as BatchJob,
+    core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount},
+};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{GetParams, PostParams},
+};
+use scavenger_planner::{
+    action::{Answer, Failure},
+    snapshot::Key,
+};
+use scavenger_schema::{names, scavenger_job::ScavengerJob};
+
+use super::{
+    Executor, Outcome,
+    errors::{failure, refusal},
+};
+use crate::{manifest, observe::convert};
+
+impl Executor {
+    pub(super) async fn prepare(&self, key: &Key, uid: &str, version: u64) -> Outcome {
+        let mut job = self.get_since(key, uid, Some(version)).await?;
+        if !job.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER) {
+            let mut finalizers = job.finalizers().to_vec();
+            finalizers.push(names::FINALIZER.to_owned());
+            job = self.patch_finalizers(&job, key, finalizers).await?;
+        }
+        // Nothing can be left of attempts if none was ever begun: each is in the status before its Job is made.
+        let is_first = job.status.as_ref().is_none_or(|status| status.attempt.is_none());
+        let pods_left = async { if is_first { Ok(0) } else { self.pods_left(key, uid).await } };
+        let (pods_left, missing) = tokio::try_join!(pods_left, self.missing(key, &job))?;
+        let answer = Answer::Prepared { job: Box::new(convert::job(&job)), pods_left, missing };
+        self.kept.keep(job);
+        Ok(answer)
+    }
+
+    /// What the spec refers to and does not exist. Secrets are not looked up: the right to see whether one exists is
+    /// the right to read it. The kubelet tells.
+    async fn missing(&self, key: &Key, job: &ScavengerJob) -> Result<Vec<(String, String)>, Failure> {
+        let mut missing = Vec::new();
+        for claim in &job.spec.persistent_volume_claims {
+            self.look::<PersistentVolumeClaim>(key, &claim.claim_name, &mut missing).await?;
+        }
+        let of_variables = job.spec.env.iter().filter_map(|variable| {
+            let key = variable.value_from.as_ref()?.config_map_key_ref.as_ref()?;
+            (key.optional != Some(true)).then_some(&key.name)
+        });
+        for map in job.spec.config_maps.iter().map(|map| &map.name).chain(of_variables) {
+            self.look::<ConfigMap>(key, map, &mut missing).await?;
+        }
+        self.look::<ServiceAccount>(key, manifest::service_account(&job.spec), &mut missing).await?;
+        Ok(missing)
+    }
+
+    async fn look<K>(&self, key: &Key, name: &str, missing: &mut Vec<(String, String)>) -> Result<(), Failure>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned,
+        K::DynamicType: Default,
+    {
+        let entry = (K::kind(&K::DynamicType::default()).into_owned(), name.to_owned());
+        if missing.contains(&entry) {
+            return Ok(());
+        }
+        // What the API server has at hand may be a moment old. If it goes that very moment, the pod will tell; that it is
+        // missing must be true.
+        let api = self.api::<K>(key);
+        let at_hand = api.get_metadata_opt_with(name, &GetParams::any()).await.map_err(failure)?;
+        if at_hand.is_none() && api.get_metadata_opt(name).await.map_err(failure)?.is_none() {
+            missing.push(entry);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn create_child(
+        &self,
+        key: &Key,
+        uid: &str,
+        attempt: u32,
+        priority_class: u32,
+    ) -> Outcome {
+        // Its spec cannot have changed since Starting was written, whatever version this is.
+        let job = match self.kept.take(uid) {
+            Some(job) => job,
+            None => self.get(key, uid).await?,
+        };
+        if job.spec.pod_count > 1 {
+            self.create_service(key, &job, uid).await?;
+        }
+        let wanted = manifest::child_job(&job, attempt, priority_class);
+        let name = names::child_job(&key.name, attempt);
+        let api = Api::<BatchJob>::namespaced(self.once.clone(), &key.namespace);
+        self.must_lead()?;
+        let made = match api.create(&PostParams::default(), &wanted).await {
+            Ok(made) => made,
+            Err(kube::Error::Api(error)) if error.is_already_exists() => {
+                let existing = api.get(&name).await.map_err(failure)?;
+                if !manifest::is_same(&existing, &wanted, uid) {
+                    return Err(Failure::NameTaken(format!(
+                        "Job {name:?} exists in namespace {:?} and is not this ScavengerJob's; delete or rename it",
+                        &*key.namespace
+                    )));
+                }
+                existing
+            }
+            Err(error) => return Err(refusal(error)),
+        };
+        // For the status Running.
+        self.kept.keep(job);
+        convert::child(&made).map(|child| Answer::Child(child.into())).ok_or_else(|| {
+            Failure::Transient(format!("Job {name:?} came back without the operator's labels"))
+        })
+    }
+
+    pub(super) async fn create_service(
+        &self,
+        key: &Key,
+        job: &ScavengerJob,
+        uid: &str,
+    ) -> Result<(), Failure> {
+        let wanted = manifest::service(job);
+        let name = wanted.name_any();
+        let api = self.api::<Service>(key);
+        // All attempts but the first find it; what the API server has at hand is enough to know.
+        let at_hand = api.get_metadata_opt_with(&name, &GetParams::any()).await.map_err(failure)?;
+        if at_hand.is_some_and(|service| service.owner_references().iter().any(|owner| owner.uid == uid)) {
+            return Ok(());
+        }
+        match api.create(&PostParams::default(), &wanted).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(error)) if error.is_already_exists() => {
+                let existing = api.get(&name).await.map_err(failure)?;
+                if existing.owner_references().iter().any(|reference| reference.uid == uid) {
+                    return Ok(());
+                }
+                // The Service of a ScavengerJob that was deleted and made again goes a moment after it.
+                if existing.owner_references().iter().any(|reference| reference.kind == "ScavengerJob") {
+                    return Err(Failure::Transient(format!(
+                        "Service {name:?} of an earlier ScavengerJob is still there"
+                    )));
+                }
+                Err(Failure::NameTaken(format!(
+                    "Service {name:?} exists in namespace {:?} and is not this ScavengerJob's; delete or rename it",
+                    &*key.namespace
+                )))
+            }
+            Err(error) => Err(refusal(error)),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The write of a status: one PUT over the version that was judged, and what follows from it.
+
+use kube::api::PostParams;
+use scavenger_planner::{
+    action::{Answer, Failure, StatusWrite},
+    snapshot::{JobStatus, Key, Phase},
+};
+use scavenger_schema::scavenger_job::ScavengerJob;
+use tracing::info;
+
+use super::{Executor, Outcome, errors::failure};
+use crate::{observe::convert, status};
+
+impl Executor {
+    /// The ScavengerJob in the version that was judged, as the step before kept it, or read again: then it may be newer.
+    async fn judged(&self, key: &Key, uid: &str, version: u64) -> Result<ScavengerJob, Failure> {
+        match self.kept.take(uid).filter(|job| convert::resource_version(job) == version) {
+            Some(job) => Ok(job),
+            None => self.get_since(key, uid, Some(version)).await,
+        }
+    }
+
+    pub(super) async fn write_status(&self, key: &Key, uid: &str, write: StatusWrite) -> Outcome {
+        let StatusWrite { resource_version, status: new, ended, event } = write;
+        let mut job = self.judged(key, uid, resource_version).await?;
+        if convert::resource_version(&job) != resource_version {
+            return Err(Failure::Conflict);
+        }
+        let begins_to_run = begins_to_run(&job, &new);
+        job.status = Some(status::replacing(&job, &new, ended.as_ref()));
+        if new.phase == Phase::Starting {
+            self.must_lead()?;
+        }
+        // The object carries the UID and the version that were judged: the API server refuses every other.
+        let written = self
+            .api::<ScavengerJob>(key)
+            .replace_status(&key.name, &PostParams::default(), &job)
+            .await
+            .map_err(failure)?;
+        info!(
+            namespace = %key.namespace, name = %key.name,
+            phase = new.phase.name(),
+            attempt = new.attempt.as_ref().map(|attempt| attempt.number),
+            reason = new.admitted.as_ref().and_then(|a| a.waiting.as_ref()).map(|w| w.reason.name()),
+            message = %new.message,
+            "status written"
+        );
+        let job = convert::job(&written);
+        if begins_to_run {
+            self.metrics.started(job.creation_time, &new);
+        }
+        if let Some(event) = event {
+            self.metrics.event(event, &new);
+            self.events.tell(&written, event, &new.message);
+        }
+        if new.phase == Phase::Starting {
+            self.kept.keep(written);
+        }
+        if ended.is_some() {
+            self.metrics.ended(&job);
+        }
+        Ok(Answer::Job(Box::new(job)))
+    }
+}
+
+/// True if with this status an attempt runs that did not before.
+fn begins_to_run(job: &ScavengerJob, new: &JobStatus) -> bool {
+    let before = job.status.as_ref().and_then(|status| status.phase);
+    new.phase == Phase::Running && before != Some(Phase::Running)
+}

@@ -1,0 +1,228 @@
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use http::{Method, Request, Response, StatusCode};
+use jiff::Timestamp;
+use kube::client::Body;
+use scavenger_planner::{
+    action::StatusWrite,
+    snapshot::{Attempt, JobStatus, Phase},
+};
+use serde_json::json;
+
+use super::*;
+use crate::observe::convert;
+
+/// An API server that keeps the one object that is created in it, and notes how it was asked.
+fn server(asked: &Arc<Mutex<Vec<Method>>>) -> Client {
+    let asked = Arc::clone(asked);
+    let stored: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (asked, stored) = (Arc::clone(&asked), Arc::clone(&stored));
+        async move {
+            let (parts, body) = request.into_parts();
+            asked.lock().unwrap().push(parts.method.clone());
+            if parts.method == Method::POST {
+                *stored.lock().unwrap() = Some(body.collect_bytes().await?.to_vec());
+            }
+            let (code, text) = match stored.lock().unwrap().clone() {
+                Some(object) => (StatusCode::OK, object),
+                None => {
+                    let status = json!({
+                        "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "gone",
+                    });
+                    (StatusCode::NOT_FOUND, status.to_string().into_bytes())
+                }
+            };
+            let mut response = Response::new(Body::from(text));
+            *response.status_mut() = code;
+            Ok::<_, kube::Error>(response)
+        }
+    });
+    Client::new(service, "lab")
+}
+
+/// An executor that leads for as long as the test takes.
+fn executor(client: Client) -> Executor {
+    leading(client, watch::Sender::new(led_for(Duration::from_secs(600))).subscribe())
+}
+
+fn leading(client: Client, leadership: watch::Receiver<Leadership>) -> Executor {
+    Executor::new(client.clone(), client, leadership, Arc::new(Metrics::new()))
+}
+
+/// The leadership that ends after this time.
+fn led_for(time: Duration) -> Leadership {
+    Leadership::Leader { until: tokio::time::Instant::now() + time }
+}
+
+#[tokio::test]
+async fn the_service_of_a_gang_is_written_once() {
+    let asked = Arc::default();
+    let client = server(&asked);
+    let executor = executor(client);
+    let gang: ScavengerJob = serde_json::from_value(json!({
+        "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob",
+        "metadata": { "name": "gang", "namespace": "lab", "uid": "u" },
+        "spec": {
+            "image": "counter", "podCount": 2, "interruptionAfter": "10m",
+            "resources": { "requests": { "cpu": 1, "memory": "1Gi" } },
+        },
+    }))
+    .unwrap();
+    for _attempt in 0..3 {
+        executor.create_service(&Key::new("lab", "gang"), &gang, "u").await.unwrap();
+    }
+    assert_eq!(*asked.lock().unwrap(), [Method::GET, Method::POST, Method::GET, Method::GET]);
+}
+
+/// An API server for one ScavengerJob and its Job: it counts versions, refuses old ones, and notes the writes and the
+/// live reads.
+fn cluster(job: &ScavengerJob, asked: &Arc<Mutex<Vec<String>>>) -> Client {
+    let asked = Arc::clone(asked);
+    let stored = Arc::new(Mutex::new(json!(job)));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (asked, stored) = (Arc::clone(&asked), Arc::clone(&stored));
+        async move {
+            let (parts, body) = request.into_parts();
+            let path = parts.uri.path().rsplit("/namespaces/lab/").next().unwrap_or_default().to_owned();
+            let sent = body.collect_bytes().await?;
+            let sent: serde_json::Value = serde_json::from_slice(&sent).unwrap_or_default();
+            let mut stored = stored.lock().unwrap();
+            let answer = match (&parts.method, &*path) {
+                (&Method::GET, "pods") => {
+                    json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [] })
+                }
+                (&Method::GET, "serviceaccounts/default") => json!({
+                    "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": { "name": "default" },
+                }),
+                (&Method::GET, _) => {
+                    asked.lock().unwrap().push(format!("GET {path}"));
+                    stored.clone()
+                }
+                (&Method::PUT, _)
+                    if sent["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"] =>
+                {
+                    asked.lock().unwrap().push(format!("PUT {path}"));
+                    let version: u64 =
+                        stored["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+                    stored["status"] = sent["status"].clone();
+                    stored["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+                    stored.clone()
+                }
+                (&Method::POST, "jobs") => {
+                    asked.lock().unwrap().push(format!("POST {path}"));
+                    let mut made = sent;
+                    made["metadata"]["uid"] = json!("child");
+                    made["metadata"]["resourceVersion"] = json!("1");
+                    made["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+                    made
+                }
+                (method, _) => {
+                    asked.lock().unwrap().push(format!("{method} {path} refused"));
+                    let status = json!({
+                        "kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict", "message": "newer",
+                    });
+                    let mut response = Response::new(Body::from(status.to_string().into_bytes()));
+                    *response.status_mut() = StatusCode::CONFLICT;
+                    return Ok::<_, kube::Error>(response);
+                }
+            };
+            Ok(Response::new(Body::from(answer.to_string().into_bytes())))
+        }
+    });
+    Client::new(service, "lab")
+}
+
+fn waiting_job() -> ScavengerJob {
+    serde_json::from_value(json!({
+        "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob",
+        "metadata": {
+            "name": "one", "namespace": "lab", "uid": "u", "resourceVersion": "7", "generation": 1,
+            "creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": [names::FINALIZER],
+        },
+        "spec": {
+            "image": "counter", "args": ["a"], "interruptionAfter": "10m",
+            "resources": { "requests": { "cpu": 1, "memory": "1Gi" } },
+        },
+    }))
+    .unwrap()
+}
+
+/// The write of a status in this phase, with the first attempt.
+fn write(version: u64, phase: Phase, job: &ScavengerJob) -> Task {
+    let demand = convert::job(job).spec.expect("the spec should be valid").demand;
+    let status = JobStatus {
+        phase,
+        attempt: Some(Box::new(Attempt::first(demand, Timestamp::UNIX_EPOCH))),
+        ..JobStatus::default()
+    };
+    Task::WriteStatus(Box::new(StatusWrite { resource_version: version, status, ended: None, event: None }))
+}
+
+#[tokio::test]
+async fn a_start_writes_three_times_and_reads_the_scavenger_job_once() {
+    let (job, asked) = (waiting_job(), Arc::default());
+    let client = cluster(&job, &asked);
+    let executor = executor(client);
+    let tasks = [
+        Task::Prepare { resource_version: 7 },
+        write(7, Phase::Starting, &job),
+        Task::CreateChild { attempt: 1, priority_class: 0 },
+        write(8, Phase::Running, &job),
+    ];
+    let mut last = None;
+    for task in tasks {
+        let action = Action { job: Key::new("lab", "one"), uid: "u".into(), task };
+        last = Some(executor.execute(action).await.answer.unwrap());
+    }
+    let Some(Answer::Job(last)) = last else { panic!("{last:?}") };
+    assert_eq!((last.resource_version, last.status.phase), (9, Phase::Running));
+    assert_eq!(
+        *asked.lock().unwrap(),
+        [
+            "GET scavengerjobs/one",
+            "PUT scavengerjobs/one/status",
+            "POST jobs",
+            "PUT scavengerjobs/one/status"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_leader_that_was_frozen_begins_nothing() {
+    let (job, asked) = (waiting_job(), Arc::default());
+    let lease = watch::Sender::new(led_for(Duration::from_secs(10)));
+    let executor = leading(cluster(&job, &asked), lease.subscribe());
+    let carry_out = async |task| {
+        executor.execute(Action { job: Key::new("lab", "one"), uid: "u".into(), task }).await.answer
+    };
+    carry_out(write(7, Phase::Starting, &job)).await.unwrap();
+    // Frozen until its time was over; nobody has told it so.
+    lease.send_replace(led_for(Duration::ZERO));
+    asked.lock().unwrap().clear();
+    let create = || Task::CreateChild { attempt: 1, priority_class: 0 };
+    for task in [create(), write(8, Phase::Starting, &job)] {
+        let refused = carry_out(task).await.unwrap_err();
+        assert!(matches!(&refused, Failure::Transient(message) if message.contains("Lease")), "{refused}");
+    }
+    assert!(!asked.lock().unwrap().iter().any(|request| !request.starts_with("GET ")), "{asked:?}");
+    // The end of an attempt rests on the version alone.
+    carry_out(write(8, Phase::Interrupted, &job)).await.unwrap();
+    lease.send_replace(led_for(Duration::from_secs(10)));
+    carry_out(create()).await.unwrap();
+    assert_eq!(asked.lock().unwrap().last().map(String::as_str), Some("POST jobs"));
+}
+
+#[tokio::test]
+async fn a_status_is_written_only_over_the_version_that_was_judged() {
+    let (job, asked) = (waiting_job(), Arc::default());
+    let client = cluster(&job, &asked);
+    let executor = executor(client);
+    let task = write(6, Phase::Waiting, &job);
+    let action = Action { job: Key::new("lab", "one"), uid: "u".into(), task };
+    assert_eq!(executor.execute(action).await.answer.unwrap_err(), Failure::Conflict);
+    assert_eq!(*asked.lock().unwrap(), ["GET scavengerjobs/one"], "nothing is written");
+}
