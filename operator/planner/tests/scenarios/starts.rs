@@ -335,3 +335,51 @@ fn j_a_job_of_somebody_else_that_has_the_name_is_left_alone_and_fails_nobody() {
     run_until_completed(&mut cluster);
     assert_eq!(attempt(&cluster, "a").number, 2);
 }
+
+#[test]
+fn b_a_planner_that_stood_still_makes_no_job_beside_the_next_attempt() {
+    for late in LATE {
+        let mut cluster = frozen(work(300));
+        cluster.delays = slow(late).delays;
+        run_until(&mut cluster, "it runs", |cluster| phase(cluster, Phase::Running));
+        cluster.preempt(&key("a-1-0"));
+        run_until(&mut cluster, "the next one runs", |cluster| {
+            phase(cluster, Phase::Running) && attempt(cluster, "a").number == 2
+        });
+        cluster.thaw();
+        run_until_completed(&mut cluster);
+        assert_eq!(numbers(&cluster), [1, 2], "{late:?}");
+    }
+}
+
+#[test]
+fn g_a_planner_that_stood_still_makes_no_job_of_one_that_was_made_again() {
+    for delay in [0, 4, 10, 20, 100, 5000] {
+        for late in LATE {
+            let mut cluster = frozen(work(300));
+            cluster.delays = slow(late).delays;
+            run_until(&mut cluster, "it runs", |cluster| phase(cluster, Phase::Running));
+            cluster.delete_job("a");
+            run_until(&mut cluster, "it is gone", |cluster| !cluster.exists("a"));
+            cluster.submit(job("a"), work(30));
+            run_for(&mut cluster, millis(delay));
+            cluster.thaw();
+            run_for(&mut cluster, seconds(100));
+            assert!(phase(&cluster, Phase::Completed), "{delay} {late:?}\n{}", cluster.history());
+        }
+    }
+}
+
+#[test]
+fn h_a_planner_that_stood_still_does_not_repeat_what_was_finished() {
+    let mut cluster = frozen(work(10));
+    run_until(&mut cluster, "it is completed", |cluster| phase(cluster, Phase::Completed));
+    run_for(&mut cluster, seconds(10));
+    cluster.delete_child_in_background(&key("a-1"));
+    run_for(&mut cluster, seconds(10));
+    cluster.thaw();
+    let made = cluster.starts.len();
+    run_for(&mut cluster, seconds(100));
+    assert_eq!(cluster.starts.len(), made, "it runs again\n{}", cluster.history());
+    assert!(cluster.all_live_pods().is_empty());
+}
