@@ -1,19 +1,20 @@
 //! How good the model is on measurements that it has not seen.
 
+pub mod components;
 pub mod data;
 pub mod fit;
 pub mod memory;
-pub mod npme;
 pub mod plain;
 pub mod report;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use scavenger_tuner_model::Model;
 use scavenger_tuner_model::interval::Z90;
 use scavenger_tuner_model::model::Observation;
-use scavenger_tuner_model::performance::Constants;
+use scavenger_tuner_model::performance::{ClassFactors, Constants};
 
+use components::Log;
 use data::Row;
 use plain::Plain;
 
@@ -31,36 +32,83 @@ fn seconds(model: &Model, row: &Row) -> f64 {
     model.step_time(&row.job, row.cpu, &row.place).total
 }
 
-/// Fits the common constants to `rows`, each machine x system counting the same.
-#[must_use]
-pub fn fit_constants(rows: &[&Row], rounds: usize) -> Constants {
-    let groups = groups(rows);
-    let centre = Constants::PHYSICS.logs();
-    let cost = |logs: &[f64]| {
-        let Ok(array) = <[f64; Constants::COUNT]>::try_from(logs) else { return f64::INFINITY };
-        let model = Model::with_constants(Constants::from_logs(&array));
-        let misfit: f64 = groups
-            .values()
-            .map(|rows| {
-                let errors = rows.iter().map(|row| (seconds(&model, row) / row.seconds()).ln());
-                errors.map(huber).sum::<f64>() / rows.len() as f64
-            })
-            .sum();
-        // Drawn to physics where the data say nothing: one unit of logarithm costs as much as a group that
-        // is off by a sixth.
-        let drawn: f64 = logs.iter().zip(centre).map(|(log, centre)| (log - centre).powi(2)).sum();
-        misfit + 0.03 * drawn
-    };
-    let found = fit::minimise(&centre, rounds, cost);
-    <[f64; Constants::COUNT]>::try_from(found.as_slice())
-        .map_or(Constants::PHYSICS, |logs| Constants::from_logs(&logs))
+/// Standard deviation that a machine and system as a whole is given in a fit: what two sites with one chip differ by.
+const GROUP_SIGMA: f64 = 0.1;
+/// Beyond that the error of a row counts by its size and not by its square: one odd row does not rule a fit.
+const ODD: f64 = 0.2;
+/// Rounds of a fit in which the weights of odd rows are found.
+const WEIGHINGS: usize = 4;
+
+/// Constants and what is particular to the classes of the machines they were fitted to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fitted {
+    /// Common to all hardware.
+    pub constants: Constants,
+    /// Of each class.
+    pub classes: Vec<ClassFactors>,
 }
 
-/// Square near zero, straight beyond 0.2: one odd row does not rule a fit.
-fn huber(error: f64) -> f64 {
-    let bound = 0.2;
-    let size = error.abs();
-    if size <= bound { size * size } else { bound * (2.0 * size - bound) }
+impl Fitted {
+    /// From logarithms: the constants, then two factors of each class.
+    fn from_logs(logs: &[f64], classes: &[&'static str]) -> Self {
+        let (constants, factors) = logs.split_at(Constants::COUNT.min(logs.len()));
+        let constants = <[f64; Constants::COUNT]>::try_from(constants)
+            .map_or(Constants::PHYSICS, |logs| Constants::from_logs(&logs));
+        let of_class = |(class, factors): (&&'static str, &[f64])| ClassFactors {
+            class,
+            pair: factors[0].exp(),
+            other: factors[1].exp(),
+        };
+        Self { constants, classes: classes.iter().zip(factors.chunks_exact(2)).map(of_class).collect() }
+    }
+
+    fn model(&self) -> Model {
+        Model::with_constants(self.constants, &self.classes)
+    }
+}
+
+/// Fits constants and classes to `rows` and to the components of `logs`, each machine x system counting the same.
+#[must_use]
+pub fn fit_constants(rows: &[&Row], logs: &[&Log], rounds: usize) -> Fitted {
+    let mut weighed: Vec<(&Row, f64)> = Vec::new();
+    for members in groups(rows).values() {
+        let weight = 1.0 / (GROUP_SIGMA * (members.len() as f64).sqrt());
+        weighed.extend(members.iter().map(|row| (*row, weight)));
+    }
+    let mut classes: Vec<&'static str> = rows.iter().map(|row| row.cpu.key).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let mut centre = Constants::PHYSICS.logs().to_vec();
+    let mut spread = Constants::SPREAD.to_vec();
+    centre.resize(Constants::COUNT + 2 * classes.len(), 0.0);
+    spread.resize(centre.len(), ClassFactors::SPREAD);
+    let model_of = |logs: &[f64]| Fitted::from_logs(logs, &classes).model();
+    let mut found = centre.clone();
+    for _ in 0..WEIGHINGS {
+        let model = model_of(&found);
+        // The root of the weight that makes a square of what counts by its size.
+        let tame = |error: f64| (ODD / error.abs().max(ODD)).sqrt();
+        let of_rows: Vec<f64> = weighed
+            .iter()
+            .map(|(row, weight)| weight * tame((seconds(&model, row) / row.seconds()).ln()))
+            .collect();
+        let of_logs: Vec<f64> =
+            components::errors(&model, logs).iter().map(|(error, weight)| weight * tame(*error)).collect();
+        let residuals = |values: &[f64]| {
+            let model = model_of(values);
+            let rows = weighed
+                .iter()
+                .zip(&of_rows)
+                .map(|((row, _), weight)| weight * (seconds(&model, row) / row.seconds()).ln());
+            let parts = components::errors(&model, logs);
+            let parts = parts.into_iter().zip(&of_logs).map(|((error, _), weight)| error * weight);
+            let drawn = values.iter().zip(&centre).zip(&spread);
+            let drawn = drawn.map(|((log, centre), spread)| (log - centre) / spread);
+            rows.chain(parts).chain(drawn).collect::<Vec<f64>>()
+        };
+        found = fit::least_squares(&found, rounds, residuals);
+    }
+    Fitted::from_logs(&found, &classes)
 }
 
 /// How one regime came out.
@@ -98,6 +146,7 @@ struct Outcome<'a> {
     row: &'a Row,
     group: (String, String),
     model: f64,
+    /// Standard deviation before it is calibrated.
     sigma: f64,
     plain: f64,
     terms: f64,
@@ -108,12 +157,14 @@ struct Fold<'a> {
     machine: &'a str,
     /// None in a fold that leaves out the machine alone.
     system: Option<&'a str>,
+    /// What it was fitted to.
+    rest: Vec<&'a Row>,
     model: Model,
     plain: Plain,
     terms: Plain,
 }
 
-fn folds<'a>(rows: &[&'a Row], rounds: usize) -> Vec<Fold<'a>> {
+fn folds<'a>(rows: &[&'a Row], logs: &[Log], rounds: usize) -> Vec<Fold<'a>> {
     let mut left_out: Vec<(&str, &str)> =
         rows.iter().map(|row| (row.machine.as_str(), row.system.as_str())).collect();
     left_out.sort_unstable();
@@ -121,12 +172,15 @@ fn folds<'a>(rows: &[&'a Row], rounds: usize) -> Vec<Fold<'a>> {
     let fold = |(machine, system)| {
         let is_left = |row: &&Row| row.machine != machine && row.system != system;
         let rest: Vec<&Row> = rows.iter().copied().filter(is_left).collect();
+        let logs: Vec<&Log> =
+            logs.iter().filter(|log| log.machine != machine && log.system != system).collect();
         Fold {
             machine,
             system: Some(system),
-            model: Model::with_constants(fit_constants(&rest, rounds)),
+            model: fit_constants(&rest, &logs, rounds).model(),
             plain: Plain::fit(&rest, false),
             terms: Plain::fit(&rest, true),
+            rest,
         }
     };
     left_out.into_iter().map(fold).collect()
@@ -146,17 +200,17 @@ impl Fold<'_> {
     fn outcomes<'a>(&self, known: &[&Row], targets: &[&'a Row]) -> Vec<Outcome<'a>> {
         let observations: Vec<Observation> = known.iter().map(|row| observation(row)).collect();
         let model = if known.is_empty() { self.model.clone() } else { self.model.learn(&observations) };
-        let (plain, terms) = (self.plain.scaled_to(known), self.terms.scaled_to(known));
+        let (plain, terms) = (self.plain.refitted(&self.rest, known), self.terms.refitted(&self.rest, known));
         targets
             .iter()
             .map(|row| {
-                let (median, sigma) = model.expect(&row.job, row.cpu, &row.place, row.site());
+                let expected = model.expect(&row.job, row.cpu, &row.place, row.site());
                 let error = |predicted: f64| (predicted / row.seconds()).ln();
                 Outcome {
                     row,
                     group: key(row),
-                    model: error(median),
-                    sigma,
+                    model: error(expected.seconds),
+                    sigma: expected.deviation,
                     plain: error(plain.seconds(row)),
                     terms: error(terms.seconds(row)),
                 }
@@ -175,6 +229,7 @@ fn observation(row: &Row) -> Observation {
         ns_per_day: row.ns_per_day,
         owner: 0,
         memory_residual: None,
+        wall_seconds: None,
     }
 }
 
@@ -237,29 +292,72 @@ fn middle<'a>(rows: &[&'a Row]) -> &'a Row {
     sorted[sorted.len() / 2]
 }
 
-fn regime(name: &'static str, goal: (f64, f64, f64), outcomes: &[&Outcome<'_>]) -> Regime {
-    let mut counts: BTreeMap<&(String, String), f64> = BTreeMap::new();
+/// Five machines with CPUs and four with GPUs are too few to narrow an interval by more.
+const LEAST_WIDENING: f64 = 0.85;
+
+/// The factor on the standard deviation with which the interval of 80% covers 80% of `outcomes`, each group counting the
+/// same.
+fn widening<'a>(outcomes: impl Iterator<Item = &'a Outcome<'a>>) -> f64 {
+    let outcomes: Vec<&Outcome<'_>> = outcomes.collect();
+    let counts = counts(&outcomes);
+    let scores: Vec<(f64, f64)> = outcomes
+        .iter()
+        .map(|outcome| (outcome.model.abs() / outcome.sigma, 1.0 / counts[&outcome.group]))
+        .collect();
+    if scores.is_empty() { 1.0 } else { (fit::weighted_quantile(&scores, 0.8) / Z90).max(LEAST_WIDENING) }
+}
+
+/// The same for each machine from the outcomes on all other machines.
+fn widenings(outcomes: &[Outcome<'_>]) -> BTreeMap<String, f64> {
+    let machines = outcomes.iter().map(|outcome| outcome.row.machine.clone());
+    let without = |machine: &str| widening(outcomes.iter().filter(|outcome| outcome.row.machine != machine));
+    machines
+        .collect::<BTreeSet<String>>()
+        .into_iter()
+        .map(|machine| {
+            let factor = without(&machine);
+            (machine, factor)
+        })
+        .collect()
+}
+
+/// Outcomes by group.
+fn counts<'a>(outcomes: &[&'a Outcome<'_>]) -> BTreeMap<&'a (String, String), f64> {
+    let mut counts = BTreeMap::new();
     for outcome in outcomes {
         *counts.entry(&outcome.group).or_default() += 1.0;
     }
-    let weighted = |value: fn(&Outcome<'_>) -> f64| -> Vec<(f64, f64)> {
+    counts
+}
+
+/// `widenings` are the factors on the standard deviation of each machine that was left out.
+fn regime(
+    name: &'static str,
+    goal: (f64, f64, f64),
+    outcomes: &[&Outcome<'_>],
+    widenings: &BTreeMap<String, f64>,
+) -> Regime {
+    let counts = counts(outcomes);
+    let sigma =
+        |outcome: &Outcome<'_>| outcome.sigma * widenings.get(&outcome.row.machine).copied().unwrap_or(1.0);
+    let weighted = |value: &dyn Fn(&Outcome<'_>) -> f64| -> Vec<(f64, f64)> {
         outcomes.iter().map(|outcome| (value(outcome), 1.0 / counts[&outcome.group])).collect()
     };
     let errors = |values: &[(f64, f64)]| {
         let size = |share| fit::weighted_quantile(values, share).exp() - 1.0;
         Errors { median: size(0.5), p90: size(0.9) }
     };
-    let covered = weighted(|outcome| f64::from(u8::from(outcome.model.abs() <= Z90 * outcome.sigma)));
+    let covered = weighted(&|outcome| f64::from(u8::from(outcome.model.abs() <= Z90 * sigma(outcome))));
     let total: f64 = covered.iter().map(|(_, weight)| weight).sum();
     Regime {
         name,
         goal,
         groups: counts.len(),
-        model: errors(&weighted(|outcome| outcome.model.abs())),
-        plain: errors(&weighted(|outcome| outcome.plain.abs())),
-        terms: errors(&weighted(|outcome| outcome.terms.abs())),
+        model: errors(&weighted(&|outcome| outcome.model.abs())),
+        plain: errors(&weighted(&|outcome| outcome.plain.abs())),
+        terms: errors(&weighted(&|outcome| outcome.terms.abs())),
         coverage: covered.iter().map(|(value, weight)| value * weight).sum::<f64>() / total.max(1e-9),
-        half_width: fit::weighted_quantile(&weighted(|outcome| Z90 * outcome.sigma), 0.5).exp(),
+        half_width: fit::weighted_quantile(&weighted(&|outcome| Z90 * sigma(outcome)), 0.5).exp(),
     }
 }
 
@@ -338,18 +436,24 @@ pub struct Point {
 /// Everything the `accuracy` command prints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accuracy {
-    /// One row of the table each.
+    /// CPU rows on one node, learning from runs on one node: what is served.
+    pub served: Vec<Regime>,
+    /// All rows, most of them on many nodes.
     pub regimes: Vec<Regime>,
     /// The rows for CPUs again, on a part of the measurements each: what is left, and the rows.
     pub parts: Vec<(&'static str, Vec<Regime>)>,
     /// Losses by choosing a split on one node and on several.
     pub splits: [SplitLoss; 2],
+    /// Parts of a step beside those of the tables in md.log.
+    pub components: Vec<components::Compared>,
     /// Requests of memory beside measured peaks.
     pub memory: Vec<memory::Peak>,
     /// Predictions for machines that were left out.
     pub points: Vec<Point>,
     /// The constants that all rows together give.
-    pub fitted: Constants,
+    pub fitted: Fitted,
+    /// Factors on the standard deviation by what is known: on CPUs and on GPUs.
+    pub widening: ([f64; 3], [f64; 2]),
 }
 
 /// The regimes for CPUs: name and goal.
@@ -371,30 +475,47 @@ pub fn run(rounds: usize) -> Accuracy {
     let cpu: Vec<&Row> = rows.iter().filter(|row| !row.on_gpu()).collect();
     // What several GPUs do is not modelled, so it is not validated either.
     let gpu: Vec<&Row> = rows.iter().filter(|row| row.place.gpu.is_some_and(|gpu| gpu.count < 1.5)).collect();
-    let cpu_folds = folds(&cpu, rounds);
-    let gpu_folds = folds(&gpu, rounds);
+    let logs = components::load(&rows);
+    let cpu_folds = folds(&cpu, &logs, rounds);
+    let gpu_folds = folds(&gpu, &[], rounds);
     let on_cpus =
         [unmeasured(&cpu_folds, &cpu), other_system(&cpu_folds, &cpu), same_system(&cpu_folds, &cpu)];
+    // What is served: one pod on one node, and so are the runs that it learns from.
+    let one_node: Vec<&Row> = cpu.iter().copied().filter(|row| row.place.nodes < 1.5).collect();
+    let on_one_node = [
+        unmeasured(&cpu_folds, &one_node),
+        other_system(&cpu_folds, &one_node),
+        same_system(&cpu_folds, &one_node),
+    ];
     let on_gpus = [unmeasured(&gpu_folds, &gpu), other_system(&gpu_folds, &gpu)];
 
     let best = best_splits(&cpu);
     let is_best = |row: &Row| best.get(&choice(row)).is_some_and(|speed| row.ns_per_day >= *speed);
-    let cpu_part = |part: &dyn Fn(&Row) -> bool| -> Vec<Regime> {
-        let rows = CPU_REGIMES.iter().zip(&on_cpus);
-        rows.map(|((name, goal), outcomes)| {
-            regime(name, *goal, &outcomes.iter().filter(|outcome| part(outcome.row)).collect::<Vec<_>>())
+    let cpu_widenings = on_one_node.each_ref().map(|outcomes| widenings(outcomes));
+    let gpu_widenings = on_gpus.each_ref().map(|outcomes| widenings(outcomes));
+    let of_all = |outcomes: &Vec<Outcome<'_>>| widening(outcomes.iter());
+    let served_widening = (on_one_node.each_ref().map(of_all), on_gpus.each_ref().map(of_all));
+    let regimes_of = |outcomes: &[Vec<Outcome<'_>>; 3], part: &dyn Fn(&Row) -> bool| -> Vec<Regime> {
+        let rows = CPU_REGIMES.iter().zip(outcomes).zip(&cpu_widenings);
+        rows.map(|(((name, goal), outcomes), widenings)| {
+            let outcomes: Vec<_> = outcomes.iter().filter(|outcome| part(outcome.row)).collect();
+            regime(name, *goal, &outcomes, widenings)
         })
         .collect()
     };
+    let served = regimes_of(&on_one_node, &|_| true);
+    let cpu_part = |part: &dyn Fn(&Row) -> bool| regimes_of(&on_cpus, part);
     let mut regimes = cpu_part(&|_| true);
-    regimes.extend(
-        GPU_REGIMES
-            .iter()
-            .zip(&on_gpus)
-            .map(|((name, goal), outcomes)| regime(name, *goal, &outcomes.iter().collect::<Vec<_>>())),
-    );
+    regimes.extend(GPU_REGIMES.iter().zip(&on_gpus).zip(&gpu_widenings).map(
+        |(((name, goal), outcomes), widenings)| {
+            regime(name, *goal, &outcomes.iter().collect::<Vec<_>>(), widenings)
+        },
+    ));
     let parts = vec![
-        ("one node", cpu_part(&|row| row.place.nodes < 1.5)),
+        (
+            "one node whose other cores are idle (one-node.csv)",
+            regimes_of(&on_one_node, &|row| ["bridges2", "lumi-g"].contains(&row.machine.as_str())),
+        ),
         ("up to 8 nodes", cpu_part(&|row| row.place.nodes < 8.5)),
         (
             "up to 8 nodes, the fastest split of ranks and threads",
@@ -414,7 +535,19 @@ pub fn run(rounds: usize) -> Accuracy {
     let (on_one, on_several) = split_losses(&cpu_folds, &cpu);
     let splits = [SplitLoss::of(&on_one), SplitLoss::of(&on_several)];
     let all: Vec<&Row> = cpu.iter().chain(&gpu).copied().collect();
-    Accuracy { regimes, parts, splits, memory: memory::load(), points, fitted: fit_constants(&all, rounds) }
+    let fitted = fit_constants(&all, &logs.iter().collect::<Vec<_>>(), rounds);
+    let components = components::compare(&cpu_folds, &logs);
+    Accuracy {
+        served,
+        regimes,
+        parts,
+        splits,
+        components,
+        memory: memory::load(),
+        points,
+        fitted,
+        widening: served_widening,
+    }
 }
 
 /// What a split of ranks and threads is chosen for.
@@ -447,11 +580,12 @@ pub fn shipped() -> Vec<Regime> {
         let fold = Fold {
             machine: "",
             system: None,
+            rest: Vec::new(),
             model,
             plain: Plain::fit(&rows, false),
             terms: Plain::fit(&rows, true),
         };
-        regime(name, (0.0, 0.0, 0.0), &fold.outcomes(&[], &rows).iter().collect::<Vec<_>>())
+        regime(name, (0.0, 0.0, 0.0), &fold.outcomes(&[], &rows).iter().collect::<Vec<_>>(), &BTreeMap::new())
     };
     vec![fold(false, "CPU, constants as shipped"), fold(true, "one GPU, constants as shipped")]
 }
@@ -467,6 +601,7 @@ mod tests {
         let fold = |machine| Fold {
             machine,
             system: None,
+            rest: Vec::new(),
             model: Model::prior(),
             plain: Plain::fit(&[], false),
             terms: Plain::fit(&[], false),
