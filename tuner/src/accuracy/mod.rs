@@ -3,20 +3,23 @@
 pub mod components;
 pub mod data;
 pub mod fit;
+pub mod fitted;
 pub mod memory;
 pub mod plain;
 pub mod report;
+mod widening;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use scavenger_tuner_model::Model;
 use scavenger_tuner_model::interval::Z90;
 use scavenger_tuner_model::model::Observation;
-use scavenger_tuner_model::performance::{ClassFactors, Constants};
 
 use components::Log;
 use data::Row;
+use fitted::{Fitted, fit_constants};
 use plain::Plain;
+use widening::{widening, widenings};
 
 /// Rows that count together: one system on one machine.
 fn groups<'a>(rows: &[&'a Row]) -> BTreeMap<(String, String), Vec<&'a Row>> {
@@ -30,85 +33,6 @@ fn groups<'a>(rows: &[&'a Row]) -> BTreeMap<(String, String), Vec<&'a Row>> {
 /// Predicted seconds per step.
 fn seconds(model: &Model, row: &Row) -> f64 {
     model.step_time(&row.job, row.cpu, &row.place).total
-}
-
-/// Standard deviation that a machine and system as a whole is given in a fit: what two sites with one chip differ by.
-const GROUP_SIGMA: f64 = 0.1;
-/// Beyond that the error of a row counts by its size and not by its square: one odd row does not rule a fit.
-const ODD: f64 = 0.2;
-/// Rounds of a fit in which the weights of odd rows are found.
-const WEIGHINGS: usize = 4;
-
-/// Constants and what is particular to the classes of the machines they were fitted to.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Fitted {
-    /// Common to all hardware.
-    pub constants: Constants,
-    /// Of each class.
-    pub classes: Vec<ClassFactors>,
-}
-
-impl Fitted {
-    /// From logarithms: the constants, then two factors of each class.
-    fn from_logs(logs: &[f64], classes: &[&'static str]) -> Self {
-        let (constants, factors) = logs.split_at(Constants::COUNT.min(logs.len()));
-        let constants = <[f64; Constants::COUNT]>::try_from(constants)
-            .map_or(Constants::PHYSICS, |logs| Constants::from_logs(&logs));
-        let of_class = |(class, factors): (&&'static str, &[f64])| ClassFactors {
-            class,
-            pair: factors[0].exp(),
-            other: factors[1].exp(),
-        };
-        Self { constants, classes: classes.iter().zip(factors.chunks_exact(2)).map(of_class).collect() }
-    }
-
-    fn model(&self) -> Model {
-        Model::with_constants(self.constants, &self.classes)
-    }
-}
-
-/// Fits constants and classes to `rows` and to the components of `logs`, each machine x system counting the same.
-#[must_use]
-pub fn fit_constants(rows: &[&Row], logs: &[&Log], rounds: usize) -> Fitted {
-    let mut weighed: Vec<(&Row, f64)> = Vec::new();
-    for members in groups(rows).values() {
-        let weight = 1.0 / (GROUP_SIGMA * (members.len() as f64).sqrt());
-        weighed.extend(members.iter().map(|row| (*row, weight)));
-    }
-    let mut classes: Vec<&'static str> = rows.iter().map(|row| row.cpu.key).collect();
-    classes.sort_unstable();
-    classes.dedup();
-    let mut centre = Constants::PHYSICS.logs().to_vec();
-    let mut spread = Constants::SPREAD.to_vec();
-    centre.resize(Constants::COUNT + 2 * classes.len(), 0.0);
-    spread.resize(centre.len(), ClassFactors::SPREAD);
-    let model_of = |logs: &[f64]| Fitted::from_logs(logs, &classes).model();
-    let mut found = centre.clone();
-    for _ in 0..WEIGHINGS {
-        let model = model_of(&found);
-        // The root of the weight that makes a square of what counts by its size.
-        let tame = |error: f64| (ODD / error.abs().max(ODD)).sqrt();
-        let of_rows: Vec<f64> = weighed
-            .iter()
-            .map(|(row, weight)| weight * tame((seconds(&model, row) / row.seconds()).ln()))
-            .collect();
-        let of_logs: Vec<f64> =
-            components::errors(&model, logs).iter().map(|(error, weight)| weight * tame(*error)).collect();
-        let residuals = |values: &[f64]| {
-            let model = model_of(values);
-            let rows = weighed
-                .iter()
-                .zip(&of_rows)
-                .map(|((row, _), weight)| weight * (seconds(&model, row) / row.seconds()).ln());
-            let parts = components::errors(&model, logs);
-            let parts = parts.into_iter().zip(&of_logs).map(|((error, _), weight)| error * weight);
-            let drawn = values.iter().zip(&centre).zip(&spread);
-            let drawn = drawn.map(|((log, centre), spread)| (log - centre) / spread);
-            rows.chain(parts).chain(drawn).collect::<Vec<f64>>()
-        };
-        found = fit::least_squares(&found, rounds, residuals);
-    }
-    Fitted::from_logs(&found, &classes)
 }
 
 /// How one regime came out.
@@ -292,35 +216,6 @@ fn middle<'a>(rows: &[&'a Row]) -> &'a Row {
     sorted[sorted.len() / 2]
 }
 
-/// Five machines with CPUs and four with GPUs are too few to narrow an interval by more.
-const LEAST_WIDENING: f64 = 0.85;
-
-/// The factor on the standard deviation with which the interval of 80% covers 80% of `outcomes`, each group counting the
-/// same.
-fn widening<'a>(outcomes: impl Iterator<Item = &'a Outcome<'a>>) -> f64 {
-    let outcomes: Vec<&Outcome<'_>> = outcomes.collect();
-    let counts = counts(&outcomes);
-    let scores: Vec<(f64, f64)> = outcomes
-        .iter()
-        .map(|outcome| (outcome.model.abs() / outcome.sigma, 1.0 / counts[&outcome.group]))
-        .collect();
-    if scores.is_empty() { 1.0 } else { (fit::weighted_quantile(&scores, 0.8) / Z90).max(LEAST_WIDENING) }
-}
-
-/// The same for each machine from the outcomes on all other machines.
-fn widenings(outcomes: &[Outcome<'_>]) -> BTreeMap<String, f64> {
-    let machines = outcomes.iter().map(|outcome| outcome.row.machine.clone());
-    let without = |machine: &str| widening(outcomes.iter().filter(|outcome| outcome.row.machine != machine));
-    machines
-        .collect::<BTreeSet<String>>()
-        .into_iter()
-        .map(|machine| {
-            let factor = without(&machine);
-            (machine, factor)
-        })
-        .collect()
-}
-
 /// Outcomes by group.
 fn counts<'a>(outcomes: &[&'a Outcome<'_>]) -> BTreeMap<&'a (String, String), f64> {
     let mut counts = BTreeMap::new();
@@ -370,7 +265,7 @@ fn split_losses(folds: &[Fold<'_>], rows: &[&Row]) -> (Vec<f64>, Vec<f64>) {
         for row in rows.iter().filter(|row| fold.judges(row)) {
             choices.entry(choice(row)).or_default().push(row);
         }
-        for ((_, _, _, nodes), rows) in &choices {
+        for ((_, _, _, nodes, _), rows) in &choices {
             let splits = repeated(rows);
             if splits.len() < 2 {
                 continue;
@@ -459,13 +354,13 @@ pub struct Accuracy {
 /// The regimes for CPUs: name and goal.
 const CPU_REGIMES: [(&str, (f64, f64, f64)); 3] = [
     ("CPU, machine never measured, class known", (0.12, 0.40, 1.35)),
-    ("CPU, one run of another system on that machine", (0.12, 0.35, 1.30)),
-    ("CPU, one run of this system, other cores within 4x", (0.07, 0.20, 1.15)),
+    ("CPU, one run of another system on that machine", (0.09, 0.30, 1.30)),
+    ("CPU, one run of this system, other cores within 4x", (0.045, 0.15, 1.15)),
 ];
 /// The regimes for GPUs: name and goal.
 const GPU_REGIMES: [(&str, (f64, f64, f64)); 2] = [
-    ("one GPU, class never measured", (0.25, 0.60, 1.8)),
-    ("one GPU, class measured on another system", (0.15, 0.30, 1.3)),
+    ("one GPU, class never measured", (0.20, 0.60, 1.8)),
+    ("one GPU, class measured on another system", (0.12, 0.30, 1.3)),
 ];
 
 /// Validates and fits; `rounds` bounds the effort of each fit.
@@ -550,11 +445,14 @@ pub fn run(rounds: usize) -> Accuracy {
     }
 }
 
-/// What a split of ranks and threads is chosen for.
-type Choice = (String, String, String, u64);
+/// What a split of ranks and threads is chosen for: machine, build, system, nodes, and the cores of a part of a node.
+type Choice = (String, String, String, u64, u64);
 
 fn choice(row: &Row) -> Choice {
-    (row.machine.clone(), row.version.clone(), row.system.clone(), row.place.nodes as u64)
+    // Runs with two threads on each of half of the cores used the whole node, too.
+    let part = row.place.busy < 1.0 && row.place.smt < 1.5;
+    let cores = if part { row.place.cores as u64 } else { 0 };
+    (row.machine.clone(), row.version.clone(), row.system.clone(), row.place.nodes as u64, cores)
 }
 
 /// The highest measured speed of each choice.

@@ -92,14 +92,19 @@ fn rows(text: &mut String, regimes: &[Regime]) {
             regime.name,
             regime.groups,
             errors(&regime.model),
-            percent(median),
-            percent(p90),
+            goal(median),
+            goal(p90),
             errors(&regime.plain),
             errors(&regime.terms),
             percent(regime.coverage),
             regime.half_width,
         );
     }
+}
+
+/// Goals have up to one digit behind the point.
+fn goal(share: f64) -> String {
+    format!("{}%", (share * 1000.0).round() / 10.0)
 }
 
 fn percent(share: f64) -> String {

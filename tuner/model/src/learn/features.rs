@@ -3,7 +3,7 @@
 use super::hash;
 use super::kernel::{DIMENSIONS, Direction, direction};
 use crate::model::Job;
-use crate::performance::{Placement, StepTime};
+use crate::performance::{PerPart, Placement, StepTime};
 
 /// A place and a GROMACS build on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +118,11 @@ impl Features {
     /// By how much the logarithm of the time changes with each of the parameters, where they are zero.
     pub(super) fn direction(&self) -> Direction {
         direction(&self.step, self.ln_threads, self.ln_nodes)
+    }
+
+    /// Logarithm of the time with the parameters `theta`, which make `factors`, relative to that without.
+    pub(super) fn time(&self, theta: &Direction, factors: &PerPart) -> f64 {
+        super::kernel::time(&self.step, self.ln_threads, self.ln_nodes, theta, factors)
     }
 
     /// Logarithm of the time with the parameters `theta` relative to that without, and the direction there.

@@ -7,7 +7,7 @@
 //! the parts that both spend time in, and a run tells little of a part that it hardly has.
 
 use super::features::Origin;
-use crate::performance::{Part, StepTime};
+use crate::performance::{Part, PerPart, StepTime};
 
 /// Number of parameters.
 pub(super) const DIMENSIONS: usize = Part::COUNT + 5;
@@ -56,6 +56,28 @@ pub(super) fn moved(step: &StepTime, ln_threads: f64, ln_nodes: f64, theta: &Dir
     ((there.total / step.total).ln() + straight, direction(&there, ln_threads, ln_nodes))
 }
 
+/// Factors on the parts that `theta` makes, the boost of the clock aside.
+pub(super) fn factors(theta: &Direction) -> PerPart {
+    std::array::from_fn(|part| theta[part].exp())
+}
+
+/// Logarithm of the time with the parameters `theta`, which make `factors`, relative to that without.
+pub(super) fn time(
+    step: &StepTime,
+    ln_threads: f64,
+    ln_nodes: f64,
+    theta: &Direction,
+    factors: &PerPart,
+) -> f64 {
+    let work = (theta[WORK] - step.boost * theta[BOOST]).exp();
+    let mut factors = *factors;
+    for part in WORK_PARTS {
+        factors[part as usize] *= work;
+    }
+    let straight = theta[ALL] + theta[THREADS] * ln_threads + theta[NODES] * ln_nodes;
+    (step.parts.with(&factors).total().seconds / step.total).ln() + straight
+}
+
 /// Prior variances of the four levels, by parameter.
 struct Levels {
     class: Direction,
@@ -70,8 +92,8 @@ const KNOWN_CLASS: f64 = 0.2;
 /// Standard deviations of each parameter on the levels class, machine, build and system. Those of work count relative to
 /// the standard deviation of the class, the others as they are.
 const OF_WORK: [(usize, [f64; 4]); 8] = [
-    (WORK, [0.65, 0.55, 0.50, 0.0]),
-    (ALL, [0.30, 0.30, 0.60, 0.40]),
+    (WORK, [0.65, 0.45, 0.50, 0.0]),
+    (ALL, [0.20, 0.30, 0.60, 0.80]),
     (Part::Pair as usize, [0.30, 0.30, 1.00, 0.80]),
     (Part::Spread as usize, [0.40, 0.40, 0.40, 0.30]),
     (Part::Mesh as usize, [0.50, 0.50, 0.40, 0.30]),

@@ -26,6 +26,7 @@ mod owners;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::performance::{Part, PerPart};
 use fit::Fit;
 use kernel::{DIMENSIONS, Direction, covariance, shared};
 use owners::Owners;
@@ -78,7 +79,7 @@ impl Known {
 }
 
 /// See [`Known::widening`]: CPUs, then GPUs.
-const WIDENING: [[f64; 3]; 2] = [[0.85, 1.11, 0.85], [0.85, 0.85, 0.85]];
+const WIDENING: [[f64; 3]; 2] = [[0.8, 0.9, 0.8], [0.85, 0.85, 0.85]];
 
 /// What is only one run's, as standard deviations of ln(time).
 mod sigma {
@@ -211,6 +212,8 @@ impl Knowledge {
 pub struct About {
     known: Known,
     theta: Direction,
+    /// What these make of the parts.
+    factors: PerPart,
     /// Covariance of the parameters, row by row.
     covariance: [Direction; DIMENSIONS],
 }
@@ -222,7 +225,7 @@ impl About {
         for (parameter, variance) in shared.into_iter().enumerate() {
             covariance[parameter][parameter] = variance;
         }
-        Self { known: Known::Class, theta: [0.0; DIMENSIONS], covariance }
+        Self { known: Known::Class, theta: [0.0; DIMENSIONS], factors: [1.0; Part::COUNT], covariance }
     }
 
     /// How much of it was measured before.
@@ -234,7 +237,7 @@ impl About {
     /// Expected residual alone. `features` must be of the class, site and system this is about.
     #[must_use]
     pub fn mean(&self, features: &Features) -> f64 {
-        features.moved(&self.theta).0
+        features.time(&self.theta, &self.factors)
     }
 
     /// Expected residual and its standard deviation.
@@ -435,7 +438,7 @@ fn about(kept: &[Residual], view: &View, origin: &Origin) -> About {
         }
     };
     let known = kept.iter().map(known).max().unwrap_or(Known::Class);
-    About { known, theta, covariance }
+    About { known, theta, factors: kernel::factors(&theta), covariance }
 }
 
 impl View {

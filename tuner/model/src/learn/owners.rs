@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::features::Origin;
 use super::fit::Fit;
 use super::kernel::{Direction, covariance, shared};
 use super::{Kept, OWNER_BOUND, median, noise};
@@ -9,7 +10,7 @@ use super::{Kept, OWNER_BOUND, median, noise};
 /// How far a run of one owner may be from what the others' runs say of it: less than [`OWNER_BOUND`], because what
 /// several such runs say of other layouts may be more than any of them.
 const RUN_BOUND: f64 = 0.5 * OWNER_BOUND;
-/// Runs that explain less of the variance of a run say nothing of it.
+/// Runs that explain less of the variance that systems on one site have in common say nothing of a run.
 const INFORMED: f64 = 0.5;
 
 /// The runs of one owner alone, and what they say of others.
@@ -32,7 +33,9 @@ impl<'a> Opinion<'a> {
     /// The residual that is expected of `run`; none if these runs have little to do with it.
     fn of(&self, run: &Kept) -> Option<f64> {
         let direction = run.residual.features.direction();
-        let prior = covariance(&shared(run.origin(), run.origin()), &direction, &direction);
+        // What a run of another system there could tell at best.
+        let another = Origin { system: !run.origin().system, ..*run.origin() };
+        let prior = covariance(&shared(&another, run.origin()), &direction, &direction);
         let with_runs: Vec<f64> = self
             .runs
             .iter()

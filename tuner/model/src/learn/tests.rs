@@ -44,6 +44,14 @@ fn a_run_on_the_spot_moves_and_narrows() {
 }
 
 #[test]
+fn the_median_alone_is_that_of_the_interval() {
+    let knowledge = Knowledge::new(&[run(30_000, 8.0, "here", 0.2), run(90_000, 16.0, "here", -0.1)]);
+    let asked = run(50_000, 4.0, "here", 0.0).features;
+    let about = knowledge.about(asked.origin(), None);
+    assert!((about.mean(&asked) - about.ask(&asked).0).abs() < 1e-12);
+}
+
+#[test]
 fn one_absurd_run_among_many_hardly_counts() {
     let mut runs: Vec<Residual> = (1..=12).map(|n| run(10_000 * n, 8.0, "here", 0.1)).collect();
     let asked = run(55_000, 8.0, "here", 0.0).features;
@@ -93,7 +101,7 @@ fn more_runs_than_are_kept_are_no_harm() {
     let knowledge = Knowledge::new(&runs);
     assert_eq!(knowledge.runs(), MOST_RUNS);
     let (mean, sigma) = knowledge.ask(&run(40_000, 16.0, "here", 0.0).features, None);
-    assert!((mean - 0.2).abs() < 0.05 && sigma < 0.15, "{mean} {sigma}");
+    assert!((mean - 0.2).abs() < 0.05 && sigma < 0.17, "{mean} {sigma}");
 }
 
 #[test]

@@ -108,7 +108,15 @@ impl StepTime {
     /// The same with all parts times a factor.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
-        Self::new(self.parts.scaled(factor), self.boost)
+        Self {
+            pair: self.pair * factor,
+            pme: self.pme * factor,
+            other: self.other * factor,
+            overhead: self.overhead * factor,
+            total: self.total * factor,
+            parts: self.parts.scaled(factor),
+            ..*self
+        }
     }
 
     /// Share of the step that is overhead, 0 to 1: the more, the less the prediction is worth.
