@@ -6,6 +6,8 @@
 //! there. The direction of a run is the gradient of the logarithm of its time, so two runs tell of each other through
 //! the parts that both spend time in, and a run tells little of a part that it hardly has.
 
+use std::sync::LazyLock;
+
 use super::features::Origin;
 use crate::performance::{Part, PerPart, StepTime};
 
@@ -78,14 +80,6 @@ pub(super) fn time(
     (step.parts.with(&factors).total().seconds / step.total).ln() + straight
 }
 
-/// Prior variances of the four levels, by parameter.
-struct Levels {
-    class: Direction,
-    machine: Direction,
-    build: Direction,
-    system: Direction,
-}
-
 /// Standard deviation of a class that is well known: builds and systems differ by as much on a class that is not.
 const KNOWN_CLASS: f64 = 0.2;
 
@@ -117,39 +111,46 @@ const OF_OVERHEAD: [(usize, [f64; 4]); 10] = [
 /// What changes slowly with the atoms, on one machine, relative to the standard deviation of the class.
 const SIZE: f64 = 0.30;
 
-impl Levels {
-    fn of(class_sigma: f64) -> Self {
-        let none = [0.0; DIMENSIONS];
-        let mut levels = [none; 4];
-        let own = class_sigma.min(KNOWN_CLASS);
-        let work = OF_WORK.iter().map(|entry| (entry, [class_sigma, class_sigma, own, own]));
-        let overhead = OF_OVERHEAD.iter().map(|entry| (entry, [1.0; 4]));
-        for ((parameter, sigmas), scales) in work.chain(overhead) {
-            for ((level, sigma), scale) in levels.iter_mut().zip(sigmas).zip(scales) {
-                level[*parameter] = (sigma * scale).powi(2);
-            }
-        }
-        let [class, machine, build, system] = levels;
-        Self { class, machine, build, system }
-    }
+/// Prior variances of one level: relative to the variance of the class, and as they are.
+#[derive(Clone, Copy)]
+struct Level {
+    relative: Direction,
+    own: Direction,
 }
+
+/// The levels class, machine, build and system.
+static LEVELS: LazyLock<[Level; 4]> = LazyLock::new(|| {
+    std::array::from_fn(|level| {
+        let variances = |table: &[(usize, [f64; 4])]| {
+            let mut variances = [0.0; DIMENSIONS];
+            for (parameter, sigmas) in table {
+                variances[*parameter] = sigmas[level].powi(2);
+            }
+            variances
+        };
+        Level { relative: variances(&OF_WORK), own: variances(&OF_OVERHEAD) }
+    })
+});
 
 /// Prior variance of each parameter that two runs share.
 pub(super) fn shared(a: &Origin, b: &Origin) -> Direction {
-    let levels = Levels::of(a.class_sigma);
-    let mut shared = levels.class;
+    let [class, machine, build, system] = &*LEVELS;
+    let of_class = a.class_sigma.powi(2);
+    let of_known = a.class_sigma.min(KNOWN_CLASS).powi(2);
+    let mut shared: Direction =
+        std::array::from_fn(|parameter| of_class * class.relative[parameter] + class.own[parameter]);
     if a.site.machine != b.site.machine {
         return shared;
     }
     let same_build = f64::from(u8::from(a.site.build == b.site.build));
     let same_system = f64::from(u8::from(a.system == b.system));
     for (parameter, variance) in shared.iter_mut().enumerate() {
-        *variance += levels.machine[parameter]
-            + same_build * levels.build[parameter]
-            + same_system * levels.system[parameter];
+        *variance += of_class * machine.relative[parameter]
+            + machine.own[parameter]
+            + same_build * (of_known * build.relative[parameter] + build.own[parameter])
+            + same_system * (of_known * system.relative[parameter] + system.own[parameter]);
     }
-    shared[ALL] +=
-        (SIZE * a.class_sigma.min(KNOWN_CLASS)).powi(2) * near(a.ln_atoms, b.ln_atoms, ATOMS_SCALE);
+    shared[ALL] += SIZE.powi(2) * of_known * near(a.ln_atoms, b.ln_atoms, ATOMS_SCALE);
     shared
 }
 
