@@ -40,9 +40,9 @@ pub const OWNER_BOUND: f64 = 0.4;
 /// Most runs per hardware class that are kept; of more, the newest of each owner.
 const MOST_RUNS: usize = 64;
 /// Most runs of one system that are kept beside these.
-const MOST_OF_SYSTEM: usize = 12;
+const MOST_OF_SYSTEM: usize = 10;
 /// Most runs that a question about one of many systems is answered from.
-const MOST_NEAR: usize = 32;
+const MOST_NEAR: usize = 20;
 /// Distance in the logarithm of atoms that a run on another machine counts as.
 const FAR: f64 = 100.0;
 /// Runs of newer builds that double the noise of an older one's.
