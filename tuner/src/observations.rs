@@ -64,6 +64,7 @@ struct Row {
     ns_per_day: f64,
     owner: String,
     peak_memory_bytes: Option<i64>,
+    wall_seconds: f64,
 }
 
 impl Source {
@@ -91,7 +92,7 @@ impl Source {
     pub async fn observations(&self) -> Result<Vec<Observation>, ReadError> {
         let query = sqlx::query(
             "select system, layout, node_labels, cpu_millicores, gpus, hardware_class, gromacs_version, ns_per_day, owner,
-                peak_memory_bytes
+                peak_memory_bytes, wall_seconds
             from (
                 select *, row_number() over (partition by owner, hardware_class order by id desc) as age
                 from gromacs_observation
@@ -107,10 +108,19 @@ impl Source {
         .try_map(|row| Row::from_row(&row).map(observation))
         .fetch_all(&self.pool);
         // Where there are too many, the oldest are left out; those that are read go to the model oldest first.
-        let rows: Vec<Option<Observation>> = patiently(query).await?;
-        let read = rows.len();
-        let usable: Vec<Observation> = rows.into_iter().rev().flatten().collect();
-        tracing::debug!(read, usable = usable.len(), "read measured runs");
+        let rows: Vec<Result<Observation, Dropped>> = patiently(query).await?;
+        let mut usable = Vec::with_capacity(rows.len());
+        let mut dropped: BTreeMap<Dropped, u64> = BTreeMap::new();
+        for row in rows.into_iter().rev() {
+            match row {
+                Ok(run) => usable.push(run),
+                Err(reason) => *dropped.entry(reason).or_default() += 1,
+            }
+        }
+        tracing::debug!(usable = usable.len(), "read measured runs");
+        for (reason, runs) in dropped {
+            tracing::warn!(runs, %reason, "measured runs are not used");
+        }
         Ok(usable)
     }
 }
@@ -119,31 +129,45 @@ async fn patiently<T>(query: impl Future<Output = Result<T, sqlx::Error>>) -> Re
     tokio::time::timeout(PATIENCE, query).await.map_err(|_| ReadError::Timeout)?.map_err(ReadError::Query)
 }
 
-/// None if the row does not say enough. Rows are imported by people too, so a bad one is skipped, not fatal.
-fn observation(row: Row) -> Option<Observation> {
-    let labels: BTreeMap<String, String> = parsed(row.node_labels)?;
-    // It may have run on several kinds of nodes: nobody knows which.
+/// Why a row is not learned from. Rows are imported by people too, so a bad one is counted and not fatal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+enum Dropped {
+    /// It may have run on several kinds of nodes.
+    #[error("no label says which kind of node it ran on")]
+    Labels,
+    /// A column does not hold what it should.
+    #[error("column {0} cannot be read")]
+    Unreadable(&'static str),
+    /// The run is impossible as described, such as a layout that mdrun refuses.
+    #[error("the run is refused: {0}")]
+    Refused(String),
+}
+
+fn observation(row: Row) -> Result<Observation, Dropped> {
+    let labels: BTreeMap<String, String> = parsed(row.node_labels, "node_labels")?;
     if labels.is_empty() && row.hardware_class != UNKNOWN {
-        return None;
+        return Err(Dropped::Labels);
     }
-    let system: SystemDescription = parsed(row.system)?;
-    let layout: Layout = parsed(row.layout)?;
+    let system: SystemDescription = parsed(row.system, "system")?;
+    let layout: Layout = parsed(row.layout, "layout")?;
     let resources = Resources {
-        cpu_millicores: u32::try_from(row.cpu_millicores).ok()?,
+        cpu_millicores: u32::try_from(row.cpu_millicores)
+            .map_err(|_| Dropped::Unreadable("cpu_millicores"))?,
         memory_bytes: 0,
-        gpus: u32::try_from(row.gpus).ok()?,
+        gpus: u32::try_from(row.gpus).map_err(|_| Dropped::Unreadable("gpus"))?,
     };
     let version = row.gromacs_version.as_deref();
     let run = Observation::local(&system, version, &layout, &resources, &labels, row.ns_per_day, &row.owner)
-        .ok()?;
-    Some(match row.peak_memory_bytes.and_then(|bytes| u64::try_from(bytes).ok()) {
+        .map_err(|error| Dropped::Refused(error.to_string()))?
+        .lasting(row.wall_seconds);
+    Ok(match row.peak_memory_bytes.and_then(|bytes| u64::try_from(bytes).ok()) {
         Some(bytes) => run.with_peak_memory(&layout, bytes),
         None => run,
     })
 }
 
-fn parsed<T: DeserializeOwned>(value: Value) -> Option<T> {
-    serde_json::from_value(value).ok()
+fn parsed<T: DeserializeOwned>(value: Value, column: &'static str) -> Result<T, Dropped> {
+    serde_json::from_value(value).map_err(|_| Dropped::Unreadable(column))
 }
 
 /// Keeps the service's model up to date with the runs: at once when the database says that there are new ones, and

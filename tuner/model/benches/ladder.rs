@@ -1,5 +1,5 @@
 //! How long answers and learning take. Aims: a ladder over 50 node shapes in 1 ms, 2000 ladders per second on one
-//! core, a model from 100,000 runs in 5 s.
+//! core, a model from 1,000,000 runs in 5 s.
 
 #![allow(missing_docs, reason = "the macro makes an undocumented function")]
 
@@ -87,10 +87,10 @@ fn benches(criterion: &mut Criterion) {
             println!("99th percentile, {name}{what}: {clock:?} on the clock, {busy:?} of the processor");
         }
     }
-    let many = runs(100_000);
+    let many = runs(1_000_000);
     let mut group = criterion.benchmark_group("learn");
     group.sample_size(10);
-    group.bench_function("100,000 runs", |bench| bench.iter(|| model.learn(black_box(&many))));
+    group.bench_function("1,000,000 runs", |bench| bench.iter(|| model.learn(black_box(&many))));
     group.finish();
 }
 

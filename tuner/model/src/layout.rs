@@ -5,8 +5,9 @@ use std::f64::consts::FRAC_1_SQRT_2;
 use scavenger_schema::bounds;
 use scavenger_schema::tuning::{Device, Layout};
 
-use crate::hardware::GpuClass;
-use crate::system::System;
+use crate::hardware::{GpuClass, Simd};
+use crate::npme;
+use crate::system::{Pme, System};
 
 /// Fewest atoms per rank that does pair work, on CPUs: mdrun's own lower limit for choosing ranks.
 pub const MIN_ATOMS_PER_RANK: f64 = 90.0;
@@ -19,6 +20,9 @@ pub const MIN_DOMAIN_NM: f64 = 1.25;
 pub const MAX_THREADS: u32 = bounds::THREADS.max;
 /// From this number of ranks on, PME ranks of their own are considered, as mdrun does by itself.
 pub const PME_RANKS_FROM: u32 = 19;
+/// Most ranks that share all work among them, PME included, that anybody measured at the speed that is predicted for
+/// them: beyond, the transposes of the grid among all ranks are guesswork.
+pub const MOST_RANKS_WITHOUT_PME_RANKS: u32 = PME_RANKS_FROM - 1;
 /// Device memory per atom in bytes, pair lists and grids included, generously.
 const GPU_BYTES_PER_ATOM: f64 = 1500.0;
 
@@ -70,9 +74,9 @@ pub enum Refusal {
     #[error("ranks for PME need a system with PME")]
     PmeRanksWithoutPme,
     /// The PME grid cannot be divided among so many ranks.
-    #[error("a PME grid of {points} points along x cannot be divided among {ranks} ranks")]
+    #[error("a PME grid of {points} points in the xy plane cannot be divided among {ranks} ranks")]
     PmeGridTooSmall {
-        /// Grid points along x.
+        /// Grid points in the xy plane.
         points: u32,
         /// Ranks that do PME.
         ranks: u32,
@@ -190,10 +194,21 @@ fn check_pme_ranks(system: &System, ranks: u32, npme: u32) -> Result<(), Refusal
         return Err(Refusal::TooManyPmeRanks { npme, ranks });
     }
     // Without ranks of their own, PME is divided like the domains, in two dimensions: never the tighter limit.
-    if npme > 0 && pme.grid[0] / npme < pme.order {
-        return Err(Refusal::PmeGridTooSmall { points: pme.grid[0], ranks: npme });
+    if npme > 0 && !can_divide_grid(pme, npme) {
+        return Err(Refusal::PmeGridTooSmall {
+            points: pme.grid[0].saturating_mul(pme.grid[1]),
+            ranks: npme,
+        });
     }
     Ok(())
+}
+
+/// True if `ranks` can divide the grid along x and y so that each has as many lines along both as the interpolation
+/// order. The lines need not divide evenly. mdrun demands this along x where ranks have several threads, and takes one
+/// dimension or two after the division of the domains.
+fn can_divide_grid(pme: Pme, ranks: u32) -> bool {
+    let most = |axis: usize| pme.grid[axis] / pme.order;
+    (1..=most(0).min(ranks)).any(|x| ranks.is_multiple_of(x) && ranks / x <= most(1))
 }
 
 fn check_domains(system: &System, ranks: u32, least: f64) -> Result<(), Refusal> {
@@ -248,7 +263,8 @@ fn check_gpu(system: &System, layout: &Layout, gpu: Option<&GpuClass>) -> Result
     Ok(())
 }
 
-/// Every way to divide `cores` cores among ranks and threads that [`check`] accepts, fewest ranks first.
+/// Every way to divide `cores` cores among ranks and threads that [`check`] accepts, fewest ranks first. From
+/// [`PME_RANKS_FROM`] ranks on some of them are for PME alone, unless none can be: mdrun's own number and a few more.
 #[must_use]
 pub fn cpu_layouts(system: &System, cores: u32) -> Vec<Layout> {
     let mut layouts = Vec::new();
@@ -258,14 +274,29 @@ pub fn cpu_layouts(system: &System, cores: u32) -> Vec<Layout> {
             break;
         }
         let even = Layout::cpu(ranks, cores / ranks);
-        let separate = (ranks >= PME_RANKS_FROM && system.pme.is_some())
-            .then_some([ranks / 8, ranks / 4, ranks / 3])
-            .into_iter()
-            .flatten()
-            .map(|npme| Layout { npme, ..even });
-        layouts.extend(std::iter::once(even).chain(separate).filter(|l| check(system, l, None).is_ok()));
+        let with_pme_ranks =
+            pme_rank_candidates(system, ranks).into_iter().map(|npme| Layout { npme, ..even });
+        let is_valid = |layout: &Layout| check(system, layout, None).is_ok();
+        let separate: Vec<Layout> = with_pme_ranks.filter(is_valid).collect();
+        if ranks <= MOST_RANKS_WITHOUT_PME_RANKS || separate.is_empty() {
+            layouts.extend(Some(even).filter(is_valid));
+        }
+        layouts.extend(separate);
     }
     layouts
+}
+
+/// Numbers of PME ranks worth a look. mdrun's rule depends a little on the vector instructions of its build; those of
+/// most builds of today are assumed.
+fn pme_rank_candidates(system: &System, ranks: u32) -> Vec<u32> {
+    if ranks < PME_RANKS_FROM || system.pme.is_none() {
+        return Vec::new();
+    }
+    let mut candidates = vec![npme::guess(system, Simd::Avx2, ranks), ranks / 8, ranks / 4, ranks / 3];
+    candidates.sort_unstable();
+    candidates.dedup();
+    candidates.retain(|npme| *npme > 0);
+    candidates
 }
 
 /// The layout for one GPU beside `cores` cores: a single rank with all that is allowed on the GPU.
@@ -360,8 +391,34 @@ mod tests {
         let mut raw = water(100_000);
         raw.pme = Some(scavenger_schema::tuning::PmeDescription { grid: [24, 96, 96], order: 4 });
         let system = System::check(&raw).expect("water should be accepted");
-        let layout = Layout { npme: 8, ..Layout::cpu(32, 1) };
-        assert_eq!(check(&system, &layout, None), Err(Refusal::PmeGridTooSmall { points: 24, ranks: 8 }));
+        // 24 lines along x are enough for 6 ranks, 96 along y for 24.
+        assert_eq!(check_pme_ranks(&system, 320, 144), Ok(()));
+        assert_eq!(
+            check_pme_ranks(&system, 320, 150),
+            Err(Refusal::PmeGridTooSmall { points: 24 * 96, ranks: 150 })
+        );
+    }
+
+    #[test]
+    fn a_pme_grid_need_not_be_divisible_by_its_ranks() {
+        let mut raw = water(885_000);
+        raw.pme = Some(scavenger_schema::tuning::PmeDescription { grid: [96; 3], order: 4 });
+        let system = System::check(&raw).expect("water should be accepted");
+        for npme in [64, 48, 36, 20] {
+            assert_eq!(check_pme_ranks(&system, 256, npme), Ok(()), "{npme}");
+        }
+    }
+
+    #[test]
+    fn more_ranks_without_pme_ranks_than_were_measured_are_not_proposed() {
+        for cores in [16, 18, 24, 64, 128, 192] {
+            for layout in cpu_layouts(&system(1_000_000), cores) {
+                assert_eq!(layout.npme == 0, layout.ntmpi <= MOST_RANKS_WITHOUT_PME_RANKS, "{layout:?}");
+            }
+        }
+        // mdrun's own choice is among them.
+        let own = npme::guess(&system(1_000_000), Simd::Avx2, 128);
+        assert!(cpu_layouts(&system(1_000_000), 128).contains(&Layout { npme: own, ..Layout::cpu(128, 1) }));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! | [`hardware`] | node labels, `/proc/cpuinfo` | hardware classes with their speeds and sources |
 //! | [`work`] | a system | operations per step |
 //! | [`layout`] | ranks, threads, GPUs | what mdrun accepts, or a typed refusal |
+//! | [`npme`] | a number of ranks | how many of them mdrun gives to PME |
 //! | [`performance`] | work, hardware, layout | time per step |
 //! | [`memory`] | system, layout | peak memory and what to request |
 //! | [`learn`] | measured runs | corrections and narrower intervals |
@@ -24,6 +25,7 @@ pub mod layout;
 pub mod learn;
 pub mod memory;
 pub mod model;
+pub mod npme;
 pub mod performance;
 pub mod system;
 pub mod work;

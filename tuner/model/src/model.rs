@@ -1,6 +1,6 @@
 //! The model in use: constants, what was learned, and the predictions they make.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use scavenger_schema::bounds::{self, Bounds};
 use scavenger_schema::tuning::{
@@ -9,11 +9,11 @@ use scavenger_schema::tuning::{
 };
 
 use crate::error::{FieldError, TuneError, length_within, within};
-use crate::hardware::{CpuClass, Hardware, hardware_of};
+use crate::hardware::{CpuClass, Hardware, Simd, hardware_of};
 use crate::interval::{Z90, combine, log_normal};
-use crate::learn::{About, Features, Knowledge, Residual, Site, hash};
+use crate::learn::{About, Features, Knowledge, Origin, Residual, Site, hash, median};
 use crate::memory::MeasuredPeaks;
-use crate::performance::{Constants, GpuPlacement, Placement, StepTime, step_time};
+use crate::performance::{ClassFactors, Constants, GpuPlacement, Placement, StepTime, step_time};
 use crate::system::System;
 use crate::work::Work;
 use crate::{layout, memory};
@@ -21,6 +21,9 @@ use crate::{layout, memory};
 /// What part of a core a hardware thread is worth, on nodes where Kubernetes counts hardware threads: two of them
 /// together do about 1.18 times the work of one core.
 const HARDWARE_THREAD: f64 = 0.59;
+/// What part of the cores that a pod does not have is taken to be busy with other pods. Not known; between an idle
+/// node and a full one lie some 30% of the clock.
+const BUSY_NEIGHBOURS: f64 = 0.5;
 /// Loss of a pod that is given half a core: it runs at full speed and is stopped half of the time, in slices of
 /// 100 ms, and caches cool meanwhile.
 const THROTTLED: f64 = 0.97;
@@ -33,6 +36,8 @@ const SIGMA_SMT: f64 = 0.15;
 const SIGMA_UNKNOWN_SMT: f64 = 0.25;
 /// The same for several GPUs that were never measured together: seen were 0.1 to 1.8 times the speed of one.
 const SIGMA_SEVERAL_GPUS: f64 = 1.2;
+/// Seconds by which the start of a run may falsify its speed: first touches of memory, clocks that rise.
+const START_SECONDS: f64 = 0.5;
 /// Releases before 2018 lack the dual pair list: the same machine was 18 to 20% slower with 2016.
 const BEFORE_2018: f64 = 1.2;
 
@@ -45,6 +50,8 @@ pub struct Job {
     pub work: Work,
     /// Time per step relative to a recent release of GROMACS.
     slowdown: f64,
+    /// Vector instructions that the build of GROMACS uses; none if it is not known, and the processor's own are assumed.
+    simd: Option<Simd>,
     /// Site of the knowledge that is asked: this cluster and the version of GROMACS.
     site: Site,
     /// Who asks, as a number.
@@ -71,7 +78,19 @@ impl Job {
             .iter()
             .fold(0, |state: u64, value| hash(&[state.to_le_bytes(), value.to_le_bytes()].concat()));
         let ln_atoms = system.atoms.ln();
-        Ok(Self { system, work, slowdown, site, asker: None, key, ln_atoms })
+        Ok(Self { system, work, slowdown, simd: None, site, asker: None, key, ln_atoms })
+    }
+
+    /// The same with a build of GROMACS for these vector instructions.
+    #[must_use]
+    pub fn built_for(self, simd: Option<Simd>) -> Self {
+        Self { simd, ..self }
+    }
+
+    /// Vector instructions that the build of GROMACS uses, if they are known.
+    #[must_use]
+    pub fn simd(&self) -> Option<Simd> {
+        self.simd
     }
 
     /// The same, asked about by the owner of that name: their own runs are believed before those of others.
@@ -135,7 +154,20 @@ impl Observation {
             ns_per_day,
             owner: hash(owner.as_bytes()),
             memory_residual: None,
+            wall_seconds: None,
         })
+    }
+
+    /// The same run, which took `seconds` on the clock.
+    #[must_use]
+    pub fn lasting(self, seconds: f64) -> Self {
+        Self { wall_seconds: Some(seconds), ..self }
+    }
+
+    /// Variance of ln(time) because the run was short.
+    fn noise(&self) -> f64 {
+        let seconds = self.wall_seconds.filter(|seconds| seconds.is_finite() && *seconds > 0.0);
+        seconds.map_or(0.0, |seconds| (START_SECONDS / seconds).min(1.0).powi(2))
     }
 
     /// The same run, whose memory was at most `bytes` with this layout.
@@ -151,10 +183,22 @@ impl Observation {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     constants: Constants,
+    factors: Vec<ClassFactors>,
     knowledge: Knowledge,
     peaks: MeasuredPeaks,
     classes: Vec<ClassResidual>,
     version: String,
+}
+
+/// What is expected of a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    /// Median.
+    pub seconds: f64,
+    /// Standard deviation of the logarithm as the model has it.
+    pub deviation: f64,
+    /// The same as it is served: calibrated, so that the interval covers what it says.
+    pub sigma: f64,
 }
 
 /// A measured run.
@@ -176,6 +220,33 @@ pub struct Observation {
     pub owner: u64,
     /// ln(measured peak memory / predicted), if it was measured.
     pub memory_residual: Option<f64>,
+    /// Seconds on the clock, if they are known: a short run says less.
+    pub wall_seconds: Option<f64>,
+}
+
+/// The repetitions of a run.
+struct Repeated {
+    features: Features,
+    owner: u64,
+    /// Predicted.
+    ns_per_day: f64,
+    values: Vec<f64>,
+    noise: f64,
+    /// When the newest was seen.
+    newest: usize,
+}
+
+impl Repeated {
+    fn residual(self) -> Residual {
+        let count = self.values.len() as f64;
+        Residual {
+            features: self.features,
+            owner: self.owner,
+            value: median(self.values),
+            count,
+            noise: self.noise,
+        }
+    }
 }
 
 impl Default for Model {
@@ -190,6 +261,7 @@ impl Model {
     pub fn prior() -> Self {
         Self {
             constants: Constants::FITTED,
+            factors: ClassFactors::FITTED.to_vec(),
             knowledge: Knowledge::default(),
             peaks: MeasuredPeaks::default(),
             classes: Vec::new(),
@@ -197,10 +269,10 @@ impl Model {
         }
     }
 
-    /// The same with other constants, to compare fits.
+    /// The same with other constants and factors of classes, to compare fits.
     #[must_use]
-    pub fn with_constants(constants: Constants) -> Self {
-        Self { constants, ..Self::prior() }
+    pub fn with_constants(constants: Constants, factors: &[ClassFactors]) -> Self {
+        Self { constants, factors: factors.to_vec(), ..Self::prior() }
     }
 
     /// The same model with what these runs tell; earlier knowledge is replaced. Runs without a positive speed
@@ -208,30 +280,54 @@ impl Model {
     #[must_use]
     pub fn learn(&self, observations: &[Observation]) -> Self {
         let mut by_class: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-        let mut residuals = Vec::with_capacity(observations.len());
-        for run in observations.iter().filter(|run| run.ns_per_day.is_finite() && run.ns_per_day > 0.0) {
-            let step = scaled(&self.step_time(&run.job, run.cpu, &run.place), run.slowdown);
-            let features = features(&run.job, run.cpu, &run.place, run.site, &step);
-            let value = (run.job.system.ns_per_day(step.total) / run.ns_per_day).ln();
-            let class = run.place.gpu.map_or(run.cpu.key, |gpu| gpu.class.key);
-            by_class.entry(class).or_default().push(value);
-            residuals.push(Residual { features, owner: run.owner, value });
+        // A step is predicted once for all repetitions: the place among the distinct runs by owner and key.
+        let mut places: HashMap<(u64, u64), usize> = HashMap::new();
+        let mut distinct: Vec<Repeated> = Vec::new();
+        for (index, run) in observations.iter().enumerate() {
+            if !(run.ns_per_day.is_finite() && run.ns_per_day > 0.0) {
+                continue;
+            }
+            let origin = origin(&run.job, run.cpu, &run.place, run.site);
+            let key = (run.owner, origin.run_key(&run.place));
+            let place = *places.entry(key).or_insert_with(|| {
+                let step = self.step_time(&run.job, run.cpu, &run.place).scaled(run.slowdown);
+                distinct.push(Repeated {
+                    features: Features::new(origin, &run.place, &step),
+                    owner: run.owner,
+                    ns_per_day: run.job.system.ns_per_day(step.total),
+                    values: Vec::new(),
+                    noise: f64::INFINITY,
+                    newest: index,
+                });
+                distinct.len() - 1
+            });
+            let repeated = &mut distinct[place];
+            let value = (repeated.ns_per_day / run.ns_per_day).ln();
+            repeated.values.push(value);
+            repeated.noise = repeated.noise.min(run.noise());
+            repeated.newest = index;
+            by_class.entry(origin.class()).or_default().push(value);
         }
+        distinct.sort_by_key(|run| run.newest);
+        let residuals: Vec<Residual> = distinct.into_iter().map(Repeated::residual).collect();
+        let runs: usize = by_class.values().map(Vec::len).sum();
         let peaks = MeasuredPeaks::new(observations.iter().filter_map(|run| {
             Some((run.job.key, run.owner, run.memory_residual.filter(|residual| residual.is_finite())?))
         }));
-        let digest =
-            residuals.iter().fold(0_u64, |digest, residual| digest.rotate_left(5) ^ residual.value.to_bits());
+        let digest = residuals.iter().fold(0_u64, |digest, residual| {
+            digest.rotate_left(5) ^ residual.value.to_bits() ^ residual.count.to_bits()
+        });
         let digest = observations
             .iter()
             .filter_map(|run| run.memory_residual)
             .fold(digest, |digest, residual| digest.rotate_left(5) ^ residual.to_bits());
         Self {
             constants: self.constants,
+            factors: self.factors.clone(),
             knowledge: Knowledge::new(&residuals),
             peaks,
             classes: by_class.into_iter().map(|(class, values)| class_residual(class, values)).collect(),
-            version: format!("{}+{}-{digest:016x}", env!("CARGO_PKG_VERSION"), residuals.len()),
+            version: format!("{}+{}-{digest:016x}", env!("CARGO_PKG_VERSION"), runs),
         }
     }
 
@@ -242,24 +338,27 @@ impl Model {
         let (place, step) = self.physical_step(job, hardware, layout, cpu_millicores);
         let features = features(job, hardware.cpu, &place, job.site, &step);
         let value = self.knowledge.ask(&features, job.asker).0;
-        let residual = Residual { features, owner: hash(b"supposed"), value };
+        let residual = Residual { features, owner: hash(b"supposed"), value, count: 1.0, noise: 0.0 };
         Self { knowledge: self.knowledge.with(residual), ..self.clone() }
     }
 
-    /// Seconds per step at the median and the standard deviation of its logarithm, for a placement that may be
-    /// larger than one pod. The deviation is the one that is served, for cores that are shared with other pods.
+    /// What is expected of a placement that may be larger than one pod. The deviation is the one that is served, for
+    /// cores that are shared with other pods.
     #[must_use]
-    pub fn expect(&self, job: &Job, cpu: &CpuClass, place: &Placement, site: Site) -> (f64, f64) {
+    pub fn expect(&self, job: &Job, cpu: &CpuClass, place: &Placement, site: Site) -> Expected {
         let step = self.step_time(job, cpu, place);
         let asked = features(job, cpu, place, site, &step);
-        let (shift, sigma) = self.knowledge.ask(&asked, job.asker);
-        (step.total * shift.exp(), combine(&[sigma, SIGMA_SHARED, self.unmeasured_gpus(&asked)]))
+        let about = self.knowledge.about(asked.origin(), job.asker);
+        let (shift, sigma) = about.ask(&asked);
+        let deviation = combine(&[sigma, SIGMA_SHARED, self.unmeasured_gpus(&asked)]);
+        let widening = about.known().widening(place.gpu.is_some());
+        Expected { seconds: step.total * shift.exp(), deviation, sigma: deviation * widening }
     }
 
     /// Uncertainty of several GPUs that were never measured together.
     fn unmeasured_gpus(&self, features: &Features) -> f64 {
-        let several = features.gpus() > 1;
-        if several && !self.knowledge.knows(features.class(), features.gpus()) {
+        let several = features.origin().gpus() > 1;
+        if several && !self.knowledge.knows(features.origin().class(), features.origin().gpus()) {
             SIGMA_SEVERAL_GPUS
         } else {
             0.0
@@ -282,8 +381,14 @@ impl Model {
     /// Seconds of one step on a placement that may be larger than one pod.
     #[must_use]
     pub fn step_time(&self, job: &Job, cpu: &CpuClass, place: &Placement) -> StepTime {
-        let step = step_time(&job.system, &job.work, cpu, place, &self.constants);
-        scaled(&step, job.slowdown)
+        let (pair, other) = self
+            .factors
+            .iter()
+            .find(|factors| factors.class == cpu.key)
+            .map_or((1.0, 1.0), |factors| (factors.pair, factors.other));
+        let pair_cycles = cpu.pair_cycles_with(job.simd) * pair;
+        let built = CpuClass { pair_cycles, ipc: cpu.ipc / other, ..*cpu };
+        step_time(&job.system, &job.work, &built, place, &self.constants).scaled(job.slowdown)
     }
 
     /// Version of code and knowledge: equal versions answer equally.
@@ -306,8 +411,8 @@ impl Model {
         let about = classes
             .into_iter()
             .map(|(key, sigma)| {
-                let features = Features::of_job(key, sigma, job.site, job);
-                (key, self.knowledge.about(&features, job.asker))
+                let origin = Origin::new(key, sigma, 0, job.site, job);
+                (key, self.knowledge.about(&origin, job.asker))
             })
             .collect();
         Asked { model: self, job, about }
@@ -327,7 +432,7 @@ impl Model {
         cpu_millicores: u32,
     ) -> (Placement, StepTime) {
         let place = placement(hardware, layout, cpu_millicores);
-        (place, scaled(&self.step_time(job, hardware.cpu, &place), throttling(cpu_millicores)))
+        (place, self.step_time(job, hardware.cpu, &place).scaled(throttling(cpu_millicores)))
     }
 
     /// Answers a whole request for one layout.
@@ -379,20 +484,25 @@ impl Model {
 pub struct Asked<'a> {
     model: &'a Model,
     job: &'a Job,
-    about: Vec<(&'static str, About<'a>)>,
+    about: Vec<(&'static str, About)>,
 }
 
 impl Asked<'_> {
-    fn about(&self, features: &Features) -> Option<&About<'_>> {
-        let mine = |key: &str| features.gpus() <= 1 && key == features.class();
+    fn about(&self, features: &Features) -> Option<&About> {
+        let origin = features.origin();
+        let mine = |key: &str| origin.gpus() <= 1 && key == origin.class();
         self.about.iter().find(|(key, _)| mine(key)).map(|(_, about)| about)
     }
 
-    /// Expected residual and its standard deviation.
-    fn learned(&self, features: &Features) -> (f64, f64) {
+    /// Expected residual, its standard deviation, and the factor that calibrates it.
+    fn learned(&self, features: &Features, on_gpu: bool) -> (f64, f64, f64) {
+        let answer = |about: &About| {
+            let (shift, sigma) = about.ask(features);
+            (shift, sigma, about.known().widening(on_gpu))
+        };
         match self.about(features) {
-            Some(about) => about.ask(features),
-            None => self.model.knowledge.ask(features, self.job.asker),
+            Some(about) => answer(about),
+            None => answer(&self.model.knowledge.about(features.origin(), self.job.asker)),
         }
     }
 
@@ -400,7 +510,9 @@ impl Asked<'_> {
     fn sigma_of_threads(&self, hardware: &Hardware, features: &Features) -> f64 {
         if hardware.smt {
             SIGMA_SMT
-        } else if !hardware.smt_known && !self.model.knowledge.knows(features.class(), features.gpus()) {
+        } else if !hardware.smt_known
+            && !self.model.knowledge.knows(features.origin().class(), features.origin().gpus())
+        {
             SIGMA_UNKNOWN_SMT
         } else {
             0.0
@@ -431,14 +543,15 @@ impl Asked<'_> {
     pub fn predict(&self, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> Prediction {
         let (place, physics) = self.model.physical_step(self.job, hardware, layout, cpu_millicores);
         let features = features(self.job, hardware.cpu, &place, self.job.site, &physics);
-        let (shift, sigma) = self.learned(&features);
-        let step = scaled(&physics, shift.exp());
-        let sigma = combine(&[
-            sigma,
-            SIGMA_SHARED,
-            self.sigma_of_threads(hardware, &features),
-            self.model.unmeasured_gpus(&features),
-        ]);
+        let (shift, sigma, widening) = self.learned(&features, place.gpu.is_some());
+        let step = physics.scaled(shift.exp());
+        let sigma = widening
+            * combine(&[
+                sigma,
+                SIGMA_SHARED,
+                self.sigma_of_threads(hardware, &features),
+                self.model.unmeasured_gpus(&features),
+            ]);
         Prediction { ns_per_day: log_normal(self.job.system.ns_per_day(step.total), sigma), step }
     }
 }
@@ -458,13 +571,19 @@ fn class_residual(class: &str, mut values: Vec<f64>) -> ClassResidual {
     }
 }
 
-/// What the knowledge is asked with. Beside a GPU the GPU is the class.
+/// What the knowledge is asked with.
 fn features(job: &Job, cpu: &CpuClass, place: &Placement, site: Site, step: &StepTime) -> Features {
+    Features::new(origin(job, cpu, place, site), place, step)
+}
+
+/// Where a run belongs. Beside a GPU the GPU is the class.
+fn origin(job: &Job, cpu: &CpuClass, place: &Placement, site: Site) -> Origin {
     let (class, sigma) = match place.gpu {
         Some(gpu) => (gpu.class.key, gpu.class.sigma),
         None => (cpu.key, cpu.sigma),
     };
-    Features::new(class, sigma, site, job, place, step)
+    let gpus = place.gpu.map_or(0, |gpu| gpu.count.round() as u32);
+    Origin::new(class, sigma, gpus, site, job)
 }
 
 /// Half-width of the 80% interval of a class that was never measured, as a factor: what a prediction on nodes that others
@@ -477,16 +596,6 @@ pub fn half_width(class_sigma: f64) -> f64 {
 /// Time of a pod that is given less than a core, relative to what its share of one would do.
 fn throttling(cpu_millicores: u32) -> f64 {
     if cpu_millicores < bounds::WHOLE_CORE { 1.0 / THROTTLED } else { 1.0 }
-}
-
-fn scaled(step: &StepTime, factor: f64) -> StepTime {
-    StepTime {
-        pair: step.pair * factor,
-        pme: step.pme * factor,
-        other: step.other * factor,
-        overhead: step.overhead * factor,
-        total: step.total * factor,
-    }
 }
 
 fn step_cost(step: &StepTime) -> StepCost {
@@ -502,13 +611,16 @@ fn step_cost(step: &StepTime) -> StepCost {
 fn placement(hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> Placement {
     let on = |device: Device| device == Device::Gpu;
     let worth = if hardware.smt { HARDWARE_THREAD } else { 1.0 };
+    let cores = f64::from(cpu_millicores) / 1000.0 * worth;
+    let own = (cores / hardware.cpu.node_cores).min(1.0);
     Placement {
         nodes: 1.0,
         ranks: f64::from(layout.ntmpi),
         threads: f64::from(layout.ntomp),
         npme: f64::from(layout.npme),
-        cores: f64::from(cpu_millicores) / 1000.0 * worth,
+        cores,
         smt: 1.0,
+        busy: own + BUSY_NEIGHBOURS * (1.0 - own),
         gpu: hardware.gpu.filter(|_| layout.gpus > 0).map(|class| GpuPlacement {
             class,
             count: f64::from(layout.gpus),

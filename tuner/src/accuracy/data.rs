@@ -3,15 +3,15 @@
 use std::sync::OnceLock;
 
 use scavenger_schema::tuning::{GpuOffload, PmeDescription, SystemDescription};
-use scavenger_tuner_model::hardware::{CpuClass, GpuClass};
+use scavenger_tuner_model::hardware::{CpuClass, GpuClass, Simd};
 use scavenger_tuner_model::learn::Site;
 use scavenger_tuner_model::model::Job;
+use scavenger_tuner_model::npme;
 use scavenger_tuner_model::performance::{GpuPlacement, Placement};
-
-use super::npme;
 
 const HECBIOSIM: &str = include_str!("../../data/hecbiosim.csv");
 const ARCHER: &str = include_str!("../../data/archer-benchmarks.csv");
+const ONE_NODE: &str = include_str!("../../data/one-node.csv");
 
 /// One measured run.
 #[derive(Clone, Debug)]
@@ -45,6 +45,12 @@ impl Row {
     #[must_use]
     pub fn site(&self) -> Site {
         Site::new(&self.machine, &self.version)
+    }
+
+    /// Cycles per pair with the build that ran.
+    #[must_use]
+    pub fn pair_cycles(&self) -> f64 {
+        self.cpu.pair_cycles_with(self.job.simd())
     }
 
     /// Measured seconds per step.
@@ -85,7 +91,8 @@ impl<'a> Table<'a> {
 pub fn load() -> Vec<Row> {
     let hecbiosim = Table::new(HECBIOSIM).rows().filter_map(|cell| hecbiosim_row(&cell));
     let archer = Table::new(ARCHER).rows().filter_map(|cell| archer_row(&cell));
-    hecbiosim.chain(archer).collect()
+    let one_node = Table::new(ONE_NODE).rows().filter_map(|cell| one_node_row(&cell));
+    hecbiosim.chain(archer).chain(one_node).collect()
 }
 
 pub(super) fn number(text: &str) -> Option<f64> {
@@ -99,7 +106,7 @@ fn job<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Job> {
         box_nm: None,
         nsteps: -1,
         dt_ps: number(cell("dt_ps"))?,
-        cutoff_nm: number(cell("rcoulomb_nm"))?,
+        cutoff_nm: number(cell("rcoulomb_nm")).or_else(|| number(cell("cutoff_nm")))?,
         rlist_nm: None,
         nstlist: None,
         pme: Some(PmeDescription { grid: [point("pme_nx")?, point("pme_ny")?, point("pme_nz")?], order: 4 }),
@@ -129,7 +136,8 @@ fn hecbiosim_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         // With two threads per rank and more, the threads were the two of each of 64 cores.
         let (cores, smt) = if threads > 1.0 { (64.0, 2.0) } else { (128.0, 1.0) };
         let ranks = nodes * number(cell("ranks_per_node"))?;
-        Placement { nodes, ranks, threads, npme: 0.0, cores: nodes * cores, smt, gpu: None }
+        let busy = cores / 128.0;
+        Placement { nodes, ranks, threads, npme: 0.0, cores: nodes * cores, smt, busy, gpu: None }
     };
     let cpu = if machine == "archer2" { archer2_since_december_2022()? } else { CpuClass::by_key(cpu)? };
     let job = job(cell)?;
@@ -154,7 +162,9 @@ fn hecbiosim_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
 /// faster in 2021.
 fn archer2_since_december_2022() -> Option<&'static CpuClass> {
     static CLASS: OnceLock<Option<CpuClass>> = OnceLock::new();
-    CLASS.get_or_init(|| Some(CpuClass { clock_ghz: 2.0, ..*CpuClass::by_key("zen2")? })).as_ref()
+    CLASS
+        .get_or_init(|| Some(CpuClass { clock_ghz: 2.0, boost_ghz: 2.0, ..*CpuClass::by_key("zen2")? }))
+        .as_ref()
 }
 
 fn archer_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
@@ -181,6 +191,7 @@ fn archer_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
             npme,
             cores,
             smt: number(cell("smt"))?,
+            busy: 1.0,
             gpu: None,
         },
     };
@@ -196,13 +207,42 @@ fn archer_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
     })
 }
 
+/// A part of one node that nobody else used.
+fn one_node_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
+    // Two groups measured on Bridges-2, each with a build of its own: one machine, which is left out as a whole.
+    let (machine, cpu) = match cell("machine") {
+        "Bridges2-shirts" | "Bridges2-schwinns" => ("bridges2", "zen2"),
+        "LUMI-G-cpu" => ("lumi-g", "zen3"),
+        _ => return None,
+    };
+    Some(Row {
+        machine: machine.to_owned(),
+        version: format!("{} {}", cell("gromacs_version"), cell("simd_build")),
+        system: cell("system").to_owned(),
+        cpu: CpuClass::by_key(cpu)?,
+        job: job(cell)?.built_for(Simd::of_build(cell("simd_build"))),
+        place: Placement {
+            nodes: 1.0,
+            ranks: number(cell("ranks"))?,
+            threads: number(cell("threads"))?,
+            npme: cell("npme").parse().ok()?,
+            cores: number(cell("cores"))?,
+            smt: number(cell("smt"))?,
+            busy: number(cell("cores"))? / number(cell("cores_per_node"))?,
+            gpu: None,
+        },
+        npme_guessed: false,
+        ns_per_day: number(cell("ns_per_day"))?,
+    })
+}
+
 /// What mdrun chooses by itself: PME on the GPU, bonded interactions since 2019, the update since 2023.
 fn gpu_place(gpu: &str, gpus: f64, ranks: f64, cores: f64, version: &str) -> Option<Placement> {
     let class = GpuClass::by_key(gpu)?;
     let year = version.split('.').next()?.parse::<u32>().ok()?;
     let gpu = GpuPlacement { class, count: gpus, pme: true, bonded: year >= 2019, update: year >= 2023 };
     let threads = (cores / ranks).floor().max(1.0);
-    Some(Placement { nodes: 1.0, ranks, threads, npme: 0.0, cores, smt: 1.0, gpu: Some(gpu) })
+    Some(Placement { nodes: 1.0, ranks, threads, npme: 0.0, cores, smt: 1.0, busy: 1.0, gpu: Some(gpu) })
 }
 
 #[cfg(test)]
@@ -215,8 +255,24 @@ mod tests {
         let of = |machine: &str| rows.iter().filter(|row| row.machine == machine).count();
         assert_eq!(of("archer2"), 586 + 4);
         assert_eq!((of("bede"), of("jade2"), of("lumi"), of("myriad")), (5, 5, 5, 60));
+        assert_eq!((of("bridges2"), of("lumi-g")), (31, 10));
         // 247 rows of which 109 wrote coordinates in the timed part or are of Myriad or archer2.
         assert_eq!((of("archer"), of("cirrus"), of("csd3")), (40, 16, 17 - 3 + 3));
+    }
+
+    #[test]
+    fn pme_ranks_are_guessed_as_the_logs_recorded_them() {
+        let rows = load();
+        let recorded: Vec<_> = rows.iter().filter(|row| !row.npme_guessed && !row.on_gpu()).collect();
+        let right = recorded.iter().filter(|row| {
+            f64::from(npme::guess(&row.job.system, row.cpu.simd, row.place.ranks as u32)) == row.place.npme
+        });
+        assert!(
+            recorded.len() > 70 && right.clone().count() * 10 >= recorded.len() * 9,
+            "{} of {}",
+            right.count(),
+            recorded.len()
+        );
     }
 
     #[test]

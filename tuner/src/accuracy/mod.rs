@@ -1,21 +1,25 @@
 //! How good the model is on measurements that it has not seen.
 
+pub mod components;
 pub mod data;
 pub mod fit;
+pub mod fitted;
 pub mod memory;
-pub mod npme;
 pub mod plain;
 pub mod report;
+mod widening;
 
 use std::collections::BTreeMap;
 
 use scavenger_tuner_model::Model;
 use scavenger_tuner_model::interval::Z90;
 use scavenger_tuner_model::model::Observation;
-use scavenger_tuner_model::performance::Constants;
 
+use components::Log;
 use data::Row;
+use fitted::{Fitted, fit_constants};
 use plain::Plain;
+use widening::{widening, widenings};
 
 /// Rows that count together: one system on one machine.
 fn groups<'a>(rows: &[&'a Row]) -> BTreeMap<(String, String), Vec<&'a Row>> {
@@ -29,38 +33,6 @@ fn groups<'a>(rows: &[&'a Row]) -> BTreeMap<(String, String), Vec<&'a Row>> {
 /// Predicted seconds per step.
 fn seconds(model: &Model, row: &Row) -> f64 {
     model.step_time(&row.job, row.cpu, &row.place).total
-}
-
-/// Fits the common constants to `rows`, each machine x system counting the same.
-#[must_use]
-pub fn fit_constants(rows: &[&Row], rounds: usize) -> Constants {
-    let groups = groups(rows);
-    let centre = Constants::PHYSICS.logs();
-    let cost = |logs: &[f64]| {
-        let Ok(array) = <[f64; Constants::COUNT]>::try_from(logs) else { return f64::INFINITY };
-        let model = Model::with_constants(Constants::from_logs(&array));
-        let misfit: f64 = groups
-            .values()
-            .map(|rows| {
-                let errors = rows.iter().map(|row| (seconds(&model, row) / row.seconds()).ln());
-                errors.map(huber).sum::<f64>() / rows.len() as f64
-            })
-            .sum();
-        // Drawn to physics where the data say nothing: one unit of logarithm costs as much as a group that
-        // is off by a sixth.
-        let drawn: f64 = logs.iter().zip(centre).map(|(log, centre)| (log - centre).powi(2)).sum();
-        misfit + 0.03 * drawn
-    };
-    let found = fit::minimise(&centre, rounds, cost);
-    <[f64; Constants::COUNT]>::try_from(found.as_slice())
-        .map_or(Constants::PHYSICS, |logs| Constants::from_logs(&logs))
-}
-
-/// Square near zero, straight beyond 0.2: one odd row does not rule a fit.
-fn huber(error: f64) -> f64 {
-    let bound = 0.2;
-    let size = error.abs();
-    if size <= bound { size * size } else { bound * (2.0 * size - bound) }
 }
 
 /// How one regime came out.
@@ -98,6 +70,7 @@ struct Outcome<'a> {
     row: &'a Row,
     group: (String, String),
     model: f64,
+    /// Standard deviation before it is calibrated.
     sigma: f64,
     plain: f64,
     terms: f64,
@@ -108,12 +81,14 @@ struct Fold<'a> {
     machine: &'a str,
     /// None in a fold that leaves out the machine alone.
     system: Option<&'a str>,
+    /// What it was fitted to.
+    rest: Vec<&'a Row>,
     model: Model,
     plain: Plain,
     terms: Plain,
 }
 
-fn folds<'a>(rows: &[&'a Row], rounds: usize) -> Vec<Fold<'a>> {
+fn folds<'a>(rows: &[&'a Row], logs: &[Log], rounds: usize) -> Vec<Fold<'a>> {
     let mut left_out: Vec<(&str, &str)> =
         rows.iter().map(|row| (row.machine.as_str(), row.system.as_str())).collect();
     left_out.sort_unstable();
@@ -121,12 +96,15 @@ fn folds<'a>(rows: &[&'a Row], rounds: usize) -> Vec<Fold<'a>> {
     let fold = |(machine, system)| {
         let is_left = |row: &&Row| row.machine != machine && row.system != system;
         let rest: Vec<&Row> = rows.iter().copied().filter(is_left).collect();
+        let logs: Vec<&Log> =
+            logs.iter().filter(|log| log.machine != machine && log.system != system).collect();
         Fold {
             machine,
             system: Some(system),
-            model: Model::with_constants(fit_constants(&rest, rounds)),
+            model: fit_constants(&rest, &logs, rounds).model(),
             plain: Plain::fit(&rest, false),
             terms: Plain::fit(&rest, true),
+            rest,
         }
     };
     left_out.into_iter().map(fold).collect()
@@ -146,17 +124,17 @@ impl Fold<'_> {
     fn outcomes<'a>(&self, known: &[&Row], targets: &[&'a Row]) -> Vec<Outcome<'a>> {
         let observations: Vec<Observation> = known.iter().map(|row| observation(row)).collect();
         let model = if known.is_empty() { self.model.clone() } else { self.model.learn(&observations) };
-        let (plain, terms) = (self.plain.scaled_to(known), self.terms.scaled_to(known));
+        let (plain, terms) = (self.plain.refitted(&self.rest, known), self.terms.refitted(&self.rest, known));
         targets
             .iter()
             .map(|row| {
-                let (median, sigma) = model.expect(&row.job, row.cpu, &row.place, row.site());
+                let expected = model.expect(&row.job, row.cpu, &row.place, row.site());
                 let error = |predicted: f64| (predicted / row.seconds()).ln();
                 Outcome {
                     row,
                     group: key(row),
-                    model: error(median),
-                    sigma,
+                    model: error(expected.seconds),
+                    sigma: expected.deviation,
                     plain: error(plain.seconds(row)),
                     terms: error(terms.seconds(row)),
                 }
@@ -175,6 +153,7 @@ fn observation(row: &Row) -> Observation {
         ns_per_day: row.ns_per_day,
         owner: 0,
         memory_residual: None,
+        wall_seconds: None,
     }
 }
 
@@ -237,29 +216,43 @@ fn middle<'a>(rows: &[&'a Row]) -> &'a Row {
     sorted[sorted.len() / 2]
 }
 
-fn regime(name: &'static str, goal: (f64, f64, f64), outcomes: &[&Outcome<'_>]) -> Regime {
-    let mut counts: BTreeMap<&(String, String), f64> = BTreeMap::new();
+/// Outcomes by group.
+fn counts<'a>(outcomes: &[&'a Outcome<'_>]) -> BTreeMap<&'a (String, String), f64> {
+    let mut counts = BTreeMap::new();
     for outcome in outcomes {
         *counts.entry(&outcome.group).or_default() += 1.0;
     }
-    let weighted = |value: fn(&Outcome<'_>) -> f64| -> Vec<(f64, f64)> {
+    counts
+}
+
+/// `widenings` are the factors on the standard deviation of each machine that was left out.
+fn regime(
+    name: &'static str,
+    goal: (f64, f64, f64),
+    outcomes: &[&Outcome<'_>],
+    widenings: &BTreeMap<String, f64>,
+) -> Regime {
+    let counts = counts(outcomes);
+    let sigma =
+        |outcome: &Outcome<'_>| outcome.sigma * widenings.get(&outcome.row.machine).copied().unwrap_or(1.0);
+    let weighted = |value: &dyn Fn(&Outcome<'_>) -> f64| -> Vec<(f64, f64)> {
         outcomes.iter().map(|outcome| (value(outcome), 1.0 / counts[&outcome.group])).collect()
     };
     let errors = |values: &[(f64, f64)]| {
         let size = |share| fit::weighted_quantile(values, share).exp() - 1.0;
         Errors { median: size(0.5), p90: size(0.9) }
     };
-    let covered = weighted(|outcome| f64::from(u8::from(outcome.model.abs() <= Z90 * outcome.sigma)));
+    let covered = weighted(&|outcome| f64::from(u8::from(outcome.model.abs() <= Z90 * sigma(outcome))));
     let total: f64 = covered.iter().map(|(_, weight)| weight).sum();
     Regime {
         name,
         goal,
         groups: counts.len(),
-        model: errors(&weighted(|outcome| outcome.model.abs())),
-        plain: errors(&weighted(|outcome| outcome.plain.abs())),
-        terms: errors(&weighted(|outcome| outcome.terms.abs())),
+        model: errors(&weighted(&|outcome| outcome.model.abs())),
+        plain: errors(&weighted(&|outcome| outcome.plain.abs())),
+        terms: errors(&weighted(&|outcome| outcome.terms.abs())),
         coverage: covered.iter().map(|(value, weight)| value * weight).sum::<f64>() / total.max(1e-9),
-        half_width: fit::weighted_quantile(&weighted(|outcome| Z90 * outcome.sigma), 0.5).exp(),
+        half_width: fit::weighted_quantile(&weighted(&|outcome| Z90 * sigma(outcome)), 0.5).exp(),
     }
 }
 
@@ -272,7 +265,7 @@ fn split_losses(folds: &[Fold<'_>], rows: &[&Row]) -> (Vec<f64>, Vec<f64>) {
         for row in rows.iter().filter(|row| fold.judges(row)) {
             choices.entry(choice(row)).or_default().push(row);
         }
-        for ((_, _, _, nodes), rows) in &choices {
+        for ((_, _, _, nodes, _), rows) in &choices {
             let splits = repeated(rows);
             if splits.len() < 2 {
                 continue;
@@ -338,30 +331,36 @@ pub struct Point {
 /// Everything the `accuracy` command prints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accuracy {
-    /// One row of the table each.
+    /// CPU rows on one node, learning from runs on one node: what is served.
+    pub served: Vec<Regime>,
+    /// All rows, most of them on many nodes.
     pub regimes: Vec<Regime>,
     /// The rows for CPUs again, on a part of the measurements each: what is left, and the rows.
     pub parts: Vec<(&'static str, Vec<Regime>)>,
     /// Losses by choosing a split on one node and on several.
     pub splits: [SplitLoss; 2],
+    /// Parts of a step beside those of the tables in md.log.
+    pub components: Vec<components::Compared>,
     /// Requests of memory beside measured peaks.
     pub memory: Vec<memory::Peak>,
     /// Predictions for machines that were left out.
     pub points: Vec<Point>,
     /// The constants that all rows together give.
-    pub fitted: Constants,
+    pub fitted: Fitted,
+    /// Factors on the standard deviation by what is known: on CPUs and on GPUs.
+    pub widening: ([f64; 3], [f64; 2]),
 }
 
 /// The regimes for CPUs: name and goal.
 const CPU_REGIMES: [(&str, (f64, f64, f64)); 3] = [
     ("CPU, machine never measured, class known", (0.12, 0.40, 1.35)),
-    ("CPU, one run of another system on that machine", (0.12, 0.35, 1.30)),
-    ("CPU, one run of this system, other cores within 4x", (0.07, 0.20, 1.15)),
+    ("CPU, one run of another system on that machine", (0.09, 0.30, 1.30)),
+    ("CPU, one run of this system, other cores within 4x", (0.045, 0.15, 1.15)),
 ];
 /// The regimes for GPUs: name and goal.
 const GPU_REGIMES: [(&str, (f64, f64, f64)); 2] = [
-    ("one GPU, class never measured", (0.25, 0.60, 1.8)),
-    ("one GPU, class measured on another system", (0.15, 0.30, 1.3)),
+    ("one GPU, class never measured", (0.20, 0.60, 1.8)),
+    ("one GPU, class measured on another system", (0.12, 0.30, 1.3)),
 ];
 
 /// Validates and fits; `rounds` bounds the effort of each fit.
@@ -371,30 +370,47 @@ pub fn run(rounds: usize) -> Accuracy {
     let cpu: Vec<&Row> = rows.iter().filter(|row| !row.on_gpu()).collect();
     // What several GPUs do is not modelled, so it is not validated either.
     let gpu: Vec<&Row> = rows.iter().filter(|row| row.place.gpu.is_some_and(|gpu| gpu.count < 1.5)).collect();
-    let cpu_folds = folds(&cpu, rounds);
-    let gpu_folds = folds(&gpu, rounds);
+    let logs = components::load(&rows);
+    let cpu_folds = folds(&cpu, &logs, rounds);
+    let gpu_folds = folds(&gpu, &[], rounds);
     let on_cpus =
         [unmeasured(&cpu_folds, &cpu), other_system(&cpu_folds, &cpu), same_system(&cpu_folds, &cpu)];
+    // What is served: one pod on one node, and so are the runs that it learns from.
+    let one_node: Vec<&Row> = cpu.iter().copied().filter(|row| row.place.nodes < 1.5).collect();
+    let on_one_node = [
+        unmeasured(&cpu_folds, &one_node),
+        other_system(&cpu_folds, &one_node),
+        same_system(&cpu_folds, &one_node),
+    ];
     let on_gpus = [unmeasured(&gpu_folds, &gpu), other_system(&gpu_folds, &gpu)];
 
     let best = best_splits(&cpu);
     let is_best = |row: &Row| best.get(&choice(row)).is_some_and(|speed| row.ns_per_day >= *speed);
-    let cpu_part = |part: &dyn Fn(&Row) -> bool| -> Vec<Regime> {
-        let rows = CPU_REGIMES.iter().zip(&on_cpus);
-        rows.map(|((name, goal), outcomes)| {
-            regime(name, *goal, &outcomes.iter().filter(|outcome| part(outcome.row)).collect::<Vec<_>>())
+    let cpu_widenings = on_one_node.each_ref().map(|outcomes| widenings(outcomes));
+    let gpu_widenings = on_gpus.each_ref().map(|outcomes| widenings(outcomes));
+    let of_all = |outcomes: &Vec<Outcome<'_>>| widening(outcomes.iter());
+    let served_widening = (on_one_node.each_ref().map(of_all), on_gpus.each_ref().map(of_all));
+    let regimes_of = |outcomes: &[Vec<Outcome<'_>>; 3], part: &dyn Fn(&Row) -> bool| -> Vec<Regime> {
+        let rows = CPU_REGIMES.iter().zip(outcomes).zip(&cpu_widenings);
+        rows.map(|(((name, goal), outcomes), widenings)| {
+            let outcomes: Vec<_> = outcomes.iter().filter(|outcome| part(outcome.row)).collect();
+            regime(name, *goal, &outcomes, widenings)
         })
         .collect()
     };
+    let served = regimes_of(&on_one_node, &|_| true);
+    let cpu_part = |part: &dyn Fn(&Row) -> bool| regimes_of(&on_cpus, part);
     let mut regimes = cpu_part(&|_| true);
-    regimes.extend(
-        GPU_REGIMES
-            .iter()
-            .zip(&on_gpus)
-            .map(|((name, goal), outcomes)| regime(name, *goal, &outcomes.iter().collect::<Vec<_>>())),
-    );
+    regimes.extend(GPU_REGIMES.iter().zip(&on_gpus).zip(&gpu_widenings).map(
+        |(((name, goal), outcomes), widenings)| {
+            regime(name, *goal, &outcomes.iter().collect::<Vec<_>>(), widenings)
+        },
+    ));
     let parts = vec![
-        ("one node", cpu_part(&|row| row.place.nodes < 1.5)),
+        (
+            "one node whose other cores are idle (one-node.csv)",
+            regimes_of(&on_one_node, &|row| ["bridges2", "lumi-g"].contains(&row.machine.as_str())),
+        ),
         ("up to 8 nodes", cpu_part(&|row| row.place.nodes < 8.5)),
         (
             "up to 8 nodes, the fastest split of ranks and threads",
@@ -414,14 +430,29 @@ pub fn run(rounds: usize) -> Accuracy {
     let (on_one, on_several) = split_losses(&cpu_folds, &cpu);
     let splits = [SplitLoss::of(&on_one), SplitLoss::of(&on_several)];
     let all: Vec<&Row> = cpu.iter().chain(&gpu).copied().collect();
-    Accuracy { regimes, parts, splits, memory: memory::load(), points, fitted: fit_constants(&all, rounds) }
+    let fitted = fit_constants(&all, &logs.iter().collect::<Vec<_>>(), rounds);
+    let components = components::compare(&cpu_folds, &logs);
+    Accuracy {
+        served,
+        regimes,
+        parts,
+        splits,
+        components,
+        memory: memory::load(),
+        points,
+        fitted,
+        widening: served_widening,
+    }
 }
 
-/// What a split of ranks and threads is chosen for.
-type Choice = (String, String, String, u64);
+/// What a split of ranks and threads is chosen for: machine, build, system, nodes, and the cores of a part of a node.
+type Choice = (String, String, String, u64, u64);
 
 fn choice(row: &Row) -> Choice {
-    (row.machine.clone(), row.version.clone(), row.system.clone(), row.place.nodes as u64)
+    // Runs with two threads on each of half of the cores used the whole node, too.
+    let part = row.place.busy < 1.0 && row.place.smt < 1.5;
+    let cores = if part { row.place.cores as u64 } else { 0 };
+    (row.machine.clone(), row.version.clone(), row.system.clone(), row.place.nodes as u64, cores)
 }
 
 /// The highest measured speed of each choice.
@@ -447,11 +478,12 @@ pub fn shipped() -> Vec<Regime> {
         let fold = Fold {
             machine: "",
             system: None,
+            rest: Vec::new(),
             model,
             plain: Plain::fit(&rows, false),
             terms: Plain::fit(&rows, true),
         };
-        regime(name, (0.0, 0.0, 0.0), &fold.outcomes(&[], &rows).iter().collect::<Vec<_>>())
+        regime(name, (0.0, 0.0, 0.0), &fold.outcomes(&[], &rows).iter().collect::<Vec<_>>(), &BTreeMap::new())
     };
     vec![fold(false, "CPU, constants as shipped"), fold(true, "one GPU, constants as shipped")]
 }
@@ -467,6 +499,7 @@ mod tests {
         let fold = |machine| Fold {
             machine,
             system: None,
+            rest: Vec::new(),
             model: Model::prior(),
             plain: Plain::fit(&[], false),
             terms: Plain::fit(&[], false),

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::components::Compared;
 use super::memory::Peak;
 use super::{Accuracy, Errors, Regime};
 
@@ -15,6 +16,9 @@ pub fn table(accuracy: &Accuracy) -> String {
         "Error = exp(|ln(predicted/measured)|) - 1 on machines and systems left out of the fit, each machine x \
          system counting the same: median / 90th percentile.\n\n",
     );
+    text.push_str("One node, 1 to 128 cores; what a run teaches, it was on one node, too:\n\n");
+    rows(&mut text, &accuracy.served);
+    text.push_str("\nAll rows, on up to 2048 nodes:\n\n");
     rows(&mut text, &accuracy.regimes);
     for (place, loss) in ["one node", "several nodes"].iter().zip(&accuracy.splits) {
         let _ = writeln!(
@@ -26,11 +30,29 @@ pub fn table(accuracy: &Accuracy) -> String {
         );
     }
     memory_row(&mut text, &accuracy.memory);
+    components(&mut text, &accuracy.components);
     for (part, regimes) in &accuracy.parts {
-        let _ = writeln!(text, "\nOf these, the rows on {part}:\n");
+        let _ = writeln!(text, "\nThe rows on {part}:\n");
         rows(&mut text, regimes);
     }
     text
+}
+
+fn components(text: &mut String, compared: &[Compared]) {
+    text.push_str(
+        "\nParts of a step, predicted over measured (accounting tables of md.log), machine and system left out of the fit:\n\n\
+         | component | logs | 10% / median / 90% | median by machine |\n|---|---|---|---|\n",
+    );
+    for Compared { component, logs, ratio: [low, middle, high], by_machine } in compared {
+        let machines: Vec<String> =
+            by_machine.iter().map(|(machine, ratio)| format!("{machine} {ratio:.2}")).collect();
+        let _ = writeln!(
+            text,
+            "| {} | {logs} | {low:.2} / {middle:.2} / {high:.2} | {} |",
+            component.name(),
+            machines.join(", ")
+        );
+    }
 }
 
 fn memory_row(text: &mut String, peaks: &[Peak]) {
@@ -70,14 +92,19 @@ fn rows(text: &mut String, regimes: &[Regime]) {
             regime.name,
             regime.groups,
             errors(&regime.model),
-            percent(median),
-            percent(p90),
+            goal(median),
+            goal(p90),
             errors(&regime.plain),
             errors(&regime.terms),
             percent(regime.coverage),
             regime.half_width,
         );
     }
+}
+
+/// Goals have up to one digit behind the point.
+fn goal(share: f64) -> String {
+    format!("{}%", (share * 1000.0).round() / 10.0)
 }
 
 fn percent(share: f64) -> String {

@@ -134,7 +134,8 @@ fn amd_model(family: u32, model: u32) -> Option<&'static str> {
         (23, 0..=47) => "zen",
         (23, 49) => "zen2",
         (23, _) => "zen2-client",
-        (25, 0..=15) => "zen3",
+        // 48 is Trento, a server chip: EPYC 7A53.
+        (25, 0..=15 | 48) => "zen3",
         (25, 16..=31 | 128..=175) => "zen4",
         (25, 96..=127) => "zen4-client",
         (25, _) => "zen3-client",

@@ -1,12 +1,13 @@
-//! How many PME ranks mdrun takes when it is not told, for runs whose tables do not say.
+//! How many PME ranks mdrun takes when it is not told: a candidate for layouts, and what is assumed of runs whose tables
+//! do not say.
 //!
 //! From 19 ranks on mdrun guesses the share of PME in the work and takes the smallest number of ranks with that
 //! share that leaves a handy number for pair work (`domdec_setup.cpp`, `perf_est.cpp`). Awkward numbers of ranks get
 //! far too many PME ranks by this rule, which is why they are slow.
 
-use scavenger_tuner_model::hardware::Simd;
-use scavenger_tuner_model::layout::PME_RANKS_FROM;
-use scavenger_tuner_model::system::System;
+use crate::hardware::Simd;
+use crate::layout::{PME_RANKS_FROM, largest_prime_factor};
+use crate::system::System;
 
 /// Pair work of the public systems over the estimate for plain water, so that the guesses are those that the
 /// archer-benchmarks logs recorded.
@@ -16,6 +17,9 @@ const PAIRS_OVER_WATER: f64 = 1.4;
 #[must_use]
 pub fn guess(system: &System, simd: Simd, ranks: u32) -> u32 {
     let share = pme_share(system, simd);
+    if share == 0.0 {
+        return 0;
+    }
     if ranks < PME_RANKS_FROM || !is_enough(ranks, ranks / 2, share) {
         return 0;
     }
@@ -53,7 +57,7 @@ fn is_enough(ranks: u32, npme: u32, share: f64) -> bool {
 
 /// No large prime factor in the ranks for pair work, and a common divisor for a division of PME in two dimensions.
 fn is_handy(pp_ranks: u32, npme: u32) -> bool {
-    let largest = scavenger_tuner_model::layout::largest_prime_factor(pp_ranks);
+    let largest = largest_prime_factor(pp_ranks);
     f64::from(largest) <= 3.0 + f64::from(pp_ranks).cbrt().round()
         && 2.0 * f64::from(common_divisor(pp_ranks, npme)) >= f64::from(npme).sqrt().round()
 }
@@ -64,28 +68,22 @@ fn common_divisor(a: u32, b: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::data;
     use super::*;
-
-    #[test]
-    fn guesses_what_the_logs_recorded() {
-        let rows = data::load();
-        let recorded: Vec<_> = rows.iter().filter(|row| !row.npme_guessed && !row.on_gpu()).collect();
-        let right = recorded.iter().filter(|row| {
-            f64::from(guess(&row.job.system, row.cpu.simd, row.place.ranks as u32)) == row.place.npme
-        });
-        assert!(
-            recorded.len() > 70 && right.clone().count() * 10 >= recorded.len() * 9,
-            "{} of {}",
-            right.count(),
-            recorded.len()
-        );
-    }
+    use crate::ladder::fixtures::water;
 
     #[test]
     fn few_ranks_have_no_pme_ranks() {
-        let row = &data::load()[0];
-        assert_eq!(guess(&row.job.system, row.cpu.simd, 18), 0);
-        assert!(guess(&row.job.system, row.cpu.simd, 20) > 0);
+        let system = System::check(&water(100_000)).expect("water should be accepted");
+        assert_eq!(guess(&system, Simd::Avx2, 18), 0);
+        let npme = guess(&system, Simd::Avx2, 24);
+        assert!((1..=12).contains(&npme), "{npme}");
+    }
+
+    #[test]
+    fn without_pme_there_are_no_pme_ranks() {
+        let mut raw = water(100_000);
+        raw.pme = None;
+        let system = System::check(&raw).expect("water should be accepted");
+        assert!((1..200).all(|ranks| guess(&system, Simd::Avx2, ranks) == 0));
     }
 }

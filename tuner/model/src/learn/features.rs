@@ -1,0 +1,132 @@
+//! What decides how far one run tells of another.
+
+use super::hash;
+use super::kernel::{DIMENSIONS, Direction, direction};
+use crate::model::Job;
+use crate::performance::{PerPart, Placement, StepTime};
+
+/// A place and a GROMACS build on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    pub(super) machine: u64,
+    pub(super) build: u64,
+    /// Year and number of the release; zeros if the build does not say.
+    pub(super) release: (u32, u32),
+}
+
+impl Site {
+    /// The site where `machine` (a cluster) runs the release `build`.
+    #[must_use]
+    pub fn new(machine: &str, build: &str) -> Self {
+        Self { machine: hash(machine.as_bytes()), build: hash(build.as_bytes()), release: release(build) }
+    }
+}
+
+/// `2024.4-conda` as (2024, 4); zeros where there is no number.
+pub(super) fn release(build: &str) -> (u32, u32) {
+    let from = build.find(|c: char| c.is_ascii_digit()).unwrap_or(build.len());
+    let numbers = |text: &str| -> u32 {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        text[..end].parse().unwrap_or(0)
+    };
+    let (year, rest) = build[from..].split_once('.').unwrap_or((&build[from..], ""));
+    (numbers(year), numbers(rest))
+}
+
+/// Class, site and system of a run, whatever its layout.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Origin {
+    pub(super) class: &'static str,
+    /// Standard deviation of the class.
+    pub(super) class_sigma: f64,
+    /// GPUs that worked together: what several do says nothing of one, nor of another number.
+    pub(super) gpus: u32,
+    pub(super) site: Site,
+    pub(super) system: u64,
+    pub(super) ln_atoms: f64,
+}
+
+impl Origin {
+    /// Origin of the runs of `job` on a class of hardware.
+    #[must_use]
+    pub fn new(class: &'static str, class_sigma: f64, gpus: u32, site: Site, job: &Job) -> Self {
+        Self { class, class_sigma, gpus, site, system: job.key, ln_atoms: job.ln_atoms }
+    }
+
+    /// The hardware class.
+    #[must_use]
+    pub fn class(&self) -> &'static str {
+        self.class
+    }
+
+    /// GPUs that work together.
+    #[must_use]
+    pub fn gpus(&self) -> u32 {
+        self.gpus
+    }
+
+    /// A number that repetitions of a run have in common.
+    #[must_use]
+    pub fn run_key(&self, place: &Placement) -> u64 {
+        let Placement { nodes, ranks, threads, npme, cores, smt, busy, gpu } = *place;
+        let mut key = hash(self.class.as_bytes());
+        let mut mix = |value: u64| key = (key.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for value in [self.system, self.site.machine, self.site.build] {
+            mix(value);
+        }
+        for value in [nodes, ranks, threads, npme, cores, smt, busy] {
+            mix(value.to_bits());
+        }
+        if let Some(gpu) = gpu {
+            mix(gpu.count.to_bits());
+            mix(u64::from(gpu.pme) | u64::from(gpu.bonded) << 1 | u64::from(gpu.update) << 2);
+        }
+        key
+    }
+
+    /// What runs tell of each other by: the class, and the number of GPUs if it is above one.
+    pub(super) fn family(&self) -> (&'static str, u32) {
+        (self.class, self.gpus.max(1))
+    }
+}
+
+/// A run: where it was, and its step as predicted from the class alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Features {
+    pub(super) origin: Origin,
+    pub(super) step: StepTime,
+    pub(super) ln_threads: f64,
+    pub(super) ln_nodes: f64,
+    /// Equal for repetitions of a run.
+    pub(super) key: u64,
+}
+
+impl Features {
+    /// Features of a job on a placement whose step was predicted.
+    #[must_use]
+    pub fn new(origin: Origin, place: &Placement, step: &StepTime) -> Self {
+        let key = origin.run_key(place);
+        Self { origin, step: *step, ln_threads: place.threads.ln(), ln_nodes: place.nodes.ln(), key }
+    }
+
+    /// Where it was.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// By how much the logarithm of the time changes with each of the parameters, where they are zero.
+    pub(super) fn direction(&self) -> Direction {
+        direction(&self.step, self.ln_threads, self.ln_nodes)
+    }
+
+    /// Logarithm of the time with the parameters `theta`, which make `factors`, relative to that without.
+    pub(super) fn time(&self, theta: &Direction, factors: &PerPart) -> f64 {
+        super::kernel::time(&self.step, self.ln_threads, self.ln_nodes, theta, factors)
+    }
+
+    /// Logarithm of the time with the parameters `theta` relative to that without, and the direction there.
+    pub(super) fn moved(&self, theta: &[f64; DIMENSIONS]) -> (f64, Direction) {
+        super::kernel::moved(&self.step, self.ln_threads, self.ln_nodes, theta)
+    }
+}

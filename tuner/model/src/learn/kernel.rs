@@ -1,0 +1,166 @@
+//! What measured runs have in common: the physics.
+//!
+//! The parameters are logarithms of factors on the parts of a step ([`Part`]), on all work, on the whole step, on the
+//! boost of the clock, and slopes with the logarithms of threads and nodes. Each has a normal prior around zero, in
+//! four levels that add up: of a hardware class, of a machine of it, of a build of GROMACS there, and of a system
+//! there. The direction of a run is the gradient of the logarithm of its time, so two runs tell of each other through
+//! the parts that both spend time in, and a run tells little of a part that it hardly has.
+
+use std::sync::LazyLock;
+
+use super::features::Origin;
+use crate::performance::{Part, PerPart, StepTime};
+
+/// Number of parameters.
+pub(super) const DIMENSIONS: usize = Part::COUNT + 5;
+/// All work that shrinks with the cores.
+pub(super) const WORK: usize = Part::COUNT;
+/// The whole step.
+pub(super) const ALL: usize = Part::COUNT + 1;
+/// What a core gains where others are idle.
+pub(super) const BOOST: usize = Part::COUNT + 2;
+/// Per logarithm of threads per rank.
+pub(super) const THREADS: usize = Part::COUNT + 3;
+/// Per logarithm of nodes.
+pub(super) const NODES: usize = Part::COUNT + 4;
+
+/// A gradient, or a set of parameters.
+pub(super) type Direction = [f64; DIMENSIONS];
+
+/// How far apart in the logarithm of atoms two runs are that have little to do with each other.
+const ATOMS_SCALE: f64 = 1.5;
+
+/// Gradient of the logarithm of the time of a step.
+pub(super) fn direction(step: &StepTime, ln_threads: f64, ln_nodes: f64) -> Direction {
+    let mut direction = [0.0; DIMENSIONS];
+    direction[..Part::COUNT].copy_from_slice(&step.shares);
+    let work: f64 = WORK_PARTS.iter().map(|part| step.shares[*part as usize]).sum();
+    direction[WORK] = work;
+    direction[ALL] = 1.0;
+    direction[BOOST] = -work * step.boost;
+    direction[THREADS] = ln_threads;
+    direction[NODES] = ln_nodes;
+    direction
+}
+
+/// The parts that a faster core makes shorter.
+const WORK_PARTS: [Part; 6] = [Part::Pair, Part::Spread, Part::Mesh, Part::Other, Part::Sharing, Part::Host];
+
+/// Logarithm of the time with the parameters `theta` relative to that without, and the gradient there.
+pub(super) fn moved(step: &StepTime, ln_threads: f64, ln_nodes: f64, theta: &Direction) -> (f64, Direction) {
+    let mut logs = [0.0; Part::COUNT];
+    logs.copy_from_slice(&theta[..Part::COUNT]);
+    for part in WORK_PARTS {
+        logs[part as usize] += theta[WORK] - step.boost * theta[BOOST];
+    }
+    let there = step.with(&logs.map(f64::exp));
+    let straight = theta[ALL] + theta[THREADS] * ln_threads + theta[NODES] * ln_nodes;
+    ((there.total / step.total).ln() + straight, direction(&there, ln_threads, ln_nodes))
+}
+
+/// Factors on the parts that `theta` makes, the boost of the clock aside.
+pub(super) fn factors(theta: &Direction) -> PerPart {
+    std::array::from_fn(|part| theta[part].exp())
+}
+
+/// Logarithm of the time with the parameters `theta`, which make `factors`, relative to that without.
+pub(super) fn time(
+    step: &StepTime,
+    ln_threads: f64,
+    ln_nodes: f64,
+    theta: &Direction,
+    factors: &PerPart,
+) -> f64 {
+    let work = (theta[WORK] - step.boost * theta[BOOST]).exp();
+    let mut factors = *factors;
+    for part in WORK_PARTS {
+        factors[part as usize] *= work;
+    }
+    let straight = theta[ALL] + theta[THREADS] * ln_threads + theta[NODES] * ln_nodes;
+    (step.parts.with(&factors).total().seconds / step.total).ln() + straight
+}
+
+/// Standard deviation of a class that is well known: builds and systems differ by as much on a class that is not.
+const KNOWN_CLASS: f64 = 0.2;
+
+/// Standard deviations of each parameter on the levels class, machine, build and system. Those of work count relative to
+/// the standard deviation of the class, the others as they are.
+const OF_WORK: [(usize, [f64; 4]); 8] = [
+    (WORK, [0.65, 0.45, 0.50, 0.0]),
+    (ALL, [0.20, 0.30, 0.60, 0.80]),
+    (Part::Pair as usize, [0.30, 0.30, 1.00, 0.80]),
+    (Part::Spread as usize, [0.40, 0.40, 0.40, 0.30]),
+    (Part::Mesh as usize, [0.50, 0.50, 0.40, 0.30]),
+    (Part::Other as usize, [0.40, 0.40, 0.40, 0.60]),
+    (Part::Host as usize, [0.40, 0.40, 0.30, 0.30]),
+    (Part::Launch as usize, [0.60, 0.60, 0.50, 0.30]),
+];
+/// See [`OF_WORK`].
+const OF_OVERHEAD: [(usize, [f64; 4]); 10] = [
+    (Part::Sharing as usize, [0.25, 0.35, 0.0, 0.20]),
+    (Part::Threads as usize, [0.15, 0.30, 0.10, 0.10]),
+    (Part::Halo as usize, [0.20, 0.40, 0.15, 0.20]),
+    (Part::Imbalance as usize, [0.15, 0.30, 0.10, 0.40]),
+    (Part::Transpose as usize, [0.20, 0.40, 0.15, 0.10]),
+    (Part::Redistribution as usize, [0.15, 0.30, 0.10, 0.10]),
+    (Part::Network as usize, [0.15, 0.50, 0.15, 0.10]),
+    (BOOST, [0.25, 0.35, 0.0, 0.0]),
+    (THREADS, [0.02, 0.04, 0.02, 0.02]),
+    (NODES, [0.02, 0.05, 0.02, 0.02]),
+];
+/// What changes slowly with the atoms, on one machine, relative to the standard deviation of the class.
+const SIZE: f64 = 0.30;
+
+/// Prior variances of one level: relative to the variance of the class, and as they are.
+#[derive(Clone, Copy)]
+struct Level {
+    relative: Direction,
+    own: Direction,
+}
+
+/// The levels class, machine, build and system.
+static LEVELS: LazyLock<[Level; 4]> = LazyLock::new(|| {
+    std::array::from_fn(|level| {
+        let variances = |table: &[(usize, [f64; 4])]| {
+            let mut variances = [0.0; DIMENSIONS];
+            for (parameter, sigmas) in table {
+                variances[*parameter] = sigmas[level].powi(2);
+            }
+            variances
+        };
+        Level { relative: variances(&OF_WORK), own: variances(&OF_OVERHEAD) }
+    })
+});
+
+/// Prior variance of each parameter that two runs share.
+pub(super) fn shared(a: &Origin, b: &Origin) -> Direction {
+    let [class, machine, build, system] = &*LEVELS;
+    let of_class = a.class_sigma.powi(2);
+    let of_known = a.class_sigma.min(KNOWN_CLASS).powi(2);
+    let mut shared: Direction =
+        std::array::from_fn(|parameter| of_class * class.relative[parameter] + class.own[parameter]);
+    if a.site.machine != b.site.machine {
+        return shared;
+    }
+    let same_build = f64::from(u8::from(a.site.build == b.site.build));
+    let same_system = f64::from(u8::from(a.system == b.system));
+    for (parameter, variance) in shared.iter_mut().enumerate() {
+        *variance += of_class * machine.relative[parameter]
+            + machine.own[parameter]
+            + same_build * (of_known * build.relative[parameter] + build.own[parameter])
+            + same_system * (of_known * system.relative[parameter] + system.own[parameter]);
+    }
+    shared[ALL] += SIZE.powi(2) * of_known * near(a.ln_atoms, b.ln_atoms, ATOMS_SCALE);
+    shared
+}
+
+/// 1 for the same, less the farther apart. A rational function, positive definite as a kernel must be.
+fn near(x: f64, y: f64, scale: f64) -> f64 {
+    let distance = (x - y) / scale;
+    1.0 / (1.0 + 0.5 * distance * distance)
+}
+
+/// Covariance of two runs with these directions.
+pub(super) fn covariance(shared: &Direction, a: &Direction, b: &Direction) -> f64 {
+    shared.iter().zip(a).zip(b).map(|((variance, a), b)| variance * a * b).sum()
+}

@@ -1,0 +1,166 @@
+//! A step on CPUs.
+
+use super::parts::{Overlap, Part, Parts};
+use super::{Constants, Placement};
+use crate::hardware::CpuClass;
+use crate::system::System;
+use crate::work::Work;
+
+/// Power of the threads of a rank with which a barrier of OpenMP takes longer. A step has some fifty parallel regions
+/// and barriers; published measurements of one are below 1 µs for a few threads and 10 to 20 µs for 128.
+const BARRIER_GROWTH: f64 = 0.75;
+/// Transposes of the PME grid per step: two forth, two back.
+const TRANSPOSES: f64 = 4.0;
+/// Bytes per grid point and transpose: one complex number for two real points.
+const BYTES_PER_GRID_POINT: f64 = 4.0;
+/// Bytes per halo atom and step: position there, force back.
+const BYTES_PER_HALO_ATOM: f64 = 24.0;
+/// Cores that together fill the bandwidth of a node: one core draws some eight times its share.
+const BANDWIDTH_OF_ONE_CORE: f64 = 8.0;
+/// Bytes of a system that a step touches, per atom and per grid point.
+const FOOTPRINT: (f64, f64) = (200.0, 8.0);
+
+/// How fast the cores of a placement work.
+pub(super) struct Speed {
+    /// Clock in Hz.
+    pub clock: f64,
+    /// Counted cycles per second of one core.
+    pub reference: f64,
+    /// Share of the clock that is boost: 0 where all cores work.
+    pub boost: f64,
+    /// Cores, hardware threads counted as what they add.
+    pub cores: f64,
+    /// Relative loss of a rank whose threads share a cache.
+    pub loss: f64,
+}
+
+impl Speed {
+    pub(super) fn of(cpu: &CpuClass, place: &Placement, constants: &Constants) -> Self {
+        let busy = place.busy.clamp(0.0, 1.0).powf(constants.boost_shape);
+        let boost = constants.boost * (cpu.boost_ghz - cpu.clock_ghz).max(0.0) * (1.0 - busy);
+        let clock = cpu.clock_ghz + boost;
+        let per_rank = (place.cores / place.ranks).max(1.0);
+        Self {
+            clock: clock * 1e9,
+            reference: clock * 1e9 * cpu.ipc,
+            boost: boost / clock,
+            cores: place.cores * (1.0 + constants.smt * place.smt.log2()),
+            loss: constants.thread * (per_rank - 1.0) / cpu.cache_cores,
+        }
+    }
+}
+
+/// Time of one step by part, and the share of the clock that is boost.
+pub(super) fn step(
+    system: &System,
+    work: &Work,
+    cpu: &CpuClass,
+    place: &Placement,
+    constants: &Constants,
+) -> (Parts, f64) {
+    let speed = Speed::of(cpu, place, constants);
+    let apart = place.npme > 0.0;
+    let pp_ranks = place.ranks - place.npme;
+    let pme_ranks = if apart { place.npme } else { place.ranks };
+    let pp_cores = speed.cores * pp_ranks / place.ranks;
+    let pme_cores = speed.cores * pme_ranks / place.ranks;
+
+    let pair = work.pairs * constants.pair * cpu.pair_cycles / speed.clock / pp_cores;
+    let other = (work.bonded + work.update) * constants.other / speed.reference / pp_cores;
+    let spread = work.spread * constants.spread / speed.reference / pme_cores;
+    let mesh = work.mesh * constants.mesh / speed.reference / pme_cores;
+    let (traffic_atoms, traffic_points) = traffic(system, cpu, place, constants);
+
+    let latency = if place.nodes > 1.0 {
+        constants.net_latency * (1.0 + constants.net_growth * place.nodes)
+    } else {
+        constants.latency
+    };
+    let halo = Halo::of(system, pp_ranks);
+    let pme = system.pme.filter(|_| pme_ranks > 1.0 || apart);
+    let points = pme.map_or(0.0, |pme| pme.points());
+    let charges = if pme.is_some() { system.atoms } else { 0.0 };
+
+    let mut parts = Parts::new(if apart { Overlap::PmeRanks } else { Overlap::None });
+    let first = &mut parts.first;
+    first[Part::Pair as usize] = pair;
+    first[Part::Other as usize] = other;
+    first[Part::Sharing as usize] = (pair + other) * speed.loss + traffic_atoms * place.ranks / pp_ranks;
+    first[Part::Halo as usize] = halo.atoms * constants.halo / speed.reference + halo.messages * latency;
+    first[Part::Threads as usize] = work_of_one_thread(system, place, pp_ranks, constants) / speed.reference;
+    first[Part::Imbalance as usize] = constants.imbalance * halo.relative.ln_1p() * (pair + other);
+    first[Part::Network as usize] = network(place, constants, halo.atoms * pp_ranks * BYTES_PER_HALO_ATOM);
+    let second = &mut parts.second;
+    second[Part::Spread as usize] = spread;
+    second[Part::Mesh as usize] = mesh;
+    second[Part::Sharing as usize] = (spread + mesh) * speed.loss + traffic_points * place.ranks / pme_ranks;
+    if pme_ranks > 1.0 {
+        second[Part::Transpose as usize] = points / pme_ranks * constants.mesh_serial / speed.reference
+            + TRANSPOSES * pme_ranks.powf(constants.mesh_growth) * latency;
+        second[Part::Network as usize] =
+            network(place, constants, TRANSPOSES * points * BYTES_PER_GRID_POINT);
+    }
+    second[Part::Redistribution as usize] = charges / pme_ranks * constants.redistribution / speed.reference;
+    parts.after[Part::Threads as usize] = constants.barrier * (place.threads.powf(BARRIER_GROWTH) - 1.0);
+    if apart {
+        parts.after[Part::Redistribution as usize] = 2.0 * (pp_ranks / place.npme) * latency;
+    }
+    (parts, speed.boost)
+}
+
+/// Seconds in which the atoms and the grid come from memory: all of it where the caches of the cores that work hold
+/// little of the system, none where they hold it all.
+fn traffic(system: &System, cpu: &CpuClass, place: &Placement, constants: &Constants) -> (f64, f64) {
+    let points = system.pme.map_or(0.0, |pme| pme.points());
+    let footprint = FOOTPRINT.0 * system.atoms + FOOTPRINT.1 * points;
+    let caches = place.cores.max(1.0) * cpu.cache_mib * f64::from(1 << 20);
+    let missed = footprint / (footprint + caches);
+    let node = cpu.node_cores.max(place.cores / place.nodes);
+    let reach = (place.cores / place.nodes * BANDWIDTH_OF_ONE_CORE).min(node);
+    let bandwidth = reach * place.nodes * cpu.memory_gbps * 1e9;
+    let seconds = |bytes: f64| bytes * missed / bandwidth;
+    (seconds(system.atoms * constants.traffic_atom), seconds(points * constants.traffic_point))
+}
+
+/// Reference cycles of a rank during which its other threads wait.
+fn work_of_one_thread(system: &System, place: &Placement, pp_ranks: f64, constants: &Constants) -> f64 {
+    let waiting = 1.0 - 1.0 / place.threads;
+    let domains = if pp_ranks > 1.0 { 1.0 } else { 0.0 };
+    system.atoms / pp_ranks * waiting * (constants.serial + domains * constants.serial_domain)
+}
+
+/// Seconds to move `bytes` (of all ranks) between nodes.
+fn network(place: &Placement, constants: &Constants, bytes: f64) -> f64 {
+    if place.nodes <= 1.0 {
+        return 0.0;
+    }
+    // What stays inside a node does not use the network; of the surface of a node's block about a cube root of
+    // its ranks shows on each side.
+    let ranks_per_node = (place.ranks / place.nodes).max(1.0);
+    bytes / place.nodes / ranks_per_node.cbrt() / constants.net_bandwidth
+}
+
+/// What a domain needs of its neighbours.
+struct Halo {
+    /// Atoms that one rank receives.
+    atoms: f64,
+    /// The same relative to its own atoms, at most 8.
+    relative: f64,
+    /// Messages per step that follow one another.
+    messages: f64,
+}
+
+impl Halo {
+    fn of(system: &System, ranks: f64) -> Self {
+        if ranks <= 1.0 {
+            return Self { atoms: 0.0, relative: 0.0, messages: 0.0 };
+        }
+        let own = system.atoms / ranks;
+        let edge = (own / system.density).cbrt();
+        // The eighth shell: a layer of the list radius on three of the six faces.
+        let volume = (edge + system.rlist_nm).powi(3) - edge.powi(3);
+        let atoms = (0.5 * volume * system.density).min(system.atoms - own);
+        let pulses = (system.rlist_nm / edge).ceil().clamp(1.0, 4.0);
+        Self { atoms, relative: (atoms / own).min(8.0), messages: 6.0 * pulses }
+    }
+}
