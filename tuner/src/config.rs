@@ -396,7 +396,9 @@ pub struct RecommendOptions {
     /// Most GPUs that a configuration may ask for, 0 for none
     #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_GPUS", help_heading = "Scheduling")]
     pub max_gpus: Option<u32>,
-    /// Least speed per price of the first configuration, relative to the best [default: 0.7]
+    /// Least efficiency of the largest configuration that pays, on each kind of hardware [default: 0.7]
+    ///
+    /// Speed per price, relative to the best on the same hardware. Without a GPU that is the parallel efficiency.
     #[arg(long, value_name = "SHARE", env = "SCAVENGER_TUNER_MIN_EFFICIENCY", help_heading = "Scheduling")]
     pub min_efficiency: Option<f64>,
     /// Price of a core; only ratios of prices matter [default: 1]
@@ -408,9 +410,14 @@ pub struct RecommendOptions {
     /// Price of a GPU [default: 10]
     #[arg(long, value_name = "PRICE", env = "SCAVENGER_TUNER_GPU_PRICE", help_heading = "Scheduling")]
     pub gpu_price: Option<f64>,
-    /// Most configurations to print
+    /// Most configurations to print [default: 12]
     #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_RUNGS", help_heading = "Scheduling")]
     pub max_rungs: Option<u32>,
+    /// Show what up to N simulations on one GPU would do together, 1 to 4 [default: 1]
+    ///
+    /// Predicted from published figures and never run.
+    #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_SIMULATIONS_PER_GPU", help_heading = "Scheduling")]
+    pub simulations_per_gpu: Option<u32>,
     /// Learn from the measured runs in the Postgres database at URL
     ///
     /// Those count that the role in the URL may read.
@@ -422,7 +429,7 @@ pub struct RecommendOptions {
         help_heading = "Learning"
     )]
     pub database_url: Option<String>,
-    /// Draw speed and efficiency over cores, with the rungs, into FILE, as SVG
+    /// Draw speed and efficiency over cores, a line per kind of hardware, into FILE, as SVG
     #[arg(long, value_name = "FILE", env = "SCAVENGER_TUNER_PLOT")]
     pub plot: Option<PathBuf>,
     /// Print a table or JSON

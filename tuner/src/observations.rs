@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use scavenger_schema::tuning::{Layout, Resources, SystemDescription};
+use scavenger_schema::tuning::{DroppedRuns, Layout, Resources, SystemDescription};
 use scavenger_tuner_model::Model;
+use scavenger_tuner_model::error::Fault;
 use scavenger_tuner_model::hardware::UNKNOWN;
 use scavenger_tuner_model::model::Observation;
 use serde::de::DeserializeOwned;
@@ -42,6 +43,37 @@ pub enum ReadError {
     Timeout,
 }
 
+/// Why a run is not learned from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum Dropped {
+    /// The start weighs too much.
+    #[error("shorter than {SHORTEST_SECONDS} s")]
+    Short,
+    /// Nobody knows on which kind it ran.
+    #[error("could have run on several kinds of nodes: it has no node labels")]
+    SeveralKinds,
+    /// There are too many.
+    #[error(
+        "older than the {MOST_PER_OWNER} newest of its owner on that hardware, or than the {MOST} newest of all"
+    )]
+    Older,
+    /// The row is wrong.
+    #[error("system, layout or resources cannot be read")]
+    Unreadable,
+    /// The layout is taken for one that mdrun refuses.
+    #[error("the tuner takes its layout for one that mdrun refuses")]
+    Refused,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct Read {
+    /// Runs to learn from.
+    pub runs: Vec<Observation>,
+    /// How many others there are, by reason.
+    pub dropped: Vec<DroppedRuns>,
+}
+
 /// Where the runs are.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -59,7 +91,6 @@ struct Row {
     node_labels: Value,
     cpu_millicores: i32,
     gpus: i32,
-    hardware_class: String,
     gromacs_version: Option<String>,
     ns_per_day: f64,
     owner: String,
@@ -85,12 +116,17 @@ impl Source {
         patiently(query).await
     }
 
-    /// All runs that count: round robin over owners, each owner's newest last.
+    /// All runs that count; see [`Self::read`].
+    pub async fn observations(&self) -> Result<Vec<Observation>, ReadError> {
+        Ok(self.read().await?.runs)
+    }
+
+    /// All runs that count, and how many do not: round robin over owners, each owner's newest last.
     ///
     /// The order decides which runs are kept where there are too many: the last ones.
-    pub async fn observations(&self) -> Result<Vec<Observation>, ReadError> {
+    pub async fn read(&self) -> Result<Read, ReadError> {
         let query = sqlx::query(
-            "select system, layout, node_labels, cpu_millicores, gpus, hardware_class, gromacs_version, ns_per_day, owner,
+            "select system, layout, node_labels, cpu_millicores, gpus, gromacs_version, ns_per_day, owner,
                 peak_memory_bytes
             from (
                 select *, row_number() over (partition by owner, hardware_class order by id desc) as age
@@ -107,11 +143,39 @@ impl Source {
         .try_map(|row| Row::from_row(&row).map(observation))
         .fetch_all(&self.pool);
         // Where there are too many, the oldest are left out; those that are read go to the model oldest first.
-        let rows: Vec<Option<Observation>> = patiently(query).await?;
-        let read = rows.len();
-        let usable: Vec<Observation> = rows.into_iter().rev().flatten().collect();
-        tracing::debug!(read, usable = usable.len(), "read measured runs");
-        Ok(usable)
+        let rows: Vec<Result<Observation, Dropped>> = patiently(query).await?;
+        let mut dropped = self.left_out(rows.len()).await?;
+        let mut runs = Vec::with_capacity(rows.len());
+        for row in rows.into_iter().rev() {
+            match row {
+                Ok(run) => runs.push(run),
+                Err(reason) => *dropped.entry(reason).or_default() += 1,
+            }
+        }
+        tracing::debug!(usable = runs.len(), ?dropped, "read measured runs");
+        let dropped = dropped.into_iter().filter(|(_, runs)| *runs > 0);
+        let dropped = dropped.map(|(reason, runs)| DroppedRuns { reason: reason.to_string(), runs });
+        Ok(Read { runs, dropped: dropped.collect() })
+    }
+
+    /// Runs that the query does not return.
+    async fn left_out(&self, read: usize) -> Result<BTreeMap<Dropped, u64>, ReadError> {
+        let query = sqlx::query_as(
+            "select count(*), count(*) filter (where wall_seconds < $1),
+                count(*) filter (where wall_seconds >= $1 and node_labels = '{}' and hardware_class <> $2)
+            from gromacs_observation",
+        )
+        .bind(SHORTEST_SECONDS)
+        .bind(UNKNOWN)
+        .fetch_one(&self.pool);
+        let (all, short, without_labels): (i64, i64, i64) = patiently(query).await?;
+        let count = |runs: i64| u64::try_from(runs).unwrap_or(0);
+        let many = count(all).saturating_sub(read as u64 + count(short) + count(without_labels));
+        Ok(BTreeMap::from([
+            (Dropped::Short, count(short)),
+            (Dropped::SeveralKinds, count(without_labels)),
+            (Dropped::Older, many),
+        ]))
     }
 }
 
@@ -119,31 +183,28 @@ async fn patiently<T>(query: impl Future<Output = Result<T, sqlx::Error>>) -> Re
     tokio::time::timeout(PATIENCE, query).await.map_err(|_| ReadError::Timeout)?.map_err(ReadError::Query)
 }
 
-/// None if the row does not say enough. Rows are imported by people too, so a bad one is skipped, not fatal.
-fn observation(row: Row) -> Option<Observation> {
+/// Rows are imported by people too, so a bad one is skipped and counted, not fatal.
+fn observation(row: Row) -> Result<Observation, Dropped> {
     let labels: BTreeMap<String, String> = parsed(row.node_labels)?;
-    // It may have run on several kinds of nodes: nobody knows which.
-    if labels.is_empty() && row.hardware_class != UNKNOWN {
-        return None;
-    }
     let system: SystemDescription = parsed(row.system)?;
     let layout: Layout = parsed(row.layout)?;
-    let resources = Resources {
-        cpu_millicores: u32::try_from(row.cpu_millicores).ok()?,
-        memory_bytes: 0,
-        gpus: u32::try_from(row.gpus).ok()?,
-    };
+    let amount = |amount: i32| u32::try_from(amount).map_err(|_| Dropped::Unreadable);
+    let resources =
+        Resources { cpu_millicores: amount(row.cpu_millicores)?, memory_bytes: 0, gpus: amount(row.gpus)? };
     let version = row.gromacs_version.as_deref();
     let run = Observation::local(&system, version, &layout, &resources, &labels, row.ns_per_day, &row.owner)
-        .ok()?;
-    Some(match row.peak_memory_bytes.and_then(|bytes| u64::try_from(bytes).ok()) {
+        .map_err(|error| match error.fault {
+            Fault::Value => Dropped::Unreadable,
+            Fault::Combination => Dropped::Refused,
+        })?;
+    Ok(match row.peak_memory_bytes.and_then(|bytes| u64::try_from(bytes).ok()) {
         Some(bytes) => run.with_peak_memory(&layout, bytes),
         None => run,
     })
 }
 
-fn parsed<T: DeserializeOwned>(value: Value) -> Option<T> {
-    serde_json::from_value(value).ok()
+fn parsed<T: DeserializeOwned>(value: Value) -> Result<T, Dropped> {
+    serde_json::from_value(value).map_err(|_| Dropped::Unreadable)
 }
 
 /// Keeps the service's model up to date with the runs: at once when the database says that there are new ones, and
@@ -169,7 +230,8 @@ pub async fn follow(service: Service, source: Source, every: Duration) {
         }
         match look(&source, known).await {
             Ok(None) => {}
-            Ok(Some((newest, model))) => {
+            Ok(Some((newest, model, dropped))) => {
+                service.set_dropped(dropped);
                 let runs: u64 = model.classes().iter().map(|class| class.runs).sum();
                 tracing::info!(runs, model = model.version(), "learned from measured runs");
                 service.set_model(model);
@@ -209,14 +271,17 @@ async fn hear(listener: &mut Option<PgListener>) -> bool {
 }
 
 /// A new model, if there is anything new.
-async fn look(source: &Source, known: Newest) -> Result<Option<(Newest, Model)>, ReadError> {
+async fn look(
+    source: &Source,
+    known: Newest,
+) -> Result<Option<(Newest, Model, Vec<DroppedRuns>)>, ReadError> {
     let newest = source.newest().await?;
     if newest == known {
         return Ok(None);
     }
-    let observations = source.observations().await?;
+    let Read { runs, dropped } = source.read().await?;
     // Off the threads that answer requests: with many runs this takes a while.
-    let learned = tokio::task::spawn_blocking(move || Model::prior().learn(&observations)).await;
+    let learned = tokio::task::spawn_blocking(move || Model::prior().learn(&runs)).await;
     // It fails only if it panics or the runtime stops; then the old model stays.
-    Ok(learned.ok().map(|model| (newest, model)))
+    Ok(learned.ok().map(|model| (newest, model, dropped)))
 }

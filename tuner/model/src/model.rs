@@ -549,7 +549,7 @@ pub(crate) fn check_node(path: &str, node: &scavenger_schema::tuning::NodeShape)
 }
 
 /// Checks the numbers of a layout one by one; whether they go together is for [`layout::check`].
-fn check_layout(layout: &Layout) -> Result<(), FieldError> {
+pub(crate) fn check_layout(layout: &Layout) -> Result<(), FieldError> {
     within("layout.ntmpi", layout.ntmpi, bounds::RANKS)?;
     within("layout.ntomp", layout.ntomp, bounds::THREADS)?;
     within("layout.npme", layout.npme, bounds::PME_RANKS)?;
