@@ -27,7 +27,7 @@ const CHANNEL: &str = "gromacs_observation";
 /// Wait after a notification for further ones.
 const BURST: Duration = Duration::from_millis(200);
 /// Runs shorter than this say more about the start than about the speed.
-const SHORTEST_SECONDS: f64 = 5.0;
+pub(crate) const SHORTEST_SECONDS: f64 = 5.0;
 
 /// Why the measured runs could not be read.
 #[derive(Debug, thiserror::Error)]

@@ -520,7 +520,8 @@ fn placement(hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> Place
 }
 
 /// Name of what a prediction was made for: `zen2`, `zen2+a100`.
-pub(crate) fn class_name(cpu: &CpuClass, hardware: &Hardware, layout: &Layout) -> String {
+#[must_use]
+pub fn class_name(cpu: &CpuClass, hardware: &Hardware, layout: &Layout) -> String {
     match hardware.gpu {
         Some(gpu) if layout.gpus > 0 => format!("{}+{}", cpu.key, gpu.key),
         _ => cpu.key.to_owned(),

@@ -10,7 +10,8 @@ use super::style::{
 };
 use crate::accuracy::Point;
 
-const HEIGHT: u32 = 700;
+/// So that the panel is about square.
+const HEIGHT: u32 = 560;
 /// Width of the legend on the right.
 const LEGEND: i32 = 150;
 /// Half-width of the strip along the diagonal.
@@ -63,9 +64,13 @@ pub fn accuracy(points: &[Point]) -> Result<String> {
         for ends in strip {
             root.draw(&DashedPathElement::new(ends, 5, 4, GREY.stroke_width(1)))?;
         }
-        for point in points {
-            let name = group(point);
-            if let Some((_, style)) = groups.iter().find(|(known, _)| *known == name) {
+        // Groups with many points first: they would hide those with few.
+        let mut order: Vec<&(String, Style)> = groups.iter().collect();
+        order.sort_by_key(|(name, _)| {
+            std::cmp::Reverse(points.iter().filter(|one| group(one) == *name).count())
+        });
+        for (name, style) in order {
+            for point in points.iter().filter(|point| group(point) == *name) {
                 style.mark(&root, at(point.measured, point.predicted), 3)?;
             }
         }
