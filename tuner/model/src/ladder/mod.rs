@@ -1,14 +1,13 @@
 //! The ladder: configurations in the order in which a simulation should try them.
 //!
-//! 1. [`candidates`]: for every useful amount of resources the best layout that mdrun accepts, on the slowest of the
+//! 1. `candidates`: for every useful amount of resources the best layout that mdrun accepts, on the slowest of the
 //!    kinds of nodes that can hold it.
-//! 2. [`lines`]: what asks for no less of anything and is no faster than another is left out. The rest is a line per
+//! 2. `lines`: what asks for no less of anything and is no faster than another is left out. The rest is a line per
 //!    kind of hardware; each begins with the largest configuration that pays and goes down in steps of speed.
-//!
-//! 3. [`sanity`]: where the system is far from what was measured, intervals are wider and a sentence says why.
-//! 4. [`explore`]: at a restart, the second-best layout has its chance.
-//! 5. [`order`]: fastest first, or first what would be done first, if the wait for capacity can be estimated.
-//! 6. [`shared_gpu`]: what several simulations on one GPU would do together, if that is asked.
+//! 3. `sanity`: where the system is far from what was measured, intervals are wider and a sentence says why.
+//! 4. `explore`: at a restart, the second-best layout has its chance.
+//! 5. `order`: fastest first, or first what would be done first, if the wait for capacity can be estimated.
+//! 6. `shared_gpu`: what several simulations on one GPU would do together, if that is asked.
 //!
 //! Ties go to the candidate with less memory, then fewer ranks, so the same request always gives the same ladder.
 
@@ -36,7 +35,7 @@ use lines::{Chosen, choose, lines_of};
 use sanity::Sane;
 
 use crate::error::{FieldError, TuneError, within};
-use crate::hardware::UNKNOWN;
+use crate::hardware::{Hardware, UNKNOWN};
 use crate::memory::request_bytes;
 use crate::model::{Job, Model, check_node, class_name, display};
 
@@ -107,7 +106,7 @@ pub fn curve(model: &Model, request: &LadderRequest) -> Result<Vec<CurvePoint>, 
                 hardware_threads: candidate.slowest.smt,
                 resources: candidate.resources,
                 layout: candidate.layout,
-                ns_per_day: interval(&question, &sane, candidate),
+                ns_per_day: interval(&question, &sane, candidate, &predictions(&question, candidate)),
                 efficiency: line.efficiency(candidate),
             });
         }
@@ -176,31 +175,45 @@ fn check_limits(limits: &Limits) -> Result<(), FieldError> {
     Ok(())
 }
 
+/// The prediction of a candidate on each kind of hardware that can hold it.
+fn predictions<'a>(question: &'a Question<'_>, candidate: &'a Candidate) -> Vec<(&'a Hardware, Interval)> {
+    let millicores = candidate.resources.cpu_millicores;
+    let predict = |hardware: &Hardware| question.asked.predict(hardware, &candidate.layout, millicores);
+    let kinds = holding(question, &candidate.resources);
+    kinds.map(|hardware| (hardware, predict(hardware).ns_per_day)).collect()
+}
+
 /// Interval over all kinds that can hold a candidate: the low end of the slowest, the high end of the fastest,
 /// the median of the slowest.
-fn interval(question: &Question<'_>, sane: &Sane, candidate: &Candidate) -> Interval {
+fn interval(
+    question: &Question<'_>,
+    sane: &Sane,
+    candidate: &Candidate,
+    kinds: &[(&Hardware, Interval)],
+) -> Interval {
     let start = Interval { p10: candidate.speed, p50: candidate.speed, p90: candidate.speed };
-    let millicores = candidate.resources.cpu_millicores;
-    let mut spread_p90 = None;
-    let all = holding(question, &candidate.resources).fold(start, |all, hardware| {
-        if let Some(job) = &sane.spread {
-            let fast = question.model.about(job, &[*hardware]).speed(hardware, &candidate.layout, millicores);
-            spread_p90 = Some(spread_p90.unwrap_or(0.0_f64).max(fast));
-        }
-        let one = question.asked.predict(hardware, &candidate.layout, millicores).ns_per_day;
-        Interval { p10: all.p10.min(one.p10), p50: all.p50, p90: all.p90.max(one.p90) }
+    let all = kinds.iter().fold(start, |all, (_, one)| Interval {
+        p10: all.p10.min(one.p10),
+        p50: all.p50,
+        p90: all.p90.max(one.p90),
+    });
+    let spread_p90 = sane.spread.as_ref().map(|job| {
+        let speed = |hardware: &Hardware| {
+            let asked = question.model.about(job, &[*hardware]);
+            asked.speed(hardware, &candidate.layout, candidate.resources.cpu_millicores)
+        };
+        kinds.iter().map(|(hardware, _)| speed(hardware)).fold(0.0, f64::max)
     });
     sane.widened(all, spread_p90)
 }
 
 /// The prediction on each class of hardware that can hold a candidate, if there are several.
-fn on_hardware(question: &Question<'_>, sane: &Sane, candidate: &Candidate) -> Vec<HardwareSpeed> {
+fn on_hardware(sane: &Sane, candidate: &Candidate, kinds: &[(&Hardware, Interval)]) -> Vec<HardwareSpeed> {
     let mut speeds: Vec<HardwareSpeed> = Vec::new();
-    for hardware in holding(question, &candidate.resources) {
+    for (hardware, interval) in kinds {
         let hardware_class = class_name(hardware.cpu, hardware, &candidate.layout);
         if !speeds.iter().any(|known| known.hardware_class == hardware_class) {
-            let one = question.asked.predict(hardware, &candidate.layout, candidate.resources.cpu_millicores);
-            speeds.push(HardwareSpeed { hardware_class, ns_per_day: sane.widened(one.ns_per_day, None) });
+            speeds.push(HardwareSpeed { hardware_class, ns_per_day: sane.widened(*interval, None) });
         }
     }
     if speeds.len() > 1 { speeds } else { Vec::new() }
@@ -208,6 +221,7 @@ fn on_hardware(question: &Question<'_>, sane: &Sane, candidate: &Candidate) -> V
 
 fn describe(question: &Question<'_>, sane: &Sane, chosen: &Chosen<'_>, request: &LadderRequest) -> Rung {
     let Chosen { candidate, line, above } = chosen;
+    let kinds = predictions(question, candidate);
     let hardware_class = class_name(candidate.slowest.cpu, &candidate.slowest, &candidate.layout);
     let reason = match above {
         None if line.is_largest(candidate) => {
@@ -226,12 +240,12 @@ fn describe(question: &Question<'_>, sane: &Sane, chosen: &Chosen<'_>, request: 
     Rung {
         resources: candidate.resources,
         layout: candidate.layout,
-        ns_per_day: interval(question, sane, candidate),
+        ns_per_day: interval(question, sane, candidate, &kinds),
         hours_to_finish: question.job.system.hours(candidate.speed),
         efficiency: line.efficiency(candidate),
         memory_bytes: candidate.peak_bytes,
         hardware_class,
-        on_hardware: on_hardware(question, sane, candidate),
+        on_hardware: on_hardware(sane, candidate, &kinds),
         fits_now: fits_now(&candidate.resources, &request.nodes),
         wait_seconds: order::wait_seconds(&candidate.resources, request),
         alternative: candidate.alternative,
