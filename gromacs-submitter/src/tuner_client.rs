@@ -111,6 +111,8 @@ impl TunerClient {
             gromacs_version: row.system.gromacs_version.clone(),
             owner: Some(row.owner.clone()),
             nodes: nodes.to_vec(),
+            turnover_seconds: None,
+            explore: None,
         };
         let reply: LadderReply = self.ask(LADDER_PATH, &request).await?;
         if reply.rungs.is_empty() {
@@ -141,7 +143,10 @@ impl TunerClient {
             efficiency: 1.0,
             memory_bytes: reply.memory_bytes,
             hardware_class: reply.hardware_class,
+            on_hardware: Vec::new(),
             fits_now: reply.resources.fits_in(room),
+            wait_seconds: None,
+            alternative: None,
             reason: "what the benchmark measures".to_owned(),
         };
         ladder_rung(&rung, 1, &reply.model_version)
@@ -252,7 +257,8 @@ mod tests {
     }
 
     fn reply(rungs: Vec<Rung>) -> String {
-        let reply = LadderReply { model_version: "7".to_owned(), rungs, notes: Vec::new() };
+        let reply =
+            LadderReply { model_version: "7".to_owned(), rungs, shared_gpu: Vec::new(), notes: Vec::new() };
         serde_json::to_string(&reply).expect("should be JSON")
     }
 
@@ -265,7 +271,10 @@ mod tests {
             efficiency: 1.0,
             memory_bytes: 1 << 27,
             hardware_class: "unknown".to_owned(),
+            on_hardware: Vec::new(),
             fits_now: true,
+            wait_seconds: None,
+            alternative: None,
             reason: "largest that pays".to_owned(),
         }
     }

@@ -411,7 +411,7 @@ async fn a_report_has_a_table_a_file_and_a_picture() {
     assert!(table.contains("1 simulation ran 3 times, together 2 h 30 min"), "{table}");
     let content = std::fs::read_to_string(csv).expect("should be written");
     assert_eq!(content.lines().count(), 4, "{content}");
-    assert!(std::fs::read_to_string(svg).expect("should be written").contains("ns/day of each run"));
+    assert!(std::fs::read_to_string(svg).expect("should be written").contains("speed of each run (ns/day)"));
     let sums = program.json(&["report", "--since", "100m"]);
     assert_eq!((sums["runs"].as_i64(), sums["interrupted"].as_i64()), (Some(2), Some(1)), "{sums}");
     assert!(program.good(&["report", "--csv", "-"]).starts_with("row,owner,namespace,tpr_path"));

@@ -55,6 +55,17 @@ pub const CORE_PRICE: Bounds<f64> = Bounds { min: 1e-6, max: 1e6 };
 /// Price of another resource.
 pub const PRICE: Bounds<f64> = Bounds { min: 0.0, max: 1e6 };
 
+/// Simulations on one GPU at a time.
+pub const SIMULATIONS_PER_GPU: Bounds<u32> = Bounds { min: 1, max: 4 };
+/// Seconds until the pods of a node have been replaced by others: up to a month.
+pub const TURNOVER_SECONDS: Bounds<f64> = Bounds { min: 1.0, max: 2_592_000.0 };
+/// Seed of a draw: what a JSON number holds exactly.
+pub const SEED: Bounds<u64> = Bounds { min: 0, max: (1 << 53) - 1 };
+/// Measured runs of a simulation that are sent along.
+pub const MEASURED_RUNS: Bounds<usize> = Bounds { min: 1, max: 100 };
+/// A measured speed in ns per day.
+pub const NS_PER_DAY: Bounds<f64> = Bounds { min: 1e-9, max: 1e9 };
+
 /// Node shapes of a request.
 pub const NODE_SHAPES: Bounds<usize> = Bounds { min: 1, max: 1000 };
 /// Nodes of one shape.

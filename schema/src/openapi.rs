@@ -22,6 +22,7 @@ pub fn openapi() -> String {
                 "system": system_example(),
                 "gromacsVersion": "2024.4",
                 "nodes": [node_example()],
+                "explore": explore_example(),
             })) },
         PREDICT_PATH: { "post": ask::<PredictRequest, PredictReply>(
             &mut generator, "predict", "Predict the speed of one layout", json!({
@@ -180,6 +181,16 @@ fn system_example() -> Value {
         "rlistNm": 1.1,
         "nstlist": 20,
         "pme": { "grid": [80, 80, 80], "order": 4 },
+    })
+}
+
+/// A restart after one attempt.
+fn explore_example() -> Value {
+    json!({
+        "seed": 2,
+        "measured": [
+            { "cpuMillicores": 16_000, "layout": { "ntmpi": 16, "ntomp": 1 }, "nsPerDay": 29.4 },
+        ],
     })
 }
 

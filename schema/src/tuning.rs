@@ -53,6 +53,50 @@ pub struct LadderRequest {
     #[cfg_attr(feature = "openapi", schemars(length(min = bounds::NODE_SHAPES.min, max = bounds::NODE_SHAPES.max)))]
     #[serde(deserialize_with = "strict::objects")]
     pub nodes: Vec<NodeShape>,
+    /// Seconds until the pods of a node have been replaced by others, on average. With it, and `largestFree` of all nodes,
+    /// the wait for capacity is estimated, and the ladder is ordered by the expected finish: wait and run together.
+    /// Missing: ordered by speed.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::TURNOVER_SECONDS.min, max = bounds::TURNOVER_SECONDS.max)))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turnover_seconds: Option<f64>,
+    /// For a restart: try the second-best layout now and then. Missing: always the best.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_object")]
+    pub explore: Option<Explore>,
+}
+
+/// Asks for layouts to be tried at a restart.
+///
+/// On resources that were measured, the second-best layout is taken with the probability that it is the best. The draw
+/// depends on the seed and the resources alone, so the same request always gets the same reply.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Explore {
+    /// Decides the draw. Give each restart another one, such as the number of the attempt.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::SEED.min, max = bounds::SEED.max)))]
+    #[serde(deserialize_with = "strict::integer")]
+    pub seed: u64,
+    /// What earlier attempts of this simulation measured.
+    #[cfg_attr(feature = "openapi", schemars(length(min = bounds::MEASURED_RUNS.min, max = bounds::MEASURED_RUNS.max)))]
+    #[serde(deserialize_with = "strict::objects")]
+    pub measured: Vec<MeasuredRun>,
+}
+
+/// What an attempt measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MeasuredRun {
+    /// CPU of the pod in thousandths of a core.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::MAX_CPU_MILLICORES.min, max = bounds::MAX_CPU_MILLICORES.max)))]
+    #[serde(deserialize_with = "strict::integer")]
+    pub cpu_millicores: u32,
+    /// How mdrun divided it.
+    #[serde(deserialize_with = "strict::object")]
+    pub layout: Layout,
+    /// Measured speed in ns of simulated time per day.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::NS_PER_DAY.min, max = bounds::NS_PER_DAY.max)))]
+    pub ns_per_day: f64,
 }
 
 /// What is simulated: the part of a run input file that decides the cost of a step.
@@ -162,17 +206,23 @@ pub struct Limits {
     #[cfg_attr(feature = "openapi", schemars(range(min = bounds::MAX_GPUS.min, max = bounds::MAX_GPUS.max)))]
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_integer")]
     pub max_gpus: Option<u32>,
-    /// Most rungs in the reply. Steps between rungs are a factor of 1.5 in cores, larger if there would be more rungs
-    /// than this.
+    /// Most configurations in the reply. On one kind of hardware each has 0.35 to 0.6 of the speed of the one before, as
+    /// far as sizes allow, and less if there would be more configurations than this.
     #[cfg_attr(feature = "openapi", schemars(range(min = bounds::MAX_RUNGS.min, max = bounds::MAX_RUNGS.max)))]
     #[serde(deserialize_with = "strict::integer")]
     pub max_rungs: u32,
-    /// The first rung is the fastest whose speed per unit of price is at least this share of the best.
+    /// The first configuration of each kind of hardware is the largest that pays: the fastest whose speed per price is at
+    /// least this share of the best on that hardware. Without a GPU that is the parallel efficiency.
     #[cfg_attr(feature = "openapi", schemars(range(min = bounds::MIN_EFFICIENCY.min, max = bounds::MIN_EFFICIENCY.max)))]
     pub min_efficiency: f64,
-    /// What a resource is worth against another; orders CPU rungs and GPU rungs in one list.
+    /// What a resource is worth against another. Decides how many cores pay beside a GPU; it never leaves out a
+    /// configuration without a GPU in favour of one with.
     #[serde(deserialize_with = "strict::object")]
     pub weights: PriceWeights,
+    /// Most simulations on one GPU at a time. Above 1, the reply lists in `sharedGpu` what several would do together.
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::SIMULATIONS_PER_GPU.min, max = bounds::SIMULATIONS_PER_GPU.max)))]
+    #[serde(deserialize_with = "strict::integer")]
+    pub max_simulations_per_gpu: u32,
 }
 
 impl Default for Limits {
@@ -181,9 +231,10 @@ impl Default for Limits {
             max_cpu_millicores: None,
             max_memory_bytes: None,
             max_gpus: None,
-            max_rungs: 10,
+            max_rungs: 12,
             min_efficiency: 0.7,
             weights: PriceWeights::default(),
+            max_simulations_per_gpu: 1,
         }
     }
 }
@@ -272,9 +323,12 @@ pub struct LadderReply {
     /// Version of the model and of what it has learned from; the same request to the same version gives the
     /// same reply.
     pub model_version: String,
-    /// At least one rung; each costs less than the one before and is slower.
+    /// At least one configuration, fastest first. On one kind of hardware each asks for less than the one before.
     #[cfg_attr(feature = "openapi", schemars(length(min = bounds::MAX_RUNGS.min, max = bounds::MAX_RUNGS.max)))]
     pub rungs: Vec<Rung>,
+    /// What several equal simulations on one GPU would do together, if the limits allow several. Predicted, never measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared_gpu: Vec<SharedGpu>,
     /// Sentences for the user about the ladder as a whole, such as hardware that was not recognised.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -295,17 +349,79 @@ pub struct Rung {
     #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hours_to_finish: Option<f64>,
-    /// Speed per unit of price, relative to the best of all configurations.
+    /// Parallel efficiency. Without a GPU: speed per core relative to the best speed per core on the same hardware. With a
+    /// GPU: speed relative to the best with that GPU, whatever the cores beside it.
     #[cfg_attr(feature = "openapi", schemars(range(min = 0.0, max = 1.0)))]
     pub efficiency: f64,
     /// Predicted peak memory in bytes, without the margin that is in `resources`.
     pub memory_bytes: u64,
     /// Hardware class the prediction was made for (`unknown` if no label told); the slowest of those it fits.
     pub hardware_class: String,
-    /// True if some node had the room free when the request was made.
+    /// The prediction on each class of hardware that can hold it, if there are several: the pod may land on any of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on_hardware: Vec<HardwareSpeed>,
+    /// True if some node had the capacity free when the request was made.
     pub fits_now: bool,
-    /// Why this rung is on the ladder, one sentence.
+    /// Expected wait for capacity in seconds, if the request tells enough to estimate it.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_seconds: Option<f64>,
+    /// The other layout of the two best, on resources that were measured; see [`Explore`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alternative: Option<Alternative>,
+    /// Why this configuration is on the ladder, one sentence.
     pub reason: String,
+}
+
+/// The speed of a configuration on one class of hardware.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct HardwareSpeed {
+    /// Name of the class.
+    pub hardware_class: String,
+    /// Predicted speed in ns of simulated time per day.
+    pub ns_per_day: Interval,
+}
+
+/// A layout that may be better than the one that is proposed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Alternative {
+    /// How mdrun would divide the same resources.
+    pub layout: Layout,
+    /// Expected speed in ns of simulated time per day.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
+    pub ns_per_day: f64,
+    /// Probability that it is the faster one.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0, max = 1.0)))]
+    pub probability: f64,
+    /// True if the draw took the second-best layout: this one is then the best.
+    pub explored: bool,
+}
+
+/// Several equal simulations on one GPU, each a pod that shares it or a part of one run with `-multidir`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SharedGpu {
+    /// How many simulations.
+    pub simulations: u32,
+    /// What all of them need together: one GPU, and the cores and the memory of each times their number.
+    pub resources: Resources,
+    /// How mdrun divides the part of each.
+    pub layout: Layout,
+    /// Predicted speed of all together, in ns of simulated time per day.
+    pub ns_per_day_total: Interval,
+    /// Predicted p50 speed of each.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
+    pub ns_per_day_each: f64,
+    /// Total speed relative to the fastest single simulation on the same GPU.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
+    pub gain: f64,
+    /// Hardware class the prediction was made for.
+    pub hardware_class: String,
 }
 
 /// A predictive interval: the truth lies below `p10` one time in ten, and above `p90` one time in ten.
@@ -537,8 +653,44 @@ pub struct ModelReply {
     pub model_version: String,
     /// Measured runs of this cluster that it knows.
     pub runs: u64,
-    /// What was learned, by hardware class.
-    pub classes: Vec<ClassResidual>,
+    /// Every hardware class: its constants, and what was learned about it.
+    pub classes: Vec<ModelClass>,
+    /// Measured runs that were read and not used, by reason.
+    pub dropped: Vec<DroppedRuns>,
+}
+
+/// What the model knows of a hardware class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ModelClass {
+    /// Name of the class, as in [`Rung::hardware_class`].
+    pub class: String,
+    /// `cpu` or `gpu`.
+    pub kind: String,
+    /// Its constants by name, with the unit in the name.
+    pub constants: BTreeMap<String, f64>,
+    /// Half-width of the 80% interval without a measurement, as a factor above 1.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 1.0)))]
+    pub half_width: f64,
+    /// Where the constants are published.
+    pub source: String,
+    /// Measured runs of this cluster on it.
+    pub runs: u64,
+    /// How far these were from the physics, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub residual: Option<ClassResidual>,
+}
+
+/// Measured runs that were not used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct DroppedRuns {
+    /// Why, for a person.
+    pub reason: String,
+    /// How many.
+    pub runs: u64,
 }
 
 /// How far measured runs of a hardware class were from the physics.

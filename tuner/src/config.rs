@@ -40,6 +40,11 @@ pub enum Command {
     /// is among the runs that the service learns from, narrows the intervals by what is printed. With --namespace and
     /// --pvc they become rows of kind calibration, which the submitter makes and runs; without, nothing is written.
     Calibrate(CalibrateOptions),
+    /// Check measured runs of your own, and add them to what the tuner learns from
+    ///
+    /// Reads a CSV file with one run per line, all on the same kind of node, and prints how far each is from the
+    /// prediction. With --database-url all of them are inserted, or none; without, nothing is written.
+    Import(ImportOptions),
     /// Print the OpenAPI document of the service
     Openapi,
 }
@@ -266,6 +271,40 @@ pub struct CalibrateOptions {
     pub output: Output,
 }
 
+/// Options of `import`.
+#[derive(Clone, Debug, Args)]
+pub struct ImportOptions {
+    /// CSV file with a line of names and a line per run, - for standard input
+    #[arg(value_name = "FILE", env = "SCAVENGER_TUNER_FILE")]
+    pub file: PathBuf,
+    /// A label of the nodes that the runs were on, may be given several times
+    ///
+    /// Those that tell the hardware, such as node.kubernetes.io/instance-type=c6a.16xlarge or
+    /// nvidia.com/gpu.product=NVIDIA-A100.
+    #[arg(
+        long,
+        value_name = "LABEL=VALUE",
+        env = "SCAVENGER_TUNER_LABEL",
+        value_parser = label_argument,
+        required = true
+    )]
+    pub label: Vec<(String, String)>,
+    /// Version of GROMACS of all runs without a version of their own
+    #[arg(long, value_name = "VERSION", env = "SCAVENGER_TUNER_GROMACS_VERSION")]
+    pub gromacs_version: Option<String>,
+    /// Insert the runs into the Postgres database at URL
+    ///
+    /// As the role in the URL, which must be a member of gromacs_submitter.
+    #[arg(long, value_name = "URL", env = "SCAVENGER_TUNER_DATABASE_URL", hide_env_values = true)]
+    pub database_url: Option<String>,
+    /// Record the runs as those of the role NAME [default: the role in the URL]
+    #[arg(long, value_name = "NAME", env = "SCAVENGER_TUNER_OWNER", requires = "database_url")]
+    pub owner: Option<String>,
+    /// Let the database try to insert the rows, and take them back
+    #[arg(long, env = "SCAVENGER_TUNER_DRY_RUN", help_heading = "Safety")]
+    pub dry_run: bool,
+}
+
 /// Options of `recommend`.
 #[derive(Clone, Debug, Args)]
 pub struct RecommendOptions {
@@ -396,7 +435,9 @@ pub struct RecommendOptions {
     /// Most GPUs that a configuration may ask for, 0 for none
     #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_GPUS", help_heading = "Scheduling")]
     pub max_gpus: Option<u32>,
-    /// Least speed per price of the first configuration, relative to the best [default: 0.7]
+    /// Least efficiency of the largest configuration that pays, on each kind of hardware [default: 0.7]
+    ///
+    /// Speed per price, relative to the best on the same hardware. Without a GPU that is the parallel efficiency.
     #[arg(long, value_name = "SHARE", env = "SCAVENGER_TUNER_MIN_EFFICIENCY", help_heading = "Scheduling")]
     pub min_efficiency: Option<f64>,
     /// Price of a core; only ratios of prices matter [default: 1]
@@ -408,9 +449,14 @@ pub struct RecommendOptions {
     /// Price of a GPU [default: 10]
     #[arg(long, value_name = "PRICE", env = "SCAVENGER_TUNER_GPU_PRICE", help_heading = "Scheduling")]
     pub gpu_price: Option<f64>,
-    /// Most configurations to print
+    /// Most configurations to print [default: 12]
     #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_RUNGS", help_heading = "Scheduling")]
     pub max_rungs: Option<u32>,
+    /// Show what up to N simulations on one GPU would do together, 1 to 4 [default: 1]
+    ///
+    /// Predicted from published figures and never run.
+    #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_SIMULATIONS_PER_GPU", help_heading = "Scheduling")]
+    pub simulations_per_gpu: Option<u32>,
     /// Learn from the measured runs in the Postgres database at URL
     ///
     /// Those count that the role in the URL may read.
@@ -422,7 +468,7 @@ pub struct RecommendOptions {
         help_heading = "Learning"
     )]
     pub database_url: Option<String>,
-    /// Draw speed and efficiency over cores, with the rungs, into FILE, as SVG
+    /// Draw speed and efficiency over cores, a line per kind of hardware, into FILE, as SVG
     #[arg(long, value_name = "FILE", env = "SCAVENGER_TUNER_PLOT")]
     pub plot: Option<PathBuf>,
     /// Print a table or JSON
@@ -437,6 +483,11 @@ pub enum Output {
     Table,
     /// The reply of `POST /v1/ladder`.
     Json,
+}
+
+fn label_argument(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not LABEL=VALUE"))?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 fn memory_argument(text: &str) -> Result<u64, String> {

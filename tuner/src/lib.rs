@@ -7,6 +7,7 @@ pub mod calibration;
 pub mod cli;
 pub mod config;
 pub mod http;
+pub mod import;
 pub mod observations;
 pub mod plot;
 mod telemetry;
@@ -28,6 +29,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Recommend(options) => cli::recommend::exec(&options),
         Command::Accuracy(options) => cli::accuracy::exec(&options),
         Command::Calibrate(options) => cli::calibrate::exec(&options),
+        Command::Import(options) => cli::import::exec(&options),
         Command::Openapi => cli::openapi::exec(),
     };
     match outcome {

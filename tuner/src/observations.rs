@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use scavenger_schema::tuning::{Layout, Resources, SystemDescription};
+use scavenger_schema::tuning::{DroppedRuns, Layout, Resources, SystemDescription};
 use scavenger_tuner_model::Model;
+use scavenger_tuner_model::error::Fault;
 use scavenger_tuner_model::hardware::UNKNOWN;
 use scavenger_tuner_model::model::Observation;
 use serde::de::DeserializeOwned;
@@ -26,7 +27,7 @@ const CHANNEL: &str = "gromacs_observation";
 /// Wait after a notification for further ones.
 const BURST: Duration = Duration::from_millis(200);
 /// Runs shorter than this say more about the start than about the speed.
-const SHORTEST_SECONDS: f64 = 5.0;
+pub(crate) const SHORTEST_SECONDS: f64 = 5.0;
 
 /// Why the measured runs could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,37 @@ pub enum ReadError {
     /// The database took too long.
     #[error("the database did not answer within {PATIENCE:?}")]
     Timeout,
+}
+
+/// Why a run is not learned from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum Dropped {
+    /// The start weighs too much.
+    #[error("shorter than {SHORTEST_SECONDS} s")]
+    Short,
+    /// Nobody knows on which kind it ran.
+    #[error("could have run on several kinds of nodes: it has no node labels")]
+    SeveralKinds,
+    /// There are too many.
+    #[error(
+        "older than the {MOST_PER_OWNER} newest of its owner on that hardware, or than the {MOST} newest of all"
+    )]
+    Older,
+    /// The row is wrong.
+    #[error("system, layout or resources cannot be read")]
+    Unreadable,
+    /// The layout is taken for one that mdrun refuses.
+    #[error("the tuner takes its layout for one that mdrun refuses")]
+    Refused,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct Read {
+    /// Runs to learn from.
+    pub runs: Vec<Observation>,
+    /// How many others there are, by reason.
+    pub dropped: Vec<DroppedRuns>,
 }
 
 /// Where the runs are.
@@ -59,7 +91,6 @@ struct Row {
     node_labels: Value,
     cpu_millicores: i32,
     gpus: i32,
-    hardware_class: String,
     gromacs_version: Option<String>,
     ns_per_day: f64,
     owner: String,
@@ -86,12 +117,17 @@ impl Source {
         patiently(query).await
     }
 
-    /// All runs that count: round robin over owners, each owner's newest last.
+    /// All runs that count; see [`Self::read`].
+    pub async fn observations(&self) -> Result<Vec<Observation>, ReadError> {
+        Ok(self.read().await?.runs)
+    }
+
+    /// All runs that count, and how many do not: round robin over owners, each owner's newest last.
     ///
     /// The order decides which runs are kept where there are too many: the last ones.
-    pub async fn observations(&self) -> Result<Vec<Observation>, ReadError> {
+    pub async fn read(&self) -> Result<Read, ReadError> {
         let query = sqlx::query(
-            "select system, layout, node_labels, cpu_millicores, gpus, hardware_class, gromacs_version, ns_per_day, owner,
+            "select system, layout, node_labels, cpu_millicores, gpus, gromacs_version, ns_per_day, owner,
                 peak_memory_bytes, wall_seconds
             from (
                 select *, row_number() over (partition by owner, hardware_class order by id desc) as age
@@ -109,19 +145,38 @@ impl Source {
         .fetch_all(&self.pool);
         // Where there are too many, the oldest are left out; those that are read go to the model oldest first.
         let rows: Vec<Result<Observation, Dropped>> = patiently(query).await?;
-        let mut usable = Vec::with_capacity(rows.len());
-        let mut dropped: BTreeMap<Dropped, u64> = BTreeMap::new();
+        let mut dropped = self.left_out(rows.len()).await?;
+        let mut runs = Vec::with_capacity(rows.len());
         for row in rows.into_iter().rev() {
             match row {
-                Ok(run) => usable.push(run),
+                Ok(run) => runs.push(run),
                 Err(reason) => *dropped.entry(reason).or_default() += 1,
             }
         }
-        tracing::debug!(usable = usable.len(), "read measured runs");
-        for (reason, runs) in dropped {
-            tracing::warn!(runs, %reason, "measured runs are not used");
-        }
-        Ok(usable)
+        tracing::debug!(usable = runs.len(), ?dropped, "read measured runs");
+        let dropped = dropped.into_iter().filter(|(_, runs)| *runs > 0);
+        let dropped = dropped.map(|(reason, runs)| DroppedRuns { reason: reason.to_string(), runs });
+        Ok(Read { runs, dropped: dropped.collect() })
+    }
+
+    /// Runs that the query does not return.
+    async fn left_out(&self, read: usize) -> Result<BTreeMap<Dropped, u64>, ReadError> {
+        let query = sqlx::query_as(
+            "select count(*), count(*) filter (where wall_seconds < $1),
+                count(*) filter (where wall_seconds >= $1 and node_labels = '{}' and hardware_class <> $2)
+            from gromacs_observation",
+        )
+        .bind(SHORTEST_SECONDS)
+        .bind(UNKNOWN)
+        .fetch_one(&self.pool);
+        let (all, short, without_labels): (i64, i64, i64) = patiently(query).await?;
+        let count = |runs: i64| u64::try_from(runs).unwrap_or(0);
+        let many = count(all).saturating_sub(read as u64 + count(short) + count(without_labels));
+        Ok(BTreeMap::from([
+            (Dropped::Short, count(short)),
+            (Dropped::SeveralKinds, count(without_labels)),
+            (Dropped::Older, many),
+        ]))
     }
 }
 
@@ -129,36 +184,20 @@ async fn patiently<T>(query: impl Future<Output = Result<T, sqlx::Error>>) -> Re
     tokio::time::timeout(PATIENCE, query).await.map_err(|_| ReadError::Timeout)?.map_err(ReadError::Query)
 }
 
-/// Why a row is not learned from. Rows are imported by people too, so a bad one is counted and not fatal.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-enum Dropped {
-    /// It may have run on several kinds of nodes.
-    #[error("no label says which kind of node it ran on")]
-    Labels,
-    /// A column does not hold what it should.
-    #[error("column {0} cannot be read")]
-    Unreadable(&'static str),
-    /// The run is impossible as described, such as a layout that mdrun refuses.
-    #[error("the run is refused: {0}")]
-    Refused(String),
-}
-
+/// Rows are imported by people too, so a bad one is skipped and counted, not fatal.
 fn observation(row: Row) -> Result<Observation, Dropped> {
-    let labels: BTreeMap<String, String> = parsed(row.node_labels, "node_labels")?;
-    if labels.is_empty() && row.hardware_class != UNKNOWN {
-        return Err(Dropped::Labels);
-    }
-    let system: SystemDescription = parsed(row.system, "system")?;
-    let layout: Layout = parsed(row.layout, "layout")?;
-    let resources = Resources {
-        cpu_millicores: u32::try_from(row.cpu_millicores)
-            .map_err(|_| Dropped::Unreadable("cpu_millicores"))?,
-        memory_bytes: 0,
-        gpus: u32::try_from(row.gpus).map_err(|_| Dropped::Unreadable("gpus"))?,
-    };
+    let labels: BTreeMap<String, String> = parsed(row.node_labels)?;
+    let system: SystemDescription = parsed(row.system)?;
+    let layout: Layout = parsed(row.layout)?;
+    let amount = |amount: i32| u32::try_from(amount).map_err(|_| Dropped::Unreadable);
+    let resources =
+        Resources { cpu_millicores: amount(row.cpu_millicores)?, memory_bytes: 0, gpus: amount(row.gpus)? };
     let version = row.gromacs_version.as_deref();
     let run = Observation::local(&system, version, &layout, &resources, &labels, row.ns_per_day, &row.owner)
-        .map_err(|error| Dropped::Refused(error.to_string()))?
+        .map_err(|error| match error.fault {
+            Fault::Value => Dropped::Unreadable,
+            Fault::Combination => Dropped::Refused,
+        })?
         .lasting(row.wall_seconds);
     Ok(match row.peak_memory_bytes.and_then(|bytes| u64::try_from(bytes).ok()) {
         Some(bytes) => run.with_peak_memory(&layout, bytes),
@@ -166,8 +205,8 @@ fn observation(row: Row) -> Result<Observation, Dropped> {
     })
 }
 
-fn parsed<T: DeserializeOwned>(value: Value, column: &'static str) -> Result<T, Dropped> {
-    serde_json::from_value(value).map_err(|_| Dropped::Unreadable(column))
+fn parsed<T: DeserializeOwned>(value: Value) -> Result<T, Dropped> {
+    serde_json::from_value(value).map_err(|_| Dropped::Unreadable)
 }
 
 /// Keeps the service's model up to date with the runs: at once when the database says that there are new ones, and
@@ -193,7 +232,8 @@ pub async fn follow(service: Service, source: Source, every: Duration) {
         }
         match look(&source, known).await {
             Ok(None) => {}
-            Ok(Some((newest, model))) => {
+            Ok(Some((newest, model, dropped))) => {
+                service.set_dropped(dropped);
                 let runs: u64 = model.classes().iter().map(|class| class.runs).sum();
                 tracing::info!(runs, model = model.version(), "learned from measured runs");
                 service.set_model(model);
@@ -233,14 +273,17 @@ async fn hear(listener: &mut Option<PgListener>) -> bool {
 }
 
 /// A new model, if there is anything new.
-async fn look(source: &Source, known: Newest) -> Result<Option<(Newest, Model)>, ReadError> {
+async fn look(
+    source: &Source,
+    known: Newest,
+) -> Result<Option<(Newest, Model, Vec<DroppedRuns>)>, ReadError> {
     let newest = source.newest().await?;
     if newest == known {
         return Ok(None);
     }
-    let observations = source.observations().await?;
+    let Read { runs, dropped } = source.read().await?;
     // Off the threads that answer requests: with many runs this takes a while.
-    let learned = tokio::task::spawn_blocking(move || Model::prior().learn(&observations)).await;
+    let learned = tokio::task::spawn_blocking(move || Model::prior().learn(&runs)).await;
     // It fails only if it panics or the runtime stops; then the old model stays.
-    Ok(learned.ok().map(|model| (newest, model)))
+    Ok(learned.ok().map(|model| (newest, model, dropped)))
 }

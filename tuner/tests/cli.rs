@@ -39,7 +39,7 @@ fn recommends_a_ladder_as_a_table() {
     let cores: Vec<_> = table
         .lines()
         .skip(1)
-        .filter(|line| !line.starts_with("note"))
+        .filter(|line| !line.starts_with("note") && !line.starts_with("efficiency"))
         .filter_map(|line| line.split_whitespace().next())
         .collect();
     assert_eq!(cores, ["2", "1", "0.5"], "{table}");
@@ -67,6 +67,27 @@ fn recommends_a_ladder_as_json_from_a_whole_request() {
 fn this_machine_is_the_default_node() {
     let output = tuner(&["recommend", "--atoms", "3000"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    assert!(table.contains("note: this machine was taken for a node of class "), "{table}");
+    assert!(table.contains("--node "), "{table}");
+    let told = tuner(&["recommend", "--atoms", "3000", "--node", "2,4Gi"]);
+    assert!(!text(&told.stdout).contains("this machine"), "{}", text(&told.stdout));
+}
+
+#[test]
+fn shows_what_several_simulations_on_one_gpu_would_do() {
+    let node = "24,128Gi,gpus=1,nvidia.com/gpu.product=NVIDIA-A100";
+    let output = tuner(&["recommend", "--atoms", "30000", "--node", node, "--simulations-per-gpu", "3"]);
+    let table = text(&output.stdout);
+    assert!(
+        output.status.success() && table.contains("several simulations on one GPU, together:"),
+        "{table}"
+    );
+    assert!(table.contains("never run"), "{table}");
+    let output = tuner(&["recommend", "--atoms", "30000", "--node", node, "--simulations-per-gpu", "5"]);
+    assert_eq!(output.status.code(), Some(1));
+    let sentence = text(&output.stderr);
+    assert!(sentence.contains("limits.maxSimulationsPerGpu: must be 1 to 4, is 5"), "{sentence}");
 }
 
 #[test]
@@ -103,7 +124,8 @@ fn recommends_for_a_run_input_file_and_draws_it() {
     let reply: LadderReply = serde_json::from_slice(&output.stdout).expect("stdout should be the reply");
     assert!(reply.rungs[0].hours_to_finish.is_some());
     let svg = std::fs::read_to_string(plot).expect("the plot should be there");
-    assert_eq!(svg.matches("<circle").count(), reply.rungs.len());
+    // A mark for each in both panels, and one in the legend.
+    assert_eq!(svg.matches("<circle").count(), 2 * reply.rungs.len() + 1);
 }
 
 #[test]

@@ -87,8 +87,10 @@ async fn measured_runs_change_the_answers() {
     // What cannot be read is skipped.
     insert(&mut connection, 10_000, serde_json::json!({"atoms": "many"}), 1.0).await;
     let learned = until(&service, |model| model.runs > 0).await;
-    assert_eq!((learned.runs, learned.classes[0].class.as_str()), (1, "unknown"));
-    assert!((learned.classes[0].median_ratio - 2.0).abs() < 0.2, "{learned:?}");
+    let class = learned.classes.iter().find(|class| class.runs == 1).expect("the run should be shown");
+    assert_eq!((learned.runs, class.class.as_str(), class.kind.as_str()), (1, "unknown", "cpu"));
+    let residual = class.residual.as_ref().expect("its residual should be shown");
+    assert!((residual.median_ratio - 2.0).abs() < 0.2, "{learned:?}");
 
     let after = ladder::build(&service.model(), &asked).expect("there should be a ladder");
     assert_ne!(before.model_version, after.model_version);
@@ -109,6 +111,11 @@ async fn measured_runs_change_the_answers() {
     .expect("should insert observations");
     let learned = until(&service, |model| model.runs == 2).await;
     assert!(learned.classes.iter().any(|class| class.class == "zen3" && class.runs == 1), "{learned:?}");
+    let dropped = |of: &str| {
+        let reason = learned.dropped.iter().find(|dropped| dropped.reason.contains(of));
+        reason.map(|dropped| dropped.runs)
+    };
+    assert_eq!((dropped("several kinds"), dropped("cannot be read")), (Some(250), Some(1)), "{learned:?}");
     sqlx::query("delete from gromacs_observation where hardware_class = 'zen3'")
         .execute(&mut connection)
         .await

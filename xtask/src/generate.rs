@@ -19,7 +19,12 @@ fn files() -> Result<Vec<(&'static str, String)>> {
     let crds =
         scavenger_schema::crds_yaml().context("the CustomResourceDefinitions can not be written as YAML")?;
     let openapi = scavenger_schema::openapi::openapi();
-    Ok(vec![("schema/generated/crds.yaml", crds), ("schema/generated/tuner-openapi.json", openapi)])
+    let model = scavenger_tuner_model::description::page();
+    Ok(vec![
+        ("schema/generated/crds.yaml", crds),
+        ("schema/generated/tuner-openapi.json", openapi),
+        ("docs/tuner-model.md", model),
+    ])
 }
 
 /// Writes the files, or names those that are not current.

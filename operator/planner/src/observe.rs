@@ -27,7 +27,7 @@ impl Planner {
             }
             Observation::Pod(mut pod) => {
                 self.share_node(&mut pod);
-                let seen = self.seen.watch_pod(*pod, now);
+                let seen = self.seen.watch_pod(pod, now);
                 self.see_pod(seen);
             }
             Observation::PodGone(key) => self.forget_pod(&key),
@@ -109,7 +109,7 @@ impl Planner {
     pub(crate) fn see_pod(&mut self, seen: SeenPod) {
         match seen {
             SeenPod::Stale => {}
-            SeenPod::Ordinary(pod) => self.see_ordinary_pod(pod),
+            SeenPod::Ordinary(pod) => self.see_ordinary_pod(*pod),
             SeenPod::Own(pod, job) => {
                 self.capacity.set_pod(&pod);
                 self.agenda.add_all(job.iter());

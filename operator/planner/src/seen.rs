@@ -147,7 +147,7 @@ pub(crate) enum SeenPod {
     /// A newer version was seen before.
     Stale,
     /// It belongs to no ScavengerJob.
-    Ordinary(Pod),
+    Ordinary(Box<Pod>),
     /// It belongs to this one, if it was seen already.
     Own(Arc<Pod>, Option<Key>),
 }
@@ -344,18 +344,19 @@ impl Seen {
     }
 
     /// Takes in a version of a pod that the watch showed.
-    pub(crate) fn watch_pod(&mut self, pod: Pod, now: Timestamp) -> SeenPod {
+    pub(crate) fn watch_pod(&mut self, pod: Box<Pod>, now: Timestamp) -> SeenPod {
         self.unwatched_pods.remove(&pod.key);
         self.set_pod(pod, now)
     }
 
-    fn set_pod(&mut self, mut pod: Pod, now: Timestamp) -> SeenPod {
+    fn set_pod(&mut self, mut pod: Box<Pod>, now: Timestamp) -> SeenPod {
         self.namespaces.share(&mut pod.key.namespace);
         let Some((uid, attempt)) = &mut pod.owner else { return SeenPod::Ordinary(pod) };
         if let Some(key) = self.keys.get(uid) {
             if key.namespace != pod.key.namespace {
                 // Somebody else's, whatever it says.
-                return SeenPod::Ordinary(Pod { owner: None, ..pod });
+                pod.owner = None;
+                return SeenPod::Ordinary(pod);
             }
             if let Some(tracked) = self.jobs.get(key) {
                 uid.clone_from(&tracked.job.uid);
@@ -368,7 +369,7 @@ impl Seen {
             return SeenPod::Stale;
         }
         attachments.evidence.entry(attempt).or_default().note(&pod, self.pod_epoch, now);
-        let pod = Arc::new(pod);
+        let pod = Arc::new(*pod);
         attachments.pods.insert(pod.key.name.clone(), pod.clone());
         let key = self.key_of(&uid, &pod.key.namespace).cloned();
         self.pod_owners.insert(pod.key.clone(), uid);
@@ -413,7 +414,7 @@ impl Seen {
             if !self.pod_owners.contains_key(&pod.key) {
                 self.unwatched_pods.insert(pod.key.clone());
             }
-            seen.push(self.set_pod(pod, time));
+            seen.push(self.set_pod(Box::new(pod), time));
         }
         let attachments = self.attachments.entry(owner.clone()).or_default();
         let gone = attachments

@@ -58,9 +58,9 @@ fn write(job: &Job, mut status: JobStatus, ended: Option<Attempt>, event: Option
 }
 
 /// The attempt that goes into the history with a write, and the event that is published after it.
-type Told = (Option<Attempt>, Option<Event>);
+type Recorded = (Option<Attempt>, Option<Event>);
 
-fn start(known: &Known<'_>, status: &mut JobStatus) -> Told {
+fn start(known: &Known<'_>, status: &mut JobStatus) -> Recorded {
     let Ok(spec) = &known.job.spec else { return (None, None) };
     let number = status.attempt.as_ref().map_or(0, |attempt| attempt.number).saturating_add(1);
     status.phase = Phase::Starting;
@@ -76,7 +76,7 @@ fn start(known: &Known<'_>, status: &mut JobStatus) -> Told {
     (None, Some(Event::Started))
 }
 
-fn run(known: &Known<'_>, status: &mut JobStatus, attempt: &Attempt, child_uid: Name) -> Told {
+fn run(known: &Known<'_>, status: &mut JobStatus, attempt: &Attempt, child_uid: Name) -> Recorded {
     status.phase = Phase::Running;
     status.message = format!("attempt {} is running", attempt.number);
     status.failed_starts = 0;
@@ -88,14 +88,14 @@ fn run(known: &Known<'_>, status: &mut JobStatus, attempt: &Attempt, child_uid: 
     (None, None)
 }
 
-fn order_interruption(status: &mut JobStatus, attempt: &Attempt, order: Disruption) -> Told {
+fn order_interruption(status: &mut JobStatus, attempt: &Attempt, order: Disruption) -> Recorded {
     status.message = format!("attempt {} is being interrupted: {}", attempt.number, order.message);
     status.attempt = Some(Box::new(Attempt { disruption: Some(order), ..attempt.clone() }));
     (None, None)
 }
 
 /// What the outcome of an attempt makes of its ScavengerJob.
-fn end(known: &Known<'_>, status: &mut JobStatus, attempt: &Attempt, mut ending: Ending) -> Told {
+fn end(known: &Known<'_>, status: &mut JobStatus, attempt: &Attempt, mut ending: Ending) -> Recorded {
     if ending.reason == Reason::Unknown && status.unknown_ends_in_a_row > 0 {
         // One further attempt was made already.
         ending.outcome = Outcome::Failed;
@@ -121,7 +121,7 @@ fn interrupt(
     attempt: &Attempt,
     ending: &Ending,
     waiting: Waiting,
-) -> Told {
+) -> Recorded {
     let end = ended_at(known, attempt, ending.outcome);
     let spec = known.job.spec.as_ref();
     let made_progress = spec.is_ok_and(|spec| run_time(attempt, end) >= spec.interruption_after);
@@ -150,7 +150,7 @@ fn withdraw(
     attempt: &Attempt,
     ending: &Ending,
     waiting: Waiting,
-) -> Told {
+) -> Recorded {
     let end = ended_at(known, attempt, ending.outcome);
     let attempt = ended(known, status, attempt, ending, end);
     status.phase = if status.interrupted_count > 0 { Phase::Interrupted } else { Phase::Waiting };
@@ -164,7 +164,7 @@ fn withdraw(
     (Some(attempt), Some(Event::Withdrawn))
 }
 
-fn finish(known: &Known<'_>, status: &mut JobStatus, attempt: Option<&Attempt>, ending: Ending) -> Told {
+fn finish(known: &Known<'_>, status: &mut JobStatus, attempt: Option<&Attempt>, ending: Ending) -> Recorded {
     let attempt = attempt.map(|attempt| {
         let end = ended_at(known, attempt, ending.outcome);
         ended(known, status, attempt, &ending, end)

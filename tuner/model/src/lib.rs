@@ -15,8 +15,10 @@
 //! | [`model`] | all of these | speeds with an interval |
 //! | [`calibrate`] | a kind of node | the benchmarks that tell most about it |
 //! | [`ladder`] | a request | the ordered configurations |
+//! | [`description`] | a model | what it knows of each class, for people |
 
 pub mod calibrate;
+pub mod description;
 pub mod error;
 pub mod hardware;
 pub mod interval;

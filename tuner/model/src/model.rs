@@ -632,7 +632,8 @@ fn placement(hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> Place
 }
 
 /// Name of what a prediction was made for: `zen2`, `zen2+a100`.
-pub(crate) fn class_name(cpu: &CpuClass, hardware: &Hardware, layout: &Layout) -> String {
+#[must_use]
+pub fn class_name(cpu: &CpuClass, hardware: &Hardware, layout: &Layout) -> String {
     match hardware.gpu {
         Some(gpu) if layout.gpus > 0 => format!("{}+{}", cpu.key, gpu.key),
         _ => cpu.key.to_owned(),
@@ -661,7 +662,7 @@ pub(crate) fn check_node(path: &str, node: &scavenger_schema::tuning::NodeShape)
 }
 
 /// Checks the numbers of a layout one by one; whether they go together is for [`layout::check`].
-fn check_layout(layout: &Layout) -> Result<(), FieldError> {
+pub(crate) fn check_layout(layout: &Layout) -> Result<(), FieldError> {
     within("layout.ntmpi", layout.ntmpi, bounds::RANKS)?;
     within("layout.ntomp", layout.ntomp, bounds::THREADS)?;
     within("layout.npme", layout.npme, bounds::PME_RANKS)?;

@@ -12,7 +12,8 @@ pub fn exec(options: &AccuracyOptions) -> Result<(), Failure> {
         text.push_str(&format!("\n{:#?}\n", accuracy.fitted));
     }
     if let Some(path) = &options.plot {
-        super::write(path, &crate::plot::accuracy(&accuracy.points))?;
+        let svg = crate::plot::accuracy(&accuracy.points).map_err(Failure::work)?;
+        super::write(path, &svg)?;
     }
     super::print(&text)
 }

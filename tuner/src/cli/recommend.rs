@@ -27,12 +27,17 @@ pub fn exec(options: &RecommendOptions) -> Result<(), Failure> {
         let source = super::source(options.database_url.as_deref())?;
         super::model(source.as_ref()).await
     })?;
-    let reply = ladder::build(&model, &request)
+    let mut reply = ladder::build(&model, &request)
         .map_err(|error| Failure::work(anyhow!("no configuration: {error}")))?;
+    if let (true, [node]) = (options.node.is_empty() && options.request.is_none(), request.nodes.as_slice()) {
+        reply.notes.insert(0, taken_for(node));
+    }
     if let Some(path) = &options.plot {
         let curve =
             ladder::curve(&model, &request).map_err(|error| Failure::work(anyhow!("no curve: {error}")))?;
-        super::write(path, &crate::plot::ladder(&curve, &reply))?;
+        let (atoms, least) = (request.system.atoms, request.limits.min_efficiency);
+        let svg = crate::plot::ladder(atoms, &curve, &reply, least).map_err(Failure::work)?;
+        super::write(path, &svg)?;
     }
     let version = request.gromacs_version.as_deref();
     super::print_as(options.output, &reply, |reply| table(reply, version))
@@ -63,6 +68,7 @@ fn request(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
     limits.max_memory_bytes = options.max_memory.or(limits.max_memory_bytes);
     limits.max_gpus = options.max_gpus.or(limits.max_gpus);
     limits.max_rungs = options.max_rungs.unwrap_or(limits.max_rungs);
+    limits.max_simulations_per_gpu = options.simulations_per_gpu.unwrap_or(limits.max_simulations_per_gpu);
     limits.min_efficiency = options.min_efficiency.unwrap_or(limits.min_efficiency);
     let weights = &mut limits.weights;
     weights.core = options.core_price.unwrap_or(weights.core);
@@ -125,6 +131,8 @@ fn with_nodes(options: &RecommendOptions, system: SystemDescription) -> Result<L
         gromacs_version: options.gromacs_version.clone(),
         owner: None,
         nodes: node,
+        turnover_seconds: None,
+        explore: None,
     })
 }
 
@@ -152,6 +160,23 @@ pub(super) fn this_machine() -> Result<NodeShape, Failure> {
         largest_free: None,
         labels: hardware::labels_from_cpuinfo(&cpuinfo),
     })
+}
+
+/// What this machine was taken for, and how to describe a node better.
+fn taken_for(node: &NodeShape) -> String {
+    let taken = hardware::hardware_of(&node.labels, 0);
+    let threads = match (taken.smt_known, taken.smt) {
+        (true, true) => "hardware threads",
+        (true, false) => "cores",
+        (false, _) => "cores, or hardware threads",
+    };
+    let (cpus, memory) = (node.allocatable.cpu_millicores / 1000, node.allocatable.memory_bytes / MIB);
+    format!(
+        "this machine was taken for a node of class {} ({}) with {cpus} {threads}, {memory} MiB and no GPU; to describe \
+         a node: --node {cpus},{memory}Mi,node.kubernetes.io/instance-type=TYPE, or its labels of Node Feature \
+         Discovery, and gpus=1,nvidia.com/gpu.product=PRODUCT for a GPU",
+        taken.cpu.key, taken.cpu.products
+    )
 }
 
 /// The ladder for a person.
@@ -189,25 +214,61 @@ fn table(reply: &LadderReply, gromacs_version: Option<&str>) -> String {
             rung.reason.clone(),
         ]);
     }
-    let widths: Vec<usize> = (0..rows[0].len())
-        .map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0))
-        .collect();
+    let mut text = aligned(&rows, 3);
+    text.push_str(EFFICIENCY);
+    if !reply.shared_gpu.is_empty() {
+        text.push_str(&shared_gpus(reply, gromacs_version));
+    }
+    for note in &reply.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+/// What the column says.
+const EFFICIENCY: &str = "efficiency: speed per core, relative to the best per core on the same hardware; with a GPU: \
+    speed, relative to the best with that GPU\n";
+
+/// What several simulations on one GPU would do together.
+fn shared_gpus(reply: &LadderReply, gromacs_version: Option<&str>) -> String {
+    let titles =
+        ["simulations", "cores", "memory", "total ns/day", "p10", "p90", "each", "gain", "hardware", "mdrun"];
+    let mut rows = vec![titles.map(str::to_owned)];
+    for shared in &reply.shared_gpu {
+        rows.push([
+            shared.simulations.to_string(),
+            (shared.resources.cpu_millicores / 1000).to_string(),
+            format!("{} MiB", shared.resources.memory_bytes / MIB),
+            speed(shared.ns_per_day_total.p50),
+            speed(shared.ns_per_day_total.p10),
+            speed(shared.ns_per_day_total.p90),
+            speed(shared.ns_per_day_each),
+            format!("{:+.0}%", (shared.gain - 1.0) * 100.0),
+            shared.hardware_class.clone(),
+            shared.layout.mdrun_args(gromacs_version).join(" "),
+        ]);
+    }
+    format!("\nseveral simulations on one GPU, together:\n{}", aligned(&rows, 2))
+}
+
+/// Rows in columns: numbers to the right, words, which are the last `words` columns, to the left.
+fn aligned<const N: usize>(rows: &[[String; N]], words: usize) -> String {
+    let widths: [usize; N] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
+    let words_from = N.saturating_sub(words);
     let mut text = String::new();
-    for row in &rows {
+    for row in rows {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // The last three columns are words, and nothing follows the last.
+            // Nothing follows the last.
             let _ = if column + 1 == row.len() {
                 write!(text, "{cell}")
-            } else if column + 3 >= row.len() {
+            } else if column >= words_from {
                 write!(text, "{cell:<width$}  ")
             } else {
                 write!(text, "{cell:>width$}  ")
             };
         }
         text.push('\n');
-    }
-    for note in &reply.notes {
-        let _ = writeln!(text, "note: {note}");
     }
     text
 }

@@ -13,7 +13,9 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
-use scavenger_schema::tuning::{CALIBRATE_PATH, HARDWARE_PATH, LADDER_PATH, MODEL_PATH, PREDICT_PATH};
+use scavenger_schema::tuning::{
+    CALIBRATE_PATH, DroppedRuns, HARDWARE_PATH, LADDER_PATH, MODEL_PATH, PREDICT_PATH,
+};
 use scavenger_tuner_model::Model;
 
 pub use error::{ApiError, parse};
@@ -26,6 +28,7 @@ pub struct Service(Arc<Inner>);
 
 struct Inner {
     model: RwLock<Arc<Model>>,
+    dropped: RwLock<Vec<DroppedRuns>>,
     metrics: Metrics,
     ready: AtomicBool,
     request_timeout: Duration,
@@ -38,7 +41,15 @@ impl Service {
     pub fn new(model: Model, request_timeout: Duration, body_limit: usize) -> Self {
         let metrics = Metrics::new(&model);
         let model = RwLock::new(Arc::new(model));
-        Self(Arc::new(Inner { model, metrics, ready: AtomicBool::new(true), request_timeout, body_limit }))
+        let dropped = RwLock::default();
+        Self(Arc::new(Inner {
+            model,
+            dropped,
+            metrics,
+            ready: AtomicBool::new(true),
+            request_timeout,
+            body_limit,
+        }))
     }
 
     /// The model in use.
@@ -52,6 +63,15 @@ impl Service {
     pub fn set_model(&self, model: Model) {
         self.0.metrics.model(&model);
         *self.0.model.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(model);
+    }
+
+    /// Shows that these runs were read and not learned from.
+    pub fn set_dropped(&self, dropped: Vec<DroppedRuns>) {
+        *self.0.dropped.write().unwrap_or_else(PoisonError::into_inner) = dropped;
+    }
+
+    fn dropped(&self) -> Vec<DroppedRuns> {
+        self.0.dropped.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether `/readyz` says yes.

@@ -12,6 +12,7 @@ use scavenger_schema::tuning::{
     LadderRequest, ModelReply, PredictReply, PredictRequest,
 };
 use scavenger_tuner_model::calibrate;
+use scavenger_tuner_model::description;
 use scavenger_tuner_model::hardware::{CPU_CLASSES, GPU_CLASSES};
 use scavenger_tuner_model::ladder;
 use scavenger_tuner_model::model::half_width;
@@ -76,7 +77,8 @@ pub(super) async fn model(State(service): State<Service>) -> Json<ModelReply> {
     Json(ModelReply {
         model_version: model.version().to_owned(),
         runs: model.classes().iter().map(|class| class.runs).sum(),
-        classes: model.classes().to_vec(),
+        classes: description::classes(&model),
+        dropped: service.dropped(),
     })
 }
 

@@ -25,7 +25,7 @@ pub(super) async fn exec(database: &Database, options: &ReportOptions) -> anyhow
     store.close().await;
     let sums = Sums::new(&ran, since, now);
     if let Some(file) = &options.plot {
-        let svg = picture::draw(&ran, &sums);
+        let svg = picture::draw(&ran, &sums)?;
         std::fs::write(file, svg).with_context(|| format!("--plot {} can not be written", file.display()))?;
     }
     if let Some(file) = &options.csv {

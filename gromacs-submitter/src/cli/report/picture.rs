@@ -1,29 +1,54 @@
 //! The picture: simulations that run, how attempts ended, the speed of each and of all, over one axis of time. SVG.
+//!
+//! It is read at 600 pixels, in grey too: how an attempt ended is light, medium or dark, and each row has its own dashes.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
+use anyhow::Result;
 use jiff::Timestamp;
+use plotters::coord::Shift;
+use plotters::element::DashedPathElement;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::super::text::{cut, number_of, shown};
 use super::clock;
 use super::sums::{Sums, seconds};
 use crate::store::Ran;
 
-const WIDTH: f64 = 900.0;
-const LEFT: f64 = 70.0;
+const WIDTH: f64 = 640.0;
+const LEFT: f64 = 58.0;
 const RIGHT: f64 = 24.0;
 /// Above the first panel: title and summary.
 const TOP: f64 = 78.0;
 const PANEL: f64 = 130.0;
 /// Between panels, with the title of the next.
 const GAP: f64 = 40.0;
-/// Told apart without colour vision, too (Okabe and Ito), the same as in the tuner's pictures.
-const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
-const COMPLETED: &str = "#009e73";
-const INTERRUPTED: &str = "#e69f00";
-const FAILED: &str = "#d55e00";
-const GREY: &str = "#5f6b73";
+const TEXT: i32 = 13;
+/// Pixels that a letter takes in the legend: about what sans-serif does.
+const LETTER: f64 = 7.0;
+const FONT: &str = "sans-serif";
+/// Distinct without colour vision (Okabe and Ito), the same as in the tuner's pictures.
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 0, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+];
+/// Length and gap of the dashes of a row; the first is drawn through.
+const DASHES: [(i32, i32); 7] = [(1, 0), (9, 3), (3, 3), (14, 4), (5, 6), (9, 7), (2, 6)];
+/// Light, medium and dark in grey, too.
+const INTERRUPTED: RGBColor = RGBColor(240, 190, 80);
+const COMPLETED: RGBColor = RGBColor(0, 140, 105);
+const FAILED: RGBColor = RGBColor(90, 20, 0);
+const GREY: RGBColor = RGBColor(90, 90, 90);
+const GRID: RGBColor = RGBColor(226, 226, 226);
+
+/// The whole picture, with coordinates in pixels.
+type Root<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// A panel: values from 0 to `high`, drawn upwards from `bottom`.
 struct Panel {
@@ -78,24 +103,23 @@ impl Time {
 }
 
 /// Draws it.
-pub(super) fn draw(ran: &[Ran], sums: &Sums) -> String {
+pub(super) fn draw(ran: &[Ran], sums: &Sums) -> Result<String> {
     let time = Time { since: sums.since, span: seconds(sums.since, sums.until).max(1.0) };
     let height = TOP + 4.0 * PANEL + 3.0 * GAP + 44.0;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-         <title>GROMACS simulations over time</title>\n\
-         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"white\"/>\n"
-    );
-    text(&mut svg, LEFT, 22.0, "start", "font-size=\"16\" font-weight=\"bold\"", &title(sums));
-    text(&mut svg, LEFT, 40.0, "start", &format!("fill=\"{GREY}\""), &subtitle(sums));
-    running(&mut svg, ran, &time, sums);
-    endings(&mut svg, &time, sums);
-    speeds(&mut svg, ran, &time, sums);
-    throughput(&mut svg, &time, sums);
-    time_labels(&mut svg, &time, sums, TOP + 4.0 * PANEL + 3.0 * GAP + 18.0);
-    svg.push_str("</svg>\n");
-    svg
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (WIDTH as u32, height as u32)).into_drawing_area();
+        root.fill(&WHITE)?;
+        text(&root, (12.0, 24.0), HPos::Left, (17, &BLACK), &title(sums))?;
+        text(&root, (12.0, 44.0), HPos::Left, (TEXT - 1, &GREY), &subtitle(sums))?;
+        running(&root, ran, &time, sums)?;
+        endings(&root, &time, sums)?;
+        speeds(&root, ran, &time, sums)?;
+        throughput(&root, &time, sums)?;
+        time_labels(&root, &time, sums, TOP + 4.0 * PANEL + 3.0 * GAP + 18.0)?;
+        root.present()?;
+    }
+    Ok(svg)
 }
 
 fn title(sums: &Sums) -> String {
@@ -116,7 +140,7 @@ fn subtitle(sums: &Sums) -> String {
 }
 
 /// The number that runs, exactly: up at a start, down at an end.
-fn running(svg: &mut String, ran: &[Ran], time: &Time, sums: &Sums) {
+fn running(root: &Root<'_>, ran: &[Ran], time: &Time, sums: &Sums) -> Result<()> {
     let mut changes: BTreeMap<Timestamp, i32> = BTreeMap::new();
     for attempt in ran {
         *changes.entry(attempt.start_time.to_jiff().max(sums.since)).or_default() += 1;
@@ -131,94 +155,73 @@ fn running(svg: &mut String, ran: &[Ran], time: &Time, sums: &Sums) {
         most = most.max(number);
     }
     let panel = Panel::new(0, f64::from(most));
-    frame(svg, &panel, time, sums, "simulations running");
-    let mut points = format!("{:.1},{:.1}", time.at(sums.since), panel.bottom);
+    frame(root, &panel, time, sums, "simulations running (number)")?;
+    let mut points = vec![pixel(time.at(sums.since), panel.bottom)];
     let mut number = 0;
     for (moment, change) in &changes {
         let x = time.at(*moment);
-        let _ = write!(points, " {x:.1},{:.1}", panel.at(f64::from(number)));
+        points.push(pixel(x, panel.at(f64::from(number))));
         number += change;
-        let _ = write!(points, " {x:.1},{:.1}", panel.at(f64::from(number)));
+        points.push(pixel(x, panel.at(f64::from(number))));
     }
     let right = time.at(sums.until);
-    let _ = write!(points, " {right:.1},{:.1} {right:.1},{:.1}", panel.at(f64::from(number)), panel.bottom);
-    let _ = writeln!(
-        svg,
-        "<polygon points=\"{points}\" fill=\"{0}\" fill-opacity=\"0.25\" stroke=\"{0}\" stroke-width=\"1.5\"/>",
-        COLOURS[0]
-    );
+    points.push(pixel(right, panel.at(f64::from(number))));
+    points.push(pixel(right, panel.bottom));
+    root.draw(&Polygon::new(points.clone(), COLOURS[0].mix(0.25)))?;
+    Ok(root.draw(&PathElement::new(points, COLOURS[0].stroke_width(2)))?)
 }
 
 /// How attempts ended in each stretch, on top of each other.
-fn endings(svg: &mut String, time: &Time, sums: &Sums) {
+fn endings(root: &Root<'_>, time: &Time, sums: &Sums) -> Result<()> {
     let most = sums.bins.iter().map(|bin| bin.completed + bin.failed + bin.interrupted).max().unwrap_or(0);
     let panel = Panel::new(1, most as f64);
-    frame(svg, &panel, time, sums, "attempts that ended");
+    frame(root, &panel, time, sums, "attempts that ended (number)")?;
     for bin in &sums.bins {
         let mut below = 0;
-        for (number, colour, name) in [
-            (bin.interrupted, INTERRUPTED, "interrupted"),
-            (bin.completed, COMPLETED, "completed"),
-            (bin.failed, FAILED, "failed"),
-        ] {
-            if number > 0 {
-                let label = format!("{number} {name} from {} to {}", clock(bin.from), clock(bin.to));
-                bar(
-                    svg,
-                    &panel,
-                    (time.at(bin.from), time.at(bin.to)),
-                    (below as f64, (below + number) as f64),
-                    colour,
-                    &label,
-                );
-            }
+        for (number, colour) in
+            [(bin.interrupted, INTERRUPTED), (bin.completed, COMPLETED), (bin.failed, FAILED)]
+        {
+            let (from, to) = (time.at(bin.from), time.at(bin.to));
+            bar(root, &panel, (from, to), (below as f64, (below + number) as f64), colour)?;
             below += number;
         }
     }
-    legend(svg, &panel, &[(INTERRUPTED, "interrupted"), (COMPLETED, "completed"), (FAILED, "failed")]);
+    legend(root, &panel, &[(INTERRUPTED, "interrupted"), (COMPLETED, "completed"), (FAILED, "failed")], false)
 }
 
 /// A line per attempt, from its start to its end, at the speed that mdrun measured.
-fn speeds(svg: &mut String, ran: &[Ran], time: &Time, sums: &Sums) {
+fn speeds(root: &Root<'_>, ran: &[Ran], time: &Time, sums: &Sums) -> Result<()> {
     let most = ran.iter().filter_map(|attempt| attempt.ns_per_day).fold(0.0, f64::max);
     let panel = Panel::new(2, most);
-    frame(svg, &panel, time, sums, "ns/day of each run");
+    frame(root, &panel, time, sums, "speed of each run (ns/day)")?;
     let mut rows: Vec<(i64, &str)> = ran.iter().map(|it| (it.row_id, it.tpr_path.as_str())).collect();
     rows.sort_unstable();
     rows.dedup();
-    // More rows than colours can not be told apart, and colours that return would say that they are the same.
+    // More rows than colours cannot be distinguished, and a colour that returns would say that two rows are the same.
     let one_each = rows.len() <= COLOURS.len();
     for attempt in ran {
         let Some(ns_per_day) = attempt.ns_per_day else { continue };
         let place = rows.iter().position(|(row, _)| *row == attempt.row_id).unwrap_or(0);
-        let colour = if one_each { COLOURS[place % COLOURS.len()] } else { COLOURS[0] };
         let end = attempt.end_time.map_or(sums.until, jiff_sqlx::Timestamp::to_jiff);
         let from = time.at(attempt.start_time.to_jiff());
         // Never too short to be seen.
         let to = time.at(end).max(from + 3.0).min(WIDTH - RIGHT);
         let y = panel.at(ns_per_day);
-        let label = format!(
-            "row {} ({}), {} cores: {ns_per_day:.2} ns/day",
-            attempt.row_id,
-            shown(&attempt.tpr_path),
-            f64::from(attempt.cpu_millicores.unwrap_or(0)) / 1000.0
-        );
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{:.1}\" y1=\"{y:.1}\" x2=\"{to:.1}\" y2=\"{y:.1}\" stroke=\"{colour}\" stroke-width=\"3\" \
-             stroke-linecap=\"round\" stroke-opacity=\"{}\"><title>{}</title></line>",
-            from.min(to - 3.0),
-            if one_each { 1.0 } else { 0.45 },
-            escape(&label)
-        );
+        let ends = vec![pixel(from.min(to - 3.0), y), pixel(to, y)];
+        let place = if one_each { place % COLOURS.len() } else { 0 };
+        let stroke = COLOURS[place].mix(if one_each { 1.0 } else { 0.45 }).stroke_width(3);
+        dashed(root, ends, place, stroke)?;
     }
     if one_each {
-        let names: Vec<String> =
-            rows.iter().map(|(row, path)| format!("{row} {}", cut(&file_name(path), 16))).collect();
-        let entries: Vec<(&str, &str)> =
+        // As many letters as leave place for the title of the panel.
+        let letters = ((420.0 / rows.len().max(1) as f64 - 38.0) / LETTER).max(3.0) as usize;
+        let name = |row: i64, path: &str| cut(&format!("{row} {}", file_name(path)), letters);
+        let names: Vec<String> = rows.iter().map(|(row, path)| name(*row, path)).collect();
+        let entries: Vec<(RGBColor, &str)> =
             names.iter().enumerate().map(|(place, name)| (COLOURS[place], name.as_str())).collect();
-        legend(svg, &panel, &entries);
+        legend(root, &panel, &entries, true)?;
     }
+    Ok(())
 }
 
 fn file_name(path: &str) -> String {
@@ -226,59 +229,52 @@ fn file_name(path: &str) -> String {
 }
 
 /// All simulations together.
-fn throughput(svg: &mut String, time: &Time, sums: &Sums) {
+fn throughput(root: &Root<'_>, time: &Time, sums: &Sums) -> Result<()> {
     let most = sums.bins.iter().map(|bin| bin.ns_per_day).fold(0.0, f64::max);
     let panel = Panel::new(3, most);
-    frame(svg, &panel, time, sums, "ns/day of all together");
+    frame(root, &panel, time, sums, "speed of all together (ns/day)")?;
     for bin in sums.bins.iter().filter(|bin| bin.ns_per_day > 0.0) {
-        let label = format!("{:.2} ns/day from {} to {}", bin.ns_per_day, clock(bin.from), clock(bin.to));
-        bar(svg, &panel, (time.at(bin.from), time.at(bin.to)), (0.0, bin.ns_per_day), COLOURS[0], &label);
+        bar(root, &panel, (time.at(bin.from), time.at(bin.to)), (0.0, bin.ns_per_day), COLOURS[0])?;
     }
+    Ok(())
+}
+
+fn pixel(x: f64, y: f64) -> (i32, i32) {
+    (x.round() as i32, y.round() as i32)
 }
 
 fn bar(
-    svg: &mut String,
+    root: &Root<'_>,
     panel: &Panel,
     (from, to): (f64, f64),
     (low, high): (f64, f64),
-    colour: &str,
-    label: &str,
-) {
-    let (top, bottom) = (panel.at(high), panel.at(low));
-    let _ = writeln!(
-        svg,
-        "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\"><title>{}</title></rect>",
-        from + 0.5,
-        (to - from - 1.0).max(0.5),
-        bottom - top,
-        escape(label)
-    );
+    colour: RGBColor,
+) -> Result<()> {
+    if high <= low {
+        return Ok(());
+    }
+    let corners = [pixel(from + 0.5, panel.at(high)), pixel((to - 0.5).max(from + 1.5), panel.at(low))];
+    Ok(root.draw(&Rectangle::new(corners, colour.filled()))?)
 }
 
 /// Title, lines at round values and at round times.
-fn frame(svg: &mut String, panel: &Panel, time: &Time, sums: &Sums, title: &str) {
+fn frame(root: &Root<'_>, panel: &Panel, time: &Time, sums: &Sums, title: &str) -> Result<()> {
     let right = WIDTH - RIGHT;
-    text(svg, LEFT, panel.bottom - PANEL - 8.0, "start", "font-weight=\"bold\"", title);
+    text(root, (12.0, panel.bottom - PANEL - 8.0), HPos::Left, (TEXT, &BLACK), title)?;
+    for moment in ticks(sums) {
+        let x = time.at(moment);
+        let ends = vec![pixel(x, panel.bottom - PANEL), pixel(x, panel.bottom)];
+        root.draw(&PathElement::new(ends, GRID.stroke_width(1)))?;
+    }
     let parts = parts(panel.high);
     for part in 0..=parts {
         let value = panel.high * f64::from(part) / f64::from(parts);
         let y = panel.at(value);
-        let colour = if part == 0 { "#888888" } else { "#e4e4e4" };
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\" stroke=\"{colour}\"/>"
-        );
-        text(svg, LEFT - 8.0, y + 4.0, "end", &format!("fill=\"{GREY}\""), &number(value));
+        let colour = if part == 0 { GREY } else { GRID };
+        root.draw(&PathElement::new(vec![pixel(LEFT, y), pixel(right, y)], colour.stroke_width(1)))?;
+        text(root, (LEFT - 8.0, y + 4.0), HPos::Right, (TEXT - 1, &GREY), &number(value))?;
     }
-    for moment in ticks(sums) {
-        let x = time.at(moment);
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{x:.1}\" y1=\"{:.1}\" x2=\"{x:.1}\" y2=\"{:.1}\" stroke=\"#eeeeee\"/>",
-            panel.bottom - PANEL,
-            panel.bottom
-        );
-    }
+    Ok(())
 }
 
 fn number(value: f64) -> String {
@@ -297,54 +293,67 @@ fn ticks(sums: &Sums) -> Vec<Timestamp> {
     (first..=last).filter_map(|tick| Timestamp::from_second(tick * step).ok()).collect()
 }
 
-fn time_labels(svg: &mut String, time: &Time, sums: &Sums, y: f64) {
+fn time_labels(root: &Root<'_>, time: &Time, sums: &Sums, y: f64) -> Result<()> {
     let ticks = ticks(sums);
     let step = ticks.windows(2).map(|pair| seconds(pair[0], pair[1])).next().unwrap_or(0.0);
     let mut last_day = String::new();
     for moment in ticks {
         let x = time.at(moment);
+        let label = |y: f64, words: &str| text(root, (x, y), HPos::Center, (TEXT - 1, &GREY), words);
         let day = moment.strftime("%b %-d").to_string();
         if step >= 86_400.0 {
-            text(svg, x, y, "middle", &format!("fill=\"{GREY}\""), &day);
+            label(y, &day)?;
             continue;
         }
         let hour = moment.strftime(if step < 60.0 { "%H:%M:%S" } else { "%H:%M" }).to_string();
-        text(svg, x, y, "middle", &format!("fill=\"{GREY}\""), &hour);
+        label(y, &hour)?;
         if day != last_day {
-            text(svg, x, y + 16.0, "middle", &format!("fill=\"{GREY}\""), &day);
+            label(y + 16.0, &day)?;
             last_day = day;
         }
     }
+    Ok(())
 }
 
-/// To the right above the panel.
-fn legend(svg: &mut String, panel: &Panel, entries: &[(&str, &str)]) {
-    let y = panel.bottom - PANEL - 8.0;
-    // Seven units per letter is about what sans-serif takes at this size.
-    let widths: Vec<f64> = entries.iter().map(|(_, name)| 24.0 + 7.0 * name.chars().count() as f64).collect();
-    let mut x = WIDTH - RIGHT - widths.iter().sum::<f64>();
-    for ((colour, name), width) in entries.iter().zip(widths) {
-        let _ = writeln!(
-            svg,
-            "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"10\" height=\"10\" fill=\"{colour}\"/>",
-            y - 9.0
-        );
-        text(svg, x + 14.0, y, "start", "", name);
-        x += width;
+/// Draws a line with the dashes of a row.
+fn dashed(root: &Root<'_>, ends: Vec<(i32, i32)>, place: usize, stroke: ShapeStyle) -> Result<()> {
+    match DASHES[place % DASHES.len()] {
+        (_, 0) => root.draw(&PathElement::new(ends, stroke))?,
+        (length, gap) => root.draw(&DashedPathElement::new(ends, length, gap, stroke))?,
     }
+    Ok(())
 }
 
-fn text(svg: &mut String, x: f64, y: f64, anchor: &str, style: &str, words: &str) {
-    let _ = writeln!(
-        svg,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" {style}>{}</text>",
-        escape(words)
-    );
+/// To the right above the panel: squares, or pieces of the lines of rows.
+fn legend(root: &Root<'_>, panel: &Panel, entries: &[(RGBColor, &str)], of_rows: bool) -> Result<()> {
+    let y = panel.bottom - PANEL - 8.0;
+    let sample = if of_rows { 24.0 } else { 10.0 };
+    let width = |name: &str| sample + 14.0 + LETTER * name.chars().count() as f64;
+    let mut x = WIDTH - RIGHT - entries.iter().map(|(_, name)| width(name)).sum::<f64>();
+    for (place, (colour, name)) in entries.iter().enumerate() {
+        if of_rows {
+            let ends = vec![pixel(x, y - 6.0), pixel(x + sample, y - 6.0)];
+            dashed(root, ends, place, colour.stroke_width(3))?;
+        } else {
+            root.draw(&Rectangle::new([pixel(x, y - 10.0), pixel(x + sample, y)], colour.filled()))?;
+        }
+        text(root, (x + sample + 4.0, y), HPos::Left, (TEXT - 1, &BLACK), name)?;
+        x += width(name);
+    }
+    Ok(())
 }
 
-/// Names come from files that anybody can make.
-fn escape(text: &str) -> String {
-    shown(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+/// Words above the line at `y`. Names come from files that anybody can make: control characters are replaced, and the
+/// backend escapes the rest.
+fn text(
+    root: &Root<'_>,
+    (x, y): (f64, f64),
+    align: HPos,
+    (size, colour): (i32, &RGBColor),
+    words: &str,
+) -> Result<()> {
+    let style = (FONT, size).into_font().color(colour).pos(Pos::new(align, VPos::Bottom));
+    Ok(root.draw(&Text::new(shown(words), pixel(x, y), style))?)
 }
 
 #[cfg(test)]
@@ -355,7 +364,8 @@ mod tests {
     use super::*;
 
     fn drawn(attempts: &[Ran]) -> String {
-        draw(attempts, &Sums::new(attempts, now() - SignedDuration::from_hours(24), now()))
+        let sums = Sums::new(attempts, now() - SignedDuration::from_hours(24), now());
+        draw(attempts, &sums).expect("it should be drawn")
     }
 
     #[test]
@@ -371,15 +381,21 @@ mod tests {
             })
             .collect();
         let svg = drawn(&attempts);
-        assert_eq!(svg.matches("stroke-linecap").count(), 5);
-        assert!(svg.contains("5 simulations, 5 runs, 1 interruption<") && svg.contains("ns/day of each run"));
-        assert!(svg.ends_with("</svg>\n") && !svg.contains("NaN") && !svg.contains("inf,"), "{svg}");
+        for words in ["5 simulations, 5 runs, 1 interruption", "speed of each run (ns/day)", "interrupted"] {
+            assert!(svg.contains(words), "{words}");
+        }
+        // Each row has its colour: of its line, and of the piece of it in the legend.
+        for RGBColor(red, green, blue) in &COLOURS[..5] {
+            let hex = format!("#{red:02X}{green:02X}{blue:02X}");
+            assert!(svg.matches(&hex).count() >= 2, "{hex}");
+        }
+        assert!(svg.trim_end().ends_with("</svg>") && !svg.contains("NaN"), "{svg}");
     }
 
     #[test]
     fn nothing_that_ran_is_no_harm() {
         let svg = drawn(&[]);
-        assert!(svg.ends_with("</svg>\n") && !svg.contains("NaN"), "{svg}");
+        assert!(svg.trim_end().ends_with("</svg>") && !svg.contains("NaN"), "{svg}");
     }
 
     #[test]

@@ -50,5 +50,13 @@ pub fn labelled(node: &NodeShape, labels: &[(&str, &str)], gpus: u32) -> NodeSha
 /// A request without limits.
 #[must_use]
 pub fn request(system: SystemDescription, nodes: Vec<NodeShape>) -> LadderRequest {
-    LadderRequest { system, limits: Limits::default(), gromacs_version: None, owner: None, nodes }
+    LadderRequest {
+        system,
+        limits: Limits::default(),
+        gromacs_version: None,
+        owner: None,
+        nodes,
+        turnover_seconds: None,
+        explore: None,
+    }
 }

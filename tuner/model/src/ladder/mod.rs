@@ -1,186 +1,148 @@
 //! The ladder: configurations in the order in which a simulation should try them.
 //!
-//! 1. Candidates: for every useful amount of resources the best layout that mdrun accepts, on the slowest of the
+//! 1. `candidates`: for every useful amount of resources the best layout that mdrun accepts, on the slowest of the
 //!    kinds of nodes that can hold it.
-//! 2. What is not dominated: of two candidates the cheaper one must be the slower one.
-//! 3. The first rung is the fastest whose speed per price reaches the limit: beyond that knee more cores are
-//!    mostly waste. Whether it fits at this moment plays no part; the submitter climbs down.
-//! 4. Each further rung is the largest that asks for at most two thirds of the one before.
+//! 2. `lines`: what asks for no less of anything and is no faster than another is left out. The rest is a line per
+//!    kind of hardware; each begins with the largest configuration that pays and goes down in steps of speed.
+//! 3. `sanity`: where the system is far from what was measured, intervals are wider and a sentence says why.
+//! 4. `explore`: at a restart, the second-best layout has its chance.
+//! 5. `order`: fastest first, or first what would be done first, if the wait for capacity can be estimated.
+//! 6. `shared_gpu`: what several simulations on one GPU would do together, if that is asked.
 //!
 //! Ties go to the candidate with less memory, then fewer ranks, so the same request always gives the same ladder.
 
+mod candidates;
+mod explore;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
+mod lines;
+mod order;
+mod sanity;
+mod shared_gpu;
 #[cfg(test)]
 mod tests;
 
 use scavenger_schema::bounds::{self, Bounds, HALF_CORE};
 use scavenger_schema::tuning::{
-    Interval, LadderReply, LadderRequest, Layout, Limits, NodeShape, PriceWeights, Resources, Rung,
+    HardwareSpeed, Interval, LadderReply, LadderRequest, Layout, Limits, NodeShape, PriceWeights, Resources,
+    Rung,
 };
 
+pub(crate) use candidates::MOST_CORES_PER_GPU;
+use candidates::{Candidate, Kind, Question, candidates, holding, kinds_of};
+use explore::Restart;
+use lines::{Chosen, choose, lines_of};
+use sanity::Sane;
+
 use crate::error::{FieldError, TuneError, within};
-use crate::hardware::{GpuClass, Hardware, UNKNOWN, hardware_of};
-use crate::layout;
+use crate::hardware::{Hardware, UNKNOWN};
 use crate::memory::request_bytes;
-use crate::model::{Asked, Job, Model, check_node, class_name, display};
-
-/// Most CPU that is considered for one pod.
-const MOST_CPU: u32 = bounds::MAX_CPU_MILLICORES.max;
-/// Most cores that are considered beside one GPU: from 20 to 40 cores was seen to gain 5 to 9%.
-pub(crate) const MOST_CORES_PER_GPU: u32 = 24;
-/// Steps between rungs that are tried in turn until there are no more rungs than asked for.
-const STEPS: [f64; 8] = [1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0];
-
-/// One amount of resources with its best layout.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Candidate {
-    pub(crate) resources: Resources,
-    pub(crate) layout: Layout,
-    pub(crate) peak_bytes: u64,
-    /// Median speed in ns per day on the slowest hardware that holds it.
-    pub(crate) speed: f64,
-    /// That hardware.
-    pub(crate) slowest: Hardware,
-    pub(crate) price: f64,
-}
-
-impl Candidate {
-    /// Speed per price.
-    pub(crate) fn value(&self) -> f64 {
-        self.speed / self.price
-    }
-}
-
-/// Nodes whose processors are of the same classes.
-pub(crate) struct Kind {
-    hardware: Hardware,
-    /// What its nodes offer, without those that offer no more than another.
-    offers: Vec<Resources>,
-}
-
-impl Kind {
-    fn holds(&self, resources: &Resources) -> bool {
-        self.offers.iter().any(|offer| resources.fits_in(offer))
-    }
-}
-
-/// Groups nodes by their processors, so that a prediction is made once per kind and not once per shape.
-pub(crate) fn kinds_of(nodes: &[NodeShape]) -> Vec<Kind> {
-    let mut kinds: Vec<Kind> = Vec::new();
-    for node in nodes {
-        let hardware = hardware_of(&node.labels, node.allocatable.gpus);
-        let offer = node.allocatable;
-        match kinds.iter_mut().find(|kind| kind.hardware == hardware) {
-            None => kinds.push(Kind { hardware, offers: vec![offer] }),
-            Some(kind) => {
-                if !kind.holds(&offer) {
-                    kind.offers.retain(|held| !held.fits_in(&offer));
-                    kind.offers.push(offer);
-                }
-            }
-        }
-    }
-    // The order in which nodes are listed must not matter.
-    kinds.sort_by_key(|kind| {
-        (
-            kind.hardware.cpu.key,
-            kind.hardware.smt,
-            kind.hardware.smt_known,
-            kind.hardware.gpu.map(|gpu| gpu.key),
-        )
-    });
-    kinds
-}
-
-/// What is asked, and whom.
-pub(crate) struct Question<'a> {
-    pub(crate) model: &'a Model,
-    pub(crate) job: &'a Job,
-    pub(crate) limits: &'a Limits,
-    pub(crate) kinds: &'a [Kind],
-    /// The processors of the kinds, each once: on CPUs alone, GPUs beside them make no difference.
-    pub(crate) processors: Vec<Processors>,
-    /// What was learned about them.
-    pub(crate) asked: Asked<'a>,
-}
-
-/// Kinds that are the same for a layout without GPUs.
-pub(crate) struct Processors {
-    hardware: Hardware,
-    /// What their nodes offer, GPUs aside.
-    offers: Vec<Resources>,
-}
-
-impl<'a> Question<'a> {
-    pub(crate) fn new(model: &'a Model, job: &'a Job, limits: &'a Limits, kinds: &'a [Kind]) -> Self {
-        let mut processors: Vec<Processors> = Vec::new();
-        for kind in kinds {
-            let hardware = Hardware { gpu: None, ..kind.hardware };
-            match processors.iter_mut().find(|one| one.hardware == hardware) {
-                Some(same) => same.offers.extend(&kind.offers),
-                None => processors.push(Processors { hardware, offers: kind.offers.clone() }),
-            }
-        }
-        let hardware: Vec<Hardware> = kinds.iter().map(|kind| kind.hardware).collect();
-        Self { model, job, limits, kinds, processors, asked: model.about(job, &hardware) }
-    }
-}
+use crate::model::{Job, Model, check_node, class_name, display};
 
 /// Builds the ladder for a request.
 pub fn build(model: &Model, request: &LadderRequest) -> Result<LadderReply, TuneError> {
-    let job = checked(request)?;
+    let Checked { sane, restart } = checked(request)?;
+    let job = &sane.job;
     let kinds = kinds_of(&request.nodes);
-    let question = Question::new(model, &job, &request.limits, &kinds);
+    let question = Question { restart, ..Question::new(model, job, &request.limits, &kinds) };
     let candidates = candidates(&question);
     if candidates.is_empty() {
-        return Err(nothing_fits(model, &job, request));
+        return Err(nothing_fits(model, job, request));
     }
-    let best_value = candidates.iter().map(Candidate::value).fold(0.0, f64::max);
-    let largest = candidates.iter().map(|c| c.price).fold(0.0, f64::max);
-    let frontier = undominated(candidates);
-    let chosen = choose(&question, &frontier, best_value);
-    let mut rungs = describe(&question, &chosen, best_value, largest);
-    for rung in &mut rungs {
-        rung.fits_now = fits_now(&rung.resources, &request.nodes);
+    let lines = lines_of(&question, &candidates);
+    let chosen = choose(&question, &lines, &candidates);
+    let mut rungs: Vec<Rung> =
+        chosen.iter().map(|chosen| describe(&question, &sane, chosen, request)).collect();
+    let fastest = rungs.first().and_then(|rung| rung.hours_to_finish);
+    order::by_expected_finish(&mut rungs);
+    let shared_gpu = shared_gpu::shared_gpus(&question, &sane, &candidates);
+    let mut notes = notes(&kinds, job);
+    if !shared_gpu.is_empty() {
+        notes.push(
+            "several simulations on one GPU were predicted from published figures and never run; they need MPS or time \
+             slicing, or one mdrun with -multidir of a GROMACS with MPI"
+                .to_owned(),
+        );
     }
-    Ok(LadderReply { model_version: model.version().to_owned(), rungs, notes: notes(&kinds, &job) })
+    notes.extend(Sane::note_on_hours(fastest));
+    notes.extend(sane.notes);
+    Ok(LadderReply { model_version: model.version().to_owned(), rungs, shared_gpu, notes })
 }
 
-/// The fastest layout of one amount of resources.
+/// The fastest layout of one amount of resources on one kind of hardware.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CurvePoint {
+    /// The kind of hardware, as in [`Rung::hardware_class`].
+    pub hardware_class: String,
+    /// True if a CPU of Kubernetes is a hardware thread there: a line of its own.
+    pub hardware_threads: bool,
     /// What it asks for.
     pub resources: Resources,
     /// How mdrun would divide it.
     pub layout: Layout,
     /// Predicted speed in ns per day.
     pub ns_per_day: Interval,
-    /// Speed per unit of price, relative to the best; 0 to 1.
+    /// Parallel efficiency on this hardware, 0 to 1, as in [`Rung::efficiency`].
     pub efficiency: f64,
 }
 
-/// What the rungs are chosen from: every useful amount of resources, fewest cores first, those without GPUs first.
+/// Speed over cores for each kind of hardware of the request by itself, with and without its GPU: a line each, in the
+/// order of the kinds, fewest cores first.
 pub fn curve(model: &Model, request: &LadderRequest) -> Result<Vec<CurvePoint>, TuneError> {
-    let job = checked(request)?;
-    let kinds = kinds_of(&request.nodes);
-    let question = Question::new(model, &job, &request.limits, &kinds);
-    let mut found = candidates(&question);
-    let best_value = found.iter().map(Candidate::value).fold(0.0, f64::max);
-    found.sort_by_key(|candidate| (candidate.resources.gpus, candidate.resources.cpu_millicores));
-    let point = |candidate: &Candidate| CurvePoint {
-        resources: candidate.resources,
-        layout: candidate.layout,
-        ns_per_day: interval(&question, candidate),
-        efficiency: (candidate.value() / best_value).min(1.0),
-    };
-    Ok(found.iter().map(point).collect())
+    let Checked { sane, .. } = checked(request)?;
+    let job = &sane.job;
+    let mut points: Vec<CurvePoint> = Vec::new();
+    for kind in kinds_of(&request.nodes) {
+        let kinds = [kind];
+        let question = Question::new(model, job, &request.limits, &kinds);
+        let mut found = candidates(&question);
+        found.sort_by_key(|candidate| (candidate.resources.gpus, candidate.resources.cpu_millicores));
+        let lines = lines_of(&question, &found);
+        let mut of_kind: Vec<CurvePoint> = Vec::new();
+        for candidate in &found {
+            let Some(line) = lines.iter().find(|line| line.is_of(candidate)) else { continue };
+            of_kind.push(CurvePoint {
+                hardware_class: class_name(candidate.slowest.cpu, &candidate.slowest, &candidate.layout),
+                hardware_threads: candidate.slowest.smt,
+                resources: candidate.resources,
+                layout: candidate.layout,
+                ns_per_day: interval(&question, &sane, candidate, &predictions(&question, candidate)),
+                efficiency: line.efficiency(candidate),
+            });
+        }
+        // Two kinds of node with the same processors have one line for both: that of the larger.
+        for point in of_kind {
+            let same = |known: &CurvePoint| {
+                (&known.hardware_class, known.hardware_threads)
+                    == (&point.hardware_class, point.hardware_threads)
+                    && known.resources.cpu_millicores == point.resources.cpu_millicores
+            };
+            if !points.iter().any(same) {
+                points.push(point);
+            }
+        }
+    }
+    points.sort_by(|a, b| {
+        let key = |point: &CurvePoint| (point.hardware_threads, point.resources.cpu_millicores);
+        a.hardware_class.cmp(&b.hardware_class).then(key(a).cmp(&key(b)))
+    });
+    Ok(points)
+}
+
+/// A request whose fields are all right.
+struct Checked<'a> {
+    sane: Sane,
+    restart: Option<Restart<'a>>,
 }
 
 /// Checks a request and counts the work of its system.
-fn checked(request: &LadderRequest) -> Result<Job, TuneError> {
-    let job =
-        Job::new(&request.system, request.gromacs_version.as_deref())?.asked_by(request.owner.as_deref())?;
+fn checked(request: &LadderRequest) -> Result<Checked<'_>, TuneError> {
+    let sane = Sane::new(request)?;
+    if let Some(seconds) = request.turnover_seconds {
+        within("turnoverSeconds", seconds, bounds::TURNOVER_SECONDS)?;
+    }
+    let restart = request.explore.as_ref().map(Restart::new).transpose();
+    let restart = restart.map_err(|error| error.within("explore"))?;
     check_limits(&request.limits).map_err(|error| error.within("limits"))?;
     let Bounds { min, max } = bounds::NODE_SHAPES;
     if !bounds::NODE_SHAPES.contain(&request.nodes.len()) {
@@ -190,7 +152,7 @@ fn checked(request: &LadderRequest) -> Result<Job, TuneError> {
     for (index, node) in request.nodes.iter().enumerate() {
         check_node(&format!("nodes[{index}]"), node)?;
     }
-    Ok(job)
+    Ok(Checked { sane, restart })
 }
 
 fn check_limits(limits: &Limits) -> Result<(), FieldError> {
@@ -204,6 +166,7 @@ fn check_limits(limits: &Limits) -> Result<(), FieldError> {
         within("maxGpus", gpus, bounds::MAX_GPUS)?;
     }
     within("maxRungs", limits.max_rungs, bounds::MAX_RUNGS)?;
+    within("maxSimulationsPerGpu", limits.max_simulations_per_gpu, bounds::SIMULATIONS_PER_GPU)?;
     within("minEfficiency", limits.min_efficiency, bounds::MIN_EFFICIENCY)?;
     let PriceWeights { core, memory_gib, gpu } = limits.weights;
     within("weights.core", core, bounds::CORE_PRICE)?;
@@ -212,271 +175,82 @@ fn check_limits(limits: &Limits) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// Largest prime factor of the numbers of cores that ranks and threads divide well.
-const SMOOTH: u32 = 7;
-
-/// The largest number up to `cores` without a prime factor above [`SMOOTH`]. Clusters that keep a core for the system
-/// leave 31, 127 or 191, which no number of ranks divides.
-fn smooth(cores: u32) -> u32 {
-    (1..=cores).rev().find(|cores| layout::largest_prime_factor(*cores) <= SMOOTH).unwrap_or(cores)
-}
-
-/// Numbers of cores that are tried: those with many small factors, so that ranks and threads divide them well,
-/// and the whole of each kind of node, or nearly.
-fn core_counts(kinds: &[Kind], most: u32) -> Vec<u32> {
-    let mut whole_nodes: Vec<u32> = kinds
-        .iter()
-        .flat_map(|kind| &kind.offers)
-        .map(|offer| (offer.cpu_millicores / bounds::WHOLE_CORE).min(most))
-        .chain([most])
-        .collect();
-    whole_nodes.sort_unstable();
-    whole_nodes.dedup();
-    let nearly: Vec<u32> = whole_nodes.iter().map(|cores| smooth(*cores)).collect();
-    let mut counts: Vec<u32> = [1_u32, 3, 9, 5]
-        .into_iter()
-        .flat_map(|odd| (0..11).map(move |power| odd << power))
-        .chain(whole_nodes)
-        .chain(nearly)
-        .filter(|&cores| (1..=most).contains(&cores))
-        .collect();
-    counts.sort_unstable();
-    counts.dedup();
-    counts
-}
-
-pub(crate) fn candidates(question: &Question<'_>) -> Vec<Candidate> {
-    let &Question { job, limits, kinds, .. } = question;
-    let offers = || kinds.iter().flat_map(|kind| &kind.offers);
-    let largest_node = offers().map(|offer| offer.cpu_millicores).max().unwrap_or(0);
-    let most = limits.max_cpu_millicores.unwrap_or(u32::MAX).min(largest_node).min(MOST_CPU) / 1000;
-    let mut gpus: Vec<&GpuClass> = kinds.iter().filter_map(|kind| kind.hardware.gpu).collect();
-    gpus.sort_by_key(|gpu| gpu.key);
-    gpus.dedup_by_key(|gpu| gpu.key);
-    let pick = |layouts: &[Layout], cpu_millicores: u32| best_of(question, layouts, cpu_millicores);
-
-    let mut found = Vec::new();
-    if limits.max_cpu_millicores.is_none_or(|most| most >= HALF_CORE) {
-        found.extend(pick(&[Layout::cpu(1, 1)], HALF_CORE));
-    }
-    for cores in core_counts(kinds, most) {
-        found.extend(pick(&layout::cpu_layouts(&job.system, cores), cores * 1000));
-        if limits.max_gpus != Some(0) && cores <= MOST_CORES_PER_GPU {
-            let mut layouts: Vec<Layout> =
-                gpus.iter().filter_map(|gpu| layout::gpu_layout(&job.system, cores, gpu)).collect();
-            layouts.dedup();
-            found.extend(pick(&layouts, cores * 1000));
-        }
-    }
-    found
-}
-
-/// The fastest of `layouts` on the slowest hardware that holds it.
-///
-/// Layouts are first ranked by physics on the kind of hardware that is slowest for the first of them, and only the
-/// best few are looked at on all kinds with what was learned: every layout on every kind would take many times
-/// longer and hardly ever choose another.
-fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> Option<Candidate> {
-    let &Question { model, job, limits, .. } = question;
-    let allowed: Vec<(Layout, Resources, u64)> = layouts
-        .iter()
-        .map(|layout| {
-            let peak = model.peak_bytes(job, layout);
-            let memory_bytes = request_bytes(peak);
-            (*layout, Resources { cpu_millicores, memory_bytes, gpus: layout.gpus }, peak)
-        })
-        .filter(|(layout, resources, _)| is_allowed(question, layout, resources))
-        .collect();
-    let (first, resources, _) = allowed.first()?;
-    let physics = |hardware: &Hardware, layout: &Layout| model.physics(job, hardware, layout, cpu_millicores);
-    let slowest = holding(question, resources)
-        .map(|hardware| (physics(hardware, first), hardware))
-        .min_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, hardware)| *hardware)?;
-
-    let mut ranked: Vec<(f64, &(Layout, Resources, u64))> = if allowed.len() == 1 {
-        vec![(1.0, &allowed[0])]
-    } else {
-        allowed.iter().map(|one| (physics(&slowest, &one.0), one)).collect()
-    };
-    ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.1.memory_bytes.cmp(&b.1.1.memory_bytes)));
-    // Where nothing was learned, the ranking stands.
-    ranked.truncate(if question.asked.is_prior() { 1 } else { 2 });
-
-    let mut best: Option<Candidate> = None;
-    for (_, (layout, resources, peak_bytes)) in ranked {
-        let slowest = holding(question, resources)
-            .map(|hardware| (question.asked.speed(hardware, layout, cpu_millicores), hardware))
-            .min_by(|a, b| a.0.total_cmp(&b.0));
-        let Some((speed, hardware)) = slowest else { continue };
-        if best.as_ref().is_none_or(|best| speed > best.speed) {
-            best = Some(Candidate {
-                resources: *resources,
-                layout: *layout,
-                peak_bytes: *peak_bytes,
-                speed,
-                slowest: *hardware,
-                price: price(resources, &limits.weights),
-            });
-        }
-    }
-    best
-}
-
-/// True if some node holds the layout, and the limits and all nodes that hold it allow it.
-fn is_allowed(question: &Question<'_>, layout: &Layout, resources: &Resources) -> bool {
-    let &Question { job, limits, .. } = question;
-    if limits.max_memory_bytes.is_some_and(|most| resources.memory_bytes > most) {
-        return false;
-    }
-    // The scheduler may choose any node that holds the pod, so a GPU that is too small on one of them forbids the
-    // layout.
-    let refused =
-        |hardware: &Hardware| layout.gpus > 0 && layout::check(&job.system, layout, hardware.gpu).is_err();
-    let mut holders = holding(question, resources).peekable();
-    holders.peek().is_some() && !holders.any(refused)
-}
-
-/// The hardware whose nodes can hold `resources` when empty; what differs in GPUs only is one if none is asked for.
-fn holding<'a>(question: &'a Question<'_>, resources: &'a Resources) -> impl Iterator<Item = &'a Hardware> {
-    let fits = |offers: &[Resources]| offers.iter().any(|offer| resources.fits_in(offer));
-    let on_cpus = question.processors.iter().filter(move |one| resources.gpus == 0 && fits(&one.offers));
-    let on_gpus = question.kinds.iter().filter(move |kind| resources.gpus > 0 && fits(&kind.offers));
-    on_cpus.map(|one| &one.hardware).chain(on_gpus.map(|kind| &kind.hardware))
+/// The prediction of a candidate on each kind of hardware that can hold it.
+fn predictions<'a>(question: &'a Question<'_>, candidate: &'a Candidate) -> Vec<(&'a Hardware, Interval)> {
+    let millicores = candidate.resources.cpu_millicores;
+    let predict = |hardware: &Hardware| question.asked.predict(hardware, &candidate.layout, millicores);
+    let kinds = holding(question, &candidate.resources);
+    kinds.map(|hardware| (hardware, predict(hardware).ns_per_day)).collect()
 }
 
 /// Interval over all kinds that can hold a candidate: the low end of the slowest, the high end of the fastest,
 /// the median of the slowest.
-fn interval(question: &Question<'_>, candidate: &Candidate) -> Interval {
+fn interval(
+    question: &Question<'_>,
+    sane: &Sane,
+    candidate: &Candidate,
+    kinds: &[(&Hardware, Interval)],
+) -> Interval {
     let start = Interval { p10: candidate.speed, p50: candidate.speed, p90: candidate.speed };
-    holding(question, &candidate.resources).fold(start, |all, hardware| {
-        let millicores = candidate.resources.cpu_millicores;
-        let one = question.asked.predict(hardware, &candidate.layout, millicores).ns_per_day;
-        Interval { p10: all.p10.min(one.p10), p50: all.p50, p90: all.p90.max(one.p90) }
-    })
-}
-
-fn price(resources: &Resources, weights: &PriceWeights) -> f64 {
-    let gib = resources.memory_bytes as f64 / 1024.0_f64.powi(3);
-    f64::from(resources.cpu_millicores) / 1000.0 * weights.core
-        + gib * weights.memory_gib
-        + f64::from(resources.gpus) * weights.gpu
-}
-
-/// Those of which no other is both cheaper (or as cheap) and faster (or as fast), cheapest first.
-fn undominated(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
-    candidates.sort_by(|a, b| {
-        a.price
-            .total_cmp(&b.price)
-            .then(b.speed.total_cmp(&a.speed))
-            .then(a.resources.memory_bytes.cmp(&b.resources.memory_bytes))
-            .then(a.layout.ntmpi.cmp(&b.layout.ntmpi))
+    let all = kinds.iter().fold(start, |all, (_, one)| Interval {
+        p10: all.p10.min(one.p10),
+        p50: all.p50,
+        p90: all.p90.max(one.p90),
     });
-    let mut fastest = 0.0;
-    candidates.retain(|candidate| {
-        let faster = candidate.speed > fastest;
-        if faster {
-            fastest = candidate.speed;
-        }
-        faster
+    let spread_p90 = sane.spread.as_ref().map(|job| {
+        let speed = |hardware: &Hardware| {
+            let asked = question.model.about(job, &[*hardware]);
+            asked.speed(hardware, &candidate.layout, candidate.resources.cpu_millicores)
+        };
+        kinds.iter().map(|(hardware, _)| speed(hardware)).fold(0.0, f64::max)
     });
-    candidates
+    sane.widened(all, spread_p90)
 }
 
-/// Picks the rungs out of the frontier (cheapest first), largest first.
-fn choose(question: &Question<'_>, frontier: &[Candidate], best_value: f64) -> Vec<Candidate> {
-    let limits = question.limits;
-    // The candidate of best value is never dominated, so one always qualifies.
-    let first = frontier
-        .iter()
-        .rposition(|candidate| candidate.value() >= limits.min_efficiency * best_value)
-        .unwrap_or(0);
-    let most = limits.max_rungs as usize;
-    let mut chosen = Vec::new();
-    for step in STEPS {
-        chosen = climb_down(question, &frontier[..=first], step);
-        if chosen.len() <= most {
-            break;
+/// The prediction on each class of hardware that can hold a candidate, if there are several.
+fn on_hardware(sane: &Sane, candidate: &Candidate, kinds: &[(&Hardware, Interval)]) -> Vec<HardwareSpeed> {
+    let mut speeds: Vec<HardwareSpeed> = Vec::new();
+    for (hardware, interval) in kinds {
+        let hardware_class = class_name(hardware.cpu, hardware, &candidate.layout);
+        if !speeds.iter().any(|known| known.hardware_class == hardware_class) {
+            speeds.push(HardwareSpeed { hardware_class, ns_per_day: sane.widened(*interval, None) });
         }
     }
-    chosen.truncate(most);
-    chosen
+    if speeds.len() > 1 { speeds } else { Vec::new() }
 }
 
-/// From the last of `frontier` down, each rung asking for at most `1/step` of the one before.
-fn climb_down(question: &Question<'_>, frontier: &[Candidate], step: f64) -> Vec<Candidate> {
-    let mut rungs: Vec<Candidate> = Vec::new();
-    for candidate in frontier.iter().rev() {
-        let Some(last) = rungs.last() else {
-            rungs.push(candidate.clone());
-            continue;
-        };
-        let steps_down = if last.resources.gpus == candidate.resources.gpus {
-            f64::from(last.resources.cpu_millicores) >= step * f64::from(candidate.resources.cpu_millicores)
-        } else {
-            last.price >= step * candidate.price
-        };
-        if steps_down && raise_memory(question, &mut rungs, candidate.resources.memory_bytes) {
-            rungs.push(candidate.clone());
+fn describe(question: &Question<'_>, sane: &Sane, chosen: &Chosen<'_>, request: &LadderRequest) -> Rung {
+    let Chosen { candidate, line, above } = chosen;
+    let kinds = predictions(question, candidate);
+    let hardware_class = class_name(candidate.slowest.cpu, &candidate.slowest, &candidate.layout);
+    let reason = match above {
+        None if line.is_largest(candidate) => {
+            format!("the most that nodes and limits allow on {hardware_class}")
         }
-    }
-    rungs
-}
-
-/// A layout with fewer cores may need more memory (more ranks). A smaller rung must not ask for more of
-/// anything, so the rungs above it ask for as much; false if no node or limit allows that.
-fn raise_memory(question: &Question<'_>, rungs: &mut [Candidate], bytes: u64) -> bool {
-    let limits = question.limits;
-    let raised = |rung: &Candidate| Resources {
-        memory_bytes: rung.resources.memory_bytes.max(bytes),
-        ..rung.resources
-    };
-    let same_kinds = |rung: &Candidate| {
-        holding(question, &raised(rung)).count() == holding(question, &rung.resources).count()
-    };
-    if limits.max_memory_bytes.is_some_and(|most| bytes > most) || !rungs.iter().all(same_kinds) {
-        return false;
-    }
-    for rung in rungs {
-        let resources = raised(rung);
-        rung.price += price(&resources, &limits.weights) - price(&rung.resources, &limits.weights);
-        rung.resources = resources;
-    }
-    true
-}
-
-fn describe(question: &Question<'_>, chosen: &[Candidate], best_value: f64, largest: f64) -> Vec<Rung> {
-    let mut rungs = Vec::with_capacity(chosen.len());
-    for (index, candidate) in chosen.iter().enumerate() {
-        let efficiency = (candidate.value() / best_value).min(1.0);
-        let reason = match index.checked_sub(1).map(|above| &chosen[above]) {
-            None if candidate.price >= largest => {
-                format!("the most that nodes and limits allow, at {:.0}% efficiency", efficiency * 100.0)
+        None => format!("the largest that pays on {hardware_class}: more cores would gain little"),
+        Some((speed, millicores)) => format!(
+            "{:.0}% of the speed of {} on {hardware_class}",
+            candidate.speed / speed * 100.0,
+            match *millicores {
+                bounds::WHOLE_CORE => "1 core".to_owned(),
+                cpu => format!("{} cores", f64::from(cpu) / f64::from(bounds::WHOLE_CORE)),
             }
-            None => format!(
-                "the fastest with at least {:.0}% efficiency: more would gain little",
-                question.limits.min_efficiency * 100.0
-            ),
-            Some(above) => format!(
-                "{:.0}% of the speed of the rung above for {:.0}% of its price",
-                candidate.speed / above.speed * 100.0,
-                candidate.price / above.price * 100.0
-            ),
-        };
-        rungs.push(Rung {
-            resources: candidate.resources,
-            layout: candidate.layout,
-            ns_per_day: interval(question, candidate),
-            hours_to_finish: question.job.system.hours(candidate.speed),
-            efficiency,
-            memory_bytes: candidate.peak_bytes,
-            hardware_class: class_name(candidate.slowest.cpu, &candidate.slowest, &candidate.layout),
-            // Said by the nodes, which the caller knows.
-            fits_now: false,
-            reason,
-        });
+        ),
+    };
+    Rung {
+        resources: candidate.resources,
+        layout: candidate.layout,
+        ns_per_day: interval(question, sane, candidate, &kinds),
+        hours_to_finish: question.job.system.hours(candidate.speed),
+        efficiency: line.efficiency(candidate),
+        memory_bytes: candidate.peak_bytes,
+        hardware_class,
+        on_hardware: on_hardware(sane, candidate, &kinds),
+        fits_now: fits_now(&candidate.resources, &request.nodes),
+        wait_seconds: order::wait_seconds(&candidate.resources, request),
+        alternative: candidate.alternative,
+        reason,
     }
-    rungs
 }
 
 fn fits_now(resources: &Resources, nodes: &[NodeShape]) -> bool {

@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 use scavenger_schema::tuning::{ErrorCode, MIB, Rung};
 
+use super::candidates::{core_counts, price};
 use super::fixtures::{labelled, node, request, water};
+use super::lines::is_dominated;
 use super::*;
 use crate::layout::check;
 use crate::system::System;
@@ -97,6 +99,96 @@ fn one_gpu_comes_before_the_cores_that_it_replaces() {
     let mut without = both;
     without.limits.max_gpus = Some(0);
     assert!(ladder(&without).iter().all(|rung| rung.resources.gpus == 0));
+}
+
+/// A node with a GPU, and one of 128 hardware threads without.
+fn gpu_node_and_large_node() -> Vec<NodeShape> {
+    let gpu_node = labelled(
+        &zen3(20, 256),
+        &[(INSTANCE, "hpc6a.48xlarge"), ("nvidia.com/gpu.product", "NVIDIA-A100")],
+        1,
+    );
+    vec![gpu_node, labelled(&node(128_000, 512), &[(INSTANCE, "c6a.32xlarge")], 0)]
+}
+
+#[test]
+fn a_gpu_leaves_out_no_configuration_without_one() {
+    let rungs = ladder(&request(water(100_000), gpu_node_and_large_node()));
+    let best = |gpus: u32| {
+        let mut of_kind = rungs.iter().filter(|rung| rung.resources.gpus == gpus);
+        of_kind.next().unwrap_or_else(|| panic!("no configuration with {gpus} GPUs"))
+    };
+    let (with, without) = (best(1), best(0));
+    assert!(with.ns_per_day.p50 > without.ns_per_day.p50);
+    assert!(without.resources.cpu_millicores >= 32_000, "{without:?}");
+    // The largest on the node of 128 threads is left when the GPU is busy: not a tenth of what it could be.
+    assert!(without.ns_per_day.p50 > 0.25 * with.ns_per_day.p50, "{without:?} {with:?}");
+}
+
+#[test]
+fn the_price_of_a_gpu_leaves_out_no_configuration() {
+    let mut request = request(water(100_000), gpu_node_and_large_node());
+    let without_gpus = |request: &LadderRequest| -> Vec<u32> {
+        millicores(&ladder(request).into_iter().filter(|rung| rung.resources.gpus == 0).collect::<Vec<_>>())
+    };
+    let mut seen = Vec::new();
+    for price in [0.0, 10.0, 1e6] {
+        request.limits.weights.gpu = price;
+        let rungs = ladder(&request);
+        assert!(rungs.iter().any(|rung| rung.resources.gpus > 0), "{price}");
+        seen.push(without_gpus(&request));
+    }
+    assert_eq!(seen[0], seen[1]);
+    assert_eq!(seen[1], seen[2]);
+}
+
+#[test]
+fn each_kind_of_node_keeps_its_own_line() {
+    let slow = labelled(&node(32_000, 64), &[(INSTANCE, "m6g.8xlarge")], 0);
+    let fast = labelled(&node(96_000, 384), &[(INSTANCE, "m7a.24xlarge")], 0);
+    let rungs = ladder(&request(water(1_000_000), vec![fast, slow]));
+    let most = |class: &str| {
+        let of_class = rungs.iter().filter(|rung| rung.hardware_class == class);
+        of_class.map(|rung| rung.resources.cpu_millicores).max()
+    };
+    assert_eq!((most("zen4"), most("neoverse-n1")), (Some(96_000), Some(32_000)));
+}
+
+#[test]
+fn efficiency_is_parallel_efficiency_on_the_same_hardware() {
+    let mut request = request(water(100_000), gpu_node_and_large_node());
+    request.limits.max_rungs = 12;
+    let rungs = ladder(&request);
+    let smallest = rungs.iter().rfind(|rung| rung.resources.cpu_millicores >= 1000);
+    for rung in rungs.iter().filter(|rung| rung.resources.gpus == 0 && rung.hardware_class == "zen3") {
+        let per_core = |rung: &Rung| rung.ns_per_day.p50 / f64::from(rung.resources.cpu_millicores);
+        let smallest = smallest.expect("there is a configuration of a core");
+        let against_one = per_core(rung) / per_core(smallest) * smallest.efficiency;
+        if rung.resources.cpu_millicores <= 20_000 {
+            assert!((rung.efficiency - against_one).abs() < 0.02, "{} {against_one}", rung.efficiency);
+        }
+    }
+    // What the GPU costs plays no part.
+    request.limits.weights.gpu = 1e-3;
+    for (cheap, rung) in ladder(&request).iter().zip(&rungs) {
+        if cheap.resources == rung.resources {
+            assert_eq!(cheap.efficiency, rung.efficiency);
+        }
+    }
+}
+
+#[test]
+fn twelve_configurations_are_the_most_unless_more_are_asked_for() {
+    let types =
+        ["m5.24xlarge", "m6g.16xlarge", "m7a.48xlarge", "hpc6a.48xlarge", "m7i.48xlarge", "c5a.24xlarge"];
+    let nodes: Vec<NodeShape> = types
+        .iter()
+        .zip([4000, 8000, 16_000, 32_000, 64_000, 128_000])
+        .map(|(name, cpu)| labelled(&node(cpu, 512), &[(INSTANCE, name)], 0))
+        .collect();
+    let rungs = ladder(&request(water(3_000_000), nodes));
+    assert!((6..=12).contains(&rungs.len()), "{}", rungs.len());
+    assert!(rungs.last().is_some_and(|rung| rung.resources.cpu_millicores <= 4000));
 }
 
 #[test]
@@ -204,26 +296,27 @@ prop_compose! {
         let limits = Limits {
             max_cpu_millicores: max_cpu, max_rungs, min_efficiency, max_gpus, ..Limits::default()
         };
-        LadderRequest { system, limits, gromacs_version: None, owner: None, nodes }
+        LadderRequest { system, limits, gromacs_version: None, owner: None, nodes, turnover_seconds: None, explore: None }
     }
 }
 
-/// The rule for the first rung once more, slowly and from its definition.
-fn expected_first(request: &LadderRequest) -> Option<(Resources, Layout)> {
+/// The rule for the first configuration of all once more, slowly and from its definition.
+fn pays_and_is_not_dominated(request: &LadderRequest, rung: &Rung) -> bool {
     let job = Job::new(&request.system, None).expect("the system should be right");
     let (model, kinds) = (Model::prior(), kinds_of(&request.nodes));
-    let all = candidates(&Question::new(&model, &job, &request.limits, &kinds));
-    let best = all.iter().map(Candidate::value).max_by(f64::total_cmp)?;
-    let dominated = |one: &Candidate| {
-        all.iter().any(|other| {
-            (other.price < one.price && other.speed >= one.speed)
-                || (other.price <= one.price && other.speed > one.speed)
-        })
+    let question = Question::new(&model, &job, &request.limits, &kinds);
+    let all = candidates(&question);
+    let asks = |one: &&Candidate| {
+        (one.resources.cpu_millicores, one.resources.gpus)
+            == (rung.resources.cpu_millicores, rung.resources.gpus)
     };
-    all.iter()
-        .filter(|one| !dominated(one) && one.value() >= request.limits.min_efficiency * best)
-        .max_by(|a, b| a.speed.total_cmp(&b.speed))
-        .map(|one| (one.resources, one.layout))
+    let one = all.iter().find(asks).expect("configurations are candidates");
+    let of_kind = |other: &&Candidate| {
+        (other.slowest.cpu.key, other.resources.gpus) == (one.slowest.cpu.key, one.resources.gpus)
+            && other.slowest.gpu.map(|gpu| gpu.key) == one.slowest.gpu.map(|gpu| gpu.key)
+    };
+    let best = all.iter().filter(of_kind).map(Candidate::value).fold(0.0, f64::max);
+    !is_dominated(one, &all) && one.value() >= request.limits.min_efficiency * best * 0.97
 }
 
 proptest! {
@@ -231,16 +324,15 @@ proptest! {
     fn every_ladder_keeps_the_rules(request in any_request()) {
         let model = Model::prior();
         let Ok(reply) = build(&model, &request) else {
-            prop_assert_eq!(expected_first(&request), None);
+            let job = Job::new(&request.system, None).expect("the system should be right");
+            let kinds = kinds_of(&request.nodes);
+            prop_assert!(candidates(&Question::new(&model, &job, &request.limits, &kinds)).is_empty());
             return Ok(());
         };
         let rungs = reply.rungs;
         prop_assert!(!rungs.is_empty() && rungs.len() <= request.limits.max_rungs as usize);
 
-        let (resources, layout) = expected_first(&request).expect("there is a ladder");
-        prop_assert_eq!(rungs[0].layout, layout);
-        prop_assert_eq!(rungs[0].resources.cpu_millicores, resources.cpu_millicores);
-
+        prop_assert!(rungs.iter().all(|rung| pays_and_is_not_dominated(&request, rung)));
         let system = System::check(&request.system).expect("the system should be right");
         for rung in &rungs {
             let asked = rung.resources;
@@ -265,13 +357,24 @@ proptest! {
             prop_assert!(0.0 < rung.efficiency && rung.efficiency <= 1.0);
         }
         for pair in rungs.windows(2) {
-            let (above, below) = (&pair[0], &pair[1]);
-            prop_assert!(below.ns_per_day.p50 < above.ns_per_day.p50);
-            prop_assert!(below.resources.memory_bytes <= above.resources.memory_bytes);
-            let weights = &request.limits.weights;
-            prop_assert!(price(&below.resources, weights) < price(&above.resources, weights));
-            if below.resources.gpus == above.resources.gpus {
-                prop_assert!(2 * above.resources.cpu_millicores >= 3 * below.resources.cpu_millicores);
+            prop_assert!(pair[1].ns_per_day.p50 <= pair[0].ns_per_day.p50);
+        }
+        let mut classes: Vec<&str> = rungs.iter().map(|rung| rung.hardware_class.as_str()).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        for class in classes {
+            let line: Vec<&Rung> = rungs.iter().filter(|rung| rung.hardware_class == class).collect();
+            for pair in line.windows(2) {
+                let (above, below) = (pair[0], pair[1]);
+                // Hardware threads or not is no part of the name of a class.
+                if request.nodes.len() > 1 {
+                    continue;
+                }
+                let share = below.ns_per_day.p50 / above.ns_per_day.p50;
+                prop_assert!(share <= 0.6 + 1e-9, "{}", share);
+                prop_assert!(below.resources.fits_in(&above.resources));
+                let weights = &request.limits.weights;
+                prop_assert!(price(&below.resources, weights) < price(&above.resources, weights));
             }
         }
     }
@@ -280,12 +383,14 @@ proptest! {
     fn no_rung_is_dominated(request in any_request()) {
         let model = Model::prior();
         let Ok(reply) = build(&model, &request) else { return Ok(()) };
-        let others = curve(&model, &request).expect("there is a ladder");
+        let job = Job::new(&request.system, None).expect("the system should be right");
+        let kinds = kinds_of(&request.nodes);
+        let others = candidates(&Question::new(&model, &job, &request.limits, &kinds));
         for rung in &reply.rungs {
             let dominated = others.iter().find(|other| {
                 other.resources != rung.resources
                     && other.resources.fits_in(&rung.resources)
-                    && other.ns_per_day.p50 > rung.ns_per_day.p50
+                    && other.speed > rung.ns_per_day.p50
             });
             prop_assert_eq!(dominated, None, "{:?}", rung);
         }

@@ -1,0 +1,269 @@
+//! What could be asked for: every useful amount of resources with its best layout.
+
+use scavenger_schema::bounds::{self, HALF_CORE};
+use scavenger_schema::tuning::{Alternative, Layout, Limits, NodeShape, PriceWeights, Resources};
+
+use super::explore::Restart;
+use crate::hardware::{GpuClass, Hardware, hardware_of};
+use crate::layout;
+use crate::memory::request_bytes;
+use crate::model::{Asked, Job, Model};
+
+/// Most CPU that is considered for one pod.
+const MOST_CPU: u32 = bounds::MAX_CPU_MILLICORES.max;
+/// Most cores that are considered beside one GPU: from 20 to 40 cores was seen to gain 5 to 9%.
+pub(crate) const MOST_CORES_PER_GPU: u32 = 24;
+
+/// One amount of resources with its best layout.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Candidate {
+    pub(crate) resources: Resources,
+    pub(crate) layout: Layout,
+    pub(crate) peak_bytes: u64,
+    /// Median speed in ns per day on the slowest hardware that holds it.
+    pub(crate) speed: f64,
+    /// That hardware.
+    pub(crate) slowest: Hardware,
+    pub(crate) price: f64,
+    /// The other of the two best layouts, at a restart on these resources.
+    pub(crate) alternative: Option<Alternative>,
+}
+
+impl Candidate {
+    /// Speed per price.
+    pub(crate) fn value(&self) -> f64 {
+        self.speed / self.price
+    }
+}
+
+/// Nodes whose processors are of the same classes.
+pub(crate) struct Kind {
+    pub(crate) hardware: Hardware,
+    /// What its nodes offer, without those that offer no more than another.
+    pub(crate) offers: Vec<Resources>,
+}
+
+impl Kind {
+    fn holds(&self, resources: &Resources) -> bool {
+        self.offers.iter().any(|offer| resources.fits_in(offer))
+    }
+}
+
+/// Groups nodes by their processors, so that a prediction is made once per kind and not once per shape.
+pub(crate) fn kinds_of(nodes: &[NodeShape]) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    for node in nodes {
+        let hardware = hardware_of(&node.labels, node.allocatable.gpus);
+        let offer = node.allocatable;
+        match kinds.iter_mut().find(|kind| kind.hardware == hardware) {
+            None => kinds.push(Kind { hardware, offers: vec![offer] }),
+            Some(kind) => {
+                if !kind.holds(&offer) {
+                    kind.offers.retain(|held| !held.fits_in(&offer));
+                    kind.offers.push(offer);
+                }
+            }
+        }
+    }
+    // The order in which nodes are listed must not matter.
+    kinds.sort_by_key(|kind| {
+        (
+            kind.hardware.cpu.key,
+            kind.hardware.smt,
+            kind.hardware.smt_known,
+            kind.hardware.gpu.map(|gpu| gpu.key),
+        )
+    });
+    kinds
+}
+
+/// What is asked, and whom.
+pub(crate) struct Question<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) job: &'a Job,
+    pub(crate) limits: &'a Limits,
+    pub(crate) kinds: &'a [Kind],
+    /// The processors of the kinds, each once: on CPUs alone, GPUs beside them make no difference.
+    pub(crate) processors: Vec<Processors>,
+    /// What was learned about them.
+    pub(crate) asked: Asked<'a>,
+    /// What earlier attempts of the same simulation measured.
+    pub(crate) restart: Option<Restart<'a>>,
+}
+
+/// Kinds that are the same for a layout without GPUs.
+pub(crate) struct Processors {
+    hardware: Hardware,
+    /// What their nodes offer, GPUs aside.
+    offers: Vec<Resources>,
+}
+
+impl<'a> Question<'a> {
+    pub(crate) fn new(model: &'a Model, job: &'a Job, limits: &'a Limits, kinds: &'a [Kind]) -> Self {
+        let mut processors: Vec<Processors> = Vec::new();
+        for kind in kinds {
+            let hardware = Hardware { gpu: None, ..kind.hardware };
+            match processors.iter_mut().find(|one| one.hardware == hardware) {
+                Some(same) => same.offers.extend(&kind.offers),
+                None => processors.push(Processors { hardware, offers: kind.offers.clone() }),
+            }
+        }
+        let hardware: Vec<Hardware> = kinds.iter().map(|kind| kind.hardware).collect();
+        Self { model, job, limits, kinds, processors, asked: model.about(job, &hardware), restart: None }
+    }
+}
+
+/// Largest prime factor of the numbers of cores that ranks and threads divide well.
+const SMOOTH: u32 = 7;
+
+/// The largest number up to `cores` without a prime factor above [`SMOOTH`]. Clusters that keep a core for the system
+/// leave 31, 127 or 191, which no number of ranks divides.
+fn smooth(cores: u32) -> u32 {
+    (1..=cores).rev().find(|cores| layout::largest_prime_factor(*cores) <= SMOOTH).unwrap_or(cores)
+}
+
+/// Numbers of cores that are tried: those with many small factors, so that ranks and threads divide them well,
+/// and the whole of each kind of node, or nearly.
+pub(crate) fn core_counts(kinds: &[Kind], most: u32) -> Vec<u32> {
+    let mut whole_nodes: Vec<u32> = kinds
+        .iter()
+        .flat_map(|kind| &kind.offers)
+        .map(|offer| (offer.cpu_millicores / bounds::WHOLE_CORE).min(most))
+        .chain([most])
+        .collect();
+    whole_nodes.sort_unstable();
+    whole_nodes.dedup();
+    let nearly: Vec<u32> = whole_nodes.iter().map(|cores| smooth(*cores)).collect();
+    let mut counts: Vec<u32> = [1_u32, 3, 9, 5]
+        .into_iter()
+        .flat_map(|odd| (0..11).map(move |power| odd << power))
+        .chain(whole_nodes)
+        .chain(nearly)
+        .filter(|&cores| (1..=most).contains(&cores))
+        .collect();
+    counts.sort_unstable();
+    counts.dedup();
+    counts
+}
+
+/// Every useful amount of resources with its best layout, as far as nodes and limits allow.
+pub(crate) fn candidates(question: &Question<'_>) -> Vec<Candidate> {
+    let &Question { job, limits, kinds, .. } = question;
+    let offers = || kinds.iter().flat_map(|kind| &kind.offers);
+    let largest_node = offers().map(|offer| offer.cpu_millicores).max().unwrap_or(0);
+    let most = limits.max_cpu_millicores.unwrap_or(u32::MAX).min(largest_node).min(MOST_CPU) / 1000;
+    let mut gpus: Vec<&GpuClass> = kinds.iter().filter_map(|kind| kind.hardware.gpu).collect();
+    gpus.sort_by_key(|gpu| gpu.key);
+    gpus.dedup_by_key(|gpu| gpu.key);
+    let pick = |layouts: &[Layout], cpu_millicores: u32| best_of(question, layouts, cpu_millicores);
+
+    let mut found = Vec::new();
+    if limits.max_cpu_millicores.is_none_or(|most| most >= HALF_CORE) {
+        found.extend(pick(&[Layout::cpu(1, 1)], HALF_CORE));
+    }
+    for cores in core_counts(kinds, most) {
+        found.extend(pick(&layout::cpu_layouts(&job.system, cores), cores * 1000));
+        if limits.max_gpus != Some(0) && cores <= MOST_CORES_PER_GPU {
+            let mut layouts: Vec<Layout> =
+                gpus.iter().filter_map(|gpu| layout::gpu_layout(&job.system, cores, gpu)).collect();
+            layouts.dedup();
+            found.extend(pick(&layouts, cores * 1000));
+        }
+    }
+    found
+}
+
+/// The fastest of `layouts` on the slowest hardware that holds it.
+///
+/// Layouts are first ranked by physics on the kind of hardware that is slowest for the first of them, and only the
+/// best few are looked at on all kinds with what was learned: every layout on every kind would take many times
+/// longer and hardly ever choose another.
+fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> Option<Candidate> {
+    let &Question { model, job, limits, .. } = question;
+    let allowed: Vec<(Layout, Resources, u64)> = layouts
+        .iter()
+        .map(|layout| {
+            let peak = model.peak_bytes(job, layout);
+            let memory_bytes = request_bytes(peak);
+            (*layout, Resources { cpu_millicores, memory_bytes, gpus: layout.gpus }, peak)
+        })
+        .filter(|(layout, resources, _)| is_allowed(question, layout, resources))
+        .collect();
+    let (first, resources, _) = allowed.first()?;
+    let physics = |hardware: &Hardware, layout: &Layout| model.physics(job, hardware, layout, cpu_millicores);
+    let slowest = holding(question, resources)
+        .map(|hardware| (physics(hardware, first), hardware))
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, hardware)| *hardware)?;
+
+    let mut ranked: Vec<(f64, &(Layout, Resources, u64))> = if allowed.len() == 1 {
+        vec![(1.0, &allowed[0])]
+    } else {
+        allowed.iter().map(|one| (physics(&slowest, &one.0), one)).collect()
+    };
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.1.memory_bytes.cmp(&b.1.1.memory_bytes)));
+    let restart = question.restart.as_ref().filter(|restart| restart.knows(cpu_millicores, first.gpus));
+    // Where nothing was learned, the ranking stands; at a restart all have their chance.
+    ranked.truncate(match restart {
+        Some(_) => usize::MAX,
+        None if question.asked.is_prior() => 1,
+        None => 2,
+    });
+
+    let mut found: Vec<Candidate> = Vec::with_capacity(ranked.len());
+    for (_, (layout, resources, peak_bytes)) in ranked {
+        let slowest = holding(question, resources)
+            .map(|hardware| (question.asked.speed(hardware, layout, cpu_millicores), hardware))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((speed, hardware)) = slowest else { continue };
+        found.push(Candidate {
+            resources: *resources,
+            layout: *layout,
+            peak_bytes: *peak_bytes,
+            speed,
+            slowest: *hardware,
+            price: price(resources, &limits.weights),
+            alternative: None,
+        });
+    }
+    let speeds: Vec<(Layout, f64)> = found.iter().map(|one| (one.layout, one.speed)).collect();
+    if let Some((layout, alternative)) = restart.and_then(|restart| restart.choose(cpu_millicores, &speeds)) {
+        let taken = found.into_iter().find(|one| one.layout == layout)?;
+        return Some(Candidate { alternative: Some(alternative), ..taken });
+    }
+    // The first of equal ones, which is the one with less memory.
+    found.into_iter().reduce(|best, other| if other.speed > best.speed { other } else { best })
+}
+
+/// True if some node holds the layout, and the limits and all nodes that hold it allow it.
+fn is_allowed(question: &Question<'_>, layout: &Layout, resources: &Resources) -> bool {
+    let &Question { job, limits, .. } = question;
+    if limits.max_memory_bytes.is_some_and(|most| resources.memory_bytes > most) {
+        return false;
+    }
+    // The scheduler may choose any node that holds the pod, so a GPU that is too small on one of them forbids the
+    // layout.
+    let refused =
+        |hardware: &Hardware| layout.gpus > 0 && layout::check(&job.system, layout, hardware.gpu).is_err();
+    let mut holders = holding(question, resources).peekable();
+    holders.peek().is_some() && !holders.any(refused)
+}
+
+/// The hardware whose nodes can hold `resources` when empty; what differs in GPUs only is one if none is asked for.
+pub(crate) fn holding<'a>(
+    question: &'a Question<'_>,
+    resources: &'a Resources,
+) -> impl Iterator<Item = &'a Hardware> {
+    let fits = |offers: &[Resources]| offers.iter().any(|offer| resources.fits_in(offer));
+    let on_cpus = question.processors.iter().filter(move |one| resources.gpus == 0 && fits(&one.offers));
+    let on_gpus = question.kinds.iter().filter(move |kind| resources.gpus > 0 && fits(&kind.offers));
+    on_cpus.map(|one| &one.hardware).chain(on_gpus.map(|kind| &kind.hardware))
+}
+
+/// What `resources` cost.
+pub(crate) fn price(resources: &Resources, weights: &PriceWeights) -> f64 {
+    let gib = resources.memory_bytes as f64 / 1024.0_f64.powi(3);
+    f64::from(resources.cpu_millicores) / 1000.0 * weights.core
+        + gib * weights.memory_gib
+        + f64::from(resources.gpus) * weights.gpu
+}

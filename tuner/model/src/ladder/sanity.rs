@@ -1,0 +1,266 @@
+//! Where a prediction is worth less than its interval says: a sentence for the user, and a wider interval.
+//!
+//! The model was fitted to solvated systems of ordinary size. What is far from them is not refused, since it may run,
+//! but it must not look as certain as the rest.
+
+use scavenger_schema::bounds::Bounds;
+use scavenger_schema::tuning::{Interval, LadderRequest, SystemDescription};
+
+use crate::error::FieldError;
+use crate::interval::{Z90, combine};
+use crate::model::Job;
+use crate::system::System;
+
+/// Atoms of the measured systems that the model is fitted to (tuner/data).
+const MEASURED_ATOMS: Bounds<f64> = Bounds { min: 19_605.0, max: 41_953_021.0 };
+/// What ln(speed) may be off for each factor of e beyond these: one-core runs of 2 to 1,000 atoms were wrong by up to 2.6.
+const SIGMA_PER_LN_ATOMS: f64 = 0.1;
+/// Sizes beyond these by less than this factor need no sentence.
+const FAR_FROM_MEASURED: f64 = 2.0;
+/// Atoms per nm³ below which atoms in solution do not fill their box: water has 100, oils and lipids 80 to 100.
+const SPARSE: f64 = 50.0;
+/// The same for coarse-grained systems, whose water has 8 beads per nm³.
+const SPARSE_COARSE: f64 = 4.0;
+/// Time steps from here on are for coarse-grained systems, in ps.
+const COARSE_DT_PS: f64 = 0.008;
+/// Atoms per nm³ that no ordinary matter at room temperature exceeds: diamond has 176.
+const DENSE: f64 = 200.0;
+/// What ln(speed) may be off where the settings contradict a periodic box.
+const SIGMA_CUTOFF: f64 = 0.5;
+/// Hours of a year.
+const YEAR_HOURS: f64 = 8766.0;
+
+/// A job, and what makes its prediction doubtful.
+pub(crate) struct Sane {
+    /// What is predicted.
+    pub(crate) job: Job,
+    /// The same with its atoms spread evenly over the box, if it is predicted as a droplet.
+    pub(crate) spread: Option<Job>,
+    /// Added to the uncertainty of ln(speed).
+    sigma: f64,
+    /// Sentences for the user.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Sane {
+    /// Checks the system of a request and looks at it as an expert would.
+    pub(crate) fn new(request: &LadderRequest) -> Result<Self, FieldError> {
+        let mut sane =
+            Self { spread: None, sigma: 0.0, notes: Vec::new(), job: job(request, &request.system)? };
+        sane.look_at_density(request)?;
+        sane.look_at_cutoff();
+        sane.look_at_size();
+        Ok(sane)
+    }
+
+    fn look_at_density(&mut self, request: &LadderRequest) -> Result<(), FieldError> {
+        let System { density, dt_ps, .. } = self.job.system;
+        if density > DENSE {
+            self.notes.push(format!(
+                "the box holds {density:.0} atoms per nm³, water has 100; check that boxNm is in nm"
+            ));
+        } else if dt_ps < COARSE_DT_PS && density < SPARSE {
+            // Atoms attract each other: what does not fill its box is a droplet, a slab or a molecule in vacuum, and each
+            // atom has about as many neighbours as in water.
+            let filled = SystemDescription { box_nm: None, ..request.system.clone() };
+            self.spread = Some(std::mem::replace(&mut self.job, job(request, &filled)?));
+            self.notes.push(format!(
+                "the box holds {} atoms per nm³, water has 100; the speeds are for a droplet or a slab of ordinary \
+                 density, and atoms spread evenly would be as fast as p90",
+                three_digits(density)
+            ));
+        } else if density < SPARSE_COARSE {
+            self.sigma = combine(&[self.sigma, (SPARSE_COARSE / density).ln()]);
+            self.notes.push(format!(
+                "the box holds {} beads per nm³, coarse-grained water has 8; a droplet or a slab is slower than predicted",
+                three_digits(density)
+            ));
+        }
+        Ok(())
+    }
+
+    fn look_at_cutoff(&mut self) {
+        let system = &self.spread.as_ref().unwrap_or(&self.job).system;
+        let shortest = system.box_nm.iter().copied().fold(f64::INFINITY, f64::min);
+        if 2.0 * system.cutoff_nm > shortest {
+            self.notes.push(format!(
+                "the cut-off of {} nm is more than half of the shortest edge of the box, {} nm; mdrun refuses this in a \
+                 periodic box",
+                three_digits(system.cutoff_nm),
+                three_digits(shortest)
+            ));
+            self.sigma = combine(&[self.sigma, SIGMA_CUTOFF]);
+        }
+    }
+
+    fn look_at_size(&mut self) {
+        let atoms = self.job.system.atoms;
+        let beyond = (MEASURED_ATOMS.min / atoms).max(atoms / MEASURED_ATOMS.max).max(1.0);
+        self.sigma = combine(&[self.sigma, SIGMA_PER_LN_ATOMS * beyond.ln()]);
+        if beyond < FAR_FROM_MEASURED {
+            return;
+        }
+        let measured = if atoms < MEASURED_ATOMS.min {
+            format!("fewer than the {} of the smallest", count(MEASURED_ATOMS.min))
+        } else {
+            format!("more than the {} of the largest", count(MEASURED_ATOMS.max))
+        };
+        // Below a thousand atoms it is worth a sentence of its own why.
+        let why = if atoms < 1000.0 { "; start-up and waiting decide, not the atoms" } else { "" };
+        self.notes.push(format!(
+            "{} atoms are {measured} measured system, so the intervals are wider{why}",
+            count(atoms)
+        ));
+    }
+
+    /// The interval with the doubts in it, for the speed that the atoms spread evenly would have.
+    pub(crate) fn widened(&self, interval: Interval, spread_p90: Option<f64>) -> Interval {
+        let Interval { p10, p50, p90 } = interval;
+        let wider = |share: f64| (Z90 * combine(&[share.ln() / Z90, self.sigma])).exp();
+        let p90 = p50 * wider(p90 / p50);
+        Interval { p10: p50 / wider(p50 / p10), p50, p90: p90.max(spread_p90.unwrap_or(0.0)) }
+    }
+
+    /// A sentence if the fastest of these, in hours, is not for this life.
+    pub(crate) fn note_on_hours(fastest: Option<f64>) -> Option<String> {
+        let hours = fastest.filter(|hours| *hours > YEAR_HOURS)?;
+        Some(format!(
+            "even the fastest configuration takes {} years; fewer steps or more simulations side by side may help",
+            three_digits(hours / YEAR_HOURS)
+        ))
+    }
+}
+
+/// The job of a request, for this description of its system.
+fn job(request: &LadderRequest, system: &SystemDescription) -> Result<Job, FieldError> {
+    Job::new(system, request.gromacs_version.as_deref())?.asked_by(request.owner.as_deref())
+}
+
+/// Three significant digits, without an exponent up to a million.
+fn three_digits(value: f64) -> String {
+    let digits = (2 - value.abs().max(1e-6).log10().floor() as i32).clamp(0, 8);
+    let text = format!("{value:.*}", digits.unsigned_abs() as usize);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// A whole number with separators.
+fn count(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ladder::build;
+    use crate::ladder::fixtures::{labelled, node, request, water};
+    use crate::model::Model;
+
+    fn sane(spoil: impl FnOnce(&mut SystemDescription)) -> Sane {
+        let mut system = water(100_000);
+        spoil(&mut system);
+        Sane::new(&request(system, vec![node(1000, 1)])).expect("the system should be accepted")
+    }
+
+    fn first(spoil: impl FnOnce(&mut SystemDescription)) -> (Interval, Vec<String>) {
+        let mut system = water(100_000);
+        spoil(&mut system);
+        let reply = build(
+            &Model::prior(),
+            &request(
+                system,
+                vec![labelled(
+                    &node(16_000, 1024),
+                    &[("node.kubernetes.io/instance-type", "hpc6a.48xlarge")],
+                    0,
+                )],
+            ),
+        );
+        let reply = reply.expect("there should be a ladder");
+        (reply.rungs[0].ns_per_day, reply.notes)
+    }
+
+    fn width(interval: Interval) -> f64 {
+        interval.p90 / interval.p10
+    }
+
+    #[test]
+    fn ordinary_systems_have_no_doubts() {
+        for atoms in [20_000, 100_000, 3_000_000, 20_000_000] {
+            let ordinary = sane(|system| system.atoms = atoms);
+            assert_eq!(ordinary.notes, Vec::<String>::new(), "{atoms}");
+            assert_eq!(ordinary.sigma, 0.0, "{atoms}");
+        }
+        let membrane = sane(|system| system.box_nm = Some([10.0, 10.0, 11.5]));
+        assert!(membrane.notes.is_empty() && membrane.spread.is_none());
+    }
+
+    #[test]
+    fn a_droplet_in_a_large_box_is_as_fast_as_water() {
+        let (filled, _) = first(|_| {});
+        let (droplet, notes) = first(|system| system.box_nm = Some([40.0, 40.0, 40.0]));
+        assert!((droplet.p50 / filled.p50 - 1.0).abs() < 0.2, "{droplet:?} {filled:?}");
+        assert!(droplet.p90 > 1.5 * filled.p90, "{droplet:?} {filled:?}");
+        assert!(notes.iter().any(|note| note.contains("1.56 atoms per nm³")), "{notes:?}");
+    }
+
+    #[test]
+    fn coarse_grained_systems_fill_their_box() {
+        let martini = |density: f64| {
+            let edge = (100_000.0 / density).cbrt();
+            sane(|system| {
+                system.dt_ps = 0.02;
+                system.box_nm = Some([edge; 3]);
+            })
+        };
+        assert!(martini(8.3).notes.is_empty() && martini(8.3).spread.is_none());
+        assert!(martini(1.0).notes[0].contains("beads") && martini(1.0).sigma > 1.0);
+    }
+
+    #[test]
+    fn a_cutoff_above_half_the_box_is_told() {
+        let (narrow, notes) = first(|system| {
+            system.atoms = 30_000;
+            system.box_nm = Some([1.9, 12.0, 13.2]);
+        });
+        assert!(notes.iter().any(|note| note.contains("cut-off of 1 nm")), "{notes:?}");
+        let (wide, notes) = first(|system| system.atoms = 30_000);
+        assert!(!notes.iter().any(|note| note.contains("cut-off")), "{notes:?}");
+        assert!(width(narrow) > 1.3 * width(wide));
+    }
+
+    #[test]
+    fn sizes_that_were_never_measured_are_less_certain() {
+        let (ordinary, _) = first(|_| {});
+        let (few, notes) = first(|system| system.atoms = 30);
+        assert!(width(few) > 1.5 * width(ordinary), "{few:?} {ordinary:?}");
+        assert!(notes.iter().any(|note| note.contains("30 atoms are fewer than the 19,605")), "{notes:?}");
+        let (many, notes) = first(|system| system.atoms = 100_000_000);
+        assert!(width(many) > width(ordinary));
+        assert!(notes.iter().any(|note| note.contains("100,000,000 atoms are more than")), "{notes:?}");
+    }
+
+    #[test]
+    fn a_ladder_of_years_says_so() {
+        let (_, notes) = first(|system| system.nsteps = 50_000_000_000);
+        assert!(notes.iter().any(|note| note.contains("years")), "{notes:?}");
+        let (_, notes) = first(|system| system.nsteps = 50_000);
+        assert!(!notes.iter().any(|note| note.contains("years")), "{notes:?}");
+    }
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        assert_eq!(three_digits(1.5625), "1.56");
+        assert_eq!(three_digits(1234.5), "1234");
+        assert_eq!(three_digits(0.000_123_4), "0.000123");
+        assert_eq!(count(100_000_000.0), "100,000,000");
+        assert_eq!(count(30.0), "30");
+    }
+}

@@ -1,0 +1,305 @@
+//! Measured runs of one's own: a CSV file, checked line by line, as rows of gromacs_observation.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use scavenger_schema::tuning::{Device, GpuOffload, Layout, PmeDescription, Resources, SystemDescription};
+use scavenger_tuner_model::Model;
+use scavenger_tuner_model::hardware;
+use scavenger_tuner_model::model::{Observation, class_name};
+use serde::Deserialize;
+use sqlx::types::Json;
+
+use crate::observations::{PATIENCE, SHORTEST_SECONDS, Source};
+
+/// Why a file is not imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// A line is no run.
+    #[error("line {line}: {problem}")]
+    Line {
+        /// Number of the line, from 1.
+        line: u64,
+        /// What is wrong.
+        problem: String,
+    },
+    /// There is nothing to import.
+    #[error("the file holds no run")]
+    Empty,
+    /// The database did not take the rows.
+    #[error("the runs could not be inserted")]
+    Insert(#[source] sqlx::Error),
+    /// The database took too long.
+    #[error("the database did not answer within {PATIENCE:?}")]
+    Timeout,
+}
+
+/// A line of the file. Units are in the names.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    atoms: u64,
+    ns_per_day: f64,
+    wall_seconds: f64,
+    ntmpi: u32,
+    ntomp: u32,
+    npme: Option<u32>,
+    gpus: Option<u32>,
+    nb: Option<Device>,
+    pme: Option<Device>,
+    bonded: Option<Device>,
+    update: Option<Device>,
+    cpu_millicores: Option<u32>,
+    box_nm: Option<String>,
+    dt_ps: Option<f64>,
+    cutoff_nm: Option<f64>,
+    rlist_nm: Option<f64>,
+    nstlist: Option<u32>,
+    pme_grid: Option<String>,
+    pme_order: Option<u32>,
+    gromacs_version: Option<String>,
+    peak_memory_bytes: Option<i64>,
+}
+
+/// A run that was checked.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Number of its line.
+    pub line: u64,
+    /// What ran.
+    pub system: SystemDescription,
+    /// How it ran.
+    pub layout: Layout,
+    /// What it had.
+    pub resources: Resources,
+    /// Class of its hardware.
+    pub hardware_class: String,
+    /// Version of GROMACS.
+    pub gromacs_version: Option<String>,
+    /// Measured speed.
+    pub ns_per_day: f64,
+    /// Seconds over which it was measured.
+    pub wall_seconds: f64,
+    /// Peak memory, if it was measured.
+    pub peak_memory_bytes: Option<i64>,
+    /// Measured over predicted time, without any measurement.
+    pub time_ratio: f64,
+}
+
+/// Spacing of the PME grid if a line gives none, in nm: GROMACS's default.
+const SPACING_NM: f64 = 0.12;
+
+/// Reads and checks a file: the first line that is wrong is the error.
+pub fn read(
+    file: impl Read,
+    labels: &BTreeMap<String, String>,
+    gromacs_version: Option<&str>,
+) -> Result<Vec<Run>, ImportError> {
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(file);
+    let mut runs = Vec::new();
+    let header = reader.headers().cloned().map_err(|error| at(1, &error))?;
+    let mut record = csv::StringRecord::new();
+    loop {
+        let line = reader.position().line();
+        match reader.read_record(&mut record) {
+            Ok(false) => break,
+            Ok(true) => {}
+            Err(error) => return Err(at(line, &error)),
+        }
+        let line = record.position().map_or(line, csv::Position::line);
+        let parsed: Line = record.deserialize(Some(&header)).map_err(|error| at(line, &error))?;
+        let run = checked(&parsed, line, labels, gromacs_version);
+        runs.push(run.map_err(|problem| ImportError::Line { line, problem })?);
+    }
+    if runs.is_empty() { Err(ImportError::Empty) } else { Ok(runs) }
+}
+
+/// What the reader of CSV says, without its own number of the line.
+fn at(line: u64, error: &csv::Error) -> ImportError {
+    let problem = match error.kind() {
+        csv::ErrorKind::Deserialize { err, .. } => match err.field() {
+            Some(field) => format!("column {}: {}", field + 1, err.kind()),
+            None => err.kind().to_string(),
+        },
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("has {len} fields, the first line has {expected_len}")
+        }
+        _ => error.to_string(),
+    };
+    ImportError::Line { line, problem }
+}
+
+fn checked(
+    line: &Line,
+    number: u64,
+    labels: &BTreeMap<String, String>,
+    gromacs_version: Option<&str>,
+) -> Result<Run, String> {
+    let box_nm = line.box_nm.as_deref().map(|text| three::<f64>("box_nm", text)).transpose()?;
+    let given = line.pme_grid.as_deref();
+    let grid = given.filter(|grid| *grid != "none").map(|text| three::<u32>("pme_grid", text)).transpose()?;
+    let edges = box_nm.unwrap_or([(line.atoms as f64 / 100.0).cbrt(); 3]);
+    // Casting saturates, and the check of the system refuses what is out of range.
+    let usual = edges.map(|edge| ((edge / SPACING_NM).ceil() as u32).max(4));
+    let order = line.pme_order.unwrap_or(4);
+    let pme = (given != Some("none")).then_some(PmeDescription { grid: grid.unwrap_or(usual), order });
+    let system = SystemDescription {
+        atoms: line.atoms,
+        box_nm,
+        nsteps: -1,
+        dt_ps: line.dt_ps.unwrap_or(0.002),
+        cutoff_nm: line.cutoff_nm.unwrap_or(1.0),
+        rlist_nm: line.rlist_nm,
+        nstlist: line.nstlist,
+        pme,
+        bonded_interactions: None,
+        constraints: None,
+        // It ran, so everything was allowed where it was.
+        gpu_offload: GpuOffload { update: true, ..GpuOffload::default() },
+    };
+    let gpus = line.gpus.unwrap_or(0);
+    let device = if gpus > 0 { Device::Gpu } else { Device::Cpu };
+    let layout = Layout {
+        npme: line.npme.unwrap_or(0),
+        gpus,
+        nb: line.nb.unwrap_or(device),
+        pme: line.pme.unwrap_or(if system.pme.is_some() { device } else { Device::Cpu }),
+        bonded: line.bonded.unwrap_or(Device::Cpu),
+        update: line.update.unwrap_or(Device::Cpu),
+        ..Layout::cpu(line.ntmpi, line.ntomp)
+    };
+    let threads = line.ntmpi.saturating_mul(line.ntomp);
+    let cpu_millicores = line.cpu_millicores.unwrap_or_else(|| threads.saturating_mul(1000));
+    let resources = Resources { cpu_millicores, memory_bytes: 0, gpus };
+    let version = line.gromacs_version.as_deref().filter(|version| !version.is_empty()).or(gromacs_version);
+    for (name, value) in [("ns_per_day", line.ns_per_day), ("wall_seconds", line.wall_seconds)] {
+        if !(value.is_finite() && value > 0.0) {
+            return Err(format!("{name} must be greater than 0, is {value}"));
+        }
+    }
+    if line.wall_seconds < SHORTEST_SECONDS {
+        return Err(format!(
+            "wall_seconds must be at least {SHORTEST_SECONDS}, is {}: the start weighs too much",
+            line.wall_seconds
+        ));
+    }
+    let observation =
+        Observation::local(&system, version, &layout, &resources, labels, line.ns_per_day, "import")
+            .map_err(|error| error.to_string())?;
+    let taken = hardware::hardware_of(labels, gpus);
+    let predicted = Model::prior().physics(&observation.job, &taken, &layout, cpu_millicores);
+    Ok(Run {
+        line: number,
+        layout,
+        resources,
+        hardware_class: class_name(taken.cpu, &taken, &layout),
+        gromacs_version: version.map(str::to_owned),
+        ns_per_day: line.ns_per_day,
+        wall_seconds: line.wall_seconds,
+        peak_memory_bytes: line.peak_memory_bytes.filter(|bytes| *bytes > 0),
+        time_ratio: predicted / line.ns_per_day,
+        system,
+    })
+}
+
+/// `9.4x9.4x9.4`
+fn three<T: std::str::FromStr + Copy>(name: &str, text: &str) -> Result<[T; 3], String> {
+    let parts: Result<Vec<T>, _> = text.split('x').map(|part| part.trim().parse()).collect();
+    let parts = parts.ok().and_then(|parts| <[T; 3]>::try_from(parts).ok());
+    parts.ok_or_else(|| format!("{name} must be three numbers such as 9.4x9.4x9.4, is {text:?}"))
+}
+
+/// Inserts the runs, all or none. With `dry_run` the database tries it and takes it back.
+pub async fn insert(
+    source: &Source,
+    runs: &[Run],
+    labels: &BTreeMap<String, String>,
+    owner: Option<&str>,
+    dry_run: bool,
+) -> Result<(), ImportError> {
+    let all = async {
+        let mut transaction = source.pool().begin().await?;
+        for run in runs {
+            let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+            let steps = run.ns_per_day / 86_400.0 * run.wall_seconds * 1000.0 / run.system.dt_ps;
+            sqlx::query(
+                "insert into gromacs_observation (owner, source, atoms, system, cpu_millicores, gpus, layout,
+                    hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds, peak_memory_bytes)
+                values (coalesce($1, session_user), 'import', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+            )
+            .bind(owner)
+            .bind(i64::try_from(run.system.atoms).unwrap_or(i64::MAX))
+            .bind(Json(&run.system))
+            .bind(count(run.resources.cpu_millicores))
+            .bind(count(run.resources.gpus))
+            .bind(Json(&run.layout))
+            .bind(&run.hardware_class)
+            .bind(Json(labels))
+            .bind(&run.gromacs_version)
+            .bind(run.ns_per_day)
+            // Casting saturates; a run has at least one step.
+            .bind((steps as i64).max(1))
+            .bind(run.wall_seconds)
+            .bind(run.peak_memory_bytes)
+            .execute(&mut *transaction)
+            .await?;
+        }
+        if dry_run { transaction.rollback().await } else { transaction.commit().await }
+    };
+    let outcome = tokio::time::timeout(PATIENCE, all).await.map_err(|_| ImportError::Timeout)?;
+    outcome.map_err(ImportError::Insert)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "atoms,ns_per_day,wall_seconds,ntmpi,ntomp,pme_grid,gpus";
+
+    fn labels() -> BTreeMap<String, String> {
+        let pairs = [
+            ("node.kubernetes.io/instance-type", "hpc6a.48xlarge"),
+            ("nvidia.com/gpu.product", "NVIDIA-A100"),
+        ];
+        pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    }
+
+    fn import(lines: &str) -> Result<Vec<Run>, ImportError> {
+        read(format!("{HEADER}\n{lines}").as_bytes(), &labels(), Some("2024.4"))
+    }
+
+    fn refused(lines: &str) -> String {
+        import(lines).expect_err("the file should be refused").to_string()
+    }
+
+    #[test]
+    fn runs_are_read_with_what_is_usual_filled_in() {
+        let runs = import("100000,20,300,16,1,80x80x80,\n100000, 90, 60, 1, 12,, 1\n");
+        let runs = runs.expect("the file should be read");
+        assert_eq!((runs[0].line, runs[0].resources.cpu_millicores), (2, 16_000));
+        assert_eq!((runs[0].hardware_class.as_str(), runs[1].hardware_class.as_str()), ("zen3", "zen3+a100"));
+        assert_eq!(runs[1].system.pme.as_ref().map(|pme| pme.grid), Some([84; 3]));
+        assert_eq!((runs[1].layout.nb, runs[1].layout.pme), (Device::Gpu, Device::Gpu));
+        assert!(runs.iter().all(|run| run.time_ratio > 0.0 && run.time_ratio.is_finite()));
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        for (lines, sentence) in [
+            ("", "the file holds no run"),
+            ("100000,20,300,16,1,,0\n100000,20,300,14,1,,0", "line 3: layout: 14 ranks"),
+            ("0,20,300,16,1,,0", "line 2: system.atoms"),
+            ("100000,-1,300,16,1,,0", "line 2: ns_per_day must be greater than 0, is -1"),
+            ("100000,NaN,300,16,1,,0", "line 2: ns_per_day must be greater than 0"),
+            ("100000,20,3,16,1,,0", "line 2: wall_seconds must be at least 5"),
+            ("100000,20,300,16,1,80x80,0", "line 2: pme_grid must be three numbers"),
+            ("many,20,300,16,1,,0", "line 2: column 1: invalid digit"),
+            ("100000,20,300,16,1", "line 2: has 5 fields, the first line has 7"),
+        ] {
+            let said = refused(lines);
+            assert!(said.contains(sentence), "{lines:?}: {said}");
+        }
+        let unknown = read("atoms,speed\n1,2\n".as_bytes(), &labels(), None).expect_err("should be refused");
+        assert!(unknown.to_string().contains("unknown field `speed`"), "{unknown}");
+    }
+}
