@@ -49,7 +49,6 @@ pub(crate) fn replacing(
         interruptions_in_a_row: new.interruptions_in_a_row.into(),
         unknown_ends_in_a_row: new.unknown_ends_in_a_row.into(),
         active_seconds: new.active_seconds,
-        running_priority: new.running_priority,
         priority_start_over_timestamp: new.priority_start_over.map(Time),
         last_checkpoint_time: new.last_checkpoint.map(Time),
         start_times: times(&new.start_times),
@@ -212,7 +211,6 @@ pub(crate) fn from_crd(status: Option<&crd::ScavengerJobStatus>) -> JobStatus {
         interruptions_in_a_row: clamped(status.interruptions_in_a_row),
         unknown_ends_in_a_row: clamped(status.unknown_ends_in_a_row),
         active_seconds: status.active_seconds.max(0),
-        running_priority: status.running_priority,
         priority_start_over: status.priority_start_over_timestamp.as_ref().map(|time| time.0),
         last_checkpoint: status.last_checkpoint_time.as_ref().map(|time| time.0),
         start_times: times(&status.start_times),
@@ -336,8 +334,7 @@ mod tests {
     #[test]
     fn what_became_empty_is_gone() {
         let at = Some(Timestamp::UNIX_EPOCH);
-        let full =
-            JobStatus { not_before: at, finish_time: at, running_priority: Some(1), ..Default::default() };
+        let full = JobStatus { not_before: at, finish_time: at, ..Default::default() };
         let job = job(&[], Some(replacing(&job(&[], None), &full, None)));
         assert!(job.status.as_ref().unwrap().not_before.is_some());
         let written = serde_json::to_value(replacing(&job, &JobStatus::default(), None)).unwrap();
@@ -419,7 +416,6 @@ mod tests {
             interruptions_in_a_row: 2,
             unknown_ends_in_a_row: 1,
             active_seconds: 600,
-            running_priority: Some(3),
             priority_start_over: Some(at(25)),
             last_checkpoint: Some(at(26)),
             start_times: vec![at(1), at(20)],

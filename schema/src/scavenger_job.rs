@@ -31,7 +31,6 @@ pub use crate::shapes::Quantity;
     doc = "A low-priority batch job that may be interrupted whenever something else needs the room, and continues from its own checkpoint later.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Interruptions", type_ = "integer", json_path = ".status.interruptedCount"),
-    printcolumn(name = "Priority", type_ = "integer", json_path = ".status.runningPriority"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message"),
     validation = Rule::new("self.metadata.name.size() <= 45 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("metadata.name must be a DNS-1035 label (lower case letters, digits and '-', starting with a letter) of at most 45 characters, since the names of its pods append to it"),
@@ -471,11 +470,8 @@ pub struct ScavengerJobStatus {
     /// Seconds that ended attempts ran, all pods together, for `spec.activeDeadlineSeconds`.
     #[serde(default)]
     pub active_seconds: i64,
-    /// The step of its running priority, 1 to the pool's `prioritySteps`: the higher, the more would be lost if it
-    /// were stopped now. Present while it runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub running_priority: Option<i32>,
-    /// When the running priority last fell back to its lowest level.
+    /// When the running priority last fell back to its lowest level, as of the last write of this status. The priority
+    /// rises in the pool's `prioritySteps` over `interruptionAfter`, and starts over at its end or at a reported checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_start_over_timestamp: Option<Time>,
     /// When the workload last reported a checkpoint: from then on the running priority rises anew.

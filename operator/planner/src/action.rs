@@ -98,6 +98,15 @@ pub struct StatusWrite {
     pub event: Option<Event>,
 }
 
+impl StatusWrite {
+    /// True if it puts an interruption on record that the operator decided.
+    #[must_use]
+    pub fn orders_interruption(&self) -> bool {
+        let disruption = self.status.active_attempt().and_then(|attempt| attempt.disruption.as_ref());
+        disruption.is_some_and(|disruption| disruption.reason.is_operators_decision())
+    }
+}
+
 /// What became of an action.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ActionResult {

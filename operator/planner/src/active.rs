@@ -9,7 +9,7 @@ use crate::{
     interruption,
     known::{Known, earlier, later},
     next::{Ending, Next, Transition},
-    priority, starting,
+    starting,
     values::{Attempt, Container, Name, Outcome, Phase, Pod, PodPhase, Reason, Waiting, WaitingReason},
     verdict::{self, ChildState, Verdict},
 };
@@ -117,24 +117,19 @@ fn suspend(known: &Known<'_>, attempt: &Attempt) -> Transition {
     }
 }
 
-/// The running priority of an attempt whose pods all run.
+/// An attempt whose pods all run. Its running priority follows from the clock and is written down with whatever is written
+/// next; a checkpoint that the workload reports is the one thing that starts it over at once.
 fn next_running(known: &Known<'_>) -> Next {
-    let now = known.now;
     let status = &known.job.status;
-    let (Ok(settings), Ok(spec)) = (known.settings, &known.job.spec) else { return Next::Wait(None) };
-    let started = priority::stretch_began(status).unwrap_or(now);
-    let step = priority::step(started, spec.interruption_after, settings.priority_steps, now);
-    let attempt_began = status.active_attempt().and_then(|attempt| attempt.start_time);
-    let reported = status.last_checkpoint.filter(|time| Some(*time) > attempt_began);
-    let start_over =
-        step.started_over.or(status.priority_start_over.filter(|time| *time >= started)).or(reported);
     // Stored stamps have whole seconds.
     let second = |time: Option<Timestamp>| time.map(Timestamp::as_second);
-    if status.running_priority == Some(step.level)
-        && second(status.priority_start_over) == second(start_over)
-        && status.observed_generation == known.job.generation
-    {
-        return Next::Wait(Some(step.until));
+    let began = status.active_attempt().and_then(|attempt| attempt.start_time);
+    let reported = status.last_checkpoint.filter(|time| Some(*time) > began);
+    if second(reported) > second(status.priority_start_over) {
+        return Next::Change(Transition::StartPriorityOver);
     }
-    Next::Change(Transition::ChangePriority { level: step.level, start_over })
+    if status.observed_generation != known.job.generation {
+        return Next::Change(Transition::Observe);
+    }
+    Next::Wait(None)
 }

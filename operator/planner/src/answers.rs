@@ -18,7 +18,6 @@ impl Planner {
             return;
         };
         tracked.turn.answered();
-        self.informing.answered(&key);
         self.agenda.add(key.clone());
         match answer {
             Ok(answer) => {

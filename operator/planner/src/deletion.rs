@@ -18,10 +18,13 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 /// What is next for a ScavengerJob that is being deleted.
 #[must_use]
 pub fn next(known: &Known<'_>) -> Next {
-    if let Some(child) = known.children.values().find(|child| !child.deleting) {
+    let pods_left = known.first_pod_left().is_some();
+    // A Job that is over and has no pods left goes with its owner: the garbage collector deletes it.
+    let mut holding = known.children.values().filter(|child| pods_left || !child.is_over());
+    if let Some(child) = holding.clone().find(|child| !child.deleting) {
         return Next::Do(Task::delete(child));
     }
-    if !known.children.is_empty() || known.first_pod_left().is_some() {
+    if pods_left || holding.next().is_some() {
         return explain(known);
     }
     if known.job.has_finalizer { Next::Do(Task::RemoveFinalizer) } else { Next::Wait(None) }

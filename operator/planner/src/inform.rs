@@ -1,4 +1,5 @@
-//! Who is informed of why it waits. Such writes help nobody to start, so only a few of them are under way at a time.
+//! Who is told why it waits. Such a write helps nobody to start, so all of them come from one small budget: the oldest
+//! first, none for a ScavengerJob that starts, changes or goes before its turn has come.
 
 use std::collections::BTreeSet;
 
@@ -15,48 +16,53 @@ use crate::{
 /// How often the message of a ScavengerJob that waits is written again at most, if only its numbers changed.
 pub(crate) const RETELL: SignedDuration = SignedDuration::from_secs(60);
 
-/// Most status writes under way that only tell a newcomer of the queue why it waits. The heads of lines are not limited.
-const AT_ONCE: usize = 16;
+/// The budget: one write in this time, five a second.
+const ONE_IN: SignedDuration = SignedDuration::from_millis(200);
 
-/// Who is still to be informed.
+/// What a quiet time saves up: a second's worth.
+const SAVED: SignedDuration = SignedDuration::from_millis(800);
+
+/// Who is still to be told, and the budget for it.
 #[derive(Debug, Default)]
 pub(crate) struct Informing {
-    /// Newcomers of the queue whose status does not say yet why they wait.
-    newcomers: BTreeSet<Key>,
-    /// ScavengerJobs whose status is being written for that.
-    under_way: BTreeSet<Key>,
+    /// By the time since when their status does not say why they wait.
+    due: BTreeSet<(Timestamp, Key)>,
+    /// When what was spent so far would have been paid, at an even pace.
+    paid: Timestamp,
 }
 
 impl Informing {
-    /// A ScavengerJob came into the queue.
-    pub(crate) fn add(&mut self, key: &Key) {
-        self.newcomers.insert(key.clone());
+    /// The status of a ScavengerJob may not say why it waits.
+    pub(crate) fn add(&mut self, key: &Key, reported: &mut Reported, now: Timestamp) {
+        let since = *reported.due.get_or_insert(now);
+        self.due.insert((since, key.clone()));
     }
 
-    /// A ScavengerJob left the queue, or is informed.
-    pub(crate) fn remove(&mut self, key: &Key) {
-        self.newcomers.remove(key);
+    /// A ScavengerJob does not wait any longer, or its status says why.
+    pub(crate) fn remove(&mut self, key: &Key, reported: &mut Reported) {
+        if let Some(since) = reported.due.take() {
+            self.due.remove(&(since, key.clone()));
+        }
     }
 
-    /// The next one to be informed: many start before their turn to be informed has come.
-    pub(crate) fn next(&mut self) -> Option<Key> {
-        if self.under_way.len() < AT_ONCE { self.newcomers.pop_first() } else { None }
+    /// Whose turn it is, if the budget allows a write now.
+    pub(crate) fn next(&self, now: Timestamp) -> Option<Key> {
+        let (_, key) = self.due.first()?;
+        (now >= self.allowed()).then(|| key.clone())
     }
 
-    /// Its status is being written.
-    pub(crate) fn begins(&mut self, key: &Key) {
-        self.under_way.insert(key.clone());
+    /// A write was made.
+    pub(crate) fn spend(&mut self, now: Timestamp) {
+        self.paid = later(self.paid.max(now), ONE_IN);
     }
 
-    /// Whatever was under way was answered.
-    pub(crate) fn answered(&mut self, key: &Key) {
-        self.under_way.remove(key);
+    /// When somebody can be told next; none if there is nobody to be told.
+    pub(crate) fn wake_at(&self) -> Option<Timestamp> {
+        (!self.due.is_empty()).then(|| self.allowed())
     }
 
-    /// Forgets a ScavengerJob that is gone.
-    pub(crate) fn forget(&mut self, key: &Key) {
-        self.newcomers.remove(key);
-        self.under_way.remove(key);
+    fn allowed(&self) -> Timestamp {
+        self.paid.saturating_sub(SAVED).unwrap_or(Timestamp::MIN)
     }
 }
 
@@ -82,6 +88,15 @@ pub(crate) struct Reported {
     pub(crate) time: Option<Timestamp>,
     /// The shortage that it tells.
     shortage: Option<Box<Shortage>>,
+    /// Since when it is to be told why it waits.
+    due: Option<Timestamp>,
+}
+
+impl Reported {
+    /// Another attempt: what was written was about the one before.
+    pub(crate) fn forget(&mut self) {
+        (self.time, self.shortage) = (None, None);
+    }
 }
 
 /// What is to be done so that a status says why its ScavengerJob waits.
@@ -89,13 +104,13 @@ pub(crate) struct Reported {
 pub(crate) enum Telling {
     /// It says so.
     Said,
-    /// It is to be written.
-    Now(Task),
+    /// It is to be written as soon as the budget allows.
+    Due(Task),
     /// It says so with numbers that have grown old, and was written a moment ago: to be written at this time.
     Later(Timestamp),
 }
 
-/// What is to be done so that the status says why a ScavengerJob waits. Another reason is written at once. Another
+/// What is to be done so that the status says why a ScavengerJob waits. Another reason is written soon. Another
 /// message for the same reason is written at most every [`RETELL`], and not at all for numbers that hardly changed.
 pub(crate) fn hold(job: &Job, reported: &mut Reported, why: &Explanation, now: Timestamp) -> Telling {
     let status = &job.status;
@@ -123,14 +138,14 @@ pub(crate) fn hold(job: &Job, reported: &mut Reported, why: &Explanation, now: T
         }
     }
     reported.shortage = why.shortage.clone().map(Box::new);
-    Telling::Now(transition::hold(job, why.waiting.clone(), now))
+    Telling::Due(transition::hold(job, why.waiting.clone(), now))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        fixtures::{at, job},
+        fixtures::{at, job, key, millis},
         values::{Admitted, WaitingReason},
     };
 
@@ -142,11 +157,37 @@ mod tests {
     }
 
     #[test]
+    fn five_are_told_at_once_and_then_five_a_second_the_oldest_first() {
+        let mut informing = Informing::default();
+        let mut reported: Vec<Reported> = (0..20).map(|_| Reported::default()).collect();
+        let name = |number: usize| key(&format!("job{:02}", 19 - number));
+        for (number, reported) in reported.iter_mut().enumerate() {
+            informing.add(&name(number), reported, at(0) + millis(i64::try_from(number).unwrap()));
+        }
+        let mut told = |informing: &mut Informing, now: Timestamp| {
+            let mut told = Vec::new();
+            while let Some(key) = informing.next(now) {
+                let number = (0..20).find(|number| name(*number) == key).unwrap();
+                informing.remove(&key, &mut reported[number]);
+                informing.spend(now);
+                told.push(number);
+            }
+            told
+        };
+        assert_eq!(told(&mut informing, at(1)), [0, 1, 2, 3, 4]);
+        assert!(told(&mut informing, at(1)).is_empty());
+        assert_eq!(informing.wake_at(), Some(at(1) + millis(200)));
+        assert_eq!(told(&mut informing, at(1) + millis(200)), [5]);
+        assert_eq!(told(&mut informing, at(2)), [6, 7, 8, 9]);
+        assert_eq!(told(&mut informing, at(100)), [10, 11, 12, 13, 14]);
+    }
+
+    #[test]
     fn only_another_shortage_and_numbers_that_changed_much_are_news() {
         let mut job = job("a");
         let mut reported = Reported::default();
         let first = why("cpu", 8);
-        let Telling::Now(_) = hold(&job, &mut reported, &first, at(0)) else {
+        let Telling::Due(_) = hold(&job, &mut reported, &first, at(0)) else {
             panic!("nothing was said yet")
         };
         job.status.written = true;
@@ -157,7 +198,7 @@ mod tests {
             Telling::Said => "said",
             Telling::Later(time) if time == at(60) => "later",
             Telling::Later(_) => "at another time",
-            Telling::Now(_) => "now",
+            Telling::Due(_) => "now",
         };
         assert_eq!(after(why("cpu", 8), 5), "said");
         assert_eq!(after(why("cpu", 6), 5), "said", "a quarter less");

@@ -106,7 +106,7 @@ use action::{Action, Task};
 use agenda::Agenda;
 use capacity::Capacity;
 use causes::{Causes, Occupancy, Pool, drain};
-use inform::{Informing, Telling};
+use inform::{Explanation, Informing, Telling};
 use known::{Known, active_attempt};
 use ledger::Ledger;
 use next::{Next, Transition};
@@ -188,9 +188,10 @@ impl Planner {
         // 4. Who starts.
         let admitted = self.admit(now, &mut actions);
         // 5. Who is told why it waits: last, since it helps nobody to start.
-        let informed = self.inform_newcomers(now, &mut actions);
+        let informed = self.inform(now, &mut actions);
         // 6. When to plan again if nothing is seen until then.
-        let wake_at = self.agenda.wake_at().into_iter().chain(self.look_again).min();
+        let wake_at =
+            self.agenda.wake_at().into_iter().chain(self.look_again).chain(self.informing.wake_at()).min();
         let expired = self.promises.expired() - expired;
         Plan { actions, report: Report { looked_at, ordered, admitted, informed, expired }, wake_at }
     }
@@ -292,11 +293,11 @@ impl Planner {
         match (&next, &tracked.job().spec) {
             (Next::Candidate, Ok(spec)) => {
                 self.queue.insert(tracked.job(), &spec.demand, &mut self.capacity);
-                self.informing.add(key);
+                self.informing.add(key, &mut tracked.reported, now);
             }
             _ => {
                 self.queue.remove(key, &mut self.capacity);
-                self.informing.remove(key);
+                self.informing.remove(key, &mut tracked.reported);
             }
         }
         if !keeps_promise {
@@ -311,7 +312,14 @@ impl Planner {
             Next::Do(task) => (Some(task), None),
             Next::Wait(timer) => (None, timer),
             Next::Change(_) | Next::Candidate => (None, None),
-            Next::Held(waiting, timer) => report(tracked, waiting, timer, now),
+            Next::Held(waiting, timer) => {
+                let (due, timer) = report(tracked, waiting, timer, now);
+                if due.is_some() {
+                    self.informing.add(key, &mut tracked.reported, now);
+                }
+                (None, timer)
+            }
+            // A start that could not be made is over: its write does not wait.
             Next::GiveBack(waiting, time) => report(tracked, waiting, Some(time), now),
         };
         match task {
@@ -369,42 +377,53 @@ impl Planner {
             admitted.push(key);
         }
         for key in walk.told {
-            self.informing.remove(&key);
-            self.inform(&key, now, actions);
+            if let Some(tracked) = self.seen.get_mut(&key) {
+                self.informing.add(&key, &mut tracked.reported, now);
+            }
         }
         admitted
     }
 
-    /// Informs those that came into the queue why they wait, a few at a time.
-    fn inform_newcomers(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> usize {
+    /// Tells those whose turn has come why they wait, as far as the budget goes, and says how many these were.
+    fn inform(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> usize {
         let before = actions.len();
-        while let Some(key) = self.informing.next() {
-            self.inform(&key, now, actions);
+        while let Some(key) = self.informing.next(now) {
+            let why = self.explain(&key, now);
+            let Some(tracked) = self.seen.get_mut(&key) else { break };
+            self.informing.remove(&key, &mut tracked.reported);
+            // What is under way may change the reason; its answer brings the ScavengerJob back on the agenda.
+            let Some(why) = why.filter(|_| !tracked.turn.is_under_way()) else { continue };
+            match tracked.hold(&why, now) {
+                // The walk tells only what is new about a line, so the figures of its head are looked at again by the clock.
+                Telling::Said if why.waiting.reason == WaitingReason::NoRoom => {
+                    self.agenda.set_timer(&key, &mut tracked.turn, Some(now + inform::RETELL));
+                }
+                Telling::Said => {}
+                Telling::Due(task) => {
+                    self.informing.spend(now);
+                    self.dispatch(&key, task, actions);
+                }
+                Telling::Later(time) => self.agenda.set_timer(&key, &mut tracked.turn, Some(time)),
+            }
         }
         actions.len() - before
     }
 
-    fn inform(&mut self, key: &Key, now: Timestamp, actions: &mut Vec<Action>) {
-        let Ok(settings) = &self.settings else { return };
-        let starting = self.promises.starting().len();
-        let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
-        let Some(why) = &self.queue.waiting(key, &mut room, starting) else { return };
-        let Some(tracked) = self.seen.get_mut(key).filter(|tracked| !tracked.turn.is_under_way()) else {
-            return;
-        };
-        match tracked.hold(why, now) {
-            // The walk tells only what is new about a line, so the figures of its head are looked at again by the clock.
-            Telling::Said if why.waiting.reason == WaitingReason::NoRoom => {
-                self.agenda.set_timer(key, &mut tracked.turn, Some(now + inform::RETELL));
+    /// Why a ScavengerJob waits.
+    fn explain(&mut self, key: &Key, now: Timestamp) -> Option<Explanation> {
+        if let Ok(settings) = &self.settings {
+            let starting = self.promises.starting().len();
+            let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
+            if let Some(why) = self.queue.waiting(key, &mut room, starting) {
+                return Some(why);
             }
-            Telling::Said => {}
-            Telling::Now(task) => {
-                self.informing.begins(key);
-                self.dispatch(key, task, actions);
-            }
-            Telling::Later(time) => {
-                self.agenda.set_timer(key, &mut tracked.turn, Some(time));
-            }
+        }
+        let is_promised = self.promises.is_made(key);
+        let (tracked, attachments) = self.seen.whole_mut(key)?;
+        let known = Known::of(tracked, attachments, is_promised, &self.capacity, &self.settings, now);
+        match lifecycle::next(&known) {
+            Next::Held(waiting, _) => Some(waiting.into()),
+            _ => None,
         }
     }
 
@@ -429,7 +448,7 @@ fn report(
 ) -> (Option<Task>, Option<Timestamp>) {
     match tracked.hold(&waiting.into(), now) {
         Telling::Said => (None, timer),
-        Telling::Now(task) => (Some(task), timer),
+        Telling::Due(task) => (Some(task), timer),
         Telling::Later(time) => (None, timer.into_iter().chain([time]).min()),
     }
 }

@@ -48,7 +48,10 @@ fn doubted(known: &Known<'_>, next: Next) -> Next {
 pub fn after_refusal(known: &Known<'_>, refusal: Failure) -> Next {
     let is_active = known.job.status.active_attempt().is_some();
     match refusal {
-        Failure::NameTaken(message) => Next::Change(Transition::fail(Reason::NameTaken, message)),
+        // The next attempt has another name.
+        Failure::NameTaken(message) if is_active => {
+            Next::Change(Transition::give_up(Reason::NameTaken, message))
+        }
         Failure::Refused(message) => Next::Change(Transition::fail(Reason::Refused, message)),
         Failure::QuotaExceeded(message) if is_active => {
             Next::Change(Transition::withdraw(WaitingReason::QuotaExceeded, message))

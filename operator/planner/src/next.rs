@@ -44,13 +44,8 @@ pub enum Transition {
     Withdraw(Ending, Waiting),
     /// The ScavengerJob is completed, or failed.
     Finish(Ending),
-    /// The running priority is at another step.
-    ChangePriority {
-        /// The step, 1 to the pool's `prioritySteps`.
-        level: i32,
-        /// When it last fell back to 1.
-        start_over: Option<Timestamp>,
-    },
+    /// The workload reported a checkpoint: the running priority starts over.
+    StartPriorityOver,
     /// What holds its deletion.
     ExplainDeletion(String),
     /// A spec that changes nothing was seen.

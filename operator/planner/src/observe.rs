@@ -89,11 +89,11 @@ impl Planner {
     fn forget_job(&mut self, key: &Key) {
         if let Some(mut tracked) = self.seen.remove_job(key) {
             self.agenda.forget(key, &mut tracked.turn);
+            self.informing.remove(key, &mut tracked.reported);
         }
         self.queue.remove(key, &mut self.capacity);
         self.occupancy.set(key, BTreeSet::new());
         self.promises.release(key);
-        self.informing.forget(key);
     }
 
     /// All pods of a node share its name.

@@ -3,7 +3,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::values::JobStatus;
+use crate::values::{Job, JobStatus, Settings};
 
 /// The step at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +46,27 @@ pub fn step(
 pub fn stretch_began(status: &JobStatus) -> Option<Timestamp> {
     let started = status.active_attempt()?.start_time?;
     Some(status.last_checkpoint.map_or(started, |checkpoint| checkpoint.max(started)))
+}
+
+/// The step of a running ScavengerJob: 1 to the pool's `prioritySteps`. None before it runs, and without settings.
+#[must_use]
+pub fn level(job: &Job, settings: &Settings, now: Timestamp) -> Option<i32> {
+    let (began, spec) = (stretch_began(&job.status)?, job.spec.as_ref().ok()?);
+    Some(step(began, spec.interruption_after, settings.priority_steps, now).level)
+}
+
+/// When the running priority of the active attempt last fell back to 1: at the end of a whole stretch, or at a reported
+/// checkpoint. What is on record stays where that is not known.
+#[must_use]
+pub fn started_over(job: &Job, settings: Result<&Settings, &str>, now: Timestamp) -> Option<Timestamp> {
+    let recorded = job.status.priority_start_over;
+    let (Ok(settings), Ok(spec), Some(began)) = (settings, &job.spec, stretch_began(&job.status)) else {
+        return recorded;
+    };
+    let started = job.status.active_attempt().and_then(|attempt| attempt.start_time);
+    let reported = job.status.last_checkpoint.filter(|time| Some(*time) > started);
+    let step = step(began, spec.interruption_after, settings.priority_steps, now);
+    step.started_over.or(reported).or(recorded.filter(|time| Some(*time) >= started))
 }
 
 fn millisecond(millisecond: i64) -> Timestamp {

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+
 use crate::{
-    Counts, Planner,
+    Counts, Planner, priority,
     resources::Resources,
     values::{Key, Name, PreemptionMode, Reason, Settings},
 };
@@ -109,5 +111,12 @@ impl Planner {
     #[must_use]
     pub fn place_in_queue(&self, job: &Key) -> Option<(usize, usize)> {
         self.queue.place(job)
+    }
+
+    /// The step of a ScavengerJob's running priority, and how many steps there are; none unless it runs.
+    #[must_use]
+    pub fn running_priority(&self, job: &Key, now: Timestamp) -> Option<(i32, i32)> {
+        let settings = self.settings.as_ref().ok()?;
+        Some((priority::level(self.seen.get(job)?.job(), settings, now)?, settings.priority_steps))
     }
 }

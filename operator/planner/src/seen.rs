@@ -517,7 +517,7 @@ fn update(known: &mut Tracked, job: Job) -> u32 {
     let attempt = |job: &Job| job.status.attempt.as_ref().map(|attempt| attempt.number);
     if attempt(&known.job) != attempt(&job) {
         // What was reported was about an earlier attempt.
-        known.reported = Reported::default();
+        known.reported.forget();
         let may_create = known.memory.may_create;
         known.memory = Remembered::default();
         if may_create.is_some() {

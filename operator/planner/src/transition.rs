@@ -7,6 +7,7 @@ use crate::{
     backoff,
     known::{Known, later},
     next::{Ending, Transition},
+    priority,
     values::{
         Admitted, Attempt, Disruption, HISTORY, Job, JobStatus, Name, Outcome, Phase, Reason, Waiting,
         WaitingReason,
@@ -17,6 +18,7 @@ use crate::{
 #[must_use]
 pub fn apply(known: &Known<'_>, transition: Transition) -> Task {
     let mut status = known.job.status.clone();
+    status.priority_start_over = priority::started_over(known.job, known.settings, known.now);
     let (ended, event) = match (transition, known.job.status.active_attempt()) {
         (Transition::Start, _) => start(known, &mut status),
         (Transition::Run { child_uid }, Some(attempt)) => run(known, &mut status, attempt, child_uid),
@@ -31,17 +33,12 @@ pub fn apply(known: &Known<'_>, transition: Transition) -> Task {
             withdraw(known, &mut status, attempt, &ending, waiting)
         }
         (Transition::Finish(ending), attempt) => finish(known, &mut status, attempt, ending),
-        (Transition::ChangePriority { level, start_over }, _) => {
-            status.running_priority = Some(level);
-            status.priority_start_over = start_over;
-            (None, None)
-        }
         (Transition::ExplainDeletion(message), _) => {
             status.message = message;
             (None, None)
         }
-        // Nothing runs that could end.
-        (Transition::Observe, _) | (_, None) => (None, None),
+        // The first is written with every transition; and nothing runs that could end.
+        (Transition::StartPriorityOver | Transition::Observe, _) | (_, None) => (None, None),
     };
     write(known.job, status, ended, event)
 }
@@ -83,7 +80,6 @@ fn run(known: &Known<'_>, status: &mut JobStatus, attempt: &Attempt, child_uid: 
     status.phase = Phase::Running;
     status.message = format!("attempt {} is running", attempt.number);
     status.failed_starts = 0;
-    status.running_priority = Some(1);
     // That of an earlier attempt says nothing about this one.
     status.priority_start_over = None;
     push(&mut status.start_times, known.now);
@@ -174,7 +170,6 @@ fn finish(known: &Known<'_>, status: &mut JobStatus, attempt: Option<&Attempt>, 
         ended(known, status, attempt, &ending, end)
     });
     status.finish_time = Some(known.now);
-    status.running_priority = None;
     status.admitted = None;
     status.not_before = None;
     if ending.outcome == Outcome::Completed {
@@ -196,7 +191,6 @@ fn set_waiting(status: &mut JobStatus, waiting: Waiting, now: Timestamp) {
         _ => now,
     };
     status.admitted = Some(Admitted { waiting: Some(waiting), since });
-    status.running_priority = None;
 }
 
 /// When an attempt ended whose end is only noticed now; see [`crate::verdict::Evidence::end_time`].

@@ -28,6 +28,8 @@ impl Urgency {
     pub fn of(task: &Task) -> Self {
         match task {
             Task::Interrupt { .. } | Task::DeleteChild { .. } => Self::Stops,
+            // The order to interrupt: the pods are evicted only after it is on record.
+            Task::WriteStatus(write) if write.orders_interruption() => Self::Stops,
             Task::WriteStatus(write) if write.ended.is_some() => Self::Ends,
             Task::CreateChild { .. } => Self::Creates,
             Task::WriteStatus(write) if write.status.phase.is_active() => Self::Writes,
@@ -58,7 +60,11 @@ impl Line {
     /// An action joins the line.
     pub fn join(&mut self, action: Action) {
         self.joined += 1;
-        let turn = self.joined + LET_PAST * (Urgency::of(&action.task) as u64);
+        let turn = match Urgency::of(&action.task) {
+            // Somebody waits for the capacity, however many others came before.
+            Urgency::Stops => 0,
+            urgency => self.joined + LET_PAST * (urgency as u64),
+        };
         self.actions.insert((turn, self.joined), action);
     }
 

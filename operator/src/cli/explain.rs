@@ -97,6 +97,9 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
         }
         Err(error) => lines.add("asks for", &format!("something that can not be understood: {error}")),
     }
+    if let Some((level, steps)) = planner.running_priority(key, snapshot.time) {
+        lines.add("priority", &format!("step {level} of {steps}: the higher, the more would be lost"));
+    }
     queue(&mut lines, &planner, job);
     lines.add("next", &would(next, job));
     for pod in pods(snapshot, job) {

@@ -169,7 +169,6 @@ impl World {
         job.status.phase = Phase::Running;
         job.status.message = "attempt 1 is running".to_owned();
         job.status.admitted = Some(Admitted { waiting: None, since: at(-900) });
-        job.status.running_priority = Some(1);
         let attempt = Self::attempt(number, &job);
         job.status.start_times = attempt.start_time.into_iter().collect();
         job.status.attempt = Some(Box::new(attempt));
@@ -181,7 +180,6 @@ impl World {
         job.status.phase = Phase::Completed;
         job.status.message = "all pods ended with success".to_owned();
         job.status.finish_time = Some(at(-100));
-        job.status.running_priority = None;
         job.status.admitted = None;
         if let Some(attempt) = &mut job.status.attempt {
             attempt.end_time = Some(at(-100));

@@ -112,8 +112,6 @@ pub struct JobStatus {
     pub unknown_ends_in_a_row: u32,
     /// Seconds that ended attempts ran, all pods together.
     pub active_seconds: i64,
-    /// Step of its running priority, 1 to the pool's steps; present while it runs.
-    pub running_priority: Option<i32>,
     /// When that last fell back to 1.
     pub priority_start_over: Option<Timestamp>,
     /// When it last reported a checkpoint.

@@ -2,7 +2,7 @@
 
 use scavenger_planner::{
     action::Task,
-    fixtures::{at, job, key, millis, node, pod, seconds, settings},
+    fixtures::{at, job, key, node, pod, seconds, settings},
     snapshot::{Phase, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Workload};
@@ -255,7 +255,7 @@ fn no_more_than_allowed_start_at_the_same_time() {
     for number in 0..20 {
         cluster.submit(job(&format!("job{number:02}")).asking(1000 + number % 4), work(100));
     }
-    cluster.run_for(millis(500));
+    cluster.run_for(seconds(4));
     assert_eq!(order(&cluster).len(), 3);
     let waiting = cluster.planner.pool_report().counts.waiting.get(&WaitingReason::BehindInQueue).copied();
     assert_eq!(waiting, Some(17));

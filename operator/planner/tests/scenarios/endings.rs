@@ -10,14 +10,15 @@ use scavenger_planner::{
 };
 use scavenger_simulator::Workload;
 
-use super::{all_is_quiet, attempt, cluster, completed, outcome, work};
+use super::{all_is_quiet, attempt, cluster, completed, level, outcome, work, writes};
 
 #[test]
 fn a_job_completes() {
     let mut cluster = cluster();
     cluster.submit(job("a"), work(300));
     cluster.run_until_phase("a", Phase::Running);
-    assert_eq!(cluster.status("a").running_priority, Some(1));
+    cluster.run_for(millis(100));
+    assert_eq!(level(&cluster, "a"), Some(1));
     assert_eq!(cluster.status("a").start_times.len(), 1);
     completed(&mut cluster, "a");
     assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Completed), Reason::Completed));
@@ -99,18 +100,17 @@ fn a_reported_checkpoint_starts_the_running_priority_over_and_is_told() {
     cluster.submit(job("a").interruptible_after(seconds(60)), work(200));
     cluster.run_until_phase("a", Phase::Running);
     let started = attempt(&cluster, "a").start_time.unwrap();
-    for (after, over) in [(45, 45), (45, 90), (80, 150)] {
-        cluster.run_for(seconds(after));
-        if over < 100 {
-            assert!(cluster.status("a").running_priority > Some(1));
-            cluster.report_checkpoint("a");
-            cluster.run_for(millis(100));
-        }
-        let status = cluster.status("a");
-        let told = status.priority_start_over.map(|time| time.duration_since(started).as_secs());
+    for over in [45, 90] {
+        cluster.run_for(seconds(45));
+        assert!(level(&cluster, "a") > Some(1));
+        cluster.report_checkpoint("a");
+        cluster.run_for(millis(100));
+        let told = cluster.status("a").priority_start_over.map(|time| time.duration_since(started).as_secs());
         assert!(told.is_some_and(|told| (over..=over + 1).contains(&told)), "{told:?}, not {over}");
-        assert_eq!(status.running_priority, Some(if over < 100 { 1 } else { 2 }));
+        assert_eq!(level(&cluster, "a"), Some(1));
     }
+    cluster.run_for(seconds(80));
+    assert_eq!(level(&cluster, "a"), Some(2), "a whole stretch and 20 s since the last one");
     completed(&mut cluster, "a");
 }
 
@@ -162,37 +162,24 @@ fn a_spec_that_can_not_be_understood_fails_at_once() {
 }
 
 #[test]
-fn the_running_priority_rises_in_steps_and_starts_over_with_one_write_each() {
+fn the_running_priority_rises_in_steps_and_starts_over_without_a_write() {
     let mut cluster = cluster();
     cluster.submit(job("a").interruptible_after(seconds(60)), work(200));
     cluster.run_until_phase("a", Phase::Running);
     let started = attempt(&cluster, "a").start_time.unwrap();
+    let before = writes(&cluster);
     let mut seen = Vec::new();
     for second in [1, 19, 21, 39, 41, 59, 61, 81, 121] {
         cluster.run_for((started + seconds(second)).duration_since(cluster.now));
-        let status = cluster.status("a");
-        let over = status.priority_start_over.map(|time| time.duration_since(started).as_secs());
-        seen.push((status.running_priority.unwrap(), over));
+        seen.push(level(&cluster, "a").unwrap());
     }
-    let over = |second| Some(second);
-    assert_eq!(
-        seen,
-        [
-            (1, None),
-            (1, None),
-            (2, None),
-            (2, None),
-            (3, None),
-            (3, None),
-            (1, over(60)),
-            (2, over(60)),
-            (1, over(120)),
-        ]
-    );
-    // Starting, Running, and one for each of the six steps so far.
-    let writes = cluster.log.iter().filter(|(_, action)| matches!(action.task, Task::WriteStatus(_))).count();
-    assert_eq!(writes, 2 + 6);
-    completed(&mut cluster, "a");
+    assert_eq!(seen, [1, 1, 2, 2, 3, 3, 1, 2, 1]);
+    assert_eq!(writes(&cluster), before);
+    // The next write has it.
+    cluster.preempt(&key("a-1-0"));
+    cluster.run_until_phase("a", Phase::Interrupted);
+    let over = cluster.status("a").priority_start_over.unwrap();
+    assert_eq!(over.duration_since(started).as_secs(), 120);
 }
 
 #[test]

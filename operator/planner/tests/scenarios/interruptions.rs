@@ -22,7 +22,6 @@ fn a_preempted_job_is_interrupted_and_resumes_as_attempt_2() {
     assert_eq!(cluster.status("a").interruption_times.len(), 1);
     assert_eq!(cluster.waits("a"), Some(WaitingReason::BackingOff));
     assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), Reason::PreemptionByScheduler));
-    assert_eq!(cluster.status("a").running_priority, None);
     cluster.run_until_phase("a", Phase::Starting);
     assert!(cluster.now.duration_since(interrupted) >= seconds(29), "the backoff, to the second");
     cluster.run_until_phase("a", Phase::Running);

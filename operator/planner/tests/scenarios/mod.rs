@@ -66,8 +66,20 @@ fn completed(cluster: &mut Cluster, name: &str) {
     all_is_quiet(cluster);
     let status = cluster.status(name);
     assert!(status.finish_time.is_some_and(|time| time > at(0)));
-    assert_eq!(status.running_priority, None);
     assert_eq!(cluster.children_of(name).len(), 1, "the last Job stays, so that its log can be read");
     assert!(cluster.live_pods(name).is_empty());
     let _ = key(name);
+}
+
+/// The step of its running priority.
+fn level(cluster: &Cluster, name: &str) -> Option<i32> {
+    cluster.planner.running_priority(&key(name), cluster.now).map(|(level, _)| level)
+}
+
+fn writes(cluster: &Cluster) -> usize {
+    cluster
+        .log
+        .iter()
+        .filter(|(_, action)| matches!(action.task, scavenger_planner::action::Task::WriteStatus(_)))
+        .count()
 }

@@ -208,7 +208,9 @@ fn e_f_a_spec_that_is_replaced_at_any_step_is_that_of_the_attempt_or_of_the_next
         cluster.delays.new_pods = millis(300);
         cluster.submit(job("a"), work(300));
         for _ in 0..steps {
-            cluster.step();
+            if !cluster.live_pods("a").iter().any(|pod| pod.container.has_started()) {
+                cluster.step();
+            }
         }
         cluster.replace("a", |job| job.asking(2000));
         run_until(&mut cluster, "it runs", |cluster| phase(cluster, Phase::Running));
@@ -320,11 +322,16 @@ fn b_a_planner_that_stood_still_makes_no_second_job_of_an_attempt() {
 }
 
 #[test]
-fn j_a_job_of_somebody_else_that_has_the_name_is_left_alone_and_named() {
+fn j_a_job_of_somebody_else_that_has_the_name_is_left_alone_and_fails_nobody() {
     let mut cluster = cluster();
     cluster.foreign_jobs.insert(key("a-1"));
     cluster.submit(job("a"), work(30));
-    run_for(&mut cluster, seconds(120));
+    run_until(&mut cluster, "its first attempt is withdrawn", |cluster| {
+        cluster.exists("a")
+            && cluster.status("a").attempt.as_ref().is_some_and(|attempt| attempt.outcome.is_some())
+    });
     assert!(cluster.children_of("a").is_empty());
     assert!(cluster.status("a").message.contains("a-1"), "{}", cluster.status("a").message);
+    run_until_completed(&mut cluster);
+    assert_eq!(attempt(&cluster, "a").number, 2);
 }
