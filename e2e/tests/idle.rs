@@ -21,7 +21,7 @@ struct Sample {
 
 async fn sample(world: &World) -> Result<Sample> {
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
-    // The one that works; the others only watch.
+    // The one that works; the others stand by.
     let operator = pods.get(&world.leader().await?).await?;
     let node =
         operator.spec.as_ref().and_then(|spec| spec.node_name.clone()).context("the operator has no node")?;

@@ -77,9 +77,14 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// True once every watch has delivered its first list.
+    /// True while this replica stands by and could lead, or leads and every watch has delivered its first list.
     pub(crate) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Relaxed)
+    }
+
+    /// True if it was ready before.
+    fn set_ready(&self, ready: bool) -> bool {
+        self.ready.swap(ready, Ordering::Relaxed)
     }
 
     /// Seconds since the loop last turned; it turns at least every 5 s.
@@ -148,8 +153,8 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Runs until `stop` ends, then waits for actions under way. A replica that stands by watches, so that it knows
-    /// that it could lead, but plans nothing.
+    /// Runs until `stop` ends, then waits for actions under way. A replica that stands by watches nothing: what it saw
+    /// could not be trusted when it takes over, and would cost the API server as much as the leader does.
     pub(crate) async fn run(
         self,
         mut leadership: watch::Receiver<Leadership>,
@@ -163,8 +168,7 @@ impl Controller {
         ));
         let mut line = Line::default();
         let mut under_way: JoinSet<ActionResult> = JoinSet::new();
-        let mut view = View::start(&self.client);
-        let mut leads = false;
+        let mut view: Option<View> = None;
         let mut pool_status = PoolStatus::new(self.client.clone());
         let mut wake_at: Option<Timestamp> = None;
         let mut checked = Instant::now();
@@ -178,43 +182,47 @@ impl Controller {
                     return Err(ControllerError::LeadershipLost);
                 },
                 () = &mut stop => break,
-                Some(message) = view.messages.recv() => view.take_in(message)?,
-                Some(result) = under_way.join_next() => {
+                Some(message) = next_message(&mut view) => if let Some(view) = &mut view {
+                    view.take_in(message)?;
+                },
+                Some(result) = under_way.join_next() => if let Some(view) = &mut view {
                     take_in(&mut view.planner, result);
                     while let Some(result) = under_way.try_join_next() {
                         take_in(&mut view.planner, result);
                     }
-                }
+                },
                 () = tokio::time::sleep(until(wake_at)) => {}
             }
             // Looked at in every turn: a leader that has lost the Lease must not plan one thing more.
-            match *leadership.borrow() {
-                Leadership::Standby => {}
+            let leadership = *leadership.borrow();
+            match leadership {
+                Leadership::Unknown | Leadership::Standby => {
+                    self.health.set_ready(leadership == Leadership::Standby);
+                    continue;
+                }
                 // It was frozen: the election has not said so yet.
-                now @ Leadership::Leader { .. } if !now.holds(tokio::time::Instant::now()) => {
+                Leadership::Leader { .. } if !leadership.holds(tokio::time::Instant::now()) => {
                     return Err(ControllerError::LeadershipLost);
                 }
-                Leadership::Leader { .. } if leads => {}
-                Leadership::Leader { .. } => {
-                    // What the leader before wrote last may not be in this view yet. Lists that begin now have it, and
-                    // with it all room that was given away.
-                    view = View::start(&self.client);
-                    leads = true;
-                    self.metrics.leads(true);
-                }
+                Leadership::Leader { .. } => {}
                 Leadership::Lost => return Err(ControllerError::LeadershipLost),
             }
+            let view = view.get_or_insert_with(|| {
+                // Lists that begin now have what the leader before wrote last, and with it all capacity that was given
+                // away.
+                self.health.progress.begin();
+                self.health.set_ready(false);
+                self.metrics.leads(true);
+                View::start(&self.client)
+            });
             // Half a view would show room that is not there and Jobs that seem to be gone.
             if !view.unlisted.is_empty() {
                 // The next message wakes the loop; a timer that is due could not be served.
                 wake_at = None;
                 continue;
             }
-            if !self.health.ready.swap(true, Ordering::Relaxed) {
+            if !self.health.set_ready(true) {
                 info!("every watch has delivered its first list");
-            }
-            if !leads {
-                continue;
             }
             let began = Instant::now();
             let plan = view.planner.plan(now());
@@ -231,7 +239,7 @@ impl Controller {
                     // As after a restart: what was planned in the old view is not begun, and what is under way is cut
                     // off, so that no answer of it is taken for one to the new view.
                     (line, under_way) = (Line::default(), JoinSet::new());
-                    view = View::start(&self.client);
+                    *view = View::start(&self.client);
                     wake_at = None;
                     continue;
                 }
@@ -267,6 +275,14 @@ fn take_in(planner: &mut Planner, result: Result<ActionResult, tokio::task::Join
         // A task that panicked never answers, and its ScavengerJob would wait for ever: better to start anew.
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         Err(_) => {}
+    }
+}
+
+/// The next message of the watches; a replica that stands by has none.
+async fn next_message(view: &mut Option<View>) -> Option<Message> {
+    match view {
+        Some(view) => view.messages.recv().await,
+        None => std::future::pending().await,
     }
 }
 

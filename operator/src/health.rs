@@ -1,5 +1,7 @@
-//! /healthz (the loop turns and every watch is heard of), /readyz (every watch has delivered its first list) and
-//! /metrics. Neither asks who leads: a standby that is never ready would block every rollout.
+//! /healthz (the loop turns, and every watch of the leader is heard of), /readyz and /metrics.
+//!
+//! A leader is ready once every watch has delivered its first list. A standby watches nothing and is ready while it could
+//! lead: the API server answers, and the Lease was read. A standby that is never ready would block every rollout.
 
 use std::{sync::Arc, time::Duration};
 
@@ -52,7 +54,10 @@ async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
     if shared.health.is_ready() {
         (StatusCode::OK, "ok\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not every watch has delivered its first list\n")
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the Lease was not read, or, as the leader, not every first list has arrived\n",
+        )
     }
 }
 

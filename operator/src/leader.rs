@@ -32,7 +32,9 @@ const RETRY: Duration = Duration::from_secs(2);
 /// What a replica is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leadership {
-    /// Another replica leads, or nobody yet.
+    /// The Lease could not be read yet, or not at the last look.
+    Unknown,
+    /// Another replica leads, or nobody yet: this one could.
     Standby,
     /// This one leads, until then at least. A renewal moves the time on.
     Leader { until: Instant },
@@ -71,7 +73,7 @@ impl Election {
     /// Takes part in the election until [`Self::resign`].
     pub(crate) fn start(client: &Client, candidate: Candidate) -> Self {
         let api = Api::namespaced(client.clone(), &candidate.namespace);
-        let (sender, state) = watch::channel(Leadership::Standby);
+        let (sender, state) = watch::channel(Leadership::Unknown);
         let (stop, stopped) = watch::channel(false);
         let campaign = Campaign { api, candidate, seen: None, renewed: None };
         let task = tokio::spawn(campaign.run(sender, stopped));
@@ -112,7 +114,9 @@ impl Campaign {
             let sent = Instant::now();
             // A leader must know in time that an answer does not come.
             let deadline = self.renewed.map_or(sent, |renewed| renewed) + RENEW_DEADLINE;
-            let leads = match tokio::time::timeout_at(deadline, self.turn(sent)).await {
+            let looked = tokio::time::timeout_at(deadline, self.turn(sent)).await;
+            let was_read = matches!(looked, Ok(Ok(_)));
+            let leads = match looked {
                 Ok(Ok(Some(leads))) => {
                     self.renewed = leads.then_some(sent);
                     leads
@@ -125,7 +129,7 @@ impl Campaign {
                 }
                 Err(_) => false,
             };
-            let now = next(*state.borrow(), self.renewed.filter(|_| leads), Instant::now());
+            let now = next(*state.borrow(), was_read, self.renewed.filter(|_| leads), Instant::now());
             let changed = state.send_if_modified(|old| {
                 // A renewal is no change that anybody must be woken for.
                 let changed = std::mem::discriminant(old) != std::mem::discriminant(&now);
@@ -197,11 +201,13 @@ impl Campaign {
 }
 
 /// What a replica is after it looked at the Lease: `renewed` is when it sent its last renewal, if it leads.
-fn next(before: Leadership, renewed: Option<Instant>, now: Instant) -> Leadership {
+fn next(before: Leadership, was_read: bool, renewed: Option<Instant>, now: Instant) -> Leadership {
     let until = renewed.map(|renewed| renewed + RENEW_DEADLINE).filter(|until| now < *until);
     match (before, until) {
-        (Leadership::Standby | Leadership::Leader { .. }, Some(until)) => Leadership::Leader { until },
-        (Leadership::Standby, None) => Leadership::Standby,
+        (Leadership::Leader { .. }, Some(until)) => Leadership::Leader { until },
+        (Leadership::Unknown | Leadership::Standby, Some(until)) => Leadership::Leader { until },
+        (Leadership::Unknown | Leadership::Standby, None) if was_read => Leadership::Standby,
+        (Leadership::Unknown | Leadership::Standby, None) => Leadership::Unknown,
         (Leadership::Leader { .. }, None) | (Leadership::Lost, _) => Leadership::Lost,
     }
 }
@@ -299,17 +305,29 @@ mod tests {
     #[test]
     fn a_leader_holds_the_lease_for_ten_seconds_after_a_renewal() {
         let sent = Instant::now();
-        let leader = next(Leadership::Standby, Some(sent), sent + SECOND);
+        let leader = next(Leadership::Standby, true, Some(sent), sent + SECOND);
         assert_eq!(leader, Leadership::Leader { until: sent + RENEW_DEADLINE });
         assert!(leader.holds(sent + 9 * SECOND));
         assert!(!leader.holds(sent + RENEW_DEADLINE));
-        let renewed = next(leader, Some(sent + 2 * SECOND), sent + 2 * SECOND);
+        let renewed = next(leader, true, Some(sent + 2 * SECOND), sent + 2 * SECOND);
         assert!(renewed.holds(sent + 11 * SECOND));
         // Frozen for longer than that: nobody has said so yet, but the clock does.
         assert!(!renewed.holds(sent + 60 * SECOND));
-        assert_eq!(next(renewed, Some(sent + 2 * SECOND), sent + 60 * SECOND), Leadership::Lost);
-        assert_eq!(next(Leadership::Lost, Some(sent), sent), Leadership::Lost, "once lost, lost");
+        assert_eq!(next(renewed, true, Some(sent + 2 * SECOND), sent + 60 * SECOND), Leadership::Lost);
+        assert_eq!(next(Leadership::Lost, true, Some(sent), sent), Leadership::Lost, "once lost, lost");
         assert!(!Leadership::Standby.holds(sent) && !Leadership::Lost.holds(sent));
+    }
+
+    #[test]
+    fn a_replica_stands_by_while_it_can_read_the_lease() {
+        let now = Instant::now();
+        assert_eq!(next(Leadership::Unknown, false, None, now), Leadership::Unknown);
+        assert_eq!(next(Leadership::Unknown, true, None, now), Leadership::Standby);
+        assert_eq!(next(Leadership::Standby, true, None, now), Leadership::Standby);
+        assert_eq!(next(Leadership::Standby, false, None, now), Leadership::Unknown, "it could not lead now");
+        let leader = Leadership::Leader { until: now + RENEW_DEADLINE };
+        assert_eq!(next(Leadership::Unknown, true, Some(now), now), leader);
+        assert_eq!(next(leader, false, Some(now), now + SECOND), leader, "one look may fail");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | [`quantity`] | - | Kubernetes quantities as integers |
 //! | [`rules`] | - | the database's rules as sentences |
 //! | [`gmx_dump`] | - | what `gmx dump` calls the interactions |
+//! | [`terminal`] | - | text that others wrote, as it may be printed |
 //! | [`water`] | - | the boxes of water that benchmarks run |
 //! | `scavenger_job`, `scavenger_pool` | `crd` | the two custom resources |
 //! | `bounds` | `http` | what the tuner accepts of each field |
@@ -39,6 +40,7 @@ mod shapes;
 pub mod simulation;
 #[cfg(feature = "http")]
 pub mod strict;
+pub mod terminal;
 #[cfg(feature = "http")]
 pub mod tuning;
 pub mod water;

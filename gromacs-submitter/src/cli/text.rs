@@ -2,27 +2,10 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
+use scavenger_schema::terminal::is_unsafe;
+pub(super) use scavenger_schema::terminal::shown;
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
-
-/// Text as it may stand on a terminal. Control characters would move the cursor or worse, and signs that turn the
-/// direction of writing would show a name other than the one that is there: both come from files and logs that anybody
-/// can write.
-pub(super) fn shown(text: &str) -> String {
-    text.chars()
-        .map(|character| match character {
-            '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',
-            _ if is_unsafe(character) => '\u{fffd}',
-            _ => character,
-        })
-        .collect()
-}
-
-fn is_unsafe(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
-            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-}
 
 /// JSON, one value over several lines, with everything escaped that [`shown`] would replace.
 pub(super) fn json(value: &Value) -> String {

@@ -11,7 +11,7 @@ use scavenger_planner::{
     resources::{Amount, CPU, MEMORY, PODS, Resources},
     snapshot::{Job, Key, Observation, Phase, Pod},
 };
-use scavenger_schema::scavenger_job::ScavengerJob;
+use scavenger_schema::{scavenger_job::ScavengerJob, terminal::shown};
 use scavenger_vocabulary::Reason;
 
 use super::{
@@ -117,7 +117,8 @@ struct Lines {
 
 impl Lines {
     fn add(&mut self, heading: &str, text: &str) {
-        writeln!(self.text, "{heading:<13} {text}").expect("writing to a string should not fail");
+        // Messages hold the last words of containers, and events.
+        writeln!(self.text, "{heading:<13} {}", shown(text)).expect("writing to a string should not fail");
     }
 }
 

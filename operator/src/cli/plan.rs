@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use anyhow::Context;
 use scavenger_planner::action::{Action, StatusWrite, Task};
+use scavenger_schema::terminal::shown;
 
 use super::snapshot::Source;
 
@@ -58,7 +59,8 @@ fn table(actions: &[Action]) -> String {
         {
             *told.entry(reason).or_default() += 1;
         } else {
-            rows.push((action.job.to_string(), describe(&action.task)));
+            // Messages hold the last words of containers, and events.
+            rows.push((action.job.to_string(), shown(&describe(&action.task))));
         }
     }
     if rows.is_empty() && told.is_empty() {
@@ -109,6 +111,18 @@ mod tests {
     use scavenger_planner::snapshot::Key;
 
     use super::*;
+
+    #[test]
+    fn the_last_words_of_a_container_reach_no_terminal_as_they_are() {
+        use scavenger_planner::snapshot::JobStatus;
+
+        let status =
+            JobStatus { message: "evil\u{1b}[2J\nchem/a  forged".to_owned(), ..JobStatus::default() };
+        let write = StatusWrite { resource_version: 1, status, ended: None, event: None };
+        let task = Task::WriteStatus(Box::new(write));
+        let action = Action { job: Key::new("chem", "water"), uid: "u".into(), task };
+        assert_eq!(table(&[action]), "chem/water  write status Waiting: evil\u{fffd}[2J chem/a  forged\n");
+    }
 
     #[test]
     fn actions_are_told_in_words() {

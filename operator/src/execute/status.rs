@@ -5,7 +5,7 @@ use scavenger_planner::{
     action::{Answer, Failure, StatusWrite},
     snapshot::{JobStatus, Key, Phase},
 };
-use scavenger_schema::scavenger_job::ScavengerJob;
+use scavenger_schema::{scavenger_job::ScavengerJob, terminal::shown};
 use tracing::info;
 
 use super::{Executor, Outcome, errors::failure};
@@ -42,7 +42,7 @@ impl Executor {
             phase = new.phase.name(),
             attempt = new.attempt.as_ref().map(|attempt| attempt.number),
             reason = new.admitted.as_ref().and_then(|a| a.waiting.as_ref()).map(|w| w.reason.name()),
-            message = %new.message,
+            message = %shown(&new.message),
             "status written"
         );
         let job = convert::job(&written);

@@ -7,7 +7,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -26,21 +26,32 @@ use super::Watched;
 #[derive(Debug)]
 pub(crate) struct Progress {
     began: Instant,
+    /// True once there are watches: a replica that stands by has none.
+    watches: AtomicBool,
     /// Milliseconds since `began`, by kind.
     heard: [AtomicU64; Watched::ALL.len()],
 }
 
 impl Default for Progress {
     fn default() -> Self {
-        Self { began: Instant::now(), heard: Default::default() }
+        Self { began: Instant::now(), watches: AtomicBool::new(false), heard: Default::default() }
     }
 }
 
 impl Progress {
-    /// Time since the API server last sent something on each watch.
+    /// The watches begin now; until then none has an age.
+    pub(crate) fn begin(&self) {
+        for watched in Watched::ALL {
+            self.hear(watched);
+        }
+        self.watches.store(true, Ordering::Relaxed);
+    }
+
+    /// Time since the API server last sent something on each watch, or since it began.
     pub(crate) fn ages(&self) -> impl Iterator<Item = (Watched, Duration)> {
         let now = self.began.elapsed();
-        Watched::ALL.into_iter().zip(&self.heard).map(move |(watched, heard)| {
+        let watches = self.watches.load(Ordering::Relaxed);
+        Watched::ALL.into_iter().zip(&self.heard).filter(move |_| watches).map(move |(watched, heard)| {
             let heard = Duration::from_millis(heard.load(Ordering::Relaxed));
             (watched, now.saturating_sub(heard))
         })
@@ -136,10 +147,21 @@ mod tests {
 
     #[test]
     fn what_is_heard_of_is_young_again() {
-        let progress = Progress { began: Instant::now() - Duration::from_secs(100), ..Progress::default() };
+        let began = Instant::now() - Duration::from_secs(100);
+        let progress = Progress { began, watches: AtomicBool::new(true), ..Progress::default() };
         progress.hear(Watched::Nodes);
         for (watched, age) in progress.ages() {
             assert_eq!(age < Duration::from_secs(50), watched == Watched::Nodes, "{watched:?}: {age:?}");
         }
+    }
+
+    #[test]
+    fn watches_have_no_age_before_they_begin() {
+        let began = Instant::now() - Duration::from_secs(100);
+        let progress = Progress { began, ..Progress::default() };
+        assert_eq!(progress.ages().count(), 0, "a replica that stands by has no watch that could be too old");
+        progress.begin();
+        assert_eq!(progress.ages().count(), Watched::ALL.len());
+        assert!(progress.ages().all(|(_, age)| age < Duration::from_secs(50)));
     }
 }
