@@ -1,8 +1,9 @@
 //! ScavengerJobs that hold room on the real node, and owners' pods that want it.
 
-use std::future::Future;
+use std::{future::Future, time::Duration};
 
 use anyhow::{Context, Result};
+use jiff::Timestamp;
 use k8s_openapi::api::{core::v1::Pod, scheduling::v1::PriorityClass};
 use kube::{
     Api,
@@ -25,6 +26,26 @@ use crate::{
 #[must_use]
 pub fn status(job: &ScavengerJob) -> ScavengerJobStatus {
     job.status.clone().unwrap_or_default()
+}
+
+/// Waits until the active attempt of a ScavengerJob has run for this time. Nothing is written meanwhile, so it is asked
+/// again and again.
+///
+/// # Errors
+/// If it does not within the limit.
+pub async fn has_run_for(world: &World, name: &str, time: Duration) -> Result<()> {
+    until(&format!("{name} has run for {time:?}"), || async {
+        let status = status(&world.api::<ScavengerJob>().get(name).await?);
+        let started = status.start_times.last().filter(|_| status.phase == Some(Phase::Running));
+        let due = started.and_then(|started| started.0.checked_add(time).ok());
+        Ok(due.is_some_and(|due| due <= now()).then_some(()))
+    })
+    .await
+}
+
+#[expect(clippy::disallowed_methods, reason = "the clock of the test")]
+fn now() -> Timestamp {
+    Timestamp::now()
 }
 
 /// True if a condition of a ScavengerJob says that it waits for this reason.

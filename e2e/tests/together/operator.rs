@@ -1,6 +1,6 @@
 //! The operator on a real cluster: real kubelet, real scheduler, real Job controller.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::{
@@ -15,7 +15,7 @@ use scavenger_e2e::{
     World,
     kubectl::kubectl,
     postgres::NAMESPACE,
-    room::{has_reason, status},
+    room::{has_reason, has_run_for, status},
     run,
     world::{argument, counter, resumed_at, until},
 };
@@ -503,13 +503,7 @@ fn interruptions_are_told_soon() {
         for round in 1..=scavenger_e2e::repetitions(5) {
             let count = i64::try_from(round)?;
             // A whole stretch: without one, each interruption doubles the wait for the next start.
-            world
-                .job_until("count", "past its first stretch", |job| {
-                    let status = status(job);
-                    status.phase == Some(Phase::Running)
-                        && status.priority_start_over_timestamp > status.start_times.last().cloned()
-                })
-                .await?;
+            has_run_for(world, "count", Duration::from_secs(2)).await?;
             let ended = until_the_job_ends(world, round);
             let owner = async {
                 world.owner_pod("owner", &slot, 6).await?;
