@@ -62,8 +62,11 @@ fn answers(row: &Row, text: &str) -> Result<()> {
     ensure!(lines < MOST_LINES, "{} has {lines} lines, {MOST_LINES} or more", row.file);
     let name = row.function.rsplit("::").next().unwrap_or_default();
     let found = text.lines().map(str::trim_start).filter(|line| {
-        let line = line.trim_start_matches("pub ").trim_start_matches("pub(crate) ");
-        line.strip_prefix("fn ")
+        // A function of a trait has no word before it.
+        let line =
+            ["pub ", "pub(crate) ", "pub(super) ", ""].iter().find_map(|public| line.strip_prefix(public));
+        line.unwrap_or_default()
+            .strip_prefix("fn ")
             .and_then(|rest| rest.strip_prefix(name))
             .is_some_and(|rest| rest.starts_with(['(', '<']))
     });

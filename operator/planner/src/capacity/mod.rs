@@ -122,7 +122,7 @@ impl Entry {
         }
     }
 
-    /// What is free in each [`View`].
+    /// What is free in each `View`.
     fn rooms(&self, promised: Option<&Resources>) -> Rooms {
         let Some(node) = &self.node else { return [None, None, None] };
         let now = self.in_pool.then(|| {
@@ -370,7 +370,7 @@ impl Capacity {
         self.nodes.get_key_value(name).map(|(name, _)| name)
     }
 
-    /// Rises when an answer of [`Self::never_fits`] may have changed.
+    /// Rises when an answer of `Self::never_fits` may have changed.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch

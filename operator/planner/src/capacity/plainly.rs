@@ -34,7 +34,7 @@ impl Capacity {
     /// Nodes for the pods of a demand in the room there is now, or why there is none.
     ///
     /// # Errors
-    /// [`Shortage`] naming the threshold or the nodes.
+    /// `Shortage` naming the threshold or the nodes.
     pub fn fit(&self, demand: &Demand, ledger: &Ledger, settings: &Settings) -> Result<Vec<Name>, Shortage> {
         if let Some(shortage) = self.exceeds_free(demand, ledger, settings) {
             return Err(shortage);

@@ -58,7 +58,7 @@ pub(crate) struct Causes {
 impl Causes {
     /// In order of urgency. An ordinary pod that waits comes before headroom: what is freed for it may make the headroom,
     /// too.
-    fn by_urgency(&mut self) -> [&mut dyn Cause; 5] {
+    pub(crate) fn by_urgency(&mut self) -> [&mut dyn Cause; 5] {
         [
             &mut self.drain,
             &mut self.node_pressure,

@@ -1,7 +1,7 @@
 //! What measured runs add to the physics.
 //!
 //! A measured run tells by how much the predicted logarithm of its time was off. What is off are factors on the parts
-//! of a step, with a normal prior each ([`kernel`]); a run is a measurement of the sum that its own parts make. The
+//! of a step, with a normal prior each (`kernel`); a run is a measurement of the sum that its own parts make. The
 //! update is the Bayesian one for all runs together, made linear where the runs say that the parameters are
 //! (Gauss-Newton). Without measurements only the class is known and the interval is wide; one run removes what its
 //! parts have in common with the question, and no more.
