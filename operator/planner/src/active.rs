@@ -70,7 +70,7 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
         } else if known.memory.may_create == Some(attempt.number) {
             Next::Do(Task::CreateChild { attempt: attempt.number, priority_class: attempt.priority_class })
         } else {
-            // A restarted operator can not know whether the Job was made and deleted while it was away.
+            // A restarted operator cannot know whether the Job was made and deleted while it was away.
             Next::Do(Task::ListPods { child: None })
         };
     };

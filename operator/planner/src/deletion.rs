@@ -30,8 +30,7 @@ pub fn next(known: &Known<'_>) -> Next {
     if known.job.has_finalizer { Next::Do(Task::RemoveFinalizer) } else { Next::Wait(None) }
 }
 
-/// A pod on a node that does not answer, or one that nobody deletes, can hold a deletion for ever. Whoever wonders looks
-/// at the message.
+/// A pod on a node that does not answer, or one that nobody deletes, can hold a deletion forever. The message says which.
 fn explain(known: &Known<'_>) -> Next {
     let orphan = || {
         let mut left = known.pods.values().filter(|pod| !pod.phase.is_terminal());

@@ -29,7 +29,7 @@ pub enum Observation {
     Pod(Box<Pod>),
     /// A pod is gone.
     PodGone(Key),
-    /// The pod watch lists all pods anew: versions seen before and after have no order.
+    /// The pod watch lists all pods again: versions seen before and after have no order.
     PodsRelisted,
     /// A node is there, in this version.
     Node(Node),

@@ -75,7 +75,7 @@ pub fn next(known: &Known<'_>) -> Next {
     // A delay after failed starts belongs to the spec that could not start; another one gets its chance at once.
     let other_spec = status.failed_starts > 0 && status.observed_generation != known.job.generation;
     if let Some(time) = status.not_before.filter(|time| *time > now && !other_spec) {
-        // Whoever set the time also wrote why, unless something else was said meanwhile.
+        // The reason was written together with the time, unless something else was said meanwhile.
         let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.clone());
         let passed = [WaitingReason::Paused, WaitingReason::Suspended];
         return match said.filter(|waiting| !passed.contains(&waiting.reason)) {

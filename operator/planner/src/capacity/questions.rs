@@ -10,7 +10,7 @@ use crate::{
     values::{Demand, Name, Node, Settings},
 };
 
-/// Why a demand can not be placed.
+/// Why a demand cannot be placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shortage {
     /// The resource that lacks, if it is one.

@@ -4,7 +4,7 @@
 //! Served are pods that do not preempt by themselves and that kube-scheduler called unschedulable, once each: the room
 //! is reserved for the pod until it is bound or gone, so neither a ScavengerJob nor another pod is promised the same.
 //! A pod is served again only if its room was lost to somebody who was faster, to something that hangs, or with its
-//! node. What of a pod's constraints can not be judged here leads to no interruption at all; `PendingPods::unjudged`
+//! node. Where some of a pod's constraints cannot be evaluated here nothing is interrupted; `PendingPods::unjudged`
 //! names such pods.
 
 use std::{

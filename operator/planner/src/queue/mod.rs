@@ -50,7 +50,7 @@ pub struct Queue {
     new: BTreeSet<Lane>,
     /// Lines that can fit and whose head was not told yet why it waits.
     untold: BTreeSet<Lane>,
-    /// The line that is told anew next.
+    /// The line whose head is looked at again next.
     retold: Lane,
     /// Epoch of the capacity in which it was last decided who never fits.
     epoch: u64,

@@ -13,7 +13,7 @@
 //!
 //! So of what the holder needs nothing is taken any more by those that came later, and each ScavengerJob that ends gives
 //! it more: it starts as soon as those that were there before it, which are finite in number, are through. Ordinary pods
-//! are never held up, and who can not fit beside them reserves nothing. All of this follows from what statuses say,
+//! are never held up, and one that cannot fit beside them reserves nothing. All of this follows from what statuses say,
 //! so it outlives a restart. Slurm and Maui keep room for the head of the queue in the same way (EASY backfill); there
 //! users promise when their jobs end, here nobody does, so nothing may be lent out of the reservation.
 

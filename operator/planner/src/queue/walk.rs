@@ -15,7 +15,7 @@ use crate::{
     values::{Demand, Key, Name, Settings},
 };
 
-/// So many heads of lines are told anew at each walk, in turn, what they wait for: the numbers in it change, and to
+/// So many heads of lines are looked at again at each walk, in turn, for what they wait for: its numbers change, and to
 /// look at all of them each time would cost more than the walk.
 const RETOLD_PER_WALK: usize = 8;
 
@@ -76,7 +76,7 @@ impl Queue {
                 reservations = None;
                 from = None;
             } else if !lane.failed {
-                // Room only shrinks along the walk: whoever was passed over is passed over again.
+                // Capacity only shrinks along the walk: one that was passed over is passed over again.
                 from = Some(rank.turn);
             }
             walk.started.push((job, demand));

@@ -27,7 +27,7 @@ pub struct Job {
     pub has_finalizer: bool,
     /// What of its spec may change at any time.
     pub controls: Controls,
-    /// What it asks, or why that can not be understood.
+    /// What it asks, or why that cannot be understood.
     pub spec: Result<JobSpec, String>,
     /// What became of it so far.
     pub status: JobStatus,
@@ -89,7 +89,7 @@ impl Demand {
 /// How many start times, interruption times and ended attempts a status keeps: the newest.
 pub const HISTORY: usize = 50;
 
-/// What became of a ScavengerJob. A plan carries the whole new value; whoever carries it out writes it as it is.
+/// What became of a ScavengerJob. A plan carries the whole new value, and the executor writes it as it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobStatus {
     /// False until a status was written for the first time.
@@ -108,7 +108,7 @@ pub struct JobStatus {
     pub counted_interruptions: u32,
     /// Interruptions since an attempt last ran for a whole `interruptionAfter`.
     pub interruptions_in_a_row: u32,
-    /// Attempts in a row of which it is not known who ended them.
+    /// Attempts in a row whose end nobody explained.
     pub unknown_ends_in_a_row: u32,
     /// Seconds that ended attempts ran, all pods together.
     pub active_seconds: i64,

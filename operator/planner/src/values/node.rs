@@ -42,7 +42,7 @@ pub struct Taint {
 }
 
 impl Taint {
-    /// True if pods that do not tolerate it can not go there.
+    /// True if pods that do not tolerate it cannot go there.
     #[must_use]
     pub fn repels(&self) -> bool {
         matches!(&*self.effect, "NoSchedule" | "NoExecute")
