@@ -93,6 +93,12 @@ pub(crate) struct Reported {
 }
 
 impl Reported {
+    /// The write that says why a ScavengerJob waits.
+    pub(crate) fn write(&mut self, job: &Job, why: &Explanation, now: Timestamp) -> Task {
+        self.shortage = why.shortage.clone().map(Box::new);
+        transition::hold(job, why.waiting.clone(), now)
+    }
+
     /// Another attempt: what was written was about the one before.
     pub(crate) fn forget(&mut self) {
         (self.time, self.shortage) = (None, None);
@@ -104,8 +110,8 @@ impl Reported {
 pub(crate) enum Telling {
     /// It says so.
     Said,
-    /// It is to be written as soon as the budget allows.
-    Due(Task),
+    /// It is to be written as soon as the budget allows; see [`Reported::write`].
+    Due,
     /// It says so with numbers that have grown old, and was written a moment ago: to be written at this time.
     Later(Timestamp),
 }
@@ -137,8 +143,7 @@ pub(crate) fn hold(job: &Job, reported: &mut Reported, why: &Explanation, now: T
             return Telling::Later(again);
         }
     }
-    reported.shortage = why.shortage.clone().map(Box::new);
-    Telling::Due(transition::hold(job, why.waiting.clone(), now))
+    Telling::Due
 }
 
 #[cfg(test)]
@@ -187,9 +192,8 @@ mod tests {
         let mut job = job("a");
         let mut reported = Reported::default();
         let first = why("cpu", 8);
-        let Telling::Due(_) = hold(&job, &mut reported, &first, at(0)) else {
-            panic!("nothing was said yet")
-        };
+        let Telling::Due = hold(&job, &mut reported, &first, at(0)) else { panic!("nothing was said yet") };
+        let _task = reported.write(&job, &first, at(0));
         job.status.written = true;
         job.status.observed_generation = job.generation;
         job.status.admitted = Some(Admitted { waiting: Some(first.waiting), since: at(0) });
@@ -198,7 +202,7 @@ mod tests {
             Telling::Said => "said",
             Telling::Later(time) if time == at(60) => "later",
             Telling::Later(_) => "at another time",
-            Telling::Due(_) => "now",
+            Telling::Due => "now",
         };
         assert_eq!(after(why("cpu", 8), 5), "said");
         assert_eq!(after(why("cpu", 6), 5), "said", "a quarter less");

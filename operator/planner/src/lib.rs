@@ -107,14 +107,14 @@ use agenda::Agenda;
 use capacity::Capacity;
 use causes::{Causes, Occupancy, Pool, drain};
 use inform::{Explanation, Informing, Telling};
-use known::{Known, active_attempt};
+use known::{Known, active_attempt, earlier};
 use ledger::Ledger;
 use next::{Next, Transition};
 use promises::Promises;
 use queue::{Queue, Room, Starting};
 use report::{Ordered, Report};
-use seen::{Seen, Tracked};
-use values::{Key, Phase, Settings, Waiting, WaitingReason};
+use seen::Seen;
+use values::{Key, Phase, Settings, WaitingReason};
 
 /// What is to be done now.
 #[derive(Debug, Default)]
@@ -312,15 +312,23 @@ impl Planner {
             Next::Do(task) => (Some(task), None),
             Next::Wait(timer) => (None, timer),
             Next::Change(_) | Next::Candidate => (None, None),
-            Next::Held(waiting, timer) => {
-                let (due, timer) = report(tracked, waiting, timer, now);
-                if due.is_some() {
+            Next::Held(waiting, timer) => match tracked.hold(&waiting.into(), now) {
+                Telling::Said => (None, timer),
+                Telling::Due => {
                     self.informing.add(key, &mut tracked.reported, now);
+                    (None, timer)
                 }
-                (None, timer)
-            }
+                Telling::Later(again) => (None, earlier(timer, Some(again))),
+            },
             // A start that could not be made is over: its write does not wait.
-            Next::GiveBack(waiting, time) => report(tracked, waiting, Some(time), now),
+            Next::GiveBack(waiting, time) => {
+                let why = waiting.into();
+                match tracked.hold(&why, now) {
+                    Telling::Said => (None, Some(time)),
+                    Telling::Due => (Some(tracked.write_hold(&why, now)), Some(time)),
+                    Telling::Later(again) => (None, earlier(Some(time), Some(again))),
+                }
+            }
         };
         match task {
             Some(task) => self.dispatch(key, task, actions),
@@ -399,7 +407,8 @@ impl Planner {
                     self.agenda.set_timer(&key, &mut tracked.turn, Some(now + inform::RETELL));
                 }
                 Telling::Said => {}
-                Telling::Due(task) => {
+                Telling::Due => {
+                    let task = tracked.write_hold(&why, now);
                     self.informing.spend(now);
                     self.dispatch(&key, task, actions);
                 }
@@ -436,19 +445,5 @@ impl Planner {
             tracked.memory.asks_why = asks_why;
         }
         actions.push(Action { job: key.clone(), uid: tracked.job().uid.clone(), task });
-    }
-}
-
-/// The write that says why a ScavengerJob waits, if it is due, and when to look at it again.
-fn report(
-    tracked: &mut Tracked,
-    waiting: Waiting,
-    timer: Option<Timestamp>,
-    now: Timestamp,
-) -> (Option<Task>, Option<Timestamp>) {
-    match tracked.hold(&waiting.into(), now) {
-        Telling::Said => (None, timer),
-        Telling::Due(task) => (Some(task), timer),
-        Telling::Later(time) => (None, timer.into_iter().chain([time]).min()),
     }
 }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::{
     Counts,
-    action::Failure,
+    action::{Failure, Task},
     agenda::Turn,
     inform::{self, Explanation, Reported, Telling},
     memory::Remembered,
@@ -84,6 +84,11 @@ impl Tracked {
     /// What is to be done so that its status says why it waits.
     pub(crate) fn hold(&mut self, why: &Explanation, now: Timestamp) -> Telling {
         inform::hold(&self.job, &mut self.reported, why, now)
+    }
+
+    /// The write that says so.
+    pub(crate) fn write_hold(&mut self, why: &Explanation, now: Timestamp) -> Task {
+        self.reported.write(&self.job, why, now)
     }
 
     /// The ScavengerJob in its newest version.
