@@ -15,7 +15,7 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, Client, api::PostParams};
-use scavenger_planner::{Planner, action::ActionResult, check, snapshot::Observation, urgency::Line};
+use scavenger_planner::{Planner, action::ActionResult, check, urgency::Line, values::Observation};
 use scavenger_schema::{
     names,
     scavenger_pool::{ScavengerPool, ScavengerPoolStatus},

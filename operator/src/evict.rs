@@ -7,7 +7,7 @@ use kube::{
     api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions},
     core::Status,
 };
-use scavenger_planner::{action::Failure, snapshot::Key};
+use scavenger_planner::{action::Failure, values::Key};
 use scavenger_vocabulary::Reason;
 use serde_json::json;
 use tracing::info;

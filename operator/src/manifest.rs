@@ -30,15 +30,15 @@ use sha2::{Digest, Sha256};
 const CONTAINER: &str = "main";
 
 /// Name of the headless Service through which the pods of a gang find each other.
-pub(crate) fn service_name(job: &str) -> String {
-    format!("{job}-pods")
+pub(crate) fn service_name(sj: &str) -> String {
+    format!("{sj}-pods")
 }
 
 /// Labels of everything that belongs to one attempt.
-fn labels(job: &ScavengerJob, attempt: u32) -> BTreeMap<String, String> {
+fn labels(sj: &ScavengerJob, attempt: u32) -> BTreeMap<String, String> {
     [
-        (names::LABEL_JOB, job.name_any()),
-        (names::LABEL_JOB_UID, job.uid().unwrap_or_default()),
+        (names::LABEL_JOB, sj.name_any()),
+        (names::LABEL_JOB_UID, sj.uid().unwrap_or_default()),
         (names::LABEL_ATTEMPT, attempt.to_string()),
     ]
     .into_iter()
@@ -47,15 +47,15 @@ fn labels(job: &ScavengerJob, attempt: u32) -> BTreeMap<String, String> {
 }
 
 /// The headless Service of a gang.
-pub(crate) fn service(job: &ScavengerJob) -> Service {
+pub(crate) fn service(sj: &ScavengerJob) -> Service {
     let selector: BTreeMap<String, String> =
-        [(names::LABEL_JOB_UID.to_owned(), job.uid().unwrap_or_default())].into();
+        [(names::LABEL_JOB_UID.to_owned(), sj.uid().unwrap_or_default())].into();
     Service {
         metadata: ObjectMeta {
-            name: Some(service_name(&job.name_any())),
-            namespace: job.namespace(),
-            owner_references: Some(job.controller_owner_ref(&()).into_iter().collect()),
-            labels: Some([(names::LABEL_JOB.to_owned(), job.name_any())].into()),
+            name: Some(service_name(&sj.name_any())),
+            namespace: sj.namespace(),
+            owner_references: Some(sj.controller_owner_ref(&()).into_iter().collect()),
+            labels: Some([(names::LABEL_JOB.to_owned(), sj.name_any())].into()),
             ..ObjectMeta::default()
         },
         spec: Some(ServiceSpec {
@@ -70,12 +70,12 @@ pub(crate) fn service(job: &ScavengerJob) -> Service {
 }
 
 /// The batch/v1 Job of an attempt.
-pub(crate) fn child_job(job: &ScavengerJob, attempt: u32, priority_class: u32) -> BatchJob {
-    let name = names::child_job(&job.name_any(), attempt);
-    let labels = labels(job, attempt);
+pub(crate) fn job(sj: &ScavengerJob, attempt: u32, priority_class: u32) -> BatchJob {
+    let name = names::job(&sj.name_any(), attempt);
+    let labels = labels(sj, attempt);
     let spec = JobSpec {
-        parallelism: Some(job.spec.pod_count),
-        completions: Some(job.spec.pod_count),
+        parallelism: Some(sj.spec.pod_count),
+        completions: Some(sj.spec.pod_count),
         completion_mode: Some("Indexed".to_owned()),
         // The operator alone decides about another attempt.
         backoff_limit: Some(0),
@@ -94,7 +94,7 @@ pub(crate) fn child_job(job: &ScavengerJob, attempt: u32, priority_class: u32) -
         }),
         template: PodTemplateSpec {
             metadata: Some(ObjectMeta { labels: Some(labels.clone()), ..ObjectMeta::default() }),
-            spec: Some(pod_spec(job, &name, attempt, priority_class)),
+            spec: Some(pod_spec(sj, &name, attempt, priority_class)),
         },
         ..JobSpec::default()
     };
@@ -102,10 +102,10 @@ pub(crate) fn child_job(job: &ScavengerJob, attempt: u32, priority_class: u32) -
     BatchJob {
         metadata: ObjectMeta {
             name: Some(name),
-            namespace: job.namespace(),
+            namespace: sj.namespace(),
             labels: Some(labels),
             annotations: Some([(names::ANNOTATION_SPEC_HASH.to_owned(), hash)].into()),
-            owner_references: Some(job.controller_owner_ref(&()).into_iter().collect()),
+            owner_references: Some(sj.controller_owner_ref(&()).into_iter().collect()),
             ..ObjectMeta::default()
         },
         spec: Some(spec),
@@ -120,8 +120,8 @@ fn hash(spec: &JobSpec) -> String {
     digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn pod_spec(job: &ScavengerJob, child: &str, attempt: u32, priority_class: u32) -> PodSpec {
-    let spec = &job.spec;
+fn pod_spec(sj: &ScavengerJob, job: &str, attempt: u32, priority_class: u32) -> PodSpec {
+    let spec = &sj.spec;
     let gang = spec.pod_count > 1;
     let group = spec.run_as_group.unwrap_or(spec.run_as_user);
     let (volumes, mounts) = volumes(spec);
@@ -133,7 +133,7 @@ fn pod_spec(job: &ScavengerJob, child: &str, attempt: u32, priority_class: u32) 
             command: some_list(&spec.command),
             args: some_list(&spec.args),
             working_dir: spec.working_dir.clone(),
-            env: Some(environment(job, child, attempt)),
+            env: Some(environment(sj, job, attempt)),
             resources: Some(resources(&spec.resources)),
             volume_mounts: (!mounts.is_empty()).then_some(mounts),
             // The last lines of the log tell why, if the workload left no message of its own.
@@ -167,7 +167,7 @@ fn pod_spec(job: &ScavengerJob, child: &str, attempt: u32, priority_class: u32) 
         service_account_name: spec.service_account_name.clone(),
         automount_service_account_token: Some(spec.service_account_name.is_some()),
         enable_service_links: Some(false),
-        subdomain: gang.then(|| service_name(&job.name_any())),
+        subdomain: gang.then(|| service_name(&sj.name_any())),
         image_pull_secrets: (!spec.image_pull_secrets.is_empty()).then(|| {
             spec.image_pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }).collect()
         }),
@@ -197,24 +197,21 @@ fn resources(resources: &crd::Resources) -> ResourceRequirements {
     }
 }
 
-fn environment(job: &ScavengerJob, child: &str, attempt: u32) -> Vec<EnvVar> {
+fn environment(sj: &ScavengerJob, job: &str, attempt: u32) -> Vec<EnvVar> {
     let own =
         |name: &str, value: String| EnvVar { name: name.to_owned(), value: Some(value), value_from: None };
-    let hosts = if job.spec.pod_count > 1 {
-        let service = service_name(&job.name_any());
-        (0..job.spec.pod_count)
-            .map(|index| format!("{child}-{index}.{service}"))
-            .collect::<Vec<_>>()
-            .join(",")
+    let hosts = if sj.spec.pod_count > 1 {
+        let service = service_name(&sj.name_any());
+        (0..sj.spec.pod_count).map(|index| format!("{job}-{index}.{service}")).collect::<Vec<_>>().join(",")
     } else {
         "localhost".to_owned()
     };
     let mut all = vec![
-        own(env::POD_COUNT, job.spec.pod_count.to_string()),
+        own(env::POD_COUNT, sj.spec.pod_count.to_string()),
         own(env::HOSTS, hosts),
         own(env::ATTEMPT, attempt.to_string()),
     ];
-    all.extend(job.spec.env.iter().map(|variable| EnvVar {
+    all.extend(sj.spec.env.iter().map(|variable| EnvVar {
         name: variable.name.clone(),
         value: variable.value.clone(),
         value_from: variable.value_from.as_ref().map(env_source),
@@ -310,7 +307,7 @@ pub(crate) fn selector(uid: &str) -> String {
 
 /// True if a Job that exists already is the one the operator would make.
 pub(crate) fn is_same(existing: &BatchJob, wanted: &BatchJob, owner: &str) -> bool {
-    let hash = |job: &BatchJob| job.annotations().get(names::ANNOTATION_SPEC_HASH).cloned();
+    let hash = |sj: &BatchJob| sj.annotations().get(names::ANNOTATION_SPEC_HASH).cloned();
     let controlled = existing
         .owner_references()
         .iter()
@@ -322,8 +319,8 @@ pub(crate) fn is_same(existing: &BatchJob, wanted: &BatchJob, owner: &str) -> bo
 mod tests {
     use super::*;
 
-    fn job(pods: i32) -> ScavengerJob {
-        let mut job = ScavengerJob::new(
+    fn sj(pods: i32) -> ScavengerJob {
+        let mut sj = ScavengerJob::new(
             "water",
             serde_json::from_value(serde_json::json!({
                 "image": "counter", "command": ["count"], "podCount": pods, "runAsUser": 1234,
@@ -335,23 +332,23 @@ mod tests {
             }))
             .unwrap(),
         );
-        job.metadata.namespace = Some("chem".to_owned());
-        job.metadata.uid = Some("u-1".to_owned());
-        job
+        sj.metadata.namespace = Some("chem".to_owned());
+        sj.metadata.uid = Some("u-1".to_owned());
+        sj
     }
 
     #[test]
     fn a_service_account_is_always_looked_up() {
-        let mut job = job(1);
-        assert_eq!(service_account(&job.spec), "default");
-        job.spec.service_account_name = Some("chemist".to_owned());
-        assert_eq!(service_account(&job.spec), "chemist");
+        let mut sj = sj(1);
+        assert_eq!(service_account(&sj.spec), "default");
+        sj.spec.service_account_name = Some("chemist".to_owned());
+        assert_eq!(service_account(&sj.spec), "chemist");
     }
 
     #[test]
     fn pods_are_guaranteed_and_restricted() {
-        let child = child_job(&job(1), 3, 12);
-        let pod = child.spec.unwrap().template.spec.unwrap();
+        let job = job(&sj(1), 3, 12);
+        let pod = job.spec.unwrap().template.spec.unwrap();
         let container = &pod.containers[0];
         let resources = container.resources.as_ref().unwrap();
         assert_eq!(resources.requests, resources.limits);
@@ -367,7 +364,7 @@ mod tests {
         assert_eq!(context.capabilities.as_ref().unwrap().drop.as_deref(), Some(&["ALL".to_owned()][..]));
         assert_eq!(pod.automount_service_account_token, Some(false));
         assert_eq!(pod.priority_class_name.as_deref(), Some("scavenger-9"));
-        assert_eq!(child.metadata.name.as_deref(), Some("water-3"));
+        assert_eq!(job.metadata.name.as_deref(), Some("water-3"));
         let volumes = pod.volumes.unwrap();
         assert_eq!(volumes.len(), 2, "one volume for a claim that is mounted twice");
         assert_eq!(container.volume_mounts.as_ref().unwrap().len(), 3);
@@ -375,8 +372,8 @@ mod tests {
 
     #[test]
     fn a_gang_knows_its_hosts() {
-        let child = child_job(&job(2), 1, 0);
-        let pod = child.spec.unwrap().template.spec.unwrap();
+        let job = job(&sj(2), 1, 0);
+        let pod = job.spec.unwrap().template.spec.unwrap();
         assert_eq!(pod.subdomain.as_deref(), Some("water-pods"));
         let hosts =
             pod.containers[0].env.as_ref().unwrap().iter().find(|v| v.name == "SCAVENGER_HOSTS").unwrap();
@@ -385,9 +382,9 @@ mod tests {
 
     #[test]
     fn the_hash_tells_other_specs_apart() {
-        let wanted = child_job(&job(1), 1, 0);
-        assert!(is_same(&child_job(&job(1), 1, 0), &wanted, "u-1"));
-        assert!(!is_same(&child_job(&job(2), 1, 0), &wanted, "u-1"));
-        assert!(!is_same(&child_job(&job(1), 1, 0), &wanted, "u-2"));
+        let wanted = job(&sj(1), 1, 0);
+        assert!(is_same(&job(&sj(1), 1, 0), &wanted, "u-1"));
+        assert!(!is_same(&job(&sj(2), 1, 0), &wanted, "u-1"));
+        assert!(!is_same(&job(&sj(1), 1, 0), &wanted, "u-2"));
     }
 }

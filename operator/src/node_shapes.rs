@@ -8,7 +8,7 @@ use std::{
 use scavenger_planner::{
     report::PoolReport,
     resources::{CPU, MEMORY, PODS, Resources, is_in_bytes},
-    snapshot::Name,
+    values::Name,
 };
 use scavenger_schema::scavenger_pool::NodeShape;
 

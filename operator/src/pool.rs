@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use scavenger_planner::{
     report::PoolReport,
     resources::{CPU, Resources, is_in_bytes},
-    snapshot::{Key, Name, Phase},
+    values::{Key, Name, Phase},
 };
 use scavenger_schema::{
     quantity::{format_bytes, format_milli},

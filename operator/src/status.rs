@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
-use scavenger_planner::snapshot::{
-    Admitted, Attempt, Demand, Disruption, HISTORY, JobStatus, Name, Phase, Placement, Waiting,
+use scavenger_planner::values::{
+    Admitted, Attempt, Demand, Disruption, HISTORY, Name, Phase, Placement, ScavengerJobStatus, Waiting,
 };
 use scavenger_schema::{
     names,
@@ -28,16 +28,16 @@ const MAX_ARGS: usize = 64 << 10;
 /// Most bytes of the history of attempts, for the same reason: whatever the arguments are, an attempt can be ended.
 const MAX_HISTORY: usize = 256 << 10;
 
-/// The status that replaces the one of `job`, which has the version that was judged. An attempt that ended with this
+/// The status that replaces the one of `sj`, which has the version that was judged. An attempt that ended with this
 /// write goes into the history.
 pub(crate) fn replacing(
-    job: &ScavengerJob,
-    new: &JobStatus,
+    sj: &ScavengerJob,
+    new: &ScavengerJobStatus,
     ended: Option<&Attempt>,
 ) -> crd::ScavengerJobStatus {
-    let name = job.name_any();
-    let entry = |attempt: &Attempt| to_crd_attempt(&name, attempt, RunsWith::of(job, attempt.number));
-    let history = job.status.as_ref().map(|status| status.attempts.clone()).unwrap_or_default();
+    let name = sj.name_any();
+    let entry = |attempt: &Attempt| to_crd_attempt(&name, attempt, RunsWith::of(sj, attempt.number));
+    let history = sj.status.as_ref().map(|status| status.attempts.clone()).unwrap_or_default();
     let times = |times: &[Timestamp]| times.iter().copied().map(Time).collect();
     crd::ScavengerJobStatus {
         phase: Some(new.phase),
@@ -72,13 +72,13 @@ struct RunsWith {
 
 impl RunsWith {
     /// What the status has recorded of this attempt. An attempt that is not in the status yet runs with the spec.
-    fn of(job: &ScavengerJob, number: u32) -> Self {
-        let recorded = job.status.as_ref().and_then(|status| status.attempt.as_ref());
+    fn of(sj: &ScavengerJob, number: u32) -> Self {
+        let recorded = sj.status.as_ref().and_then(|status| status.attempt.as_ref());
         match recorded.filter(|attempt| attempt.number == i64::from(number)) {
             Some(attempt) => Self { requests: attempt.requests.clone(), args: attempt.args.clone() },
             None => Self {
-                requests: job.spec.resources.requests.clone(),
-                args: recorded_args(&job.spec.args).to_vec(),
+                requests: sj.spec.resources.requests.clone(),
+                args: recorded_args(&sj.spec.args).to_vec(),
             },
         }
     }
@@ -90,11 +90,11 @@ fn recorded_args(args: &[String]) -> &[String] {
     if bytes > MAX_ARGS { &[] } else { args }
 }
 
-fn to_crd_attempt(job: &str, attempt: &Attempt, runs_with: RunsWith) -> crd::Attempt {
+fn to_crd_attempt(sj: &str, attempt: &Attempt, runs_with: RunsWith) -> crd::Attempt {
     crd::Attempt {
         number: attempt.number.into(),
-        job_name: names::child_job(job, attempt.number),
-        job_uid: attempt.child_uid.as_deref().map(str::to_owned),
+        job_name: names::job(sj, attempt.number),
+        job_uid: attempt.job_uid.as_deref().map(str::to_owned),
         generation: attempt.generation,
         requests: runs_with.requests,
         pod_count: i32::try_from(attempt.demand.pod_count).unwrap_or(i32::MAX),
@@ -150,7 +150,7 @@ fn length(entry: &crd::Attempt) -> usize {
     serde_json::to_vec(entry).map_or(0, |text| text.len())
 }
 
-fn conditions(status: &JobStatus) -> Vec<Condition> {
+fn conditions(status: &ScavengerJobStatus) -> Vec<Condition> {
     let entry = |kind: &str, value: bool, reason: &str, message: &str, since: Timestamp| Condition {
         type_: kind.to_owned(),
         status: if value { "True" } else { "False" }.to_owned(),
@@ -189,8 +189,8 @@ fn conditions(status: &JobStatus) -> Vec<Condition> {
 }
 
 /// The planner's status of a ScavengerJob, as the API server has it.
-pub(crate) fn from_crd(status: Option<&crd::ScavengerJobStatus>) -> JobStatus {
-    let Some(status) = status else { return JobStatus::default() };
+pub(crate) fn from_crd(status: Option<&crd::ScavengerJobStatus>) -> ScavengerJobStatus {
+    let Some(status) = status else { return ScavengerJobStatus::default() };
     let condition = |kind: &str| status.conditions.iter().find(|condition| condition.type_ == kind);
     let admitted = condition(condition::ADMITTED).map(|condition| Admitted {
         waiting: (condition.status == "False").then(|| Waiting {
@@ -200,7 +200,7 @@ pub(crate) fn from_crd(status: Option<&crd::ScavengerJobStatus>) -> JobStatus {
         since: condition.last_transition_time.0,
     });
     let times = |times: &[Time]| times.iter().map(|time| time.0).collect();
-    JobStatus {
+    ScavengerJobStatus {
         written: status.phase.is_some(),
         phase: status.phase.unwrap_or_default(),
         observed_generation: status.observed_generation.unwrap_or(0),
@@ -236,7 +236,7 @@ fn attempt(attempt: &crd::Attempt) -> Attempt {
     let class = attempt.priority_class_name.rsplit('-').next().and_then(|number| number.parse().ok());
     Attempt {
         number: clamped(attempt.number),
-        child_uid: attempt.job_uid.as_deref().map(Name::from),
+        job_uid: attempt.job_uid.as_deref().map(Name::from),
         generation: attempt.generation,
         demand: Demand {
             per_pod,
@@ -264,20 +264,20 @@ fn attempt(attempt: &crd::Attempt) -> Attempt {
 mod tests {
     use std::sync::Arc;
 
-    use scavenger_planner::{resources::Resources, snapshot::Outcome};
+    use scavenger_planner::{resources::Resources, values::Outcome};
     use serde_json::json;
 
     use super::*;
 
     /// A ScavengerJob with such a spec and status.
-    fn job(args: &[String], status: Option<crd::ScavengerJobStatus>) -> ScavengerJob {
+    fn sj(args: &[String], status: Option<crd::ScavengerJobStatus>) -> ScavengerJob {
         let spec = json!({
             "image": "counter", "args": args, "interruptionAfter": "10m",
             "resources": { "requests": { "cpu": "500m", "memory": "1Gi" } },
         });
-        let mut job = ScavengerJob::new("job", serde_json::from_value(spec).unwrap());
-        job.status = status;
-        job
+        let mut sj = ScavengerJob::new("job", serde_json::from_value(spec).unwrap());
+        sj.status = status;
+        sj
     }
 
     /// An attempt as the history keeps it.
@@ -301,20 +301,23 @@ mod tests {
         let new = ["new".to_owned()];
         let last = entry(1, &old, "it runs");
         let stored = crd::ScavengerJobStatus { attempt: Some(last.clone()), ..Default::default() };
-        let job = job(&new, Some(stored));
+        let sj = sj(&new, Some(stored));
         let first = Attempt::first(demand(500), Timestamp::UNIX_EPOCH);
         let of = |attempt: &Attempt| {
-            let status = JobStatus { attempt: Some(Box::new(attempt.clone())), ..JobStatus::default() };
-            replacing(&job, &status, None).attempt.unwrap()
+            let status = ScavengerJobStatus {
+                attempt: Some(Box::new(attempt.clone())),
+                ..ScavengerJobStatus::default()
+            };
+            replacing(&sj, &status, None).attempt.unwrap()
         };
         assert_eq!((of(&first).requests, of(&first).args), (last.requests.clone(), old.to_vec()));
         let second = Attempt { number: 2, ..first.clone() };
         // A map is replaced: nothing is left of the GPU.
-        assert_eq!(of(&second).requests, job.spec.resources.requests);
+        assert_eq!(of(&second).requests, sj.spec.resources.requests);
         assert_eq!(of(&second).args, new);
 
         let ended = Attempt { outcome: Some(Outcome::Interrupted), ..first };
-        let history = replacing(&job, &JobStatus::default(), Some(&ended)).attempts;
+        let history = replacing(&sj, &ScavengerJobStatus::default(), Some(&ended)).attempts;
         assert_eq!(history.len(), 1);
         assert_eq!((&history[0].requests, &history[0].args), (&last.requests, &old.to_vec()));
         assert_eq!(history[0].outcome, Some(Outcome::Interrupted));
@@ -324,20 +327,20 @@ mod tests {
     fn a_write_that_ends_nothing_keeps_the_history_and_the_newest_fifty_are_kept() {
         let history: Vec<_> = (1..=50).map(|number| entry(number, &[], "")).collect();
         let stored = crd::ScavengerJobStatus { attempts: history.clone(), ..Default::default() };
-        let job = job(&[], Some(stored));
-        assert_eq!(replacing(&job, &JobStatus::default(), None).attempts, history);
+        let sj = sj(&[], Some(stored));
+        assert_eq!(replacing(&sj, &ScavengerJobStatus::default(), None).attempts, history);
         let ended = Attempt { number: 51, ..Attempt::first(demand(500), Timestamp::UNIX_EPOCH) };
-        let longer = replacing(&job, &JobStatus::default(), Some(&ended)).attempts;
+        let longer = replacing(&sj, &ScavengerJobStatus::default(), Some(&ended)).attempts;
         assert_eq!((longer.len(), longer[0].number, longer[49].number), (50, 2, 51));
     }
 
     #[test]
     fn what_became_empty_is_gone() {
         let at = Some(Timestamp::UNIX_EPOCH);
-        let full = JobStatus { not_before: at, finish_time: at, ..Default::default() };
-        let job = job(&[], Some(replacing(&job(&[], None), &full, None)));
-        assert!(job.status.as_ref().unwrap().not_before.is_some());
-        let written = serde_json::to_value(replacing(&job, &JobStatus::default(), None)).unwrap();
+        let full = ScavengerJobStatus { not_before: at, finish_time: at, ..Default::default() };
+        let sj = sj(&[], Some(replacing(&sj(&[], None), &full, None)));
+        assert!(sj.status.as_ref().unwrap().not_before.is_some());
+        let written = serde_json::to_value(replacing(&sj, &ScavengerJobStatus::default(), None)).unwrap();
         let named: Vec<&str> = written.as_object().unwrap().keys().map(String::as_str).collect();
         assert!(!named.contains(&"notBefore") && !named.contains(&"finishTime"), "{named:?}");
         assert!(written.as_object().unwrap().values().all(|value| !value.is_null()), "{written}");
@@ -373,22 +376,22 @@ mod tests {
     }
 
     /// What the API server has after a status was written.
-    fn stored(status: &JobStatus) -> crd::ScavengerJobStatus {
-        let written = replacing(&job(&[], None), status, None);
+    fn stored(status: &ScavengerJobStatus) -> crd::ScavengerJobStatus {
+        let written = replacing(&sj(&[], None), status, None);
         serde_json::from_value(serde_json::to_value(written).unwrap()).unwrap()
     }
 
     #[test]
     fn what_is_written_is_read_back() {
-        assert_eq!(from_crd(None), JobStatus::default());
-        let first = JobStatus { written: true, ..JobStatus::default() };
+        assert_eq!(from_crd(None), ScavengerJobStatus::default());
+        let first = ScavengerJobStatus { written: true, ..ScavengerJobStatus::default() };
         assert_eq!(from_crd(Some(&stored(&first))), first);
 
         let at = |second: i64| Timestamp::from_second(second).unwrap();
         let per_pod = Resources { cpu_milli: 500, memory_bytes: 1 << 30, pods: 1, ..Resources::default() };
         let attempt = Attempt {
             number: 3,
-            child_uid: Some("child".into()),
+            job_uid: Some("child".into()),
             generation: 2,
             priority_class: 4,
             start_time: Some(at(20)),
@@ -405,7 +408,7 @@ mod tests {
             ..Attempt::first(Demand { per_pod, pod_count: 2, placement: Placement::default() }.into(), at(10))
         };
         let waiting = Waiting { reason: WaitingReason::NoRoom, message: "it waits".to_owned() };
-        let full = JobStatus {
+        let full = ScavengerJobStatus {
             written: true,
             phase: Phase::Interrupted,
             observed_generation: 2,
@@ -429,10 +432,10 @@ mod tests {
         assert_eq!(from_crd(Some(&stored(&full))), full);
 
         let started = Some(Admitted { waiting: None, since: at(31) });
-        let running = JobStatus { phase: Phase::Running, admitted: started, ..full.clone() };
+        let running = ScavengerJobStatus { phase: Phase::Running, admitted: started, ..full.clone() };
         assert_eq!(from_crd(Some(&stored(&running))), running);
         for reason in Reason::ALL {
-            let failed = JobStatus {
+            let failed = ScavengerJobStatus {
                 phase: Phase::Failed,
                 // The condition has a reason of its own, whatever the message begins with.
                 message: format!("it failed: {reason}"),

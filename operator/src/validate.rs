@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use scavenger_planner::{
     resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, Share, Thresholds},
-    snapshot::Headroom,
-    snapshot::{Controls, Demand, JobSpec, Name, Placement, PreemptionMode, Settings, Toleration},
+    values::{
+        Controls, Demand, Headroom, Name, Placement, PreemptionMode, ScavengerJobSpec, Settings, Toleration,
+    },
     weights::{Weight, Weights},
 };
 use scavenger_schema::{
     quantity::QuantityError,
-    scavenger_job::{Quantity, ScavengerJobSpec, TaintEffect, TolerationOperator},
+    scavenger_job::{self, Quantity, TaintEffect, TolerationOperator},
     scavenger_pool::{self as crd, ScavengerPoolSpec},
 };
 use thiserror::Error;
@@ -41,7 +42,7 @@ pub(crate) enum SpecError {
 }
 
 /// What the planner needs to know of a ScavengerJob's spec.
-pub(crate) fn job_spec(spec: &ScavengerJobSpec) -> Result<JobSpec, SpecError> {
+pub(crate) fn sj_spec(spec: &scavenger_job::ScavengerJobSpec) -> Result<ScavengerJobSpec, SpecError> {
     let mut per_pod = resources("spec.resources.requests", &spec.resources.requests)?;
     per_pod.pods = 1;
     let pod_count = u32::try_from(spec.pod_count)
@@ -78,7 +79,7 @@ pub(crate) fn job_spec(spec: &ScavengerJobSpec) -> Result<JobSpec, SpecError> {
     // One that is mounted twice is one.
     claims.sort_unstable();
     claims.dedup();
-    Ok(JobSpec {
+    Ok(ScavengerJobSpec {
         claims,
         demand: Demand { per_pod, pod_count, placement }.into(),
         interruption_after,
@@ -88,7 +89,7 @@ pub(crate) fn job_spec(spec: &ScavengerJobSpec) -> Result<JobSpec, SpecError> {
 }
 
 /// What of a ScavengerJob's spec may change at any time; its schema keeps the numbers in their bounds.
-pub(crate) fn controls(spec: &ScavengerJobSpec) -> Controls {
+pub(crate) fn controls(spec: &scavenger_job::ScavengerJobSpec) -> Controls {
     Controls {
         suspend: spec.suspend,
         active_deadline: spec.active_deadline_seconds.map(bounded_seconds),
@@ -224,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    fn spec(cpu: &str) -> ScavengerJobSpec {
+    fn spec(cpu: &str) -> scavenger_job::ScavengerJobSpec {
         serde_json::from_value(serde_json::json!({
             "image": "counter",
             "resources": { "requests": { "cpu": cpu, "memory": "1Gi", "nvidia.com/gpu": 1 } },
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_spec_becomes_numbers() {
-        let checked = job_spec(&spec("1500m")).unwrap();
+        let checked = sj_spec(&spec("1500m")).unwrap();
         assert_eq!(checked.interruption_after, SignedDuration::from_secs(600));
         assert_eq!(checked.demand.pod_count, 1);
         let per_pod = &checked.demand.per_pod;
@@ -260,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_bad_quantity_names_its_field() {
-        let error = job_spec(&spec("many")).unwrap_err();
+        let error = sj_spec(&spec("many")).unwrap_err();
         assert!(error.to_string().starts_with("spec.resources.requests.cpu: \"many\" is not"), "{error}");
     }
 
@@ -318,9 +319,9 @@ mod tests {
 
         #[test]
         fn a_duration_is_what_it_says_within_its_bounds((text, says) in duration()) {
-            let mut job = serde_json::to_value(spec("1")).unwrap();
-            job["interruptionAfter"] = text.as_str().into();
-            let taken = job_spec(&serde_json::from_value(job).unwrap());
+            let mut sj = serde_json::to_value(spec("1")).unwrap();
+            sj["interruptionAfter"] = text.as_str().into();
+            let taken = sj_spec(&serde_json::from_value(sj).unwrap());
             if says < 0.999_5 {
                 prop_assert!(taken.is_err(), "{} is too short", text);
             } else {
@@ -336,15 +337,15 @@ mod tests {
         /// Text that the API server would refuse, too: an older definition may have let it in.
         #[test]
         fn no_text_breaks_a_spec(text in r"[-+]?[0-9.]{0,25}[a-zA-Zµ]{0,3}|.*") {
-            let mut job = serde_json::to_value(spec("1")).unwrap();
-            job["resources"]["requests"]["memory"] = text.as_str().into();
-            if let Ok(checked) = job_spec(&serde_json::from_value(job.clone()).unwrap()) {
+            let mut sj = serde_json::to_value(spec("1")).unwrap();
+            sj["resources"]["requests"]["memory"] = text.as_str().into();
+            if let Ok(checked) = sj_spec(&serde_json::from_value(sj.clone()).unwrap()) {
                 prop_assert!(checked.demand.per_pod.memory_bytes >= 0);
             }
-            job["resources"]["requests"]["memory"] = 1.into();
-            job["interruptionAfter"] = text.as_str().into();
-            if let Ok(read) = serde_json::from_value::<ScavengerJobSpec>(job)
-                && let Ok(checked) = job_spec(&read)
+            sj["resources"]["requests"]["memory"] = 1.into();
+            sj["interruptionAfter"] = text.as_str().into();
+            if let Ok(read) = serde_json::from_value::<scavenger_job::ScavengerJobSpec>(sj)
+                && let Ok(checked) = sj_spec(&read)
             {
                 prop_assert!((SignedDuration::from_secs(1)..=LONGEST).contains(&checked.interruption_after));
             }

@@ -35,14 +35,14 @@ pub const SUBMITTER: &str = "gromacs-submitter";
 /// Number of PriorityClasses `scavenger-0` to `scavenger-9`.
 pub const PRIORITY_CLASSES: u32 = 10;
 
-/// Name of the Job that runs attempt `number` of ScavengerJob `job`.
+/// Name of the Job that runs attempt `number` of ScavengerJob `sj`.
 ///
 /// ```
-/// assert_eq!(scavenger_schema::names::child_job("water", 3), "water-3");
+/// assert_eq!(scavenger_schema::names::job("water", 3), "water-3");
 /// ```
 #[must_use]
-pub fn child_job(job: &str, number: u32) -> String {
-    format!("{job}-{number}")
+pub fn job(sj: &str, number: u32) -> String {
+    format!("{sj}-{number}")
 }
 
 /// PriorityClass of an attempt, by how often its ScavengerJob was interrupted before: the more often, the

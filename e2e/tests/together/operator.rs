@@ -275,7 +275,7 @@ fn its_story_is_told_in_events_and_counted_in_metrics() {
             "scavenger_interruptions_total{reason=\"Deleted\"} ",
             "scavenger_start_latency_seconds_count ",
             "scavenger_launch_duration_seconds_count ",
-            "scavenger_action_duration_seconds_count{task=\"create_child\"} ",
+            "scavenger_action_duration_seconds_count{task=\"create_job\"} ",
             "scavenger_pool_allocatable{resource=\"cpu\"} ",
             "scavenger_leader ",
         ] {

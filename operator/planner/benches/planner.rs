@@ -24,7 +24,7 @@ use scavenger_planner::{
     Planner,
     action::{Action, ActionResult, Answer, Task},
     fixtures::{at, millis, seconds},
-    snapshot::{Child, Job, Key, Observation, Phase, Pod},
+    values::{Job, Key, Observation, Phase, Pod, ScavengerJob},
 };
 use world::{World, bound, ordinary};
 
@@ -92,25 +92,25 @@ struct Cluster {
     planner: Planner,
     now: Timestamp,
     version: u64,
-    jobs: BTreeMap<Key, Job>,
+    scavenger_jobs: BTreeMap<Key, ScavengerJob>,
     running: VecDeque<Pod>,
     spent: BTreeMap<&'static str, Vec<Duration>>,
 }
 
 impl Cluster {
     fn new(world: &World) -> Self {
-        let mut jobs = BTreeMap::new();
+        let mut scavenger_jobs = BTreeMap::new();
         let mut running = VecDeque::new();
         for observation in world.observations() {
             match observation {
-                Observation::Job(job) => _ = jobs.insert(job.key.clone(), *job),
+                Observation::ScavengerJob(sj) => _ = scavenger_jobs.insert(sj.key.clone(), *sj),
                 Observation::Pod(pod) if pod.owner.is_some() => running.push_back(*pod),
                 _ => {}
             }
         }
         let (planner, _) = rebuild(world);
         let mut cluster =
-            Self { planner, now: at(0), version: 1_000_000, jobs, running, spent: BTreeMap::new() };
+            Self { planner, now: at(0), version: 1_000_000, scavenger_jobs, running, spent: BTreeMap::new() };
         // What a rebuild leaves to be written.
         cluster.settle();
         cluster.spent.clear();
@@ -146,19 +146,19 @@ impl Cluster {
 
     fn answer(&mut self, mut actions: VecDeque<Action>) {
         while let Some(action) = actions.pop_front() {
-            let (kind, answer, child) = self.carry_out(&action);
+            let (kind, answer, job) = self.carry_out(&action);
             let result = ActionResult {
-                job: action.job.clone(),
+                sj: action.sj.clone(),
                 uid: action.uid.clone(),
                 time: self.now,
                 answer: Ok(answer),
             };
             actions.extend(self.measure(kind, Some(Observation::Done(result))));
-            let Some(child) = child else { continue };
-            let demand = self.jobs[&action.job].spec.as_ref().expect("valid").demand.clone();
+            let Some(job) = job else { continue };
+            let demand = self.scavenger_jobs[&action.sj].spec.as_ref().expect("valid").demand.clone();
             let nodes = self.planner.capacity().nodes_for(&demand, &Default::default()).unwrap_or_default();
             for (index, node) in nodes.into_iter().enumerate() {
-                let mut pod = bound(&child, index, &demand, &node);
+                let mut pod = bound(&job, index, &demand, &node);
                 pod.resource_version = self.version();
                 self.running.push_back(pod.clone());
                 let seen = Observation::Pod(Box::new(pod));
@@ -167,34 +167,32 @@ impl Cluster {
         }
     }
 
-    fn carry_out(&mut self, action: &Action) -> (&'static str, Answer, Option<Child>) {
+    fn carry_out(&mut self, action: &Action) -> (&'static str, Answer, Option<Job>) {
         let version = self.version();
-        let job = self.jobs.get_mut(&action.job).expect("the job should be there");
+        let sj = self.scavenger_jobs.get_mut(&action.sj).expect("the job should be there");
         match &action.task {
             Task::Prepare { .. } => {
-                job.has_finalizer = true;
-                job.resource_version = version;
-                let job = Box::new(job.clone());
-                ("answer: prepared", Answer::Prepared { job, pods_left: 0, missing: Vec::new() }, None)
+                sj.has_finalizer = true;
+                sj.resource_version = version;
+                let sj = Box::new(sj.clone());
+                ("answer: prepared", Answer::Prepared { sj, pods_left: 0, missing: Vec::new() }, None)
             }
             Task::WriteStatus(write) => {
-                job.status = write.status.clone();
-                job.resource_version = version;
-                ("answer: status written", Answer::Job(Box::new(job.clone())), None)
+                sj.status = write.status.clone();
+                sj.resource_version = version;
+                ("answer: status written", Answer::ScavengerJob(Box::new(sj.clone())), None)
             }
-            Task::CreateChild { attempt, .. } => {
-                let child = world::child(job, *attempt, version);
-                ("answer: Job created", Answer::Child(child.clone().into()), Some(child))
+            Task::CreateJob { attempt, .. } => {
+                let job = world::job(sj, *attempt, version);
+                ("answer: Job created", Answer::Job(job.clone().into()), Some(job))
             }
-            Task::ReadChild { uid, .. } => {
-                ("answer: Job is gone", Answer::ChildGone { uid: uid.clone() }, None)
-            }
+            Task::ReadJob { uid, .. } => ("answer: Job is gone", Answer::JobGone { uid: uid.clone() }, None),
             Task::ListPods { .. } => {
                 let answer =
                     Answer::Pods { pods: Vec::new(), resource_version: version, create_failure: None };
                 ("answer: pods listed", answer, None)
             }
-            Task::DeleteChild { uid, .. } => {
+            Task::DeleteJob { uid, .. } => {
                 ("answer: Job deleted", Answer::Deleted { uid: uid.clone() }, None)
             }
             Task::Interrupt { pods } => {
@@ -202,7 +200,7 @@ impl Cluster {
                 ("answer: pods evicted", Answer::Interrupted { pods }, None)
             }
             Task::ReadPodEvents { .. } => ("answer: events read", Answer::PodEvents(Vec::new()), None),
-            Task::DeleteJob { .. } => ("answer: SJ deleted", Answer::JobDeleted, None),
+            Task::DeleteScavengerJob { .. } => ("answer: SJ deleted", Answer::ScavengerJobDeleted, None),
             Task::RemoveFinalizer => ("answer: finalizer off", Answer::Released { pods_left: 0 }, None),
         }
     }
@@ -214,11 +212,11 @@ impl Cluster {
         pod.resource_version = self.version();
         let pod = pod.ended(0, self.now);
         self.event("pod of an SJ ended", Some(Observation::Pod(Box::new(pod.clone()))));
-        let job = self.jobs.values().find(|job| job.uid == owner).cloned();
-        if let Some(job) = job {
-            let mut child = world::child(&job, attempt, self.version());
-            child.complete = true;
-            self.event("Job complete", Some(Observation::Child(child)));
+        let sj = self.scavenger_jobs.values().find(|sj| sj.uid == owner).cloned();
+        if let Some(sj) = sj {
+            let mut job = world::job(&sj, attempt, self.version());
+            job.complete = true;
+            self.event("Job complete", Some(Observation::Job(job)));
         }
         self.event("pod of an SJ gone", Some(Observation::PodGone(pod.key)));
     }
@@ -242,16 +240,16 @@ impl Cluster {
         self.event("ordinary pod bound", Some(Observation::Pod(Box::new(pod.clone()))));
         self.event("ordinary pod gone", Some(Observation::PodGone(pod.key)));
         for other in [false, true] {
-            let mut job = world.waiting(10_000_000 + 2 * number + usize::from(other));
-            job.status = Default::default();
-            if other && let Ok(spec) = &mut job.spec {
+            let mut sj = world.waiting(10_000_000 + 2 * number + usize::from(other));
+            sj.status = Default::default();
+            if other && let Ok(spec) = &mut sj.spec {
                 Arc::make_mut(&mut spec.demand).per_pod.cpu_milli += number as i64 * 1_000 + 13;
             }
-            job.resource_version = self.version();
-            self.jobs.insert(job.key.clone(), job.clone());
+            sj.resource_version = self.version();
+            self.scavenger_jobs.insert(sj.key.clone(), sj.clone());
             let kind = if other { "SJ created, demand of its own" } else { "SJ created" };
-            self.event(kind, Some(Observation::Job(Box::new(job.clone()))));
-            self.event("SJ gone", Some(Observation::JobGone(job.key)));
+            self.event(kind, Some(Observation::ScavengerJob(Box::new(sj.clone()))));
+            self.event("SJ gone", Some(Observation::ScavengerJobGone(sj.key)));
         }
         self.complete_one();
         // Once all have run to their end only the removal of what is finished would be due, in a week.
@@ -270,7 +268,7 @@ fn percentile(times: &[Duration], percent: usize) -> f64 {
 fn events(size: usize, rounds: usize) {
     let world = World::of(size);
     let mut cluster = Cluster::new(&world);
-    let starting = cluster.jobs.values().filter(|job| job.status.phase == Phase::Running).count();
+    let starting = cluster.scavenger_jobs.values().filter(|sj| sj.status.phase == Phase::Running).count();
     for number in 0..rounds {
         cluster.round(&world, number);
     }

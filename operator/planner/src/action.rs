@@ -4,13 +4,13 @@ use jiff::Timestamp;
 pub use scavenger_vocabulary::Event;
 use serde::{Deserialize, Serialize};
 
-use crate::values::{Attempt, Child, Job, JobStatus, Key, Name, Pod};
+use crate::values::{Attempt, Job, Key, Name, Pod, ScavengerJob, ScavengerJobStatus};
 
 /// One thing to do about one ScavengerJob. There is at most one under way for each ScavengerJob.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Action {
     /// The ScavengerJob.
-    pub job: Key,
+    pub sj: Key,
     /// Its UID: the action is void if another object has the name by now.
     pub uid: Name,
     /// What is to be done.
@@ -27,38 +27,38 @@ pub enum Task {
         /// still is the newest.
         resource_version: u64,
     },
-    /// Write the status if the ScavengerJob still has this version. Answered with [`Answer::Job`].
+    /// Write the status if the ScavengerJob still has this version. Answered with [`Answer::ScavengerJob`].
     WriteStatus(Box<StatusWrite>),
     /// Create the batch/v1 Job of an attempt; one of that name that is ours and equal counts as made. Answered with
-    /// [`Answer::Child`].
-    CreateChild {
+    /// [`Answer::Job`].
+    CreateJob {
         /// Number of the attempt.
         attempt: u32,
         /// Index of its PriorityClass.
         priority_class: u32,
     },
-    /// Read a child Job live. Answered with [`Answer::Child`], or [`Answer::ChildGone`] if no Job of that name has this
+    /// Read a Job live. Answered with [`Answer::Job`], or [`Answer::JobGone`] if no Job of that name has this
     /// UID.
-    ReadChild {
+    ReadJob {
         /// Its namespace and name.
-        child: Key,
+        job: Key,
         /// Its UID.
         uid: Name,
     },
     /// List the ScavengerJob's pods live. Answered with [`Answer::Pods`].
     ListPods {
         /// Child Job (and its UID) whose events tell why it has no pods.
-        child: Option<(Key, Name)>,
+        job: Option<(Key, Name)>,
     },
     /// Read the newest event of each of these pods (with their UIDs). Answered with [`Answer::PodEvents`].
     ReadPodEvents {
         /// The pods.
         pods: Vec<(Key, Name)>,
     },
-    /// Delete a child Job in the foreground, if it still has this UID. Answered with [`Answer::Deleted`].
-    DeleteChild {
+    /// Delete a Job in the foreground, if it still has this UID. Answered with [`Answer::Deleted`].
+    DeleteJob {
         /// Its namespace and name.
-        child: Key,
+        job: Key,
         /// Its UID.
         uid: Name,
     },
@@ -68,8 +68,8 @@ pub enum Task {
         /// Key and UID of each pod.
         pods: Vec<(Key, Name)>,
     },
-    /// Delete the ScavengerJob itself, if it still has this version. Answered with [`Answer::JobDeleted`].
-    DeleteJob {
+    /// Delete the ScavengerJob itself, if it still has this version. Answered with [`Answer::ScavengerJobDeleted`].
+    DeleteScavengerJob {
         /// Version that was judged.
         resource_version: u64,
     },
@@ -80,8 +80,8 @@ pub enum Task {
 impl Task {
     /// The deletion of a Job.
     #[must_use]
-    pub fn delete(child: &Child) -> Self {
-        Self::DeleteChild { child: child.key.clone(), uid: child.uid.clone() }
+    pub fn delete(job: &Job) -> Self {
+        Self::DeleteJob { job: job.key.clone(), uid: job.uid.clone() }
     }
 }
 
@@ -91,7 +91,7 @@ pub struct StatusWrite {
     /// Version of the ScavengerJob that was judged.
     pub resource_version: u64,
     /// The new status.
-    pub status: JobStatus,
+    pub status: ScavengerJobStatus,
     /// An attempt that ended with this write and goes into the history.
     pub ended: Option<Attempt>,
     /// Event to be published once the write succeeded.
@@ -111,7 +111,7 @@ impl StatusWrite {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ActionResult {
     /// The ScavengerJob.
-    pub job: Key,
+    pub sj: Key,
     /// Its UID when the action was planned.
     pub uid: Name,
     /// When the answer came.
@@ -126,18 +126,18 @@ pub enum Answer {
     /// The ScavengerJob is ready to start, or what is in the way.
     Prepared {
         /// The ScavengerJob with its finalizer.
-        job: Box<Job>,
+        sj: Box<ScavengerJob>,
         /// Pods of it that have not ended.
         pods_left: u32,
         /// What the spec names and does not exist: kind and name.
         missing: Vec<(String, String)>,
     },
     /// The ScavengerJob as written.
+    ScavengerJob(Box<ScavengerJob>),
+    /// The Job as it is now.
     Job(Box<Job>),
-    /// The child Job as it is now.
-    Child(Box<Child>),
-    /// There is no such child Job any more.
-    ChildGone {
+    /// There is no such Job any more.
+    JobGone {
         /// Its UID.
         uid: Name,
     },
@@ -153,10 +153,10 @@ pub enum Answer {
     /// The pods that were asked about, each with its newest event if it has one.
     PodEvents(Vec<(Name, Option<PodEvent>)>),
     /// The ScavengerJob is being deleted.
-    JobDeleted,
-    /// The child Job is being deleted or gone.
+    ScavengerJobDeleted,
+    /// The Job is being deleted or gone.
     Deleted {
-        /// UID of the child Job.
+        /// UID of the Job.
         uid: Name,
     },
     /// These pods are being deleted or gone.
@@ -191,7 +191,7 @@ pub enum Failure {
     /// The object is gone.
     #[error("the object is gone")]
     Gone,
-    /// A child Job of that name exists and is not ours.
+    /// A Job of that name exists and is not ours.
     #[error("{0}")]
     NameTaken(String),
     /// The API server will never take this object.

@@ -11,7 +11,7 @@ use crate::{
     next::{Ending, Next, Transition},
     starting,
     values::{Attempt, Container, Name, Outcome, Phase, Pod, PodPhase, Reason, Waiting, WaitingReason},
-    verdict::{self, ChildState, Verdict},
+    verdict::{self, JobState, Verdict},
 };
 
 /// What is said while `spec.suspend` holds a ScavengerJob.
@@ -21,19 +21,15 @@ pub(crate) const HELD_BY_SUSPEND: &str = "held by spec.suspend";
 #[must_use]
 pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
     // A Job that was made after all, when its creation had long been given up: two attempts must never meet.
-    if let Some(stray) =
-        known.children.values().find(|child| child.attempt != attempt.number && !child.deleting)
-    {
+    if let Some(stray) = known.jobs.values().find(|job| job.attempt != attempt.number && !job.deleting) {
         return Next::Do(Task::delete(stray));
     }
-    let child = known.children.values().find(|child| child.attempt == attempt.number);
-    let state = match child {
-        Some(child) => ChildState::There(child),
-        // Once its UID was written down, or its pods were seen, the child Job must have been there.
-        None if attempt.child_uid.is_some() || known.memory.lost_child == Some(attempt.number) => {
-            ChildState::Gone
-        }
-        None => ChildState::Unseen,
+    let job = known.jobs.values().find(|job| job.attempt == attempt.number);
+    let state = match job {
+        Some(job) => JobState::There(job),
+        // Once its UID was written down, or its pods were seen, the Job must have been there.
+        None if attempt.job_uid.is_some() || known.memory.lost_job == Some(attempt.number) => JobState::Gone,
+        None => JobState::Unseen,
     };
     let pods: BTreeMap<Name, Arc<Pod>> = known
         .pods
@@ -46,14 +42,14 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
         Verdict::Ended(ending) => {
             return Next::Change(Transition::End(interruption::explained(attempt, ending)));
         }
-        Verdict::NeedsList => return Next::Do(Task::ListPods { child: None }),
+        Verdict::NeedsList => return Next::Do(Task::ListPods { job: None }),
         Verdict::Open => {}
     }
     if let Some(next) = interruption::next(known, attempt, &pods) {
         return next;
     }
     // Only now: an end that has shown is not talked away.
-    if known.job.controls.suspend {
+    if known.sj.controls.suspend {
         return Next::Change(suspend(known, attempt));
     }
     let deadline = runs_out_at(known, attempt);
@@ -62,16 +58,16 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
     {
         return Next::Change(Transition::fail(Reason::DeadlineExceeded, deadline_message(seconds)));
     }
-    let Some(child) = child else {
-        return if matches!(state, ChildState::Gone) {
+    let Some(job) = job else {
+        return if matches!(state, JobState::Gone) {
             starting::next_of_orphans(known, attempt, &pods)
         } else if let Some(next) = starting::next_of_refused(known) {
             next
         } else if known.memory.may_create == Some(attempt.number) {
-            Next::Do(Task::CreateChild { attempt: attempt.number, priority_class: attempt.priority_class })
+            Next::Do(Task::CreateJob { attempt: attempt.number, priority_class: attempt.priority_class })
         } else {
             // A restarted operator cannot know whether the Job was made and deleted while it was away.
-            Next::Do(Task::ListPods { child: None })
+            Next::Do(Task::ListPods { job: None })
         };
     };
     let all = attempt.demand.pod_count as usize;
@@ -80,12 +76,12 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
         .filter(|pod| pod.phase == PodPhase::Running && pod.container == Container::Running)
         .count();
     let ended = pods.values().filter(|pod| pod.phase == PodPhase::Succeeded).count();
-    match known.job.status.phase {
+    match known.sj.status.phase {
         // A short workload may have ended before all of its pods were seen to run at the same time.
         Phase::Starting if up + ended >= all && up > 0 => {
-            Next::Change(Transition::Run { child_uid: child.uid.clone() })
+            Next::Change(Transition::Run { job_uid: job.uid.clone() })
         }
-        Phase::Starting => starting::next(known, attempt, child, &pods),
+        Phase::Starting => starting::next(known, attempt, job, &pods),
         _ => match next_running(known) {
             Next::Wait(timer) => Next::Wait(earlier(timer, deadline.map(|(_, time)| time))),
             next => next,
@@ -95,8 +91,8 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
 
 /// `spec.activeDeadlineSeconds`, and when this attempt will have used it up; none if its run time is not limited.
 fn runs_out_at(known: &Known<'_>, attempt: &Attempt) -> Option<(i64, Timestamp)> {
-    let (deadline, started) = (known.job.controls.active_deadline?, attempt.start_time?);
-    let before = SignedDuration::from_secs(known.job.status.active_seconds);
+    let (deadline, started) = (known.sj.controls.active_deadline?, attempt.start_time?);
+    let before = SignedDuration::from_secs(known.sj.status.active_seconds);
     let left = deadline.saturating_sub(before).max(SignedDuration::ZERO);
     Some((deadline.as_secs(), later(started, left)))
 }
@@ -120,7 +116,7 @@ fn suspend(known: &Known<'_>, attempt: &Attempt) -> Transition {
 /// An attempt whose pods all run. Its running priority follows from the clock and is written down with whatever is written
 /// next; a checkpoint that the workload reports is the one thing that starts it over at once.
 fn next_running(known: &Known<'_>) -> Next {
-    let status = &known.job.status;
+    let status = &known.sj.status;
     // Stored stamps have whole seconds.
     let second = |time: Option<Timestamp>| time.map(Timestamp::as_second);
     let began = status.active_attempt().and_then(|attempt| attempt.start_time);
@@ -128,7 +124,7 @@ fn next_running(known: &Known<'_>) -> Next {
     if second(reported) > second(status.priority_start_over) {
         return Next::Change(Transition::StartPriorityOver);
     }
-    if status.observed_generation != known.job.generation {
+    if status.observed_generation != known.sj.generation {
         return Next::Change(Transition::Observe);
     }
     Next::Wait(None)

@@ -8,13 +8,13 @@ use crate::{
     memory::{CreateFailure, Prepared},
     refusal,
     seen::owner,
-    values::{Job, Key, Name, Phase, Pod},
+    values::{Key, Name, Phase, Pod, ScavengerJob},
 };
 
 impl Planner {
     pub(crate) fn done(&mut self, result: ActionResult) {
-        let ActionResult { job: key, uid, time, answer } = result;
-        let Some(tracked) = self.seen.get_mut(&key).filter(|tracked| tracked.job().uid == uid) else {
+        let ActionResult { sj: key, uid, time, answer } = result;
+        let Some(tracked) = self.seen.get_mut(&key).filter(|tracked| tracked.sj().uid == uid) else {
             return;
         };
         tracked.turn.answered();
@@ -30,25 +30,25 @@ impl Planner {
 
     fn answered(&mut self, key: &Key, uid: &Name, answer: Answer, time: Timestamp) {
         match answer {
-            Answer::Prepared { job, pods_left, missing } => {
-                self.prepared(key, *job, pods_left, missing, time);
+            Answer::Prepared { sj, pods_left, missing } => {
+                self.prepared(key, *sj, pods_left, missing, time);
             }
-            Answer::Job(job) => self.written(key, *job, time),
-            Answer::Child(child) => {
-                let key = self.seen.answer_child(*child, time);
+            Answer::ScavengerJob(sj) => self.written(key, *sj, time),
+            Answer::Job(job) => {
+                let key = self.seen.answer_job(*job, time);
                 self.agenda.add_all(key.iter());
             }
-            Answer::Deleted { uid: child } => {
-                if self.seen.child_deleted(&owner(uid, key), &child) {
+            Answer::Deleted { uid: job } => {
+                if self.seen.job_deleted(&owner(uid, key), &job) {
                     // Maybe it was gone already. If it is not, its pods still hold the next attempt.
-                    self.seen.remove_child(&owner(uid, key), &child);
+                    self.seen.remove_job(&owner(uid, key), &job);
                 }
             }
-            Answer::ChildGone { uid: child } => _ = self.seen.remove_child(&owner(uid, key), &child),
+            Answer::JobGone { uid: job } => _ = self.seen.remove_job(&owner(uid, key), &job),
             Answer::Pods { pods, resource_version, create_failure } => {
                 self.listed(key, uid, pods, resource_version, create_failure, time);
             }
-            Answer::JobDeleted => self.seen.set_deleting(key),
+            Answer::ScavengerJobDeleted => self.seen.set_deleting(key),
             Answer::Released { pods_left: 0 } => self.seen.set_released(key),
             Answer::Interrupted { .. } | Answer::PodEvents(_) | Answer::Released { .. } => {
                 let Some(tracked) = self.seen.get_mut(key) else { return };
@@ -66,18 +66,18 @@ impl Planner {
     fn prepared(
         &mut self,
         key: &Key,
-        job: Job,
+        sj: ScavengerJob,
         pods_left: u32,
         missing: Vec<(String, String)>,
         time: Timestamp,
     ) {
-        let generation = job.generation;
-        let is_written = job.status.active_attempt().is_some();
-        self.see_job(job);
+        let generation = sj.generation;
+        let is_written = sj.status.active_attempt().is_some();
+        self.see_sj(sj);
         if self.promises.settle_doubt(key, is_written) {
             return;
         }
-        let tracked = self.seen.get_mut(key).filter(|tracked| tracked.job().generation == generation);
+        let tracked = self.seen.get_mut(key).filter(|tracked| tracked.sj().generation == generation);
         let Some(tracked) = tracked else { return };
         if missing.is_empty() {
             tracked.memory.missing_since = None;
@@ -88,16 +88,16 @@ impl Planner {
     }
 
     /// A status was written.
-    fn written(&mut self, key: &Key, job: Job, time: Timestamp) {
-        let attempt = job.status.attempt.as_ref().map(|attempt| attempt.number);
-        if let Some(attempt) = attempt.filter(|_| job.status.phase == Phase::Starting)
+    fn written(&mut self, key: &Key, sj: ScavengerJob, time: Timestamp) {
+        let attempt = sj.status.attempt.as_ref().map(|attempt| attempt.number);
+        if let Some(attempt) = attempt.filter(|_| sj.status.phase == Phase::Starting)
             && let Some(tracked) = self.seen.get_mut(key)
         {
             // This planner wrote Starting just now, so nobody can have made the Job before.
             tracked.memory.may_create = Some(attempt);
-            self.seen.attempt_begins(&owner(&job.uid, key), attempt);
+            self.seen.attempt_begins(&owner(&sj.uid, key), attempt);
         }
-        self.see_job(job);
+        self.see_sj(sj);
         if let Some(tracked) = self.seen.get_mut(key) {
             tracked.reported.time = Some(time);
         }
@@ -124,21 +124,21 @@ impl Planner {
             self.forget_pod(pod);
         }
         let Some((tracked, attachments)) = self.seen.whole_mut(key) else { return };
-        let Some(attempt) = &tracked.job().status.attempt else { return };
-        let (number, was_made) = (attempt.number, attempt.child_uid.is_some());
+        let Some(attempt) = &tracked.sj().status.attempt else { return };
+        let (number, was_made) = (attempt.number, attempt.job_uid.is_some());
         let of_attempt = |pod: &Pod| pod.owner.as_ref().is_some_and(|(_, attempt)| *attempt == number);
-        match attachments.children.values().find(|child| child.attempt == number) {
-            Some(child) if !child.is_over() && !child.deleting => {
+        match attachments.jobs.values().find(|job| job.attempt == number) {
+            Some(job) if !job.is_over() && !job.deleting => {
                 if tracked.memory.asks_why {
                     tracked.memory.create_failure = Some(CreateFailure { asked: time, said: create_failure });
                 }
             }
             Some(_) => tracked.memory.listed = Some(number),
             None if attachments.pods.values().any(|pod| of_attempt(pod)) => {
-                tracked.memory.lost_child = Some(number);
+                tracked.memory.lost_job = Some(number);
                 tracked.memory.listed = Some(number);
             }
-            None if tracked.memory.lost_child == Some(number) || was_made => {
+            None if tracked.memory.lost_job == Some(number) || was_made => {
                 tracked.memory.listed = Some(number);
             }
             None => {
@@ -153,7 +153,7 @@ impl Planner {
         // Only what was prepared is written. Without an answer nobody knows whether it was: then the status says
         // Starting, the attempt goes on, and its capacity would have been given to somebody else.
         let may_be_written = matches!(failure, Failure::Transient(_)) && tracked.memory.prepared.is_some();
-        let active = tracked.job().status.active_attempt().map(|attempt| attempt.number);
+        let active = tracked.sj().status.active_attempt().map(|attempt| attempt.number);
         if let Failure::Transient(message) = &failure
             && active.is_some()
             && tracked.memory.may_create == active

@@ -46,15 +46,15 @@ impl Before {
     fn one_action_each(&self, planner: &Planner, plan: &Plan) -> Result<(), String> {
         let mut seen = BTreeSet::new();
         for action in &plan.actions {
-            let key = &action.job;
+            let key = &action.sj;
             ensure(seen.insert(key), || format!("{key} has two actions in one plan"))?;
             ensure(!self.under_way.contains(key), || format!("{key} has a second action under way"))?;
             let tracked = planner.seen.get(key).ok_or_else(|| format!("{key} is not in the view"))?;
-            ensure(tracked.turn.is_under_way() && tracked.job().uid == action.uid, || {
+            ensure(tracked.turn.is_under_way() && tracked.sj().uid == action.uid, || {
                 format!("the action of {key} is not remembered")
             })?;
             if let Task::WriteStatus(write) = &action.task {
-                let old = tracked.job().status.attempt.as_ref().map_or(0, |attempt| attempt.number);
+                let old = tracked.sj().status.attempt.as_ref().map_or(0, |attempt| attempt.number);
                 let new = write.status.attempt.as_ref().map_or(0, |attempt| attempt.number);
                 ensure(new == old || new == old + 1, || format!("{key} goes from attempt {old} to {new}"))?;
             }
@@ -66,9 +66,7 @@ impl Before {
         let admitted = planner.promises.starting().iter().filter(|key| !self.starting.contains(*key));
         // What was found starting after a restart was admitted by somebody else.
         let admitted: Vec<&Key> = admitted
-            .filter(|key| {
-                planner.seen.get(key).is_some_and(|tracked| !tracked.job().status.phase.is_active())
-            })
+            .filter(|key| planner.seen.get(key).is_some_and(|tracked| !tracked.sj().status.phase.is_active()))
             .collect();
         let (Some(first), Ok(settings)) = (admitted.first(), planner.settings()) else { return Ok(()) };
         let count = planner.promises.starting().len();
@@ -78,7 +76,7 @@ impl Before {
         let limit = settings.start_thresholds.of(planner.capacity.allocatable());
         let used = planner.capacity.used(planner.promises.ledger());
         for key in admitted {
-            let Some(Ok(spec)) = planner.seen.get(key).map(|tracked| &tracked.job().spec) else { continue };
+            let Some(Ok(spec)) = planner.seen.get(key).map(|tracked| &tracked.sj().spec) else { continue };
             for (name, amount) in spec.demand.total().iter().filter(|(_, amount)| *amount > 0) {
                 ensure(used.get(name) <= limit.get(name), || {
                     format!(
@@ -124,8 +122,8 @@ fn counts(planner: &Planner) -> Result<(), String> {
     let mut phases: BTreeMap<Phase, usize> = BTreeMap::new();
     let mut waiting: BTreeMap<WaitingReason, usize> = BTreeMap::new();
     for (_, tracked) in planner.seen.iter() {
-        *phases.entry(tracked.job().status.phase).or_default() += 1;
-        let admitted = tracked.job().status.admitted.as_ref();
+        *phases.entry(tracked.sj().status.phase).or_default() += 1;
+        let admitted = tracked.sj().status.admitted.as_ref();
         if let Some(said) = admitted.and_then(|admitted| admitted.waiting.as_ref()) {
             *waiting.entry(said.reason).or_default() += 1;
         }
@@ -144,10 +142,10 @@ fn ledger(planner: &Planner) -> Result<(), String> {
     for (key, per_pod, places) in planner.promises.ledger().iter() {
         let tracked = planner.seen.get(key);
         ensure(tracked.is_some(), || format!("room is reserved for {key}, which is gone"))?;
-        let active = tracked.is_some_and(|tracked| tracked.job().status.phase.is_active());
+        let active = tracked.is_some_and(|tracked| tracked.sj().status.phase.is_active());
         let held = tracked.is_some_and(|tracked| {
             let attached = planner.seen.attachments(key);
-            let attached = attached.is_some_and(|all| !all.children.is_empty() || !all.pods.is_empty());
+            let attached = attached.is_some_and(|all| !all.jobs.is_empty() || !all.pods.is_empty());
             tracked.turn.is_under_way() || tracked.turn.has_pause() || attached
         });
         ensure(active || planner.promises.has_slot(key) || held, || {
@@ -183,7 +181,7 @@ fn queue(planner: &Planner) -> Result<(), String> {
         let Some(tracked) = planner.seen.get(key) else { return Err(format!("{key} waits but is gone")) };
         ensure(!planner.promises.has_slot(key), || format!("{key} starts and waits in the queue"))?;
         // Whoever has an action under way is looked at again when its answer comes.
-        ensure(!tracked.job().status.phase.is_active() || tracked.turn.is_under_way(), || {
+        ensure(!tracked.sj().status.phase.is_active() || tracked.turn.is_under_way(), || {
             format!("{key} is active and waits in the queue")
         })?;
     }
@@ -205,24 +203,24 @@ fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String>
 mod tests {
     use super::*;
     use crate::{
-        fixtures::{at, job, key, node, pod, settings},
-        observation::Observation,
+        fixtures::{at, key, node, pod, settings, sj},
+        values::Observation,
         values::{Attempt, Phase},
     };
 
     /// One ScavengerJob runs on one node.
     fn planner() -> Planner {
-        let mut job = job("a");
-        let demand = job.spec.as_ref().unwrap().demand.clone();
-        job.status.phase = Phase::Running;
-        job.status.attempt =
+        let mut sj = sj("a");
+        let demand = sj.spec.as_ref().unwrap().demand.clone();
+        sj.status.phase = Phase::Running;
+        sj.status.attempt =
             Some(Box::new(Attempt { start_time: Some(at(1)), ..Attempt::first(demand, at(0)) }));
-        let pod = pod("a-1-0", 1000).of(&job.uid, 1).on("n1").running();
+        let pod = pod("a-1-0", 1000).of(&sj.uid, 1).on("n1").running();
         let mut planner = Planner::default();
         for observation in [
             Observation::Pool(Box::new(Ok(settings()))),
             Observation::Node(node("n1", 10_000)),
-            Observation::Job(Box::new(job)),
+            Observation::ScavengerJob(Box::new(sj)),
             Observation::Pod(Box::new(pod)),
         ] {
             planner.observe(observation, at(2));

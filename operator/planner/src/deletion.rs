@@ -20,14 +20,14 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 pub fn next(known: &Known<'_>) -> Next {
     let pods_left = known.first_pod_left().is_some();
     // A Job that is over and has no pods left goes with its owner: the garbage collector deletes it.
-    let mut holding = known.children.values().filter(|child| pods_left || !child.is_over());
-    if let Some(child) = holding.clone().find(|child| !child.deleting) {
-        return Next::Do(Task::delete(child));
+    let mut holding = known.jobs.values().filter(|job| pods_left || !job.is_over());
+    if let Some(job) = holding.clone().find(|job| !job.deleting) {
+        return Next::Do(Task::delete(job));
     }
     if pods_left || holding.next().is_some() {
         return explain(known);
     }
-    if known.job.has_finalizer { Next::Do(Task::RemoveFinalizer) } else { Next::Wait(None) }
+    if known.sj.has_finalizer { Next::Do(Task::RemoveFinalizer) } else { Next::Wait(None) }
 }
 
 /// A pod on a node that does not answer, or one that nobody deletes, can hold a deletion forever. The message says which.
@@ -38,12 +38,12 @@ fn explain(known: &Known<'_>) -> Next {
     };
     let message = if let Some((pod, node)) = known.pod_on_lost_node() {
         format!("its deletion waits for pod {pod} on node {node}, which is gone or not ready")
-    } else if let (true, Some(pod)) = (known.children.is_empty(), orphan()) {
+    } else if let (true, Some(pod)) = (known.jobs.is_empty(), orphan()) {
         format!("its deletion waits for pod {}, whose Job is gone: delete the pod", pod.key.name)
     } else {
         return Next::Wait(Some(later(known.now, LOOK_AGAIN)));
     };
-    if known.job.status.message == message {
+    if known.sj.status.message == message {
         return Next::Wait(Some(later(known.now, LOOK_AGAIN)));
     }
     let until = later(known.memory.deleting_since.unwrap_or(known.now), PATIENCE);

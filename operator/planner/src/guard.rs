@@ -33,7 +33,7 @@ pub enum Help {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaving {
     /// The ScavengerJob.
-    pub job: Key,
+    pub sj: Key,
     /// Namespace and name of its pods, on whatever node, with their UIDs.
     pub pods: Vec<(Key, Name)>,
 }
@@ -71,12 +71,12 @@ impl Planner {
 
     fn help(&self, served: Served) -> Help {
         let Some((node, victims)) = served.choice else { return Help::Nothing };
-        let victims = victims.into_iter().map(|job| Leaving { pods: self.pods_of(&job), job }).collect();
+        let victims = victims.into_iter().map(|sj| Leaving { pods: self.pods_of(&sj), sj }).collect();
         Help::Room { node, victims }
     }
 
-    fn pods_of(&self, job: &Key) -> Vec<(Key, Name)> {
-        let pods = self.seen.attachments(job).into_iter().flat_map(|attachments| attachments.pods.values());
+    fn pods_of(&self, sj: &Key) -> Vec<(Key, Name)> {
+        let pods = self.seen.attachments(sj).into_iter().flat_map(|attachments| attachments.pods.values());
         pods.filter(|pod| pod.is_evictable()).map(|pod| (pod.key.clone(), pod.uid.clone())).collect()
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     capacity::Shortage,
     known::later,
     transition,
-    values::{Job, Key, Waiting},
+    values::{Key, ScavengerJob, Waiting},
 };
 
 /// How often the message of a ScavengerJob that waits is written again at most, if only its numbers changed.
@@ -94,9 +94,9 @@ pub(crate) struct Reported {
 
 impl Reported {
     /// The write that says why a ScavengerJob waits.
-    pub(crate) fn write(&mut self, job: &Job, why: &Explanation, now: Timestamp) -> Task {
+    pub(crate) fn write(&mut self, sj: &ScavengerJob, why: &Explanation, now: Timestamp) -> Task {
         self.shortage = why.shortage.clone().map(Box::new);
-        transition::hold(job, why.waiting.clone(), now)
+        transition::hold(sj, why.waiting.clone(), now)
     }
 
     /// Another attempt: what was written was about the one before.
@@ -118,12 +118,12 @@ pub(crate) enum Telling {
 
 /// What is to be done so that the status says why a ScavengerJob waits. Another reason is written soon. Another
 /// message for the same reason is written at most every [`RETELL`], and not at all for numbers that hardly changed.
-pub(crate) fn hold(job: &Job, reported: &mut Reported, why: &Explanation, now: Timestamp) -> Telling {
-    let status = &job.status;
+pub(crate) fn hold(sj: &ScavengerJob, reported: &mut Reported, why: &Explanation, now: Timestamp) -> Telling {
+    let status = &sj.status;
     let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.as_ref());
     if let Some(said) = said
         && status.written
-        && status.observed_generation == job.generation
+        && status.observed_generation == sj.generation
         && said.reason == why.waiting.reason
     {
         let is_news = match (&why.shortage, &reported.shortage) {
@@ -150,7 +150,7 @@ pub(crate) fn hold(job: &Job, reported: &mut Reported, why: &Explanation, now: T
 mod tests {
     use super::*;
     use crate::{
-        fixtures::{at, job, key, millis},
+        fixtures::{at, key, millis, sj},
         values::{Admitted, WaitingReason},
     };
 
@@ -189,16 +189,16 @@ mod tests {
 
     #[test]
     fn only_another_shortage_and_numbers_that_changed_much_are_news() {
-        let mut job = job("a");
+        let mut sj = sj("a");
         let mut reported = Reported::default();
         let first = why("cpu", 8);
-        let Telling::Due = hold(&job, &mut reported, &first, at(0)) else { panic!("nothing was said yet") };
-        let _task = reported.write(&job, &first, at(0));
-        job.status.written = true;
-        job.status.observed_generation = job.generation;
-        job.status.admitted = Some(Admitted { waiting: Some(first.waiting), since: at(0) });
+        let Telling::Due = hold(&sj, &mut reported, &first, at(0)) else { panic!("nothing was said yet") };
+        let _task = reported.write(&sj, &first, at(0));
+        sj.status.written = true;
+        sj.status.observed_generation = sj.generation;
+        sj.status.admitted = Some(Admitted { waiting: Some(first.waiting), since: at(0) });
         reported.time = Some(at(0));
-        let mut after = |why: Explanation, second: i64| match hold(&job, &mut reported, &why, at(second)) {
+        let mut after = |why: Explanation, second: i64| match hold(&sj, &mut reported, &why, at(second)) {
             Telling::Said => "said",
             Telling::Later(time) if time == at(60) => "later",
             Telling::Later(_) => "at another time",

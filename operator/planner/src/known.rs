@@ -8,7 +8,7 @@ use crate::{
     capacity::Capacity,
     memory::Memory,
     seen::{Attachments, Tracked},
-    values::{Attempt, Child, Disruption, Job, Name, Pod, Settings},
+    values::{Attempt, Disruption, Job, Name, Pod, ScavengerJob, Settings},
     verdict::Evidence,
 };
 
@@ -16,11 +16,11 @@ use crate::{
 #[derive(Debug)]
 pub struct Known<'a> {
     /// The ScavengerJob.
-    pub job: &'a Job,
+    pub sj: &'a ScavengerJob,
     /// Its Jobs by UID.
-    pub children: &'a BTreeMap<Name, Arc<Child>>,
+    pub jobs: &'a BTreeMap<Name, Arc<Job>>,
     /// UID of a Job that no watch showed yet, and when an answer showed it last.
-    pub unwatched_child: Option<&'a (Name, Timestamp)>,
+    pub unwatched_job: Option<&'a (Name, Timestamp)>,
     /// Its pods by name.
     pub pods: &'a BTreeMap<Name, Arc<Pod>>,
     /// What the pods of the active attempt showed.
@@ -49,18 +49,18 @@ impl<'a> Known<'a> {
         settings: &'a Result<Settings, String>,
         now: Timestamp,
     ) -> Self {
-        let job = tracked.job();
+        let sj = tracked.sj();
         let alive = attachments.pods.values().filter(|pod| !pod.phase.is_terminal());
         Self {
-            job,
-            children: &attachments.children,
-            unwatched_child: attachments.unwatched_child.as_ref(),
+            sj,
+            jobs: &attachments.jobs,
+            unwatched_job: attachments.unwatched_job.as_ref(),
             pods: &attachments.pods,
-            evidence: attachments.evidence(job.status.attempt.as_deref()),
+            evidence: attachments.evidence(sj.status.attempt.as_deref()),
             memory: &tracked.memory,
             has_reservation: is_promised
-                && active_attempt(job).is_none()
-                && job.spec.as_ref().is_ok_and(|spec| tracked.promise.is_for(&spec.demand)),
+                && active_attempt(sj).is_none()
+                && sj.spec.as_ref().is_ok_and(|spec| tracked.promise.is_for(&spec.demand)),
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !capacity.is_ready(node)),
             order: tracked.ordered(),
             settings: settings.as_ref().map_err(String::as_str),
@@ -82,8 +82,8 @@ impl<'a> Known<'a> {
 }
 
 /// The attempt that is being made, unless the ScavengerJob is being deleted.
-pub(crate) fn active_attempt(job: &Job) -> Option<&Attempt> {
-    job.status.active_attempt().filter(|_| !job.deleting)
+pub(crate) fn active_attempt(sj: &ScavengerJob) -> Option<&Attempt> {
+    sj.status.active_attempt().filter(|_| !sj.deleting)
 }
 
 /// `time` after `duration`; what a status says may be absurd, and must not end the planner.

@@ -32,11 +32,11 @@ struct Reservation {
 
 impl Ledger {
     /// Reserves room for one pod of `per_pod` on each of `places`, instead of what was reserved before.
-    pub fn reserve(&mut self, job: &Key, per_pod: &Resources, places: Vec<Option<Name>>) {
-        self.release(job);
+    pub fn reserve(&mut self, sj: &Key, per_pod: &Resources, places: Vec<Option<Name>>) {
+        self.release(sj);
         if !places.is_empty() {
             let count = i64::try_from(places.len()).unwrap_or(i64::MAX);
-            self.namespaces.entry(job.namespace.clone()).or_default().add(&per_pod.times(count));
+            self.namespaces.entry(sj.namespace.clone()).or_default().add(&per_pod.times(count));
         }
         for place in &places {
             self.total.add(per_pod);
@@ -46,18 +46,18 @@ impl Ledger {
             }
         }
         if !places.is_empty() {
-            self.reservations.insert(job.clone(), Reservation { per_pod: per_pod.clone(), places });
+            self.reservations.insert(sj.clone(), Reservation { per_pod: per_pod.clone(), places });
         }
     }
 
     /// Gives everything back.
-    pub fn release(&mut self, job: &Key) {
-        self.shrink(job, 0, &[]);
+    pub fn release(&mut self, sj: &Key) {
+        self.shrink(sj, 0, &[]);
     }
 
     /// Keeps at most `left` pods reserved; first to go are places on the nodes `seen`, where the pods turned up.
-    pub fn shrink(&mut self, job: &Key, left: usize, seen: &[Name]) {
-        let Some(reservation) = self.reservations.get_mut(job) else { return };
+    pub fn shrink(&mut self, sj: &Key, left: usize, seen: &[Name]) {
+        let Some(reservation) = self.reservations.get_mut(sj) else { return };
         let mut dropped = Vec::new();
         for node in seen {
             if reservation.places.len() <= left {
@@ -72,14 +72,14 @@ impl Ledger {
         }
         let per_pod = reservation.per_pod.clone();
         if reservation.places.is_empty() {
-            self.reservations.remove(job);
+            self.reservations.remove(sj);
         }
         for place in dropped {
             self.total.subtract(&per_pod);
-            if let Some(amount) = self.namespaces.get_mut(&job.namespace) {
+            if let Some(amount) = self.namespaces.get_mut(&sj.namespace) {
                 amount.subtract(&per_pod);
                 if *amount == Resources::default() {
-                    self.namespaces.remove(&job.namespace);
+                    self.namespaces.remove(&sj.namespace);
                 }
             }
             if let Some(node) = place
@@ -96,8 +96,8 @@ impl Ledger {
 
     /// Number of pods that are reserved for a ScavengerJob.
     #[must_use]
-    pub fn reserved_pods(&self, job: &Key) -> usize {
-        self.reservations.get(job).map_or(0, |reservation| reservation.places.len())
+    pub fn reserved_pods(&self, sj: &Key) -> usize {
+        self.reservations.get(sj).map_or(0, |reservation| reservation.places.len())
     }
 
     /// Everything that is reserved.

@@ -12,7 +12,7 @@
 //! | Who starts next? | `queue/walk.rs` | `Queue::walk` |
 //! | For whom is capacity kept? | `queue/reservation.rs` | `Queue::reservations` |
 //! | Is there capacity for it? | `capacity/questions.rs` | `Capacity::fits` |
-//! | Which nodes do its volumes allow? | `volumes.rs` | `Volumes::place_job` |
+//! | Which nodes do its volumes allow? | `volumes.rs` | `Volumes::place_sj` |
 //! | How long does it wait after an interruption? | `backoff.rs` | `after_interruption` |
 //! | What keeps an attempt from starting, and whose fault is that? | `starting.rs` | `next` |
 //! | Did the workload end an attempt, or was it taken away? | `verdict.rs` | `judge` |
@@ -61,7 +61,6 @@ mod lifecycle;
 pub mod loss;
 mod memory;
 mod next;
-pub mod observation;
 mod observe;
 mod priority;
 mod promises;
@@ -89,13 +88,8 @@ pub mod internals {
         ledger::Ledger,
         promises::Promises,
         queue::{Queue, Room, Starting},
-        verdict::{ChildState, Evidence, Verdict, judge},
+        verdict::{Evidence, JobState, Verdict, judge},
     };
-}
-
-/// The values under their former name.
-pub mod snapshot {
-    pub use crate::{observation::Observation, values::*};
 }
 
 use std::collections::BTreeMap;
@@ -229,13 +223,13 @@ impl Planner {
         }
         let Some((tracked, attachments)) = self.seen.whole_mut(key) else { return };
         tracked.turn.begin(now);
-        if tracked.job().deleting {
+        if tracked.sj().deleting {
             tracked.memory.deleting_since.get_or_insert(now);
         }
         let nodes = attachments.bound().map(|(node, _)| node.clone()).collect();
         self.occupancy.set(key, nodes);
-        if let Some(attempt) = active_attempt(tracked.job()).cloned() {
-            let is_starting = tracked.job().status.phase == Phase::Starting;
+        if let Some(attempt) = active_attempt(tracked.sj()).cloned() {
+            let is_starting = tracked.sj().status.phase == Phase::Starting;
             let nodes = |ledger: &Ledger| self.capacity.nodes_for(&attempt.demand, ledger).ok();
             let pods = &attachments.pods;
             self.promises.follow(key, &mut tracked.promise, &attempt, pods, is_starting, nodes);
@@ -266,7 +260,7 @@ impl Planner {
             None => lifecycle::next(&known),
         };
         // A started attempt keeps what it is promised until its pods are seen; preparing needs it, too.
-        let keeps_promise = active_attempt(known.job).is_some()
+        let keeps_promise = active_attempt(known.sj).is_some()
             || matches!(next, Next::Do(Task::Prepare { .. }) | Next::Change(Transition::Start));
         let next = match next {
             Next::Change(transition) => Next::Do(transition::apply(&known, transition)),
@@ -290,9 +284,9 @@ impl Planner {
             // Until then it is no candidate.
             tracked.turn.pause_until(time);
         }
-        match (&next, &tracked.job().spec) {
+        match (&next, &tracked.sj().spec) {
             (Next::Candidate, Ok(spec)) => {
-                self.queue.insert(tracked.job(), &spec.demand, &mut self.capacity);
+                self.queue.insert(tracked.sj(), &spec.demand, &mut self.capacity);
                 self.informing.add(key, &mut tracked.reported, now);
             }
             _ => {
@@ -301,10 +295,10 @@ impl Planner {
             }
         }
         if !keeps_promise {
-            let attempt = tracked.job().status.attempt.as_deref();
+            let attempt = tracked.sj().status.attempt.as_deref();
             let lingering = attempt.map_or((Vec::new(), 0), |attempt| {
                 let evidence = attachments.evidence(Some(attempt));
-                promises::lingering_pods(attempt, &attachments.children, &attachments.pods, evidence)
+                promises::lingering_pods(attempt, &attachments.jobs, &attachments.pods, evidence)
             });
             self.promises.end(key, lingering);
         }
@@ -347,7 +341,7 @@ impl Planner {
         self.look_again = causes.order(&mut pool);
         let ordered = pool.ordered;
         for order in &ordered {
-            self.visit(&order.job, now, actions);
+            self.visit(&order.sj, now, actions);
         }
         ordered
     }
@@ -366,7 +360,7 @@ impl Planner {
         }
         self.walk_due = false;
         let failed =
-            |key: &&Key| self.seen.get(key).is_some_and(|tracked| tracked.job().status.failed_starts > 0);
+            |key: &&Key| self.seen.get(key).is_some_and(|tracked| tracked.sj().status.failed_starts > 0);
         let starting = self.promises.starting();
         let starting = Starting { all: starting.len(), failed: starting.iter().filter(failed).count() };
         let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
@@ -378,7 +372,7 @@ impl Planner {
                 tracked.promise.made_for(demand);
                 // Being informed why it waits: it is prepared when that answer comes.
                 if !tracked.turn.is_under_way() {
-                    let resource_version = tracked.job().resource_version;
+                    let resource_version = tracked.sj().resource_version;
                     self.dispatch(&key, Task::Prepare { resource_version }, actions);
                 }
             }
@@ -440,10 +434,10 @@ impl Planner {
         let Some(tracked) = self.seen.get_mut(key) else { return };
         self.agenda.set_timer(key, &mut tracked.turn, None);
         tracked.turn.act();
-        let asks_why = matches!(task, Task::ListPods { child: Some(_) });
+        let asks_why = matches!(task, Task::ListPods { job: Some(_) });
         if tracked.memory.asks_why != asks_why {
             tracked.memory.asks_why = asks_why;
         }
-        actions.push(Action { job: key.clone(), uid: tracked.job().uid.clone(), task });
+        actions.push(Action { sj: key.clone(), uid: tracked.sj().uid.clone(), task });
     }
 }

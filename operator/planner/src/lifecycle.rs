@@ -8,7 +8,7 @@ use crate::{
     active, deletion,
     known::{Known, earlier, later},
     next::{Next, Transition},
-    values::{Child, Reason, WaitingReason},
+    values::{Job, Reason, WaitingReason},
     waiting,
 };
 
@@ -19,8 +19,8 @@ const UNWATCHED_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 /// What is to be done next.
 #[must_use]
 pub fn next(known: &Known<'_>) -> Next {
-    let status = &known.job.status;
-    if known.job.deleting {
+    let status = &known.sj.status;
+    if known.sj.deleting {
         return deletion::next(known);
     }
     if status.phase.is_finished() {
@@ -32,21 +32,21 @@ pub fn next(known: &Known<'_>) -> Next {
     }
 }
 
-/// Instead of waiting for news of a child Job for ever.
+/// Instead of waiting for news of a Job for ever.
 fn doubted(known: &Known<'_>, next: Next) -> Next {
-    let (Some((uid, since)), Next::Wait(timer)) = (known.unwatched_child, &next) else { return next };
-    let Some(child) = known.children.get(uid) else { return next };
+    let (Some((uid, since)), Next::Wait(timer)) = (known.unwatched_job, &next) else { return next };
+    let Some(job) = known.jobs.get(uid) else { return next };
     let until = later(*since, UNWATCHED_PATIENCE);
     if known.now < until {
         return Next::Wait(earlier(*timer, Some(until)));
     }
-    Next::Do(Task::ReadChild { child: child.key.clone(), uid: uid.clone() })
+    Next::Do(Task::ReadJob { job: job.key.clone(), uid: uid.clone() })
 }
 
 /// What is to be done after an action was refused.
 #[must_use]
 pub fn after_refusal(known: &Known<'_>, refusal: Failure) -> Next {
-    let is_active = known.job.status.active_attempt().is_some();
+    let is_active = known.sj.status.active_attempt().is_some();
     match refusal {
         // The next attempt has another name.
         Failure::NameTaken(message) if is_active => {
@@ -62,27 +62,27 @@ pub fn after_refusal(known: &Known<'_>, refusal: Failure) -> Next {
 
 fn next_finished(known: &Known<'_>) -> Next {
     let now = known.now;
-    let status = &known.job.status;
-    if let Some(child) = useless_child(known) {
-        return Next::Do(Task::delete(child));
+    let status = &known.sj.status;
+    if let Some(job) = useless_job(known) {
+        return Next::Do(Task::delete(job));
     }
-    let until = later(status.finish_time.unwrap_or(now), known.job.controls.ttl_after_finished);
+    let until = later(status.finish_time.unwrap_or(now), known.sj.controls.ttl_after_finished);
     if until <= now {
-        return Next::Do(Task::DeleteJob { resource_version: known.job.resource_version });
+        return Next::Do(Task::DeleteScavengerJob { resource_version: known.sj.resource_version });
     }
-    if status.observed_generation != known.job.generation {
+    if status.observed_generation != known.sj.generation {
         return Next::Change(Transition::Observe);
     }
     Next::Wait(Some(until))
 }
 
-/// A child Job of a finished ScavengerJob that has to go because it would go on trying. The Job of an attempt that
+/// A Job of a finished ScavengerJob that has to go because it would go on trying. The Job of an attempt that
 /// really ended stays, so that its log can be read; the Job controller may be a second behind in seeing its end.
-fn useless_child<'a>(known: &Known<'a>) -> Option<&'a Child> {
-    let kept = known.job.status.attempt.as_ref().filter(|attempt| {
+fn useless_job<'a>(known: &Known<'a>) -> Option<&'a Job> {
+    let kept = known.sj.status.attempt.as_ref().filter(|attempt| {
         attempt.outcome.is_some() && attempt.reason.as_ref().is_some_and(Reason::job_ends_on_its_own)
     });
-    known.children.values().map(|child| &**child).find(|child| {
-        !child.deleting && !child.is_over() && kept.is_none_or(|attempt| attempt.number != child.attempt)
+    known.jobs.values().map(|job| &**job).find(|job| {
+        !job.deleting && !job.is_over() && kept.is_none_or(|attempt| attempt.number != job.attempt)
     })
 }

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     priority,
-    values::{Job, Name, Outcome, Reason},
+    values::{Name, Outcome, Reason, ScavengerJob},
     weights::Weights,
 };
 
@@ -31,12 +31,12 @@ pub struct Loss {
 impl Loss {
     /// Loss of a ScavengerJob with an active attempt, if it were stopped at `now`.
     #[must_use]
-    pub fn of(job: &Job, weights: &Weights, priority_steps: i32, now: Timestamp) -> Self {
-        let start = job.status.active_attempt().and_then(|attempt| attempt.start_time);
-        let held = job.status.active_attempt().map(|attempt| attempt.demand.total()).unwrap_or_default();
-        let (unsaved, restart) = match &job.spec {
+    pub fn of(sj: &ScavengerJob, weights: &Weights, priority_steps: i32, now: Timestamp) -> Self {
+        let start = sj.status.active_attempt().and_then(|attempt| attempt.start_time);
+        let held = sj.status.active_attempt().map(|attempt| attempt.demand.total()).unwrap_or_default();
+        let (unsaved, restart) = match &sj.spec {
             Ok(spec) => {
-                let unsaved = match priority::stretch_began(&job.status) {
+                let unsaved = match priority::stretch_began(&sj.status) {
                     Some(began) if !spec.saves_on_sigterm => {
                         let step = priority::step(began, spec.interruption_after, priority_steps, now);
                         share_of_stretch(spec.interruption_after, step.level, priority_steps)
@@ -49,9 +49,9 @@ impl Loss {
         };
         Self {
             amount: weights.weigh(&held).saturating_mul(unsaved + restart),
-            interrupted_count: job.status.interrupted_count,
+            interrupted_count: sj.status.interrupted_count,
             start: Reverse(start.unwrap_or(Timestamp::MAX)),
-            uid: job.uid.clone(),
+            uid: sj.uid.clone(),
         }
     }
 }
@@ -74,11 +74,11 @@ impl Work {
     /// `interruptionAfter`, by which the workload promises to have written one. A workload that completes, or that
     /// saves when it is stopped and was told to, keeps everything.
     #[must_use]
-    pub fn of_ended(job: &Job) -> Option<Self> {
-        let attempt = job.status.attempt.as_ref()?;
+    pub fn of_ended(sj: &ScavengerJob) -> Option<Self> {
+        let attempt = sj.status.attempt.as_ref()?;
         let (start, end) = (attempt.start_time?, attempt.end_time?);
         let ran = end.duration_since(start).max(SignedDuration::ZERO);
-        let spec = job.spec.as_ref().ok()?;
+        let spec = sj.spec.as_ref().ok()?;
         let saved = match attempt.outcome? {
             Outcome::Completed => true,
             // One that was told to stop; the reason says whether anybody could.
@@ -88,7 +88,7 @@ impl Work {
             Outcome::Failed => false,
             Outcome::Withdrawn => return None,
         };
-        let reported = job.status.last_checkpoint.map(|checkpoint| checkpoint.duration_since(start));
+        let reported = sj.status.last_checkpoint.map(|checkpoint| checkpoint.duration_since(start));
         let stretches = milliseconds(ran) / milliseconds(spec.interruption_after).max(1);
         let promised = milliseconds(spec.interruption_after).saturating_mul(stretches);
         let promised = SignedDuration::from_millis(i64::try_from(promised).unwrap_or(i64::MAX));
@@ -112,66 +112,66 @@ fn milliseconds(duration: SignedDuration) -> u128 {
 mod tests {
     use super::*;
     use crate::{
-        fixtures::{at, job, seconds, settings},
+        fixtures::{at, seconds, settings, sj},
         values::{Attempt, Phase},
     };
 
-    fn running(name: &str, since: i64) -> Job {
-        let mut job = job(name);
-        job.status.phase = Phase::Running;
-        let demand = job.spec.as_ref().unwrap().demand.clone();
+    fn running(name: &str, since: i64) -> ScavengerJob {
+        let mut sj = sj(name);
+        sj.status.phase = Phase::Running;
+        let demand = sj.spec.as_ref().unwrap().demand.clone();
         let attempt = Attempt { start_time: Some(at(since)), ..Attempt::first(demand, at(since)) };
-        job.status.attempt = Some(Box::new(attempt));
-        job
+        sj.status.attempt = Some(Box::new(attempt));
+        sj
     }
 
-    fn amount(job: &Job, now: i64) -> u128 {
-        Loss::of(job, &settings().weights, 3, at(now)).amount
+    fn amount(sj: &ScavengerJob, now: i64) -> u128 {
+        Loss::of(sj, &settings().weights, 3, at(now)).amount
     }
 
     #[test]
     fn it_rises_at_steps_and_falls_when_a_stretch_is_over() {
-        let job = running("a", 0);
-        let per_second = amount(&job, 0) / 80;
+        let sj = running("a", 0);
+        let per_second = amount(&sj, 0) / 80;
         // 20 s steps of a 60 s stretch, and 60 s for the restart.
         for (now, seconds) in [(0, 80), (19, 80), (20, 100), (59, 120), (60, 80), (125, 80)] {
-            assert_eq!(amount(&job, now), per_second * seconds, "{now}");
+            assert_eq!(amount(&sj, now), per_second * seconds, "{now}");
         }
     }
 
     #[test]
     fn a_checkpoint_makes_it_cheap_again() {
-        let mut job = running("a", 0);
-        let fresh = amount(&job, 0);
-        assert!(amount(&job, 50) > fresh);
-        job.status.last_checkpoint = Some(at(45));
-        assert_eq!(amount(&job, 50), fresh);
-        assert!(amount(&job, 66) > fresh);
+        let mut sj = running("a", 0);
+        let fresh = amount(&sj, 0);
+        assert!(amount(&sj, 50) > fresh);
+        sj.status.last_checkpoint = Some(at(45));
+        assert_eq!(amount(&sj, 50), fresh);
+        assert!(amount(&sj, 66) > fresh);
         // One of an earlier attempt says nothing.
-        job.status.last_checkpoint = Some(at(-45));
-        assert!(amount(&job, 50) > fresh);
+        sj.status.last_checkpoint = Some(at(-45));
+        assert!(amount(&sj, 50) > fresh);
     }
 
     #[test]
     fn who_saves_when_stopped_loses_the_restart_only() {
-        let mut job = running("a", 0);
+        let mut sj = running("a", 0);
         let before_it_ran = Loss::of(
-            &Job { status: crate::values::JobStatus::default(), ..job.clone() },
+            &ScavengerJob { status: crate::values::ScavengerJobStatus::default(), ..sj.clone() },
             &settings().weights,
             3,
             at(0),
         );
         assert_eq!(before_it_ran.amount, 0, "nothing is held");
-        job.spec.as_mut().unwrap().saves_on_sigterm = true;
-        let restart_only = amount(&job, 59);
-        assert_eq!(restart_only, amount(&job, 0));
-        job.spec.as_mut().unwrap().restart = seconds(0);
-        assert_eq!(amount(&job, 59), 0);
+        sj.spec.as_mut().unwrap().saves_on_sigterm = true;
+        let restart_only = amount(&sj, 59);
+        assert_eq!(restart_only, amount(&sj, 0));
+        sj.spec.as_mut().unwrap().restart = seconds(0);
+        assert_eq!(amount(&sj, 59), 0);
     }
 
     #[test]
     fn ties_go_to_the_less_interrupted_then_the_younger() {
-        let loss = |job: &Job| Loss::of(job, &settings().weights, 3, at(30));
+        let loss = |sj: &ScavengerJob| Loss::of(sj, &settings().weights, 3, at(30));
         let (old, young) = (running("old", 21), running("young", 25));
         assert_eq!(amount(&old, 30), amount(&young, 30));
         assert!(loss(&young) < loss(&old));
@@ -183,13 +183,14 @@ mod tests {
     #[test]
     fn work_is_kept_up_to_the_last_checkpoint() {
         let ended = |seconds: i64, outcome| {
-            let mut job = running("a", 0);
-            let attempt = job.status.attempt.as_mut().unwrap();
+            let mut sj = running("a", 0);
+            let attempt = sj.status.attempt.as_mut().unwrap();
             attempt.end_time = Some(at(seconds));
             attempt.outcome = Some(outcome);
-            job
+            sj
         };
-        let kept = |job: &Job| Work::of_ended(job).map(|work| (work.useful.as_secs(), work.lost.as_secs()));
+        let kept =
+            |sj: &ScavengerJob| Work::of_ended(sj).map(|work| (work.useful.as_secs(), work.lost.as_secs()));
         // Stretches of 60 s.
         assert_eq!(kept(&ended(150, Outcome::Interrupted)), Some((120, 30)));
         assert_eq!(kept(&ended(150, Outcome::Failed)), Some((120, 30)));

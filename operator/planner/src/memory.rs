@@ -17,11 +17,11 @@ pub struct Memory {
     pub prepared: Option<Prepared>,
     /// Since when something that the spec refers to was found missing.
     pub missing_since: Option<Timestamp>,
-    /// The attempt of which this planner knows that no child Job was made yet.
+    /// The attempt of which this planner knows that no Job was made yet.
     pub may_create: Option<u32>,
-    /// The attempt whose child Job was made and vanished.
-    pub lost_child: Option<u32>,
-    /// The attempt whose pods were listed live after its child Job was over or gone.
+    /// The attempt whose Job was made and vanished.
+    pub lost_job: Option<u32>,
+    /// The attempt whose pods were listed live after its Job was over or gone.
     pub listed: Option<u32>,
     /// True while the list that is under way asks why the Job controller made no pods.
     pub asks_why: bool,

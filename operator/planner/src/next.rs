@@ -32,7 +32,7 @@ pub enum Transition {
     /// All pods of the attempt run, or have run.
     Run {
         /// UID of its Job.
-        child_uid: Name,
+        job_uid: Name,
     },
     /// The active attempt is to be interrupted: the reason is on record before its pods are evicted.
     OrderInterruption(Disruption),

@@ -6,23 +6,23 @@ use jiff::Timestamp;
 
 use crate::{
     Planner,
-    observation::Observation,
     seen::SeenPod,
-    values::{Job, Key, Node, Pod},
+    values::Observation,
+    values::{Key, Node, Pod, ScavengerJob},
 };
 
 impl Planner {
     /// Takes in one thing that was seen at `now`.
     pub fn observe(&mut self, observation: Observation, now: Timestamp) {
         match observation {
-            Observation::Job(job) => self.see_job(*job),
-            Observation::JobGone(key) => self.forget_job(&key),
-            Observation::Child(child) => {
-                let key = self.seen.watch_child(child);
+            Observation::ScavengerJob(sj) => self.see_sj(*sj),
+            Observation::ScavengerJobGone(key) => self.forget_sj(&key),
+            Observation::Job(job) => {
+                let key = self.seen.watch_job(job);
                 self.agenda.add_all(key.iter());
             }
-            Observation::ChildGone { namespace, owner, uid } => {
-                let key = self.seen.remove_child(&(owner, namespace), &uid);
+            Observation::JobGone { namespace, owner, uid } => {
+                let key = self.seen.remove_job(&(owner, namespace), &uid);
                 self.agenda.add_all(key.iter());
             }
             Observation::Pod(mut pod) => {
@@ -46,12 +46,12 @@ impl Planner {
                 self.capacity.remove_node(&name);
             }
             Observation::Volume(volume) => {
-                let (jobs, pods) = self.seen.set_volume(volume);
-                self.replace(&jobs, pods);
+                let (scavenger_jobs, pods) = self.seen.set_volume(volume);
+                self.replace(&scavenger_jobs, pods);
             }
             Observation::VolumeGone(name) => {
-                let (jobs, pods) = self.seen.remove_volume(&name);
-                self.replace(&jobs, pods);
+                let (scavenger_jobs, pods) = self.seen.remove_volume(&name);
+                self.replace(&scavenger_jobs, pods);
             }
             Observation::Usage(usage) => {
                 for (name, full) in self.causes.measured_memory.set(usage, &self.capacity) {
@@ -73,21 +73,21 @@ impl Planner {
     }
 
     /// A version of a ScavengerJob, from a watch or an answer.
-    pub(crate) fn see_job(&mut self, job: Job) {
-        if self.seen.is_another(&job) {
+    pub(crate) fn see_sj(&mut self, sj: ScavengerJob) {
+        if self.seen.is_another(&sj) {
             // Deleted and created again while nobody watched.
-            self.forget_job(&job.key);
+            self.forget_sj(&sj.key);
         }
-        let key = job.key.clone();
-        let Some(strangers) = self.seen.set_job(job) else { return };
+        let key = sj.key.clone();
+        let Some(strangers) = self.seen.set_sj(sj) else { return };
         self.agenda.add(key);
         for pod in strangers {
             self.see_ordinary_pod(pod);
         }
     }
 
-    fn forget_job(&mut self, key: &Key) {
-        if let Some(mut tracked) = self.seen.remove_job(key) {
+    fn forget_sj(&mut self, key: &Key) {
+        if let Some(mut tracked) = self.seen.remove_sj(key) {
             self.agenda.forget(key, &mut tracked.turn);
             self.informing.remove(key, &mut tracked.reported);
         }
@@ -110,9 +110,9 @@ impl Planner {
         match seen {
             SeenPod::Stale => {}
             SeenPod::Ordinary(pod) => self.see_ordinary_pod(*pod),
-            SeenPod::Own(pod, job) => {
+            SeenPod::Own(pod, sj) => {
                 self.capacity.set_pod(&pod);
-                self.agenda.add_all(job.iter());
+                self.agenda.add_all(sj.iter());
             }
         }
     }
@@ -128,13 +128,13 @@ impl Planner {
     pub(crate) fn forget_pod(&mut self, key: &Key) {
         self.causes.pending_pods.forget(key);
         self.capacity.remove_pod(key);
-        let job = self.seen.remove_pod(key);
-        self.agenda.add_all(job.iter());
+        let sj = self.seen.remove_pod(key);
+        self.agenda.add_all(sj.iter());
     }
 
     /// The nodes that these may go to have changed.
-    fn replace(&mut self, jobs: &[Key], pods: Vec<Pod>) {
-        self.agenda.add_all(jobs.iter());
+    fn replace(&mut self, scavenger_jobs: &[Key], pods: Vec<Pod>) {
+        self.agenda.add_all(scavenger_jobs.iter());
         for pod in pods {
             self.see_ordinary_pod(pod);
         }

@@ -3,7 +3,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::values::{Job, JobStatus, Settings};
+use crate::values::{ScavengerJob, ScavengerJobStatus, Settings};
 
 /// The step at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,28 +43,32 @@ pub fn step(
 /// When the stretch of the active attempt began: when it started to run, or at its last reported checkpoint if that
 /// came later. None before it runs.
 #[must_use]
-pub fn stretch_began(status: &JobStatus) -> Option<Timestamp> {
+pub fn stretch_began(status: &ScavengerJobStatus) -> Option<Timestamp> {
     let started = status.active_attempt()?.start_time?;
     Some(status.last_checkpoint.map_or(started, |checkpoint| checkpoint.max(started)))
 }
 
 /// The step of a running ScavengerJob: 1 to the pool's `prioritySteps`. None before it runs, and without settings.
 #[must_use]
-pub fn level(job: &Job, settings: &Settings, now: Timestamp) -> Option<i32> {
-    let (began, spec) = (stretch_began(&job.status)?, job.spec.as_ref().ok()?);
+pub fn level(sj: &ScavengerJob, settings: &Settings, now: Timestamp) -> Option<i32> {
+    let (began, spec) = (stretch_began(&sj.status)?, sj.spec.as_ref().ok()?);
     Some(step(began, spec.interruption_after, settings.priority_steps, now).level)
 }
 
 /// When the running priority of the active attempt last fell back to 1: at the end of a whole stretch, or at a reported
 /// checkpoint. What is on record stays where that is not known.
 #[must_use]
-pub fn started_over(job: &Job, settings: Result<&Settings, &str>, now: Timestamp) -> Option<Timestamp> {
-    let recorded = job.status.priority_start_over;
-    let (Ok(settings), Ok(spec), Some(began)) = (settings, &job.spec, stretch_began(&job.status)) else {
+pub fn started_over(
+    sj: &ScavengerJob,
+    settings: Result<&Settings, &str>,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let recorded = sj.status.priority_start_over;
+    let (Ok(settings), Ok(spec), Some(began)) = (settings, &sj.spec, stretch_began(&sj.status)) else {
         return recorded;
     };
-    let started = job.status.active_attempt().and_then(|attempt| attempt.start_time);
-    let reported = job.status.last_checkpoint.filter(|time| Some(*time) > started);
+    let started = sj.status.active_attempt().and_then(|attempt| attempt.start_time);
+    let reported = sj.status.last_checkpoint.filter(|time| Some(*time) > started);
     let step = step(began, spec.interruption_after, settings.priority_steps, now);
     step.started_over.or(reported).or(recorded.filter(|time| Some(*time) >= started))
 }

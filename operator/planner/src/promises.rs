@@ -19,7 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     ledger::Ledger,
     resources::Resources,
-    values::{Attempt, Child, Demand, Key, Name, Outcome, Pod},
+    values::{Attempt, Demand, Job, Key, Name, Outcome, Pod},
     verdict::Evidence,
 };
 
@@ -225,18 +225,18 @@ fn expected_pods(attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> (Vec<Nam
 /// node: its Job may not have been deleted yet, and kube-scheduler may be about to place a pod.
 pub(crate) fn lingering_pods(
     attempt: &Attempt,
-    children: &BTreeMap<Name, Arc<Child>>,
+    jobs: &BTreeMap<Name, Arc<Job>>,
     pods: &BTreeMap<Name, Arc<Pod>>,
     evidence: &Evidence,
 ) -> (Vec<Name>, usize) {
     let (seen, left) = expected_pods(attempt, pods);
     let unbound = pods.values().filter(|pod| pod.node.is_none() && !pod.phase.is_terminal()).count();
     let taken_away = matches!(attempt.outcome, Some(Outcome::Interrupted | Outcome::Withdrawn));
-    match children.values().find(|child| child.attempt == attempt.number) {
-        Some(child) if !child.deleting && !child.is_over() => (seen, left),
+    match jobs.values().find(|job| job.attempt == attempt.number) {
+        Some(job) if !job.deleting && !job.is_over() => (seen, left),
         // It is deleted and stays until its pods are gone; the watch of pods can be behind and not have shown one of
         // them yet.
-        Some(child) if child.deleting || taken_away => {
+        Some(job) if job.deleting || taken_away => {
             (seen, unbound + (attempt.demand.pod_count as usize).saturating_sub(evidence.pods_seen()))
         }
         Some(_) | None => (seen, unbound),

@@ -30,7 +30,7 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ordered {
     /// The ScavengerJob.
-    pub job: Key,
+    pub sj: Key,
     /// The cause.
     pub reason: Reason,
     /// The cause as a message.
@@ -109,14 +109,14 @@ impl Planner {
     /// How many are before a ScavengerJob in the queue of those that may start, and how many there are; none if it is
     /// not in it. Walks over the whole queue: for people who ask.
     #[must_use]
-    pub fn place_in_queue(&self, job: &Key) -> Option<(usize, usize)> {
-        self.queue.place(job)
+    pub fn place_in_queue(&self, sj: &Key) -> Option<(usize, usize)> {
+        self.queue.place(sj)
     }
 
     /// The step of a ScavengerJob's running priority, and how many steps there are; none unless it runs.
     #[must_use]
-    pub fn running_priority(&self, job: &Key, now: Timestamp) -> Option<(i32, i32)> {
+    pub fn running_priority(&self, sj: &Key, now: Timestamp) -> Option<(i32, i32)> {
         let settings = self.settings.as_ref().ok()?;
-        Some((priority::level(self.seen.get(job)?.job(), settings, now)?, settings.priority_steps))
+        Some((priority::level(self.seen.get(sj)?.sj(), settings, now)?, settings.priority_steps))
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     memory::Remembered,
     promises::Promise,
     shared::Shared,
-    values::{Attempt, Child, Demand, Disruption, Job, Key, Name, Phase, Pod, Volume, WaitingReason},
+    values::{Attempt, Demand, Disruption, Job, Key, Name, Phase, Pod, ScavengerJob, Volume, WaitingReason},
     verdict::Evidence,
     volumes::Volumes,
 };
@@ -34,7 +34,7 @@ pub(crate) fn owner(uid: &Name, of: &Key) -> Owner {
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Boxed, as what is large and one of many: a tree keeps room for several in each node.
-    jobs: BTreeMap<Key, Box<Tracked>>,
+    scavenger_jobs: BTreeMap<Key, Box<Tracked>>,
     keys: BTreeMap<Name, Key>,
     attachments: BTreeMap<Owner, Box<Attachments>>,
     namespaces: Shared<str>,
@@ -54,7 +54,7 @@ pub(crate) struct Seen {
 /// One ScavengerJob, and what the planner keeps of it.
 #[derive(Debug)]
 pub(crate) struct Tracked {
-    job: Job,
+    sj: ScavengerJob,
     counted: Option<(Phase, Option<WaitingReason>)>,
     pub(crate) memory: Remembered,
     pub(crate) turn: Turn,
@@ -68,9 +68,9 @@ pub(crate) struct Tracked {
 }
 
 impl Tracked {
-    fn new(job: Job) -> Self {
+    fn new(sj: ScavengerJob) -> Self {
         Self {
-            job,
+            sj,
             counted: None,
             memory: Remembered::default(),
             turn: Turn::default(),
@@ -83,22 +83,22 @@ impl Tracked {
 
     /// What is to be done so that its status says why it waits.
     pub(crate) fn hold(&mut self, why: &Explanation, now: Timestamp) -> Telling {
-        inform::hold(&self.job, &mut self.reported, why, now)
+        inform::hold(&self.sj, &mut self.reported, why, now)
     }
 
     /// The write that says so.
     pub(crate) fn write_hold(&mut self, why: &Explanation, now: Timestamp) -> Task {
-        self.reported.write(&self.job, why, now)
+        self.reported.write(&self.sj, why, now)
     }
 
     /// The ScavengerJob in its newest version.
-    pub(crate) fn job(&self) -> &Job {
-        &self.job
+    pub(crate) fn sj(&self) -> &ScavengerJob {
+        &self.sj
     }
 
     /// The reason for which its active attempt is to be interrupted, while the status does not say it yet.
     pub(crate) fn ordered(&self) -> Option<&Disruption> {
-        let number = self.job.status.attempt.as_ref().map(|attempt| attempt.number);
+        let number = self.sj.status.attempt.as_ref().map(|attempt| attempt.number);
         self.order.as_ref().filter(|order| Some(order.0) == number).map(|order| &order.1)
     }
 }
@@ -106,25 +106,25 @@ impl Tracked {
 /// Jobs and pods of one ScavengerJob; they may be seen before it.
 #[derive(Debug, Default)]
 pub(crate) struct Attachments {
-    pub(crate) children: BTreeMap<Name, Arc<Child>>,
+    pub(crate) jobs: BTreeMap<Name, Arc<Job>>,
     pub(crate) pods: BTreeMap<Name, Arc<Pod>>,
     evidence: BTreeMap<u32, Box<Evidence>>,
     /// UID of the Job that was last seen to go: a late answer must not bring it back.
-    gone_child: Option<Name>,
+    gone_job: Option<Name>,
     /// UID of a Job that an answer showed and the watch did not yet, and when. If it goes in a gap of the watch,
     /// nobody will ever say so.
-    pub(crate) unwatched_child: Option<(Name, Timestamp)>,
+    pub(crate) unwatched_job: Option<(Name, Timestamp)>,
 }
 
 impl Attachments {
     /// Those of a ScavengerJob that has none.
     pub(crate) fn none() -> &'static Self {
         static NONE: Attachments = Attachments {
-            children: BTreeMap::new(),
+            jobs: BTreeMap::new(),
             pods: BTreeMap::new(),
             evidence: BTreeMap::new(),
-            gone_child: None,
-            unwatched_child: None,
+            gone_job: None,
+            unwatched_job: None,
         };
         &NONE
     }
@@ -142,8 +142,8 @@ impl Attachments {
     }
 
     /// True if only answers showed this Job so far.
-    fn is_unwatched(&self, child: &Name) -> bool {
-        self.unwatched_child.as_ref().is_some_and(|(uid, _)| uid == child)
+    fn is_unwatched(&self, job: &Name) -> bool {
+        self.unwatched_job.as_ref().is_some_and(|(uid, _)| uid == job)
     }
 }
 
@@ -170,35 +170,35 @@ impl Seen {
 
     /// Every ScavengerJob.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &Tracked)> {
-        self.jobs.iter().map(|(key, tracked)| (key, &**tracked))
+        self.scavenger_jobs.iter().map(|(key, tracked)| (key, &**tracked))
     }
 
     /// Namespace and name of every ScavengerJob.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.jobs.keys()
+        self.scavenger_jobs.keys()
     }
 
     /// A ScavengerJob.
     pub(crate) fn get(&self, key: &Key) -> Option<&Tracked> {
-        self.jobs.get(key).map(|tracked| &**tracked)
+        self.scavenger_jobs.get(key).map(|tracked| &**tracked)
     }
 
     /// A ScavengerJob, so that what is remembered of it can be changed.
     pub(crate) fn get_mut(&mut self, key: &Key) -> Option<&mut Tracked> {
-        self.jobs.get_mut(key).map(|tracked| &mut **tracked)
+        self.scavenger_jobs.get_mut(key).map(|tracked| &mut **tracked)
     }
 
     /// A ScavengerJob with its Jobs and pods, so that what is remembered of it can be changed.
     pub(crate) fn whole_mut(&mut self, key: &Key) -> Option<(&mut Tracked, &Attachments)> {
-        let tracked = self.jobs.get_mut(key)?;
-        let attachments = self.attachments.get(&owner(&tracked.job.uid, key));
+        let tracked = self.scavenger_jobs.get_mut(key)?;
+        let attachments = self.attachments.get(&owner(&tracked.sj.uid, key));
         Some((tracked, attachments.map_or(Attachments::none(), |attachments| attachments)))
     }
 
     /// The Jobs and pods of a ScavengerJob, if there are any.
     pub(crate) fn attachments(&self, key: &Key) -> Option<&Attachments> {
-        let tracked = self.jobs.get(key)?;
-        self.attachments.get(&owner(&tracked.job.uid, key)).map(|attachments| &**attachments)
+        let tracked = self.scavenger_jobs.get(key)?;
+        self.attachments.get(&owner(&tracked.sj.uid, key)).map(|attachments| &**attachments)
     }
 
     /// The ScavengerJob of this namespace that has this UID.
@@ -207,60 +207,60 @@ impl Seen {
     }
 
     /// True if another ScavengerJob of this name was seen before, which was deleted while nobody watched.
-    pub(crate) fn is_another(&self, job: &Job) -> bool {
-        self.jobs.get(&job.key).is_some_and(|known| known.job.uid != job.uid)
+    pub(crate) fn is_another(&self, sj: &ScavengerJob) -> bool {
+        self.scavenger_jobs.get(&sj.key).is_some_and(|known| known.sj.uid != sj.uid)
     }
 
     /// Takes in a version of a ScavengerJob. None if a newer one was seen before; else the pods that named it and are
     /// ordinary ones, since they are in another namespace.
-    pub(crate) fn set_job(&mut self, mut job: Job) -> Option<Vec<Pod>> {
-        self.namespaces.share(&mut job.key.namespace);
-        let key = job.key.clone();
-        if let Some(known) = self.jobs.get(&key) {
+    pub(crate) fn set_sj(&mut self, mut sj: ScavengerJob) -> Option<Vec<Pod>> {
+        self.namespaces.share(&mut sj.key.namespace);
+        let key = sj.key.clone();
+        if let Some(known) = self.scavenger_jobs.get(&key) {
             // Older than what an answer brought already.
-            if known.job.resource_version >= job.resource_version {
+            if known.sj.resource_version >= sj.resource_version {
                 return None;
             }
-            self.volumes.forget_job(&known.job);
+            self.volumes.forget_sj(&known.sj);
         }
-        self.volumes.place_job(&mut job);
-        self.demands.share_of(&mut job);
-        self.keys.insert(job.uid.clone(), key.clone());
+        self.volumes.place_sj(&mut sj);
+        self.demands.share_of(&mut sj);
+        self.keys.insert(sj.uid.clone(), key.clone());
         let mut strangers = Vec::new();
-        if let Some(known) = self.jobs.get_mut(&key) {
-            let number = update(known, job);
-            if let Some(attachments) = self.attachments.get_mut(&owner(&known.job.uid, &key)) {
+        if let Some(known) = self.scavenger_jobs.get_mut(&key) {
+            let number = update(known, sj);
+            if let Some(attachments) = self.attachments.get_mut(&owner(&known.sj.uid, &key)) {
                 attachments.evidence.retain(|attempt, _| *attempt >= number);
             }
         } else {
-            strangers = self.disown_strangers(&owner(&job.uid, &key));
-            self.jobs.insert(key.clone(), Box::new(Tracked::new(job)));
+            strangers = self.disown_strangers(&owner(&sj.uid, &key));
+            self.scavenger_jobs.insert(key.clone(), Box::new(Tracked::new(sj)));
         }
         self.count(&key);
         Some(strangers)
     }
 
     /// Forgets a ScavengerJob that is gone.
-    pub(crate) fn remove_job(&mut self, key: &Key) -> Option<Box<Tracked>> {
+    pub(crate) fn remove_sj(&mut self, key: &Key) -> Option<Box<Tracked>> {
         self.uncount(key);
-        let tracked = self.jobs.remove(key)?;
-        self.keys.remove(&tracked.job.uid);
-        self.volumes.forget_job(&tracked.job);
-        self.prune(&owner(&tracked.job.uid, key));
+        let tracked = self.scavenger_jobs.remove(key)?;
+        self.keys.remove(&tracked.sj.uid);
+        self.volumes.forget_sj(&tracked.sj);
+        self.prune(&owner(&tracked.sj.uid, key));
         Some(tracked)
     }
 
     /// It is being deleted; the watch shows it later.
     pub(crate) fn set_deleting(&mut self, key: &Key) {
-        if let Some(tracked) = self.jobs.get_mut(key) {
-            tracked.job.deleting = true;
+        if let Some(tracked) = self.scavenger_jobs.get_mut(key) {
+            tracked.sj.deleting = true;
         }
     }
 
     /// Its finalizer is off; the watch shows it later.
     pub(crate) fn set_released(&mut self, key: &Key) {
-        if let Some(tracked) = self.jobs.get_mut(key) {
-            tracked.job.has_finalizer = false;
+        if let Some(tracked) = self.scavenger_jobs.get_mut(key) {
+            tracked.sj.has_finalizer = false;
         }
     }
 
@@ -282,40 +282,39 @@ impl Seen {
 
     /// Forgets attachments of a ScavengerJob that is gone once they are gone, too.
     fn prune(&mut self, owner: &Owner) {
-        let empty =
-            self.attachments.get(owner).is_some_and(|all| all.children.is_empty() && all.pods.is_empty());
+        let empty = self.attachments.get(owner).is_some_and(|all| all.jobs.is_empty() && all.pods.is_empty());
         if empty && self.key_of(&owner.0, &owner.1).is_none() {
             self.attachments.remove(owner);
         }
     }
 
     /// Takes in a version of a Job that the watch showed, and returns its ScavengerJob.
-    pub(crate) fn watch_child(&mut self, child: Child) -> Option<Key> {
-        let attachments = self.attachments.entry(owner(&child.owner, &child.key)).or_default();
-        attachments.unwatched_child.take_if(|(uid, _)| *uid == child.uid);
-        self.set_child(child)
+    pub(crate) fn watch_job(&mut self, job: Job) -> Option<Key> {
+        let attachments = self.attachments.entry(owner(&job.owner, &job.key)).or_default();
+        attachments.unwatched_job.take_if(|(uid, _)| *uid == job.uid);
+        self.set_job(job)
     }
 
     /// Takes in a version of a Job that an answer showed at `time`, and returns its ScavengerJob.
-    pub(crate) fn answer_child(&mut self, child: Child, time: Timestamp) -> Option<Key> {
-        let attachments = self.attachments.entry(owner(&child.owner, &child.key)).or_default();
-        if !attachments.children.contains_key(&child.uid) || attachments.is_unwatched(&child.uid) {
-            attachments.unwatched_child = Some((child.uid.clone(), time));
+    pub(crate) fn answer_job(&mut self, job: Job, time: Timestamp) -> Option<Key> {
+        let attachments = self.attachments.entry(owner(&job.owner, &job.key)).or_default();
+        if !attachments.jobs.contains_key(&job.uid) || attachments.is_unwatched(&job.uid) {
+            attachments.unwatched_job = Some((job.uid.clone(), time));
         }
-        self.set_child(child)
+        self.set_job(job)
     }
 
-    fn set_child(&mut self, child: Child) -> Option<Key> {
-        let owner = owner(&child.owner, &child.key);
+    fn set_job(&mut self, job: Job) -> Option<Key> {
+        let owner = owner(&job.owner, &job.key);
         let attachments = self.attachments.entry(owner.clone()).or_default();
-        if attachments.gone_child.as_ref() == Some(&child.uid) {
+        if attachments.gone_job.as_ref() == Some(&job.uid) {
             return None;
         }
-        match attachments.children.get_mut(&child.uid) {
-            Some(known) if known.resource_version >= child.resource_version => return None,
-            Some(known) => *known = Child { deleting: known.deleting || child.deleting, ..child }.into(),
+        match attachments.jobs.get_mut(&job.uid) {
+            Some(known) if known.resource_version >= job.resource_version => return None,
+            Some(known) => *known = Job { deleting: known.deleting || job.deleting, ..job }.into(),
             None => {
-                attachments.children.insert(child.uid.clone(), child.into());
+                attachments.jobs.insert(job.uid.clone(), job.into());
             }
         }
         self.key_of(&owner.0, &owner.1).cloned()
@@ -323,26 +322,28 @@ impl Seen {
 
     /// An answer says that a Job of this ScavengerJob is being deleted. True if no watch showed it, so that none will
     /// say when it is gone.
-    pub(crate) fn child_deleted(&mut self, owner: &Owner, uid: &Name) -> bool {
+    pub(crate) fn job_deleted(&mut self, owner: &Owner, uid: &Name) -> bool {
         let Some(attachments) = self.attachments.get_mut(owner) else { return false };
         if attachments.is_unwatched(uid) {
             return true;
         }
-        if let Some(child) = attachments.children.get_mut(uid) {
-            Arc::make_mut(child).deleting = true;
+        if let Some(job) = attachments.jobs.get_mut(uid) {
+            Arc::make_mut(job).deleting = true;
         }
         false
     }
 
     /// A Job is gone. Returns its ScavengerJob.
-    pub(crate) fn remove_child(&mut self, owner: &Owner, uid: &Name) -> Option<Key> {
+    pub(crate) fn remove_job(&mut self, owner: &Owner, uid: &Name) -> Option<Key> {
         let attachments = self.attachments.get_mut(owner)?;
-        attachments.gone_child = Some(uid.clone());
-        attachments.unwatched_child.take_if(|(unwatched, _)| unwatched == uid);
-        let child = attachments.children.remove(uid);
+        attachments.gone_job = Some(uid.clone());
+        attachments.unwatched_job.take_if(|(unwatched, _)| unwatched == uid);
+        let job = attachments.jobs.remove(uid);
         let key = self.key_of(&owner.0, &owner.1).cloned();
-        if let (Some(child), Some(tracked)) = (child, key.as_ref().and_then(|key| self.jobs.get_mut(key))) {
-            tracked.memory.lost_child = Some(child.attempt);
+        if let (Some(job), Some(tracked)) =
+            (job, key.as_ref().and_then(|key| self.scavenger_jobs.get_mut(key)))
+        {
+            tracked.memory.lost_job = Some(job.attempt);
         }
         self.prune(owner);
         key
@@ -363,8 +364,8 @@ impl Seen {
                 pod.owner = None;
                 return SeenPod::Ordinary(pod);
             }
-            if let Some(tracked) = self.jobs.get(key) {
-                uid.clone_from(&tracked.job.uid);
+            if let Some(tracked) = self.scavenger_jobs.get(key) {
+                uid.clone_from(&tracked.sj.uid);
             }
         }
         let (uid, attempt) = (uid.clone(), *attempt);
@@ -390,9 +391,9 @@ impl Seen {
         if let Some(attachments) = self.attachments.get_mut(&owner) {
             attachments.pods.remove(&key.name);
         }
-        let job = self.key_of(&owner.0, &owner.1).cloned();
+        let sj = self.key_of(&owner.0, &owner.1).cloned();
         self.prune(&owner);
-        job
+        sj
     }
 
     /// The pod watch lists everything again: versions seen before and after have no order. Returns the pods that only
@@ -456,24 +457,24 @@ impl Seen {
     }
 
     fn claims_changed(&mut self, claims: Vec<Key>) -> (Vec<Key>, Vec<Pod>) {
-        let (mut jobs, mut pods) = (Vec::new(), Vec::new());
+        let (mut scavenger_jobs, mut pods) = (Vec::new(), Vec::new());
         for claim in claims {
-            for key in self.volumes.jobs_with(&claim) {
-                if let Some(tracked) = self.jobs.get_mut(&key) {
-                    self.volumes.place_job(&mut tracked.job);
-                    self.demands.share_of(&mut tracked.job);
-                    jobs.push(key);
+            for key in self.volumes.scavenger_jobs_with(&claim) {
+                if let Some(tracked) = self.scavenger_jobs.get_mut(&key) {
+                    self.volumes.place_sj(&mut tracked.sj);
+                    self.demands.share_of(&mut tracked.sj);
+                    scavenger_jobs.push(key);
                 }
             }
             pods.extend(self.volumes.waiting_with(&claim));
         }
-        (jobs, pods)
+        (scavenger_jobs, pods)
     }
 
     fn count(&mut self, key: &Key) {
         self.uncount(key);
-        let Some(tracked) = self.jobs.get_mut(key) else { return };
-        let status = &tracked.job.status;
+        let Some(tracked) = self.scavenger_jobs.get_mut(key) else { return };
+        let status = &tracked.sj.status;
         let reason = status
             .admitted
             .as_ref()
@@ -490,7 +491,9 @@ impl Seen {
     }
 
     fn uncount(&mut self, key: &Key) {
-        let Some((phase, reason)) = self.jobs.get_mut(key).and_then(|tracked| tracked.counted.take()) else {
+        let Some((phase, reason)) =
+            self.scavenger_jobs.get_mut(key).and_then(|tracked| tracked.counted.take())
+        else {
             return;
         };
         if phase.is_active() {
@@ -507,7 +510,7 @@ impl Seen {
     /// True if the index by UID is that of the ScavengerJobs.
     #[cfg(any(test, feature = "fixtures"))]
     pub(crate) fn index_is_right(&self) -> bool {
-        let keys = self.jobs.iter().map(|(key, tracked)| (&tracked.job.uid, key));
+        let keys = self.scavenger_jobs.iter().map(|(key, tracked)| (&tracked.sj.uid, key));
         keys.collect::<BTreeMap<_, _>>() == self.keys.iter().collect::<BTreeMap<_, _>>()
     }
 
@@ -519,9 +522,9 @@ impl Seen {
 }
 
 /// Replaces a ScavengerJob by a newer version, and forgets what that makes void. Returns the number of its attempt.
-fn update(known: &mut Tracked, job: Job) -> u32 {
-    let attempt = |job: &Job| job.status.attempt.as_ref().map(|attempt| attempt.number);
-    if attempt(&known.job) != attempt(&job) {
+fn update(known: &mut Tracked, sj: ScavengerJob) -> u32 {
+    let attempt = |sj: &ScavengerJob| sj.status.attempt.as_ref().map(|attempt| attempt.number);
+    if attempt(&known.sj) != attempt(&sj) {
         // What was reported was about an earlier attempt.
         known.reported.forget();
         let may_create = known.memory.may_create;
@@ -529,12 +532,12 @@ fn update(known: &mut Tracked, job: Job) -> u32 {
         if may_create.is_some() {
             known.memory.may_create = may_create;
         }
-    } else if known.job.generation != job.generation {
+    } else if known.sj.generation != sj.generation {
         // Another spec may refer to other things.
         known.memory.prepared = None;
         known.memory.missing_since = None;
     }
-    known.job = job;
+    known.sj = sj;
     known.turn.changed();
-    attempt(&known.job).unwrap_or(0)
+    attempt(&known.sj).unwrap_or(0)
 }

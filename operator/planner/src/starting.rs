@@ -9,7 +9,7 @@ use crate::{
     known::{Known, later},
     next::{Next, Transition},
     refusal::{self, Refusal},
-    values::{Attempt, Child, Container, Key, Name, Phase, Pod, Reason, Settings, WaitingReason},
+    values::{Attempt, Container, Job, Key, Name, Phase, Pod, Reason, Settings, WaitingReason},
 };
 
 /// How often the events of pods that do not start are read.
@@ -18,12 +18,12 @@ const READ_EVENTS_EVERY: SignedDuration = SignedDuration::from_secs(60);
 /// Pods of a gang whose events are read at once; those of the others tell hardly more.
 const READ_EVENTS_OF: usize = 10;
 
-/// The child Job is gone and its pods are not: whoever deleted it left them alone. They go on; if they never get to
+/// The Job is gone and its pods are not: whoever deleted it left them alone. They go on; if they never get to
 /// run, the attempt must not hold its place for ever.
 pub(crate) fn next_of_orphans(known: &Known<'_>, attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> Next {
     let waits = pods.values().any(|pod| !pod.phase.is_terminal() && !pod.container.has_started());
     match known.settings {
-        Ok(settings) if waits && known.job.status.phase == Phase::Starting => {
+        Ok(settings) if waits && known.sj.status.phase == Phase::Starting => {
             let until = later(attempt.creation_time, settings.pending_timeout);
             if known.now < until {
                 return Next::Wait(Some(until));
@@ -35,12 +35,12 @@ pub(crate) fn next_of_orphans(known: &Known<'_>, attempt: &Attempt, pods: &BTree
     }
 }
 
-/// The child Job is refused for a reason that may pass. It is tried for as long as pods may stay unscheduled, and not
+/// The Job is refused for a reason that may pass. It is tried for as long as pods may stay unscheduled, and not
 /// longer: others could start in its place.
 pub(crate) fn next_of_refused(known: &Known<'_>) -> Option<Next> {
     let (since, message) = known.memory.not_made.as_ref()?;
     let settings = known.settings.ok()?;
-    if known.job.status.phase != Phase::Starting || known.now < later(*since, settings.pending_timeout) {
+    if known.sj.status.phase != Phase::Starting || known.now < later(*since, settings.pending_timeout) {
         return None;
     }
     Some(Next::Change(Transition::withdraw(WaitingReason::Unscheduled, message.clone())))
@@ -48,24 +48,19 @@ pub(crate) fn next_of_refused(known: &Known<'_>) -> Option<Next> {
 
 /// Since when the pods of an attempt could have come. Between the decision to start and its Job there may be as long as
 /// the operator was away.
-fn began(attempt: &Attempt, child: &Child) -> Timestamp {
-    attempt.creation_time.max(child.creation_time)
+fn began(attempt: &Attempt, job: &Job) -> Timestamp {
+    attempt.creation_time.max(job.creation_time)
 }
 
 /// What is to be done next about an attempt that starts and whose Job is there.
-pub(crate) fn next(
-    known: &Known<'_>,
-    attempt: &Attempt,
-    child: &Child,
-    pods: &BTreeMap<Name, Arc<Pod>>,
-) -> Next {
+pub(crate) fn next(known: &Known<'_>, attempt: &Attempt, job: &Job, pods: &BTreeMap<Name, Arc<Pod>>) -> Next {
     let now = known.now;
     // Without settings (the pool was deleted meanwhile) nothing is withdrawn.
     let Ok(settings) = known.settings else { return Next::Wait(None) };
-    let unscheduled_until = later(began(attempt, child), settings.pending_timeout);
-    let created_until = later(began(attempt, child), settings.start_deadline);
-    if pods.len() < attempt.demand.pod_count as usize && !child.is_over() {
-        return of_missing_pods(known, attempt, child, settings);
+    let unscheduled_until = later(began(attempt, job), settings.pending_timeout);
+    let created_until = later(began(attempt, job), settings.start_deadline);
+    if pods.len() < attempt.demand.pod_count as usize && !job.is_over() {
+        return of_missing_pods(known, attempt, job, settings);
     }
     if let Some(unbound) = pods.values().find(|pod| pod.node.is_none() && !pod.phase.is_terminal()) {
         if now < unscheduled_until {
@@ -101,11 +96,11 @@ pub(crate) fn next(
 
 /// The Job controller has not made all pods. If somebody refuses them, only its events tell; they are read a quarter of
 /// `pendingTimeout` after the start, and again at its end.
-fn of_missing_pods(known: &Known<'_>, attempt: &Attempt, child: &Child, settings: &Settings) -> Next {
+fn of_missing_pods(known: &Known<'_>, attempt: &Attempt, job: &Job, settings: &Settings) -> Next {
     let now = known.now;
-    let first = later(began(attempt, child), settings.pending_timeout / 4);
-    let last = later(began(attempt, child), settings.pending_timeout);
-    let ask = Task::ListPods { child: Some((child.key.clone(), child.uid.clone())) };
+    let first = later(began(attempt, job), settings.pending_timeout / 4);
+    let last = later(began(attempt, job), settings.pending_timeout);
+    let ask = Task::ListPods { job: Some((job.key.clone(), job.uid.clone())) };
     let withdrawn =
         |reason: WaitingReason, message: &str| Next::Change(Transition::withdraw(reason, message.to_owned()));
     let Some(failure) = &known.memory.create_failure else {

@@ -9,19 +9,19 @@ use crate::{
     next::{Ending, Transition},
     priority,
     values::{
-        Admitted, Attempt, Disruption, HISTORY, Job, JobStatus, Name, Outcome, Phase, Reason, Waiting,
-        WaitingReason,
+        Admitted, Attempt, Disruption, HISTORY, Name, Outcome, Phase, Reason, ScavengerJob,
+        ScavengerJobStatus, Waiting, WaitingReason,
     },
 };
 
 /// The write of the status that a transition leads to.
 #[must_use]
 pub fn apply(known: &Known<'_>, transition: Transition) -> Task {
-    let mut status = known.job.status.clone();
-    status.priority_start_over = priority::started_over(known.job, known.settings, known.now);
-    let (ended, event) = match (transition, known.job.status.active_attempt()) {
+    let mut status = known.sj.status.clone();
+    status.priority_start_over = priority::started_over(known.sj, known.settings, known.now);
+    let (ended, event) = match (transition, known.sj.status.active_attempt()) {
         (Transition::Start, _) => start(known, &mut status),
-        (Transition::Run { child_uid }, Some(attempt)) => run(known, &mut status, attempt, child_uid),
+        (Transition::Run { job_uid }, Some(attempt)) => run(known, &mut status, attempt, job_uid),
         (Transition::OrderInterruption(order), Some(attempt)) => {
             order_interruption(&mut status, attempt, order)
         }
@@ -40,28 +40,33 @@ pub fn apply(known: &Known<'_>, transition: Transition) -> Task {
         // The first is written with every transition; and nothing runs that could end.
         (Transition::StartPriorityOver | Transition::Observe, _) | (_, None) => (None, None),
     };
-    write(known.job, status, ended, event)
+    write(known.sj, status, ended, event)
 }
 
 /// The write that says why a ScavengerJob waits: [`crate::next::Next::Held`], once [`crate::inform`] finds it due.
 #[must_use]
-pub fn hold(job: &Job, waiting: Waiting, now: Timestamp) -> Task {
-    let mut status = job.status.clone();
+pub fn hold(sj: &ScavengerJob, waiting: Waiting, now: Timestamp) -> Task {
+    let mut status = sj.status.clone();
     set_waiting(&mut status, waiting, now);
-    write(job, status, None, None)
+    write(sj, status, None, None)
 }
 
-fn write(job: &Job, mut status: JobStatus, ended: Option<Attempt>, event: Option<Event>) -> Task {
+fn write(
+    sj: &ScavengerJob,
+    mut status: ScavengerJobStatus,
+    ended: Option<Attempt>,
+    event: Option<Event>,
+) -> Task {
     status.written = true;
-    status.observed_generation = job.generation;
-    Task::WriteStatus(Box::new(StatusWrite { resource_version: job.resource_version, status, ended, event }))
+    status.observed_generation = sj.generation;
+    Task::WriteStatus(Box::new(StatusWrite { resource_version: sj.resource_version, status, ended, event }))
 }
 
 /// The attempt that goes into the history with a write, and the event that is published after it.
 type Recorded = (Option<Attempt>, Option<Event>);
 
-fn start(known: &Known<'_>, status: &mut JobStatus) -> Recorded {
-    let Ok(spec) = &known.job.spec else { return (None, None) };
+fn start(known: &Known<'_>, status: &mut ScavengerJobStatus) -> Recorded {
+    let Ok(spec) = &known.sj.spec else { return (None, None) };
     let number = status.attempt.as_ref().map_or(0, |attempt| attempt.number).saturating_add(1);
     status.phase = Phase::Starting;
     status.message = format!("attempt {number} is starting");
@@ -69,33 +74,38 @@ fn start(known: &Known<'_>, status: &mut JobStatus) -> Recorded {
     status.not_before = None;
     status.attempt = Some(Box::new(Attempt {
         number,
-        generation: known.job.generation,
+        generation: known.sj.generation,
         priority_class: status.counted_interruptions,
         ..Attempt::first(spec.demand.clone(), known.now)
     }));
     (None, Some(Event::Started))
 }
 
-fn run(known: &Known<'_>, status: &mut JobStatus, attempt: &Attempt, child_uid: Name) -> Recorded {
+fn run(known: &Known<'_>, status: &mut ScavengerJobStatus, attempt: &Attempt, job_uid: Name) -> Recorded {
     status.phase = Phase::Running;
     status.message = format!("attempt {} is running", attempt.number);
     status.failed_starts = 0;
     // That of an earlier attempt says nothing about this one.
     status.priority_start_over = None;
     push(&mut status.start_times, known.now);
-    let attempt = Attempt { child_uid: Some(child_uid), start_time: Some(known.now), ..attempt.clone() };
+    let attempt = Attempt { job_uid: Some(job_uid), start_time: Some(known.now), ..attempt.clone() };
     status.attempt = Some(Box::new(attempt));
     (None, None)
 }
 
-fn order_interruption(status: &mut JobStatus, attempt: &Attempt, order: Disruption) -> Recorded {
+fn order_interruption(status: &mut ScavengerJobStatus, attempt: &Attempt, order: Disruption) -> Recorded {
     status.message = format!("attempt {} is being interrupted: {}", attempt.number, order.message);
     status.attempt = Some(Box::new(Attempt { disruption: Some(order), ..attempt.clone() }));
     (None, None)
 }
 
 /// What the outcome of an attempt makes of its ScavengerJob.
-fn end(known: &Known<'_>, status: &mut JobStatus, attempt: &Attempt, mut ending: Ending) -> Recorded {
+fn end(
+    known: &Known<'_>,
+    status: &mut ScavengerJobStatus,
+    attempt: &Attempt,
+    mut ending: Ending,
+) -> Recorded {
     if ending.reason == Reason::Unknown && status.unknown_ends_in_a_row > 0 {
         // One further attempt was made already.
         ending.outcome = Outcome::Failed;
@@ -117,13 +127,13 @@ fn end(known: &Known<'_>, status: &mut JobStatus, attempt: &Attempt, mut ending:
 
 fn interrupt(
     known: &Known<'_>,
-    status: &mut JobStatus,
+    status: &mut ScavengerJobStatus,
     attempt: &Attempt,
     ending: &Ending,
     waiting: Waiting,
 ) -> Recorded {
     let end = ended_at(known, attempt, ending.outcome);
-    let spec = known.job.spec.as_ref();
+    let spec = known.sj.spec.as_ref();
     let made_progress = spec.is_ok_and(|spec| run_time(attempt, end) >= spec.interruption_after);
     let attempt = ended(known, status, attempt, ending, end);
     status.phase = Phase::Interrupted;
@@ -146,7 +156,7 @@ fn interrupt(
 /// Back to where it was before the attempt: waiting, or interrupted if it had run.
 fn withdraw(
     known: &Known<'_>,
-    status: &mut JobStatus,
+    status: &mut ScavengerJobStatus,
     attempt: &Attempt,
     ending: &Ending,
     waiting: Waiting,
@@ -157,14 +167,19 @@ fn withdraw(
     // One that is suspended before it runs has not shown that it cannot start.
     if waiting.reason != WaitingReason::Suspended {
         status.failed_starts = status.failed_starts.saturating_add(1);
-        let wait = backoff::after_failed_starts(status.failed_starts, &known.job.uid);
+        let wait = backoff::after_failed_starts(status.failed_starts, &known.sj.uid);
         status.not_before = Some(later(known.now, wait));
     }
     set_waiting(status, waiting, known.now);
     (Some(attempt), Some(Event::Withdrawn))
 }
 
-fn finish(known: &Known<'_>, status: &mut JobStatus, attempt: Option<&Attempt>, ending: Ending) -> Recorded {
+fn finish(
+    known: &Known<'_>,
+    status: &mut ScavengerJobStatus,
+    attempt: Option<&Attempt>,
+    ending: Ending,
+) -> Recorded {
     let attempt = attempt.map(|attempt| {
         let end = ended_at(known, attempt, ending.outcome);
         ended(known, status, attempt, &ending, end)
@@ -184,7 +199,7 @@ fn finish(known: &Known<'_>, status: &mut JobStatus, attempt: Option<&Attempt>, 
     }
 }
 
-fn set_waiting(status: &mut JobStatus, waiting: Waiting, now: Timestamp) {
+fn set_waiting(status: &mut ScavengerJobStatus, waiting: Waiting, now: Timestamp) {
     status.message.clone_from(&waiting.message);
     let since = match &status.admitted {
         Some(Admitted { waiting: Some(_), since }) => *since,
@@ -195,15 +210,15 @@ fn set_waiting(status: &mut JobStatus, waiting: Waiting, now: Timestamp) {
 
 /// When an attempt ended whose end is only noticed now; see [`crate::verdict::Evidence::end_time`].
 fn ended_at(known: &Known<'_>, attempt: &Attempt, outcome: Outcome) -> Timestamp {
-    let child = known.children.values().find(|child| child.attempt == attempt.number);
-    known.evidence.end_time(attempt, child.map(|child| &**child), outcome, known.now)
+    let job = known.jobs.values().find(|job| job.attempt == attempt.number);
+    known.evidence.end_time(attempt, job.map(|job| &**job), outcome, known.now)
 }
 
 /// The attempt as the status and the history keep it. One that a container ran in, and that ended before all of its pods
 /// were seen to run together, started, as far as anyone saw, when it ended.
 fn ended(
     known: &Known<'_>,
-    status: &mut JobStatus,
+    status: &mut ScavengerJobStatus,
     attempt: &Attempt,
     ending: &Ending,
     end: Timestamp,

@@ -27,17 +27,17 @@ impl Urgency {
     #[must_use]
     pub fn of(task: &Task) -> Self {
         match task {
-            Task::Interrupt { .. } | Task::DeleteChild { .. } => Self::Stops,
+            Task::Interrupt { .. } | Task::DeleteJob { .. } => Self::Stops,
             // The order to interrupt: the pods are evicted only after it is on record.
             Task::WriteStatus(write) if write.orders_interruption() => Self::Stops,
             Task::WriteStatus(write) if write.ended.is_some() => Self::Ends,
-            Task::CreateChild { .. } => Self::Creates,
+            Task::CreateJob { .. } => Self::Creates,
             Task::WriteStatus(write) if write.status.phase.is_active() => Self::Writes,
             Task::Prepare { .. }
-            | Task::ReadChild { .. }
+            | Task::ReadJob { .. }
             | Task::ListPods { .. }
             | Task::ReadPodEvents { .. }
-            | Task::DeleteJob { .. }
+            | Task::DeleteScavengerJob { .. }
             | Task::RemoveFinalizer => Self::Reads,
             Task::WriteStatus(_) => Self::Tells,
         }
@@ -83,21 +83,21 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::Key;
+    use crate::values::Key;
 
     fn action(name: &str, task: Task) -> Action {
-        Action { job: Key::new("lab", name), uid: name.into(), task }
+        Action { sj: Key::new("lab", name), uid: name.into(), task }
     }
 
     fn names(mut line: Line) -> Vec<String> {
-        std::iter::from_fn(|| line.take()).map(|action| action.job.name.to_string()).collect()
+        std::iter::from_fn(|| line.take()).map(|action| action.sj.name.to_string()).collect()
     }
 
     #[test]
     fn what_frees_room_goes_before_what_takes_it() {
         let mut line = Line::default();
         line.join(action("prepares", Task::Prepare { resource_version: 1 }));
-        line.join(action("creates", Task::CreateChild { attempt: 1, priority_class: 0 }));
+        line.join(action("creates", Task::CreateJob { attempt: 1, priority_class: 0 }));
         line.join(action("prepares too", Task::Prepare { resource_version: 1 }));
         line.join(action("stops", Task::Interrupt { pods: Vec::new() }));
         assert_eq!(names(line), ["stops", "creates", "prepares", "prepares too"]);
@@ -108,7 +108,7 @@ mod tests {
         let mut line = Line::default();
         line.join(action("prepares", Task::Prepare { resource_version: 1 }));
         for _ in 0..10 * LET_PAST {
-            line.join(action("creates", Task::CreateChild { attempt: 1, priority_class: 0 }));
+            line.join(action("creates", Task::CreateJob { attempt: 1, priority_class: 0 }));
         }
         let before = names(line).iter().position(|name| name == "prepares");
         assert!(before.is_some_and(|before| before as u64 <= 2 * LET_PAST), "{before:?} went before it");

@@ -24,7 +24,7 @@ use jiff::Timestamp;
 
 use crate::{
     next::Ending,
-    values::{Attempt, Child, Container, Disruption, Name, Outcome, Pod, PodPhase, Reason},
+    values::{Attempt, Container, Disruption, Job, Name, Outcome, Pod, PodPhase, Reason},
 };
 
 /// What the pods of an attempt showed so far. Kept while the planner runs; what matters of it after a restart is
@@ -174,11 +174,11 @@ impl Evidence {
     pub fn end_time(
         &self,
         attempt: &Attempt,
-        child: Option<&Child>,
+        job: Option<&Job>,
         outcome: Outcome,
         now: Timestamp,
     ) -> Timestamp {
-        let over = child.and_then(|child| child.over_since);
+        let over = job.and_then(|job| job.over_since);
         let told = match outcome {
             // All of its pods had to end.
             Outcome::Completed => self.last_end.or(over),
@@ -237,13 +237,13 @@ fn disruption(time: Timestamp, reason: Reason, message: &str, pod: &Pod) -> Disr
     Disruption { time, reason, message: message.to_owned(), pod: pod.key.name.clone() }
 }
 
-/// What is known about the child Job of the active attempt.
+/// What is known about the Job of the active attempt.
 #[derive(Debug, Clone, Copy)]
-pub enum ChildState<'a> {
+pub enum JobState<'a> {
     /// It was not created yet, or not seen yet.
     Unseen,
     /// It is there.
-    There(&'a Child),
+    There(&'a Job),
     /// It was there and is gone.
     Gone,
 }
@@ -260,12 +260,12 @@ pub enum Verdict {
 }
 
 /// Judges an attempt. `pods` are those of this attempt; `listed` says that they come from a live list made after the
-/// child Job was seen to be over or gone, so that a pod which is not among them is gone.
+/// Job was seen to be over or gone, so that a pod which is not among them is gone.
 #[must_use]
 pub fn judge(
     attempt: &Attempt,
     evidence: &Evidence,
-    child: ChildState<'_>,
+    job: JobState<'_>,
     pods: &BTreeMap<Name, Arc<Pod>>,
     listed: bool,
 ) -> Verdict {
@@ -274,15 +274,15 @@ pub fn judge(
     if let Some(disruption) = written.or(evidence.disruption()) {
         return Verdict::Ended(interrupted(attempt, evidence, disruption.clone()));
     }
-    if let ChildState::There(child) = child
-        && child.failed.as_ref().is_some_and(|(reason, _)| reason == "PodFailurePolicy")
+    if let JobState::There(job) = job
+        && job.failed.as_ref().is_some_and(|(reason, _)| reason == "PodFailurePolicy")
     {
         // Our only rule there is DisruptionTarget; the pod that had it may be gone already.
-        let (_, message) = child.failed.clone().unwrap_or_default();
+        let (_, message) = job.failed.clone().unwrap_or_default();
         return Verdict::Ended(interrupted(
             attempt,
             evidence,
-            lost(attempt, Reason::DisruptionTarget, &message, &child.key.name),
+            lost(attempt, Reason::DisruptionTarget, &message, &job.key.name),
         ));
     }
     // The kubelet may say that a container ended before it says that its pod did.
@@ -313,32 +313,32 @@ pub fn judge(
     }
     let succeeded = evidence.succeeded(pods);
     let needed = attempt.demand.pod_count as usize;
-    match child {
-        ChildState::Unseen => Verdict::Open,
+    match job {
+        JobState::Unseen => Verdict::Open,
         // A Complete Job whose pods have all been seen to succeed really is complete.
-        ChildState::There(child) if child.complete && succeeded >= needed => Verdict::Ended(Ending {
+        JobState::There(job) if job.complete && succeeded >= needed => Verdict::Ended(Ending {
             outcome: Outcome::Completed,
             reason: Reason::Completed,
             message: completion_message(pods),
             disruption: None,
         }),
-        ChildState::There(child) if !child.deleting && !child.is_over() => Verdict::Open,
+        JobState::There(job) if !job.deleting && !job.is_over() => Verdict::Open,
         _ if !listed => Verdict::NeedsList,
         // Pods of a Job that is over or gone end by themselves; the next version of one of them continues here.
         _ if pods.values().any(|pod| !pod.phase.is_terminal())
-            && !matches!(child, ChildState::There(c) if c.deleting) =>
+            && !matches!(job, JobState::There(c) if c.deleting) =>
         {
             Verdict::Open
         }
-        ChildState::There(child) => {
-            let what = if child.deleting { "its Job was deleted" } else { "a pod was deleted from outside" };
+        JobState::There(job) => {
+            let what = if job.deleting { "its Job was deleted" } else { "a pod was deleted from outside" };
             Verdict::Ended(interrupted(
                 attempt,
                 evidence,
-                lost(attempt, Reason::Deleted, what, &child.key.name),
+                lost(attempt, Reason::Deleted, what, &job.key.name),
             ))
         }
-        ChildState::Gone => Verdict::Ended(interrupted(
+        JobState::Gone => Verdict::Ended(interrupted(
             attempt,
             evidence,
             lost(attempt, Reason::Deleted, "its Job was deleted", &"".into()),

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::values::{Job, Key, Name, NodeTerm, Pod, Volume};
+use crate::values::{Key, Name, NodeTerm, Pod, ScavengerJob, Volume};
 
 /// The volumes that are bound, and who asked for their claims.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(crate) struct Volumes {
     /// Required node affinity of the volume that each claim is bound to; every node if there is no term.
     affinities: BTreeMap<Key, Vec<NodeTerm>>,
     /// ScavengerJobs that mount each claim and have not ended.
-    jobs: BTreeMap<Key, BTreeSet<Key>>,
+    scavenger_jobs: BTreeMap<Key, BTreeSet<Key>>,
     /// Ordinary pods that wait and mount claims, as they were seen.
     waiting: BTreeMap<Key, Pod>,
 }
@@ -39,31 +39,31 @@ impl Volumes {
     }
 
     /// Takes in what the volumes of its claims demand of a ScavengerJob's nodes.
-    pub(crate) fn place_job(&mut self, job: &mut Job) {
-        let ended = job.status.phase.is_finished();
-        let Ok(spec) = &mut job.spec else { return };
+    pub(crate) fn place_sj(&mut self, sj: &mut ScavengerJob) {
+        let ended = sj.status.phase.is_finished();
+        let Ok(spec) = &mut sj.spec else { return };
         if spec.claims.is_empty() {
             return;
         }
-        Arc::make_mut(&mut spec.demand).placement.volumes = self.demands(&job.key.namespace, &spec.claims).0;
+        Arc::make_mut(&mut spec.demand).placement.volumes = self.demands(&sj.key.namespace, &spec.claims).0;
         for claim in &spec.claims {
-            let claim = Key::new(job.key.namespace.clone(), claim.clone());
+            let claim = Key::new(sj.key.namespace.clone(), claim.clone());
             if !ended {
-                self.jobs.entry(claim).or_default().insert(job.key.clone());
-            } else if let Some(jobs) = self.jobs.get_mut(&claim) {
-                jobs.remove(&job.key);
+                self.scavenger_jobs.entry(claim).or_default().insert(sj.key.clone());
+            } else if let Some(scavenger_jobs) = self.scavenger_jobs.get_mut(&claim) {
+                scavenger_jobs.remove(&sj.key);
             }
         }
     }
 
     /// Forgets a ScavengerJob in this version.
-    pub(crate) fn forget_job(&mut self, job: &Job) {
-        for claim in job.spec.iter().flat_map(|spec| &spec.claims) {
-            let claim = Key::new(job.key.namespace.clone(), claim.clone());
-            if let Some(jobs) = self.jobs.get_mut(&claim) {
-                jobs.remove(&job.key);
-                if jobs.is_empty() {
-                    self.jobs.remove(&claim);
+    pub(crate) fn forget_sj(&mut self, sj: &ScavengerJob) {
+        for claim in sj.spec.iter().flat_map(|spec| &spec.claims) {
+            let claim = Key::new(sj.key.namespace.clone(), claim.clone());
+            if let Some(scavenger_jobs) = self.scavenger_jobs.get_mut(&claim) {
+                scavenger_jobs.remove(&sj.key);
+                if scavenger_jobs.is_empty() {
+                    self.scavenger_jobs.remove(&claim);
                 }
             }
         }
@@ -113,8 +113,8 @@ impl Volumes {
     }
 
     /// The ScavengerJobs that mount a claim and have not ended.
-    pub(crate) fn jobs_with(&self, claim: &Key) -> Vec<Key> {
-        self.jobs.get(claim).into_iter().flatten().cloned().collect()
+    pub(crate) fn scavenger_jobs_with(&self, claim: &Key) -> Vec<Key> {
+        self.scavenger_jobs.get(claim).into_iter().flatten().cloned().collect()
     }
 
     /// The ordinary pods that wait and mount a claim, as they were seen.

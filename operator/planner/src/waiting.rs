@@ -23,7 +23,7 @@ fn waits_for_the_last_attempt(known: &Known<'_>) -> Waiting {
         return Waiting { reason: WaitingReason::NodeUnreachable, message };
     }
     let message = match known.first_pod_left() {
-        Some(pod) if known.children.is_empty() && pod.deletion_requested.is_none() => {
+        Some(pod) if known.jobs.is_empty() && pod.deletion_requested.is_none() => {
             format!("waits for pod {} of its last attempt, whose Job is gone: delete the pod", pod.key.name)
         }
         Some(pod) => format!("waits until pod {} of its last attempt has ended", pod.key.name),
@@ -35,24 +35,24 @@ fn waits_for_the_last_attempt(known: &Known<'_>) -> Waiting {
 /// What is next for a ScavengerJob that has no active attempt.
 #[must_use]
 pub fn next(known: &Known<'_>) -> Next {
-    let (now, status) = (known.now, &known.job.status);
-    if let Err(message) = &known.job.spec {
+    let (now, status) = (known.now, &known.sj.status);
+    if let Err(message) = &known.sj.spec {
         return Next::Change(Transition::fail(Reason::InvalidSpec, message.clone()));
     }
     // An ended attempt's Job goes; so does one that was made by an operator that never got to write it down.
-    if let Some(child) = known.children.values().find(|child| !child.deleting) {
-        return Next::Do(Task::delete(child));
+    if let Some(job) = known.jobs.values().find(|job| !job.deleting) {
+        return Next::Do(Task::delete(job));
     }
-    if let Some(deadline) = known.job.controls.active_deadline.map(|deadline| deadline.as_secs())
+    if let Some(deadline) = known.sj.controls.active_deadline.map(|deadline| deadline.as_secs())
         && status.active_seconds >= deadline
     {
         return Next::Change(Transition::fail(Reason::DeadlineExceeded, active::deadline_message(deadline)));
     }
-    if known.job.controls.suspend {
+    if known.sj.controls.suspend {
         let message = active::HELD_BY_SUSPEND.to_owned();
         return Next::Held(Waiting { reason: WaitingReason::Suspended, message }, None);
     }
-    let anything_left = !known.children.is_empty() || known.first_pod_left().is_some();
+    let anything_left = !known.jobs.is_empty() || known.first_pod_left().is_some();
     if anything_left && status.not_before.is_none_or(|time| time <= now) {
         return Next::Held(waits_for_the_last_attempt(known), Some(later(now, LOOK_AGAIN)));
     }
@@ -73,13 +73,13 @@ pub fn next(known: &Known<'_>) -> Next {
         return Next::Held(waiting, None);
     }
     // A delay after failed starts belongs to the spec that could not start; another one gets its chance at once.
-    let other_spec = status.failed_starts > 0 && status.observed_generation != known.job.generation;
+    let other_spec = status.failed_starts > 0 && status.observed_generation != known.sj.generation;
     if let Some(time) = status.not_before.filter(|time| *time > now && !other_spec) {
         // The reason was written together with the time, unless something else was said meanwhile.
         let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.clone());
         let passed = [WaitingReason::Paused, WaitingReason::Suspended];
         return match said.filter(|waiting| !passed.contains(&waiting.reason)) {
-            Some(waiting) if status.observed_generation == known.job.generation => {
+            Some(waiting) if status.observed_generation == known.sj.generation => {
                 Next::Held(waiting, Some(time))
             }
             _ => Next::Held(
@@ -95,7 +95,7 @@ pub fn next(known: &Known<'_>) -> Next {
         return Next::Candidate;
     }
     let Some(prepared) = &known.memory.prepared else {
-        return Next::Do(Task::Prepare { resource_version: known.job.resource_version });
+        return Next::Do(Task::Prepare { resource_version: known.sj.resource_version });
     };
     if prepared.pods_left > 0 {
         let message = format!("waits until {} pods of earlier attempts have ended", prepared.pods_left);
@@ -106,7 +106,7 @@ pub fn next(known: &Known<'_>) -> Next {
         let names: Vec<String> =
             prepared.missing.iter().map(|(kind, name)| format!("{kind} {name:?}")).collect();
         let message =
-            format!("{} does not exist in namespace {:?}", names.join(", "), &*known.job.key.namespace);
+            format!("{} does not exist in namespace {:?}", names.join(", "), &*known.sj.key.namespace);
         let since = known.memory.missing_since.unwrap_or(now);
         let last = later(since, settings.reference_grace);
         if now >= last {

@@ -6,8 +6,8 @@ use super::{
 };
 use scavenger_planner::{
     action::{Action, ActionResult, Failure},
-    snapshot::Observation,
     urgency::Line,
+    values::Observation,
 };
 
 /// How many actions are carried out at the same time, if a test says nothing else: as many as the operator's own default.
@@ -75,7 +75,7 @@ impl Cluster {
                 _ => Fault::AnswerLost,
             });
         }
-        if self.outage || self.poisoned.contains(&action.job) {
+        if self.outage || self.poisoned.contains(&action.sj) {
             fault = Some(Fault::Refused(Failure::Transient("the API server is away".to_owned())));
         }
         match self.kill {
@@ -90,7 +90,7 @@ impl Cluster {
             }
             _ => {}
         }
-        let (job, uid) = (action.job.clone(), action.uid.clone());
+        let (sj, uid) = (action.sj.clone(), action.uid.clone());
         let answer = match fault {
             Some(Fault::Refused(failure)) => Err(failure),
             Some(Fault::AnswerLost) => {
@@ -105,7 +105,7 @@ impl Cluster {
         }
         if answered {
             let delay = self.delay(self.delays.answer);
-            let result = ActionResult { job, uid, time: self.now + delay, answer };
+            let result = ActionResult { sj, uid, time: self.now + delay, answer };
             self.exactly_after(delay, Event::Answer(Box::new(result)));
         }
     }
@@ -113,7 +113,7 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
-    use scavenger_planner::fixtures::{job, node, seconds};
+    use scavenger_planner::fixtures::{node, seconds, sj};
 
     use super::*;
     use crate::Workload;
@@ -122,7 +122,7 @@ mod tests {
     fn no_more_actions_are_under_way_than_may_be() {
         let mut cluster = Cluster::default().with_nodes([node("n1", 10_000)]).with_concurrency(2);
         for number in 0..7 {
-            cluster.submit(job(&format!("job{number}")), Workload::default());
+            cluster.submit(sj(&format!("job{number}")), Workload::default());
         }
         cluster.run_for(seconds(5));
         let times: Vec<_> = cluster.log.iter().map(|(time, _)| *time).collect();

@@ -7,68 +7,68 @@ use super::{
     millis,
     watches::Stream,
 };
-use scavenger_planner::snapshot::{Child, Key, Name};
+use scavenger_planner::values::{Job, Key, Name};
 
 impl Cluster {
-    /// Deletes a child Job in the foreground: it stays until its pods are gone.
-    pub(super) fn delete_child(&mut self, key: &Key) {
-        let Some(child) = self.children.get(key).filter(|child| !child.deleting).cloned() else { return };
-        self.deleted_children.insert(child.uid.clone(), (child.clone(), self.now));
-        self.change_child(key, |child| child.deleting = true);
-        self.after(self.delays.garbage_collector, Event::CollectChild(key.clone(), child.uid));
+    /// Deletes a Job in the foreground: it stays until its pods are gone.
+    pub(super) fn delete_job(&mut self, key: &Key) {
+        let Some(job) = self.jobs.get(key).filter(|job| !job.deleting).cloned() else { return };
+        self.deleted_jobs.insert(job.uid.clone(), (job.clone(), self.now));
+        self.change_job(key, |job| job.deleting = true);
+        self.after(self.delays.garbage_collector, Event::CollectJob(key.clone(), job.uid));
     }
 
-    /// Deletes a child Job in the background: it is gone, and its pods follow.
-    pub(super) fn remove_child(&mut self, key: &Key) {
-        let Some(child) = self.children.remove(key) else { return };
-        self.deleted_children.entry(child.uid.clone()).or_insert((child.clone(), self.now));
+    /// Deletes a Job in the background: it is gone, and its pods follow.
+    pub(super) fn remove_job(&mut self, key: &Key) {
+        let Some(job) = self.jobs.remove(key) else { return };
+        self.deleted_jobs.entry(job.uid.clone()).or_insert((job.clone(), self.now));
         self.next_version();
-        self.emit(Stream::Children, gone(&child));
-        self.after(self.delays.garbage_collector, Event::CollectPods(child.into()));
+        self.emit(Stream::Jobs, gone(&job));
+        self.after(self.delays.garbage_collector, Event::CollectPods(job.into()));
     }
 
-    /// A child Job that is deleted in the foreground goes once no pod of it is known.
-    pub(super) fn collect_child(&mut self, key: &Key, uid: &Name) {
-        let Some(child) = self.children.get(key).filter(|child| child.uid == *uid).cloned() else { return };
-        let known = self.known_pods(&child);
+    /// A Job that is deleted in the foreground goes once no pod of it is known.
+    pub(super) fn collect_job(&mut self, key: &Key, uid: &Name) {
+        let Some(job) = self.jobs.get(key).filter(|job| job.uid == *uid).cloned() else { return };
+        let known = self.known_pods(&job);
         for pod in &known {
             self.delete_pod(pod);
         }
-        if self.known_pods(&child).is_empty() {
-            self.remove_child(key);
+        if self.known_pods(&job).is_empty() {
+            self.remove_job(key);
         } else {
-            self.after(millis(200), Event::CollectChild(key.clone(), uid.clone()));
+            self.after(millis(200), Event::CollectJob(key.clone(), uid.clone()));
         }
     }
 
-    /// Pods whose child Job is gone go, unless it left them on purpose.
-    pub(super) fn collect_pods(&mut self, child: &Child) {
-        if self.children.get(&child.key).is_some_and(|there| there.uid == child.uid) {
+    /// Pods whose Job is gone go, unless it left them on purpose.
+    pub(super) fn collect_pods(&mut self, job: &Job) {
+        if self.jobs.get(&job.key).is_some_and(|there| there.uid == job.uid) {
             return;
         }
-        for pod in self.known_pods(child) {
+        for pod in self.known_pods(job) {
             self.delete_pod(&pod);
         }
-        if self.pods_of_child(child).iter().any(|pod| self.pods[pod].deletion_requested.is_none()) {
-            self.after(millis(200), Event::CollectPods(child.clone().into()));
+        if self.pods_of_job(job).iter().any(|pod| self.pods[pod].deletion_requested.is_none()) {
+            self.after(millis(200), Event::CollectPods(job.clone().into()));
         }
     }
 
     /// Child Jobs whose ScavengerJob is gone go.
-    pub(super) fn collect_children(&mut self, owner: &Name) {
-        if self.jobs.values().any(|job| job.uid == *owner) {
+    pub(super) fn collect_jobs(&mut self, owner: &Name) {
+        if self.scavenger_jobs.values().any(|sj| sj.uid == *owner) {
             return;
         }
-        let children = self.children.values();
-        let children = children.filter(|child| child.owner == *owner && !self.ownerless.contains(&child.uid));
-        for child in children.map(|child| child.key.clone()).collect::<Vec<_>>() {
-            self.remove_child(&child);
+        let jobs = self.jobs.values();
+        let jobs = jobs.filter(|job| job.owner == *owner && !self.ownerless.contains(&job.uid));
+        for job in jobs.map(|job| job.key.clone()).collect::<Vec<_>>() {
+            self.remove_job(&job);
         }
     }
 
-    /// Pods of a child Job that the garbage collector has heard of.
-    fn known_pods(&self, child: &Child) -> Vec<Key> {
-        let mut pods = self.pods_of_child(child);
+    /// Pods of a Job that the garbage collector has heard of.
+    fn known_pods(&self, job: &Job) -> Vec<Key> {
+        let mut pods = self.pods_of_job(job);
         let heard_of = |pod: &Key| self.pod_times.get(&self.pods[pod].uid).copied().unwrap_or(self.now);
         pods.retain(|pod| heard_of(pod) + self.delays.garbage_collector_view <= self.now);
         pods
@@ -77,7 +77,7 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
-    use scavenger_planner::fixtures::{job, key, node, seconds};
+    use scavenger_planner::fixtures::{key, node, seconds, sj};
 
     use super::*;
     use crate::Workload;
@@ -86,11 +86,11 @@ mod tests {
     fn a_pod_it_has_not_heard_of_stays_behind_and_goes_later() {
         let mut cluster = Cluster::default().with_nodes([node("n1", 10_000)]);
         cluster.delays.garbage_collector_view = seconds(5);
-        cluster.submit(job("a"), Workload::default());
+        cluster.submit(sj("a"), Workload::default());
         cluster.run_until("it has a pod", |cluster| cluster.pod("a-1-0").is_some());
-        cluster.delete_child(&key("a-1"));
+        cluster.delete_job(&key("a-1"));
         cluster.run_for(seconds(1));
-        assert!(cluster.children_of("a").is_empty());
+        assert!(cluster.jobs_of("a").is_empty());
         assert!(cluster.pod("a-1-0").is_some_and(|pod| pod.deletion_requested.is_none()));
         cluster.run_for(seconds(10));
         assert!(cluster.pod("a-1-0").is_none(), "{}", cluster.history());

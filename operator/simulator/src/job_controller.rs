@@ -5,32 +5,32 @@ use super::{
     cluster::{Cluster, Event},
     seconds,
 };
-use scavenger_planner::snapshot::{Child, Key, Name, Pod, PodPhase};
+use scavenger_planner::values::{Job, Key, Name, Pod, PodPhase};
 
 impl Cluster {
-    pub(super) fn sync_child(&mut self, key: &Key, uid: &Name) {
-        let there = self.children.get(key).filter(|there| there.uid == *uid && !there.deleting).cloned();
-        let Some(child) = there.or_else(|| self.not_seen_to_go(uid)) else { return };
-        let pods = self.pods_of_child(&child);
-        if child.is_over() {
+    pub(super) fn sync_job(&mut self, key: &Key, uid: &Name) {
+        let there = self.jobs.get(key).filter(|there| there.uid == *uid && !there.deleting).cloned();
+        let Some(job) = there.or_else(|| self.not_seen_to_go(uid)) else { return };
+        let pods = self.pods_of_job(&job);
+        if job.is_over() {
             return;
         }
-        if !self.pods_made.contains(&child.uid) {
+        if !self.pods_made.contains(&job.uid) {
             if self.create_failure.is_some() {
-                return self.exactly_after(seconds(5), Event::SyncChild(key.clone(), uid.clone()));
+                return self.exactly_after(seconds(5), Event::SyncJob(key.clone(), uid.clone()));
             }
-            return self.make_pods(&child);
+            return self.make_pods(&job);
         }
         let now = stored(self.now);
         let there: Vec<&Pod> = pods.iter().filter_map(|pod| self.pods.get(pod)).collect();
         let ended = there.iter().filter(|pod| pod.phase.is_terminal()).map(|pod| pod.uid.clone());
         self.counted.extend(ended.collect::<Vec<_>>());
-        let wanted = self.pod_count(&child);
+        let wanted = self.pod_count(&job);
         let failed = there.iter().find(|pod| pod.phase == PodPhase::Failed);
         let succeeded = there.iter().filter(|pod| pod.phase == PodPhase::Succeeded).count()
-            + self.succeeded.get(&(child.owner.clone(), child.attempt)).map_or(0, |n| *n as usize);
+            + self.succeeded.get(&(job.owner.clone(), job.attempt)).map_or(0, |n| *n as usize);
         let vanished = there.len()
-            + self.succeeded.get(&(child.owner.clone(), child.attempt)).map_or(0, |n| *n as usize)
+            + self.succeeded.get(&(job.owner.clone(), job.attempt)).map_or(0, |n| *n as usize)
             < wanted;
         let over = match failed {
             Some(pod) if pod.disruption_target.is_some() => {
@@ -41,9 +41,9 @@ impl Cluster {
             None => None,
         };
         if let Some((reason, message)) = over {
-            self.change_child(key, |child| {
-                child.failed = Some((reason.to_owned(), message));
-                child.over_since = Some(now);
+            self.change_job(key, |job| {
+                job.failed = Some((reason.to_owned(), message));
+                job.over_since = Some(now);
             });
             for pod in pods {
                 if self.pods.get(&pod).is_some_and(|pod| !pod.phase.is_terminal()) {
@@ -51,50 +51,50 @@ impl Cluster {
                 }
             }
         } else if succeeded >= wanted {
-            self.change_child(key, |child| (child.complete, child.over_since) = (true, Some(now)));
+            self.change_job(key, |job| (job.complete, job.over_since) = (true, Some(now)));
         }
     }
 
-    /// A child Job whose deletion the Job controller has not heard of yet.
-    fn not_seen_to_go(&self, uid: &Name) -> Option<Child> {
-        let (child, time) = self.deleted_children.get(uid)?;
-        (self.now < *time + self.delays.job_controller_view).then(|| child.clone())
+    /// A Job whose deletion the Job controller has not heard of yet.
+    fn not_seen_to_go(&self, uid: &Name) -> Option<Job> {
+        let (job, time) = self.deleted_jobs.get(uid)?;
+        (self.now < *time + self.delays.job_controller_view).then(|| job.clone())
     }
 
-    fn pod_count(&self, child: &Child) -> usize {
-        self.pod_templates.get(&child.uid).map_or(1, |template| template.pod_count as usize)
+    fn pod_count(&self, job: &Job) -> usize {
+        self.pod_templates.get(&job.uid).map_or(1, |template| template.pod_count as usize)
     }
 
-    fn make_pods(&mut self, child: &Child) {
-        let Some(template) = self.pod_templates.get(&child.uid).cloned() else { return };
-        let earlier = self.pods_of(&child.owner).find(|pod| {
-            !pod.phase.is_terminal() && pod.owner.as_ref().is_some_and(|(_, n)| *n != child.attempt)
+    fn make_pods(&mut self, job: &Job) {
+        let Some(template) = self.pod_templates.get(&job.uid).cloned() else { return };
+        let earlier = self.pods_of(&job.owner).find(|pod| {
+            !pod.phase.is_terminal() && pod.owner.as_ref().is_some_and(|(_, n)| *n != job.attempt)
         });
         assert!(
             earlier.is_none(),
             "{}: pods of two attempts of {} meet\n{}",
             self.now,
-            child.key,
+            job.key,
             self.history()
         );
-        self.pods_made.insert(child.uid.clone());
+        self.pods_made.insert(job.uid.clone());
         for index in 0..template.pod_count {
             self.serial += 1;
-            let mut pod = super::pod("", 0).of(&child.owner, child.attempt);
+            let mut pod = super::pod("", 0).of(&job.owner, job.attempt);
             // A pod of an earlier Job of this name may be left.
             let mut index = index.to_string();
-            pod.key = Key::new(child.key.namespace.clone(), format!("{}-{index}", child.key.name));
+            pod.key = Key::new(job.key.namespace.clone(), format!("{}-{index}", job.key.name));
             while self.pods.contains_key(&pod.key) {
                 index.insert(0, '0');
-                pod.key = Key::new(child.key.namespace.clone(), format!("{}-{index}", child.key.name));
+                pod.key = Key::new(job.key.namespace.clone(), format!("{}-{index}", job.key.name));
             }
             pod.uid = format!("pod-{}", self.serial).into();
             pod.requests = template.per_pod.clone();
             pod.placement = template.placement.clone();
             self.add_pod(pod);
         }
-        if self.children.get(&child.key).is_none_or(|there| there.uid != child.uid) {
-            self.after(self.delays.garbage_collector, Event::CollectPods(child.clone().into()));
+        if self.jobs.get(&job.key).is_none_or(|there| there.uid != job.uid) {
+            self.after(self.delays.garbage_collector, Event::CollectPods(job.clone().into()));
         }
     }
 }

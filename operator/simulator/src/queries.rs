@@ -1,7 +1,7 @@
 //! What a test asks about the cluster.
 
 use super::{cluster::Cluster, key};
-use scavenger_planner::snapshot::{Child, Job, JobStatus, Node, Pod, WaitingReason};
+use scavenger_planner::values::{Job, Node, Pod, ScavengerJob, ScavengerJobStatus, WaitingReason};
 
 impl Cluster {
     /// Status of a ScavengerJob as the API server has it.
@@ -9,8 +9,8 @@ impl Cluster {
     /// # Panics
     /// If there is no such ScavengerJob.
     #[must_use]
-    pub fn status(&self, name: &str) -> &JobStatus {
-        &self.jobs.get(&key(name)).unwrap_or_else(|| panic!("{name} should be there")).status
+    pub fn status(&self, name: &str) -> &ScavengerJobStatus {
+        &self.scavenger_jobs.get(&key(name)).unwrap_or_else(|| panic!("{name} should be there")).status
     }
 
     /// Why a ScavengerJob waits, if it does.
@@ -22,7 +22,7 @@ impl Cluster {
     /// True if there is such a ScavengerJob.
     #[must_use]
     pub fn exists(&self, name: &str) -> bool {
-        self.jobs.contains_key(&key(name))
+        self.scavenger_jobs.contains_key(&key(name))
     }
 
     /// Pods of a ScavengerJob that have not ended.
@@ -48,8 +48,8 @@ impl Cluster {
     }
 
     /// Every ScavengerJob.
-    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
-        self.jobs.values()
+    pub fn scavenger_jobs(&self) -> impl Iterator<Item = &ScavengerJob> {
+        self.scavenger_jobs.values()
     }
 
     /// Every pod of any ScavengerJob that has not ended.
@@ -58,9 +58,9 @@ impl Cluster {
         self.pods.values().filter(|pod| pod.owner.is_some() && !pod.phase.is_terminal()).collect()
     }
 
-    /// Every child Job.
-    pub fn all_children(&self) -> impl Iterator<Item = &Child> {
-        self.children.values()
+    /// Every Job.
+    pub fn all_jobs(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.values()
     }
 
     /// Every node.
@@ -70,8 +70,8 @@ impl Cluster {
 
     /// Child Jobs of a ScavengerJob.
     #[must_use]
-    pub fn children_of(&self, name: &str) -> Vec<&Child> {
-        let uid = self.jobs.get(&key(name)).map(|job| &job.uid);
-        self.children.values().filter(|child| Some(&child.owner) == uid).collect()
+    pub fn jobs_of(&self, name: &str) -> Vec<&Job> {
+        let uid = self.scavenger_jobs.get(&key(name)).map(|sj| &sj.uid);
+        self.jobs.values().filter(|job| Some(&job.owner) == uid).collect()
     }
 }

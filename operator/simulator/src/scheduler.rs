@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::cluster::{Cluster, Event};
 use scavenger_planner::{
     resources::Resources,
-    snapshot::{Name, Pod},
+    values::{Name, Pod},
 };
 
 impl Cluster {

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use super::cluster::{Cluster, Event};
-use scavenger_planner::snapshot::{Key, Name, Observation};
+use scavenger_planner::values::{Key, Name, Observation};
 
 /// The watches. Order holds within each, not between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stream {
     /// ScavengerJobs.
+    ScavengerJobs,
+    /// Their Jobs.
     Jobs,
-    /// Their child Jobs.
-    Children,
     /// All pods.
     Pods,
     /// Nodes.
@@ -22,15 +22,15 @@ pub enum Stream {
 
 impl Stream {
     /// Every watch.
-    pub const ALL: [Self; 5] = [Self::Jobs, Self::Children, Self::Pods, Self::Nodes, Self::Pool];
+    pub const ALL: [Self; 5] = [Self::ScavengerJobs, Self::Jobs, Self::Pods, Self::Nodes, Self::Pool];
 }
 
 /// What the planner was told last, by watch.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Told {
-    pub jobs: BTreeSet<Key>,
+    pub scavenger_jobs: BTreeSet<Key>,
     /// Key, UID of the owner, own UID.
-    pub children: BTreeSet<(Key, Name, Name)>,
+    pub jobs: BTreeSet<(Key, Name, Name)>,
     pub pods: BTreeSet<Key>,
     pub nodes: BTreeSet<Name>,
 }
@@ -83,19 +83,21 @@ impl Cluster {
 
     pub(super) fn full_list(&self, stream: Stream) -> Vec<Observation> {
         match stream {
-            Stream::Jobs => {
-                let there = self.jobs.values().map(|job| Observation::Job(Box::new(job.clone())));
-                let gone = self.told.jobs.iter().filter(|key| !self.jobs.contains_key(*key));
-                there.chain(gone.cloned().map(Observation::JobGone)).collect()
+            Stream::ScavengerJobs => {
+                let there =
+                    self.scavenger_jobs.values().map(|sj| Observation::ScavengerJob(Box::new(sj.clone())));
+                let gone =
+                    self.told.scavenger_jobs.iter().filter(|key| !self.scavenger_jobs.contains_key(*key));
+                there.chain(gone.cloned().map(Observation::ScavengerJobGone)).collect()
             }
-            Stream::Children => {
-                let uids: BTreeSet<&Name> = self.children.values().map(|child| &child.uid).collect();
-                let gone = self.told.children.iter().filter(|(_, _, uid)| !uids.contains(uid));
+            Stream::Jobs => {
+                let uids: BTreeSet<&Name> = self.jobs.values().map(|job| &job.uid).collect();
+                let gone = self.told.jobs.iter().filter(|(_, _, uid)| !uids.contains(uid));
                 let gone = gone
                     .cloned()
-                    .map(|(key, owner, uid)| Observation::ChildGone { namespace: key.namespace, owner, uid })
+                    .map(|(key, owner, uid)| Observation::JobGone { namespace: key.namespace, owner, uid })
                     .collect::<Vec<_>>();
-                self.children.values().cloned().map(Observation::Child).chain(gone).collect()
+                self.jobs.values().cloned().map(Observation::Job).chain(gone).collect()
             }
             Stream::Pods => {
                 let there = self.pods.values().map(|pod| Observation::Pod(Box::new(pod.clone())));
@@ -118,17 +120,17 @@ impl Cluster {
     /// Hands one observation to the planner right now.
     pub fn tell(&mut self, observation: Observation) {
         match &observation {
+            Observation::ScavengerJob(sj) => {
+                self.told.scavenger_jobs.insert(sj.key.clone());
+            }
+            Observation::ScavengerJobGone(key) => {
+                self.told.scavenger_jobs.remove(key);
+            }
             Observation::Job(job) => {
-                self.told.jobs.insert(job.key.clone());
+                self.told.jobs.insert((job.key.clone(), job.owner.clone(), job.uid.clone()));
             }
-            Observation::JobGone(key) => {
-                self.told.jobs.remove(key);
-            }
-            Observation::Child(child) => {
-                self.told.children.insert((child.key.clone(), child.owner.clone(), child.uid.clone()));
-            }
-            Observation::ChildGone { uid, .. } => {
-                self.told.children.retain(|(_, _, told)| told != uid);
+            Observation::JobGone { uid, .. } => {
+                self.told.jobs.retain(|(_, _, told)| told != uid);
             }
             Observation::Pod(pod) => {
                 self.told.pods.insert(pod.key.clone());

@@ -9,9 +9,9 @@ use scavenger_planner::{
     Planner,
     action::Task,
     resources::{Amount, CPU, MEMORY, PODS, Resources},
-    snapshot::{Job, Key, Observation, Phase, Pod},
+    values::{Key, Observation, Phase, Pod, ScavengerJob},
 };
-use scavenger_schema::{scavenger_job::ScavengerJob, terminal::shown};
+use scavenger_schema::{scavenger_job as crd, terminal::shown};
 use scavenger_vocabulary::Reason;
 
 use super::{
@@ -30,7 +30,7 @@ const ATTEMPTS: usize = 5;
 pub(super) struct Options {
     /// The ScavengerJob
     #[arg(value_name = "NAMESPACE/NAME", value_parser = parse)]
-    job: Key,
+    sj: Key,
 
     #[command(flatten)]
     source: Source,
@@ -47,14 +47,14 @@ fn parse(text: &str) -> Result<Key, String> {
 
 pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
     let snapshot = options.source.read().await?;
-    let key = &options.job;
+    let key = &options.sj;
     let mut text = explain(&snapshot, key)?;
     if options.source.is_live() {
         // The history is for people alone: the planner knows no attempt but the last.
-        let jobs: Api<ScavengerJob> = Api::namespaced(connect().await?, &key.namespace);
-        let job = jobs.get_opt(&key.name).await.context("the ScavengerJob could not be read")?;
-        if let Some(job) = job {
-            text.push_str(&history(&job));
+        let scavenger_jobs: Api<crd::ScavengerJob> = Api::namespaced(connect().await?, &key.namespace);
+        let sj = scavenger_jobs.get_opt(&key.name).await.context("the ScavengerJob could not be read")?;
+        if let Some(sj) = sj {
+            text.push_str(&history(&sj));
         }
     }
     std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())
@@ -62,12 +62,12 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
 }
 
 fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
-    let job = snapshot
+    let sj = snapshot
         .observations()
         .iter()
         .rev()
         .find_map(|observation| match observation {
-            Observation::Job(job) if job.key == *key => Some(job),
+            Observation::ScavengerJob(sj) if sj.key == *key => Some(sj),
             _ => None,
         })
         .ok_or_else(|| {
@@ -75,19 +75,19 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
         })?;
     let mut planner = snapshot.planner();
     let plan = planner.plan(snapshot.time);
-    let next = plan.actions.iter().find(|action| action.job == *key).map(|action| &action.task);
+    let next = plan.actions.iter().find(|action| action.sj == *key).map(|action| &action.task);
     let mut lines = Lines::default();
-    lines.add("ScavengerJob", &format!("{key}, {}", phase(job, snapshot.time)));
-    if !job.status.message.is_empty() {
-        lines.add("says", &job.status.message);
+    lines.add("ScavengerJob", &format!("{key}, {}", phase(sj, snapshot.time)));
+    if !sj.status.message.is_empty() {
+        lines.add("says", &sj.status.message);
     }
-    if let Some(waiting) = job.status.admitted.as_ref().and_then(|admitted| admitted.waiting.as_ref()) {
+    if let Some(waiting) = sj.status.admitted.as_ref().and_then(|admitted| admitted.waiting.as_ref()) {
         lines.add("waits", waiting.reason.name());
     }
-    if let Some(time) = job.status.not_before.filter(|time| *time > snapshot.time) {
+    if let Some(time) = sj.status.not_before.filter(|time| *time > snapshot.time) {
         lines.add("not before", &format!("{} from now", round(time.duration_since(snapshot.time))));
     }
-    match &job.spec {
+    match &sj.spec {
         Ok(spec) => {
             let pods = match spec.demand.pod_count {
                 1 => String::new(),
@@ -100,12 +100,12 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
     if let Some((level, steps)) = planner.running_priority(key, snapshot.time) {
         lines.add("priority", &format!("step {level} of {steps}: the higher, the more would be lost"));
     }
-    queue(&mut lines, &planner, job);
-    lines.add("next", &would(next, job));
-    for pod in pods(snapshot, job) {
+    queue(&mut lines, &planner, sj);
+    lines.add("next", &would(next, sj));
+    for pod in pods(snapshot, sj) {
         lines.add("pod", &pod_line(pod));
     }
-    room(&mut lines, &planner, job);
+    room(&mut lines, &planner, sj);
     Ok(lines.text)
 }
 
@@ -122,10 +122,10 @@ impl Lines {
     }
 }
 
-fn phase(job: &Job, now: Timestamp) -> String {
-    let status = &job.status;
+fn phase(sj: &ScavengerJob, now: Timestamp) -> String {
+    let status = &sj.status;
     let since = match status.phase {
-        Phase::Waiting => Some(job.creation_time),
+        Phase::Waiting => Some(sj.creation_time),
         Phase::Starting => status.attempt.as_ref().map(|attempt| attempt.creation_time),
         Phase::Running => status.start_times.last().copied(),
         Phase::Interrupted => status.interruption_times.last().copied(),
@@ -141,14 +141,14 @@ fn phase(job: &Job, now: Timestamp) -> String {
         1 => text.push_str(", interrupted once"),
         count => write!(text, ", interrupted {count} times").expect("writing to a string should not fail"),
     }
-    if job.deleting {
+    if sj.deleting {
         text.push_str(", being deleted");
     }
     text
 }
 
-fn queue(lines: &mut Lines, planner: &Planner, job: &Job) {
-    if let Some((before, all)) = planner.place_in_queue(&job.key) {
+fn queue(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob) {
+    if let Some((before, all)) = planner.place_in_queue(&sj.key) {
         let place = match before {
             0 => "first".to_owned(),
             before => format!("after {before} others"),
@@ -160,20 +160,20 @@ fn queue(lines: &mut Lines, planner: &Planner, job: &Job) {
     }
 }
 
-fn would(next: Option<&Task>, job: &Job) -> String {
+fn would(next: Option<&Task>, sj: &ScavengerJob) -> String {
     match next {
         Some(task) => format!("the operator would {}", plan::describe(task)),
-        None if job.status.phase.is_finished() => "nothing: it has ended".to_owned(),
+        None if sj.status.phase.is_finished() => "nothing: it has ended".to_owned(),
         None => "nothing now: the operator waits for something to change".to_owned(),
     }
 }
 
-fn pods<'a>(snapshot: &'a Snapshot, job: &'a Job) -> impl Iterator<Item = &'a Pod> {
+fn pods<'a>(snapshot: &'a Snapshot, sj: &'a ScavengerJob) -> impl Iterator<Item = &'a Pod> {
     snapshot.observations().iter().filter_map(|observation| match observation {
         // In another namespace it belongs to nobody, whatever it says.
         Observation::Pod(pod)
-            if pod.key.namespace == job.key.namespace
-                && pod.owner.as_ref().is_some_and(|(uid, _)| *uid == job.uid) =>
+            if pod.key.namespace == sj.key.namespace
+                && pod.owner.as_ref().is_some_and(|(uid, _)| *uid == sj.uid) =>
         {
             Some(&**pod)
         }
@@ -198,12 +198,12 @@ fn pod_line(pod: &Pod) -> String {
 }
 
 /// What the pool has, next to what the ScavengerJob asks for.
-fn room(lines: &mut Lines, planner: &Planner, job: &Job) {
+fn room(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob) {
     let pool = planner.pool_report();
     if let Err(reason) = pool.settings {
         return lines.add("pool", &format!("nothing is admitted: {reason}"));
     }
-    let demand = job.spec.as_ref().map(|spec| spec.demand.total()).unwrap_or_default();
+    let demand = sj.spec.as_ref().map(|spec| spec.demand.total()).unwrap_or_default();
     lines.add("pool", &format!("{} nodes that take ScavengerJobs", pool.nodes.len()));
     // Everybody asks for these, and this one maybe for more.
     let resources = pool.allocatable.iter().map(|(name, _)| name);
@@ -220,8 +220,8 @@ fn room(lines: &mut Lines, planner: &Planner, job: &Job) {
     }
 }
 
-fn history(job: &ScavengerJob) -> String {
-    let attempts = job.status.as_ref().map(|status| status.attempts.as_slice()).unwrap_or_default();
+fn history(sj: &crd::ScavengerJob) -> String {
+    let attempts = sj.status.as_ref().map(|status| status.attempts.as_slice()).unwrap_or_default();
     let mut lines = Lines::default();
     for attempt in attempts.iter().rev().take(ATTEMPTS) {
         let ran = match (&attempt.start_time, &attempt.end_time) {

@@ -9,7 +9,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::{Api, Client, ResourceExt};
 use scavenger_planner::{
     guard::{Help, Leaving},
-    snapshot::{Key, PreemptionMode},
+    values::{Key, PreemptionMode},
 };
 use scavenger_schema::names;
 use tokio::time::Instant;
@@ -214,11 +214,11 @@ fn table(helped: &[(Key, Help)], became: impl Fn(&Key) -> String) -> String {
             }
             Help::Room { node, victims } => {
                 lines.push(format!("{pod}: room on node {node}"));
-                for (job, pods) in victims.iter().map(|leaving| (&leaving.job, &leaving.pods)) {
-                    let of_job = |(pod, _): &(Key, _)| {
-                        format!("  ScavengerJob {job}, pod {}: {}", pod.name, became(pod))
+                for (sj, pods) in victims.iter().map(|leaving| (&leaving.sj, &leaving.pods)) {
+                    let of_sj = |(pod, _): &(Key, _)| {
+                        format!("  ScavengerJob {sj}, pod {}: {}", pod.name, became(pod))
                     };
-                    lines.extend(pods.iter().map(of_job));
+                    lines.extend(pods.iter().map(of_sj));
                 }
             }
             Help::Nothing => {
@@ -289,8 +289,8 @@ mod tests {
     #[test]
     fn one_screen_tells_what_was_done() {
         let pod = |name: &str| (Key::new("chem", name), "uid".into());
-        let leaving = |job: &str, pods: &[&str]| Leaving {
-            job: Key::new("chem", job),
+        let leaving = |sj: &str, pods: &[&str]| Leaving {
+            sj: Key::new("chem", sj),
             pods: pods.iter().map(|name| pod(name)).collect(),
         };
         let room = |victims| Help::Room { node: "n1".into(), victims };

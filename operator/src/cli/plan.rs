@@ -60,16 +60,16 @@ fn table(actions: &[Action]) -> String {
             *told.entry(reason).or_default() += 1;
         } else {
             // Messages hold the last words of containers, and events.
-            rows.push((action.job.to_string(), shown(&describe(&action.task))));
+            rows.push((action.sj.to_string(), shown(&describe(&action.task))));
         }
     }
     if rows.is_empty() && told.is_empty() {
         return "nothing is to be done\n".to_owned();
     }
-    let width = rows.iter().map(|(job, _)| job.len()).max().unwrap_or(0);
+    let width = rows.iter().map(|(sj, _)| sj.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for (job, task) in rows {
-        writeln!(text, "{job:width$}  {task}").expect("writing to a string should not fail");
+    for (sj, task) in rows {
+        writeln!(text, "{sj:width$}  {task}").expect("writing to a string should not fail");
     }
     for (reason, count) in told {
         writeln!(text, "{count} would be told that they wait: {reason}")
@@ -92,44 +92,46 @@ pub(super) fn describe(task: &Task) -> String {
             let phase = write.status.phase.name();
             format!("write status {phase}: {}", write.status.message)
         }
-        Task::CreateChild { attempt, .. } => format!("create the Job of attempt {attempt}"),
-        Task::ReadChild { child, .. } => format!("read Job {:?}, which no watch has shown yet", &*child.name),
+        Task::CreateJob { attempt, .. } => format!("create the Job of attempt {attempt}"),
+        Task::ReadJob { job, .. } => format!("read Job {:?}, which no watch has shown yet", &*job.name),
         Task::ListPods { .. } => "list its pods, to be sure what became of them".to_owned(),
-        Task::DeleteChild { child, .. } => format!("delete Job {:?} and its pods", &*child.name),
+        Task::DeleteJob { job, .. } => format!("delete Job {:?} and its pods", &*job.name),
         Task::Interrupt { pods } => match &pods[..] {
             [(pod, _)] => format!("evict pod {}", pod.name),
             pods => format!("evict its {} pods", pods.len()),
         },
         Task::ReadPodEvents { .. } => "read the events of its pods, to know what keeps them".to_owned(),
-        Task::DeleteJob { .. } => "delete it: its ttlSecondsAfterFinished is over".to_owned(),
+        Task::DeleteScavengerJob { .. } => "delete it: its ttlSecondsAfterFinished is over".to_owned(),
         Task::RemoveFinalizer => "let its deletion go on, if no pod of it is left".to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use scavenger_planner::snapshot::Key;
+    use scavenger_planner::values::Key;
 
     use super::*;
 
     #[test]
     fn the_last_words_of_a_container_reach_no_terminal_as_they_are() {
-        use scavenger_planner::snapshot::JobStatus;
+        use scavenger_planner::values::ScavengerJobStatus;
 
-        let status =
-            JobStatus { message: "evil\u{1b}[2J\nchem/a  forged".to_owned(), ..JobStatus::default() };
+        let status = ScavengerJobStatus {
+            message: "evil\u{1b}[2J\nchem/a  forged".to_owned(),
+            ..ScavengerJobStatus::default()
+        };
         let write = StatusWrite { resource_version: 1, status, ended: None, event: None };
         let task = Task::WriteStatus(Box::new(write));
-        let action = Action { job: Key::new("chem", "water"), uid: "u".into(), task };
+        let action = Action { sj: Key::new("chem", "water"), uid: "u".into(), task };
         assert_eq!(table(&[action]), "chem/water  write status Waiting: evil\u{fffd}[2J chem/a  forged\n");
     }
 
     #[test]
     fn actions_are_told_in_words() {
-        let action = |name: &str, task| Action { job: Key::new("chem", name), uid: "u".into(), task };
-        let child = Key::new("chem", "water-2");
+        let action = |name: &str, task| Action { sj: Key::new("chem", name), uid: "u".into(), task };
+        let job = Key::new("chem", "water-2");
         let actions = [
-            action("water", Task::DeleteChild { child, uid: "c".into() }),
+            action("water", Task::DeleteJob { job, uid: "c".into() }),
             action("a", Task::Prepare { resource_version: 1 }),
         ];
         assert_eq!(

@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 use kube::Client;
-use scavenger_planner::{Planner, snapshot::Observation};
+use scavenger_planner::{Planner, values::Observation};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 

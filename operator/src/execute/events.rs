@@ -50,7 +50,7 @@ impl Events {
     }
 
     /// Has an event published, beside the action: how long that takes is no part of what the planner waits for.
-    pub(super) fn tell(&self, job: &ScavengerJob, event: Event, message: &str) {
+    pub(super) fn tell(&self, sj: &ScavengerJob, event: Event, message: &str) {
         let type_ = match event {
             Event::Failed => EventType::Warning,
             Event::Started | Event::Interrupted | Event::Withdrawn | Event::Completed => EventType::Normal,
@@ -60,14 +60,14 @@ impl Events {
             reason: event.name().to_owned(),
             note: Some(message.chars().take(MAX_NOTE).collect()),
             // Events are merged when all but the note are equal: each attempt gets its own.
-            action: job
+            action: sj
                 .status
                 .as_ref()
                 .and_then(|status| status.attempt.as_ref())
                 .map_or_else(|| "Reconcile".to_owned(), |attempt| format!("Attempt{}", attempt.number)),
             secondary: None,
         };
-        if self.queued.try_send((event, job.object_ref(&()))).is_err() {
+        if self.queued.try_send((event, sj.object_ref(&()))).is_err() {
             self.metrics.lost_event();
         }
     }

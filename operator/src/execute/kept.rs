@@ -16,23 +16,23 @@ const KEPT: usize = 1024;
 pub(super) struct Kept(Mutex<BTreeMap<String, ScavengerJob>>);
 
 impl Kept {
-    fn jobs(&self) -> MutexGuard<'_, BTreeMap<String, ScavengerJob>> {
+    fn scavenger_jobs(&self) -> MutexGuard<'_, BTreeMap<String, ScavengerJob>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps it for the next step.
-    pub(super) fn keep(&self, job: ScavengerJob) {
-        let Some(uid) = job.uid() else { return };
-        let mut jobs = self.jobs();
-        if jobs.len() >= KEPT {
+    pub(super) fn keep(&self, sj: ScavengerJob) {
+        let Some(uid) = sj.uid() else { return };
+        let mut scavenger_jobs = self.scavenger_jobs();
+        if scavenger_jobs.len() >= KEPT {
             // Starts that came to nothing.
-            jobs.clear();
+            scavenger_jobs.clear();
         }
-        jobs.insert(uid, job);
+        scavenger_jobs.insert(uid, sj);
     }
 
     /// What the step before kept, if it did.
     pub(super) fn take(&self, uid: &str) -> Option<ScavengerJob> {
-        self.jobs().remove(uid)
+        self.scavenger_jobs().remove(uid)
     }
 }

@@ -30,7 +30,7 @@ use jiff::Timestamp;
 use kube::{Api, Client, Resource, ResourceExt, api::GetParams};
 use scavenger_planner::{
     action::{Action, ActionResult, Answer, Failure, Task},
-    snapshot::Key,
+    values::Key,
 };
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 use tokio::sync::watch;
@@ -89,9 +89,9 @@ impl Executor {
     /// Carries out one action.
     pub(crate) async fn execute(&self, action: Action) -> ActionResult {
         let kind = task_name(&action.task);
-        let Action { job, uid, task } = action;
+        let Action { sj, uid, task } = action;
         let began = tokio::time::Instant::now();
-        let answer = match tokio::time::timeout(TIMEOUT, self.carry_out(&job, &uid, task)).await {
+        let answer = match tokio::time::timeout(TIMEOUT, self.carry_out(&sj, &uid, task)).await {
             Ok(answer) => answer,
             Err(_) => Err(Failure::Transient(format!("no answer within {} s", TIMEOUT.as_secs()))),
         };
@@ -99,26 +99,26 @@ impl Executor {
         match &answer {
             Ok(_) | Err(Failure::Conflict | Failure::Gone) => {}
             Err(failure) => {
-                warn!(namespace = %job.namespace, name = %job.name, task = kind, error = %failure, "action failed");
+                warn!(namespace = %sj.namespace, name = %sj.name, task = kind, error = %failure, "action failed");
             }
         }
-        ActionResult { job, uid, time: now(), answer }
+        ActionResult { sj, uid, time: now(), answer }
     }
 
-    async fn carry_out(&self, job: &Key, uid: &str, task: Task) -> Outcome {
+    async fn carry_out(&self, sj: &Key, uid: &str, task: Task) -> Outcome {
         match task {
-            Task::Prepare { resource_version } => self.prepare(job, uid, resource_version).await,
-            Task::WriteStatus(write) => self.write_status(job, uid, *write).await,
-            Task::CreateChild { attempt, priority_class } => {
-                self.create_child(job, uid, attempt, priority_class).await
+            Task::Prepare { resource_version } => self.prepare(sj, uid, resource_version).await,
+            Task::WriteStatus(write) => self.write_status(sj, uid, *write).await,
+            Task::CreateJob { attempt, priority_class } => {
+                self.create_job(sj, uid, attempt, priority_class).await
             }
-            Task::ReadChild { child, uid } => self.read_child(&child, &uid).await,
-            Task::ListPods { child } => self.list_pods(job, uid, child.as_ref()).await,
+            Task::ReadJob { job, uid } => self.read_job(&job, &uid).await,
+            Task::ListPods { job } => self.list_pods(sj, uid, job.as_ref()).await,
             Task::ReadPodEvents { pods } => self.read_pod_events(&pods).await,
-            Task::DeleteJob { resource_version } => self.delete_job(job, uid, resource_version).await,
-            Task::DeleteChild { child, uid } => self.delete_child(&child, &uid).await,
+            Task::DeleteScavengerJob { resource_version } => self.delete_sj(sj, uid, resource_version).await,
+            Task::DeleteJob { job, uid } => self.delete_job(&job, &uid).await,
             Task::Interrupt { pods } => self.interrupt(pods).await,
-            Task::RemoveFinalizer => self.remove_finalizer(job, uid).await,
+            Task::RemoveFinalizer => self.remove_finalizer(sj, uid).await,
         }
     }
 
@@ -139,8 +139,8 @@ impl Executor {
     /// newest.
     async fn get_since(&self, key: &Key, uid: &str, version: Option<u64>) -> Result<ScavengerJob, Failure> {
         let since = GetParams { resource_version: version.map(|version| version.to_string()) };
-        let job = self.api::<ScavengerJob>(key).get_with(&key.name, &since).await.map_err(failure)?;
-        if job.uid().as_deref() == Some(uid) { Ok(job) } else { Err(Failure::Gone) }
+        let sj = self.api::<ScavengerJob>(key).get_with(&key.name, &since).await.map_err(failure)?;
+        if sj.uid().as_deref() == Some(uid) { Ok(sj) } else { Err(Failure::Gone) }
     }
 }
 
@@ -149,12 +149,12 @@ fn task_name(task: &Task) -> &'static str {
     match task {
         Task::Prepare { .. } => "prepare",
         Task::WriteStatus(_) => "write_status",
-        Task::CreateChild { .. } => "create_child",
-        Task::ReadChild { .. } => "read_child",
+        Task::CreateJob { .. } => "create_job",
+        Task::ReadJob { .. } => "read_job",
         Task::ListPods { .. } => "list_pods",
         Task::ReadPodEvents { .. } => "read_pod_events",
+        Task::DeleteScavengerJob { .. } => "delete_scavenger_job",
         Task::DeleteJob { .. } => "delete_job",
-        Task::DeleteChild { .. } => "delete_child",
         Task::Interrupt { .. } => "interrupt",
         Task::RemoveFinalizer => "remove_finalizer",
     }

@@ -8,7 +8,7 @@ use k8s_openapi::api::{
 use kube::api::ListParams;
 use scavenger_planner::{
     action::{Answer, Failure, PodEvent},
-    snapshot::{Key, Name},
+    values::{Key, Name},
 };
 
 use super::{Executor, Outcome, errors::failure};
@@ -38,26 +38,26 @@ impl Executor {
         Ok(u32::try_from(left).unwrap_or(u32::MAX))
     }
 
-    pub(super) async fn read_child(&self, key: &Key, uid: &Name) -> Outcome {
+    pub(super) async fn read_job(&self, key: &Key, uid: &Name) -> Outcome {
         let there = self.api::<BatchJob>(key).get_opt(&key.name).await.map_err(failure)?;
-        let child = there.as_ref().and_then(convert::child).filter(|child| child.uid == *uid);
-        Ok(child.map_or_else(|| Answer::ChildGone { uid: uid.clone() }, |child| Answer::Child(child.into())))
+        let job = there.as_ref().and_then(convert::job).filter(|job| job.uid == *uid);
+        Ok(job.map_or_else(|| Answer::JobGone { uid: uid.clone() }, |job| Answer::Job(job.into())))
     }
 
-    pub(super) async fn list_pods(&self, key: &Key, uid: &str, child: Option<&(Key, Name)>) -> Outcome {
+    pub(super) async fn list_pods(&self, key: &Key, uid: &str, job: Option<&(Key, Name)>) -> Outcome {
         let list = self.live_pods(key, uid).await?;
         let resource_version =
             list.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0);
-        let create_failure = match child {
-            Some((child, uid)) => self.create_failure(child, uid).await?,
+        let create_failure = match job {
+            Some((job, uid)) => self.create_failure(job, uid).await?,
             None => None,
         };
         Ok(Answer::Pods { pods: list.iter().map(convert::pod).collect(), resource_version, create_failure })
     }
 
     /// Why the Job controller could not create pods: it says so only in events.
-    async fn create_failure(&self, child: &Key, uid: &str) -> Result<Option<String>, Failure> {
-        let newest = self.newest_event(child, uid, ",reason=FailedCreate").await?;
+    async fn create_failure(&self, job: &Key, uid: &str) -> Result<Option<String>, Failure> {
+        let newest = self.newest_event(job, uid, ",reason=FailedCreate").await?;
         let said = newest.and_then(|event| event.message);
         // What is before it are the Job controller's words; the sentence is the API server's.
         Ok(said.map(|said| said.strip_prefix("Error creating: ").map(str::to_owned).unwrap_or(said)))

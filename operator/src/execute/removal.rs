@@ -7,7 +7,7 @@ use kube::{
 };
 use scavenger_planner::{
     action::{Answer, Failure},
-    snapshot::{Key, Name},
+    values::{Key, Name},
 };
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 use serde_json::json;
@@ -17,7 +17,7 @@ use super::{Executor, Outcome, errors::failure};
 
 impl Executor {
     /// Deletes a ScavengerJob that was finished for long enough. Its finalizer holds it until its Jobs are gone.
-    pub(super) async fn delete_job(&self, key: &Key, uid: &str, resource_version: u64) -> Outcome {
+    pub(super) async fn delete_sj(&self, key: &Key, uid: &str, resource_version: u64) -> Outcome {
         let parameters = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Background),
             // Somebody may just have asked for it to stay longer.
@@ -30,20 +30,20 @@ impl Executor {
         match self.api::<ScavengerJob>(key).delete(&key.name, &parameters).await {
             Ok(_) => {
                 info!(namespace = %key.namespace, name = %key.name, "deleted, ttlSecondsAfterFinished after its end");
-                Ok(Answer::JobDeleted)
+                Ok(Answer::ScavengerJobDeleted)
             }
             Err(error) => Err(failure(error)),
         }
     }
 
-    pub(super) async fn delete_child(&self, child: &Key, uid: &str) -> Outcome {
+    pub(super) async fn delete_job(&self, job: &Key, uid: &str) -> Outcome {
         let parameters = DeleteParams {
             // Foreground: the Job stays until its pods are gone, and shows in the watch until then.
             propagation_policy: Some(PropagationPolicy::Foreground),
             preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
             ..DeleteParams::default()
         };
-        match self.api::<BatchJob>(child).delete(&child.name, &parameters).await {
+        match self.api::<BatchJob>(job).delete(&job.name, &parameters).await {
             Ok(_) => Ok(Answer::Deleted { uid: uid.into() }),
             // Gone, or another one by that name.
             Err(kube::Error::Api(error)) if error.is_not_found() || error.is_conflict() => {
@@ -69,13 +69,13 @@ impl Executor {
             return Ok(Answer::Released { pods_left });
         }
         let released = Ok(Answer::Released { pods_left: 0 });
-        let job = match self.get(key, uid).await {
-            Ok(job) => job,
+        let sj = match self.get(key, uid).await {
+            Ok(sj) => sj,
             Err(Failure::Gone) => return released,
             Err(failure) => return Err(failure),
         };
-        let finalizers = job.finalizers().iter().filter(|name| *name != names::FINALIZER).cloned().collect();
-        match self.patch_finalizers(&job, key, finalizers).await {
+        let finalizers = sj.finalizers().iter().filter(|name| *name != names::FINALIZER).cloned().collect();
+        match self.patch_finalizers(&sj, key, finalizers).await {
             Ok(_) | Err(Failure::Gone) => released,
             Err(failure) => Err(failure),
         }
@@ -83,13 +83,13 @@ impl Executor {
 
     pub(super) async fn patch_finalizers(
         &self,
-        job: &ScavengerJob,
+        sj: &ScavengerJob,
         key: &Key,
         finalizers: Vec<String>,
     ) -> Result<ScavengerJob, Failure> {
         // The resourceVersion makes this a compare-and-swap: a merge patch replaces the whole list.
         let patch =
-            json!({ "metadata": { "resourceVersion": job.resource_version(), "finalizers": finalizers } });
+            json!({ "metadata": { "resourceVersion": sj.resource_version(), "finalizers": finalizers } });
         self.api::<ScavengerJob>(key)
             .patch(&key.name, &PatchParams::default(), &Patch::Merge(&patch))
             .await

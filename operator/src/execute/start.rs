@@ -10,7 +10,7 @@ use kube::{
 };
 use scavenger_planner::{
     action::{Answer, Failure},
-    snapshot::Key,
+    values::Key,
 };
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 
@@ -22,36 +22,36 @@ use crate::{manifest, observe::convert};
 
 impl Executor {
     pub(super) async fn prepare(&self, key: &Key, uid: &str, version: u64) -> Outcome {
-        let mut job = self.get_since(key, uid, Some(version)).await?;
-        if !job.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER) {
-            let mut finalizers = job.finalizers().to_vec();
+        let mut sj = self.get_since(key, uid, Some(version)).await?;
+        if !sj.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER) {
+            let mut finalizers = sj.finalizers().to_vec();
             finalizers.push(names::FINALIZER.to_owned());
-            job = self.patch_finalizers(&job, key, finalizers).await?;
+            sj = self.patch_finalizers(&sj, key, finalizers).await?;
         }
         // Nothing can be left of attempts if none was ever begun: each is in the status before its Job is made.
-        let is_first = job.status.as_ref().is_none_or(|status| status.attempt.is_none());
+        let is_first = sj.status.as_ref().is_none_or(|status| status.attempt.is_none());
         let pods_left = async { if is_first { Ok(0) } else { self.pods_left(key, uid).await } };
-        let (pods_left, missing) = tokio::try_join!(pods_left, self.missing(key, &job))?;
-        let answer = Answer::Prepared { job: Box::new(convert::job(&job)), pods_left, missing };
-        self.kept.keep(job);
+        let (pods_left, missing) = tokio::try_join!(pods_left, self.missing(key, &sj))?;
+        let answer = Answer::Prepared { sj: Box::new(convert::sj(&sj)), pods_left, missing };
+        self.kept.keep(sj);
         Ok(answer)
     }
 
     /// What the spec refers to and does not exist. Secrets are not looked up: the right to see whether one exists is
     /// the right to read it. The kubelet tells.
-    async fn missing(&self, key: &Key, job: &ScavengerJob) -> Result<Vec<(String, String)>, Failure> {
+    async fn missing(&self, key: &Key, sj: &ScavengerJob) -> Result<Vec<(String, String)>, Failure> {
         let mut missing = Vec::new();
-        for claim in &job.spec.persistent_volume_claims {
+        for claim in &sj.spec.persistent_volume_claims {
             self.look::<PersistentVolumeClaim>(key, &claim.claim_name, &mut missing).await?;
         }
-        let of_variables = job.spec.env.iter().filter_map(|variable| {
+        let of_variables = sj.spec.env.iter().filter_map(|variable| {
             let key = variable.value_from.as_ref()?.config_map_key_ref.as_ref()?;
             (key.optional != Some(true)).then_some(&key.name)
         });
-        for map in job.spec.config_maps.iter().map(|map| &map.name).chain(of_variables) {
+        for map in sj.spec.config_maps.iter().map(|map| &map.name).chain(of_variables) {
             self.look::<ConfigMap>(key, map, &mut missing).await?;
         }
-        self.look::<ServiceAccount>(key, manifest::service_account(&job.spec), &mut missing).await?;
+        self.look::<ServiceAccount>(key, manifest::service_account(&sj.spec), &mut missing).await?;
         Ok(missing)
     }
 
@@ -77,7 +77,7 @@ impl Executor {
         Ok(())
     }
 
-    pub(super) async fn create_child(
+    pub(super) async fn create_job(
         &self,
         key: &Key,
         uid: &str,
@@ -85,15 +85,15 @@ impl Executor {
         priority_class: u32,
     ) -> Outcome {
         // Its spec cannot have changed since Starting was written, whatever version this is.
-        let job = match self.kept.take(uid) {
-            Some(job) => job,
+        let sj = match self.kept.take(uid) {
+            Some(sj) => sj,
             None => self.get(key, uid).await?,
         };
-        if job.spec.pod_count > 1 {
-            self.create_service(key, &job, uid).await?;
+        if sj.spec.pod_count > 1 {
+            self.create_service(key, &sj, uid).await?;
         }
-        let wanted = manifest::child_job(&job, attempt, priority_class);
-        let name = names::child_job(&key.name, attempt);
+        let wanted = manifest::job(&sj, attempt, priority_class);
+        let name = names::job(&key.name, attempt);
         let api = Api::<BatchJob>::namespaced(self.once.clone(), &key.namespace);
         self.must_lead()?;
         let made = match api.create(&PostParams::default(), &wanted).await {
@@ -111,8 +111,8 @@ impl Executor {
             Err(error) => return Err(refusal(error)),
         };
         // For the status Running.
-        self.kept.keep(job);
-        convert::child(&made).map(|child| Answer::Child(child.into())).ok_or_else(|| {
+        self.kept.keep(sj);
+        convert::job(&made).map(|job| Answer::Job(job.into())).ok_or_else(|| {
             Failure::Transient(format!("Job {name:?} came back without the operator's labels"))
         })
     }
@@ -120,10 +120,10 @@ impl Executor {
     pub(super) async fn create_service(
         &self,
         key: &Key,
-        job: &ScavengerJob,
+        sj: &ScavengerJob,
         uid: &str,
     ) -> Result<(), Failure> {
-        let wanted = manifest::service(job);
+        let wanted = manifest::service(sj);
         let name = wanted.name_any();
         let api = self.api::<Service>(key);
         // All attempts but the first find it; what the API server has at hand is enough to know.

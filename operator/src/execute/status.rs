@@ -3,7 +3,7 @@
 use kube::api::PostParams;
 use scavenger_planner::{
     action::{Answer, Failure, StatusWrite},
-    snapshot::{JobStatus, Key, Phase},
+    values::{Key, Phase, ScavengerJobStatus},
 };
 use scavenger_schema::{scavenger_job::ScavengerJob, terminal::shown};
 use tracing::info;
@@ -14,27 +14,27 @@ use crate::{observe::convert, status};
 impl Executor {
     /// The ScavengerJob in the version that was judged, as the step before kept it, or read again: then it may be newer.
     async fn judged(&self, key: &Key, uid: &str, version: u64) -> Result<ScavengerJob, Failure> {
-        match self.kept.take(uid).filter(|job| convert::resource_version(job) == version) {
-            Some(job) => Ok(job),
+        match self.kept.take(uid).filter(|sj| convert::resource_version(sj) == version) {
+            Some(sj) => Ok(sj),
             None => self.get_since(key, uid, Some(version)).await,
         }
     }
 
     pub(super) async fn write_status(&self, key: &Key, uid: &str, write: StatusWrite) -> Outcome {
         let StatusWrite { resource_version, status: new, ended, event } = write;
-        let mut job = self.judged(key, uid, resource_version).await?;
-        if convert::resource_version(&job) != resource_version {
+        let mut sj = self.judged(key, uid, resource_version).await?;
+        if convert::resource_version(&sj) != resource_version {
             return Err(Failure::Conflict);
         }
-        let begins_to_run = begins_to_run(&job, &new);
-        job.status = Some(status::replacing(&job, &new, ended.as_ref()));
+        let begins_to_run = begins_to_run(&sj, &new);
+        sj.status = Some(status::replacing(&sj, &new, ended.as_ref()));
         if new.phase == Phase::Starting {
             self.must_lead()?;
         }
         // The object carries the UID and the version that were judged: the API server refuses every other.
         let written = self
             .api::<ScavengerJob>(key)
-            .replace_status(&key.name, &PostParams::default(), &job)
+            .replace_status(&key.name, &PostParams::default(), &sj)
             .await
             .map_err(failure)?;
         info!(
@@ -45,9 +45,9 @@ impl Executor {
             message = %shown(&new.message),
             "status written"
         );
-        let job = convert::job(&written);
+        let sj = convert::sj(&written);
         if begins_to_run {
-            self.metrics.started(job.creation_time, &new);
+            self.metrics.started(sj.creation_time, &new);
         }
         if let Some(event) = event {
             self.metrics.event(event, &new);
@@ -57,14 +57,14 @@ impl Executor {
             self.kept.keep(written);
         }
         if ended.is_some() {
-            self.metrics.ended(&job);
+            self.metrics.ended(&sj);
         }
-        Ok(Answer::Job(Box::new(job)))
+        Ok(Answer::ScavengerJob(Box::new(sj)))
     }
 }
 
 /// True if with this status an attempt runs that did not before.
-fn begins_to_run(job: &ScavengerJob, new: &JobStatus) -> bool {
-    let before = job.status.as_ref().and_then(|status| status.phase);
+fn begins_to_run(sj: &ScavengerJob, new: &ScavengerJobStatus) -> bool {
+    let before = sj.status.as_ref().and_then(|status| status.phase);
     new.phase == Phase::Running && before != Some(Phase::Running)
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::client::Body;
 use scavenger_planner::{
     action::StatusWrite,
-    snapshot::{Attempt, JobStatus, Phase},
+    values::{Attempt, Phase, ScavengerJobStatus},
 };
 use serde_json::json;
 
@@ -80,9 +80,9 @@ async fn the_service_of_a_gang_is_written_once() {
 
 /// An API server for one ScavengerJob and its Job: it counts versions, refuses old ones, and notes the writes and the
 /// live reads.
-fn cluster(job: &ScavengerJob, asked: &Arc<Mutex<Vec<String>>>) -> Client {
+fn cluster(sj: &ScavengerJob, asked: &Arc<Mutex<Vec<String>>>) -> Client {
     let asked = Arc::clone(asked);
-    let stored = Arc::new(Mutex::new(json!(job)));
+    let stored = Arc::new(Mutex::new(json!(sj)));
     let service = tower::service_fn(move |request: Request<Body>| {
         let (asked, stored) = (Arc::clone(&asked), Arc::clone(&stored));
         async move {
@@ -136,7 +136,7 @@ fn cluster(job: &ScavengerJob, asked: &Arc<Mutex<Vec<String>>>) -> Client {
     Client::new(service, "lab")
 }
 
-fn waiting_job() -> ScavengerJob {
+fn waiting_sj() -> ScavengerJob {
     serde_json::from_value(json!({
         "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob",
         "metadata": {
@@ -152,33 +152,33 @@ fn waiting_job() -> ScavengerJob {
 }
 
 /// The write of a status in this phase, with the first attempt.
-fn write(version: u64, phase: Phase, job: &ScavengerJob) -> Task {
-    let demand = convert::job(job).spec.expect("the spec should be valid").demand;
-    let status = JobStatus {
+fn write(version: u64, phase: Phase, sj: &ScavengerJob) -> Task {
+    let demand = convert::sj(sj).spec.expect("the spec should be valid").demand;
+    let status = ScavengerJobStatus {
         phase,
         attempt: Some(Box::new(Attempt::first(demand, Timestamp::UNIX_EPOCH))),
-        ..JobStatus::default()
+        ..ScavengerJobStatus::default()
     };
     Task::WriteStatus(Box::new(StatusWrite { resource_version: version, status, ended: None, event: None }))
 }
 
 #[tokio::test]
 async fn a_start_writes_three_times_and_reads_the_scavenger_job_once() {
-    let (job, asked) = (waiting_job(), Arc::default());
-    let client = cluster(&job, &asked);
+    let (sj, asked) = (waiting_sj(), Arc::default());
+    let client = cluster(&sj, &asked);
     let executor = executor(client);
     let tasks = [
         Task::Prepare { resource_version: 7 },
-        write(7, Phase::Starting, &job),
-        Task::CreateChild { attempt: 1, priority_class: 0 },
-        write(8, Phase::Running, &job),
+        write(7, Phase::Starting, &sj),
+        Task::CreateJob { attempt: 1, priority_class: 0 },
+        write(8, Phase::Running, &sj),
     ];
     let mut last = None;
     for task in tasks {
-        let action = Action { job: Key::new("lab", "one"), uid: "u".into(), task };
+        let action = Action { sj: Key::new("lab", "one"), uid: "u".into(), task };
         last = Some(executor.execute(action).await.answer.unwrap());
     }
-    let Some(Answer::Job(last)) = last else { panic!("{last:?}") };
+    let Some(Answer::ScavengerJob(last)) = last else { panic!("{last:?}") };
     assert_eq!((last.resource_version, last.status.phase), (9, Phase::Running));
     assert_eq!(
         *asked.lock().unwrap(),
@@ -193,24 +193,24 @@ async fn a_start_writes_three_times_and_reads_the_scavenger_job_once() {
 
 #[tokio::test]
 async fn a_leader_that_was_frozen_begins_nothing() {
-    let (job, asked) = (waiting_job(), Arc::default());
+    let (sj, asked) = (waiting_sj(), Arc::default());
     let lease = watch::Sender::new(led_for(Duration::from_secs(10)));
-    let executor = leading(cluster(&job, &asked), lease.subscribe());
+    let executor = leading(cluster(&sj, &asked), lease.subscribe());
     let carry_out = async |task| {
-        executor.execute(Action { job: Key::new("lab", "one"), uid: "u".into(), task }).await.answer
+        executor.execute(Action { sj: Key::new("lab", "one"), uid: "u".into(), task }).await.answer
     };
-    carry_out(write(7, Phase::Starting, &job)).await.unwrap();
+    carry_out(write(7, Phase::Starting, &sj)).await.unwrap();
     // Frozen until its time was over; nobody has told it so.
     lease.send_replace(led_for(Duration::ZERO));
     asked.lock().unwrap().clear();
-    let create = || Task::CreateChild { attempt: 1, priority_class: 0 };
-    for task in [create(), write(8, Phase::Starting, &job)] {
+    let create = || Task::CreateJob { attempt: 1, priority_class: 0 };
+    for task in [create(), write(8, Phase::Starting, &sj)] {
         let refused = carry_out(task).await.unwrap_err();
         assert!(matches!(&refused, Failure::Transient(message) if message.contains("Lease")), "{refused}");
     }
     assert!(!asked.lock().unwrap().iter().any(|request| !request.starts_with("GET ")), "{asked:?}");
     // The end of an attempt rests on the version alone.
-    carry_out(write(8, Phase::Interrupted, &job)).await.unwrap();
+    carry_out(write(8, Phase::Interrupted, &sj)).await.unwrap();
     lease.send_replace(led_for(Duration::from_secs(10)));
     carry_out(create()).await.unwrap();
     assert_eq!(asked.lock().unwrap().last().map(String::as_str), Some("POST jobs"));
@@ -218,11 +218,11 @@ async fn a_leader_that_was_frozen_begins_nothing() {
 
 #[tokio::test]
 async fn a_status_is_written_only_over_the_version_that_was_judged() {
-    let (job, asked) = (waiting_job(), Arc::default());
-    let client = cluster(&job, &asked);
+    let (sj, asked) = (waiting_sj(), Arc::default());
+    let client = cluster(&sj, &asked);
     let executor = executor(client);
-    let task = write(6, Phase::Waiting, &job);
-    let action = Action { job: Key::new("lab", "one"), uid: "u".into(), task };
+    let task = write(6, Phase::Waiting, &sj);
+    let action = Action { sj: Key::new("lab", "one"), uid: "u".into(), task };
     assert_eq!(executor.execute(action).await.answer.unwrap_err(), Failure::Conflict);
     assert_eq!(*asked.lock().unwrap(), ["GET scavengerjobs/one"], "nothing is written");
 }

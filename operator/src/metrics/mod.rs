@@ -13,7 +13,7 @@ use scavenger_planner::{
     action::{Answer, Event, Failure},
     loss::Work,
     resources::{CPU, PODS, Resources, is_in_bytes},
-    snapshot::{Job, JobStatus, WaitingReason},
+    values::{ScavengerJob, ScavengerJobStatus, WaitingReason},
 };
 
 use crate::observe::progress::Progress;
@@ -213,8 +213,8 @@ impl Metrics {
     }
 
     /// Takes in what a ScavengerJob's attempt, which has just ended, was good for.
-    pub(crate) fn ended(&self, job: &Job) {
-        let (Some(work), Some(attempt)) = (Work::of_ended(job), &job.status.attempt) else { return };
+    pub(crate) fn ended(&self, sj: &ScavengerJob) {
+        let (Some(work), Some(attempt)) = (Work::of_ended(sj), &sj.status.attempt) else { return };
         for (name, amount) in attempt.demand.total().iter().filter(|(name, _)| *name != PODS) {
             let amount = match name {
                 CPU => amount as f64 / 1e3,
@@ -278,7 +278,7 @@ impl Metrics {
     }
 
     /// Counts an attempt whose pods all run, of a ScavengerJob that was created at `creation`, once its status was written.
-    pub(crate) fn started(&self, creation: Timestamp, status: &JobStatus) {
+    pub(crate) fn started(&self, creation: Timestamp, status: &ScavengerJobStatus) {
         self.starts.inc();
         let attempt = status.attempt.as_ref();
         if let Some((decision, start)) = attempt.and_then(|a| Some((a.creation_time, a.start_time?))) {
@@ -289,7 +289,7 @@ impl Metrics {
     }
 
     /// Counts an event in the life of a ScavengerJob, once its status was written.
-    pub(crate) fn event(&self, event: Event, status: &JobStatus) {
+    pub(crate) fn event(&self, event: Event, status: &ScavengerJobStatus) {
         let reason = || Reason {
             reason: status
                 .attempt

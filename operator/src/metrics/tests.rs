@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
-use scavenger_planner::snapshot::{Attempt, Demand, Placement};
+use scavenger_planner::values::{Attempt, Demand, Placement};
 use serde_json::Value;
 
 use super::*;
@@ -173,7 +173,7 @@ fn who_queued_for_hours_waited_for_hours() {
     let metrics = Metrics::new();
     let demand = Demand { per_pod: Resources::default(), pod_count: 1, placement: Placement::default() };
     let attempt = Attempt { start_time: Some(at(36_002)), ..Attempt::first(demand.into(), at(36_000)) };
-    let mut status = JobStatus { attempt: Some(Box::new(attempt)), ..JobStatus::default() };
+    let mut status = ScavengerJobStatus { attempt: Some(Box::new(attempt)), ..ScavengerJobStatus::default() };
     metrics.started(at(0), &status);
     assert_eq!(sum(&metrics, "scavenger_start_latency_seconds"), 36_002.0);
     assert_eq!(sum(&metrics, "scavenger_launch_duration_seconds"), 2.0);

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{
     NodeSelector, NodeSelectorRequirement, Pod as ApiPod, PodSpec, Volume as ApiVolume,
 };
 use kube::ResourceExt;
-use scavenger_planner::snapshot::{Expression, Name, NodeTerm, Operator};
+use scavenger_planner::values::{Expression, Name, NodeTerm, Operator};
 
 /// The scheduler whose rules the planner knows.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";

@@ -16,7 +16,7 @@ use k8s_openapi::{
 use kube::ResourceExt;
 use scavenger_planner::{
     resources::{CPU, MEMORY, Resources},
-    snapshot::{Child, Container, Job, Key, Name, Node, Placement, Pod, PodPhase, Taint, Toleration, Volume},
+    values::{self, Container, Job, Key, Name, Node, Placement, Pod, PodPhase, Taint, Toleration, Volume},
 };
 use scavenger_schema::{names, quantity, scavenger_job::ScavengerJob};
 
@@ -46,8 +46,8 @@ fn creation_time<K: kube::Resource>(object: &K) -> Timestamp {
 }
 
 /// A ScavengerJob.
-pub(crate) fn job(object: &ScavengerJob) -> Job {
-    Job {
+pub(crate) fn sj(object: &ScavengerJob) -> values::ScavengerJob {
+    values::ScavengerJob {
         key: key(object),
         uid: uid(object),
         resource_version: resource_version(object),
@@ -56,13 +56,13 @@ pub(crate) fn job(object: &ScavengerJob) -> Job {
         deleting: object.metadata.deletion_timestamp.is_some(),
         has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
         controls: validate::controls(&object.spec),
-        spec: validate::job_spec(&object.spec).map_err(|error| error.to_string()),
+        spec: validate::sj_spec(&object.spec).map_err(|error| error.to_string()),
         status: status::from_crd(object.status.as_ref()),
     }
 }
 
 /// A batch/v1 Job that belongs to a ScavengerJob; none if its labels do not say so.
-pub(crate) fn child(object: &BatchJob) -> Option<Child> {
+pub(crate) fn job(object: &BatchJob) -> Option<Job> {
     let owner = object.labels().get(names::LABEL_JOB_UID)?;
     let attempt = object.labels().get(names::LABEL_ATTEMPT)?.parse().ok()?;
     // Labels can be set by anybody; the controller reference can not be forged without the right to create Jobs.
@@ -78,7 +78,7 @@ pub(crate) fn child(object: &BatchJob) -> Option<Child> {
             .iter()
             .find(|condition| condition.status == "True" && kinds.contains(&condition.type_.as_str()))
     };
-    Some(Child {
+    Some(Job {
         key: key(object),
         uid: uid(object),
         resource_version: resource_version(object),
@@ -162,9 +162,9 @@ fn owner(object: &ApiPod) -> Option<(Name, u32)> {
     let labels = object.labels();
     let uid = labels.get(names::LABEL_JOB_UID)?;
     let attempt = labels.get(names::LABEL_ATTEMPT)?.parse().ok()?;
-    let child = names::child_job(labels.get(names::LABEL_JOB)?, attempt);
+    let job = names::job(labels.get(names::LABEL_JOB)?, attempt);
     let controlled = object.owner_references().iter().any(|reference| {
-        reference.controller == Some(true) && reference.kind == "Job" && reference.name == child
+        reference.controller == Some(true) && reference.kind == "Job" && reference.name == job
     });
     controlled.then(|| (uid.as_str().into(), attempt))
 }
@@ -462,9 +462,9 @@ mod tests {
             ] },
         }))
         .unwrap();
-        let child = child(&object).unwrap();
-        assert_eq!(child.creation_time, "2026-01-01T00:00:00Z".parse().unwrap());
-        assert_eq!(child.over_since, Some("2026-01-01T00:01:00Z".parse().unwrap()));
+        let job = job(&object).unwrap();
+        assert_eq!(job.creation_time, "2026-01-01T00:00:00Z".parse().unwrap());
+        assert_eq!(job.over_since, Some("2026-01-01T00:01:00Z".parse().unwrap()));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use kube::{
     core::DeserializeGuard,
     runtime::{WatchStreamExt, watcher},
 };
-use scavenger_planner::snapshot::{Key, Name, Observation};
+use scavenger_planner::values::{Key, Name, Observation};
 use scavenger_schema::{names, scavenger_job::ScavengerJob, scavenger_pool::ScavengerPool};
 use serde::de::DeserializeOwned;
 use tokio::{sync::mpsc, task::JoinSet};
@@ -29,8 +29,8 @@ use crate::{controller::Message, validate};
 /// The kinds that are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Watched {
+    ScavengerJobs,
     Jobs,
-    Children,
     Pods,
     Nodes,
     Volumes,
@@ -39,12 +39,12 @@ pub(crate) enum Watched {
 
 impl Watched {
     pub(crate) const ALL: [Self; 6] =
-        [Self::Jobs, Self::Children, Self::Pods, Self::Nodes, Self::Volumes, Self::Pools];
+        [Self::ScavengerJobs, Self::Jobs, Self::Pods, Self::Nodes, Self::Volumes, Self::Pools];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Jobs => "scavengerjobs",
-            Self::Children => "jobs",
+            Self::ScavengerJobs => "scavengerjobs",
+            Self::Jobs => "jobs",
             Self::Pods => "pods",
             Self::Nodes => "nodes",
             Self::Volumes => "persistentvolumes",
@@ -66,30 +66,35 @@ struct Kind<K, I> {
 /// Starts all watches. Each sends [`Message::Listed`] when its first list is complete. They end when the set is dropped.
 pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<()> {
     let mut watches = JoinSet::new();
-    let jobs = Kind { watched: Watched::Jobs, see: see_job, gone: Observation::JobGone, relisted: None };
+    let scavenger_jobs = Kind {
+        watched: Watched::ScavengerJobs,
+        see: see_sj,
+        gone: Observation::ScavengerJobGone,
+        relisted: None,
+    };
     spawn(
         &mut watches,
         Api::<DeserializeGuard<ScavengerJob>>::all(client.clone()),
         watcher::Config::default(),
-        jobs,
+        scavenger_jobs,
         sender,
     );
 
-    let children = Kind {
-        watched: Watched::Children,
-        see: |job: &BatchJob| {
-            let child = convert::child(job)?;
-            let identity = (child.key.namespace.clone(), child.owner.clone(), child.uid.clone());
-            Some((identity, Observation::Child(child)))
+    let jobs = Kind {
+        watched: Watched::Jobs,
+        see: |sj: &BatchJob| {
+            let job = convert::job(sj)?;
+            let identity = (job.key.namespace.clone(), job.owner.clone(), job.uid.clone());
+            Some((identity, Observation::Job(job)))
         },
-        gone: |(namespace, owner, uid): (Name, Name, Name)| Observation::ChildGone { namespace, owner, uid },
+        gone: |(namespace, owner, uid): (Name, Name, Name)| Observation::JobGone { namespace, owner, uid },
         relisted: None,
     };
     spawn(
         &mut watches,
         Api::<BatchJob>::all(client.clone()),
         watcher::Config::default().labels(names::LABEL_JOB),
-        children,
+        jobs,
         sender,
     );
 
@@ -147,9 +152,9 @@ fn no_pool() -> String {
     format!("the ScavengerPool {:?} does not exist; an admin must create it", names::DEFAULT_POOL)
 }
 
-fn see_job(guard: &DeserializeGuard<ScavengerJob>) -> Option<(Key, Observation)> {
+fn see_sj(guard: &DeserializeGuard<ScavengerJob>) -> Option<(Key, Observation)> {
     match &guard.0 {
-        Ok(job) => Some((convert::key(job), Observation::Job(Box::new(convert::job(job))))),
+        Ok(sj) => Some((convert::key(sj), Observation::ScavengerJob(Box::new(convert::sj(sj))))),
         Err(invalid) => {
             // One object that can not be read must not end the watch of all others.
             warn!(

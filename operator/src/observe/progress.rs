@@ -139,8 +139,11 @@ mod tests {
     #[test]
     fn only_watches_of_the_kinds_that_are_watched_are_listened_to() {
         assert_eq!(kind("/api/v1/pods?&watch=true&timeoutSeconds=290"), Some(Watched::Pods));
-        assert_eq!(kind("/apis/batch/v1/jobs?watch=true&labelSelector=a"), Some(Watched::Children));
-        assert_eq!(kind("/apis/scavenger.dev/v1alpha1/scavengerjobs?watch=true"), Some(Watched::Jobs));
+        assert_eq!(kind("/apis/batch/v1/jobs?watch=true&labelSelector=a"), Some(Watched::Jobs));
+        assert_eq!(
+            kind("/apis/scavenger.dev/v1alpha1/scavengerjobs?watch=true"),
+            Some(Watched::ScavengerJobs)
+        );
         assert_eq!(kind("/api/v1/pods?limit=500"), None);
         assert_eq!(kind("/api/v1/secrets?watch=true"), None);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use scavenger_planner::snapshot::{Observation, Usage};
+use scavenger_planner::values::{Observation, Usage};
 use scavenger_schema::quantity;
 use serde::Deserialize;
 use tokio::{sync::mpsc, time::MissedTickBehavior};

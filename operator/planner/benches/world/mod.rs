@@ -3,9 +3,9 @@
 use scavenger_planner::{
     fixtures::{at, millis, pod, seconds, settings},
     resources::Resources,
-    snapshot::{
-        Admitted, Attempt, Child, Demand, Job, JobSpec, JobStatus, Key, Name, Node, Observation, Outcome,
-        Phase, Placement, Pod, Reason, Waiting, WaitingReason,
+    values::{
+        Admitted, Attempt, Demand, Job, Key, Name, Node, Observation, Outcome, Phase, Placement, Pod, Reason,
+        ScavengerJob, ScavengerJobSpec, ScavengerJobStatus, Waiting, WaitingReason,
     },
 };
 
@@ -43,13 +43,13 @@ pub fn ordinary(number: usize, cpu_milli: i64, node: Option<&Name>) -> Pod {
     if pod.node.is_some() { pod.running() } else { pod }
 }
 
-pub fn child(job: &Job, attempt: u32, version: u64) -> Child {
-    Child {
-        key: Key::new(&*job.key.namespace, format!("{}-{attempt}", job.key.name)),
-        uid: format!("job-{}", job.uid).into(),
+pub fn job(sj: &ScavengerJob, attempt: u32, version: u64) -> Job {
+    Job {
+        key: Key::new(&*sj.key.namespace, format!("{}-{attempt}", sj.key.name)),
+        uid: format!("job-{}", sj.uid).into(),
         resource_version: version,
-        creation_time: job.creation_time,
-        owner: Name::from(&*job.uid),
+        creation_time: sj.creation_time,
+        owner: Name::from(&*sj.uid),
         attempt,
         deleting: false,
         complete: false,
@@ -59,10 +59,10 @@ pub fn child(job: &Job, attempt: u32, version: u64) -> Child {
 }
 
 /// A pod of an attempt, running on a node.
-pub fn bound(child: &Child, index: usize, demand: &Demand, node: &Name) -> Pod {
-    let mut pod = pod("", 0).of(&child.owner, child.attempt);
-    pod.key = Key::new(&*child.key.namespace, format!("{}-{index}-abcde", child.key.name));
-    pod.uid = format!("pod-{index}-{}", child.uid).into();
+pub fn bound(job: &Job, index: usize, demand: &Demand, node: &Name) -> Pod {
+    let mut pod = pod("", 0).of(&job.owner, job.attempt);
+    pod.key = Key::new(&*job.key.namespace, format!("{}-{index}-abcde", job.key.name));
+    pod.uid = format!("pod-{index}-{}", job.uid).into();
     pod.requests = demand.per_pod.clone();
     pod.placement = demand.placement.clone();
     pod.node = Some(Name::from(&**node));
@@ -106,28 +106,29 @@ impl World {
         Demand { per_pod, pod_count: if number % 20 == 9 { 4 } else { 1 }, placement }
     }
 
-    fn job(number: usize) -> Job {
-        let mut job = scavenger_planner::fixtures::job("");
-        job.key = key(number, "simulation");
-        job.uid = uid(number);
-        job.has_finalizer = true;
+    fn sj(number: usize) -> ScavengerJob {
+        let mut sj = scavenger_planner::fixtures::sj("");
+        sj.key = key(number, "simulation");
+        sj.uid = uid(number);
+        sj.has_finalizer = true;
         // Many are created in the same second.
-        job.creation_time = at(-1_000_000 + number as i64 / 20);
-        job.spec = Ok(JobSpec {
+        sj.creation_time = at(-1_000_000 + number as i64 / 20);
+        sj.spec = Ok(ScavengerJobSpec {
             demand: Self::demand(number).into(),
             interruption_after: seconds(600),
             saves_on_sigterm: number.is_multiple_of(3),
             restart: seconds(60),
             claims: Vec::new(),
         });
-        job.status = JobStatus { written: true, observed_generation: 1, ..JobStatus::default() };
-        job
+        sj.status =
+            ScavengerJobStatus { written: true, observed_generation: 1, ..ScavengerJobStatus::default() };
+        sj
     }
 
-    fn attempt(number: usize, job: &Job) -> Attempt {
+    fn attempt(number: usize, sj: &ScavengerJob) -> Attempt {
         Attempt {
             number: 1,
-            child_uid: Some(format!("job-{}", job.uid).into()),
+            job_uid: Some(format!("job-{}", sj.uid).into()),
             generation: 1,
             demand: Self::demand(number).into(),
             priority_class: 0,
@@ -142,52 +143,52 @@ impl World {
     }
 
     /// One that waits and was told why.
-    pub fn waiting(&self, number: usize) -> Job {
-        let mut job = Self::job(number);
+    pub fn waiting(&self, number: usize) -> ScavengerJob {
+        let mut sj = Self::sj(number);
         let message = "queued behind other ScavengerJobs that request the same resources".to_owned();
-        job.status.message.clone_from(&message);
+        sj.status.message.clone_from(&message);
         let waiting = Waiting { reason: WaitingReason::BehindInQueue, message };
-        job.status.admitted = Some(Admitted { waiting: Some(waiting), since: at(-900) });
+        sj.status.admitted = Some(Admitted { waiting: Some(waiting), since: at(-900) });
         if number.is_multiple_of(10) {
-            let mut attempt = Self::attempt(number, &job);
+            let mut attempt = Self::attempt(number, &sj);
             attempt.end_time = Some(at(-500));
             attempt.outcome = Some(Outcome::Interrupted);
             attempt.reason = Some(Reason::PreemptionByScheduler);
             attempt.message = Some("Preempted in order to admit a pod of higher priority".to_owned());
-            job.status.phase = Phase::Interrupted;
-            job.status.interrupted_count = 1 + number as u32 / 10 % 4;
-            job.status.counted_interruptions = job.status.interrupted_count;
-            job.status.start_times = vec![at(-900)];
-            job.status.interruption_times = vec![at(-500)];
-            job.status.attempt = Some(Box::new(attempt));
+            sj.status.phase = Phase::Interrupted;
+            sj.status.interrupted_count = 1 + number as u32 / 10 % 4;
+            sj.status.counted_interruptions = sj.status.interrupted_count;
+            sj.status.start_times = vec![at(-900)];
+            sj.status.interruption_times = vec![at(-500)];
+            sj.status.attempt = Some(Box::new(attempt));
         }
-        job
+        sj
     }
 
-    fn running(number: usize) -> Job {
-        let mut job = Self::job(number);
-        job.status.phase = Phase::Running;
-        job.status.message = "attempt 1 is running".to_owned();
-        job.status.admitted = Some(Admitted { waiting: None, since: at(-900) });
-        let attempt = Self::attempt(number, &job);
-        job.status.start_times = attempt.start_time.into_iter().collect();
-        job.status.attempt = Some(Box::new(attempt));
-        job
+    fn running(number: usize) -> ScavengerJob {
+        let mut sj = Self::sj(number);
+        sj.status.phase = Phase::Running;
+        sj.status.message = "attempt 1 is running".to_owned();
+        sj.status.admitted = Some(Admitted { waiting: None, since: at(-900) });
+        let attempt = Self::attempt(number, &sj);
+        sj.status.start_times = attempt.start_time.into_iter().collect();
+        sj.status.attempt = Some(Box::new(attempt));
+        sj
     }
 
-    fn finished(number: usize) -> Job {
-        let mut job = Self::running(number);
-        job.status.phase = Phase::Completed;
-        job.status.message = "all pods ended with success".to_owned();
-        job.status.finish_time = Some(at(-100));
-        job.status.admitted = None;
-        if let Some(attempt) = &mut job.status.attempt {
+    fn finished(number: usize) -> ScavengerJob {
+        let mut sj = Self::running(number);
+        sj.status.phase = Phase::Completed;
+        sj.status.message = "all pods ended with success".to_owned();
+        sj.status.finish_time = Some(at(-100));
+        sj.status.admitted = None;
+        if let Some(attempt) = &mut sj.status.attempt {
             attempt.end_time = Some(at(-100));
             attempt.outcome = Some(Outcome::Completed);
             attempt.reason = Some(Reason::Completed);
             attempt.message = Some("all pods ended with success".to_owned());
         }
-        job
+        sj
     }
 
     /// Everything there is, in the order in which watches deliver their first lists.
@@ -204,17 +205,17 @@ impl World {
         let pending = (0..self.size / 100).map(move |number| {
             Observation::Pod(Box::new(ordinary(5_000_000 + number, 100 + number as i64, None)))
         });
-        let jobs = (0..self.size).flat_map(move |number| {
+        let scavenger_jobs = (0..self.size).flat_map(move |number| {
             // Neighbours differ, and every demand is found in every state.
-            let job = match (number + number / 10 + number / DEMANDS) % 10 {
+            let sj = match (number + number / 10 + number / DEMANDS) % 10 {
                 0 | 5 => Self::running(number),
                 9 => Self::finished(number),
                 _ => self.waiting(number),
             };
-            let attempt = job.status.attempt.as_ref().filter(|attempt| attempt.outcome.is_none());
+            let attempt = sj.status.attempt.as_ref().filter(|attempt| attempt.outcome.is_none());
             let mut seen = Vec::new();
             if let Some(attempt) = attempt {
-                let child = child(&job, 1, 5);
+                let job = job(&sj, 1, 5);
                 for index in 0..attempt.demand.pod_count as usize {
                     // A GPU is where there is one; the rest is spread evenly.
                     let slot = number / 5 + index * 17;
@@ -222,13 +223,13 @@ impl World {
                         true => slot % self.nodes,
                         false => (slot * 4 + 2) % self.nodes,
                     };
-                    seen.push(Observation::Pod(Box::new(bound(&child, index, &attempt.demand, &name(slot)))));
+                    seen.push(Observation::Pod(Box::new(bound(&job, index, &attempt.demand, &name(slot)))));
                 }
-                seen.push(Observation::Child(child));
+                seen.push(Observation::Job(job));
             }
-            seen.push(Observation::Job(Box::new(job)));
+            seen.push(Observation::ScavengerJob(Box::new(sj)));
             seen
         });
-        pool.chain(nodes).chain(pods).chain(pending).chain(jobs)
+        pool.chain(nodes).chain(pods).chain(pending).chain(scavenger_jobs)
     }
 }

@@ -13,8 +13,8 @@ pub(crate) struct Drain;
 
 /// True for an active attempt whose interruption was neither ordered nor written down.
 pub(crate) fn concerns(tracked: &Tracked) -> bool {
-    let job = tracked.job();
-    let attempt = job.status.active_attempt().filter(|_| !job.deleting);
+    let sj = tracked.sj();
+    let attempt = sj.status.active_attempt().filter(|_| !sj.deleting);
     attempt.is_some_and(|attempt| interruption::decided(attempt).is_none()) && tracked.ordered().is_none()
 }
 
@@ -24,9 +24,9 @@ impl Cause for Drain {
     }
 
     fn order(&mut self, pool: &mut Pool<'_>) {
-        let active = pool.seen.active().filter(|job| pool.seen.get(job).is_some_and(concerns));
-        for job in active.cloned().collect::<Vec<Key>>() {
-            pool.order(&job, Reason::Drained, "the ScavengerPool is being drained".to_owned());
+        let active = pool.seen.active().filter(|sj| pool.seen.get(sj).is_some_and(concerns));
+        for sj in active.cloned().collect::<Vec<Key>>() {
+            pool.order(&sj, Reason::Drained, "the ScavengerPool is being drained".to_owned());
         }
     }
 }

@@ -54,9 +54,9 @@ pub fn choose(
     let all_excess = headroom.excess(used, allocatable);
     let short: Vec<(&str, i64)> = all_excess.iter().map(|excess| (excess.resource, excess.amount)).collect();
     let held: BTreeMap<Key, Resources> =
-        candidates.iter().map(|candidate| (candidate.job.clone(), candidate.held.clone())).collect();
-    let message = |job: &Key| {
-        let held = held.get(job)?;
+        candidates.iter().map(|candidate| (candidate.sj.clone(), candidate.held.clone())).collect();
+    let message = |sj: &Key| {
+        let held = held.get(sj)?;
         let excess = all_excess.iter().find(|excess| held.get(excess.resource) > 0)?;
         Some(format!(
             "makes room before others need it: {} of {} are used, more than the pool's interruptThreshold of {}",
@@ -66,7 +66,7 @@ pub fn choose(
         ))
     };
     let chosen = least_loss::choose(&short, candidates).into_iter();
-    chosen.filter_map(|job| Some((job.clone(), message(&job)?))).collect()
+    chosen.filter_map(|sj| Some((sj.clone(), message(&sj)?))).collect()
 }
 
 /// Keeps what pods use of the pool below its `interruptThreshold`.
@@ -85,16 +85,16 @@ impl Cause for KeepHeadroom {
             return;
         }
         let mut candidates = Vec::new();
-        for job in pool.occupancy.jobs() {
-            let held = pool.held_in_pool(job);
-            match pool.loss_of(job) {
-                Some(loss) => candidates.push(Candidate { job: job.clone(), held, loss }),
-                None if pool.standing_of(job) == Standing::Stuck => {}
+        for sj in pool.occupancy.scavenger_jobs() {
+            let held = pool.held_in_pool(sj);
+            match pool.loss_of(sj) {
+                Some(loss) => candidates.push(Candidate { sj: sj.clone(), held, loss }),
+                None if pool.standing_of(sj) == Standing::Stuck => {}
                 None => used.subtract(&held),
             }
         }
-        for (job, message) in choose(&used, pool.capacity.allocatable(), headroom, candidates) {
-            pool.order(&job, Reason::Headroom, message);
+        for (sj, message) in choose(&used, pool.capacity.allocatable(), headroom, candidates) {
+            pool.order(&sj, Reason::Headroom, message);
         }
     }
 }

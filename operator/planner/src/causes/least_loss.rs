@@ -15,7 +15,7 @@ const MAX_EFFORT: u64 = 2_000_000;
 #[derive(Debug, Clone)]
 pub struct Candidate {
     /// The ScavengerJob.
-    pub job: Key,
+    pub sj: Key,
     /// What it holds where something is short.
     pub held: Resources,
     /// What is lost if it goes, with all of its pods, wherever they are.
@@ -46,7 +46,7 @@ pub(crate) struct Search {
 }
 
 struct Item {
-    job: Key,
+    sj: Key,
     /// Loss, and one more, so that of two equal sets the smaller one is cheaper.
     cost: u128,
     loss: Loss,
@@ -64,7 +64,7 @@ impl Search {
                 held: short.iter().map(|(name, short)| candidate.held.get(name).clamp(0, *short)).collect(),
                 cost: candidate.loss.amount.saturating_mul(1024).saturating_add(1),
                 loss: candidate.loss,
-                job: candidate.job,
+                sj: candidate.sj,
             })
             .filter(|item| item.held.iter().any(|held| *held > 0))
             .collect();
@@ -97,7 +97,7 @@ impl Search {
         let mut best = Best { cost: self.cost(&chosen), chosen, path: Vec::new(), effort: 0 };
         self.descend(0, 0, &self.shortage, &mut best);
         best.chosen.sort_unstable();
-        (best.cost, best.chosen.iter().map(|item| self.items[*item].job.clone()).collect())
+        (best.cost, best.chosen.iter().map(|item| self.items[*item].sj.clone()).collect())
     }
 
     fn covers(&self, chosen: &[usize]) -> bool {
@@ -226,14 +226,14 @@ mod tests {
 
     fn candidate(name: &str, cpu: i64, loss: u128) -> Candidate {
         Candidate {
-            job: key(name),
+            sj: key(name),
             held: Resources { cpu_milli: cpu * 1000, ..Resources::default() },
             loss: Loss { amount: loss, interrupted_count: 0, start: Reverse(at(0)), uid: name.into() },
         }
     }
 
     fn chosen(short: i64, candidates: Vec<Candidate>) -> Vec<String> {
-        choose(&[("cpu", short * 1000)], candidates).into_iter().map(|job| job.name.to_string()).collect()
+        choose(&[("cpu", short * 1000)], candidates).into_iter().map(|sj| sj.name.to_string()).collect()
     }
 
     /// Weighted by their size, six small ones at the end of a stretch lose 660 each, a large one at its start 1,560.
@@ -261,8 +261,8 @@ mod tests {
             })
             .collect();
         let search = Search::new(&[("cpu", 2_000_000)], all).unwrap();
-        let (cost, jobs) = search.run();
-        assert!(jobs.len() > 100, "{}", jobs.len());
+        let (cost, scavenger_jobs) = search.run();
+        assert!(scavenger_jobs.len() > 100, "{}", scavenger_jobs.len());
         assert!(cost <= search.lower_bound() * 101 / 100, "{cost} against {}", search.lower_bound());
     }
 }

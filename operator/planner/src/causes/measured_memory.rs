@@ -95,10 +95,10 @@ impl Cause for MeasuredMemory {
     fn order(&mut self, pool: &mut Pool<'_>) {
         let nodes: BTreeSet<Name> = self.hot.keys().chain(&self.relieving).cloned().collect();
         for node in nodes {
-            let jobs: Vec<(Key, Resources)> =
-                pool.jobs_on(&node).into_iter().map(|(job, held)| (job.clone(), held)).collect();
-            let is_terminating = |job: &Key| matches!(pool.standing_of(job), Standing::Terminating(_));
-            if jobs.iter().any(|(job, _)| is_terminating(job)) {
+            let scavenger_jobs: Vec<(Key, Resources)> =
+                pool.scavenger_jobs_on(&node).into_iter().map(|(sj, held)| (sj.clone(), held)).collect();
+            let is_terminating = |sj: &Key| matches!(pool.standing_of(sj), Standing::Terminating(_));
+            if scavenger_jobs.iter().any(|(sj, _)| is_terminating(sj)) {
                 // Somebody terminates already, for whatever reason.
                 self.relieving.insert(node);
                 continue;
@@ -106,7 +106,7 @@ impl Cause for MeasuredMemory {
             if self.relieving.remove(&node) {
                 self.relieved.insert(node.clone(), pool.now);
             }
-            self.relieve_node(&node, jobs, pool);
+            self.relieve_node(&node, scavenger_jobs, pool);
         }
     }
 
@@ -116,7 +116,7 @@ impl Cause for MeasuredMemory {
 }
 
 impl MeasuredMemory {
-    fn relieve_node(&mut self, node: &Name, jobs: Vec<(Key, Resources)>, pool: &mut Pool<'_>) {
+    fn relieve_node(&mut self, node: &Name, scavenger_jobs: Vec<(Key, Resources)>, pool: &mut Pool<'_>) {
         let Some(usage) = self.hot.get(node) else { return };
         if self.relieved.get(node).is_some_and(|relieved| usage.time <= *relieved) {
             return;
@@ -125,9 +125,9 @@ impl MeasuredMemory {
         let Some(whole) = pool.capacity.node(node).map(|room| room.node.allocatable.memory_bytes) else {
             return;
         };
-        let candidates = jobs.into_iter().filter_map(|(job, held)| {
-            let loss = pool.loss_of(&job)?;
-            Some(Candidate { job, held: memory(held.memory_bytes), loss })
+        let candidates = scavenger_jobs.into_iter().filter_map(|(sj, held)| {
+            let loss = pool.loss_of(&sj)?;
+            Some(Candidate { sj, held: memory(held.memory_bytes), loss })
         });
         let message = format!(
             "node {node} uses {} of its {}, as measured: more than {}",
@@ -135,9 +135,9 @@ impl MeasuredMemory {
             Amount(MEMORY, whole),
             Share::from_fraction(THRESHOLD),
         );
-        for (job, _) in headroom::choose(&memory(used), &memory(whole), &limits(), candidates.collect()) {
+        for (sj, _) in headroom::choose(&memory(used), &memory(whole), &limits(), candidates.collect()) {
             self.relieving.insert(node.clone());
-            pool.order(&job, Reason::NodePressure, message.clone());
+            pool.order(&sj, Reason::NodePressure, message.clone());
         }
     }
 }

@@ -112,46 +112,46 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 
 impl Pool<'_> {
     /// Orders the interruption of a ScavengerJob's active attempt.
-    pub(crate) fn order(&mut self, job: &Key, reason: Reason, message: String) {
+    pub(crate) fn order(&mut self, sj: &Key, reason: Reason, message: String) {
         let now = self.now;
-        let Some(tracked) = self.seen.get_mut(job) else { return };
-        let Some(attempt) = tracked.job().status.active_attempt() else { return };
+        let Some(tracked) = self.seen.get_mut(sj) else { return };
+        let Some(attempt) = tracked.sj().status.active_attempt() else { return };
         tracked.order =
             Some(Box::new((attempt.number, interruption::decision(reason.clone(), message.clone(), now))));
-        self.ordered.push(Ordered { job: job.clone(), reason, message });
+        self.ordered.push(Ordered { sj: sj.clone(), reason, message });
     }
 
     /// What is lost if a ScavengerJob is interrupted; none if it is terminating anyway.
-    pub(crate) fn loss_of(&self, job: &Key) -> Option<Loss> {
-        let (tracked, attachments) = self.seen.get(job).zip(self.seen.attachments(job))?;
+    pub(crate) fn loss_of(&self, sj: &Key) -> Option<Loss> {
+        let (tracked, attachments) = self.seen.get(sj).zip(self.seen.attachments(sj))?;
         let stays = !is_terminating(tracked, attachments);
-        stays.then(|| Loss::of(tracked.job(), &self.settings.weights, self.settings.priority_steps, self.now))
+        stays.then(|| Loss::of(tracked.sj(), &self.settings.weights, self.settings.priority_steps, self.now))
     }
 
     /// How a ScavengerJob holds its capacity.
-    pub(crate) fn standing_of(&self, job: &Key) -> Standing {
-        match self.seen.get(job).zip(self.seen.attachments(job)) {
+    pub(crate) fn standing_of(&self, sj: &Key) -> Standing {
+        match self.seen.get(sj).zip(self.seen.attachments(sj)) {
             Some((tracked, attachments)) => standing(tracked, attachments, self.now),
             None => Standing::Stuck,
         }
     }
 
     /// The ScavengerJobs that have pods on a node, and what these hold there.
-    pub(crate) fn jobs_on(&self, node: &Name) -> BTreeMap<&Key, Resources> {
-        let mut jobs: BTreeMap<&Key, Resources> = BTreeMap::new();
+    pub(crate) fn scavenger_jobs_on(&self, node: &Name) -> BTreeMap<&Key, Resources> {
+        let mut scavenger_jobs: BTreeMap<&Key, Resources> = BTreeMap::new();
         for pod in self.capacity.scavenger_pods(node) {
             // Anybody may write a foreign UID onto a pod of their own; in another namespace it belongs to nobody.
-            if let Some(job) = self.seen.key_of(pod.owner, &pod.key.namespace) {
-                jobs.entry(job).or_default().add(pod.requests);
+            if let Some(sj) = self.seen.key_of(pod.owner, &pod.key.namespace) {
+                scavenger_jobs.entry(sj).or_default().add(pod.requests);
             }
         }
-        jobs
+        scavenger_jobs
     }
 
     /// What a ScavengerJob's pods hold on nodes of the pool.
-    pub(crate) fn held_in_pool(&self, job: &Key) -> Resources {
+    pub(crate) fn held_in_pool(&self, sj: &Key) -> Resources {
         let mut held = Resources::default();
-        let pods = self.seen.attachments(job).into_iter().flat_map(Attachments::bound);
+        let pods = self.seen.attachments(sj).into_iter().flat_map(Attachments::bound);
         for (_, pod) in pods.filter(|(node, _)| self.capacity.is_in_pool(node)) {
             held.add(&pod.requests);
         }
@@ -160,8 +160,8 @@ impl Pool<'_> {
 
     /// When the first of what is terminating on these nodes should be gone at the latest.
     fn last_release(&self, nodes: &BTreeSet<Name>) -> Option<Timestamp> {
-        let jobs = nodes.iter().flat_map(|node| self.jobs_on(node).into_keys());
-        let until = jobs.filter_map(|job| match self.standing_of(job) {
+        let scavenger_jobs = nodes.iter().flat_map(|node| self.scavenger_jobs_on(node).into_keys());
+        let until = scavenger_jobs.filter_map(|sj| match self.standing_of(sj) {
             Standing::Terminating(until) => Some(until),
             Standing::Stays | Standing::Stuck => None,
         });
@@ -173,7 +173,7 @@ fn standing(tracked: &Tracked, attachments: &Attachments, now: Timestamp) -> Sta
     if !is_terminating(tracked, attachments) {
         return Standing::Stays;
     }
-    let attempt = tracked.job().status.attempt.as_deref();
+    let attempt = tracked.sj().status.attempt.as_deref();
     let decided = tracked.order.as_ref().map(|order| &order.1);
     let decided = decided.or(attempt.and_then(|attempt| attempt.disruption.as_ref()));
     let ended = attempt.and_then(|attempt| attempt.end_time);
@@ -188,8 +188,8 @@ fn standing(tracked: &Tracked, attachments: &Attachments, now: Timestamp) -> Sta
 
 /// True if nobody has to be interrupted to make the ScavengerJob give its capacity back.
 fn is_terminating(tracked: &Tracked, attachments: &Attachments) -> bool {
-    let Some(attempt) = tracked.job().status.active_attempt() else { return true };
-    tracked.job().deleting
+    let Some(attempt) = tracked.sj().status.active_attempt() else { return true };
+    tracked.sj().deleting
         || tracked.ordered().is_some()
         || attempt.disruption.is_some()
         || attachments.pods.values().any(|pod| {
@@ -207,20 +207,20 @@ pub(crate) struct Occupancy {
 
 impl Occupancy {
     /// Takes in on which nodes a ScavengerJob's pods are.
-    pub(crate) fn set(&mut self, job: &Key, nodes: BTreeSet<Name>) {
+    pub(crate) fn set(&mut self, sj: &Key, nodes: BTreeSet<Name>) {
         let changed = if nodes.is_empty() {
-            self.nodes.remove(job).is_some()
-        } else if self.nodes.get(job) == Some(&nodes) {
+            self.nodes.remove(sj).is_some()
+        } else if self.nodes.get(sj) == Some(&nodes) {
             false
         } else {
-            self.nodes.insert(job.clone(), nodes);
+            self.nodes.insert(sj.clone(), nodes);
             true
         };
         self.version += u64::from(changed);
     }
 
     /// ScavengerJobs with pods on nodes.
-    pub(crate) fn jobs(&self) -> impl Iterator<Item = &Key> {
+    pub(crate) fn scavenger_jobs(&self) -> impl Iterator<Item = &Key> {
         self.nodes.keys()
     }
 

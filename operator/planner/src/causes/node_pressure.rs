@@ -38,17 +38,17 @@ impl Cause for NodePressure {
     fn order(&mut self, pool: &mut Pool<'_>) {
         let mut holders: Vec<(Loss, Key, String)> = Vec::new();
         for (node, pressure) in &self.pressed {
-            for job in pool.jobs_on(node).into_keys() {
-                if let Some(loss) = pool.loss_of(job) {
-                    holders.push((loss, job.clone(), format!("node {node} reports {pressure}")));
+            for sj in pool.scavenger_jobs_on(node).into_keys() {
+                if let Some(loss) = pool.loss_of(sj) {
+                    holders.push((loss, sj.clone(), format!("node {node} reports {pressure}")));
                 }
             }
         }
         holders.sort();
         // One that has pods on several such nodes goes once.
         holders.dedup_by(|a, b| a.1 == b.1);
-        for (_, job, message) in holders {
-            pool.order(&job, Reason::NodePressure, message);
+        for (_, sj, message) in holders {
+            pool.order(&sj, Reason::NodePressure, message);
         }
     }
 }

@@ -58,12 +58,12 @@ pub fn choose(requests: &Resources, nodes: Vec<CandidateNode>) -> Option<(Name, 
         if best.as_ref().is_some_and(|(cost, ..)| bound >= *cost) {
             break;
         }
-        let (cost, jobs) = search.run();
+        let (cost, scavenger_jobs) = search.run();
         if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
-            best = Some((cost, node, jobs));
+            best = Some((cost, node, scavenger_jobs));
         }
     }
-    best.map(|(_, node, jobs)| (node, jobs))
+    best.map(|(_, node, scavenger_jobs)| (node, scavenger_jobs))
 }
 
 /// Ordinary pods that wait and do not preempt by themselves, and the room that is reserved for them.
@@ -235,9 +235,9 @@ impl Cause for PendingPods {
             };
             let pod = self.reserve(pod, &node);
             pool.capacity.set_pod(&pod);
-            for job in victims {
+            for sj in victims {
                 let message = format!("makes room for pod {} on node {node}", pod.uid);
-                pool.order(&job, Reason::PreemptedByOperator, message);
+                pool.order(&sj, Reason::PreemptedByOperator, message);
             }
         }
     }
@@ -268,9 +268,9 @@ impl Pool<'_> {
                 // Nobody has to go.
                 return vec![candidate];
             }
-            let candidates = staying.into_iter().filter_map(|(job, held)| {
-                let loss = self.loss_of(job)?;
-                Some(Candidate { job: job.clone(), held, loss })
+            let candidates = staying.into_iter().filter_map(|(sj, held)| {
+                let loss = self.loss_of(sj)?;
+                Some(Candidate { sj: sj.clone(), held, loss })
             });
             candidate.candidates = candidates.collect();
             nodes.push(candidate);
@@ -289,14 +289,14 @@ impl Pool<'_> {
         if let Some(promised) = self.promises.ledger().promised(node) {
             free.subtract(promised);
         }
-        let mut jobs = self.jobs_on(node);
-        jobs.retain(|job, held| {
-            let standing = self.standing_of(job);
+        let mut scavenger_jobs = self.scavenger_jobs_on(node);
+        scavenger_jobs.retain(|sj, held| {
+            let standing = self.standing_of(sj);
             if matches!(standing, Standing::Terminating(_)) {
                 free.add(held);
             }
             standing == Standing::Stays
         });
-        Some((free, jobs))
+        Some((free, scavenger_jobs))
     }
 }

@@ -31,7 +31,7 @@ use jiff::Timestamp;
 
 use crate::{
     capacity::Capacity,
-    values::{Demand, Job, Key},
+    values::{Demand, Key, ScavengerJob},
 };
 pub use rank::Starting;
 use rank::{Lane, Rank, Turn};
@@ -73,12 +73,12 @@ struct Line {
 
 impl Queue {
     /// Puts a ScavengerJob into its line, or moves it.
-    pub fn insert(&mut self, job: &Job, demand: &Demand, capacity: &mut Capacity) {
+    pub fn insert(&mut self, sj: &ScavengerJob, demand: &Demand, capacity: &mut Capacity) {
         self.changed = true;
-        let rank = Rank::of(job);
-        match self.places.get(&job.key) {
+        let rank = Rank::of(sj);
+        match self.places.get(&sj.key) {
             Some((lane, old_rank)) if capacity.demand(lane.ask) == demand && **old_rank == rank => return,
-            Some(_) => self.remove(&job.key, capacity),
+            Some(_) => self.remove(&sj.key, capacity),
             None => {}
         }
         let lane = Lane { ask: capacity.ask(demand), failed: rank.again.is_some() };
@@ -87,10 +87,10 @@ impl Queue {
             self.new.insert(lane);
         }
         self.change_line(lane, |line| {
-            line.ages.insert((rank.ready_since, job.key.clone()));
+            line.ages.insert((rank.ready_since, sj.key.clone()));
             line.members.insert(rank.clone());
         });
-        self.places.insert(job.key.clone(), (lane, rank));
+        self.places.insert(sj.key.clone(), (lane, rank));
     }
 
     /// True if somebody may have come since this was called last.
@@ -99,10 +99,10 @@ impl Queue {
     }
 
     /// Takes a ScavengerJob out.
-    pub fn remove(&mut self, job: &Key, capacity: &mut Capacity) {
-        let Some((lane, rank)) = self.places.remove(job) else { return };
+    pub fn remove(&mut self, sj: &Key, capacity: &mut Capacity) {
+        let Some((lane, rank)) = self.places.remove(sj) else { return };
         self.change_line(lane, |line| {
-            line.ages.remove(&(rank.ready_since, job.clone()));
+            line.ages.remove(&(rank.ready_since, sj.clone()));
             line.members.remove(&rank);
         });
         capacity.forget(lane.ask);
@@ -144,8 +144,8 @@ impl Queue {
     /// How many are before a ScavengerJob, not counting those whose turn is the same, and how many there are. Walks over
     /// the whole queue: for people who ask.
     #[must_use]
-    pub fn place(&self, job: &Key) -> Option<(usize, usize)> {
-        let (_, own) = self.places.get(job)?;
+    pub fn place(&self, sj: &Key) -> Option<(usize, usize)> {
+        let (_, own) = self.places.get(sj)?;
         let before = self.places.values().filter(|(_, rank)| rank.turn < own.turn).count();
         Some((before, self.places.len()))
     }
@@ -164,7 +164,7 @@ impl Queue {
             self.lines.iter().map(|(lane, line)| (*lane, line.members.clone())).collect();
         for line in self.lines.values() {
             let ages: BTreeSet<(Timestamp, Key)> =
-                line.members.iter().map(|rank| (rank.ready_since, rank.job())).collect();
+                line.members.iter().map(|rank| (rank.ready_since, rank.sj())).collect();
             if ages != line.ages {
                 return Err("ages differ from those of the members".to_owned());
             }

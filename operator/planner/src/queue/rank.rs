@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{
     capacity::Ask,
-    values::{Job, Key, Name, Phase, Settings},
+    values::{Key, Name, Phase, ScavengerJob, Settings},
 };
 
 /// More interruptions than this do not advance any further.
@@ -36,28 +36,28 @@ pub(super) struct Rank {
 impl Rank {
     /// Rank of a ScavengerJob. It has waited since it was created, or since it was last interrupted; a withdrawn
     /// attempt costs no place.
-    pub(super) fn of(job: &Job) -> Self {
-        let since = match job.status.phase {
-            Phase::Interrupted => job.status.interruption_times.last().copied(),
+    pub(super) fn of(sj: &ScavengerJob) -> Self {
+        let since = match sj.status.phase {
+            Phase::Interrupted => sj.status.interruption_times.last().copied(),
             _ => None,
         };
-        let waiting_since = since.unwrap_or(job.creation_time);
-        let ready_since = job.status.not_before.map_or(waiting_since, |time| time.max(waiting_since));
+        let waiting_since = since.unwrap_or(sj.creation_time);
+        let ready_since = sj.status.not_before.map_or(waiting_since, |time| time.max(waiting_since));
         Self {
-            again: (job.status.failed_starts > 0).then_some(ready_since),
+            again: (sj.status.failed_starts > 0).then_some(ready_since),
             turn: Turn {
-                interruptions: Reverse(job.status.counted_interruptions.min(MAX_COUNTED_INTERRUPTIONS)),
+                interruptions: Reverse(sj.status.counted_interruptions.min(MAX_COUNTED_INTERRUPTIONS)),
                 waiting_since,
             },
-            namespace: job.key.namespace.clone(),
-            uid: job.uid.clone(),
-            name: job.key.name.clone(),
-            created: job.creation_time,
+            namespace: sj.key.namespace.clone(),
+            uid: sj.uid.clone(),
+            name: sj.key.name.clone(),
+            created: sj.creation_time,
             ready_since,
         }
     }
 
-    pub(super) fn job(&self) -> Key {
+    pub(super) fn sj(&self) -> Key {
         Key { namespace: self.namespace.clone(), name: self.name.clone() }
     }
 }

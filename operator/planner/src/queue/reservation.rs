@@ -33,7 +33,7 @@ use crate::{capacity::Ask, values::Key};
 pub(super) struct Reservation {
     pub(super) lane: Lane,
     pub(super) rank: Arc<Rank>,
-    pub(super) job: Key,
+    pub(super) sj: Key,
     /// Nodes where room is kept, with the number of pods on each, once somebody wanted to know.
     pub(super) nodes: Option<Vec<(usize, u32)>>,
 }
@@ -63,9 +63,9 @@ impl Queue {
         }
         let mut oldest: Vec<(&(Timestamp, Key), Lane)> = oldest.into_values().collect();
         oldest.sort_unstable();
-        let reservation = |((_, job), lane): (&(Timestamp, Key), Lane)| {
-            let (_, rank) = self.places.get(job)?;
-            Some(Reservation { lane, rank: rank.clone(), job: job.clone(), nodes: None })
+        let reservation = |((_, sj), lane): (&(Timestamp, Key), Lane)| {
+            let (_, rank) = self.places.get(sj)?;
+            Some(Reservation { lane, rank: rank.clone(), sj: sj.clone(), nodes: None })
         };
         oldest.into_iter().filter_map(reservation).collect()
     }
@@ -83,12 +83,12 @@ pub(super) fn touched(
     for reservation in reservations.iter_mut().filter(|reservation| reservation.binds(rank)) {
         kept.push(reservation.lane.ask);
         if room.capacity.takes_from(ask, &kept, free) {
-            return Some(reservation.job.clone());
+            return Some(reservation.sj.clone());
         }
         let nodes =
             reservation.nodes.get_or_insert_with(|| room.capacity.nodes_to_keep(reservation.lane.ask));
         if room.capacity.takes_from_nodes(ask, reservation.lane.ask, nodes) {
-            return Some(reservation.job.clone());
+            return Some(reservation.sj.clone());
         }
     }
     None

@@ -12,8 +12,8 @@ use crate::{
 
 impl Queue {
     /// Why a ScavengerJob in the queue waits, as far as the last walk found out.
-    pub fn waiting(&self, job: &Key, room: &mut Room<'_>, starting: usize) -> Option<Explanation> {
-        let (lane, rank) = self.places.get(job)?;
+    pub fn waiting(&self, sj: &Key, room: &mut Room<'_>, starting: usize) -> Option<Explanation> {
+        let (lane, rank) = self.places.get(sj)?;
         let line = self.lines.get(lane)?;
         if line.never
             && let Some(shortage) = room.capacity.never_fits(lane.ask, room.settings)

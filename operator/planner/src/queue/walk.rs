@@ -65,13 +65,13 @@ impl Queue {
             let Some((lane, rank)) = next else { break };
             let nodes = room.capacity.nodes_to_take(lane.ask);
             let demand = room.capacity.demand(lane.ask).clone();
-            let job = rank.job();
-            room.promises.admit(&job, &demand.per_pod, nodes);
-            self.remove(&job, room.capacity);
+            let sj = rank.sj();
+            room.promises.admit(&sj, &demand.per_pod, nodes);
+            self.remove(&sj, room.capacity);
             room.capacity.settle(room.promises);
             starting.all += 1;
             starting.failed += usize::from(lane.failed);
-            if reservations.iter().flatten().any(|reservation: &Reservation| reservation.job == job) {
+            if reservations.iter().flatten().any(|reservation: &Reservation| reservation.sj == sj) {
                 // What was kept for it is kept no longer, or for another.
                 reservations = None;
                 from = None;
@@ -79,7 +79,7 @@ impl Queue {
                 // Capacity only shrinks along the walk: one that was passed over is passed over again.
                 from = Some(rank.turn);
             }
-            walk.started.push((job, demand));
+            walk.started.push((sj, demand));
         }
         for lane in std::mem::take(&mut self.untold) {
             self.tell(lane, Obstacle::Starts, &mut walk);
@@ -88,7 +88,7 @@ impl Queue {
         for (lane, line) in lines.take(RETOLD_PER_WALK) {
             self.retold = lane.next();
             if line.told == Some(Obstacle::Room) {
-                walk.told.extend(line.members.first().map(|rank| rank.job()));
+                walk.told.extend(line.members.first().map(|rank| rank.sj()));
             }
         }
         walk
@@ -178,7 +178,7 @@ impl Queue {
         }
         line.told = Some(obstacle);
         self.untold.remove(&lane);
-        walk.told.extend(line.members.first().map(|rank| rank.job()));
+        walk.told.extend(line.members.first().map(|rank| rank.sj()));
     }
 
     /// Finds out of new lines, and of all if nodes came, went or changed, whether they can ever fit.
@@ -206,7 +206,7 @@ impl Queue {
                 self.untold.insert(lane);
             }
             if !is_new {
-                walk.told.extend(line.members.iter().map(|rank| rank.job()));
+                walk.told.extend(line.members.iter().map(|rank| rank.sj()));
             }
         }
     }

@@ -1,9 +1,10 @@
 //! The cluster as the planner sees it, in plain types. The operator turns API objects into these.
 
-mod job;
 mod node;
+mod observation;
 mod placement;
 mod pod;
+mod scavenger_job;
 mod settings;
 
 use std::sync::Arc;
@@ -11,12 +12,14 @@ use std::sync::Arc;
 pub use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason};
 use serde::{Deserialize, Serialize};
 
-pub use job::{
-    Admitted, Attempt, Child, Controls, Demand, Disruption, HISTORY, Job, JobSpec, JobStatus, Waiting,
-};
 pub use node::{Node, Taint, Usage, Volume};
+pub use observation::Observation;
 pub use placement::{Expression, NodeTerm, Operator, Placement, Toleration};
 pub use pod::{Container, Pod, PodPhase};
+pub use scavenger_job::{
+    Admitted, Attempt, Controls, Demand, Disruption, HISTORY, Job, ScavengerJob, ScavengerJobSpec,
+    ScavengerJobStatus, Waiting,
+};
 pub use settings::{Headroom, PreemptionMode, Settings};
 
 /// A short, shared text: names, UIDs.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use scavenger_planner::{
     fixtures::{at, pod},
     internals::Evidence,
-    snapshot::Pod,
+    values::Pod,
 };
 
 /// What becomes of one pod: when it is deleted and when its container ends, and how.

@@ -45,7 +45,7 @@ fn world() -> impl Strategy<Value = World> {
                     .into_iter()
                     .enumerate()
                     .map(|(number, (cpu, memory, gpu, loss))| Candidate {
-                        job: key(&format!("job{number}")),
+                        sj: key(&format!("job{number}")),
                         held: amounts(cpu, memory, gpu),
                         loss: Loss {
                             amount: loss.into(),
@@ -98,7 +98,7 @@ proptest! {
     fn the_target_is_reached_if_it_can_be_and_nobody_goes_in_vain(world in world()) {
         let everybody = used(&world, |_| true);
         let chosen = headroom::choose(&everybody, &world.allocatable, &world.headroom, world.holders.clone());
-        let goes = |number: usize| chosen.iter().any(|(job, _)| *job == world.holders[number].job);
+        let goes = |number: usize| chosen.iter().any(|(sj, _)| *sj == world.holders[number].sj);
         let over = above(&world, &everybody);
         prop_assert_eq!(world.headroom.suffices(&everybody, &world.allocatable), over.is_empty());
         let left = above(&world, &used(&world, |number| !goes(number)));

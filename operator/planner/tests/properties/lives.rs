@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    fixtures::{job, millis, node, pod, seconds, settings},
+    fixtures::{millis, node, pod, seconds, settings, sj},
     resources::Resources,
-    snapshot::{Phase, PreemptionMode, Settings},
+    values::{Phase, PreemptionMode, Settings},
 };
 use scavenger_simulator::{Cluster, Random, Stream, Workload};
 
@@ -43,8 +43,8 @@ enum Misfortune {
     Preempt,
     Evict,
     DeletePod,
-    DeleteChild,
-    DeleteChildInBackground,
+    DeleteJob,
+    DeleteJobInBackground,
     Restart(bool),
     Relist(Stream),
     Blind(Stream),
@@ -70,8 +70,8 @@ fn gentle() -> impl Strategy<Value = Misfortune> {
         2 => Just(Preempt),
         1 => Just(Evict),
         2 => Just(DeletePod),
-        1 => Just(DeleteChild),
-        1 => Just(DeleteChildInBackground),
+        1 => Just(DeleteJob),
+        1 => Just(DeleteJobInBackground),
         2 => any::<bool>().prop_map(Restart),
         2 => stream().prop_map(Relist),
         2 => stream().prop_map(Blind),
@@ -101,30 +101,30 @@ fn rough() -> impl Strategy<Value = Misfortune> {
 fn happen(cluster: &mut Cluster, misfortune: Misfortune, which: usize) {
     let pods: Vec<_> = cluster.all_live_pods().iter().map(|pod| pod.key.clone()).collect();
     let some_pod = (!pods.is_empty()).then(|| pods[which % pods.len()].clone());
-    let children: Vec<_> = cluster.all_children().map(|child| child.key.clone()).collect();
-    let some_child = (!children.is_empty()).then(|| children[which % children.len()].clone());
-    let jobs: Vec<_> = cluster.jobs().map(|job| job.key.name.clone()).collect();
+    let jobs: Vec<_> = cluster.all_jobs().map(|job| job.key.clone()).collect();
     let some_job = (!jobs.is_empty()).then(|| jobs[which % jobs.len()].clone());
+    let scavenger_jobs: Vec<_> = cluster.scavenger_jobs().map(|sj| sj.key.name.clone()).collect();
+    let some_sj = (!scavenger_jobs.is_empty()).then(|| scavenger_jobs[which % scavenger_jobs.len()].clone());
     let nodes: Vec<_> = cluster.all_nodes().map(|node| node.name.clone()).collect();
-    match (misfortune, some_pod, some_child, some_job) {
+    match (misfortune, some_pod, some_job, some_sj) {
         (Misfortune::Preempt, Some(pod), ..) => cluster.preempt(&pod),
         (Misfortune::Evict, Some(pod), ..) => cluster.evict(&pod),
         (Misfortune::DeletePod, Some(pod), ..) => cluster.delete_pod(&pod),
         (Misfortune::NodeReboots, Some(pod), ..) => cluster.end_pod(&pod, 255, "Unknown"),
-        (Misfortune::DeleteChild, _, Some(child), _) => cluster.delete_child_in_foreground(&child),
-        (Misfortune::DeleteChildInBackground, _, Some(child), _) => {
-            cluster.delete_child_in_background(&child);
+        (Misfortune::DeleteJob, _, Some(job), _) => cluster.delete_job_in_foreground(&job),
+        (Misfortune::DeleteJobInBackground, _, Some(job), _) => {
+            cluster.delete_job_in_background(&job);
         }
         (Misfortune::Restart(land), ..) => cluster.restart(land),
         (Misfortune::Relist(stream), ..) => cluster.relist(stream),
         (Misfortune::Blind(stream), ..) => cluster.hold_watch(stream),
-        (Misfortune::Label, _, _, Some(job)) => cluster.label(&job),
-        (Misfortune::Suspend(suspend), _, _, Some(job)) => {
-            cluster.control(&job, |controls| controls.suspend = suspend);
+        (Misfortune::Label, _, _, Some(sj)) => cluster.label(&sj),
+        (Misfortune::Suspend(suspend), _, _, Some(sj)) => {
+            cluster.control(&sj, |controls| controls.suspend = suspend);
         }
-        (Misfortune::Replace, _, _, Some(job)) => {
+        (Misfortune::Replace, _, _, Some(sj)) => {
             let cpu = 500 * (1 + which as i64 % 8);
-            cluster.replace(&job, |job| job.asking(cpu));
+            cluster.replace(&sj, |sj| sj.asking(cpu));
         }
         (Misfortune::NodeIsLost, ..) => cluster.lose_node(&nodes[which % nodes.len()]),
         (Misfortune::NodeComes, ..) => {
@@ -161,9 +161,9 @@ fn heal(cluster: &mut Cluster) {
         cluster.recover_node(&node);
     }
     cluster.set_pool(Ok(world_settings()));
-    let jobs: Vec<_> = cluster.jobs().map(|job| job.key.name.clone()).collect();
-    for job in jobs {
-        cluster.control(&job, |controls| controls.suspend = false);
+    let scavenger_jobs: Vec<_> = cluster.scavenger_jobs().map(|sj| sj.key.name.clone()).collect();
+    for sj in scavenger_jobs {
+        cluster.control(&sj, |controls| controls.suspend = false);
     }
     if let Some((_, percent)) = &mut cluster.random {
         *percent = 0;
@@ -180,8 +180,8 @@ fn live(seed: u64, failing: u64, strict: bool, lives: &[Life], happenings: &[(i6
     cluster.strict = strict;
     cluster.random = Some((Random::new(seed), failing));
     for (number, life) in lives.iter().enumerate() {
-        let job = job(&format!("job{number}")).asking(life.cpu_milli).gang(life.pods);
-        cluster.submit(job, life.workload.clone());
+        let sj = sj(&format!("job{number}")).asking(life.cpu_milli).gang(life.pods);
+        cluster.submit(sj, life.workload.clone());
         cluster.run_for(seconds(life.after));
     }
     for (delay, misfortune, which) in happenings {
@@ -206,9 +206,9 @@ fn live(seed: u64, failing: u64, strict: bool, lives: &[Life], happenings: &[(i6
     cluster.run_for(seconds(3600));
     assert_eq!(cluster.log.len(), done, "something is done although nothing happens\n{}", cluster.history());
     for number in 0..lives.len() {
-        cluster.delete_job(&format!("job{number}"));
+        cluster.delete_sj(&format!("job{number}"));
     }
-    cluster.run_until("all are gone", |cluster| cluster.jobs().next().is_none());
+    cluster.run_until("all are gone", |cluster| cluster.scavenger_jobs().next().is_none());
     assert!(cluster.all_live_pods().is_empty());
 }
 

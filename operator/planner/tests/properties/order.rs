@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    fixtures::{at, job, node, pod, settings},
+    fixtures::{at, node, pod, settings, sj},
     internals::{Capacity, Promises, Queue, Room, Starting},
     resources::Resources,
-    snapshot::{Job, Key, Node, Phase, WaitingReason},
+    values::{Key, Node, Phase, ScavengerJob, WaitingReason},
 };
 
 #[derive(Debug, Clone)]
@@ -15,36 +15,36 @@ struct World {
     nodes: Vec<Node>,
     /// Used on each node.
     used: Vec<i64>,
-    jobs: Vec<Job>,
+    scavenger_jobs: Vec<ScavengerJob>,
     starting: usize,
     at_once: usize,
     share: u8,
 }
 
-fn any_job(number: usize) -> impl Strategy<Value = Job> {
+fn any_sj(number: usize) -> impl Strategy<Value = ScavengerJob> {
     (1..6_i64, 1..4_u32, 0..13_u32, 0..5_i64, 0..3_u8).prop_map(
         move |(cpu, pods, interruptions, since, kind)| {
-            let mut job = job(&format!("job{number}")).asking(cpu * 1000).gang(pods);
-            job.creation_time = at(since);
+            let mut sj = sj(&format!("job{number}")).asking(cpu * 1000).gang(pods);
+            sj.creation_time = at(since);
             if kind == 0 {
-                job = job.only_on("disk", "fast");
+                sj = sj.only_on("disk", "fast");
             }
             if interruptions > 0 {
-                job.status.phase = Phase::Interrupted;
-                job.status.interrupted_count = interruptions + 1;
-                job.status.counted_interruptions = interruptions;
-                job.status.interruption_times = vec![at(10 + since)];
+                sj.status.phase = Phase::Interrupted;
+                sj.status.interrupted_count = interruptions + 1;
+                sj.status.counted_interruptions = interruptions;
+                sj.status.interruption_times = vec![at(10 + since)];
             }
-            job
+            sj
         },
     )
 }
 
 fn world() -> impl Strategy<Value = World> {
     let nodes = prop::collection::vec((1..12_i64, any::<bool>(), 0..100_i64), 1..5);
-    let jobs = (0..12_usize).prop_flat_map(|count| (0..count).map(any_job).collect::<Vec<_>>());
-    (nodes, jobs, 0..4_usize, 1..6_usize, 30..101_u8).prop_map(|(nodes, jobs, starting, at_once, share)| {
-        World {
+    let scavenger_jobs = (0..12_usize).prop_flat_map(|count| (0..count).map(any_sj).collect::<Vec<_>>());
+    (nodes, scavenger_jobs, 0..4_usize, 1..6_usize, 30..101_u8).prop_map(
+        |(nodes, scavenger_jobs, starting, at_once, share)| World {
             used: nodes.iter().map(|(cpu, _, percent)| cpu * 1000 * percent / 100).collect(),
             nodes: nodes
                 .iter()
@@ -54,17 +54,17 @@ fn world() -> impl Strategy<Value = World> {
                     if *fast { node.labelled("disk", "fast") } else { node }
                 })
                 .collect(),
-            jobs,
+            scavenger_jobs,
             starting,
             at_once,
             share,
-        }
-    })
+        },
+    )
 }
 
 /// Whether pods of a demand fit onto nodes with this much free, first fit; takes the room if so.
-fn place(job: &Job, nodes: &[Node], free: &mut Vec<i64>) -> bool {
-    let demand = &job.spec.as_ref().expect("the spec should be valid").demand;
+fn place(sj: &ScavengerJob, nodes: &[Node], free: &mut Vec<i64>) -> bool {
+    let demand = &sj.spec.as_ref().expect("the spec should be valid").demand;
     let mut after = free.clone();
     for _ in 0..demand.pod_count {
         let fitting = (0..nodes.len())
@@ -85,10 +85,10 @@ type Reasons = (WaitingReason, Option<WaitingReason>);
 /// by UID; whoever fits starts, whoever does not is passed over.
 /// Of those that wait only for a start to be over, the second reason is given if there would be no room either.
 fn slowly(world: &World) -> (Vec<Key>, BTreeMap<Key, Reasons>) {
-    let mut queue: Vec<&Job> = world.jobs.iter().collect();
-    queue.sort_by_key(|job| {
-        let since = job.status.interruption_times.last().copied().unwrap_or(job.creation_time);
-        (-i64::from(job.status.counted_interruptions.min(10)), since, job.uid.clone())
+    let mut queue: Vec<&ScavengerJob> = world.scavenger_jobs.iter().collect();
+    queue.sort_by_key(|sj| {
+        let since = sj.status.interruption_times.last().copied().unwrap_or(sj.creation_time);
+        (-i64::from(sj.status.counted_interruptions.min(10)), since, sj.uid.clone())
     });
     let whole: i64 = world.nodes.iter().map(|node| node.allocatable.cpu_milli).sum();
     let limit = whole * i64::from(world.share) / 100;
@@ -97,23 +97,23 @@ fn slowly(world: &World) -> (Vec<Key>, BTreeMap<Key, Reasons>) {
         world.nodes.iter().zip(&world.used).map(|(node, used)| node.allocatable.cpu_milli - used).collect();
     let mut starting = world.starting;
     let (mut started, mut waiting) = (Vec::new(), BTreeMap::new());
-    for job in queue {
-        let total = job.spec.as_ref().expect("the spec should be valid").demand.total().cpu_milli;
+    for sj in queue {
+        let total = sj.spec.as_ref().expect("the spec should be valid").demand.total().cpu_milli;
         let mut empty = world.nodes.iter().map(|node| node.allocatable.cpu_milli).collect();
-        let reasons = if total > limit || !place(job, &world.nodes, &mut empty) {
+        let reasons = if total > limit || !place(sj, &world.nodes, &mut empty) {
             (WaitingReason::NeverFits, None)
         } else if starting >= world.at_once {
-            let room = used + total <= limit && place(job, &world.nodes, &mut free.clone());
+            let room = used + total <= limit && place(sj, &world.nodes, &mut free.clone());
             (WaitingReason::BehindInQueue, (!room).then_some(WaitingReason::NoRoom))
-        } else if used + total > limit || !place(job, &world.nodes, &mut free) {
+        } else if used + total > limit || !place(sj, &world.nodes, &mut free) {
             (WaitingReason::NoRoom, None)
         } else {
             used += total;
             starting += 1;
-            started.push(job.key.clone());
+            started.push(sj.key.clone());
             continue;
         };
-        waiting.insert(job.key.clone(), reasons);
+        waiting.insert(sj.key.clone(), reasons);
     }
     (started, waiting)
 }
@@ -132,9 +132,9 @@ proptest! {
             capacity.set_pod(&pod);
         }
         let (mut queue, mut promises) = (Queue::default(), Promises::default());
-        for job in &world.jobs {
-            let demand = &job.spec.as_ref().expect("the spec should be valid").demand;
-            queue.insert(job, demand, &mut capacity);
+        for sj in &world.scavenger_jobs {
+            let demand = &sj.spec.as_ref().expect("the spec should be valid").demand;
+            queue.insert(sj, demand, &mut capacity);
         }
         let mut room =
             Room { capacity: &mut capacity, promises: &mut promises, settings: &settings, now: at(30) };
@@ -153,13 +153,13 @@ proptest! {
         let demands: std::collections::BTreeSet<_> = waiting
             .iter()
             .filter(|(_, (reason, _))| *reason != WaitingReason::NeverFits)
-            .filter_map(|(key, _)| world.jobs.iter().find(|job| job.key == *key))
-            .map(|job| job.spec.as_ref().expect("the spec should be valid").demand.clone())
+            .filter_map(|(key, _)| world.scavenger_jobs.iter().find(|sj| sj.key == *key))
+            .map(|sj| sj.spec.as_ref().expect("the spec should be valid").demand.clone())
             .collect();
         prop_assert_eq!(waiting.iter().filter(heads).count(), demands.len(), "each line's head is told something");
         let mut promised = Resources::default();
-        for job in world.jobs.iter().filter(|job| started.contains(&job.key)) {
-            promised.add(&job.spec.as_ref().expect("the spec should be valid").demand.total());
+        for sj in world.scavenger_jobs.iter().filter(|sj| started.contains(&sj.key)) {
+            promised.add(&sj.spec.as_ref().expect("the spec should be valid").demand.total());
         }
         prop_assert_eq!(promises.ledger().total(), &promised);
         for key in &started {

@@ -4,14 +4,14 @@ use std::cmp::Reverse;
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    fixtures::{at, job, key, node, pod, seconds, settings},
+    fixtures::{at, key, node, pod, seconds, settings, sj},
     internals::{
         Candidate,
         pending_pod::{self, CandidateNode},
     },
     loss::Loss,
     resources::Resources,
-    snapshot::Phase,
+    values::Phase,
 };
 use scavenger_simulator::{Cluster, Workload};
 
@@ -31,7 +31,7 @@ fn place(number: usize) -> impl Strategy<Value = CandidateNode> {
                 .into_iter()
                 .enumerate()
                 .map(|(index, (held, loss))| Candidate {
-                    job: key(&format!("job{number}-{index}")),
+                    sj: key(&format!("job{number}-{index}")),
                     held: amounts(held),
                     loss: Loss {
                         amount: loss.into(),
@@ -78,9 +78,9 @@ proptest! {
             .min();
         match pending_pod::choose(&requests, places.clone()) {
             None => prop_assert_eq!(least, None, "somebody could help"),
-            Some((node, jobs)) => {
+            Some((node, scavenger_jobs)) => {
                 let place = places.iter().find(|place| place.node == node).expect("the node should exist");
-                let goes = |number: usize| jobs.contains(&place.candidates[number].job);
+                let goes = |number: usize| scavenger_jobs.contains(&place.candidates[number].sj);
                 let lost = loss(&requests, place, goes);
                 prop_assert!(lost.is_some(), "it would not help");
                 prop_assert_eq!(lost, least);
@@ -107,7 +107,7 @@ proptest! {
     /// The model panics if an ordinary pod is ever evicted.
     #[test]
     fn every_pod_that_can_be_helped_runs_and_nobody_goes_more_than_once_for_each(
-        jobs in prop::collection::vec((1..8_i64, 1..3_u32, 0..40_i64), 1..8),
+        scavenger_jobs in prop::collection::vec((1..8_i64, 1..3_u32, 0..40_i64), 1..8),
         owners in prop::collection::vec((1..11_i64, 0..20_i64), 1..5),
         seed in any::<u64>(),
     ) {
@@ -115,9 +115,9 @@ proptest! {
             .with_nodes([node("n1", 10_000), node("n2", 10_000)]);
         cluster.strict = false;
         cluster.random = Some((scavenger_simulator::Random::new(seed), 0));
-        for (number, (cpu, pods, after)) in jobs.iter().enumerate() {
-            let job = job(&format!("job{number}")).asking(cpu * 1000).gang(*pods);
-            cluster.submit(job, Workload { needs: seconds(2000), ..Workload::default() });
+        for (number, (cpu, pods, after)) in scavenger_jobs.iter().enumerate() {
+            let sj = sj(&format!("job{number}")).asking(cpu * 1000).gang(*pods);
+            cluster.submit(sj, Workload { needs: seconds(2000), ..Workload::default() });
             cluster.run_for(seconds(*after));
         }
         cluster.run_for(seconds(20));
@@ -134,9 +134,9 @@ proptest! {
             }
             cluster.run_for(seconds(*after));
         }
-        let running = cluster.jobs().filter(|job| job.status.phase == Phase::Running).count();
-        let interrupted: u32 = cluster.jobs().map(|job| job.status.interrupted_count).sum();
-        let most = u32::try_from(jobs.len()).unwrap() * served;
+        let running = cluster.scavenger_jobs().filter(|sj| sj.status.phase == Phase::Running).count();
+        let interrupted: u32 = cluster.scavenger_jobs().map(|sj| sj.status.interrupted_count).sum();
+        let most = u32::try_from(scavenger_jobs.len()).unwrap() * served;
         prop_assert!(interrupted <= most, "{} interruptions, {} run", interrupted, running);
     }
 }

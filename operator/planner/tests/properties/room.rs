@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    fixtures::{at, job, node, pod, settings},
+    fixtures::{at, node, pod, settings, sj},
     internals::{Capacity, Ledger},
     resources::Resources,
-    snapshot::{Node, Pod, Settings},
+    values::{Node, Pod, Settings},
 };
 
 #[derive(Debug, Clone)]
@@ -96,7 +96,7 @@ proptest! {
         let mut settings_now = Some(settings());
         let (mut nodes, mut pods) = (BTreeMap::new(), BTreeMap::new());
         let none = Ledger::default();
-        let huge = job("huge").asking(9000).asking_for("gpu", 1).spec.unwrap().demand;
+        let huge = sj("huge").asking(9000).asking_for("gpu", 1).spec.unwrap().demand;
         for change in changes {
             let (epoch, version) = (capacity.epoch(), capacity.version());
             let now = settings_now.clone().unwrap_or_else(settings);

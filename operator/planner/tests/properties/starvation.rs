@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    fixtures::{job, key, node, pod, seconds, settings},
-    snapshot::Phase,
+    fixtures::{key, node, pod, seconds, settings, sj},
+    values::Phase,
 };
 use scavenger_simulator::{Cluster, Workload};
 
@@ -71,7 +71,7 @@ proptest! {
         let mut submit = |cluster: &mut Cluster| {
             let (cpu, needs) = stream.small[number % stream.small.len()];
             let workload = Workload { needs: seconds(needs), ..Workload::default() };
-            cluster.submit(job(&format!("small{number}")).asking(cpu), workload);
+            cluster.submit(sj(&format!("small{number}")).asking(cpu), workload);
             number += 1;
         };
         // The cluster is full, and stays so.
@@ -80,13 +80,13 @@ proptest! {
         }
         cluster.run_for(seconds(20));
         let workload = Workload { needs: seconds(10), ..Workload::default() };
-        cluster.submit(job("big").asking(asks).gang(stream.pods), workload);
+        cluster.submit(sj("big").asking(asks).gang(stream.pods), workload);
         // Those that were there before it have their turn first, however long that takes; then those that started
         // before room was kept for it end, and after an interruption they may do so once more.
         let mut patience = stream.reserve_after + 3 * LONGEST;
         let mut round = 0;
         while patience > 0 && !cluster.starts.iter().any(|(started, _)| *started == key("big")) {
-            let waiting = cluster.jobs().filter(|job| job.status.phase == Phase::Waiting).count();
+            let waiting = cluster.scavenger_jobs().filter(|sj| sj.status.phase == Phase::Waiting).count();
             for _ in waiting..10 {
                 submit(&mut cluster);
             }

@@ -2,8 +2,8 @@
 
 use scavenger_planner::{
     action::Task,
-    fixtures::{at, job, key, node, pod, seconds, settings},
-    snapshot::{Phase, WaitingReason},
+    fixtures::{at, key, node, pod, seconds, settings, sj},
+    values::{Phase, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Workload};
 
@@ -18,7 +18,7 @@ fn nothing_starts_without_a_pool_and_all_goes_on_when_it_appears() {
     let mut cluster = cluster();
     cluster.set_pool(Err("the ScavengerPool \"default\" does not exist".to_owned()));
     cluster.settle();
-    cluster.submit(job("a"), work(100));
+    cluster.submit(sj("a"), work(100));
     cluster.run_for(seconds(10));
     assert_eq!(cluster.waits("a"), Some(WaitingReason::Paused));
     assert!(cluster.status("a").message.contains("does not exist"));
@@ -29,7 +29,7 @@ fn nothing_starts_without_a_pool_and_all_goes_on_when_it_appears() {
 #[test]
 fn a_pool_that_goes_while_jobs_run_interrupts_nothing() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(100));
+    cluster.submit(sj("a"), work(100));
     cluster.run_until_phase("a", Phase::Running);
     cluster.set_pool(Err("gone".to_owned()));
     completed(&mut cluster, "a");
@@ -39,7 +39,7 @@ fn a_pool_that_goes_while_jobs_run_interrupts_nothing() {
 #[test]
 fn paused_is_not_said_any_longer_than_it_is_true() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(100));
+    cluster.submit(sj("a"), work(100));
     cluster.run_until_phase("a", Phase::Running);
     cluster.preempt(&key("a-1-0"));
     cluster.run_until_phase("a", Phase::Interrupted);
@@ -56,12 +56,12 @@ fn paused_is_not_said_any_longer_than_it_is_true() {
 #[test]
 fn one_that_never_fits_one_without_room_and_one_in_line_are_told_apart() {
     let mut cluster = cluster();
-    cluster.submit(job("runs").asking(5000), work(100));
+    cluster.submit(sj("runs").asking(5000), work(100));
     cluster.run_until_phase("runs", Phase::Running);
-    cluster.submit(job("huge").asking(7001), work(10));
-    cluster.submit(job("big").asking(3000), work(10));
+    cluster.submit(sj("huge").asking(7001), work(10));
+    cluster.submit(sj("big").asking(3000), work(10));
     cluster.run_for(seconds(2));
-    cluster.submit(job("next").asking(3000), work(10));
+    cluster.submit(sj("next").asking(3000), work(10));
     cluster.run_for(seconds(2));
     assert_eq!(cluster.waits("huge"), Some(WaitingReason::NeverFits));
     assert_eq!(
@@ -82,15 +82,15 @@ fn one_that_never_fits_one_without_room_and_one_in_line_are_told_apart() {
 #[test]
 fn a_spec_replaced_while_waiting_starts_as_soon_as_it_fits() {
     let mut cluster = cluster();
-    cluster.submit(job("a").asking(7001), work(10));
+    cluster.submit(sj("a").asking(7001), work(10));
     cluster.run_for(seconds(2));
     assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
-    cluster.replace("a", |job| job.asking(9000));
+    cluster.replace("a", |sj| sj.asking(9000));
     cluster.run_for(seconds(2));
     assert_eq!(cluster.status("a").observed_generation, 2);
     assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
     assert!(cluster.status("a").message.contains("9 cpu"));
-    cluster.replace("a", |job| job.asking(2000));
+    cluster.replace("a", |sj| sj.asking(2000));
     completed(&mut cluster, "a");
     assert_eq!(attempt(&cluster, "a").generation, 3);
     assert_eq!(attempt(&cluster, "a").demand.per_pod.cpu_milli, 2000);
@@ -100,15 +100,15 @@ fn a_spec_replaced_while_waiting_starts_as_soon_as_it_fits() {
 fn a_spec_that_grows_while_it_is_prepared_does_not_slip_through_with_the_room_of_the_old_one() {
     let mut cluster = Cluster::default().with_nodes([node("n1", 20_000)]);
     cluster.delays.answer = seconds(1);
-    cluster.submit(job("a").asking(1000), work(60));
-    cluster.submit(job("b").asking(6000), work(60));
+    cluster.submit(sj("a").asking(1000), work(60));
+    cluster.submit(sj("b").asking(6000), work(60));
     cluster.run_until("a is prepared", |cluster| {
         cluster
             .log
             .iter()
-            .any(|(_, action)| action.job == key("a") && matches!(action.task, Task::Prepare { .. }))
+            .any(|(_, action)| action.sj == key("a") && matches!(action.task, Task::Prepare { .. }))
     });
-    cluster.replace("a", |job| job.asking(9000));
+    cluster.replace("a", |sj| sj.asking(9000));
     // The model checks at every instant that no more than the threshold is used.
     cluster.run_until_phase("b", Phase::Completed);
     completed(&mut cluster, "a");
@@ -119,9 +119,9 @@ fn nodes_that_are_not_ready_or_cordoned_are_no_reason_to_give_up() {
     for away in [node("n1", 10_000).unusable(), node("n1", 10_000).cordoned()] {
         let mut cluster = Cluster::new(settings()).with_nodes([away]);
         cluster.strict = false;
-        cluster.submit(job("a").asking(5000), work(10));
-        cluster.submit(job("gang").gang(2).asking(2500), work(10));
-        cluster.submit(job("huge").asking(8000), work(10));
+        cluster.submit(sj("a").asking(5000), work(10));
+        cluster.submit(sj("gang").gang(2).asking(2500), work(10));
+        cluster.submit(sj("huge").asking(8000), work(10));
         cluster.run_for(seconds(2));
         assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
         assert_eq!(cluster.waits("gang"), Some(WaitingReason::NoRoom));
@@ -135,7 +135,7 @@ fn nodes_that_are_not_ready_or_cordoned_are_no_reason_to_give_up() {
 #[test]
 fn without_any_node_nobody_is_told_that_he_never_fits() {
     let mut cluster = Cluster::default();
-    cluster.submit(job("a"), work(10));
+    cluster.submit(sj("a"), work(10));
     cluster.run_for(seconds(2));
     assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
     cluster.set_node(node("n1", 10_000));
@@ -145,7 +145,7 @@ fn without_any_node_nobody_is_told_that_he_never_fits() {
 #[test]
 fn a_label_that_is_put_on_a_node_lets_in_who_asked_for_it() {
     let mut cluster = cluster();
-    cluster.submit(job("a").only_on("disk", "fast"), work(10));
+    cluster.submit(sj("a").only_on("disk", "fast"), work(10));
     cluster.run_for(seconds(2));
     assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
     cluster.set_node(node("n1", 10_000).labelled("disk", "fast"));
@@ -156,7 +156,7 @@ fn a_label_that_is_put_on_a_node_lets_in_who_asked_for_it() {
 fn a_larger_node_that_is_not_ready_yet_is_reason_to_hope() {
     let mut cluster = cluster();
     cluster.strict = false;
-    cluster.submit(job("a").asking(8000), work(10));
+    cluster.submit(sj("a").asking(8000), work(10));
     cluster.run_for(seconds(2));
     assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
     cluster.set_node(node("n2", 20_000).unusable());
@@ -180,9 +180,9 @@ fn only_nodes_of_the_pool_count() {
         node("mine", 10_000).labelled("pool", "scavenger").tainted("batch"),
     ]);
     cluster.strict = false;
-    cluster.submit(job("a").asking(8000).tolerating("batch"), work(10));
-    cluster.submit(job("b").asking(2000), work(10));
-    cluster.submit(job("c").asking(2000).tolerating("batch"), work(10));
+    cluster.submit(sj("a").asking(8000).tolerating("batch"), work(10));
+    cluster.submit(sj("b").asking(2000), work(10));
+    cluster.submit(sj("c").asking(2000).tolerating("batch"), work(10));
     cluster.run_for(seconds(2));
     assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
     assert_eq!(cluster.waits("b"), Some(WaitingReason::NeverFits));
@@ -199,7 +199,7 @@ fn a_resource_that_is_counted_in_whole_units_has_a_threshold_of_its_own() {
         .insert("nvidia.com/gpu".into(), scavenger_planner::resources::Share::from_fraction(1.0));
     let mut cluster = Cluster::new(settings).with_nodes([node("n1", 10_000).having("nvidia.com/gpu", 1)]);
     for name in ["a", "b"] {
-        cluster.submit(job(name).asking_for("nvidia.com/gpu", 1), work(10));
+        cluster.submit(sj(name).asking_for("nvidia.com/gpu", 1), work(10));
     }
     cluster.run_until_phase("a", Phase::Running);
     assert_eq!(cluster.status("b").phase, Phase::Waiting);
@@ -210,14 +210,14 @@ fn a_resource_that_is_counted_in_whole_units_has_a_threshold_of_its_own() {
 fn who_was_interrupted_more_often_starts_first() {
     let mut cluster = whole_cluster();
     for name in ["a", "b", "c"] {
-        cluster.submit(job(name).asking(7000), work(300));
+        cluster.submit(sj(name).asking(7000), work(300));
     }
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_until_phase("b", Phase::Running);
     assert_eq!(cluster.waits("c"), Some(WaitingReason::NoRoom));
     cluster.preempt(&key("b-1-0"));
     // c starts in the place of b, which backs off; then b comes before d, which came before its interruption.
-    cluster.submit(job("d").asking(7000), work(300));
+    cluster.submit(sj("d").asking(7000), work(300));
     cluster.run_until_phase("c", Phase::Running);
     cluster.run_until_phase("d", Phase::Completed);
     all_is_quiet(&mut cluster);
@@ -228,7 +228,7 @@ fn who_was_interrupted_more_often_starts_first() {
 fn equals_start_in_the_order_in_which_they_came() {
     let mut cluster = cluster();
     for name in ["first", "second", "third", "fourth"] {
-        cluster.submit(job(name).asking(7000), work(5));
+        cluster.submit(sj(name).asking(7000), work(5));
         cluster.run_for(seconds(1));
     }
     cluster.run_until_phase("fourth", Phase::Completed);
@@ -238,11 +238,11 @@ fn equals_start_in_the_order_in_which_they_came() {
 #[test]
 fn a_big_one_that_does_not_fit_does_not_hold_up_a_small_one() {
     let mut cluster = cluster();
-    cluster.submit(job("runs").asking(3000), work(100));
+    cluster.submit(sj("runs").asking(3000), work(100));
     cluster.run_until_phase("runs", Phase::Running);
-    cluster.submit(job("big").asking(6000), work(10));
+    cluster.submit(sj("big").asking(6000), work(10));
     cluster.run_for(seconds(2));
-    cluster.submit(job("small").asking(1000), work(10));
+    cluster.submit(sj("small").asking(1000), work(10));
     cluster.run_until_phase("small", Phase::Running);
     assert_eq!(cluster.waits("big"), Some(WaitingReason::NoRoom));
     completed(&mut cluster, "big");
@@ -253,7 +253,7 @@ fn no_more_than_allowed_start_at_the_same_time() {
     let mut cluster = Cluster::new(settings().starting_at_once(3)).with_nodes([node("n1", 1_000_000)]);
     cluster.scheduler_works = false;
     for number in 0..20 {
-        cluster.submit(job(&format!("job{number:02}")).asking(1000 + number % 4), work(100));
+        cluster.submit(sj(&format!("job{number:02}")).asking(1000 + number % 4), work(100));
     }
     cluster.run_for(seconds(4));
     assert_eq!(order(&cluster).len(), 3);
@@ -270,7 +270,7 @@ fn no_more_than_allowed_start_at_the_same_time() {
 fn a_gang_is_admitted_only_if_all_its_pods_find_a_node() {
     let mut cluster =
         Cluster::new(settings().filled_to(1.0)).with_nodes([node("n1", 3000), node("n2", 3000)]);
-    cluster.submit(job("a").gang(3).asking(2000), work(10));
+    cluster.submit(sj("a").gang(3).asking(2000), work(10));
     cluster.run_for(seconds(2));
     assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
     assert!(cluster.status("a").message.contains("2 of 3 pods"), "{}", cluster.status("a").message);
@@ -286,7 +286,7 @@ fn what_owners_wait_for_is_not_given_away() {
     cluster.scheduler_works = false;
     cluster.create_pod(pod("owner", 6500), seconds(100));
     cluster.settle();
-    cluster.submit(job("a").asking(1000), work(10));
+    cluster.submit(sj("a").asking(1000), work(10));
     cluster.run_for(seconds(2));
     assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
     cluster.scheduler_works = true;
@@ -303,7 +303,7 @@ fn an_owner_that_no_node_can_ever_take_keeps_nobody_out() {
     let mut gated = pod("gated", 5000);
     gated.gated = true;
     cluster.create_pod(gated, seconds(100));
-    cluster.submit(job("a").asking(2000), work(10));
+    cluster.submit(sj("a").asking(2000), work(10));
     cluster.run_until_phase("a", Phase::Running);
 }
 
@@ -318,7 +318,7 @@ fn an_owner_that_other_owners_keep_out_keeps_no_scavenger_out() {
     // It would not fit even if no ScavengerJob ran.
     cluster.create_pod(pod("owner", 7000), seconds(100));
     cluster.settle();
-    cluster.submit(job("a").asking(2000), work(10));
+    cluster.submit(sj("a").asking(2000), work(10));
     cluster.run_for(seconds(20));
     assert_eq!(cluster.status("a").phase, Phase::Completed);
 }
@@ -326,16 +326,16 @@ fn an_owner_that_other_owners_keep_out_keeps_no_scavenger_out() {
 #[test]
 fn missing_references_and_full_clusters_are_told_with_few_writes() {
     let mut cluster = cluster();
-    cluster.submit(job("runs").asking(7000), work(1000));
+    cluster.submit(sj("runs").asking(7000), work(1000));
     cluster.run_until_phase("runs", Phase::Running);
     for number in 0..50 {
-        cluster.submit(job(&format!("job{number:02}")).asking(1000), Workload::default());
+        cluster.submit(sj(&format!("job{number:02}")).asking(1000), Workload::default());
     }
     cluster.run_for(seconds(900));
     let writes = cluster
         .log
         .iter()
-        .filter(|(_, action)| action.job != key("runs") && matches!(action.task, Task::WriteStatus(_)))
+        .filter(|(_, action)| action.sj != key("runs") && matches!(action.task, Task::WriteStatus(_)))
         .count();
     assert!(writes <= 51, "{writes}");
 }
@@ -346,14 +346,14 @@ fn stream_until_the_big_one_starts(reserve_after: i64) -> Cluster {
     pool.reserve_after = seconds(reserve_after);
     let mut cluster = Cluster::new(pool).with_nodes([node("n1", 10_000), node("n2", 10_000)]);
     let small = |cluster: &mut Cluster, number: i64| {
-        let job = job(&format!("small{number}")).asking(5000);
-        cluster.submit(job, work(40 + number % 3 * 7));
+        let sj = sj(&format!("small{number}")).asking(5000);
+        cluster.submit(sj, work(40 + number % 3 * 7));
     };
     for number in 0..5 {
         small(&mut cluster, number);
         cluster.run_for(seconds(11));
     }
-    cluster.submit(job("big").asking(10_000), work(10));
+    cluster.submit(sj("big").asking(10_000), work(10));
     let mut number = 5;
     while cluster.starts.iter().all(|(started, _)| *started != key("big")) {
         small(&mut cluster, number);
@@ -388,11 +388,11 @@ fn how_long_it_waits_until_room_is_kept_is_the_pools_to_say() {
 fn of_equals_the_namespace_that_holds_less_of_the_pool_comes_first() {
     let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes([node("n1", 4000)]);
     let of = |namespace: &str, name: &str| {
-        let mut job = job(name);
-        job.key.namespace = namespace.into();
-        job
+        let mut sj = sj(name);
+        sj.key.namespace = namespace.into();
+        sj
     };
-    cluster.submit(job("runs").asking(4000), work(30));
+    cluster.submit(sj("runs").asking(4000), work(30));
     cluster.run_until_phase("runs", Phase::Running);
     // All in one instant, those of the greedy one first.
     for name in ["a", "b", "c"] {

@@ -3,9 +3,9 @@
 use jiff::SignedDuration;
 use scavenger_planner::{
     action::{Action, Task},
-    fixtures::{job, node, seconds, settings},
-    snapshot::{Phase, Settings},
+    fixtures::{node, seconds, settings, sj},
     urgency::Urgency,
+    values::{Phase, Settings},
 };
 use scavenger_simulator::{Cluster, Stream, Workload};
 
@@ -22,24 +22,24 @@ fn crowd() -> Cluster {
     let mut cluster = Cluster::new(pool()).with_nodes([node("n1", 50_000)]).with_concurrency(4);
     cluster.thorough = false;
     for number in 0..40 {
-        cluster.submit(job(&format!("runs{number:02}")), work(100_000));
+        cluster.submit(sj(&format!("runs{number:02}")), work(100_000));
     }
     cluster.run_until("forty run", |cluster| {
-        cluster.jobs().filter(|job| job.status.phase == Phase::Running).count() == 40
+        cluster.scavenger_jobs().filter(|sj| sj.status.phase == Phase::Running).count() == 40
     });
     for number in 0..CROWD {
-        cluster.submit(job(&format!("job{number:05}")), Workload::default());
+        cluster.submit(sj(&format!("job{number:05}")), Workload::default());
     }
     cluster.run_for(seconds(300));
     // Five a second, and five that a quiet time had saved up.
-    let told = cluster.jobs().filter(|job| job.status.written).count() - 40;
+    let told = cluster.scavenger_jobs().filter(|sj| sj.status.written).count() - 40;
     assert!((1400..=1505).contains(&told), "{told} were told in five minutes");
     cluster
 }
 
 fn delete_those_that_run(cluster: &mut Cluster) {
     for number in 0..40 {
-        cluster.delete_job(&format!("runs{number:02}"));
+        cluster.delete_sj(&format!("runs{number:02}"));
     }
 }
 
@@ -61,19 +61,16 @@ fn once_it_is_paused_nothing_starts_however_many_wait() {
     let mut cluster = crowd();
     delete_those_that_run(&mut cluster);
     cluster.run_until("the first of the crowd starts", |cluster| {
-        cluster.jobs().any(|job| job.status.phase == Phase::Starting)
+        cluster.scavenger_jobs().any(|sj| sj.status.phase == Phase::Starting)
     });
     let log = after(&mut cluster, Settings { paused: true, ..pool() });
     // The watch, and the requests that were on their way when the planner heard of it.
     let known = cluster.delays.watch[&Stream::Pool] + cluster.delays.request;
     let late = log.iter().filter(|(time, action)| {
-        *time > known && (begins(action) || matches!(action.task, Task::CreateChild { .. }))
+        *time > known && (begins(action) || matches!(action.task, Task::CreateJob { .. }))
     });
     assert_eq!(late.count(), 0);
-    assert!(
-        log.iter().any(|(_, action)| matches!(action.task, Task::CreateChild { .. })),
-        "it came too late"
-    );
+    assert!(log.iter().any(|(_, action)| matches!(action.task, Task::CreateJob { .. })), "it came too late");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! ScavengerJobs that are deleted, in every phase.
 
 use scavenger_planner::{
-    fixtures::{job, key, node, seconds, settings},
-    snapshot::Phase,
+    fixtures::{key, node, seconds, settings, sj},
+    values::Phase,
 };
 use scavenger_simulator::{Cluster, Workload};
 
@@ -10,7 +10,7 @@ use super::{all_is_quiet, cluster, completed, work};
 
 /// Deletes `a` and sees to it that its name is held until its pods are gone, which get their grace.
 fn delete(cluster: &mut Cluster) {
-    cluster.delete_job("a");
+    cluster.delete_sj("a");
     let before = cluster.live_pods("a").len();
     cluster.run_until("it is gone", |cluster| {
         assert!(cluster.exists("a") || cluster.live_pods("a").is_empty(), "the name is free too early");
@@ -24,14 +24,14 @@ fn delete(cluster: &mut Cluster) {
         );
     }
     all_is_quiet(cluster);
-    cluster.submit(job("a"), work(5));
+    cluster.submit(sj("a"), work(5));
     completed(cluster, "a");
 }
 
 #[test]
 fn deleted_while_it_waits_for_room() {
     let mut cluster = cluster();
-    cluster.submit(job("a").asking(7001), work(300));
+    cluster.submit(sj("a").asking(7001), work(300));
     cluster.run_for(seconds(5));
     assert_eq!(cluster.status("a").phase, Phase::Waiting);
     delete(&mut cluster);
@@ -40,7 +40,7 @@ fn deleted_while_it_waits_for_room() {
 #[test]
 fn deleted_while_it_is_prepared() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_until("it is prepared", |cluster| !cluster.log.is_empty());
     delete(&mut cluster);
 }
@@ -48,7 +48,7 @@ fn deleted_while_it_is_prepared() {
 #[test]
 fn deleted_while_its_job_is_created() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_until_phase("a", Phase::Starting);
     delete(&mut cluster);
 }
@@ -56,7 +56,7 @@ fn deleted_while_its_job_is_created() {
 #[test]
 fn deleted_while_its_container_is_created() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), Workload { stuck: Some(("ErrImagePull".into(), "no".into())), ..work(1) });
+    cluster.submit(sj("a"), Workload { stuck: Some(("ErrImagePull".into(), "no".into())), ..work(1) });
     cluster.run_for(seconds(10));
     delete(&mut cluster);
 }
@@ -65,7 +65,7 @@ fn deleted_while_its_container_is_created() {
 fn deleted_while_it_runs() {
     for pods in [1, 3] {
         let mut cluster = cluster();
-        cluster.submit(job("a").gang(pods), Workload { grace: seconds(10), ..work(300) });
+        cluster.submit(sj("a").gang(pods), Workload { grace: seconds(10), ..work(300) });
         cluster.run_until_phase("a", Phase::Running);
         let began = cluster.now;
         delete(&mut cluster);
@@ -76,7 +76,7 @@ fn deleted_while_it_runs() {
 #[test]
 fn deleted_while_the_interrupted_pods_are_in_their_grace() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), Workload { grace: seconds(10), ..work(300) });
+    cluster.submit(sj("a"), Workload { grace: seconds(10), ..work(300) });
     cluster.run_until_phase("a", Phase::Running);
     cluster.preempt(&key("a-1-0"));
     cluster.run_until_phase("a", Phase::Interrupted);
@@ -86,7 +86,7 @@ fn deleted_while_the_interrupted_pods_are_in_their_grace() {
 #[test]
 fn deleted_after_an_interruption() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_until_phase("a", Phase::Running);
     cluster.preempt(&key("a-1-0"));
     cluster.run_until_phase("a", Phase::Interrupted);
@@ -98,7 +98,7 @@ fn deleted_after_an_interruption() {
 fn deleted_after_it_completed_or_failed() {
     for exit_code in [0, 1] {
         let mut cluster = cluster();
-        cluster.submit(job("a"), Workload { exit_code, ..work(5) });
+        cluster.submit(sj("a"), Workload { exit_code, ..work(5) });
         cluster.run_until("it is finished", |cluster| cluster.status("a").phase.is_finished());
         cluster.run_for(seconds(10));
         delete(&mut cluster);
@@ -109,11 +109,11 @@ fn deleted_after_it_completed_or_failed() {
 fn the_finalizer_stays_while_a_pod_is_on_a_lost_node() {
     let mut cluster = cluster().with_nodes([node("n2", 10_000)]);
     cluster.strict = false;
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_until_phase("a", Phase::Running);
     let node = cluster.live_pods("a")[0].node.clone().unwrap();
     cluster.lose_node(&node);
-    cluster.delete_job("a");
+    cluster.delete_sj("a");
     cluster.run_for(seconds(600));
     assert!(cluster.exists("a"));
     cluster.remove_node(&node);
@@ -124,9 +124,9 @@ fn the_finalizer_stays_while_a_pod_is_on_a_lost_node() {
 #[test]
 fn deleted_by_somebody_while_the_planner_is_away() {
     let mut cluster = Cluster::new(settings()).with_nodes([node("n1", 10_000)]);
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_until_phase("a", Phase::Running);
-    cluster.delete_job("a");
+    cluster.delete_sj("a");
     cluster.restart(false);
     cluster.run_until("it is gone", |cluster| !cluster.exists("a"));
     assert!(cluster.live_pods("a").is_empty());

@@ -4,18 +4,18 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use scavenger_planner::{
     action::Task,
-    fixtures::{at, job, key, millis, node, seconds},
-    internals::{ChildState, Evidence, Verdict, judge},
-    snapshot::{Outcome, Phase, PodPhase, Reason},
+    fixtures::{at, key, millis, node, seconds, sj},
+    internals::{Evidence, JobState, Verdict, judge},
+    values::{Outcome, Phase, PodPhase, Reason},
 };
 use scavenger_simulator::Workload;
 
 use super::{all_is_quiet, attempt, cluster, completed, level, outcome, work, writes};
 
 #[test]
-fn a_job_completes() {
+fn a_sj_completes() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_for(millis(100));
     assert_eq!(level(&cluster, "a"), Some(1));
@@ -29,14 +29,14 @@ fn a_job_completes() {
 #[test]
 fn a_start_costs_three_writes_and_a_finalizer() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_until_phase("a", Phase::Running);
     cluster.settle();
     let tasks: Vec<&Task> = cluster.log.iter().map(|(_, action)| &action.task).collect();
     assert!(
         matches!(
             tasks[..],
-            [Task::Prepare { .. }, Task::WriteStatus(_), Task::CreateChild { .. }, Task::WriteStatus(_)]
+            [Task::Prepare { .. }, Task::WriteStatus(_), Task::CreateJob { .. }, Task::WriteStatus(_)]
         ),
         "{tasks:?}"
     );
@@ -45,7 +45,7 @@ fn a_start_costs_three_writes_and_a_finalizer() {
 #[test]
 fn a_gang_completes_when_all_its_pods_have() {
     let mut cluster = cluster();
-    cluster.submit(job("a").gang(3), work(60));
+    cluster.submit(sj("a").gang(3), work(60));
     cluster.run_until_phase("a", Phase::Running);
     assert_eq!(cluster.live_pods("a").len(), 3);
     completed(&mut cluster, "a");
@@ -54,7 +54,7 @@ fn a_gang_completes_when_all_its_pods_have() {
 #[test]
 fn a_workload_that_ends_before_it_was_seen_to_run_completes() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), Workload { needs: millis(1), ..work(0) });
+    cluster.submit(sj("a"), Workload { needs: millis(1), ..work(0) });
     completed(&mut cluster, "a");
     assert_eq!(cluster.status("a").start_times.len(), 1);
 }
@@ -62,31 +62,31 @@ fn a_workload_that_ends_before_it_was_seen_to_run_completes() {
 #[test]
 fn exit_code_1_fails_and_is_not_retried() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), Workload { exit_code: 1, ..work(10) });
+    cluster.submit(sj("a"), Workload { exit_code: 1, ..work(10) });
     cluster.run_until_phase("a", Phase::Failed);
     all_is_quiet(&mut cluster);
     assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::ContainerFailed));
     assert_eq!(cluster.status("a").message, "ContainerFailed: pod a-1-0 exited with code 1");
     assert_eq!(cluster.status("a").interrupted_count, 0);
-    assert_eq!(cluster.children_of("a").len(), 1, "the Job stays, so that its log can be read");
+    assert_eq!(cluster.jobs_of("a").len(), 1, "the Job stays, so that its log can be read");
 }
 
 #[test]
 fn a_gang_of_which_one_pod_fails_has_failed() {
     let mut cluster = cluster();
-    cluster.submit(job("a").gang(3), work(600));
+    cluster.submit(sj("a").gang(3), work(600));
     cluster.run_until_phase("a", Phase::Running);
     cluster.exit(&key("a-1-1"), 2);
     cluster.run_until_phase("a", Phase::Failed);
     all_is_quiet(&mut cluster);
     assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::ContainerFailed));
-    assert_eq!(cluster.children_of("a").len(), 1, "the Job stays, so that its log can be read");
+    assert_eq!(cluster.jobs_of("a").len(), 1, "the Job stays, so that its log can be read");
 }
 
 #[test]
 fn running_out_of_memory_is_a_failure() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(600));
+    cluster.submit(sj("a"), work(600));
     cluster.run_until_phase("a", Phase::Running);
     cluster.end_pod(&key("a-1-0"), 137, "OOMKilled");
     cluster.run_until_phase("a", Phase::Failed);
@@ -97,7 +97,7 @@ fn running_out_of_memory_is_a_failure() {
 #[test]
 fn a_reported_checkpoint_starts_the_running_priority_over_and_is_told() {
     let mut cluster = cluster();
-    cluster.submit(job("a").interruptible_after(seconds(60)), work(200));
+    cluster.submit(sj("a").interruptible_after(seconds(60)), work(200));
     cluster.run_until_phase("a", Phase::Running);
     let started = attempt(&cluster, "a").start_time.unwrap();
     for over in [45, 90] {
@@ -118,7 +118,7 @@ fn a_reported_checkpoint_starts_the_running_priority_over_and_is_told() {
 fn time_in_which_nobody_looked_is_no_run_time() {
     for (restart, taken) in [(false, true), (true, true), (false, false), (true, false)] {
         let mut cluster = cluster();
-        cluster.submit(job("a").gang(2), Workload { exit_code: 0, ..work(900) });
+        cluster.submit(sj("a").gang(2), Workload { exit_code: 0, ..work(900) });
         cluster.control("a", |controls| controls.active_deadline = Some(seconds(3600)));
         cluster.run_until_phase("a", Phase::Running);
         cluster.run_for(seconds(300));
@@ -154,7 +154,7 @@ fn time_in_which_nobody_looked_is_no_run_time() {
 #[test]
 fn a_spec_that_can_not_be_understood_fails_at_once() {
     let mut cluster = cluster();
-    cluster.submit(job("a").invalid("spec.resources.requests.cpu: \"many\" is not a quantity"), work(1));
+    cluster.submit(sj("a").invalid("spec.resources.requests.cpu: \"many\" is not a quantity"), work(1));
     cluster.run_until_phase("a", Phase::Failed);
     all_is_quiet(&mut cluster);
     assert!(cluster.status("a").message.starts_with("InvalidSpec: spec.resources"));
@@ -164,7 +164,7 @@ fn a_spec_that_can_not_be_understood_fails_at_once() {
 #[test]
 fn the_running_priority_rises_in_steps_and_starts_over_without_a_write() {
     let mut cluster = cluster();
-    cluster.submit(job("a").interruptible_after(seconds(60)), work(200));
+    cluster.submit(sj("a").interruptible_after(seconds(60)), work(200));
     cluster.run_until_phase("a", Phase::Running);
     let started = attempt(&cluster, "a").start_time.unwrap();
     let before = writes(&cluster);
@@ -186,7 +186,7 @@ fn the_running_priority_rises_in_steps_and_starts_over_without_a_write() {
 fn a_reference_that_is_missing_fails_only_after_the_grace() {
     let mut cluster = cluster();
     let claim = ("PersistentVolumeClaim".to_owned(), "data".to_owned());
-    cluster.submit(job("a"), Workload { refers_to: vec![claim], ..work(10) });
+    cluster.submit(sj("a"), Workload { refers_to: vec![claim], ..work(10) });
     let began = cluster.now;
     cluster.run_until_phase("a", Phase::Failed);
     let waited = cluster.now.duration_since(began);
@@ -196,14 +196,14 @@ fn a_reference_that_is_missing_fails_only_after_the_grace() {
         cluster.status("a").message,
         "ReferenceMissing: PersistentVolumeClaim \"data\" does not exist in namespace \"lab\""
     );
-    assert!(cluster.children_of("a").is_empty());
+    assert!(cluster.jobs_of("a").is_empty());
 }
 
 #[test]
 fn a_reference_that_appears_in_time_is_no_failure() {
     let mut cluster = cluster();
     let claim = ("PersistentVolumeClaim".to_owned(), "data".to_owned());
-    cluster.submit(job("a"), Workload { refers_to: vec![claim.clone()], ..work(10) });
+    cluster.submit(sj("a"), Workload { refers_to: vec![claim.clone()], ..work(10) });
     cluster.run_for(seconds(25));
     assert_eq!(cluster.status("a").phase, Phase::Waiting);
     assert!(cluster.status("a").message.contains("does not exist"));
@@ -215,9 +215,9 @@ fn a_reference_that_appears_in_time_is_no_failure() {
 fn another_missing_reference_after_the_spec_was_replaced_gets_a_grace_of_its_own() {
     let mut cluster = cluster();
     let claim = |name: &str| ("PersistentVolumeClaim".to_owned(), name.to_owned());
-    cluster.submit(job("a"), Workload { refers_to: vec![claim("old")], ..work(10) });
+    cluster.submit(sj("a"), Workload { refers_to: vec![claim("old")], ..work(10) });
     cluster.run_for(seconds(25));
-    cluster.replace("a", |job| job.asking(500));
+    cluster.replace("a", |sj| sj.asking(500));
     cluster.refers_to("a", vec![claim("new")]);
     cluster.run_for(seconds(25));
     assert_eq!(cluster.status("a").phase, Phase::Waiting);
@@ -229,7 +229,7 @@ fn another_missing_reference_after_the_spec_was_replaced_gets_a_grace_of_its_own
 fn a_container_that_can_not_be_created_fails_after_the_deadline_and_its_job_goes() {
     let mut cluster = cluster();
     let stuck = ("ImagePullBackOff".to_owned(), "no such image".to_owned());
-    cluster.submit(job("a"), Workload { stuck: Some(stuck), ..work(10) });
+    cluster.submit(sj("a"), Workload { stuck: Some(stuck), ..work(10) });
     cluster.run_for(seconds(299));
     assert_eq!(cluster.status("a").phase, Phase::Starting);
     cluster.run_until_phase("a", Phase::Failed);
@@ -240,7 +240,7 @@ fn a_container_that_can_not_be_created_fails_after_the_deadline_and_its_job_goes
         "ContainerNotCreated: pod a-1-0: ImagePullBackOff: no such image"
     );
     assert!(cluster.status("a").start_times.is_empty(), "no container ever ran");
-    assert!(cluster.children_of("a").is_empty(), "it would go on trying");
+    assert!(cluster.jobs_of("a").is_empty(), "it would go on trying");
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_node_that_goes_before_the_container_starts_is_no_failure_of_the_workload() 
     let mut cluster = cluster();
     let here = cluster.all_nodes().next().cloned().unwrap();
     cluster.delays.kubelet = seconds(10_000);
-    cluster.submit(job("a"), work(10));
+    cluster.submit(sj("a"), work(10));
     cluster.run_for(seconds(5));
     cluster.set_node(here.clone().unusable());
     cluster.run_for(seconds(310));
@@ -264,16 +264,16 @@ fn a_job_that_ends_at_the_start_deadline_is_not_failed_for_not_having_started() 
     let mut cluster = cluster();
     cluster.delays.kubelet = seconds(298);
     cluster.delays.job_controller = seconds(4);
-    cluster.submit(job("a"), Workload { needs: millis(1), ..work(0) });
+    cluster.submit(sj("a"), Workload { needs: millis(1), ..work(0) });
     completed(&mut cluster, "a");
 }
 
 #[test]
-fn a_child_job_that_the_api_server_refuses_is_a_failure() {
+fn a_job_that_the_api_server_refuses_is_a_failure() {
     use scavenger_planner::action::Failure;
     let mut cluster = cluster();
-    cluster.child_refused = Some(Failure::Refused("violates PodSecurity \"restricted\"".to_owned()));
-    cluster.submit(job("a"), work(10));
+    cluster.job_refused = Some(Failure::Refused("violates PodSecurity \"restricted\"".to_owned()));
+    cluster.submit(sj("a"), work(10));
     cluster.run_until_phase("a", Phase::Failed);
     all_is_quiet(&mut cluster);
     assert_eq!(cluster.status("a").message, "Refused: violates PodSecurity \"restricted\"");
@@ -284,7 +284,7 @@ fn a_child_job_that_the_api_server_refuses_is_a_failure() {
 fn a_node_that_goes_down_under_a_pod_is_an_interruption() {
     let mut cluster = cluster().with_nodes([node("n2", 10_000)]);
     cluster.strict = false;
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_until_phase("a", Phase::Running);
     cluster.end_pod(&key("a-1-0"), 255, "Unknown");
     cluster.run_until_phase("a", Phase::Interrupted);
@@ -297,7 +297,7 @@ fn a_node_that_goes_down_under_a_pod_is_an_interruption() {
 fn a_pod_that_the_kubelet_refuses_is_no_interruption() {
     let mut cluster = cluster();
     cluster.delays.kubelet = seconds(20);
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_for(seconds(5));
     cluster.refuse_pod(&key("a-1-0"), "OutOfcpu");
     cluster.run_until_phase("a", Phase::Waiting);
@@ -310,7 +310,7 @@ fn a_pod_that_the_kubelet_refuses_is_no_interruption() {
 fn a_container_that_the_kubelet_lost_before_it_started_is_no_interruption() {
     let mut cluster = cluster();
     cluster.delays.kubelet = seconds(20);
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_for(seconds(5));
     cluster.end_pod(&key("a-1-0"), 137, "ContainerStatusUnknown");
     cluster.run_until_phase("a", Phase::Waiting);
@@ -323,10 +323,10 @@ fn a_container_that_the_kubelet_lost_before_it_started_is_no_interruption() {
 #[test]
 fn a_tie_is_no_failure_whatever_the_phase_of_the_pod() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), Workload::default());
+    cluster.submit(sj("a"), Workload::default());
     cluster.run_until_phase("a", Phase::Running);
     let attempt = attempt(&cluster, "a").clone();
-    let child = cluster.children_of("a")[0].clone();
+    let job = cluster.jobs_of("a")[0].clone();
     let running = cluster.all_live_pods()[0].clone();
     for (phase, deleted, forced) in
         [(PodPhase::Running, 8, false), (PodPhase::Failed, 8, false), (PodPhase::Failed, 9, true)]
@@ -336,7 +336,7 @@ fn a_tie_is_no_failure_whatever_the_phase_of_the_pod() {
         let mut evidence = Evidence::default();
         evidence.note(&pod, 1, at(9));
         let pods = BTreeMap::from([(pod.key.name.clone(), Arc::new(pod))]);
-        let verdict = judge(&attempt, &evidence, ChildState::There(&child), &pods, false);
+        let verdict = judge(&attempt, &evidence, JobState::There(&job), &pods, false);
         let Verdict::Ended(ending) = verdict else { panic!("{verdict:?}") };
         assert_eq!((ending.outcome, ending.reason), (Outcome::Interrupted, Reason::Unknown), "{phase:?}");
     }

@@ -2,9 +2,9 @@
 
 use scavenger_planner::{
     Planner,
-    fixtures::{job, key, node, pod, seconds, settings},
+    fixtures::{key, node, pod, seconds, settings, sj},
     guard::{Help, Leaving},
-    snapshot::{Key, Observation, Phase, Settings},
+    values::{Key, Observation, Phase, Settings},
 };
 use scavenger_simulator::{Cluster, Workload};
 
@@ -15,7 +15,7 @@ fn unattended() -> Cluster {
     let nodes = ["n1", "n2"].map(|name| node(name, 10_000).labelled("name", name));
     let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes(nodes);
     for (name, node, cpu) in [("large", "n1", 10_000), ("small", "n2", 4000), ("medium", "n2", 6000)] {
-        cluster.submit(job(name).asking(cpu).only_on("name", node), work(3000));
+        cluster.submit(sj(name).asking(cpu).only_on("name", node), work(3000));
         cluster.run_until_phase(name, Phase::Running);
     }
     cluster
@@ -55,8 +55,8 @@ fn it_takes_whom_the_operator_would_take() {
     assert_eq!((node, other), ("n2", "n2"));
     let pods: Vec<Key> =
         small.iter().chain(&medium).flat_map(|leaving| &leaving.pods).map(|(pod, _)| pod.clone()).collect();
-    let jobs: Vec<&str> = small.iter().chain(&medium).map(|leaving| &*leaving.job.name).collect();
-    assert_eq!(jobs, ["small", "medium"]);
+    let scavenger_jobs: Vec<&str> = small.iter().chain(&medium).map(|leaving| &*leaving.sj.name).collect();
+    assert_eq!(scavenger_jobs, ["small", "medium"]);
     for pod in &pods {
         cluster.evict(pod);
     }
@@ -76,15 +76,17 @@ fn it_takes_whom_the_operator_would_take() {
 #[test]
 fn it_does_not_wait_for_what_hangs() {
     let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes([node("n1", 10_000)]);
-    cluster.submit(job("hangs").asking(4000), Workload { hangs: true, ..work(3000) });
-    cluster.submit(job("other").asking(6000), work(3000));
-    cluster.run_until("both run", |cluster| cluster.jobs().all(|job| job.status.phase == Phase::Running));
+    cluster.submit(sj("hangs").asking(4000), Workload { hangs: true, ..work(3000) });
+    cluster.submit(sj("other").asking(6000), work(3000));
+    cluster.run_until("both run", |cluster| {
+        cluster.scavenger_jobs().all(|sj| sj.status.phase == Phase::Running)
+    });
     cluster.evict(&key("hangs-1-0"));
     cluster.create_pod(pod("owner", 3000).patient(), seconds(1000));
     let victims = |cluster: &Cluster| {
         let helped = relief(cluster, in_mode_operator());
         let [(_, help)] = &helped[..] else { panic!("{helped:?}") };
-        leaving(help).1.iter().map(|leaving| leaving.job.name.to_string()).collect::<Vec<_>>()
+        leaving(help).1.iter().map(|leaving| leaving.sj.name.to_string()).collect::<Vec<_>>()
     };
     cluster.run_for(seconds(20));
     assert!(victims(&cluster).is_empty(), "it is going");
@@ -96,7 +98,7 @@ fn it_does_not_wait_for_what_hangs() {
 fn a_gang_goes_with_all_its_pods() {
     let nodes = ["n1", "n2"].map(|name| node(name, 10_000));
     let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes(nodes);
-    cluster.submit(job("gang").asking(8000).gang(2), work(3000));
+    cluster.submit(sj("gang").asking(8000).gang(2), work(3000));
     cluster.run_until_phase("gang", Phase::Running);
     cluster.create_pod(pod("owner", 5000).patient(), seconds(1000));
     cluster.run_for(seconds(20));

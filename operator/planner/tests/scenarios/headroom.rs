@@ -2,9 +2,9 @@
 
 use scavenger_planner::{
     action::Task,
-    fixtures::{at, job, key, millis, node, pod, seconds, settings},
+    fixtures::{at, key, millis, node, pod, seconds, settings, sj},
     resources::Share,
-    snapshot::{Outcome, Phase, Reason, WaitingReason},
+    values::{Outcome, Phase, Reason, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Kill, Workload};
 
@@ -15,14 +15,14 @@ fn runs(cluster: &Cluster, name: &str) -> bool {
 }
 
 fn interruptions(cluster: &Cluster) -> Vec<(&str, u32)> {
-    cluster.jobs().map(|job| (&*job.key.name, job.status.interrupted_count)).collect()
+    cluster.scavenger_jobs().map(|sj| (&*sj.key.name, sj.status.interrupted_count)).collect()
 }
 
 /// Three ScavengerJobs of 2 cpu on a node with 10, in the first, second and last step of their priority.
 fn three_steps() -> Cluster {
     let mut cluster = cluster();
     for name in ["dear", "middle", "cheap"] {
-        cluster.submit(job(name).asking(2000).interruptible_after(seconds(90)), work(1000));
+        cluster.submit(sj(name).asking(2000).interruptible_after(seconds(90)), work(1000));
         cluster.run_until_phase(name, Phase::Running);
         cluster.run_for(seconds(29));
     }
@@ -53,8 +53,8 @@ fn whoever_loses_least_goes_until_the_target_is_reached() {
 fn a_checkpoint_saved_on_sigterm_makes_the_oldest_the_cheapest() {
     let mut cluster = cluster();
     for (name, saving) in [("saves", true), ("loses", false)] {
-        let job = job(name).asking(2000);
-        cluster.submit(if saving { job.saving() } else { job }, work(1000));
+        let sj = sj(name).asking(2000);
+        cluster.submit(if saving { sj.saving() } else { sj }, work(1000));
         cluster.run_until_phase(name, Phase::Running);
         cluster.run_for(seconds(10));
     }
@@ -75,9 +75,9 @@ fn what_only_waits_for_a_node_is_no_reason() {
 #[test]
 fn what_is_going_counts_as_gone_a_gang_with_all_its_pods() {
     let mut cluster = cluster();
-    cluster.submit(job("single").asking(3000), work(1000));
+    cluster.submit(sj("single").asking(3000), work(1000));
     cluster.run_until_phase("single", Phase::Running);
-    cluster.submit(job("gang").gang(3), Workload { grace: seconds(30), ..work(500) });
+    cluster.submit(sj("gang").gang(3), Workload { grace: seconds(30), ..work(500) });
     cluster.run_until_phase("gang", Phase::Running);
     cluster.run_for(seconds(50));
     // Of the gang one pod is enough, but all three go, and while they do nobody else has to.
@@ -92,11 +92,11 @@ fn what_is_going_counts_as_gone_a_gang_with_all_its_pods() {
 
 #[test]
 fn extended_resources_have_none_unless_they_are_named_and_null_is_none_at_all() {
-    let fill = |settings: scavenger_planner::snapshot::Settings| {
+    let fill = |settings: scavenger_planner::values::Settings| {
         let mut settings = settings;
         settings.start_thresholds.overrides.insert("gpu".into(), settings.start_thresholds.default);
         let mut cluster = Cluster::new(settings).with_nodes([node("n1", 10_000).having("gpu", 10)]);
-        cluster.submit(job("a").asking(1000).asking_for("gpu", 5), work(1000));
+        cluster.submit(sj("a").asking(1000).asking_for("gpu", 5), work(1000));
         cluster.run_until_phase("a", Phase::Running);
         let mut owner = pod("owner", 100);
         owner.requests.other.insert("gpu".into(), 5);
@@ -113,7 +113,7 @@ fn extended_resources_have_none_unless_they_are_named_and_null_is_none_at_all() 
     assert_eq!(fill(named.clone()), 1);
 
     let mut off = Cluster::new(settings().without_headroom()).with_nodes([node("n1", 10_000)]);
-    off.submit(job("a").asking(5000), work(1000));
+    off.submit(sj("a").asking(5000), work(1000));
     off.run_until_phase("a", Phase::Running);
     off.create_pod(pod("owner", 5000), seconds(300));
     off.run_for(seconds(60));
@@ -127,7 +127,7 @@ fn a_threshold_of_everything_is_none_even_where_more_is_asked_than_there_is() {
         let mut pool = settings();
         pool.headroom.interrupt_threshold = Some(Share::from_fraction(threshold));
         let mut cluster = Cluster::new(pool).with_nodes([node("n1", 10_000)]);
-        cluster.submit(job("a").asking(5000), work(1000));
+        cluster.submit(sj("a").asking(5000), work(1000));
         cluster.run_until_phase("a", Phase::Running);
         cluster.create_pod(pod("owner", 5000), seconds(300));
         cluster.run_for(seconds(5));
@@ -156,7 +156,7 @@ fn the_reason_is_written_before_anything_is_evicted_and_each_pod_is_evicted_once
     cluster.run_until_phase("cheap", Phase::Interrupted);
     let tasks: Vec<&str> = cluster.log[before..]
         .iter()
-        .filter(|(_, action)| action.job == key("cheap"))
+        .filter(|(_, action)| action.sj == key("cheap"))
         .map(|(_, action)| match &action.task {
             Task::WriteStatus(write) => {
                 match write.status.attempt.as_ref().and_then(|a| a.disruption.as_ref()) {
@@ -174,7 +174,7 @@ fn the_reason_is_written_before_anything_is_evicted_and_each_pod_is_evicted_once
 #[test]
 fn who_comes_to_his_own_end_before_the_eviction_was_not_interrupted() {
     let mut cluster = cluster();
-    cluster.submit(job("a").asking(2000), work(60));
+    cluster.submit(sj("a").asking(2000), work(60));
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_for(at(58).duration_since(cluster.now));
     // The decision is written at 60 s, the pods would be evicted at 62 s, and the work is done in between.
@@ -191,7 +191,7 @@ fn a_node_under_pressure_gives_back_what_scavengerjobs_hold_there() {
     let mut cluster = cluster().with_nodes([node("n2", 10_000)]);
     cluster.strict = false;
     for name in ["a", "b", "c", "d"] {
-        cluster.submit(job(name).asking(2000), work(300));
+        cluster.submit(sj(name).asking(2000), work(300));
         cluster.run_until_phase(name, Phase::Running);
     }
     let on_n1 = |cluster: &Cluster| {
@@ -203,7 +203,7 @@ fn a_node_under_pressure_gives_back_what_scavengerjobs_hold_there() {
     cluster.run_until("they are gone", |cluster| on_n1(cluster) == 0);
     assert!(cluster.now.duration_since(began) < seconds(4));
     let reasons: Vec<_> =
-        cluster.jobs().filter_map(|job| job.status.attempt.as_ref()?.reason.clone()).collect();
+        cluster.scavenger_jobs().filter_map(|sj| sj.status.attempt.as_ref()?.reason.clone()).collect();
     assert_eq!(reasons, [Reason::NodePressure, Reason::NodePressure]);
     cluster.run_for(seconds(40));
     cluster.set_node(node("n1", 10_000));
@@ -216,11 +216,11 @@ fn a_node_under_pressure_gives_back_what_scavengerjobs_hold_there() {
 fn story(kill: Option<Kill>) -> Cluster {
     let mut cluster = cluster();
     cluster.kill = kill;
-    cluster.submit(job("dear").asking(2000), work(200));
-    cluster.submit(job("gang").gang(2), work(200));
+    cluster.submit(sj("dear").asking(2000), work(200));
+    cluster.submit(sj("gang").gang(2), work(200));
     cluster.run_until("both run", |cluster| runs(cluster, "dear") && runs(cluster, "gang"));
     cluster.run_for(millis(500));
-    cluster.submit(job("cheap").asking(2000), work(200));
+    cluster.submit(sj("cheap").asking(2000), work(200));
     cluster.run_until_phase("cheap", Phase::Running);
     cluster.create_pod(pod("owner", 3900), seconds(100));
     cluster.run_until("the room is there", |cluster| {
@@ -238,8 +238,8 @@ fn story(kill: Option<Kill>) -> Cluster {
 fn killed_before_and_after_every_action_the_same_one_goes_once() {
     let undisturbed = story(None);
     let end = |cluster: &Cluster| -> Vec<(String, Phase, u32)> {
-        let jobs = cluster.jobs();
-        jobs.map(|job| (job.key.to_string(), job.status.phase, job.status.interrupted_count)).collect()
+        let scavenger_jobs = cluster.scavenger_jobs();
+        scavenger_jobs.map(|sj| (sj.key.to_string(), sj.status.phase, sj.status.interrupted_count)).collect()
     };
     assert_eq!(interruptions(&undisturbed).iter().map(|(_, count)| count).sum::<u32>(), 1);
     for number in 1..=undisturbed.actions {

@@ -1,8 +1,8 @@
 //! Attempts that are taken away.
 
 use scavenger_planner::{
-    fixtures::{job, key, millis, node, pod, seconds},
-    snapshot::{Outcome, Phase, Reason, WaitingReason},
+    fixtures::{key, millis, node, pod, seconds, sj},
+    values::{Outcome, Phase, Reason, WaitingReason},
 };
 use scavenger_simulator::Workload;
 
@@ -11,7 +11,7 @@ use super::{all_is_quiet, attempt, cluster, completed, outcome, whole_cluster, w
 #[test]
 fn a_preempted_job_is_interrupted_and_resumes_as_attempt_2() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_for(seconds(100));
     cluster.preempt(&key("a-1-0"));
@@ -37,7 +37,7 @@ fn a_preempted_job_is_interrupted_and_resumes_as_attempt_2() {
 #[test]
 fn a_preempted_job_that_exits_0_is_interrupted_although_kubernetes_calls_it_complete() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), Workload { on_sigterm: 0, ..work(300) });
+    cluster.submit(sj("a"), Workload { on_sigterm: 0, ..work(300) });
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_for(seconds(10));
     cluster.preempt(&key("a-1-0"));
@@ -51,7 +51,7 @@ fn a_preempted_job_that_exits_0_is_interrupted_although_kubernetes_calls_it_comp
 fn a_pod_deleted_from_outside_is_an_interruption_whatever_its_exit_code() {
     for on_sigterm in [0, 1, 143] {
         let mut cluster = cluster();
-        cluster.submit(job("a"), Workload { on_sigterm, ..work(300) });
+        cluster.submit(sj("a"), Workload { on_sigterm, ..work(300) });
         cluster.run_until_phase("a", Phase::Running);
         cluster.run_for(seconds(10));
         cluster.delete_pod(&key("a-1-0"));
@@ -66,13 +66,13 @@ fn a_pod_deleted_from_outside_is_an_interruption_whatever_its_exit_code() {
 fn a_job_deleted_from_outside_is_an_interruption() {
     for background in [true, false] {
         let mut cluster = cluster();
-        cluster.submit(job("a"), work(300));
+        cluster.submit(sj("a"), work(300));
         cluster.run_until_phase("a", Phase::Running);
         cluster.run_for(seconds(10));
         if background {
-            cluster.delete_child_in_background(&key("a-1"));
+            cluster.delete_job_in_background(&key("a-1"));
         } else {
-            cluster.delete_child_in_foreground(&key("a-1"));
+            cluster.delete_job_in_foreground(&key("a-1"));
         }
         cluster.run_until_phase("a", Phase::Interrupted);
         assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), Reason::Deleted));
@@ -84,11 +84,11 @@ fn a_job_deleted_from_outside_is_an_interruption() {
 #[test]
 fn a_job_deleted_while_nobody_watched_is_an_interruption() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_until_phase("a", Phase::Running);
     cluster.hold_watch(scavenger_simulator::Stream::Pods);
-    cluster.hold_watch(scavenger_simulator::Stream::Children);
-    cluster.delete_child_in_background(&key("a-1"));
+    cluster.hold_watch(scavenger_simulator::Stream::Jobs);
+    cluster.delete_job_in_background(&key("a-1"));
     cluster.run_for(seconds(20));
     cluster.restart(false);
     cluster.run_until_phase("a", Phase::Interrupted);
@@ -99,7 +99,7 @@ fn a_job_deleted_while_nobody_watched_is_an_interruption() {
 #[test]
 fn a_gang_of_which_one_pod_is_preempted_goes_as_a_whole_and_comes_back_as_a_whole() {
     let mut cluster = cluster();
-    cluster.submit(job("a").gang(3), work(300));
+    cluster.submit(sj("a").gang(3), work(300));
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_for(seconds(10));
     cluster.preempt(&key("a-1-1"));
@@ -117,7 +117,7 @@ fn a_gang_whose_peers_fail_while_the_preempted_pod_is_in_its_grace_is_interrupte
     for restart in [false, true] {
         let mut cluster = cluster();
         let workload = Workload { fails_with_peer: true, grace: seconds(1), ..work(300) };
-        cluster.submit(job("a").gang(3), workload);
+        cluster.submit(sj("a").gang(3), workload);
         cluster.run_until_phase("a", Phase::Running);
         cluster.run_for(seconds(10));
         cluster.preempt(&key("a-1-1"));
@@ -135,7 +135,7 @@ fn a_gang_whose_peers_fail_while_the_preempted_pod_is_in_its_grace_is_interrupte
 #[test]
 fn a_gang_of_which_one_pod_is_deleted_after_another_has_completed_is_interrupted() {
     let mut cluster = cluster();
-    cluster.submit(job("a").gang(3), work(300));
+    cluster.submit(sj("a").gang(3), work(300));
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_for(seconds(10));
     cluster.exit(&key("a-1-0"), 0);
@@ -149,7 +149,7 @@ fn a_gang_of_which_one_pod_is_deleted_after_another_has_completed_is_interrupted
 #[test]
 fn a_pod_that_has_succeeded_can_be_evicted_and_removed_without_harm() {
     let mut cluster = cluster();
-    cluster.submit(job("a").gang(3), work(300));
+    cluster.submit(sj("a").gang(3), work(300));
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_for(seconds(10));
     cluster.exit(&key("a-1-1"), 0);
@@ -168,7 +168,7 @@ fn pods_that_the_job_controller_deletes_after_a_failure_are_no_interruption() {
     let mut cluster = cluster();
     // The operator is slower than the Job controller.
     cluster.delays.request = seconds(3);
-    cluster.submit(job("a").gang(3), work(300));
+    cluster.submit(sj("a").gang(3), work(300));
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_for(seconds(10));
     cluster.exit(&key("a-1-0"), 1);
@@ -180,7 +180,7 @@ fn pods_that_the_job_controller_deletes_after_a_failure_are_no_interruption() {
 #[test]
 fn a_gang_whose_peers_fail_because_a_node_went_down_is_interrupted() {
     let mut cluster = cluster();
-    cluster.submit(job("a").gang(3), Workload { fails_with_peer: true, ..work(300) });
+    cluster.submit(sj("a").gang(3), Workload { fails_with_peer: true, ..work(300) });
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_for(seconds(10));
     // All of it happens while no planner runs.
@@ -197,7 +197,7 @@ fn a_gang_whose_peers_fail_because_a_node_went_down_is_interrupted() {
 #[test]
 fn the_message_of_the_job_controller_is_kept_if_no_pod_shows_the_disruption() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), Workload { on_sigterm: 1, ..work(300) });
+    cluster.submit(sj("a"), Workload { on_sigterm: 1, ..work(300) });
     cluster.run_until_phase("a", Phase::Running);
     cluster.hold_watch(scavenger_simulator::Stream::Pods);
     cluster.preempt(&key("a-1-0"));
@@ -212,7 +212,7 @@ fn the_message_of_the_job_controller_is_kept_if_no_pod_shows_the_disruption() {
 fn a_lost_node_interrupts_and_holds_the_next_attempt_until_its_pods_are_gone() {
     let mut cluster = cluster().with_nodes([node("n2", 10_000)]);
     cluster.strict = false;
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_until_phase("a", Phase::Running);
     let node = cluster.live_pods("a")[0].node.clone().unwrap();
     cluster.lose_node(&node);
@@ -230,7 +230,7 @@ fn a_lost_node_interrupts_and_holds_the_next_attempt_until_its_pods_are_gone() {
 fn a_removed_node_interrupts() {
     let mut cluster = cluster().with_nodes([node("n2", 10_000)]);
     cluster.strict = false;
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_until_phase("a", Phase::Running);
     let node = cluster.live_pods("a")[0].node.clone().unwrap();
     cluster.remove_node(&node);
@@ -242,7 +242,7 @@ fn a_removed_node_interrupts() {
 fn an_owner_gets_its_room_and_the_job_resumes_when_the_owner_is_done() {
     let mut cluster = whole_cluster();
     for name in ["a", "b"] {
-        cluster.submit(job(name).asking(10_000), work(300));
+        cluster.submit(sj(name).asking(10_000), work(300));
     }
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_until_phase("b", Phase::Running);
@@ -261,7 +261,7 @@ fn an_owner_gets_its_room_and_the_job_resumes_when_the_owner_is_done() {
 fn a_preemption_before_any_container_started_is_no_interruption() {
     let mut cluster = cluster();
     cluster.delays.kubelet = seconds(20);
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_for(seconds(5));
     cluster.preempt(&key("a-1-0"));
     cluster.run_until_phase("a", Phase::Waiting);
@@ -274,7 +274,7 @@ fn a_preemption_before_any_container_started_is_no_interruption() {
 #[test]
 fn a_gang_that_starts_is_interrupted_if_one_of_its_containers_had_started() {
     let mut cluster = cluster();
-    cluster.submit(job("a").gang(2), work(300));
+    cluster.submit(sj("a").gang(2), work(300));
     cluster.delays.kubelet = seconds(5);
     cluster.random = Some((scavenger_simulator::Random::new(7), 0));
     cluster.run_until("one of two runs", |cluster| {

@@ -2,8 +2,8 @@
 
 use scavenger_planner::{
     action::{PodEvent, Task},
-    fixtures::{job, key, millis, node, pod, seconds, settings},
-    snapshot::{Key, Observation, Outcome, Phase, Reason, WaitingReason},
+    fixtures::{key, millis, node, pod, seconds, settings, sj},
+    values::{Key, Observation, Outcome, Phase, Reason, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Stream, Workload};
 
@@ -12,7 +12,7 @@ use super::{all_is_quiet, attempt, cluster, completed, outcome, work, writes};
 #[test]
 fn one_that_is_suspended_waits_until_it_is_not() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(10));
+    cluster.submit(sj("a"), work(10));
     cluster.control("a", |controls| controls.suspend = true);
     cluster.run_for(seconds(100));
     assert_eq!(cluster.waits("a"), Some(WaitingReason::Suspended));
@@ -30,7 +30,7 @@ fn attempt_number(cluster: &Cluster) -> u32 {
 #[test]
 fn one_that_runs_is_interrupted_by_suspend_and_resumes_without_having_advanced() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), Workload { grace: seconds(20), ..work(300) });
+    cluster.submit(sj("a"), Workload { grace: seconds(20), ..work(300) });
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_for(seconds(100));
     cluster.control("a", |controls| controls.suspend = true);
@@ -41,7 +41,7 @@ fn one_that_runs_is_interrupted_by_suspend_and_resumes_without_having_advanced()
     assert_eq!(status.observed_generation, 2);
     assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), Reason::Suspended));
     cluster.run_for(seconds(1000));
-    assert!(cluster.live_pods("a").is_empty() && cluster.children_of("a").is_empty());
+    assert!(cluster.live_pods("a").is_empty() && cluster.jobs_of("a").is_empty());
     assert_eq!(cluster.waits("a"), Some(WaitingReason::Suspended));
     assert_eq!(writes(&cluster), 3, "Starting, Running, Interrupted");
     cluster.control("a", |controls| controls.suspend = false);
@@ -58,7 +58,7 @@ fn suspended_while_it_starts_it_goes_back_to_where_it_was() {
     for restart in [false, true] {
         let mut cluster = cluster();
         cluster.delays.kubelet = seconds(20);
-        cluster.submit(job("a"), work(10));
+        cluster.submit(sj("a"), work(10));
         cluster.run_for(seconds(5));
         cluster.control("a", |controls| controls.suspend = true);
         if restart {
@@ -77,12 +77,12 @@ fn suspended_while_it_starts_it_goes_back_to_where_it_was() {
 #[test]
 fn an_end_that_has_shown_is_not_made_an_interruption_by_suspend() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(10));
+    cluster.submit(sj("a"), work(10));
     cluster.run_until_phase("a", Phase::Running);
-    cluster.hold_watch(Stream::Jobs);
+    cluster.hold_watch(Stream::ScavengerJobs);
     cluster.control("a", |controls| controls.suspend = true);
     cluster.run_for(seconds(20));
-    cluster.let_go(Stream::Jobs);
+    cluster.let_go(Stream::ScavengerJobs);
     completed(&mut cluster, "a");
     assert_eq!(cluster.status("a").interrupted_count, 0);
 }
@@ -90,7 +90,7 @@ fn an_end_that_has_shown_is_not_made_an_interruption_by_suspend() {
 #[test]
 fn the_deadline_counts_run_time_over_all_attempts() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(10_000));
+    cluster.submit(sj("a"), work(10_000));
     cluster.control("a", |controls| controls.active_deadline = Some(seconds(300)));
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_for(seconds(200));
@@ -110,15 +110,15 @@ fn the_deadline_counts_run_time_over_all_attempts() {
         "DeadlineExceeded: it ran for spec.activeDeadlineSeconds (300 s) in all"
     );
     all_is_quiet(&mut cluster);
-    assert!(cluster.children_of("a").is_empty(), "it would go on");
+    assert!(cluster.jobs_of("a").is_empty(), "it would go on");
 }
 
 #[test]
 fn a_deadline_that_is_shortened_acts_at_once_and_one_that_is_lengthened_saves() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(200));
+    cluster.submit(sj("a"), work(200));
     cluster.control("a", |controls| controls.active_deadline = Some(seconds(100)));
-    cluster.submit(job("b"), work(1000));
+    cluster.submit(sj("b"), work(1000));
     cluster.run_until_phase("b", Phase::Running);
     cluster.run_for(seconds(90));
     cluster.control("a", |controls| controls.active_deadline = Some(seconds(1000)));
@@ -131,7 +131,7 @@ fn a_deadline_that_is_shortened_acts_at_once_and_one_that_is_lengthened_saves() 
 #[test]
 fn a_deadline_that_has_passed_while_it_waits_fails_it() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(1000));
+    cluster.submit(sj("a"), work(1000));
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_for(seconds(100));
     cluster.preempt(&key("a-1-0"));
@@ -147,17 +147,17 @@ fn a_deadline_that_has_passed_while_it_waits_fails_it() {
 fn a_finished_one_goes_after_its_time_with_its_jobs() {
     for exit_code in [0, 1] {
         let mut cluster = cluster();
-        cluster.submit(job("a"), Workload { exit_code, ..work(10) });
+        cluster.submit(sj("a"), Workload { exit_code, ..work(10) });
         cluster.control("a", |controls| controls.ttl_after_finished = seconds(600));
         cluster.run_until("it is finished", |cluster| cluster.status("a").phase.is_finished());
         let finished = cluster.now;
         cluster.run_for(seconds(598));
-        assert_eq!(cluster.children_of("a").len(), 1);
+        assert_eq!(cluster.jobs_of("a").len(), 1);
         cluster.run_until("it is gone", |cluster| !cluster.exists("a"));
         let stayed = cluster.now.duration_since(finished);
         assert!(stayed >= seconds(599) && stayed < seconds(604), "{stayed}");
         cluster.settle();
-        assert_eq!(cluster.all_children().count(), 0);
+        assert_eq!(cluster.all_jobs().count(), 0);
         all_is_quiet(&mut cluster);
     }
 }
@@ -165,8 +165,8 @@ fn a_finished_one_goes_after_its_time_with_its_jobs() {
 #[test]
 fn the_time_a_finished_one_stays_can_be_changed_and_its_default_is_a_week() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(10));
-    cluster.submit(job("b").invalid("no"), work(10));
+    cluster.submit(sj("a"), work(10));
+    cluster.submit(sj("b").invalid("no"), work(10));
     cluster.run_until_phase("a", Phase::Completed);
     cluster.run_for(seconds(7 * 24 * 3600 - 60));
     assert!(cluster.exists("a") && cluster.exists("b"));
@@ -183,14 +183,14 @@ fn the_time_a_finished_one_stays_can_be_changed_and_its_default_is_a_week() {
 #[test]
 fn a_ttl_that_is_lengthened_in_the_last_moment_holds() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(10));
+    cluster.submit(sj("a"), work(10));
     cluster.control("a", |controls| controls.ttl_after_finished = seconds(100));
     cluster.run_until_phase("a", Phase::Completed);
-    cluster.hold_watch(Stream::Jobs);
+    cluster.hold_watch(Stream::ScavengerJobs);
     cluster.control("a", |controls| controls.ttl_after_finished = seconds(1000));
     cluster.run_for(seconds(200));
     assert!(cluster.exists("a"), "the planner judged an old version");
-    cluster.let_go(Stream::Jobs);
+    cluster.let_go(Stream::ScavengerJobs);
     cluster.run_for(seconds(100));
     assert!(cluster.exists("a"));
     cluster.run_until("it is gone", |cluster| !cluster.exists("a"));
@@ -199,7 +199,7 @@ fn a_ttl_that_is_lengthened_in_the_last_moment_holds() {
 #[test]
 fn only_interruptions_by_the_cluster_advance() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(10_000));
+    cluster.submit(sj("a"), work(10_000));
     let mut seen = Vec::new();
     for number in 1..=4 {
         cluster.run_until_phase("a", Phase::Running);
@@ -209,7 +209,7 @@ fn only_interruptions_by_the_cluster_advance() {
             1 => cluster.delete_pod(&pod),
             2 => cluster.evict(&pod),
             3 => cluster.end_pod(&pod, 255, "Unknown"),
-            _ => cluster.delete_child_in_background(&key("a-4")),
+            _ => cluster.delete_job_in_background(&key("a-4")),
         }
         cluster.run_until_phase("a", Phase::Interrupted);
         let status = cluster.status("a");
@@ -231,7 +231,7 @@ fn only_interruptions_by_the_cluster_advance() {
 #[test]
 fn the_wait_after_an_interruption_doubles_until_an_attempt_has_run_for_a_whole_stretch() {
     let mut cluster = cluster();
-    cluster.submit(job("a").interruptible_after(seconds(60)), work(10_000));
+    cluster.submit(sj("a").interruptible_after(seconds(60)), work(10_000));
     let mut waits = Vec::new();
     for (number, runs) in [(1, 10), (2, 10), (3, 10), (4, 61), (5, 10)] {
         cluster.run_until_phase("a", Phase::Running);
@@ -248,9 +248,9 @@ fn the_wait_after_an_interruption_doubles_until_an_attempt_has_run_for_a_whole_s
 #[test]
 fn while_one_backs_off_the_next_in_order_starts() {
     let mut cluster = cluster();
-    cluster.submit(job("a").asking(7000), work(300));
+    cluster.submit(sj("a").asking(7000), work(300));
     cluster.run_until_phase("a", Phase::Running);
-    cluster.submit(job("b").asking(7000), work(100));
+    cluster.submit(sj("b").asking(7000), work(100));
     cluster.run_for(seconds(10));
     cluster.preempt(&key("a-1-0"));
     cluster.run_for(seconds(10));
@@ -262,7 +262,7 @@ fn while_one_backs_off_the_next_in_order_starts() {
 fn a_gang_ends_and_nobody_knows_why(cluster: &mut Cluster, number: u32) {
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_for(seconds(10));
-    for stream in [Stream::Pods, Stream::Children] {
+    for stream in [Stream::Pods, Stream::Jobs] {
         cluster.hold_watch(stream);
     }
     cluster.exit(&key(&format!("a-{number}-0")), 1);
@@ -275,7 +275,7 @@ fn a_gang_ends_and_nobody_knows_why(cluster: &mut Cluster, number: u32) {
 #[test]
 fn an_end_without_evidence_gets_one_further_attempt_and_no_more() {
     let mut cluster = cluster();
-    cluster.submit(job("a").gang(2), work(300));
+    cluster.submit(sj("a").gang(2), work(300));
     a_gang_ends_and_nobody_knows_why(&mut cluster, 1);
     assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), Reason::Unknown));
     let status = cluster.status("a");
@@ -296,7 +296,7 @@ fn an_end_without_evidence_gets_one_further_attempt_and_no_more() {
 #[test]
 fn an_interruption_for_a_known_reason_between_two_unknown_ends_gives_another_attempt() {
     let mut cluster = cluster();
-    cluster.submit(job("a").gang(2), work(300));
+    cluster.submit(sj("a").gang(2), work(300));
     a_gang_ends_and_nobody_knows_why(&mut cluster, 1);
     cluster.run_until_phase("a", Phase::Running);
     cluster.preempt(&key("a-2-0"));
@@ -310,7 +310,7 @@ fn an_interruption_for_a_known_reason_between_two_unknown_ends_gives_another_att
 #[test]
 fn an_eviction_for_a_limit_of_its_own_is_a_failure_with_the_kubelets_message() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_until_phase("a", Phase::Running);
     // Without condition DisruptionTarget, which an eviction for the node's sake has.
     cluster.refuse_pod(&key("a-1-0"), "Evicted");
@@ -321,7 +321,7 @@ fn an_eviction_for_a_limit_of_its_own_is_a_failure_with_the_kubelets_message() {
         "LimitExceeded: pod a-1-0 was evicted by the kubelet: the node said no"
     );
     assert_eq!(cluster.status("a").interrupted_count, 0);
-    assert_eq!(cluster.children_of("a").len(), 1, "the Job stays, so that its log can be read");
+    assert_eq!(cluster.jobs_of("a").len(), 1, "the Job stays, so that its log can be read");
 }
 
 #[test]
@@ -329,12 +329,12 @@ fn pods_that_are_refused_for_good_fail_it_with_the_servers_sentence() {
     let mut cluster = cluster();
     let sentence = "pods \"a-1-0-x\" is forbidden: violates PodSecurity \"restricted:latest\": no";
     cluster.create_failure = Some(sentence.to_owned());
-    cluster.submit(job("a"), work(10));
+    cluster.submit(sj("a"), work(10));
     cluster.run_until_phase("a", Phase::Failed);
     assert!(cluster.now < scavenger_planner::fixtures::at(20), "a quarter of pendingTimeout");
     assert_eq!(cluster.status("a").message, format!("Refused: {sentence}"));
     all_is_quiet(&mut cluster);
-    assert!(cluster.children_of("a").is_empty(), "the Job controller would go on trying");
+    assert!(cluster.jobs_of("a").is_empty(), "the Job controller would go on trying");
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn a_service_account_that_went_is_judged_as_a_missing_reference() {
         "pods \"a-1-0\" is forbidden: error looking up service account lab/me: serviceaccount \"me\" not found"
             .to_owned(),
     );
-    cluster.submit(job("a"), Workload { refers_to: vec![account.clone()], ..work(10) });
+    cluster.submit(sj("a"), Workload { refers_to: vec![account.clone()], ..work(10) });
     cluster.run_until_phase("a", Phase::Starting);
     cluster.references.remove(&account);
     cluster.run_until_phase("a", Phase::Waiting);
@@ -368,7 +368,7 @@ fn what_may_pass_is_no_failure() {
     let mut cluster = cluster();
     cluster.create_failure =
         Some("pods \"a-1-0\" is forbidden: no PriorityClass with name x was found".into());
-    cluster.submit(job("a"), work(10));
+    cluster.submit(sj("a"), work(10));
     cluster.run_until("it is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
     assert!(cluster.now > scavenger_planner::fixtures::at(58), "{}", cluster.now);
     assert_eq!(cluster.waits("a"), Some(WaitingReason::Unscheduled));
@@ -380,7 +380,7 @@ fn what_may_pass_is_no_failure() {
 fn a_slow_pull_that_makes_progress_is_no_failure() {
     let mut cluster = cluster();
     cluster.delays.kubelet = seconds(1500);
-    cluster.submit(job("a"), work(10));
+    cluster.submit(sj("a"), work(10));
     completed(&mut cluster, "a");
     assert_eq!(attempt(&cluster, "a").number, 1);
     let asked = cluster.log.iter().filter(|(_, action)| matches!(action.task, Task::ReadPodEvents { .. }));
@@ -393,7 +393,7 @@ fn a_volume_that_can_not_be_mounted_fails_it_after_the_deadline_with_the_kubelet
     cluster.delays.kubelet = seconds(100_000);
     let message = "MountVolume.SetUp failed for volume \"secret-0\" : secret \"s\" not found".to_owned();
     cluster.pod_event = Some(PodEvent { warning: true, reason: "FailedMount".to_owned(), message });
-    cluster.submit(job("a"), work(10));
+    cluster.submit(sj("a"), work(10));
     cluster.run_for(seconds(299));
     assert_eq!(cluster.status("a").phase, Phase::Starting);
     cluster.run_for(seconds(5));
@@ -403,7 +403,7 @@ fn a_volume_that_can_not_be_mounted_fails_it_after_the_deadline_with_the_kubelet
         "ContainerNotCreated: pod a-1-0: FailedMount: MountVolume.SetUp failed for volume \"secret-0\" : secret \
          \"s\" not found"
     );
-    assert!(cluster.children_of("a").iter().all(|child| child.deleting), "it would go on trying");
+    assert!(cluster.jobs_of("a").iter().all(|job| job.deleting), "it would go on trying");
 }
 
 #[test]
@@ -424,7 +424,7 @@ fn a_node_that_can_not_make_sandboxes_or_says_nothing_is_not_the_workloads_fault
         let mut cluster = cluster();
         cluster.delays.kubelet = seconds(1000);
         cluster.pod_event = event;
-        cluster.submit(job("a"), work(10));
+        cluster.submit(sj("a"), work(10));
         cluster.run_until_phase("a", Phase::Starting);
         cluster.run_until_phase("a", Phase::Waiting);
         assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), Reason::NodeFailure));
@@ -439,8 +439,8 @@ fn a_pod_of_another_namespace_belongs_to_nobody_whatever_it_says() {
         let mut cluster = cluster();
         cluster.set_pool(Ok(settings().without_headroom()));
         cluster.strict = false;
-        cluster.submit(job("a"), work(100));
-        let uid = cluster.jobs().next().unwrap().uid.clone();
+        cluster.submit(sj("a"), work(100));
+        let uid = cluster.scavenger_jobs().next().unwrap().uid.clone();
         let forge = |cluster: &mut Cluster| {
             // It has the name of the attempt's pod, was deleted, and asks for more than there is.
             let mut forged = pod("a-1-0", 9000).of(&uid, 1).on("n1").disrupted("PreemptionByScheduler");
@@ -474,7 +474,7 @@ fn a_message_is_written_anew_when_its_numbers_changed_much_but_not_more_than_onc
     cluster.preempts = false;
     cluster.create_pod(pod("owner", 5000), seconds(100_000));
     cluster.run_for(seconds(2));
-    cluster.submit(job("a").asking(4000), work(10));
+    cluster.submit(sj("a").asking(4000), work(10));
     cluster.run_for(seconds(2));
     let told = "needs 4 cpu, but only 2 cpu are left below the threshold of 70%";
     assert_eq!(cluster.status("a").message, told);
@@ -499,7 +499,7 @@ fn a_message_is_written_anew_when_its_numbers_changed_much_but_not_more_than_onc
 fn a_pod_on_a_node_that_does_not_answer_holds_the_next_attempt_and_it_says_so() {
     let mut cluster = cluster().with_nodes([node("n2", 10_000)]);
     cluster.strict = false;
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_until_phase("a", Phase::Running);
     let node = cluster.live_pods("a")[0].node.clone().unwrap();
     cluster.lose_node(&node);
@@ -518,7 +518,7 @@ fn a_pod_on_a_node_that_does_not_answer_holds_the_next_attempt_and_it_says_so() 
 fn a_pod_that_ends_slowly_on_a_cordoned_node_is_not_called_unreachable() {
     let mut cluster = cluster().with_nodes([node("n2", 10_000)]);
     cluster.strict = false;
-    cluster.submit(job("a"), Workload { grace: seconds(100), ..work(300) });
+    cluster.submit(sj("a"), Workload { grace: seconds(100), ..work(300) });
     cluster.run_until_phase("a", Phase::Running);
     let here = cluster.live_pods("a")[0].node.clone().unwrap();
     cluster.set_node(node(&here, 10_000).cordoned());
@@ -533,10 +533,10 @@ fn a_pod_that_ends_slowly_on_a_cordoned_node_is_not_called_unreachable() {
 fn a_deletion_that_an_orphan_or_a_lost_node_holds_is_explained() {
     let mut cluster = cluster().with_nodes([node("n2", 10_000)]);
     cluster.strict = false;
-    cluster.submit(job("a"), work(100_000));
+    cluster.submit(sj("a"), work(100_000));
     cluster.run_until_phase("a", Phase::Running);
     cluster.orphan(&key("a-1"));
-    cluster.delete_job("a");
+    cluster.delete_sj("a");
     cluster.run_for(seconds(60));
     assert_eq!(
         cluster.status("a").message,
@@ -558,10 +558,10 @@ fn a_deletion_that_an_orphan_or_a_lost_node_holds_is_explained() {
 #[test]
 fn a_deletion_that_goes_its_way_is_not_explained() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), Workload { grace: seconds(60), ..work(300) });
+    cluster.submit(sj("a"), Workload { grace: seconds(60), ..work(300) });
     cluster.run_until_phase("a", Phase::Running);
     let before = writes(&cluster);
-    cluster.delete_job("a");
+    cluster.delete_sj("a");
     cluster.run_until("it is gone", |cluster| !cluster.exists("a"));
     assert_eq!(writes(&cluster), before);
 }

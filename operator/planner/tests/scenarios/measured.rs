@@ -1,8 +1,8 @@
 //! Who goes when a node really uses more memory than its pods ask for.
 
 use scavenger_planner::{
-    fixtures::{job, node, seconds, settings},
-    snapshot::{Observation, Phase, Reason, Usage, WaitingReason},
+    fixtures::{node, seconds, settings, sj},
+    values::{Observation, Phase, Reason, Usage, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Workload};
 
@@ -15,7 +15,7 @@ fn cluster() -> Cluster {
     for (name, node, cpu) in
         [("dear", "n1", 3000), ("a", "n1", 1000), ("b", "n1", 1000), ("other", "n2", 1000)]
     {
-        cluster.submit(job(name).asking(cpu).only_on("name", node), work(3000));
+        cluster.submit(sj(name).asking(cpu).only_on("name", node), work(3000));
         cluster.run_until_phase(name, Phase::Running);
     }
     cluster
@@ -34,8 +34,8 @@ fn measure(cluster: &mut Cluster, mib: i64) {
 }
 
 fn interrupted(cluster: &Cluster) -> Vec<&str> {
-    let all = cluster.jobs().filter(|job| job.status.interrupted_count > 0);
-    all.map(|job| &*job.key.name).collect()
+    let all = cluster.scavenger_jobs().filter(|sj| sj.status.interrupted_count > 0);
+    all.map(|sj| &*sj.key.name).collect()
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn one_that_never_goes_does_not_end_the_relief() {
     let nodes = [node("n1", 10_000)];
     let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes(nodes);
     for (name, cpu, hangs) in [("hangs", 1000, true), ("next", 2000, false), ("dear", 4000, false)] {
-        cluster.submit(job(name).asking(cpu), Workload { hangs, ..work(3000) });
+        cluster.submit(sj(name).asking(cpu), Workload { hangs, ..work(3000) });
         cluster.run_until_phase(name, Phase::Running);
     }
     for _ in 0..2 {

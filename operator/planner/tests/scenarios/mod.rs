@@ -18,7 +18,7 @@ mod volumes;
 
 use scavenger_planner::{
     fixtures::{at, key, node, seconds, settings},
-    snapshot::{Attempt, Outcome, Phase, Reason},
+    values::{Attempt, Outcome, Phase, Reason},
 };
 use scavenger_simulator::{Cluster, Workload};
 
@@ -66,7 +66,7 @@ fn completed(cluster: &mut Cluster, name: &str) {
     all_is_quiet(cluster);
     let status = cluster.status(name);
     assert!(status.finish_time.is_some_and(|time| time > at(0)));
-    assert_eq!(cluster.children_of(name).len(), 1, "the last Job stays, so that its log can be read");
+    assert_eq!(cluster.jobs_of(name).len(), 1, "the last Job stays, so that its log can be read");
     assert!(cluster.live_pods(name).is_empty());
     let _ = key(name);
 }

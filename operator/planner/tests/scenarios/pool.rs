@@ -1,8 +1,8 @@
 //! What admins say about the whole pool: paused and drain.
 
 use scavenger_planner::{
-    fixtures::{job, seconds, settings},
-    snapshot::{Outcome, Phase, Reason, Settings, WaitingReason},
+    fixtures::{seconds, settings, sj},
+    values::{Outcome, Phase, Reason, Settings, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Kill};
 
@@ -19,10 +19,10 @@ fn drained() -> Settings {
 #[test]
 fn while_it_is_paused_nothing_starts_and_what_runs_goes_on() {
     let mut cluster = cluster();
-    cluster.submit(job("runs"), work(100));
+    cluster.submit(sj("runs"), work(100));
     cluster.run_until_phase("runs", Phase::Running);
     cluster.set_pool(Ok(paused()));
-    cluster.submit(job("waits"), work(10));
+    cluster.submit(sj("waits"), work(10));
     cluster.run_for(seconds(5));
     assert_eq!(cluster.waits("waits"), Some(WaitingReason::Paused));
     cluster.restart(false);
@@ -38,7 +38,7 @@ fn while_it_is_paused_nothing_starts_and_what_runs_goes_on() {
 fn a_start_that_was_only_prepared_does_not_happen_once_it_is_paused() {
     let mut cluster = cluster();
     cluster.delays.answer = seconds(1);
-    cluster.submit(job("a"), work(10));
+    cluster.submit(sj("a"), work(10));
     cluster.run_until("it is being prepared", |cluster| cluster.log.len() == 1);
     cluster.set_pool(Ok(paused()));
     cluster.run_for(seconds(30));
@@ -52,13 +52,13 @@ fn a_start_that_was_only_prepared_does_not_happen_once_it_is_paused() {
 fn drain_and_resume(kill: Option<Kill>) -> Cluster {
     let mut cluster = cluster();
     cluster.kill = kill;
-    cluster.submit(job("single"), work(100));
-    cluster.submit(job("gang").gang(2), work(100));
+    cluster.submit(sj("single"), work(100));
+    cluster.submit(sj("gang").gang(2), work(100));
     cluster.run_until("both run", |cluster| {
         ["single", "gang"].iter().all(|name| cluster.status(name).phase == Phase::Running)
     });
     cluster.run_for(seconds(10));
-    cluster.submit(job("starts").asking(2000), work(10));
+    cluster.submit(sj("starts").asking(2000), work(10));
     cluster.run_until("it starts", |cluster| cluster.status("starts").phase == Phase::Starting);
     cluster.set_pool(Ok(drained()));
     let began = cluster.now;
@@ -91,7 +91,7 @@ fn drain_interrupts_everything_within_seconds_and_all_goes_on_afterwards() {
 #[test]
 fn drain_is_the_reason_that_is_told() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(100));
+    cluster.submit(sj("a"), work(100));
     cluster.run_until_phase("a", Phase::Running);
     cluster.set_pool(Ok(drained()));
     cluster.run_until_phase("a", Phase::Interrupted);

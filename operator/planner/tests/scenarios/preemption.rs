@@ -1,8 +1,8 @@
 //! Preemption mode Operator: who goes for a pending ordinary pod that preempts nobody.
 
 use scavenger_planner::{
-    fixtures::{job, key, node, pod, seconds, settings},
-    snapshot::{Expression, NodeTerm, Operator, Outcome, Phase, Reason, WaitingReason},
+    fixtures::{key, node, pod, seconds, settings, sj},
+    values::{Expression, NodeTerm, Operator, Outcome, Phase, Reason, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Kill, Workload};
 
@@ -21,13 +21,13 @@ fn submit(cluster: &mut Cluster, name: &str, node: &str, cpu_milli: i64) {
         cluster.set_node(labelled);
         cluster.settle();
     }
-    cluster.submit(job(name).asking(cpu_milli).only_on("name", node), work(3000));
+    cluster.submit(sj(name).asking(cpu_milli).only_on("name", node), work(3000));
     cluster.run_until_phase(name, Phase::Running);
 }
 
 fn interrupted(cluster: &Cluster) -> Vec<&str> {
-    let all = cluster.jobs().filter(|job| job.status.interrupted_count > 0);
-    all.map(|job| &*job.key.name).collect()
+    let all = cluster.scavenger_jobs().filter(|sj| sj.status.interrupted_count > 0);
+    all.map(|sj| &*sj.key.name).collect()
 }
 
 fn bound(cluster: &Cluster, name: &str) -> bool {
@@ -124,8 +124,8 @@ fn taints_affinity_and_extended_resources_are_respected() {
         let node = cluster.all_nodes().find(|node| &*node.name == name).unwrap().clone();
         cluster.set_node(node.labelled("name", name));
         cluster.settle();
-        let job = job(&format!("on-{name}")).asking(cpu).only_on("name", name).tolerating("batch");
-        cluster.submit(if name == "n4" { job.asking_for("gpu", 1) } else { job }, work(3000));
+        let sj = sj(&format!("on-{name}")).asking(cpu).only_on("name", name).tolerating("batch");
+        cluster.submit(if name == "n4" { sj.asking_for("gpu", 1) } else { sj }, work(3000));
         cluster.run_until_phase(&format!("on-{name}"), Phase::Running);
     }
     let mut fast = pod("fast", 2000).patient();
@@ -191,7 +191,7 @@ fn a_victim_that_never_goes_keeps_no_owner_waiting() {
         let mut cluster = full();
         submit(&mut cluster, "dear", "n1", 10_000);
         let workload = Workload { hangs, ..work(3000) };
-        cluster.submit(job("cheap").asking(4000).only_on("name", "n2"), workload);
+        cluster.submit(sj("cheap").asking(4000).only_on("name", "n2"), workload);
         submit(&mut cluster, "other", "n2", 6000);
         cluster.run_until_phase("cheap", Phase::Running);
         if !hangs {
@@ -227,8 +227,8 @@ fn of_two_pods_the_more_important_one_is_served_first() {
     cluster.create_pod(waits("b", 9500, 100), seconds(1000));
     cluster.run_until("both decisions are made", |cluster| {
         cluster
-            .jobs()
-            .all(|job| job.status.attempt.as_ref().is_some_and(|attempt| attempt.disruption.is_some()))
+            .scavenger_jobs()
+            .all(|sj| sj.status.attempt.as_ref().is_some_and(|attempt| attempt.disruption.is_some()))
     });
     let message = |name: &str| attempt(&cluster, name).disruption.clone().unwrap().message;
     assert_eq!(message("cheap"), "makes room for pod uid-of-b on node n1");
@@ -238,11 +238,12 @@ fn of_two_pods_the_more_important_one_is_served_first() {
 fn story(kill: Option<Kill>) -> Cluster {
     let mut cluster = full();
     cluster.kill = kill;
-    cluster.submit(job("large").asking(10_000), work(60));
+    cluster.submit(sj("large").asking(10_000), work(60));
     cluster.run_until_phase("large", Phase::Running);
-    cluster.submit(job("small").asking(4000), work(60));
-    cluster.submit(job("gang").asking(3000).gang(2), work(60));
-    cluster.run_until("all run", |cluster| cluster.jobs().all(|job| job.status.phase == Phase::Running));
+    cluster.submit(sj("small").asking(4000), work(60));
+    cluster.submit(sj("gang").asking(3000).gang(2), work(60));
+    cluster
+        .run_until("all run", |cluster| cluster.scavenger_jobs().all(|sj| sj.status.phase == Phase::Running));
     cluster.create_pod(pod("owner", 5000).patient(), seconds(100));
     cluster.run_until("it has a node", |cluster| bound(cluster, "owner"));
     for name in ["large", "small", "gang"] {
@@ -255,7 +256,8 @@ fn story(kill: Option<Kill>) -> Cluster {
 #[test]
 fn killed_before_and_after_every_action_the_pod_gets_its_room_and_nobody_goes_twice() {
     let undisturbed = story(None);
-    let total = |cluster: &Cluster| cluster.jobs().map(|job| job.status.interrupted_count).sum::<u32>();
+    let total =
+        |cluster: &Cluster| cluster.scavenger_jobs().map(|sj| sj.status.interrupted_count).sum::<u32>();
     assert_eq!(total(&undisturbed), 1);
     for number in 1..=undisturbed.actions {
         for kill in [Kill::Before(number), Kill::After(number), Kill::Late(number)] {

@@ -2,8 +2,8 @@
 
 use scavenger_planner::{
     action::{Failure, Task},
-    fixtures::{job, key, node, seconds, settings},
-    snapshot::{Outcome, Phase, Reason, WaitingReason},
+    fixtures::{key, node, seconds, settings, sj},
+    values::{Outcome, Phase, Reason, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Workload};
 
@@ -13,7 +13,7 @@ use super::{attempt, cluster, completed, outcome, work};
 fn an_attempt_that_is_not_scheduled_in_time_is_withdrawn_and_retried_after_a_growing_delay() {
     let mut cluster = cluster();
     cluster.scheduler_works = false;
-    cluster.submit(job("a"), work(10));
+    cluster.submit(sj("a"), work(10));
     let mut delays = Vec::new();
     for number in 1..=4 {
         cluster.run_until(&format!("attempt {number} starts"), |cluster| {
@@ -28,7 +28,7 @@ fn an_attempt_that_is_not_scheduled_in_time_is_withdrawn_and_retried_after_a_gro
         assert_eq!(outcome(&cluster, "a"), (number, Some(Outcome::Withdrawn), Reason::Unscheduled));
         cluster.run_for(seconds(3));
         assert_eq!(cluster.waits("a"), Some(WaitingReason::Unscheduled), "the reason stays during the delay");
-        assert!(cluster.children_of("a").is_empty(), "its Job is gone");
+        assert!(cluster.jobs_of("a").is_empty(), "its Job is gone");
         cluster.run_until_phase("a", Phase::Starting);
         delays.push(cluster.now.duration_since(withdrawn).as_secs());
     }
@@ -44,7 +44,7 @@ fn an_attempt_that_is_not_scheduled_in_time_is_withdrawn_and_retried_after_a_gro
 fn the_schedulers_own_reason_is_in_the_message() {
     let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes([node("n1", 4000)]);
     // Room that the planner does not know to be taken: the scheduler sees a smaller node.
-    cluster.submit(job("a").asking(3000), work(10));
+    cluster.submit(sj("a").asking(3000), work(10));
     cluster.run_until_phase("a", Phase::Starting);
     let mut small = node("n1", 1000);
     small.usable = true;
@@ -58,7 +58,7 @@ fn the_schedulers_own_reason_is_in_the_message() {
 #[test]
 fn an_interrupted_job_that_is_withdrawn_goes_back_to_interrupted() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(300));
+    cluster.submit(sj("a"), work(300));
     cluster.run_until_phase("a", Phase::Running);
     cluster.preempt(&key("a-1-0"));
     cluster.scheduler_works = false;
@@ -76,7 +76,7 @@ fn an_interrupted_job_that_is_withdrawn_goes_back_to_interrupted() {
 fn a_quota_that_the_job_controller_runs_into_is_named() {
     let mut cluster = cluster();
     cluster.create_failure = Some("pods \"a-1-0\" is forbidden: exceeded quota: small".to_owned());
-    cluster.submit(job("a"), work(10));
+    cluster.submit(sj("a"), work(10));
     cluster.run_until("it is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
     assert_eq!(cluster.waits("a"), Some(WaitingReason::QuotaExceeded));
     assert!(cluster.status("a").message.contains("exceeded quota: small"));
@@ -89,12 +89,12 @@ fn a_quota_that_the_job_controller_runs_into_is_named() {
 #[test]
 fn a_quota_on_jobs_is_named_at_once() {
     let mut cluster = cluster();
-    cluster.child_refused = Some(Failure::QuotaExceeded("exceeded quota: jobs".to_owned()));
-    cluster.submit(job("a"), work(10));
+    cluster.job_refused = Some(Failure::QuotaExceeded("exceeded quota: jobs".to_owned()));
+    cluster.submit(sj("a"), work(10));
     cluster.run_until("it is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
     assert!(cluster.now < scavenger_planner::fixtures::at(2));
     assert_eq!(cluster.waits("a"), Some(WaitingReason::QuotaExceeded));
-    cluster.child_refused = None;
+    cluster.job_refused = None;
     completed(&mut cluster, "a");
 }
 
@@ -105,21 +105,21 @@ fn a_policy_of_our_own_that_does_not_know_us_fails_nobody_and_is_named() {
             "{what} is forbidden: ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: no"
         )
     };
-    for (job_denied, pods_denied) in [
+    for (sj_denied, pods_denied) in [
         (Some(denied("jobs.batch \"a-1\"", "scavenger-child-jobs")), None),
         (None, Some(denied("pods \"a-1-0-x\"", "scavenger-pods"))),
     ] {
         let mut cluster = Cluster::new(settings().starting_at_once(1)).with_nodes([node("n1", 10_000)]);
         cluster.create_failure.clone_from(&pods_denied);
-        cluster.child_refused = job_denied.clone().map(Failure::Transient);
-        cluster.submit(job("a"), work(10));
+        cluster.job_refused = sj_denied.clone().map(Failure::Transient);
+        cluster.submit(sj("a"), work(10));
         cluster.run_until("it is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
         let waited = cluster.now.duration_since(scavenger_planner::fixtures::at(0));
         assert!(waited > seconds(58) && waited < seconds(90), "{waited}");
         assert_eq!(cluster.waits("a"), Some(WaitingReason::Unscheduled));
-        assert_eq!(Some(&cluster.status("a").message), job_denied.as_ref().or(pods_denied.as_ref()));
+        assert_eq!(Some(&cluster.status("a").message), sj_denied.as_ref().or(pods_denied.as_ref()));
         cluster.create_failure = None;
-        cluster.child_refused = None;
+        cluster.job_refused = None;
         completed(&mut cluster, "a");
     }
 }
@@ -127,11 +127,11 @@ fn a_policy_of_our_own_that_does_not_know_us_fails_nobody_and_is_named() {
 #[test]
 fn a_quota_that_was_asked_for_too_early_is_asked_for_again() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(10));
+    cluster.submit(sj("a"), work(10));
     cluster.run_until_phase("a", Phase::Starting);
-    // The child Job exists, and a new planner has seen neither it nor its pods.
+    // The Job exists, and a new planner has seen neither it nor its pods.
     cluster.create_failure = Some("exceeded quota: small".to_owned());
-    cluster.run_until("the Job is made", |cluster| !cluster.children_of("a").is_empty());
+    cluster.run_until("the Job is made", |cluster| !cluster.jobs_of("a").is_empty());
     cluster.restart(false);
     cluster.run_until("it is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
     assert_eq!(cluster.waits("a"), Some(WaitingReason::QuotaExceeded));
@@ -143,11 +143,11 @@ fn a_hundred_that_are_stuck_do_not_hold_up_the_101st() {
     let mut cluster = Cluster::new(settings()).with_nodes([node("n1", 1_000_000)]);
     for number in 0..100 {
         let workload = Workload { refers_to: vec![missing.clone()], ..work(10) };
-        cluster.submit(job(&format!("stuck{number:03}")).asking(1000 + number), workload);
+        cluster.submit(sj(&format!("stuck{number:03}")).asking(1000 + number), workload);
     }
     cluster.run_for(seconds(5));
     let began = cluster.now;
-    cluster.submit(job("last"), work(10));
+    cluster.submit(sj("last"), work(10));
     cluster.run_until_phase("last", Phase::Running);
     let waited = cluster.now.duration_since(began);
     assert!(waited < seconds(3), "{waited}");
@@ -158,7 +158,7 @@ fn never_scheduled(count: i64) -> Cluster {
     let mut cluster = Cluster::new(settings()).with_nodes([node("n1", 1_000_000)]);
     for number in 0..count {
         let workload = Workload { never_scheduled: true, ..work(10) };
-        cluster.submit(job(&format!("stuck{number:03}")).asking(1000 + number % 3), workload);
+        cluster.submit(sj(&format!("stuck{number:03}")).asking(1000 + number % 3), workload);
     }
     cluster
 }
@@ -166,7 +166,7 @@ fn never_scheduled(count: i64) -> Cluster {
 #[test]
 fn a_hundred_that_never_get_a_node_do_not_hold_up_the_101st() {
     let mut cluster = never_scheduled(100);
-    cluster.submit(job("last"), work(10));
+    cluster.submit(sj("last"), work(10));
     cluster.run_until_phase("last", Phase::Running);
     // Ten at a time fail their first start.
     assert!(cluster.now < scavenger_planner::fixtures::at(11 * 60), "{}", cluster.now);
@@ -175,13 +175,14 @@ fn a_hundred_that_never_get_a_node_do_not_hold_up_the_101st() {
 #[test]
 fn however_many_fail_to_start_newcomers_start_at_once_and_each_of_them_gets_its_next_try() {
     let mut cluster = never_scheduled(200);
-    let failed = |cluster: &Cluster| cluster.jobs().filter(|job| job.status.failed_starts > 0).count();
+    let failed =
+        |cluster: &Cluster| cluster.scavenger_jobs().filter(|sj| sj.status.failed_starts > 0).count();
     cluster.run_until("each has failed once", |cluster| failed(cluster) == 200);
     for round in 0..6 {
         cluster.run_for(seconds(600));
         let name = format!("newcomer{round}");
         let began = cluster.now;
-        cluster.submit(job(&name), work(10));
+        cluster.submit(sj(&name), work(10));
         cluster.run_until_phase(&name, Phase::Running);
         let waited = cluster.now.duration_since(began);
         assert!(waited < seconds(3), "{waited}");
@@ -198,11 +199,13 @@ fn however_many_fail_to_start_newcomers_start_at_once_and_each_of_them_gets_its_
 fn where_one_starts_at_a_time_those_that_fail_to_start_come_last() {
     let mut cluster = Cluster::new(settings().starting_at_once(1)).with_nodes([node("n1", 100_000)]);
     for name in ["a", "b", "c"] {
-        cluster.submit(job(name), Workload { never_scheduled: true, ..work(10) });
+        cluster.submit(sj(name), Workload { never_scheduled: true, ..work(10) });
     }
-    cluster.run_until("each has failed", |cluster| cluster.jobs().all(|job| job.status.failed_starts > 0));
+    cluster.run_until("each has failed", |cluster| {
+        cluster.scavenger_jobs().all(|sj| sj.status.failed_starts > 0)
+    });
     for name in ["d", "e"] {
-        cluster.submit(job(name), work(10));
+        cluster.submit(sj(name), work(10));
     }
     cluster.let_schedule("c");
     cluster.run_until_phase("c", Phase::Running);
@@ -213,13 +216,13 @@ fn where_one_starts_at_a_time_those_that_fail_to_start_come_last() {
 fn a_job_whose_pods_are_orphaned_before_they_run_gives_its_slot_back() {
     let mut cluster = Cluster::new(settings().starting_at_once(1)).with_nodes([node("n1", 10_000)]);
     cluster.scheduler_works = false;
-    cluster.submit(job("a"), work(10));
+    cluster.submit(sj("a"), work(10));
     cluster.run_for(seconds(10));
     cluster.orphan(&key("a-1"));
     cluster.run_until_phase("a", Phase::Waiting);
     // The orphan may still be bound, so its room stays reserved, but another may start.
     assert_eq!(cluster.planner.ledger().total().cpu_milli, 1000);
-    cluster.submit(job("b"), work(10));
+    cluster.submit(sj("b"), work(10));
     cluster.run_until_phase("b", Phase::Starting);
     cluster.delete_pod(&key("a-1-0"));
     cluster.run_until("b is withdrawn", |cluster| cluster.status("b").failed_starts == 1);
@@ -230,7 +233,7 @@ fn a_job_whose_pods_are_orphaned_before_they_run_gives_its_slot_back() {
 #[test]
 fn time_in_which_nobody_could_make_its_job_is_not_held_against_it() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(10));
+    cluster.submit(sj("a"), work(10));
     cluster.run_until_phase("a", Phase::Starting);
     // Killed before the Job was made; the next one leads only after pendingTimeout.
     cluster.restart(false);
@@ -245,7 +248,7 @@ fn time_in_which_nobody_could_make_its_job_is_not_held_against_it() {
 fn nobody_is_asked_twice_for_the_same() {
     let mut cluster = cluster();
     cluster.scheduler_works = false;
-    cluster.submit(job("a"), work(10));
+    cluster.submit(sj("a"), work(10));
     cluster.run_until_phase("a", Phase::Starting);
     cluster.run_until_phase("a", Phase::Waiting);
     cluster.run_for(seconds(2));

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 use scavenger_planner::{
-    fixtures::{job, key, millis, node, seconds, settings},
-    snapshot::{Container, Name, Phase, Settings, WaitingReason},
+    fixtures::{key, millis, node, seconds, settings, sj},
+    values::{Container, Name, Phase, Settings, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Kill, Stream, Workload};
 
@@ -58,7 +58,7 @@ struct Late {
     /// The Job controller makes pods.
     new_pods: i64,
     /// It hears that a Job is deleted.
-    jobs: i64,
+    scavenger_jobs: i64,
     /// The garbage collector acts.
     collector: i64,
     /// It hears of a pod.
@@ -67,16 +67,16 @@ struct Late {
     watch: i64,
 }
 
-const PROMPT: Late = Late { new_pods: 50, jobs: 0, collector: 20, pods: 0, watch: 5 };
+const PROMPT: Late = Late { new_pods: 50, scavenger_jobs: 0, collector: 20, pods: 0, watch: 5 };
 
 const LATE: [Late; 9] = [
     PROMPT,
     Late { pods: 500, ..PROMPT },
     Late { pods: 5000, watch: 3000, ..PROMPT },
-    Late { new_pods: 300, jobs: 1000, ..PROMPT },
-    Late { new_pods: 300, jobs: 1000, collector: 500, pods: 1000, ..PROMPT },
-    Late { new_pods: 300, jobs: 1000, collector: 500, pods: 5000, watch: 10_000 },
-    Late { new_pods: 1000, jobs: 3000, collector: 2000, ..PROMPT },
+    Late { new_pods: 300, scavenger_jobs: 1000, ..PROMPT },
+    Late { new_pods: 300, scavenger_jobs: 1000, collector: 500, pods: 1000, ..PROMPT },
+    Late { new_pods: 300, scavenger_jobs: 1000, collector: 500, pods: 5000, watch: 10_000 },
+    Late { new_pods: 1000, scavenger_jobs: 3000, collector: 2000, ..PROMPT },
     Late { collector: 10_000, ..PROMPT },
     Late { new_pods: 5000, collector: 5000, pods: 2000, ..PROMPT },
 ];
@@ -84,7 +84,7 @@ const LATE: [Late; 9] = [
 fn slow(late: Late) -> Cluster {
     let mut cluster = cluster();
     cluster.delays.new_pods = millis(late.new_pods);
-    cluster.delays.job_controller_view = millis(late.jobs);
+    cluster.delays.job_controller_view = millis(late.scavenger_jobs);
     cluster.delays.garbage_collector = millis(late.collector);
     cluster.delays.garbage_collector_view = millis(late.pods);
     cluster.delays.watch.insert(Stream::Pods, millis(late.watch));
@@ -95,8 +95,8 @@ fn slow(late: Late) -> Cluster {
 
 /// Held and let go again just after its Job was made.
 fn withdrawn(cluster: &mut Cluster, after: SignedDuration) {
-    cluster.submit(job("a"), work(30));
-    run_until(cluster, "its Job is made", |cluster| !cluster.children_of("a").is_empty());
+    cluster.submit(sj("a"), work(30));
+    run_until(cluster, "its Job is made", |cluster| !cluster.jobs_of("a").is_empty());
     run_for(cluster, after);
     cluster.control("a", |controls| controls.suspend = true);
     run_for(cluster, millis(50));
@@ -141,13 +141,13 @@ fn b_a_job_that_somebody_deletes_as_it_is_made_never_meets_the_next() {
         for foreground in [true, false] {
             for after in [0, 20, 400] {
                 let mut cluster = slow(late);
-                cluster.submit(job("a"), work(30));
-                run_until(&mut cluster, "its Job is made", |cluster| !cluster.children_of("a").is_empty());
+                cluster.submit(sj("a"), work(30));
+                run_until(&mut cluster, "its Job is made", |cluster| !cluster.jobs_of("a").is_empty());
                 run_for(&mut cluster, millis(after));
                 if foreground {
-                    cluster.delete_child_in_foreground(&key("a-1"));
+                    cluster.delete_job_in_foreground(&key("a-1"));
                 } else {
-                    cluster.delete_child_in_background(&key("a-1"));
+                    cluster.delete_job_in_background(&key("a-1"));
                 }
                 run_until_completed(&mut cluster);
             }
@@ -157,11 +157,11 @@ fn b_a_job_that_somebody_deletes_as_it_is_made_never_meets_the_next() {
 
 /// Deletes `a` after so long, and makes another one of its name as soon as that is free.
 fn made_again(cluster: &mut Cluster, after: SignedDuration) {
-    cluster.submit(job("a"), Workload { grace: seconds(3), ..work(300) });
+    cluster.submit(sj("a"), Workload { grace: seconds(3), ..work(300) });
     run_for(cluster, after);
-    cluster.delete_job("a");
+    cluster.delete_sj("a");
     run_until(cluster, "it is gone", |cluster| !cluster.exists("a"));
-    cluster.submit(job("a"), work(30));
+    cluster.submit(sj("a"), work(30));
     run_until_completed(cluster);
     assert_eq!(cluster.status("a").interrupted_count, 0);
 }
@@ -180,17 +180,17 @@ fn a_c_n_one_that_is_made_again_never_meets_the_pods_of_the_one_before() {
 fn d_what_nobody_saw_run_is_in_the_status_and_its_number_is_not_used_again() {
     let mut cluster = cluster();
     cluster.hold_watch(Stream::Pods);
-    cluster.hold_watch(Stream::Children);
-    cluster.submit(job("a"), work(30));
+    cluster.hold_watch(Stream::Jobs);
+    cluster.submit(sj("a"), work(30));
     run_until(&mut cluster, "it runs", |cluster| {
         cluster.live_pods("a").first().is_some_and(|pod| pod.container.has_started())
     });
     run_for(&mut cluster, millis(500));
     cluster.preempt(&key("a-1-0"));
-    cluster.delete_child_in_background(&key("a-1"));
+    cluster.delete_job_in_background(&key("a-1"));
     run_for(&mut cluster, seconds(10));
     cluster.relist(Stream::Pods);
-    cluster.relist(Stream::Children);
+    cluster.relist(Stream::Jobs);
     run_until(&mut cluster, "the next attempt starts", |cluster| cluster.starts.len() == 2);
     assert_eq!(numbers(&cluster), [1, 2]);
     let ended = cluster.log.iter().filter_map(|(_, action)| match &action.task {
@@ -206,13 +206,13 @@ fn e_f_a_spec_that_is_replaced_at_any_step_is_that_of_the_attempt_or_of_the_next
     for steps in 0..40 {
         let mut cluster = cluster();
         cluster.delays.new_pods = millis(300);
-        cluster.submit(job("a"), work(300));
+        cluster.submit(sj("a"), work(300));
         for _ in 0..steps {
             if !cluster.live_pods("a").iter().any(|pod| pod.container.has_started()) {
                 cluster.step();
             }
         }
-        cluster.replace("a", |job| job.asking(2000));
+        cluster.replace("a", |sj| sj.asking(2000));
         run_until(&mut cluster, "it runs", |cluster| phase(cluster, Phase::Running));
         let asked = attempt(&cluster, "a").demand.per_pod.clone();
         assert_eq!(cluster.live_pods("a")[0].requests, asked, "{steps}");
@@ -229,7 +229,7 @@ fn i_a_start_that_a_new_planner_finds_is_taken_over_and_not_made_again() {
     {
         for delay in [0, 2, 4, 6, 8, 20, 400] {
             let mut cluster = slow(LATE[3]);
-            cluster.submit(job("a"), work(30));
+            cluster.submit(sj("a"), work(30));
             run_until(&mut cluster, "it starts", |cluster| phase(cluster, Phase::Starting));
             cluster.set_pool(pool.clone());
             run_for(&mut cluster, millis(delay));
@@ -251,12 +251,12 @@ fn i_a_start_that_a_new_planner_finds_is_taken_over_and_not_made_again() {
 #[test]
 fn l_a_pod_whose_job_is_not_seen_yet_is_left_alone() {
     let mut cluster = cluster();
-    cluster.submit(job("a"), work(300));
-    cluster.hold_watch(Stream::Children);
+    cluster.submit(sj("a"), work(300));
+    cluster.hold_watch(Stream::Jobs);
     run_until(&mut cluster, "it runs", |cluster| phase(cluster, Phase::Running));
     run_for(&mut cluster, seconds(120));
     assert_eq!((cluster.live_pods("a").len(), numbers(&cluster)), (1, vec![1]));
-    cluster.let_go(Stream::Children);
+    cluster.let_go(Stream::Jobs);
     completed(&mut cluster, "a");
     assert_eq!(cluster.status("a").interrupted_count, 0);
 }
@@ -266,12 +266,12 @@ fn q_a_pod_on_a_node_that_does_not_answer_holds_the_next_attempt() {
     for delete in [false, true] {
         let mut cluster = cluster().with_nodes([node("n2", 10_000)]);
         cluster.strict = false;
-        cluster.submit(job("a"), work(300));
+        cluster.submit(sj("a"), work(300));
         run_until(&mut cluster, "it runs", |cluster| phase(cluster, Phase::Running));
         let node = cluster.live_pods("a")[0].node.clone().unwrap();
         cluster.lose_node(&node);
         if delete {
-            cluster.delete_child_in_foreground(&key("a-1"));
+            cluster.delete_job_in_foreground(&key("a-1"));
         }
         run_for(&mut cluster, seconds(3600));
         assert_eq!((cluster.live_pods("a").len(), numbers(&cluster)), (1, vec![1]));
@@ -286,13 +286,13 @@ fn k_one_that_is_deleted_without_its_job_takes_it_along_all_the_same() {
     for late in LATE {
         for after in [10, 15, 30, 100, 400, 1500] {
             let mut cluster = slow(late);
-            cluster.submit(job("a"), work(300));
+            cluster.submit(sj("a"), work(300));
             run_for(&mut cluster, millis(after));
             cluster.delete_job_and_leave_children("a");
             run_until(&mut cluster, "it is gone", |cluster| !cluster.exists("a"));
-            cluster.submit(job("a"), work(30));
+            cluster.submit(sj("a"), work(30));
             run_until_completed(&mut cluster);
-            assert_eq!(cluster.all_children().count(), 1, "{late:?} {after}");
+            assert_eq!(cluster.all_jobs().count(), 1, "{late:?} {after}");
         }
     }
 }
@@ -301,10 +301,10 @@ fn k_one_that_is_deleted_without_its_job_takes_it_along_all_the_same() {
 fn frozen(workload: Workload) -> Cluster {
     let mut cluster = cluster();
     cluster.strict = false;
-    cluster.submit(job("a"), workload);
+    cluster.submit(sj("a"), workload);
     run_until(&mut cluster, "it starts", |cluster| phase(cluster, Phase::Starting));
     cluster.run_for(millis(4));
-    assert!(cluster.children_of("a").is_empty());
+    assert!(cluster.jobs_of("a").is_empty());
     cluster.freeze();
     cluster
 }
@@ -325,12 +325,12 @@ fn b_a_planner_that_stood_still_makes_no_second_job_of_an_attempt() {
 fn j_a_job_of_somebody_else_that_has_the_name_is_left_alone_and_fails_nobody() {
     let mut cluster = cluster();
     cluster.foreign_jobs.insert(key("a-1"));
-    cluster.submit(job("a"), work(30));
+    cluster.submit(sj("a"), work(30));
     run_until(&mut cluster, "its first attempt is withdrawn", |cluster| {
         cluster.exists("a")
             && cluster.status("a").attempt.as_ref().is_some_and(|attempt| attempt.outcome.is_some())
     });
-    assert!(cluster.children_of("a").is_empty());
+    assert!(cluster.jobs_of("a").is_empty());
     assert!(cluster.status("a").message.contains("a-1"), "{}", cluster.status("a").message);
     run_until_completed(&mut cluster);
     assert_eq!(attempt(&cluster, "a").number, 2);
@@ -359,9 +359,9 @@ fn g_a_planner_that_stood_still_makes_no_job_of_one_that_was_made_again() {
             let mut cluster = frozen(work(300));
             cluster.delays = slow(late).delays;
             run_until(&mut cluster, "it runs", |cluster| phase(cluster, Phase::Running));
-            cluster.delete_job("a");
+            cluster.delete_sj("a");
             run_until(&mut cluster, "it is gone", |cluster| !cluster.exists("a"));
-            cluster.submit(job("a"), work(30));
+            cluster.submit(sj("a"), work(30));
             run_for(&mut cluster, millis(delay));
             cluster.thaw();
             run_for(&mut cluster, seconds(100));
@@ -375,7 +375,7 @@ fn h_a_planner_that_stood_still_does_not_repeat_what_was_finished() {
     let mut cluster = frozen(work(10));
     run_until(&mut cluster, "it is completed", |cluster| phase(cluster, Phase::Completed));
     run_for(&mut cluster, seconds(10));
-    cluster.delete_child_in_background(&key("a-1"));
+    cluster.delete_job_in_background(&key("a-1"));
     run_for(&mut cluster, seconds(10));
     cluster.thaw();
     let made = cluster.starts.len();

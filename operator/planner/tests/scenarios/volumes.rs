@@ -2,9 +2,9 @@
 
 use scavenger_planner::{
     Planner,
-    fixtures::{at, job, key, node, pod, seconds, settings},
+    fixtures::{at, key, node, pod, seconds, settings, sj},
     guard::Help,
-    snapshot::{Expression, Job, Key, NodeTerm, Observation, Operator, Phase, Volume, WaitingReason},
+    values::{Expression, Key, NodeTerm, Observation, Operator, Phase, ScavengerJob, Volume, WaitingReason},
 };
 use scavenger_simulator::Cluster;
 
@@ -17,11 +17,11 @@ fn volume(name: &str, claim: &str, node: &str) -> Volume {
     Volume { name: name.into(), claim: Some(key(claim)), affinity }
 }
 
-fn mounting(mut job: Job, claim: &str) -> Job {
-    if let Ok(spec) = &mut job.spec {
+fn mounting(mut sj: ScavengerJob, claim: &str) -> ScavengerJob {
+    if let Ok(spec) = &mut sj.spec {
         spec.claims = vec![claim.into()];
     }
-    job
+    sj
 }
 
 /// Two full nodes, of which the second has the cheaper one.
@@ -29,7 +29,7 @@ fn full() -> Cluster {
     let nodes = ["n1", "n2"].map(|name| node(name, 10_000).labelled("name", name));
     let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes(nodes);
     for (name, node, cpu) in [("dear", "n1", 10_000), ("cheap", "n2", 9000)] {
-        cluster.submit(job(name).asking(cpu).only_on("name", node), work(3000));
+        cluster.submit(sj(name).asking(cpu).only_on("name", node), work(3000));
         cluster.run_until_phase(name, Phase::Running);
     }
     cluster
@@ -101,11 +101,11 @@ fn a_claim_that_is_not_bound_can_not_be_judged() {
 fn a_scavenger_job_waits_for_room_where_its_volume_is() {
     let nodes = ["n1", "n2"].map(|name| node(name, 10_000).labelled("name", name));
     let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes(nodes);
-    cluster.submit(job("first").asking(8000).only_on("name", "n1"), work(100));
+    cluster.submit(sj("first").asking(8000).only_on("name", "n1"), work(100));
     cluster.run_until_phase("first", Phase::Running);
     cluster.planner.observe(Observation::Volume(volume("pv", "data", "n1")), at(10));
-    cluster.submit(mounting(job("tied").asking(5000), "data"), work(50));
-    cluster.submit(mounting(job("free").asking(5000), "unbound"), work(50));
+    cluster.submit(mounting(sj("tied").asking(5000), "data"), work(50));
+    cluster.submit(mounting(sj("free").asking(5000), "unbound"), work(50));
     cluster.run_until_phase("free", Phase::Running);
     cluster.run_for(seconds(30));
     assert_eq!(cluster.waits("tied"), Some(WaitingReason::NoRoom), "{:?}", cluster.status("tied"));

@@ -2,27 +2,25 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    action::ActionResult,
-    values::{Child, Job, Key, Name, Node, Pod, Settings, Usage, Volume},
-};
+use super::{Job, Key, Name, Node, Pod, ScavengerJob, Settings, Usage, Volume};
+use crate::action::ActionResult;
 
 /// One thing that was seen, or that became of an action.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Observation {
     /// A ScavengerJob is there, in this version.
-    Job(Box<Job>),
+    ScavengerJob(Box<ScavengerJob>),
     /// A ScavengerJob is gone.
-    JobGone(Key),
-    /// A child Job is there, in this version.
-    Child(Child),
-    /// A child Job is gone: its namespace, its ScavengerJob's UID, and its own.
-    ChildGone {
-        /// Namespace of the child Job.
+    ScavengerJobGone(Key),
+    /// A Job is there, in this version.
+    Job(Job),
+    /// A Job is gone: its namespace, its ScavengerJob's UID, and its own.
+    JobGone {
+        /// Namespace of the Job.
         namespace: Name,
         /// UID of the ScavengerJob.
         owner: Name,
-        /// UID of the child Job.
+        /// UID of the Job.
         uid: Name,
     },
     /// A pod is there, in this version.

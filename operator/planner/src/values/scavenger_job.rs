@@ -10,7 +10,7 @@ use crate::resources::Resources;
 
 /// A ScavengerJob.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Job {
+pub struct ScavengerJob {
     /// Namespace and name.
     pub key: Key,
     /// UID.
@@ -28,9 +28,9 @@ pub struct Job {
     /// What of its spec may change at any time.
     pub controls: Controls,
     /// What it asks, or why that cannot be understood.
-    pub spec: Result<JobSpec, String>,
+    pub spec: Result<ScavengerJobSpec, String>,
     /// What became of it so far.
-    pub status: JobStatus,
+    pub status: ScavengerJobStatus,
 }
 
 /// What of a ScavengerJob's spec may change at any time, even while it runs.
@@ -53,7 +53,7 @@ impl Default for Controls {
 
 /// What a ScavengerJob asks, as far as the rules need it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct JobSpec {
+pub struct ScavengerJobSpec {
     /// What it needs where; shared, since many ask for the same.
     pub demand: Arc<Demand>,
     /// The stretch it needs for lasting progress.
@@ -91,7 +91,7 @@ pub const HISTORY: usize = 50;
 
 /// What became of a ScavengerJob. A plan carries the whole new value, and the executor writes it as it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct JobStatus {
+pub struct ScavengerJobStatus {
     /// False until a status was written for the first time.
     pub written: bool,
     /// Where it is in its life.
@@ -133,7 +133,7 @@ pub struct JobStatus {
     pub attempt: Option<Box<Attempt>>,
 }
 
-impl JobStatus {
+impl ScavengerJobStatus {
     /// The attempt that is being made, if one is.
     #[must_use]
     pub fn active_attempt(&self) -> Option<&Attempt> {
@@ -164,8 +164,8 @@ pub struct Waiting {
 pub struct Attempt {
     /// Counted from 1.
     pub number: u32,
-    /// UID of the child Job once it was seen.
-    pub child_uid: Option<Name>,
+    /// UID of the Job once it was seen.
+    pub job_uid: Option<Name>,
     /// Generation of the spec it runs with.
     pub generation: i64,
     /// What it runs with, as far as room is concerned.
@@ -194,7 +194,7 @@ impl Attempt {
     pub fn first(demand: Arc<Demand>, time: Timestamp) -> Self {
         Self {
             number: 1,
-            child_uid: None,
+            job_uid: None,
             generation: 1,
             demand,
             priority_class: 0,
@@ -219,13 +219,13 @@ pub struct Disruption {
     pub reason: Reason,
     /// The message beside it.
     pub message: String,
-    /// Name of the pod (or child Job) that showed it; empty if the planner decided it.
+    /// Name of the pod (or Job) that showed it; empty if the planner decided it.
     pub pod: Name,
 }
 
 /// The batch/v1 Job of an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Child {
+pub struct Job {
     /// Namespace and name.
     pub key: Key,
     /// UID.
@@ -250,7 +250,7 @@ pub struct Child {
     pub over_since: Option<Timestamp>,
 }
 
-impl Child {
+impl Job {
     /// True if the Job controller will make no more pods for it.
     #[must_use]
     pub fn is_over(&self) -> bool {
