@@ -186,6 +186,7 @@ impl Cluster {
                 let job = world::job(sj, *attempt, version);
                 ("answer: Job created", Answer::Job(job.clone().into()), Some(job))
             }
+            Task::LookForJob { attempt } => ("answer: no Job", Answer::NoJob { attempt: *attempt }, None),
             Task::ReadJob { uid, .. } => ("answer: Job is gone", Answer::JobGone { uid: uid.clone() }, None),
             Task::ListPods { .. } => {
                 let answer =

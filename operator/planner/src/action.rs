@@ -45,6 +45,12 @@ pub enum Task {
         /// Its UID.
         uid: Name,
     },
+    /// Look live for the Job of an attempt whose pods are left, by its name. Answered with [`Answer::Job`], or
+    /// [`Answer::NoJob`] if there is none of that name that is this ScavengerJob's.
+    LookForJob {
+        /// Number of the attempt.
+        attempt: u32,
+    },
     /// List the ScavengerJob's pods live. Answered with [`Answer::Pods`].
     ListPods {
         /// Child Job (and its UID) whose events tell why it has no pods.
@@ -140,6 +146,11 @@ pub enum Answer {
     JobGone {
         /// Its UID.
         uid: Name,
+    },
+    /// No Job of this attempt exists.
+    NoJob {
+        /// Number of the attempt.
+        attempt: u32,
     },
     /// All pods of the ScavengerJob as they are now.
     Pods {

@@ -5,11 +5,14 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     Planner,
     action::{ActionResult, Answer, Failure},
-    memory::{CreateFailure, Prepared},
+    memory::{CreateFailure, NoJob, Prepared},
     refusal,
     seen::owner,
     values::{Key, Name, Phase, Pod, ScavengerJob},
 };
+
+/// Longest time between two reads of a Job that count as one finding.
+const NO_JOB_HOLDS: SignedDuration = SignedDuration::from_secs(60);
 
 impl Planner {
     pub(crate) fn done(&mut self, result: ActionResult) {
@@ -43,6 +46,14 @@ impl Planner {
                     // Maybe it was gone already. If it is not, its pods still hold the next attempt.
                     self.seen.remove_job(&owner(uid, key), &job);
                 }
+            }
+            Answer::NoJob { attempt } => {
+                let Some(tracked) = self.seen.get_mut(key) else { return };
+                let before = tracked.memory.no_job.filter(|before| before.attempt == attempt);
+                // Reads that are far apart say nothing together: there may have been a Job between them.
+                let before = before.filter(|before| time.duration_since(before.last) <= NO_JOB_HOLDS);
+                let first = before.map_or(time, |before| before.first);
+                tracked.memory.no_job = Some(NoJob { attempt, first, last: time });
             }
             Answer::JobGone { uid: job } => _ = self.seen.remove_job(&owner(uid, key), &job),
             Answer::Pods { pods, resource_version, create_failure } => {

@@ -5,6 +5,7 @@ use jiff::SignedDuration;
 use crate::{
     action::Task,
     known::{Known, later},
+    leftovers,
     next::{Next, Transition},
 };
 
@@ -24,23 +25,21 @@ pub fn next(known: &Known<'_>) -> Next {
     if let Some(job) = holding.clone().find(|job| !job.deleting) {
         return Next::Do(Task::delete(job));
     }
+    if let Some(next) = leftovers::next_of_orphans(known) {
+        return next;
+    }
     if pods_left || holding.next().is_some() {
         return explain(known);
+    }
+    if let Some(until) = leftovers::pods_may_come_until(known) {
+        return Next::Wait(Some(until));
     }
     if known.sj.has_finalizer { Next::Do(Task::RemoveFinalizer) } else { Next::Wait(None) }
 }
 
-/// A pod on a node that does not answer, or one that nobody deletes, can hold a deletion forever. The message says which.
+/// A pod on a node that does not answer can hold a deletion forever. The message says which.
 fn explain(known: &Known<'_>) -> Next {
-    let orphan = || {
-        let mut left = known.pods.values().filter(|pod| !pod.phase.is_terminal());
-        left.find(|pod| pod.deletion_requested.is_none())
-    };
-    let message = if let Some((pod, node)) = known.pod_on_lost_node() {
-        format!("its deletion waits for pod {pod} on node {node}, which is gone or not ready")
-    } else if let (true, Some(pod)) = (known.jobs.is_empty(), orphan()) {
-        format!("its deletion waits for pod {}, whose Job is gone: delete the pod", pod.key.name)
-    } else {
+    let Some(message) = leftovers::holds_deletion(known) else {
         return Next::Wait(Some(later(known.now, LOOK_AGAIN)));
     };
     if known.sj.status.message == message {

@@ -57,6 +57,7 @@ mod inform;
 mod interruption;
 mod known;
 mod ledger;
+mod leftovers;
 mod lifecycle;
 pub mod loss;
 mod memory;

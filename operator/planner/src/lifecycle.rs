@@ -7,6 +7,7 @@ use crate::{
     action::{Failure, Task},
     active, deletion,
     known::{Known, earlier, later},
+    leftovers,
     next::{Next, Transition},
     values::{Job, Reason, WaitingReason},
     waiting,
@@ -65,6 +66,9 @@ fn next_finished(known: &Known<'_>) -> Next {
     let status = &known.sj.status;
     if let Some(job) = useless_job(known) {
         return Next::Do(Task::delete(job));
+    }
+    if let Some(next) = leftovers::next_of_orphans(known) {
+        return next;
     }
     let until = later(status.finish_time.unwrap_or(now), known.sj.controls.ttl_after_finished);
     if until <= now {

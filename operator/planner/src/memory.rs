@@ -33,6 +33,8 @@ pub struct Memory {
     pub pod_events: Option<PodEvents>,
     /// Since when the active attempt's Job is refused for a reason that may pass, and the newest of the sentences.
     pub not_made: Option<(Timestamp, String)>,
+    /// Live reads that found no Job although pods of the attempt are left.
+    pub no_job: Option<NoJob>,
     /// When this planner first saw that it is being deleted.
     pub deleting_since: Option<Timestamp>,
 }
@@ -54,6 +56,17 @@ impl DerefMut for Remembered {
     fn deref_mut(&mut self) -> &mut Memory {
         self.0.get_or_insert_default()
     }
+}
+
+/// Live reads of an attempt's Job that found none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoJob {
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// The first of them.
+    pub first: Timestamp,
+    /// The last of them.
+    pub last: Timestamp,
 }
 
 /// When the newest events of pods were read, and the event of each pod that has one.

@@ -35,6 +35,7 @@ impl Urgency {
             Task::WriteStatus(write) if write.status.phase.is_active() => Self::Writes,
             Task::Prepare { .. }
             | Task::ReadJob { .. }
+            | Task::LookForJob { .. }
             | Task::ListPods { .. }
             | Task::ReadPodEvents { .. }
             | Task::DeleteScavengerJob { .. }

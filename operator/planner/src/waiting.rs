@@ -6,31 +6,13 @@ use crate::{
     action::Task,
     active,
     known::{Known, later},
+    leftovers,
     next::{Next, Transition},
     values::{Reason, Waiting, WaitingReason},
 };
 
 /// How often it is looked again at pods that hold something up: their node can be lost without any of them changing.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
-
-/// Why the next attempt waits for what is left of the last one: two must never run at once.
-fn waits_for_the_last_attempt(known: &Known<'_>) -> Waiting {
-    if let Some((pod, node)) = known.pod_on_lost_node() {
-        let message = format!(
-            "pod {pod} of its last attempt is on node {node}, which is gone or not ready; the next attempt waits until \
-             the node is back or removed"
-        );
-        return Waiting { reason: WaitingReason::NodeUnreachable, message };
-    }
-    let message = match known.first_pod_left() {
-        Some(pod) if known.jobs.is_empty() && pod.deletion_requested.is_none() => {
-            format!("waits for pod {} of its last attempt, whose Job is gone: delete the pod", pod.key.name)
-        }
-        Some(pod) => format!("waits until pod {} of its last attempt has ended", pod.key.name),
-        None => "waits until the Job of its last attempt is gone".to_owned(),
-    };
-    Waiting { reason: WaitingReason::BackingOff, message }
-}
 
 /// What is next for a ScavengerJob that has no active attempt.
 #[must_use]
@@ -43,6 +25,13 @@ pub fn next(known: &Known<'_>) -> Next {
     if let Some(job) = known.jobs.values().find(|job| !job.deleting) {
         return Next::Do(Task::delete(job));
     }
+    // Whatever it waits for: nothing that was interrupted works on.
+    if let Some(next) = leftovers::next_of_orphans(known) {
+        return match next {
+            Next::Wait(timer) => Next::Held(leftovers::holds_next_attempt(known), timer),
+            next => next,
+        };
+    }
     if let Some(deadline) = known.sj.controls.active_deadline.map(|deadline| deadline.as_secs())
         && status.active_seconds >= deadline
     {
@@ -52,9 +41,11 @@ pub fn next(known: &Known<'_>) -> Next {
         let message = active::HELD_BY_SUSPEND.to_owned();
         return Next::Held(Waiting { reason: WaitingReason::Suspended, message }, None);
     }
-    let anything_left = !known.jobs.is_empty() || known.first_pod_left().is_some();
+    let pods_may_come = leftovers::pods_may_come_until(known);
+    let anything_left = !known.jobs.is_empty() || known.first_pod_left().is_some() || pods_may_come.is_some();
     if anything_left && status.not_before.is_none_or(|time| time <= now) {
-        return Next::Held(waits_for_the_last_attempt(known), Some(later(now, LOOK_AGAIN)));
+        let again = pods_may_come.unwrap_or_else(|| later(now, LOOK_AGAIN));
+        return Next::Held(leftovers::holds_next_attempt(known), Some(again));
     }
     let settings = match known.settings {
         Ok(settings) => settings,

@@ -93,6 +93,7 @@ pub(super) fn describe(task: &Task) -> String {
             format!("write status {phase}: {}", write.status.message)
         }
         Task::CreateJob { attempt, .. } => format!("create the Job of attempt {attempt}"),
+        Task::LookForJob { attempt } => format!("look for the Job of attempt {attempt}, whose pods are left"),
         Task::ReadJob { job, .. } => format!("read Job {:?}, which no watch has shown yet", &*job.name),
         Task::ListPods { .. } => "list its pods, to be sure what became of them".to_owned(),
         Task::DeleteJob { job, .. } => format!("delete Job {:?} and its pods", &*job.name),

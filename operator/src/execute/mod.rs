@@ -113,6 +113,7 @@ impl Executor {
                 self.create_job(sj, uid, attempt, priority_class).await
             }
             Task::ReadJob { job, uid } => self.read_job(&job, &uid).await,
+            Task::LookForJob { attempt } => self.look_for_job(sj, uid, attempt).await,
             Task::ListPods { job } => self.list_pods(sj, uid, job.as_ref()).await,
             Task::ReadPodEvents { pods } => self.read_pod_events(&pods).await,
             Task::DeleteScavengerJob { resource_version } => self.delete_sj(sj, uid, resource_version).await,
@@ -150,7 +151,7 @@ fn task_name(task: &Task) -> &'static str {
         Task::Prepare { .. } => "prepare",
         Task::WriteStatus(_) => "write_status",
         Task::CreateJob { .. } => "create_job",
-        Task::ReadJob { .. } => "read_job",
+        Task::ReadJob { .. } | Task::LookForJob { .. } => "read_job",
         Task::ListPods { .. } => "list_pods",
         Task::ReadPodEvents { .. } => "read_pod_events",
         Task::DeleteScavengerJob { .. } => "delete_scavenger_job",

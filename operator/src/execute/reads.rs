@@ -11,6 +11,8 @@ use scavenger_planner::{
     values::{Key, Name},
 };
 
+use scavenger_schema::names;
+
 use super::{Executor, Outcome, errors::failure};
 use crate::{manifest, observe::convert};
 
@@ -42,6 +44,13 @@ impl Executor {
         let there = self.api::<BatchJob>(key).get_opt(&key.name).await.map_err(failure)?;
         let job = there.as_ref().and_then(convert::job).filter(|job| job.uid == *uid);
         Ok(job.map_or_else(|| Answer::JobGone { uid: uid.clone() }, |job| Answer::Job(job.into())))
+    }
+
+    pub(super) async fn look_for_job(&self, key: &Key, uid: &str, attempt: u32) -> Outcome {
+        let name = names::job(&key.name, attempt);
+        let there = self.api::<BatchJob>(key).get_opt(&name).await.map_err(failure)?;
+        let job = there.as_ref().and_then(convert::job).filter(|job| *job.owner == *uid);
+        Ok(job.map_or(Answer::NoJob { attempt }, |job| Answer::Job(job.into())))
     }
 
     pub(super) async fn list_pods(&self, key: &Key, uid: &str, job: Option<&(Key, Name)>) -> Outcome {

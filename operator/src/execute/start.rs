@@ -28,10 +28,7 @@ impl Executor {
             finalizers.push(names::FINALIZER.to_owned());
             sj = self.patch_finalizers(&sj, key, finalizers).await?;
         }
-        // Nothing can be left of attempts if none was ever begun: each is in the status before its Job is made.
-        let is_first = sj.status.as_ref().is_none_or(|status| status.attempt.is_none());
-        let pods_left = async { if is_first { Ok(0) } else { self.pods_left(key, uid).await } };
-        let (pods_left, missing) = tokio::try_join!(pods_left, self.missing(key, &sj))?;
+        let (pods_left, missing) = tokio::try_join!(self.pods_left(key, uid), self.missing(key, &sj))?;
         let answer = Answer::Prepared { sj: Box::new(convert::sj(&sj)), pods_left, missing };
         self.kept.keep(sj);
         Ok(answer)

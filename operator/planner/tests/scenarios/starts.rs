@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 use scavenger_planner::{
+    action::Task,
     fixtures::{key, millis, node, seconds, settings, sj},
     values::{Container, Name, Phase, Settings, WaitingReason},
 };
@@ -58,7 +59,7 @@ struct Late {
     /// The Job controller makes pods.
     new_pods: i64,
     /// It hears that a Job is deleted.
-    scavenger_jobs: i64,
+    jobs: i64,
     /// The garbage collector acts.
     collector: i64,
     /// It hears of a pod.
@@ -67,16 +68,16 @@ struct Late {
     watch: i64,
 }
 
-const PROMPT: Late = Late { new_pods: 50, scavenger_jobs: 0, collector: 20, pods: 0, watch: 5 };
+const PROMPT: Late = Late { new_pods: 50, jobs: 0, collector: 20, pods: 0, watch: 5 };
 
 const LATE: [Late; 9] = [
     PROMPT,
     Late { pods: 500, ..PROMPT },
     Late { pods: 5000, watch: 3000, ..PROMPT },
-    Late { new_pods: 300, scavenger_jobs: 1000, ..PROMPT },
-    Late { new_pods: 300, scavenger_jobs: 1000, collector: 500, pods: 1000, ..PROMPT },
-    Late { new_pods: 300, scavenger_jobs: 1000, collector: 500, pods: 5000, watch: 10_000 },
-    Late { new_pods: 1000, scavenger_jobs: 3000, collector: 2000, ..PROMPT },
+    Late { new_pods: 300, jobs: 1000, ..PROMPT },
+    Late { new_pods: 300, jobs: 1000, collector: 500, pods: 1000, ..PROMPT },
+    Late { new_pods: 300, jobs: 1000, collector: 500, pods: 5000, watch: 10_000 },
+    Late { new_pods: 1000, jobs: 3000, collector: 2000, ..PROMPT },
     Late { collector: 10_000, ..PROMPT },
     Late { new_pods: 5000, collector: 5000, pods: 2000, ..PROMPT },
 ];
@@ -84,7 +85,7 @@ const LATE: [Late; 9] = [
 fn slow(late: Late) -> Cluster {
     let mut cluster = cluster();
     cluster.delays.new_pods = millis(late.new_pods);
-    cluster.delays.job_controller_view = millis(late.scavenger_jobs);
+    cluster.delays.job_controller_view = millis(late.jobs);
     cluster.delays.garbage_collector = millis(late.collector);
     cluster.delays.garbage_collector_view = millis(late.pods);
     cluster.delays.watch.insert(Stream::Pods, millis(late.watch));
@@ -176,6 +177,79 @@ fn a_c_n_one_that_is_made_again_never_meets_the_pods_of_the_one_before() {
     }
 }
 
+/// The Job controller makes the pods of a Job that is gone already: it hears of that last of all.
+const OBLIVIOUS: [Late; 3] = [
+    Late { new_pods: 500, jobs: 5000, pods: 500, ..PROMPT },
+    Late { new_pods: 1000, jobs: 5000, pods: 2000, ..PROMPT },
+    Late { new_pods: 3000, jobs: 5000, pods: 10_000, ..PROMPT },
+];
+
+#[test]
+fn a_pods_of_a_job_that_is_gone_never_meet_a_scavenger_job_that_is_made_again() {
+    for late in OBLIVIOUS {
+        for after in [30, 100, 400] {
+            let mut cluster = slow(late);
+            made_again(&mut cluster, millis(after));
+        }
+    }
+}
+
+#[test]
+fn b_pods_of_a_job_that_is_gone_never_meet_the_next_attempt() {
+    for late in OBLIVIOUS {
+        for after in [0, 20, 200] {
+            let mut cluster = slow(late);
+            withdrawn(&mut cluster, millis(after));
+        }
+    }
+}
+
+/// Reads of a Job whose pods are left, and evictions.
+fn looked_and_evicted(cluster: &Cluster) -> (usize, usize) {
+    let count = |is: fn(&Task) -> bool| cluster.log.iter().filter(|(_, action)| is(&action.task)).count();
+    (
+        count(|task| matches!(task, Task::LookForJob { .. })),
+        count(|task| matches!(task, Task::Interrupt { .. })),
+    )
+}
+
+#[test]
+fn k_a_pod_whose_job_somebody_deleted_without_it_is_evicted_when_nothing_else_ends_it() {
+    for deletes in [false, true] {
+        let mut cluster = cluster();
+        cluster.strict = false;
+        cluster.submit(sj("a"), work(300));
+        run_until(&mut cluster, "it runs", |cluster| phase(cluster, Phase::Running));
+        cluster.orphan(&key("a-1"));
+        run_for(&mut cluster, seconds(30));
+        assert_eq!((looked_and_evicted(&cluster), cluster.live_pods("a").len()), ((0, 0), 1), "it goes on");
+        let began = cluster.now;
+        if deletes {
+            cluster.delete_sj("a");
+            run_until(&mut cluster, "it is gone", |cluster| !cluster.exists("a"));
+        } else {
+            cluster.control("a", |controls| controls.suspend = true);
+            run_until(&mut cluster, "its pod is gone", |cluster| cluster.all_live_pods().is_empty());
+            cluster.control("a", |controls| controls.suspend = false);
+            run_until_completed(&mut cluster);
+        }
+        assert!(cluster.now.duration_since(began) >= seconds(10), "two reads are 10 s apart");
+        assert_eq!(looked_and_evicted(&cluster), (2, 1), "{}", cluster.history());
+    }
+}
+
+#[test]
+fn l_a_pod_whose_job_a_live_read_finds_is_not_evicted() {
+    let mut cluster = cluster();
+    cluster.submit(sj("a"), work(300));
+    cluster.hold_watch(Stream::Jobs);
+    run_until(&mut cluster, "it runs", |cluster| phase(cluster, Phase::Running));
+    cluster.restart(false);
+    cluster.control("a", |controls| controls.suspend = true);
+    run_until(&mut cluster, "its pod is gone", |cluster| cluster.all_live_pods().is_empty());
+    assert_eq!(looked_and_evicted(&cluster).1, 0, "its Job is deleted, not the pod evicted");
+}
+
 #[test]
 fn d_what_nobody_saw_run_is_in_the_status_and_its_number_is_not_used_again() {
     let mut cluster = cluster();
@@ -194,7 +268,7 @@ fn d_what_nobody_saw_run_is_in_the_status_and_its_number_is_not_used_again() {
     run_until(&mut cluster, "the next attempt starts", |cluster| cluster.starts.len() == 2);
     assert_eq!(numbers(&cluster), [1, 2]);
     let ended = cluster.log.iter().filter_map(|(_, action)| match &action.task {
-        scavenger_planner::action::Task::WriteStatus(write) => write.ended.as_ref(),
+        Task::WriteStatus(write) => write.ended.as_ref(),
         _ => None,
     });
     assert_eq!(ended.map(|attempt| attempt.number).collect::<Vec<_>>(), [1], "{}", cluster.history());
