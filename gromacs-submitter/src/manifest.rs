@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kube::api::ObjectMeta;
+use kube::{ResourceExt, api::ObjectMeta};
 use scavenger_schema::names;
 use scavenger_schema::quantity::{format_bytes, format_milli};
 use scavenger_schema::scavenger_job::{
@@ -16,6 +16,7 @@ use scavenger_schema::simulation::{
     job_name, verification_name,
 };
 use scavenger_schema::tuning::{Device, release_year};
+use sha2::{Digest, Sha256};
 
 use crate::mdrun_log::step_interval;
 use crate::probe::{INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT};
@@ -138,7 +139,18 @@ pub fn simulation_job(
     }
     spec.termination_grace_period_seconds =
         needed_grace_seconds(row, rung).max(USUAL_GRACE_SECONDS).min(longest_grace);
-    job(row, job_name(row.id, row.status.submission), spec, settings)
+    let mut job = job(row, job_name(row.id, row.status.submission), spec, settings);
+    job.labels_mut().insert(names::LABEL_FOLDER.to_owned(), folder_label(row));
+    job
+}
+
+/// What stands for the row's folder in a label: two rows, even of two databases, that name one folder of one claim have
+/// the same. A hash, since a label takes 63 characters and few kinds of them.
+fn folder_label(row: &GromacsToTune) -> String {
+    // The claim is mounted without a subPath.
+    let folder = format!("{}\0\0{}", row.persistent_volume_claim, working_directory(row));
+    let hash = Sha256::digest(folder);
+    hash[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The ScavengerJob that reads the .tpr file or the checkpoint. The .tpr file of a calibration it makes first.
@@ -344,6 +356,27 @@ mod tests {
         assert_eq!(job.spec.resources.requests["cpu"].0, "2");
         assert_eq!(job.spec.resources.requests["memory"].0, "300Mi");
         assert_eq!(job.spec.image, "gromacs:test");
+    }
+
+    #[test]
+    fn a_folder_of_a_claim_has_one_label_whoever_names_it() {
+        let label = |row: &GromacsToTune| {
+            let job = simulation_job(row, &ladder()[0], &manifest_settings(), 60);
+            job.metadata
+                .labels
+                .unwrap_or_default()
+                .remove(names::LABEL_FOLDER)
+                .expect("it should be labelled")
+        };
+        let first = row();
+        let other_claim = GromacsToTune { persistent_volume_claim: "other".to_owned(), ..row() };
+        let other_row = GromacsToTune { id: 8, ..row() };
+        assert_eq!(label(&first), label(&row()));
+        assert_eq!(label(&first).len(), 32);
+        assert_ne!(label(&first), label(&other_claim));
+        assert_ne!(label(&first), label(&other_row));
+        let probe = probe_job(&first, Probe::Inspection, &manifest_settings());
+        assert!(!probe.metadata.labels.unwrap_or_default().contains_key(names::LABEL_FOLDER));
     }
 
     #[test]

@@ -36,12 +36,14 @@ pub(crate) fn service_name(sj: &str) -> String {
 
 /// Labels of everything that belongs to one attempt.
 fn labels(sj: &ScavengerJob, attempt: u32) -> BTreeMap<String, String> {
+    let folder = sj.labels().get(names::LABEL_FOLDER);
     [
         (names::LABEL_JOB, sj.name_any()),
         (names::LABEL_JOB_UID, sj.uid().unwrap_or_default()),
         (names::LABEL_ATTEMPT, attempt.to_string()),
     ]
     .into_iter()
+    .chain(folder.map(|folder| (names::LABEL_FOLDER, folder.clone())))
     .map(|(key, value)| (key.to_owned(), value))
     .collect()
 }

@@ -13,6 +13,11 @@ pub const LABEL_JOB: &str = "scavenger.dev/job";
 /// the same name has another UID, so pods of the old one are never taken for pods of the new one.
 pub const LABEL_JOB_UID: &str = "scavenger.dev/job-uid";
 
+/// Label on a ScavengerJob, and on the Jobs and pods that the operator makes of it: the folder that it works in. No two
+/// ScavengerJobs of a namespace with the same value work at the same time. Any value will do; the submitter writes a
+/// hash of claim, subPath and folder.
+pub const LABEL_FOLDER: &str = "scavenger.dev/folder";
+
 /// Label on a Job and its pods: number of the attempt, counted from 1.
 pub const LABEL_ATTEMPT: &str = "scavenger.dev/attempt";
 

@@ -79,6 +79,8 @@ words! {
         QuotaExceeded,
         /// `spec.suspend` holds it.
         Suspended,
+        /// Another ScavengerJob works in the same folder (label `scavenger.dev/folder`).
+        FolderInUse,
         /// A pod of its last attempt is on a node that is gone or not ready; two attempts must never run at once.
         NodeUnreachable,
     }

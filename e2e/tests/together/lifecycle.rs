@@ -249,6 +249,31 @@ fn a_missing_secret_fails_it_with_the_kubelets_reason_whether_it_is_mounted_or_r
     });
 }
 
+/// Two ScavengerJobs whose label says that they work in the same folder, as two rows can.
+#[test]
+fn two_that_work_in_one_folder_do_so_one_after_the_other() {
+    run("folder", |world| async move {
+        world.claim("data").await?;
+        let in_folder = |name: &str, to: u32| {
+            let mut job = counter(name, to);
+            job["metadata"]["labels"] = json!({ "scavenger.dev/folder": "water" });
+            job
+        };
+        world.create::<ScavengerJob>(in_folder("count", 100_000)).await?;
+        world.phase("count", Phase::Running).await?;
+        let pod = world.pods("count").await?.pop().context("the ScavengerJob has no pod")?;
+        ensure!(pod.labels().get("scavenger.dev/folder").is_some_and(|folder| folder == "water"), "{pod:?}");
+        world.create::<ScavengerJob>(in_folder("next", 5)).await?;
+        let waits = |job: &ScavengerJob| {
+            reason(job) == WaitingReason::FolderInUse.name() && message(job).contains("\"count\"")
+        };
+        world.job_until("next", "waits for the folder", waits).await?;
+        world.api::<ScavengerJob>().delete("count", &DeleteParams::default()).await?;
+        world.phase("next", Phase::Completed).await?;
+        Ok(())
+    });
+}
+
 #[test]
 fn a_pod_that_a_deleted_job_left_behind_is_evicted() {
     run("orphan", |world| async move {

@@ -68,6 +68,7 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
             | WaitingReason::BackingOff
             | WaitingReason::Paused
             | WaitingReason::Suspended
+            | WaitingReason::FolderInUse
             | WaitingReason::NodeUnreachable,
         )
         | None => wait(status, said(job), input),

@@ -175,7 +175,11 @@ impl Cluster {
                 sj.has_finalizer = true;
                 sj.resource_version = version;
                 let sj = Box::new(sj.clone());
-                ("answer: prepared", Answer::Prepared { sj, pods_left: 0, missing: Vec::new() }, None)
+                (
+                    "answer: prepared",
+                    Answer::Prepared { sj, pods_left: 0, folder_pod: None, missing: Vec::new() },
+                    None,
+                )
             }
             Task::WriteStatus(write) => {
                 sj.status = write.status.clone();

@@ -135,6 +135,8 @@ pub enum Answer {
         sj: Box<ScavengerJob>,
         /// Pods of it that have not ended.
         pods_left: u32,
+        /// A pod of another ScavengerJob that has not ended and works in the same folder.
+        folder_pod: Option<Name>,
         /// What the spec names and does not exist: kind and name.
         missing: Vec<(String, String)>,
     },

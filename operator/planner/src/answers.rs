@@ -33,8 +33,8 @@ impl Planner {
 
     fn answered(&mut self, key: &Key, uid: &Name, answer: Answer, time: Timestamp) {
         match answer {
-            Answer::Prepared { sj, pods_left, missing } => {
-                self.prepared(key, *sj, pods_left, missing, time);
+            Answer::Prepared { sj, pods_left, folder_pod, missing } => {
+                self.prepared(key, *sj, Prepared { pods_left, folder_pod, missing }, time);
             }
             Answer::ScavengerJob(sj) => self.written(key, *sj, time),
             Answer::Job(job) => {
@@ -74,14 +74,7 @@ impl Planner {
     }
 
     /// A ScavengerJob that is to start was read live, with what is in its way.
-    fn prepared(
-        &mut self,
-        key: &Key,
-        sj: ScavengerJob,
-        pods_left: u32,
-        missing: Vec<(String, String)>,
-        time: Timestamp,
-    ) {
+    fn prepared(&mut self, key: &Key, sj: ScavengerJob, prepared: Prepared, time: Timestamp) {
         let generation = sj.generation;
         let is_written = sj.status.active_attempt().is_some();
         self.see_sj(sj);
@@ -90,12 +83,12 @@ impl Planner {
         }
         let tracked = self.seen.get_mut(key).filter(|tracked| tracked.sj().generation == generation);
         let Some(tracked) = tracked else { return };
-        if missing.is_empty() {
+        if prepared.missing.is_empty() {
             tracked.memory.missing_since = None;
         } else {
             tracked.memory.missing_since.get_or_insert(time);
         }
-        tracked.memory.prepared = Some(Prepared { pods_left, missing });
+        tracked.memory.prepared = Some(prepared);
     }
 
     /// A status was written.

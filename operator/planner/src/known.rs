@@ -8,7 +8,7 @@ use crate::{
     capacity::Capacity,
     memory::Memory,
     seen::{Attachments, Tracked},
-    values::{Attempt, Disruption, Job, Name, Pod, ScavengerJob, Settings},
+    values::{Attempt, Disruption, Job, Key, Name, Pod, ScavengerJob, Settings},
     verdict::Evidence,
 };
 
@@ -29,6 +29,8 @@ pub struct Known<'a> {
     pub memory: &'a Memory,
     /// True while capacity is reserved for what it asks for.
     pub has_reservation: bool,
+    /// Another ScavengerJob that works in the same folder, or is about to.
+    pub folder_user: Option<&'a Key>,
     /// A node that is gone or not ready and to which one of its pods is bound that has not ended.
     pub lost_node: Option<&'a Name>,
     /// Why the active attempt is to be interrupted, if a cause ordered it.
@@ -45,6 +47,7 @@ impl<'a> Known<'a> {
         tracked: &'a Tracked,
         attachments: &'a Attachments,
         is_promised: bool,
+        folder_user: Option<&'a Key>,
         capacity: &Capacity,
         settings: &'a Result<Settings, String>,
         now: Timestamp,
@@ -61,6 +64,7 @@ impl<'a> Known<'a> {
             has_reservation: is_promised
                 && active_attempt(sj).is_none()
                 && sj.spec.as_ref().is_ok_and(|spec| tracked.promise.is_for(&spec.demand)),
+            folder_user,
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !capacity.is_ready(node)),
             order: tracked.ordered(),
             settings: settings.as_ref().map_err(String::as_str),

@@ -52,6 +52,7 @@ pub mod check;
 mod deletion;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
+mod folders;
 pub mod guard;
 mod inform;
 mod interruption;
@@ -101,6 +102,7 @@ use action::{Action, Task};
 use agenda::Agenda;
 use capacity::Capacity;
 use causes::{Causes, Occupancy, Pool, drain};
+use folders::{Folders, Use};
 use inform::{Explanation, Informing, Telling};
 use known::{Known, active_attempt, earlier};
 use ledger::Ledger;
@@ -142,6 +144,7 @@ pub struct Planner {
     queue: Queue,
     informing: Informing,
     occupancy: Occupancy,
+    folders: Folders,
     causes: Causes,
     seen_version: u64,
     /// True if the queue is to be walked along as soon as there are settings.
@@ -161,6 +164,7 @@ impl Default for Planner {
             queue: Queue::default(),
             informing: Informing::default(),
             occupancy: Occupancy::default(),
+            folders: Folders::default(),
             causes: Causes::default(),
             seen_version: 0,
             walk_due: false,
@@ -212,9 +216,23 @@ impl Planner {
     /// Decides about one ScavengerJob.
     pub(crate) fn visit(&mut self, key: &Key, now: Timestamp, actions: &mut Vec<Action>) {
         self.follow(key, now);
+        self.follow_folder(key);
         if let Some((next, keeps_promise)) = self.decide(key, now) {
             self.carry_out(key, next, keeps_promise, now, actions);
+            self.follow_folder(key);
         }
+    }
+
+    /// Brings in line how far a ScavengerJob has come with its folder. Those that name the same one are looked at again.
+    fn follow_folder(&mut self, key: &Key) {
+        let Some((tracked, attachments)) = self.seen.whole_mut(key) else { return };
+        let is_active = tracked.sj().status.phase.is_active() || !attachments.all_ended();
+        let uses = match self.promises.is_made(key) {
+            _ if is_active => Use::Active,
+            true => Use::Promised,
+            false => Use::None,
+        };
+        self.agenda.add_all(self.folders.set(key, tracked.sj().folder.as_ref(), uses).iter());
     }
 
     /// Brings what a ScavengerJob holds in line with what is known of it, whatever comes next.
@@ -255,7 +273,9 @@ impl Planner {
         }
         let refusal = tracked.refused.take();
         let is_promised = self.promises.is_made(key);
-        let known = Known::of(tracked, attachments, is_promised, &self.capacity, &self.settings, now);
+        let folder_user = self.folders.user_beside(key);
+        let known =
+            Known::of(tracked, attachments, is_promised, folder_user, &self.capacity, &self.settings, now);
         let next = match refusal {
             Some(refusal) => lifecycle::after_refusal(&known, refusal),
             None => lifecycle::next(&known),
@@ -423,8 +443,10 @@ impl Planner {
             }
         }
         let is_promised = self.promises.is_made(key);
+        let folder_user = self.folders.user_beside(key);
         let (tracked, attachments) = self.seen.whole_mut(key)?;
-        let known = Known::of(tracked, attachments, is_promised, &self.capacity, &self.settings, now);
+        let known =
+            Known::of(tracked, attachments, is_promised, folder_user, &self.capacity, &self.settings, now);
         match lifecycle::next(&known) {
             Next::Held(waiting, _) => Some(waiting.into()),
             _ => None,

@@ -86,6 +86,8 @@ pub struct CreateFailure {
 pub struct Prepared {
     /// Pods that have not ended.
     pub pods_left: u32,
+    /// A pod of another ScavengerJob that has not ended and works in the same folder.
+    pub folder_pod: Option<Name>,
     /// Kind and name of what does not exist.
     pub missing: Vec<(String, String)>,
 }

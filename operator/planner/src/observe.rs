@@ -91,6 +91,7 @@ impl Planner {
             self.agenda.forget(key, &mut tracked.turn);
             self.informing.remove(key, &mut tracked.reported);
         }
+        self.agenda.add_all(self.folders.forget(key).iter());
         self.queue.remove(key, &mut self.capacity);
         self.occupancy.set(key, BTreeSet::new());
         self.promises.release(key);

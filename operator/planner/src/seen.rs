@@ -135,6 +135,11 @@ impl Attachments {
         alive.filter_map(|pod| Some((pod.node.as_ref()?, &**pod)))
     }
 
+    /// True if no pod is left that has not ended.
+    pub(crate) fn all_ended(&self) -> bool {
+        self.pods.values().all(|pod| pod.phase.is_terminal())
+    }
+
     /// What the pods of an attempt showed.
     pub(crate) fn evidence(&self, attempt: Option<&Attempt>) -> &Evidence {
         let evidence = attempt.and_then(|attempt| self.evidence.get(&attempt.number));

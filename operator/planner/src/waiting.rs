@@ -82,6 +82,14 @@ pub fn next(known: &Known<'_>) -> Next {
             ),
         };
     }
+    if let Some(other) = known.folder_user {
+        let message = format!("waits for ScavengerJob {:?}, which works in the same folder", &*other.name);
+        let waiting = Waiting { reason: WaitingReason::FolderInUse, message };
+        return match known.has_reservation {
+            true => Next::GiveBack(waiting, now + SignedDuration::from_secs(2)),
+            false => Next::Held(waiting, None),
+        };
+    }
     if !known.has_reservation {
         return Next::Candidate;
     }
@@ -91,6 +99,13 @@ pub fn next(known: &Known<'_>) -> Next {
     if prepared.pods_left > 0 {
         let message = format!("waits until {} pods of earlier attempts have ended", prepared.pods_left);
         let waiting = Waiting { reason: WaitingReason::BackingOff, message };
+        return Next::GiveBack(waiting, now + SignedDuration::from_secs(2));
+    }
+    if let Some(pod) = &prepared.folder_pod {
+        let message = format!(
+            "waits until pod {pod} of another ScavengerJob, which works in the same folder, has ended"
+        );
+        let waiting = Waiting { reason: WaitingReason::FolderInUse, message };
         return Next::GiveBack(waiting, now + SignedDuration::from_secs(2));
     }
     if !prepared.missing.is_empty() {

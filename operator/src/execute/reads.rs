@@ -40,6 +40,21 @@ impl Executor {
         Ok(u32::try_from(left).unwrap_or(u32::MAX))
     }
 
+    /// A pod of another ScavengerJob that has not ended and works in this folder.
+    pub(super) async fn pod_in_folder(
+        &self,
+        key: &Key,
+        uid: &str,
+        folder: Option<&String>,
+    ) -> Result<Option<Name>, Failure> {
+        let Some(folder) = folder else { return Ok(None) };
+        let others = format!("{}={folder},{}!={uid}", names::LABEL_FOLDER, names::LABEL_JOB_UID);
+        let pods =
+            self.api::<ApiPod>(key).list(&ListParams::default().labels(&others)).await.map_err(failure)?;
+        let alive = pods.iter().map(convert::pod).find(|pod| !pod.phase.is_terminal());
+        Ok(alive.map(|pod| pod.key.name))
+    }
+
     pub(super) async fn read_job(&self, key: &Key, uid: &Name) -> Outcome {
         let there = self.api::<BatchJob>(key).get_opt(&key.name).await.map_err(failure)?;
         let job = there.as_ref().and_then(convert::job).filter(|job| job.uid == *uid);

@@ -28,8 +28,12 @@ impl Executor {
             finalizers.push(names::FINALIZER.to_owned());
             sj = self.patch_finalizers(&sj, key, finalizers).await?;
         }
-        let (pods_left, missing) = tokio::try_join!(self.pods_left(key, uid), self.missing(key, &sj))?;
-        let answer = Answer::Prepared { sj: Box::new(convert::sj(&sj)), pods_left, missing };
+        let (pods_left, folder_pod, missing) = tokio::try_join!(
+            self.pods_left(key, uid),
+            self.pod_in_folder(key, uid, sj.labels().get(names::LABEL_FOLDER)),
+            self.missing(key, &sj)
+        )?;
+        let answer = Answer::Prepared { sj: Box::new(convert::sj(&sj)), pods_left, folder_pod, missing };
         self.kept.keep(sj);
         Ok(answer)
     }

@@ -55,6 +55,7 @@ pub(crate) fn sj(object: &ScavengerJob) -> values::ScavengerJob {
         creation_time: creation_time(object),
         deleting: object.metadata.deletion_timestamp.is_some(),
         has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
+        folder: object.labels().get(names::LABEL_FOLDER).map(|folder| folder.as_str().into()),
         controls: validate::controls(&object.spec),
         spec: validate::sj_spec(&object.spec).map_err(|error| error.to_string()),
         status: status::from_crd(object.status.as_ref()),

@@ -25,6 +25,9 @@ pub struct ScavengerJob {
     pub deleting: bool,
     /// True if it carries our finalizer.
     pub has_finalizer: bool,
+    /// The folder that it works in: value of the label `scavenger.dev/folder`.
+    #[serde(default)]
+    pub folder: Option<Name>,
     /// What of its spec may change at any time.
     pub controls: Controls,
     /// What it asks, or why that cannot be understood.

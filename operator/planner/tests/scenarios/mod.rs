@@ -5,6 +5,7 @@ mod crowd;
 mod deletion;
 mod endings;
 mod faults;
+mod folders;
 mod guard;
 mod headroom;
 mod interruptions;
