@@ -11,7 +11,7 @@ use scavenger_simulator::{Cluster, Stream, Workload};
 
 use super::work;
 
-const CROWD: usize = 20_000;
+const CROWD: usize = 100_000;
 
 fn pool() -> Settings {
     settings().filled_to(0.8).starting_at_once(40)
@@ -28,7 +28,7 @@ fn crowd() -> Cluster {
         cluster.scavenger_jobs().filter(|sj| sj.status.phase == Phase::Running).count() == 40
     });
     for number in 0..CROWD {
-        cluster.submit(sj(&format!("job{number:05}")), Workload::default());
+        cluster.submit(sj(&format!("job{number:06}")), Workload::default());
     }
     cluster.run_for(seconds(300));
     // Five a second, and five that a quiet time had saved up.
