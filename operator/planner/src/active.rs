@@ -84,6 +84,7 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
         Phase::Starting => starting::next(known, attempt, job, &pods),
         _ => match next_running(known) {
             Next::Wait(timer) => Next::Wait(earlier(timer, deadline.map(|(_, time)| time))),
+            Next::Inform(transition, _) => Next::Inform(transition, deadline.map(|(_, time)| time)),
             next => next,
         },
     }
@@ -125,7 +126,7 @@ fn next_running(known: &Known<'_>) -> Next {
         return Next::Change(Transition::StartPriorityOver);
     }
     if status.observed_generation != known.sj.generation {
-        return Next::Change(Transition::Observe);
+        return Next::Inform(Transition::Observe, None);
     }
     Next::Wait(None)
 }

@@ -49,5 +49,5 @@ fn explain(known: &Known<'_>) -> Next {
     if known.now < until {
         return Next::Wait(Some(until));
     }
-    Next::Change(Transition::ExplainDeletion(message))
+    Next::Inform(Transition::ExplainDeletion(message), Some(later(known.now, LOOK_AGAIN)))
 }

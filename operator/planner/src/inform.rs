@@ -1,5 +1,6 @@
-//! Who is told why it waits. Such a write helps nobody to start, so all of them come from one small budget: the oldest
-//! first, none for a ScavengerJob that starts, changes or goes before its turn has come.
+//! Status writes that only inform: why a ScavengerJob waits, what holds its deletion, that a change of its spec was seen.
+//! They start, stop and end nothing, so all of them come from one small budget: the oldest first, none for a ScavengerJob
+//! that starts, changes or goes before its turn has come.
 
 use std::collections::BTreeSet;
 
@@ -64,6 +65,14 @@ impl Informing {
     fn allowed(&self) -> Timestamp {
         self.paid.saturating_sub(SAVED).unwrap_or(Timestamp::MIN)
     }
+}
+
+/// What a status is to say and does not say yet.
+pub(crate) enum News {
+    /// Why its ScavengerJob waits.
+    Waits(Explanation),
+    /// Something else, and the write that says it.
+    Other(Task),
 }
 
 /// Why a ScavengerJob waits, as its status is to say it.

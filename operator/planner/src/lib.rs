@@ -103,7 +103,7 @@ use agenda::Agenda;
 use capacity::Capacity;
 use causes::{Causes, Occupancy, Pool, drain};
 use folders::{Folders, Use};
-use inform::{Explanation, Informing, Telling};
+use inform::{Informing, News, Telling};
 use known::{Known, active_attempt, earlier};
 use ledger::Ledger;
 use next::{Next, Transition};
@@ -327,6 +327,10 @@ impl Planner {
             Next::Do(task) => (Some(task), None),
             Next::Wait(timer) => (None, timer),
             Next::Change(_) | Next::Candidate => (None, None),
+            Next::Inform(_, timer) => {
+                self.informing.add(key, &mut tracked.reported, now);
+                (None, timer)
+            }
             Next::Held(waiting, timer) => match tracked.hold(&waiting.into(), now) {
                 Telling::Said => (None, timer),
                 Telling::Due => {
@@ -411,11 +415,19 @@ impl Planner {
     fn inform(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> usize {
         let before = actions.len();
         while let Some(key) = self.informing.next(now) {
-            let why = self.explain(&key, now);
+            let news = self.explain(&key, now);
             let Some(tracked) = self.seen.get_mut(&key) else { break };
             self.informing.remove(&key, &mut tracked.reported);
             // What is under way may change the reason; its answer brings the ScavengerJob back on the agenda.
-            let Some(why) = why.filter(|_| !tracked.turn.is_under_way()) else { continue };
+            let why = match news.filter(|_| !tracked.turn.is_under_way()) {
+                Some(News::Waits(why)) => why,
+                Some(News::Other(write)) => {
+                    self.informing.spend(now);
+                    self.dispatch(&key, write, actions);
+                    continue;
+                }
+                None => continue,
+            };
             match tracked.hold(&why, now) {
                 // The walk tells only what is new about a line, so the figures of its head are looked at again by the clock.
                 Telling::Said if why.waiting.reason == WaitingReason::NoRoom => {
@@ -433,13 +445,13 @@ impl Planner {
         actions.len() - before
     }
 
-    /// Why a ScavengerJob waits.
-    fn explain(&mut self, key: &Key, now: Timestamp) -> Option<Explanation> {
+    /// What the status of a ScavengerJob is to say that it does not say yet.
+    fn explain(&mut self, key: &Key, now: Timestamp) -> Option<News> {
         if let Ok(settings) = &self.settings {
             let starting = self.promises.starting().len();
             let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
             if let Some(why) = self.queue.waiting(key, &mut room, starting) {
-                return Some(why);
+                return Some(News::Waits(why));
             }
         }
         let is_promised = self.promises.is_made(key);
@@ -448,7 +460,8 @@ impl Planner {
         let known =
             Known::of(tracked, attachments, is_promised, folder_user, &self.capacity, &self.settings, now);
         match lifecycle::next(&known) {
-            Next::Held(waiting, _) => Some(waiting.into()),
+            Next::Held(waiting, _) => Some(News::Waits(waiting.into())),
+            Next::Inform(transition, _) => Some(News::Other(transition::apply(&known, transition))),
             _ => None,
         }
     }

@@ -75,7 +75,7 @@ fn next_finished(known: &Known<'_>) -> Next {
         return Next::Do(Task::DeleteScavengerJob { resource_version: known.sj.resource_version });
     }
     if status.observed_generation != known.sj.generation {
-        return Next::Change(Transition::Observe);
+        return Next::Inform(Transition::Observe, Some(until));
     }
     Next::Wait(Some(until))
 }

@@ -14,6 +14,9 @@ pub enum Next {
     Do(Task),
     /// A change of its status.
     Change(Transition),
+    /// A change of its status that only informs: it waits for its turn in the budget of such writes. Whatever comes first,
+    /// it is looked at again at this time.
+    Inform(Transition, Option<Timestamp>),
     /// Nothing until something is seen, or until this time.
     Wait(Option<Timestamp>),
     /// It may start as soon as there is capacity for it.
