@@ -54,6 +54,8 @@ pub struct Queue {
     retold: Lane,
     /// Epoch of the capacity in which it was last decided who never fits.
     epoch: u64,
+    /// When one whose last start failed was last started.
+    failed_started: Option<Timestamp>,
     /// True if somebody may have come since [`Self::take_changed`].
     changed: bool,
 }
