@@ -68,7 +68,8 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
             | WaitingReason::BackingOff
             | WaitingReason::Paused
             | WaitingReason::Suspended
-            | WaitingReason::NodeUnreachable,
+            | WaitingReason::NodeUnreachable
+            | WaitingReason::NamespaceTerminating,
         )
         | None => wait(status, said(job), input),
     };

@@ -7,7 +7,7 @@ use crate::{
     backoff,
     known::{Known, later},
     next::{Ending, Transition},
-    priority,
+    priority, queue,
     values::{
         Admitted, Attempt, Disruption, HISTORY, Name, Outcome, Phase, Reason, ScavengerJob,
         ScavengerJobStatus, Waiting, WaitingReason,
@@ -167,7 +167,9 @@ fn withdraw(
     // One that is suspended before it runs has not shown that it cannot start.
     if waiting.reason != WaitingReason::Suspended {
         status.failed_starts = status.failed_starts.saturating_add(1);
-        let wait = backoff::after_failed_starts(status.failed_starts, &known.sj.uid);
+        // Where a namespace is held, the queue decides when somebody of it tries again.
+        let counted = if queue::is_of_namespace(waiting.reason) { 1 } else { status.failed_starts };
+        let wait = backoff::after_failed_starts(counted, &known.sj.uid);
         status.not_before = Some(later(known.now, wait));
     }
     set_waiting(status, waiting, known.now);

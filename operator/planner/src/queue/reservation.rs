@@ -55,7 +55,11 @@ impl Queue {
         let mut oldest: BTreeMap<u64, (&(Timestamp, Key), Lane)> = BTreeMap::new();
         for (_, lane) in &self.fronts {
             let Some(age) = self.lines.get(lane).and_then(|line| line.ages.first()) else { continue };
-            if age.0 > due || !room.capacity.fits_without_scavengers(lane.ask, &without_scavengers) {
+            // Capacity is not all that is lacking where a namespace is held.
+            if lane.hold.is_some()
+                || age.0 > due
+                || !room.capacity.fits_without_scavengers(lane.ask, &without_scavengers)
+            {
                 continue;
             }
             let kind = room.capacity.kind(lane.ask);

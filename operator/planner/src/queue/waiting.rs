@@ -20,6 +20,11 @@ impl Queue {
         {
             return Some(lacks(WaitingReason::NeverFits, shortage));
         }
+        if let Some(waiting) = lane.hold.and_then(|hold| self.holds.waiting(hold))
+            && line.told != Some(Obstacle::Room)
+        {
+            return Some(waiting.into());
+        }
         if line.members.first() != Some(rank) {
             let message = "queued behind other ScavengerJobs that request the same resources".to_owned();
             return Some(Waiting { reason: WaitingReason::BehindInQueue, message }.into());

@@ -1,6 +1,6 @@
 //! The walk along the queue: who starts next, for as long as there is capacity.
 
-use std::sync::Arc;
+use std::{ops::Bound, sync::Arc};
 
 use jiff::Timestamp;
 
@@ -26,6 +26,8 @@ pub(super) enum Obstacle {
     Room,
     /// As many start as may at the same time.
     Starts,
+    /// Its namespace is held.
+    Hold,
 }
 
 /// A line whose demand fits, with the member that holds a standing reservation, or else with its first.
@@ -80,6 +82,7 @@ impl Queue {
     pub fn walk(&mut self, room: &mut Room<'_>, mut starting: Starting) -> Walk {
         let mut walk = Walk::default();
         room.capacity.settle(room.promises);
+        self.settle_holds(room.capacity, room.settings, room.now);
         self.decide_who_never_fits(room, &mut walk);
         // Made only if somebody fits: until then there is nothing to keep from anybody.
         let mut reservations = None;
@@ -94,15 +97,18 @@ impl Queue {
             self.remove(&sj, room.capacity);
             room.capacity.settle(room.promises);
             starting.all += 1;
-            if lane.failed {
+            if lane.is_doubtful() {
                 starting.failed += 1;
                 self.failed_started = Some(room.now);
+            }
+            if let Some(hold) = lane.hold {
+                self.holds.probe(hold, sj.clone());
             }
             if reservations.iter().flatten().any(|reservation: &Reservation| reservation.sj == sj) {
                 // What was kept for it is kept no longer, or for another.
                 reservations = None;
                 from = None;
-            } else if !lane.failed {
+            } else if !lane.is_doubtful() {
                 // Capacity only shrinks along the walk: one that was passed over is passed over again.
                 from = Some(rank.turn);
             }
@@ -111,9 +117,10 @@ impl Queue {
         for lane in std::mem::take(&mut self.untold) {
             self.tell(lane, Obstacle::Starts, &mut walk);
         }
-        let lines = self.lines.range(self.retold..).chain(self.lines.range(..self.retold));
+        let behind = (Bound::Excluded(self.retold), Bound::Unbounded);
+        let lines = self.lines.range(behind).chain(self.lines.range(..=self.retold));
         for (lane, line) in lines.take(RETOLD_PER_WALK) {
-            self.retold = lane.next();
+            self.retold = *lane;
             if line.told == Some(Obstacle::Room) {
                 walk.told.extend(line.members.first().map(|rank| rank.sj()));
             }
@@ -135,13 +142,18 @@ impl Queue {
         let mut candidates: Vec<Candidate> = Vec::new();
         let mut failed: Vec<Candidate> = Vec::new();
         let mut passed_over: Vec<(Lane, Option<Key>)> = Vec::new();
-        let is_ahead = |turn: Turn, lane: Lane| lane.failed || from.is_none_or(|from| from <= turn);
+        let mut held = Vec::new();
+        let is_ahead = |turn: Turn, lane: Lane| lane.is_doubtful() || from.is_none_or(|from| from <= turn);
         for (turn, lane) in self.fronts.iter().filter(|(turn, lane)| is_ahead(*turn, *lane)) {
+            if lane.hold.is_some_and(|hold| !self.holds.is_open(hold)) {
+                held.push(*lane);
+                continue;
+            }
             if !room.capacity.fits(lane.ask, &free) {
                 passed_over.push((*lane, None));
                 continue;
             }
-            let list = if lane.failed { &mut failed } else { &mut candidates };
+            let list = if lane.is_doubtful() { &mut failed } else { &mut candidates };
             list.push(Candidate { turn: *turn, lane: *lane, holder: None });
         }
         if reservations.is_none() && !(candidates.is_empty() && failed.is_empty()) {
@@ -151,7 +163,7 @@ impl Queue {
         // Who has a reservation has its turn even if others of its line come first.
         for one in reservations.iter().filter(|one| is_ahead(one.rank.turn, one.lane)) {
             if room.capacity.fits(one.lane.ask, &free) {
-                let list = if one.lane.failed { &mut failed } else { &mut candidates };
+                let list = if one.lane.is_doubtful() { &mut failed } else { &mut candidates };
                 let place = list.partition_point(|other| other.turn < one.rank.turn);
                 let holder = Some(one.rank.clone());
                 list.insert(place, Candidate { turn: one.rank.turn, lane: one.lane, holder });
@@ -175,6 +187,9 @@ impl Queue {
                 all.min_by(|a, b| a.order().cmp(&b.order())).map(|best| (best.lane, best.rank))
             }
         };
+        for lane in held {
+            self.tell(lane, Obstacle::Hold, walk);
+        }
         for (lane, holder) in passed_over {
             if let Some(line) = self.lines.get_mut(&lane) {
                 line.kept_for = holder;
@@ -205,7 +220,8 @@ impl Queue {
         let mut ranks: Vec<(Option<Timestamp>, Arc<Rank>, Lane)> = Vec::new();
         for Candidate { lane, holder, .. } in candidates {
             let head = || self.lines.get(&lane)?.members.first().cloned();
-            ranks.extend(holder.or_else(head).map(|rank| (rank.again, rank, lane)));
+            let probes_since = lane.hold.and_then(|hold| self.holds.open_since(hold));
+            ranks.extend(holder.or_else(head).map(|rank| (rank.again.max(probes_since), rank, lane)));
         }
         ranks.sort_unstable();
         for (_, rank, lane) in ranks {

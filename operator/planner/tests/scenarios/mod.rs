@@ -12,6 +12,7 @@ mod lifecycle;
 mod measured;
 mod pool;
 mod preemption;
+mod quota;
 mod reservations;
 mod starting;
 mod starts;
