@@ -146,7 +146,8 @@ fn interrupt(
     push(&mut status.interruption_times, end);
     let least = known.settings.map_or(SignedDuration::ZERO, |settings| settings.interruption_backoff);
     let in_a_row = status.interruptions_in_a_row;
-    let wait = backoff::after_interruption(&status.interruption_times, in_a_row, least, known.now);
+    let (times, uid) = (&status.interruption_times, &known.sj.uid);
+    let wait = backoff::after_interruption(times, in_a_row, least, uid, known.now);
     status.not_before = Some(later(known.now, wait));
     status.failed_starts = 0;
     set_waiting(status, waiting, known.now);
