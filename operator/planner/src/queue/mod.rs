@@ -220,6 +220,12 @@ impl Queue {
         if !self.lines.iter().all(apart) {
             return Err("a line holds both those whose last start failed and others".to_owned());
         }
+        let is_held = |(sj, (lane, _)): (&Key, &(Lane, Arc<Rank>))| {
+            lane.hold == self.holds.over(&sj.namespace, capacity.demand(lane.ask))
+        };
+        if !self.places.iter().all(is_held) {
+            return Err("a ScavengerJob is held and its namespace is not, or the other way round".to_owned());
+        }
         Ok(())
     }
 
