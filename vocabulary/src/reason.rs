@@ -103,6 +103,8 @@ reasons! {
     Unscheduled,
     /// Withdrawn: the quota of the namespace is used up.
     QuotaExceeded,
+    /// Withdrawn: the namespace is being terminated and takes no new objects.
+    NamespaceTerminating,
 }
 
 impl Reason {
@@ -137,6 +139,7 @@ impl Reason {
             | Self::DisruptionTarget
             | Self::Unscheduled
             | Self::QuotaExceeded
+            | Self::NamespaceTerminating
             | Self::Other(_) => true,
         }
     }
@@ -171,6 +174,7 @@ impl Reason {
             | Self::DisruptionTarget
             | Self::Unscheduled
             | Self::QuotaExceeded
+            | Self::NamespaceTerminating
             | Self::Other(_) => true,
         }
     }
@@ -207,6 +211,7 @@ impl Reason {
             | Self::DisruptionTarget
             | Self::Unscheduled
             | Self::QuotaExceeded
+            | Self::NamespaceTerminating
             | Self::Other(_) => false,
         }
     }
@@ -239,6 +244,7 @@ impl Reason {
             | Self::DisruptionTarget
             | Self::Unscheduled
             | Self::QuotaExceeded
+            | Self::NamespaceTerminating
             | Self::Other(_) => false,
         }
     }

@@ -75,8 +75,10 @@ words! {
         BackingOff,
         /// The pool admits nothing (no pool, a bad one, or one that is paused or drained).
         Paused,
-        /// Its quota is used up.
+        /// The quota of its namespace is used up: its own start was refused, or that of another which asks for no more.
         QuotaExceeded,
+        /// Its namespace is being terminated and takes no new objects.
+        NamespaceTerminating,
         /// `spec.suspend` holds it.
         Suspended,
         /// Another ScavengerJob works in the same folder (label `scavenger.dev/folder`).

@@ -69,7 +69,8 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
             | WaitingReason::Paused
             | WaitingReason::Suspended
             | WaitingReason::FolderInUse
-            | WaitingReason::NodeUnreachable,
+            | WaitingReason::NodeUnreachable
+            | WaitingReason::NamespaceTerminating,
         )
         | None => wait(status, said(job), input),
     };

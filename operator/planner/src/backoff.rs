@@ -1,4 +1,5 @@
-//! How long to wait before the next attempt.
+//! How long to wait before the next attempt. Each wait is longer by up to a quarter that depends on the ScavengerJob and
+//! on how often it waited, so that many which were stopped together do not come back together.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -16,6 +17,7 @@ pub fn after_interruption(
     times: &[Timestamp],
     in_a_row: u32,
     least: SignedDuration,
+    uid: &str,
     now: Timestamp,
 ) -> SignedDuration {
     let recent = times.iter().filter(|time| now.duration_since(**time) < MEMORY).count();
@@ -27,25 +29,31 @@ pub fn after_interruption(
         }
         wait = wait.saturating_mul(2);
     }
-    wait.min(LONGEST.max(least))
+    spread(wait.min(LONGEST.max(least)), uid, in_a_row)
 }
 
-/// The wait after `failed_starts` withdrawals in a row: 5 s, doubled each time, at most 10 minutes, plus up to a quarter
-/// that depends on the ScavengerJob, so that many which failed together do not come back together.
+/// The wait after `failed_starts` withdrawals in a row: 5 s, doubled each time, at most 10 minutes.
 #[must_use]
 pub fn after_failed_starts(failed_starts: u32, uid: &str) -> SignedDuration {
     let base = 5_000_i64.saturating_mul(1 << failed_starts.saturating_sub(1).min(10)).min(600_000);
+    spread(SignedDuration::from_millis(base), uid, failed_starts)
+}
+
+/// A wait, and up to a quarter of it more.
+fn spread(wait: SignedDuration, uid: &str, count: u32) -> SignedDuration {
     // FNV-1a, folded with the count: spread, not secrecy.
-    let hash = uid.bytes().fold(0xcbf2_9ce4_8422_2325_u64 ^ u64::from(failed_starts), |hash, byte| {
+    let hash = uid.bytes().fold(0xcbf2_9ce4_8422_2325_u64 ^ u64::from(count), |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    let quarter = base / 4;
-    let jitter = i64::try_from(hash % 1000).expect("a number below 1000 should fit") * quarter / 1000;
-    SignedDuration::from_millis(base + jitter)
+    // The low bits of similar UIDs are similar.
+    let part = i32::try_from(hash >> 33 & 1023).expect("a number below 1024 should fit");
+    wait.saturating_add(wait / 4 / 1024 * part)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn at(second: i64) -> Timestamp {
@@ -55,7 +63,11 @@ mod tests {
     fn wait(times: &[i64], in_a_row: u32, least: i64) -> i64 {
         let times: Vec<Timestamp> = times.iter().copied().map(at).collect();
         let now = times.last().copied().unwrap();
-        after_interruption(&times, in_a_row, SignedDuration::from_secs(least), now).as_secs()
+        // The one of this UID and count waits longer by nothing, or nearly so.
+        let waits = (0..1000).map(|uid| {
+            after_interruption(&times, in_a_row, SignedDuration::from_secs(least), &uid.to_string(), now)
+        });
+        waits.min().unwrap().as_secs()
     }
 
     #[test]
@@ -77,6 +89,21 @@ mod tests {
     fn a_pool_may_ask_for_none_or_for_more_than_ten_minutes() {
         assert_eq!(wait(&[0, 10, 20], 3, 0), 0);
         assert_eq!(wait(&[0, 10, 20], 3, 900), 900);
+    }
+
+    #[test]
+    fn those_that_are_interrupted_together_come_back_apart() {
+        let least = SignedDuration::from_secs(30);
+        let wait = |uid: usize| after_interruption(&[at(0)], 1, least, &format!("uid-{uid}"), at(0));
+        let mut a_second: BTreeMap<i64, usize> = BTreeMap::new();
+        for uid in 0..800 {
+            let wait = wait(uid);
+            assert!(wait >= least && wait <= least * 5 / 4, "{wait}");
+            *a_second.entry(wait.as_secs()).or_default() += 1;
+        }
+        assert!(a_second.values().all(|count| *count < 200), "{a_second:?}");
+        let again = after_interruption(&[at(0)], 2, least, "uid-1", at(0));
+        assert_ne!(wait(1), again, "the next time it is another quarter");
     }
 
     #[test]

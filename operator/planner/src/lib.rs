@@ -10,6 +10,7 @@
 //! | What does it wait for, apart from capacity? | `waiting.rs` | `next` |
 //! | Why does this one wait in the queue? | `queue/waiting.rs` | `Queue::waiting` |
 //! | Who starts next? | `queue/walk.rs` | `Queue::walk` |
+//! | Which namespaces are held, and who probes there? | `queue/hold.rs` | `Queue::settle_holds` |
 //! | For whom is capacity kept? | `queue/reservation.rs` | `Queue::reservations` |
 //! | Is there capacity for it? | `capacity/questions.rs` | `Capacity::fits` |
 //! | Which nodes do its volumes allow? | `volumes.rs` | `Volumes::place_sj` |
@@ -190,7 +191,8 @@ impl Planner {
         let informed = self.inform(now, &mut actions);
         // 6. When to plan again if nothing is seen until then.
         let wake_at =
-            self.agenda.wake_at().into_iter().chain(self.look_again).chain(self.informing.wake_at()).min();
+            self.agenda.wake_at().into_iter().chain(self.look_again).chain(self.informing.wake_at());
+        let wake_at = wake_at.chain(self.queue.wake_at(now)).min();
         let expired = self.promises.expired() - expired;
         Plan { actions, report: Report { looked_at, ordered, admitted, informed, expired }, wake_at }
     }
@@ -284,7 +286,15 @@ impl Planner {
         let keeps_promise = active_attempt(known.sj).is_some()
             || matches!(next, Next::Do(Task::Prepare { .. }) | Next::Change(Transition::Start));
         let next = match next {
-            Next::Change(transition) => Next::Do(transition::apply(&known, transition)),
+            Next::Change(transition) => {
+                if let Transition::Withdraw(_, waiting) = &transition
+                    && queue::is_of_namespace(waiting.reason)
+                    && let Some(attempt) = active_attempt(known.sj)
+                {
+                    self.queue.refuse(key, &attempt.demand, waiting, &self.capacity, now);
+                }
+                Next::Do(transition::apply(&known, transition))
+            }
             next => next,
         };
         Some((next, keeps_promise))
@@ -375,7 +385,12 @@ impl Planner {
     fn admit(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> Vec<Key> {
         let changed = self.seen_version != self.capacity.version();
         self.seen_version = self.capacity.version();
-        let is_due = self.walk_due | self.promises.take_freed() | self.queue.take_changed() | changed;
+        self.follow_probes(now);
+        let is_due = self.walk_due
+            | self.promises.take_freed()
+            | self.queue.take_changed()
+            | self.queue.opens(now)
+            | changed;
         // Others ask for the room there is, whether anybody may start or not.
         self.capacity.settle(&mut self.promises);
         self.walk_due = is_due;
@@ -384,8 +399,10 @@ impl Planner {
             return Vec::new();
         }
         self.walk_due = false;
-        let failed =
-            |key: &&Key| self.seen.get(key).is_some_and(|tracked| tracked.sj().status.failed_starts > 0);
+        let failed = |key: &&Key| {
+            self.seen.get(key).is_some_and(|tracked| tracked.sj().status.failed_starts > 0)
+                || self.queue.is_probe(key)
+        };
         let starting = self.promises.starting();
         let starting = Starting { all: starting.len(), failed: starting.iter().filter(failed).count() };
         let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
@@ -409,6 +426,17 @@ impl Planner {
             }
         }
         admitted
+    }
+
+    /// Tells the queue of the probes that are over: their namespaces took all of their pods, or something else came in
+    /// between. (Of a refusal it is told at once.)
+    fn follow_probes(&mut self, now: Timestamp) {
+        let over = |sj: &&Key| !self.promises.has_slot(sj);
+        let over: Vec<Key> = self.queue.probes().filter(over).cloned().collect();
+        for sj in over {
+            let is_active = self.seen.get(&sj).is_some_and(|tracked| active_attempt(tracked.sj()).is_some());
+            self.queue.probed(&sj, is_active, now);
+        }
     }
 
     /// Tells those whose turn has come why they wait, as far as the budget goes, and says how many these were.

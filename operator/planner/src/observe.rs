@@ -22,6 +22,7 @@ impl Planner {
                 self.agenda.add_all(key.iter());
             }
             Observation::JobGone { namespace, owner, uid } => {
+                self.queue.freed(&namespace, true);
                 let key = self.seen.remove_job(&(owner, namespace), &uid);
                 self.agenda.add_all(key.iter());
             }
@@ -108,6 +109,14 @@ impl Planner {
 
     /// A version of a pod, from the watch or an answer.
     pub(crate) fn see_pod(&mut self, seen: SeenPod) {
+        let pod: Option<&Pod> = match &seen {
+            SeenPod::Own(pod, _) => Some(pod),
+            SeenPod::Ordinary(pod) => Some(pod),
+            SeenPod::Stale => None,
+        };
+        if let Some(pod) = pod.filter(|pod| pod.phase.is_terminal() && pod.node.is_some()) {
+            self.queue.freed(&pod.key.namespace, false);
+        }
         match seen {
             SeenPod::Stale => {}
             SeenPod::Ordinary(pod) => self.see_ordinary_pod(*pod),

@@ -6,6 +6,8 @@
 pub enum Refusal {
     /// A quota is used up: to be tried again later.
     Quota,
+    /// The namespace is being terminated: nothing of it can start until there is another of that name.
+    Terminating,
     /// The service account does not exist. What the spec refers to is looked up before a start, and there it is judged.
     Reference,
     /// The object will never be taken: Pod Security, LimitRange, an admission policy, an invalid field.
@@ -18,11 +20,10 @@ pub enum Refusal {
 ///
 /// Our own policies are among it: they refuse what the operator and the Job controller make only where these have other
 /// names than the policies know, which is for admins to mend, and must not fail everything that waits.
-const PASSING: [&str; 8] = [
+const PASSING: [&str; 7] = [
     "ValidatingAdmissionPolicy 'scavenger-pods' ",
     "ValidatingAdmissionPolicy 'scavenger-child-jobs' ",
     "cannot create resource",
-    "being terminated",
     "no PriorityClass",
     "status unknown for quota",
     "not yet ready to handle request",
@@ -34,6 +35,8 @@ const PASSING: [&str; 8] = [
 pub fn judge(sentence: &str) -> Refusal {
     if sentence.contains("exceeded quota") {
         Refusal::Quota
+    } else if sentence.contains("being terminated") {
+        Refusal::Terminating
     } else if sentence.contains("error looking up service account") {
         Refusal::Reference
     } else if PASSING.iter().any(|passing| sentence.contains(passing)) {
@@ -43,6 +46,15 @@ pub fn judge(sentence: &str) -> Refusal {
     } else {
         Refusal::Passing
     }
+}
+
+/// The resources that a refusal by a quota names, without "requests." or "limits.".
+#[must_use]
+pub fn resources_of_quota(sentence: &str) -> Vec<&str> {
+    let asked = sentence.split_once(" requested: ").map_or("", |(_, rest)| rest);
+    let asked = asked.split_once(", used: ").map_or("", |(asked, _)| asked);
+    let names = asked.split(',').filter_map(|part| part.split_once('=')).map(|(name, _)| name);
+    names.map(|name| name.trim_start_matches("requests.").trim_start_matches("limits.")).collect()
 }
 
 /// True for a sentence with which somebody refused the object; others say that nobody answered.
@@ -100,7 +112,7 @@ mod tests {
             ),
             (
                 r#"pods "a-1-0-x" is forbidden: unable to create new content in namespace lab because it is being terminated"#,
-                Refusal::Passing,
+                Refusal::Terminating,
             ),
             (
                 r#"pods "a-1-0-x" is forbidden: no PriorityClass with name scavenger-0 was found"#,
@@ -112,6 +124,15 @@ mod tests {
         ] {
             assert_eq!(judge(sentence), refusal, "{sentence}");
         }
+    }
+
+    #[test]
+    fn the_resources_of_a_quota_are_named() {
+        let sentence = r#"pods "a-1-0-x" is forbidden: exceeded quota: small, requested: limits.cpu=1,memory=1Gi,requests.nvidia.com/gpu=1, used: limits.cpu=0,memory=0,requests.nvidia.com/gpu=2, limited: limits.cpu=500m,memory=1,requests.nvidia.com/gpu=2"#;
+        assert_eq!(resources_of_quota(sentence), ["cpu", "memory", "nvidia.com/gpu"]);
+        let sentence = r#"jobs.batch "a-1" is forbidden: exceeded quota: small, requested: count/jobs.batch=1, used: count/jobs.batch=5, limited: count/jobs.batch=5"#;
+        assert_eq!(resources_of_quota(sentence), ["count/jobs.batch"]);
+        assert!(resources_of_quota("exceeded quota: small").is_empty());
     }
 
     #[test]

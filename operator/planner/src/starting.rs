@@ -36,10 +36,16 @@ pub(crate) fn next_of_orphans(known: &Known<'_>, attempt: &Attempt, pods: &BTree
 }
 
 /// The Job is refused for a reason that may pass. It is tried for as long as pods may stay unscheduled, and not
-/// longer: others could start in its place.
+/// longer: others could start in its place. In a namespace that is being terminated it is not tried again.
 pub(crate) fn next_of_refused(known: &Known<'_>) -> Option<Next> {
     let (since, message) = known.memory.not_made.as_ref()?;
     let settings = known.settings.ok()?;
+    if known.sj.status.phase == Phase::Starting && refusal::judge(message) == Refusal::Terminating {
+        return Some(Next::Change(Transition::withdraw(
+            WaitingReason::NamespaceTerminating,
+            message.clone(),
+        )));
+    }
     if known.sj.status.phase != Phase::Starting || known.now < later(*since, settings.pending_timeout) {
         return None;
     }
@@ -115,6 +121,7 @@ fn of_missing_pods(known: &Known<'_>, attempt: &Attempt, job: &Job, settings: &S
     };
     match refusal::judge(message) {
         Refusal::Quota => withdrawn(WaitingReason::QuotaExceeded, message),
+        Refusal::Terminating => withdrawn(WaitingReason::NamespaceTerminating, message),
         // Looked up again before the next start, which gives it the time that any reference has.
         Refusal::Reference => Next::Change(Transition::give_up(Reason::ReferenceMissing, message.clone())),
         Refusal::Final => Next::Change(Transition::fail(Reason::Refused, message.clone())),

@@ -7,7 +7,7 @@ use crate::{
     backoff,
     known::{Known, later},
     next::{Ending, Transition},
-    priority,
+    priority, queue,
     values::{
         Admitted, Attempt, Disruption, HISTORY, Name, Outcome, Phase, Reason, ScavengerJob,
         ScavengerJobStatus, Waiting, WaitingReason,
@@ -146,7 +146,8 @@ fn interrupt(
     push(&mut status.interruption_times, end);
     let least = known.settings.map_or(SignedDuration::ZERO, |settings| settings.interruption_backoff);
     let in_a_row = status.interruptions_in_a_row;
-    let wait = backoff::after_interruption(&status.interruption_times, in_a_row, least, known.now);
+    let (times, uid) = (&status.interruption_times, &known.sj.uid);
+    let wait = backoff::after_interruption(times, in_a_row, least, uid, known.now);
     status.not_before = Some(later(known.now, wait));
     status.failed_starts = 0;
     set_waiting(status, waiting, known.now);
@@ -167,7 +168,9 @@ fn withdraw(
     // One that is suspended before it runs has not shown that it cannot start.
     if waiting.reason != WaitingReason::Suspended {
         status.failed_starts = status.failed_starts.saturating_add(1);
-        let wait = backoff::after_failed_starts(status.failed_starts, &known.sj.uid);
+        // Where a namespace is held, the queue decides when somebody of it tries again.
+        let counted = if queue::is_of_namespace(waiting.reason) { 1 } else { status.failed_starts };
+        let wait = backoff::after_failed_starts(counted, &known.sj.uid);
         status.not_before = Some(later(known.now, wait));
     }
     set_waiting(status, waiting, known.now);

@@ -16,7 +16,7 @@ impl Cluster {
             return;
         }
         if !self.pods_made.contains(&job.uid) {
-            if self.create_failure.is_some() {
+            if self.pods_refusal(&job).is_some() {
                 return self.exactly_after(seconds(5), Event::SyncJob(key.clone(), uid.clone()));
             }
             return self.make_pods(&job);

@@ -10,6 +10,7 @@
 //! | what the Job controller does | `job_controller` |
 //! | what the garbage collector does | `garbage_collector` |
 //! | what the scheduler does | `scheduler` |
+//! | which namespaces take what | `namespaces` |
 //! | what must hold in the cluster at every instant | `truth` |
 //! | what a test asks about the cluster | `queries` |
 //!
@@ -22,6 +23,7 @@ mod executor;
 mod garbage_collector;
 mod job_controller;
 mod kubernetes;
+mod namespaces;
 mod queries;
 mod scheduler;
 mod truth;

@@ -22,6 +22,6 @@ pub(super) fn refusal(error: kube::Error) -> Failure {
         Refusal::Quota => Failure::QuotaExceeded(status.message.clone()),
         Refusal::Final => Failure::Refused(status.message.clone()),
         _ if status.code == 400 => Failure::Refused(status.message.clone()),
-        Refusal::Reference | Refusal::Passing => failure(error),
+        Refusal::Reference | Refusal::Passing | Refusal::Terminating => failure(error),
     }
 }

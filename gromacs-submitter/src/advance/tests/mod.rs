@@ -269,6 +269,7 @@ fn waiting_in_line_is_no_reason_to_shrink() {
         WaitingReason::Paused,
         WaitingReason::Suspended,
         WaitingReason::NodeUnreachable,
+        WaitingReason::NamespaceTerminating,
         WaitingReason::QuotaExceeded,
     ] {
         let mut scene = Scene::with_job(submitted(), waits(1, reason));

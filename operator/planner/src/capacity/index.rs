@@ -47,13 +47,6 @@ pub(crate) type Rooms = [Option<Resources>; 3];
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ask(usize);
 
-impl Ask {
-    /// The one behind this.
-    pub(crate) fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
-}
-
 /// See the module.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {

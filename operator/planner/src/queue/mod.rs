@@ -5,7 +5,8 @@
 //! share of any resource that its ScavengerJobs hold), then by UID. One that does not fit does not hold up those
 //! behind it.
 //!
-//! Nobody starves: who has waited long gets a standing reservation ([`reservation`]).
+//! Nobody starves: who has waited long gets a standing reservation ([`reservation`]). A namespace in which a start was
+//! refused by a quota is held ([`hold`]): those that ask for as much wait in lines of their own.
 //!
 //! A start that fails holds its place among those that start for as long as pods may stay unscheduled. Those whose last
 //! start failed may take half of these places, and try again in the order in which their delays were over, so however
@@ -17,6 +18,7 @@
 //! kept up by `places`, so a walk costs a few comparisons for each different demand, however many ScavengerJobs and
 //! nodes there are.
 
+mod hold;
 mod rank;
 mod reservation;
 mod waiting;
@@ -33,6 +35,8 @@ use crate::{
     capacity::Capacity,
     values::{Demand, Key, ScavengerJob},
 };
+use hold::Holds;
+pub(crate) use hold::is_of_namespace;
 pub use rank::Starting;
 use rank::{Lane, Rank, Turn};
 use walk::Obstacle;
@@ -50,10 +54,14 @@ pub struct Queue {
     new: BTreeSet<Lane>,
     /// Lines that can fit and whose head was not told yet why it waits.
     untold: BTreeSet<Lane>,
-    /// The line whose head is looked at again next.
+    /// The line whose head was looked at again last.
     retold: Lane,
     /// Epoch of the capacity in which it was last decided who never fits.
     epoch: u64,
+    /// Namespaces in which a start was refused.
+    holds: Holds,
+    /// When one whose last start failed was last started.
+    failed_started: Option<Timestamp>,
     /// True if somebody may have come since [`Self::take_changed`].
     changed: bool,
 }
@@ -81,7 +89,8 @@ impl Queue {
             Some(_) => self.remove(&sj.key, capacity),
             None => {}
         }
-        let lane = Lane { ask: capacity.ask(demand), failed: rank.again.is_some() };
+        let hold = self.holds.over(&sj.key.namespace, demand);
+        let lane = Lane { ask: capacity.ask(demand), failed: rank.again.is_some(), hold };
         let rank = Arc::new(rank);
         if !self.lines.contains_key(&lane) {
             self.new.insert(lane);
@@ -106,6 +115,24 @@ impl Queue {
             line.members.remove(&rank);
         });
         capacity.forget(lane.ask);
+    }
+
+    /// Moves a ScavengerJob into another line of those that ask for the same.
+    fn move_to(&mut self, sj: &Key, to: Lane) {
+        let Some((lane, rank)) = self.places.get(sj).cloned() else { return };
+        self.changed = true;
+        self.change_line(lane, |line| {
+            line.ages.remove(&(rank.ready_since, sj.clone()));
+            line.members.remove(&rank);
+        });
+        if !self.lines.contains_key(&to) {
+            self.new.insert(to);
+        }
+        self.change_line(to, |line| {
+            line.ages.insert((rank.ready_since, sj.clone()));
+            line.members.insert(rank.clone());
+        });
+        self.places.insert(sj.clone(), (to, rank));
     }
 
     /// Changes who is in a line and keeps up what is known of its head.
@@ -192,6 +219,12 @@ impl Queue {
         };
         if !self.lines.iter().all(apart) {
             return Err("a line holds both those whose last start failed and others".to_owned());
+        }
+        let is_held = |(sj, (lane, _)): (&Key, &(Lane, Arc<Rank>))| {
+            lane.hold == self.holds.over(&sj.namespace, capacity.demand(lane.ask))
+        };
+        if !self.places.iter().all(is_held) {
+            return Err("a ScavengerJob is held and its namespace is not, or the other way round".to_owned());
         }
         Ok(())
     }

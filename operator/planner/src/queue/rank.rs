@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use jiff::Timestamp;
 
+use super::hold::HoldId;
 use crate::{
     capacity::Ask,
     values::{Key, Name, Phase, ScavengerJob, Settings},
@@ -62,17 +63,18 @@ impl Rank {
     }
 }
 
-/// Number of a line: what its members ask for, and whether their last start failed.
+/// Number of a line: what its members ask for, whether their last start failed, and whether their namespace is held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Lane {
     pub(super) ask: Ask,
     pub(super) failed: bool,
+    pub(super) hold: Option<HoldId>,
 }
 
 impl Lane {
-    /// The one behind this.
-    pub(super) fn next(self) -> Self {
-        if self.failed { Self { ask: self.ask.next(), failed: false } } else { Self { failed: true, ..self } }
+    /// True if a start of its members is more likely to fail than others.
+    pub(super) fn is_doubtful(self) -> bool {
+        self.failed || self.hold.is_some()
     }
 }
 
@@ -81,7 +83,7 @@ impl Lane {
 pub struct Starting {
     /// All of them.
     pub all: usize,
-    /// Those of them whose last start failed.
+    /// Those of them whose last start failed, or whose namespace is held.
     pub failed: usize,
 }
 

@@ -5,7 +5,10 @@
 //! one for each kind of demand (the set of extended resources it asks for); of several of a kind the one that has
 //! waited longest has it. It binds those behind its holder in the order above, and those created after its holder began
 //! to wait: these could have been interrupted only because they were let past before, so that does not put them ahead
-//! again. Who is bound may start only if it does not touch the reservation:
+//! again. Holders are bound only by holders that have waited longer than they have: nobody waits for one that waits for
+//! it, and the one that has waited longest is bound by nobody. (Not by turn: one that was interrupted often, or another
+//! of its kind after it, would come before this one again and again.) Who is bound may start only if it does not touch
+//! the reservation:
 //!
 //! - below the threshold there must be room for it and for the holder, in every resource that both ask for;
 //! - the holder's nodes are those where least has to end before its pods fit beside ordinary ones. On each of them at
@@ -40,8 +43,7 @@ pub(super) struct Reservation {
 
 impl Reservation {
     fn binds(&self, other: &Rank) -> bool {
-        other.uid != self.rank.uid
-            && (other.turn > self.rank.turn || other.created > self.rank.turn.waiting_since)
+        other.turn > self.rank.turn || other.created > self.rank.turn.waiting_since
     }
 }
 
@@ -53,7 +55,11 @@ impl Queue {
         let mut oldest: BTreeMap<u64, (&(Timestamp, Key), Lane)> = BTreeMap::new();
         for (_, lane) in &self.fronts {
             let Some(age) = self.lines.get(lane).and_then(|line| line.ages.first()) else { continue };
-            if age.0 > due || !room.capacity.fits_without_scavengers(lane.ask, &without_scavengers) {
+            // Capacity is not all that is lacking where a namespace is held.
+            if lane.hold.is_some()
+                || age.0 > due
+                || !room.capacity.fits_without_scavengers(lane.ask, &without_scavengers)
+            {
                 continue;
             }
             let kind = room.capacity.kind(lane.ask);
@@ -80,7 +86,9 @@ pub(super) fn touched(
     room: &mut Room<'_>,
 ) -> Option<Key> {
     let mut kept = Vec::new();
-    for reservation in reservations.iter_mut().filter(|reservation| reservation.binds(rank)) {
+    let before_it = reservations.iter().position(|reservation| reservation.rank.uid == rank.uid);
+    let before_it = before_it.unwrap_or(reservations.len());
+    for reservation in reservations[..before_it].iter_mut().filter(|reservation| reservation.binds(rank)) {
         kept.push(reservation.lane.ask);
         if room.capacity.takes_from(ask, &kept, free) {
             return Some(reservation.sj.clone());

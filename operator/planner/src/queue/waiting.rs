@@ -20,6 +20,11 @@ impl Queue {
         {
             return Some(lacks(WaitingReason::NeverFits, shortage));
         }
+        if let Some(waiting) = lane.hold.and_then(|hold| self.holds.waiting(hold))
+            && line.told != Some(Obstacle::Room)
+        {
+            return Some(waiting.into());
+        }
         if line.members.first() != Some(rank) {
             let message = "queued behind other ScavengerJobs that request the same resources".to_owned();
             return Some(Waiting { reason: WaitingReason::BehindInQueue, message }.into());
@@ -27,7 +32,9 @@ impl Queue {
         Some(match line.told {
             Some(Obstacle::Room) if line.kept_for.is_some() => {
                 let holder = line.kept_for.as_ref().map_or_else(String::new, Key::to_string);
-                let message = format!("the room that is left is kept for {holder}, which has waited long");
+                let message = format!(
+                    "the capacity that is left is reserved for {holder}, which has waited longer than reserveAfter"
+                );
                 Waiting { reason: WaitingReason::NoRoom, message }.into()
             }
             Some(Obstacle::Room) => {
@@ -36,8 +43,9 @@ impl Queue {
             }
             _ => {
                 let message = format!(
-                    "waits for its turn: {starting} others are starting (the pool's maxConcurrentStarts{})",
-                    if lane.failed { "; half of it for those whose last start failed" } else { "" }
+                    "waits for a start slot: {starting} of {} are taken (maxConcurrentStarts{})",
+                    room.settings.max_concurrent_starts,
+                    if lane.failed { "; half of them for ScavengerJobs whose last start failed" } else { "" }
                 );
                 Waiting { reason: WaitingReason::BehindInQueue, message }.into()
             }

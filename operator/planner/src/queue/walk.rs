@@ -1,6 +1,6 @@
 //! The walk along the queue: who starts next, for as long as there is capacity.
 
-use std::sync::Arc;
+use std::{ops::Bound, sync::Arc};
 
 use jiff::Timestamp;
 
@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     capacity::Capacity,
+    known::later,
     promises::Promises,
     values::{Demand, Key, Name, Settings},
 };
@@ -25,6 +26,32 @@ pub(super) enum Obstacle {
     Room,
     /// As many start as may at the same time.
     Starts,
+    /// Its namespace is held.
+    Hold,
+}
+
+/// A line whose demand fits, with the member that holds a standing reservation, or else with its first.
+#[derive(Debug)]
+struct Candidate {
+    turn: Turn,
+    lane: Lane,
+    holder: Option<Arc<Rank>>,
+}
+
+/// One that may start, and what decides among several.
+#[derive(Debug)]
+struct Best {
+    turn: Turn,
+    share: i128,
+    lane: Lane,
+    rank: Arc<Rank>,
+}
+
+impl Best {
+    /// The smallest starts.
+    fn order(&self) -> (Turn, i128, &Name) {
+        (self.turn, self.share, &self.rank.uid)
+    }
 }
 
 /// What became of one walk along the queue.
@@ -55,13 +82,13 @@ impl Queue {
     pub fn walk(&mut self, room: &mut Room<'_>, mut starting: Starting) -> Walk {
         let mut walk = Walk::default();
         room.capacity.settle(room.promises);
+        self.settle_holds(room.capacity, room.settings, room.now);
         self.decide_who_never_fits(room, &mut walk);
         // Made only if somebody fits: until then there is nothing to keep from anybody.
         let mut reservations = None;
         let mut from = None;
         while starting.has_room_for(false, room.settings) {
-            let may_fail = starting.has_room_for(true, room.settings);
-            let next = self.next(from, may_fail, &mut reservations, room, &mut walk);
+            let next = self.next(from, starting, &mut reservations, room, &mut walk);
             let Some((lane, rank)) = next else { break };
             let nodes = room.capacity.nodes_to_take(lane.ask);
             let demand = room.capacity.demand(lane.ask).clone();
@@ -70,12 +97,18 @@ impl Queue {
             self.remove(&sj, room.capacity);
             room.capacity.settle(room.promises);
             starting.all += 1;
-            starting.failed += usize::from(lane.failed);
+            if lane.is_doubtful() {
+                starting.failed += 1;
+                self.failed_started = Some(room.now);
+            }
+            if let Some(hold) = lane.hold {
+                self.holds.probe(hold, sj.clone());
+            }
             if reservations.iter().flatten().any(|reservation: &Reservation| reservation.sj == sj) {
                 // What was kept for it is kept no longer, or for another.
                 reservations = None;
                 from = None;
-            } else if !lane.failed {
+            } else if !lane.is_doubtful() {
                 // Capacity only shrinks along the walk: one that was passed over is passed over again.
                 from = Some(rank.turn);
             }
@@ -84,9 +117,10 @@ impl Queue {
         for lane in std::mem::take(&mut self.untold) {
             self.tell(lane, Obstacle::Starts, &mut walk);
         }
-        let lines = self.lines.range(self.retold..).chain(self.lines.range(..self.retold));
+        let behind = (Bound::Excluded(self.retold), Bound::Unbounded);
+        let lines = self.lines.range(behind).chain(self.lines.range(..=self.retold));
         for (lane, line) in lines.take(RETOLD_PER_WALK) {
-            self.retold = lane.next();
+            self.retold = *lane;
             if line.told == Some(Obstacle::Room) {
                 walk.told.extend(line.members.first().map(|rank| rank.sj()));
             }
@@ -95,72 +129,66 @@ impl Queue {
     }
 
     /// The first one that fits and touches no reservation, and the line it is in. Of those whose last start failed it is
-    /// the one whose delay was over first, if `failed` says that one of them may start.
+    /// the one whose delay was over first, if `starting` leaves a slot to them.
     fn next(
         &mut self,
         from: Option<Turn>,
-        failed: bool,
+        starting: Starting,
         reservations: &mut Option<Vec<Reservation>>,
         room: &mut Room<'_>,
         walk: &mut Walk,
     ) -> Option<(Lane, Arc<Rank>)> {
         let free = room.capacity.free_row(room.promises.ledger(), room.settings);
-        let mut candidates: Vec<(Turn, Lane, Option<Arc<Rank>>)> = Vec::new();
+        let mut candidates: Vec<Candidate> = Vec::new();
+        let mut failed: Vec<Candidate> = Vec::new();
         let mut passed_over: Vec<(Lane, Option<Key>)> = Vec::new();
-        let is_ahead = |turn: Turn, lane: Lane| lane.failed || from.is_none_or(|from| from <= turn);
+        let mut held = Vec::new();
+        let is_ahead = |turn: Turn, lane: Lane| lane.is_doubtful() || from.is_none_or(|from| from <= turn);
         for (turn, lane) in self.fronts.iter().filter(|(turn, lane)| is_ahead(*turn, *lane)) {
-            if room.capacity.fits(lane.ask, &free) {
-                candidates.push((*turn, *lane, None));
-            } else {
-                passed_over.push((*lane, None));
+            if lane.hold.is_some_and(|hold| !self.holds.is_open(hold)) {
+                held.push(*lane);
+                continue;
             }
+            if !room.capacity.fits(lane.ask, &free) {
+                passed_over.push((*lane, None));
+                continue;
+            }
+            let list = if lane.is_doubtful() { &mut failed } else { &mut candidates };
+            list.push(Candidate { turn: *turn, lane: *lane, holder: None });
         }
-        if reservations.is_none() && !candidates.is_empty() {
+        if reservations.is_none() && !(candidates.is_empty() && failed.is_empty()) {
             *reservations = Some(self.reservations(room));
         }
         let reservations = reservations.as_deref_mut().unwrap_or_default();
         // Who has a reservation has its turn even if others of its line come first.
         for one in reservations.iter().filter(|one| is_ahead(one.rank.turn, one.lane)) {
             if room.capacity.fits(one.lane.ask, &free) {
-                let place = candidates.partition_point(|(turn, ..)| *turn < one.rank.turn);
-                candidates.insert(place, (one.rank.turn, one.lane, Some(one.rank.clone())));
+                let list = if one.lane.is_doubtful() { &mut failed } else { &mut candidates };
+                let place = list.partition_point(|other| other.turn < one.rank.turn);
+                let holder = Some(one.rank.clone());
+                list.insert(place, Candidate { turn: one.rank.turn, lane: one.lane, holder });
             }
         }
-        // Of those whose last start failed one stays, the first that touches no reservation. Where only one ScavengerJob
-        // may start at a time there is no half for them, so all others go first.
-        let again = |lane: &Lane, alone: &Option<Arc<Rank>>| {
-            let rank = alone.as_ref().or_else(|| self.lines.get(lane)?.members.first())?;
-            Some((rank.again?, rank.clone()))
+        let mut again = None;
+        if starting.has_room_for(true, room.settings) {
+            again = self.first_of_failed(failed, reservations, &free, room, &mut passed_over);
+        }
+        let has_precedence = self.failed_have_precedence(room);
+        let first = match again {
+            Some((_, lane, rank)) if has_precedence => Some((lane, rank)),
+            again => {
+                let best = self.first_in_turn(&candidates, reservations, &free, room, &mut passed_over);
+                let again = again.filter(|_| best.is_none() || room.settings.max_concurrent_starts > 1);
+                // By their turns, as if those whose last start failed waited in the same line.
+                let all = best.into_iter().chain(again.map(|(turn, lane, rank)| {
+                    let share = room.capacity.dominant_share(&rank.namespace, room.promises.ledger());
+                    Best { turn, share, lane, rank }
+                }));
+                all.min_by(|a, b| a.order().cmp(&b.order())).map(|best| (best.lane, best.rank))
+            }
         };
-        let mut agains: Vec<(Timestamp, Arc<Rank>, Lane)> = candidates
-            .iter()
-            .filter_map(|(_, lane, alone)| again(lane, alone).map(|(time, rank)| (time, rank, *lane)))
-            .collect();
-        agains.sort_unstable();
-        let alone_counts = room.settings.max_concurrent_starts == 1;
-        let may_fail = failed && !(alone_counts && agains.len() < candidates.len());
-        let first = agains.into_iter().filter(|_| may_fail).find_map(|(_, rank, lane)| {
-            let holder = touched(lane.ask, &rank, reservations, &free, room);
-            passed_over.extend(holder.as_ref().map(|holder| (lane, Some(holder.clone()))));
-            holder.is_none().then_some(rank)
-        });
-        candidates.retain(|(_, lane, alone)| again(lane, alone).is_none_or(|(_, rank)| Some(rank) == first));
-        let mut best: Option<(Turn, i128, Lane, Arc<Rank>)> = None;
-        for (turn, lane, alone) in &candidates {
-            if best.as_ref().is_some_and(|best| best.0 != *turn) {
-                break;
-            }
-            let firsts = self.lines.get(lane).filter(|_| alone.is_none()).into_iter().flat_map(Line::firsts);
-            for rank in firsts.chain(alone) {
-                if let Some(holder) = touched(lane.ask, rank, reservations, &free, room) {
-                    passed_over.extend(alone.is_none().then_some((*lane, Some(holder))));
-                    continue;
-                }
-                let share = room.capacity.dominant_share(&rank.namespace, room.promises.ledger());
-                if best.as_ref().is_none_or(|best| (share, &rank.uid) < (best.1, &best.3.uid)) {
-                    best = Some((*turn, share, *lane, rank.clone()));
-                }
-            }
+        for lane in held {
+            self.tell(lane, Obstacle::Hold, walk);
         }
         for (lane, holder) in passed_over {
             if let Some(line) = self.lines.get_mut(&lane) {
@@ -168,7 +196,72 @@ impl Queue {
             }
             self.tell(lane, Obstacle::Room, walk);
         }
-        best.map(|(_, _, lane, rank)| (lane, rank))
+        first
+    }
+
+    /// True if those whose last start failed come before all others now. Where several may start, half of the slots is
+    /// theirs. Where only one may, half of the time is: each start that fails takes as long as pods may stay
+    /// unscheduled, and for as long again the others come first.
+    fn failed_have_precedence(&self, room: &Room<'_>) -> bool {
+        let until = |started| later(started, room.settings.pending_timeout.saturating_mul(2));
+        room.settings.max_concurrent_starts == 1
+            && self.failed_started.is_none_or(|started| until(started) <= room.now)
+    }
+
+    /// Of those whose last start failed, the one whose delay was over first and that touches no reservation.
+    fn first_of_failed(
+        &self,
+        candidates: Vec<Candidate>,
+        reservations: &mut [Reservation],
+        free: &[i64],
+        room: &mut Room<'_>,
+        passed_over: &mut Vec<(Lane, Option<Key>)>,
+    ) -> Option<(Turn, Lane, Arc<Rank>)> {
+        let mut ranks: Vec<(Option<Timestamp>, Arc<Rank>, Lane)> = Vec::new();
+        for Candidate { lane, holder, .. } in candidates {
+            let head = || self.lines.get(&lane)?.members.first().cloned();
+            let probes_since = lane.hold.and_then(|hold| self.holds.open_since(hold));
+            ranks.extend(holder.or_else(head).map(|rank| (rank.again.max(probes_since), rank, lane)));
+        }
+        ranks.sort_unstable();
+        for (_, rank, lane) in ranks {
+            match touched(lane.ask, &rank, reservations, free, room) {
+                Some(holder) => passed_over.push((lane, Some(holder))),
+                None => return Some((rank.turn, lane, rank)),
+            }
+        }
+        None
+    }
+
+    /// Of the candidates, which are in the order of their turns, the first that touches no reservation; of several that
+    /// have the same turn, the one whose namespace has the smallest share.
+    fn first_in_turn(
+        &self,
+        candidates: &[Candidate],
+        reservations: &mut [Reservation],
+        free: &[i64],
+        room: &mut Room<'_>,
+        passed_over: &mut Vec<(Lane, Option<Key>)>,
+    ) -> Option<Best> {
+        let mut best: Option<Best> = None;
+        for Candidate { turn, lane, holder } in candidates {
+            if best.as_ref().is_some_and(|best| best.turn != *turn) {
+                break;
+            }
+            let firsts = self.lines.get(lane).filter(|_| holder.is_none()).into_iter().flat_map(Line::firsts);
+            for rank in firsts.chain(holder) {
+                if let Some(kept_for) = touched(lane.ask, rank, reservations, free, room) {
+                    passed_over.extend(holder.is_none().then_some((*lane, Some(kept_for))));
+                    continue;
+                }
+                let share = room.capacity.dominant_share(&rank.namespace, room.promises.ledger());
+                let one = Best { turn: *turn, share, lane: *lane, rank: rank.clone() };
+                if best.as_ref().is_none_or(|best| one.order() < best.order()) {
+                    best = Some(one);
+                }
+            }
+        }
+        best
     }
 
     fn tell(&mut self, lane: Lane, obstacle: Obstacle, walk: &mut Walk) {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    fixtures::{millis, node, pod, seconds, settings, sj},
+    fixtures::{NAMESPACE, millis, node, pod, seconds, settings, sj},
     resources::Resources,
     values::{Phase, PreemptionMode, Settings},
 };
@@ -52,6 +52,8 @@ enum Misfortune {
     Replace,
     Suspend(bool),
     NodeReboots,
+    Quota,
+    Terminating,
     NodeIsLost,
     NodeComes,
     PoolGoes,
@@ -79,6 +81,8 @@ fn gentle() -> impl Strategy<Value = Misfortune> {
         1 => Just(Replace),
         2 => any::<bool>().prop_map(Suspend),
         1 => Just(NodeReboots),
+        2 => Just(Quota),
+        1 => Just(Terminating),
     ]
 }
 
@@ -126,6 +130,14 @@ fn happen(cluster: &mut Cluster, misfortune: Misfortune, which: usize) {
             let cpu = 500 * (1 + which as i64 % 8);
             cluster.replace(&sj, |sj| sj.asking(cpu));
         }
+        (Misfortune::Quota, ..) => {
+            let jobs =
+                if which.is_multiple_of(3) { [("count/jobs.batch".into(), 2)].into() } else { [].into() };
+            let cpu_milli = 500 * (which as i64 % 10);
+            let quota = Resources { cpu_milli, other: jobs, ..Resources::default() };
+            cluster.quotas.insert(NAMESPACE.into(), quota);
+        }
+        (Misfortune::Terminating, ..) => _ = cluster.terminating.insert(NAMESPACE.into()),
         (Misfortune::NodeIsLost, ..) => cluster.lose_node(&nodes[which % nodes.len()]),
         (Misfortune::NodeComes, ..) => {
             cluster.set_node(node(&format!("extra{}", which % 3), 8000));
@@ -155,6 +167,8 @@ fn heal(cluster: &mut Cluster) {
     for stream in Stream::ALL {
         cluster.let_go(stream);
     }
+    cluster.quotas.clear();
+    cluster.terminating.clear();
     let lost: Vec<_> =
         cluster.all_nodes().filter(|node| !node.usable).map(|node| node.name.clone()).collect();
     for node in lost {

@@ -1,5 +1,6 @@
 //! What holds for any input. Cases that once failed are in `proptest-regressions/`.
 
+mod everybody;
 mod evidence;
 mod headroom;
 mod lives;

@@ -1,10 +1,10 @@
 //! Attempts that are taken away.
 
 use scavenger_planner::{
-    fixtures::{key, millis, node, pod, seconds, sj},
+    fixtures::{key, millis, node, pod, seconds, settings, sj},
     values::{Outcome, Phase, Reason, WaitingReason},
 };
-use scavenger_simulator::Workload;
+use scavenger_simulator::{Cluster, Workload};
 
 use super::{all_is_quiet, attempt, cluster, completed, outcome, whole_cluster, work};
 
@@ -286,4 +286,29 @@ fn a_gang_that_starts_is_interrupted_if_one_of_its_containers_had_started() {
     cluster.run_until_phase("a", Phase::Interrupted);
     completed(&mut cluster, "a");
     assert_eq!(cluster.status("a").interrupted_count, 1);
+}
+
+#[test]
+fn what_a_rack_ran_does_not_come_back_in_one_second() {
+    let mut cluster =
+        Cluster::new(settings().filled_to(1.0).starting_at_once(100)).with_nodes([node("n1", 90_000)]);
+    for number in 0..80 {
+        cluster.submit(sj(&format!("job{number:02}")), work(300));
+    }
+    let in_phase =
+        |cluster: &Cluster, phase| cluster.scavenger_jobs().filter(|sj| sj.status.phase == phase).count();
+    cluster.run_until("all run", |cluster| in_phase(cluster, Phase::Running) == 80);
+    let pods: Vec<_> = cluster.all_live_pods().iter().map(|pod| pod.key.clone()).collect();
+    for pod in &pods {
+        cluster.evict(pod);
+    }
+    cluster.run_until("all are interrupted", |cluster| in_phase(cluster, Phase::Interrupted) == 80);
+    let mut before = cluster.starts.len();
+    let mut most = 0;
+    while in_phase(&cluster, Phase::Interrupted) > 0 {
+        cluster.run_for(seconds(1));
+        most = most.max(cluster.starts.len() - before);
+        before = cluster.starts.len();
+    }
+    assert!((5..30).contains(&most), "{most} start in one second");
 }

@@ -13,6 +13,8 @@ mod lifecycle;
 mod measured;
 mod pool;
 mod preemption;
+mod quota;
+mod reservations;
 mod starting;
 mod starts;
 mod volumes;

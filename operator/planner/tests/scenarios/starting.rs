@@ -213,6 +213,47 @@ fn where_one_starts_at_a_time_those_that_fail_to_start_come_last() {
 }
 
 #[test]
+fn where_one_starts_at_a_time_one_that_failed_and_has_a_reservation_starts() {
+    let mut cluster =
+        Cluster::new(settings().filled_to(1.0).starting_at_once(1)).with_nodes([node("n1", 10_000)]);
+    cluster.submit(sj("h").asking(8000), Workload { never_scheduled: true, ..work(10) });
+    cluster.run_for(seconds(10));
+    // It takes the capacity while h sits out its delay.
+    cluster.submit(sj("z").asking(9000), work(1500));
+    cluster.run_until("h has failed once", |cluster| cluster.status("h").failed_starts == 1);
+    cluster.let_schedule("h");
+    cluster.run_until_phase("z", Phase::Running);
+    // When z has ended c would fit, but for what is kept for h by then, which has waited longer.
+    cluster.run_for(seconds(10));
+    cluster.submit(sj("c").asking(4000), work(10));
+    cluster.run_until_phase("z", Phase::Completed);
+    cluster.run_until_phase("h", Phase::Completed);
+    cluster.run_until_phase("c", Phase::Completed);
+}
+
+#[test]
+fn where_one_starts_at_a_time_no_stream_of_newcomers_keeps_out_one_that_failed() {
+    let mut pool = settings().filled_to(1.0).starting_at_once(1);
+    // Longer than the test: nothing is reserved for anybody.
+    pool.reserve_after = seconds(100_000);
+    let mut cluster = Cluster::new(pool).with_nodes([node("n1", 100_000)]);
+    cluster.submit(sj("h"), Workload { never_scheduled: true, ..work(10) });
+    cluster.run_until("h has failed once", |cluster| cluster.status("h").failed_starts == 1);
+    cluster.let_schedule("h");
+    let mut newcomers = 0;
+    while cluster.status("h").phase != Phase::Completed {
+        // As many wait as can start, always.
+        let waiting = cluster.scavenger_jobs().filter(|sj| sj.status.phase == Phase::Waiting).count();
+        for _ in waiting..20 {
+            cluster.submit(sj(&format!("newcomer{newcomers}")), work(10));
+            newcomers += 1;
+        }
+        cluster.run_for(seconds(1));
+        assert!(newcomers < 1000, "{:?}", cluster.status("h"));
+    }
+}
+
+#[test]
 fn a_job_whose_pods_are_orphaned_before_they_run_gives_its_slot_back() {
     let mut cluster = Cluster::new(settings().starting_at_once(1)).with_nodes([node("n1", 10_000)]);
     cluster.scheduler_works = false;

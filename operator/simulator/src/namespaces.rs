@@ -1,0 +1,62 @@
+//! Quotas, and namespaces that are being terminated.
+
+use scavenger_planner::{
+    resources::Resources,
+    values::{Job, Key, Name},
+};
+
+use super::cluster::Cluster;
+
+/// Name of the resource that counts Jobs in a quota.
+const JOBS: &str = "count/jobs.batch";
+
+impl Cluster {
+    /// Why the API server does not take a Job with this name, if so.
+    pub(super) fn job_refusal(&self, job: &Key) -> Option<String> {
+        let what = format!("jobs.batch {:?}", &*job.name);
+        if self.terminating.contains(&job.namespace) {
+            return Some(terminating(&what, &job.namespace));
+        }
+        let jobs = self.jobs.keys().filter(|key| key.namespace == job.namespace).count();
+        let used = i64::try_from(jobs).expect("few Jobs should be modelled");
+        let hard = *self.quotas.get(&job.namespace)?.other.get(JOBS)?;
+        (used + 1 > hard).then(|| exceeded(&what, JOBS, (1, used, hard)))
+    }
+
+    /// Why the Job controller cannot make the pods of a Job, if so. Of a gang it makes all or none here.
+    pub(super) fn pods_refusal(&self, job: &Job) -> Option<String> {
+        if self.create_failure.is_some() {
+            return self.create_failure.clone();
+        }
+        let namespace = &job.key.namespace;
+        let what = format!("pods \"{}-0\"", job.key.name);
+        if self.terminating.contains(namespace) {
+            return Some(terminating(&what, namespace));
+        }
+        let hard = self.quotas.get(namespace)?;
+        let wanted = self.pod_templates.get(&job.uid)?.total();
+        let mut used = Resources::default();
+        let pods = self.pods.values().filter(|pod| pod.key.namespace == *namespace);
+        for pod in pods.filter(|pod| !pod.phase.is_terminal()) {
+            used.add(&pod.requests);
+        }
+        let short = hard.iter().find(|(name, hard)| {
+            *hard > 0 && *name != JOBS && used.get(name).saturating_add(wanted.get(name)) > *hard
+        });
+        short.map(|(name, hard)| exceeded(&what, name, (wanted.get(name), used.get(name), hard)))
+    }
+}
+
+/// As kube-apiserver 1.36 says it, with plain numbers.
+fn exceeded(what: &str, resource: &str, (requested, used, hard): (i64, i64, i64)) -> String {
+    format!(
+        "{what} is forbidden: exceeded quota: small, requested: {resource}={requested}, used: {resource}={used}, \
+         limited: {resource}={hard}"
+    )
+}
+
+fn terminating(what: &str, namespace: &Name) -> String {
+    format!(
+        "{what} is forbidden: unable to create new content in namespace {namespace} because it is being terminated"
+    )
+}
