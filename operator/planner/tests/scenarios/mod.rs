@@ -14,6 +14,7 @@ mod pool;
 mod preemption;
 mod starting;
 mod starts;
+mod verdict;
 mod volumes;
 
 use scavenger_planner::{
