@@ -26,8 +26,8 @@ use scavenger_schema::{
 };
 use sha2::{Digest, Sha256};
 
-/// Name of the container in every pod.
-const CONTAINER: &str = "main";
+/// Name of the container in every pod that runs the workload. What else a pod has was injected, by a service mesh say.
+pub(crate) const CONTAINER: &str = "main";
 
 /// Name of the headless Service through which the pods of a gang find each other.
 pub(crate) fn service_name(sj: &str) -> String {

@@ -108,9 +108,10 @@ reasons! {
 }
 
 impl Reason {
-    /// True if an interruption for this reason advances a ScavengerJob in the queue and raises its PriorityClass: those by
-    /// the scheduler, the eviction API, the taint manager, the node or the operator. Otherwise users could buy a higher
-    /// rank by deleting their own pods. An interruption for an unknown reason does not count either.
+    /// True if an interruption for this reason can advance a ScavengerJob in the queue and raise its PriorityClass: those
+    /// by the scheduler, the eviction API, the taint manager, the node or the operator. Otherwise users could buy a higher
+    /// rank by deleting their own pods. An interruption for an unknown reason does not count either. They may evict their
+    /// own pods, too: an eviction counts only where the planner knows that it was not their doing.
     #[must_use]
     pub fn advances_in_queue(&self) -> bool {
         match self {

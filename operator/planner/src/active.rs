@@ -11,7 +11,7 @@ use crate::{
     next::{Ending, Next, Transition},
     starting,
     values::{Attempt, Container, Name, Outcome, Phase, Pod, PodPhase, Reason, Waiting, WaitingReason},
-    verdict::{self, JobState, Verdict},
+    verdict::{self, Case, JobState, Verdict},
 };
 
 /// What is said while `spec.suspend` holds a ScavengerJob.
@@ -38,11 +38,22 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
         .map(|(name, pod)| (name.clone(), pod.clone()))
         .collect();
     let listed = known.memory.listed == Some(attempt.number);
-    match verdict::judge(attempt, known.evidence, state, &pods, listed) {
+    let case = Case {
+        attempt,
+        evidence: known.evidence,
+        job: state,
+        pods: &pods,
+        listed,
+        lost: known.pod_on_lost_node(),
+        now: known.now,
+    };
+    match verdict::judge(&case) {
         Verdict::Ended(ending) => {
             return Next::Change(Transition::End(interruption::explained(attempt, ending)));
         }
         Verdict::NeedsList => return Next::Do(Task::ListPods { job: None }),
+        // It has failed, whoever is to blame: there is nothing to interrupt or to suspend.
+        Verdict::OpenUntil(time) => return Next::Wait(Some(time)),
         Verdict::Open => {}
     }
     if let Some(next) = interruption::next(known, attempt, &pods) {

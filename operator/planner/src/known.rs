@@ -6,10 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     capacity::Capacity,
+    evidence::Evidence,
     memory::Memory,
     seen::{Attachments, Tracked},
     values::{Attempt, Disruption, Job, Key, Name, Pod, ScavengerJob, Settings},
-    verdict::Evidence,
 };
 
 /// Everything that is known of one ScavengerJob.
@@ -33,6 +33,8 @@ pub struct Known<'a> {
     pub folder_user: Option<&'a Key>,
     /// A node that is gone or not ready and to which one of its pods is bound that has not ended.
     pub lost_node: Option<&'a Name>,
+    /// The nodes.
+    pub capacity: &'a Capacity,
     /// Why the active attempt is to be interrupted, if a cause ordered it.
     pub order: Option<&'a Disruption>,
     /// Settings of the pool, or why nothing is admitted.
@@ -48,7 +50,7 @@ impl<'a> Known<'a> {
         attachments: &'a Attachments,
         is_promised: bool,
         folder_user: Option<&'a Key>,
-        capacity: &Capacity,
+        capacity: &'a Capacity,
         settings: &'a Result<Settings, String>,
         now: Timestamp,
     ) -> Self {
@@ -66,6 +68,7 @@ impl<'a> Known<'a> {
                 && sj.spec.as_ref().is_ok_and(|spec| tracked.promise.is_for(&spec.demand)),
             folder_user,
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !capacity.is_ready(node)),
+            capacity,
             order: tracked.ordered(),
             settings: settings.as_ref().map_err(String::as_str),
             now,

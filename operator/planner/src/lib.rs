@@ -18,6 +18,7 @@
 //! | What keeps an attempt from starting, and whose fault is that? | `starting.rs` | `next` |
 //! | Did the workload end an attempt, or was it taken away? | `verdict.rs` | `judge` |
 //! | When is a gang interrupted? | `verdict.rs` | `judge` |
+//! | Did a deletion or an end come first? | `evidence.rs` | `Evidence::note` |
 //! | What becomes of the status? | `transition.rs` | `apply` |
 //! | Who must go, and for which cause first? | `causes/mod.rs` | `Causes::by_urgency` |
 //! | Who goes when the pool is drained? | `causes/drain.rs` | `concerns` |
@@ -51,6 +52,7 @@ mod capacity;
 mod causes;
 pub mod check;
 mod deletion;
+mod evidence;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 mod folders;
@@ -88,10 +90,11 @@ pub mod internals {
     pub use crate::{
         capacity::Capacity,
         causes::{headroom, least_loss::Candidate, pending_pod},
+        evidence::Evidence,
         ledger::Ledger,
         promises::Promises,
         queue::{Queue, Room, Starting},
-        verdict::{Evidence, JobState, Verdict, judge},
+        verdict::{Case, JobState, Verdict, judge},
     };
 }
 

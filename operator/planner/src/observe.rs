@@ -8,7 +8,7 @@ use crate::{
     Planner,
     seen::SeenPod,
     values::Observation,
-    values::{Key, Node, Pod, ScavengerJob},
+    values::{Key, Name, Node, Pod, ScavengerJob},
 };
 
 impl Planner {
@@ -40,10 +40,14 @@ impl Planner {
             Observation::Node(mut node) => {
                 node.full = self.causes.measured_memory.is_full(&node.name);
                 self.causes.node_pressure.set_node(&node);
+                if self.capacity.is_ready(&node.name) != node.ready {
+                    self.look_at_those_on(&node.name);
+                }
                 self.capacity.set_node(node, self.settings.as_ref().ok());
             }
             Observation::NodeGone(name) => {
                 self.causes.node_pressure.remove_node(&name);
+                self.look_at_those_on(&name);
                 self.capacity.remove_node(&name);
             }
             Observation::Volume(volume) => {
@@ -96,6 +100,13 @@ impl Planner {
         self.queue.remove(key, &mut self.capacity);
         self.occupancy.set(key, BTreeSet::new());
         self.promises.release(key);
+    }
+
+    /// Whether a node is lost decides how the attempts on it are judged.
+    fn look_at_those_on(&mut self, node: &Name) {
+        let pods = self.capacity.scavenger_pods(node);
+        let keys = pods.filter_map(|pod| self.seen.key_of(pod.owner, &pod.key.namespace));
+        self.agenda.add_all(keys);
     }
 
     /// All pods of a node share its name.

@@ -17,10 +17,10 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
+    evidence::Evidence,
     ledger::Ledger,
     resources::Resources,
     values::{Attempt, Demand, Job, Key, Name, Outcome, Pod},
-    verdict::Evidence,
 };
 
 /// How much longer than pods may stay unscheduled capacity is held for a start whose status write got no answer.

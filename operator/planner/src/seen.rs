@@ -12,12 +12,12 @@ use crate::{
     Counts,
     action::{Failure, Task},
     agenda::Turn,
+    evidence::Evidence,
     inform::{self, Explanation, Reported, Telling},
     memory::Remembered,
     promises::Promise,
     shared::Shared,
     values::{Attempt, Demand, Disruption, Job, Key, Name, Phase, Pod, ScavengerJob, Volume, WaitingReason},
-    verdict::Evidence,
     volumes::Volumes,
 };
 

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     action::{Event, StatusWrite, Task},
-    backoff,
+    backoff, interruption,
     known::{Known, later},
     next::{Ending, Transition},
     priority, queue,
@@ -106,7 +106,8 @@ fn end(
     attempt: &Attempt,
     mut ending: Ending,
 ) -> Recorded {
-    if ending.reason == Reason::Unknown && status.unknown_ends_in_a_row > 0 {
+    let made_progress = made_progress(known, attempt, ended_at(known, attempt, ending.outcome));
+    if ending.reason == Reason::Unknown && status.unknown_ends_in_a_row > 0 && !made_progress {
         // One further attempt was made already.
         ending.outcome = Outcome::Failed;
         ending.message.push_str("; the attempt before it ended in the same way");
@@ -133,12 +134,11 @@ fn interrupt(
     waiting: Waiting,
 ) -> Recorded {
     let end = ended_at(known, attempt, ending.outcome);
-    let spec = known.sj.spec.as_ref();
-    let made_progress = spec.is_ok_and(|spec| run_time(attempt, end) >= spec.interruption_after);
+    let made_progress = made_progress(known, attempt, end);
     let attempt = ended(known, status, attempt, ending, end);
     status.phase = Phase::Interrupted;
     status.interrupted_count = status.interrupted_count.saturating_add(1);
-    if ending.reason.advances_in_queue() {
+    if interruption::counts(known, ending) {
         status.counted_interruptions = status.counted_interruptions.saturating_add(1);
     }
     status.interruptions_in_a_row =
@@ -211,7 +211,7 @@ fn set_waiting(status: &mut ScavengerJobStatus, waiting: Waiting, now: Timestamp
     status.admitted = Some(Admitted { waiting: Some(waiting), since });
 }
 
-/// When an attempt ended whose end is only noticed now; see [`crate::verdict::Evidence::end_time`].
+/// When an attempt ended whose end is only noticed now; see [`crate::evidence::Evidence::end_time`].
 fn ended_at(known: &Known<'_>, attempt: &Attempt, outcome: Outcome) -> Timestamp {
     let job = known.jobs.values().find(|job| job.attempt == attempt.number);
     known.evidence.end_time(attempt, job.map(|job| &**job), outcome, known.now)
@@ -232,7 +232,9 @@ fn ended(
     }
     status.active_seconds = status.active_seconds.saturating_add(run_time(attempt, end).as_secs());
     if ending.reason == Reason::Unknown {
-        status.unknown_ends_in_a_row = status.unknown_ends_in_a_row.saturating_add(1);
+        // What happened before a good stretch of run time tells nothing about this end.
+        let before = if made_progress(known, attempt, end) { 0 } else { status.unknown_ends_in_a_row };
+        status.unknown_ends_in_a_row = before.saturating_add(1);
     } else if ending.outcome != Outcome::Withdrawn {
         status.unknown_ends_in_a_row = 0;
     }
@@ -252,6 +254,11 @@ fn ended(
     };
     status.attempt = Some(Box::new(attempt.clone()));
     attempt
+}
+
+/// True if an attempt that ended then had run for a whole `interruptionAfter`.
+fn made_progress(known: &Known<'_>, attempt: &Attempt, end: Timestamp) -> bool {
+    known.sj.spec.as_ref().is_ok_and(|spec| run_time(attempt, end) >= spec.interruption_after)
 }
 
 /// How long all pods of an attempt ran until `end`.

@@ -10,232 +10,27 @@
 //! 2. Otherwise what the containers say.
 //! 3. A pod that is gone without having been seen to end was deleted from outside.
 //!
-//! The order of "deletion requested" and "container ended" is that of the pod versions which show each: one watch
-//! gives one order. Where a single version is the first to show both (the watch was interrupted), the stamps decide.
-//! They have whole seconds, so a tie is no evidence; and once no grace period is left, the stamp of a deletion may be later
-//! than the request ([`Pod::deletion_forced`]), so that it tells nothing unless it is earlier than the end.
+//! What came first is for [`crate::evidence`] to say.
+//!
+//! A gang has one more rule. Its pods depend on each other: if a node is lost, the peers on other nodes exit within
+//! seconds, and the node itself is called not ready only after a grace period. So the exit code of one pod counts once
+//! every peer has ended, or once [`NODE_GRACE`] has passed in which the nodes of all peers stayed ready.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, LazyLock},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
+    evidence::Evidence,
+    known::later,
     next::Ending,
     values::{Attempt, Container, Disruption, Job, Name, Outcome, Pod, PodPhase, Reason},
 };
 
-/// What the pods of an attempt showed so far. Kept while the planner runs; what matters of it after a restart is
-/// written into the status ([`Attempt::disruption`]) or shows again in the pods.
-#[derive(Debug, Clone, Default)]
-pub struct Evidence {
-    /// First sign that the attempt was taken away, if it is certain.
-    certain: Option<Disruption>,
-    /// A deletion of which only its stamp tells whether it came first, with that stamp.
-    stamped: Option<(Timestamp, Disruption)>,
-    /// True if a deletion of which only its stamp tells may have been requested before that stamp.
-    stamped_late: bool,
-    /// True once a container had started.
-    pub container_started: bool,
-    /// True if a pod's own deletion and end can not be put in order.
-    own_tie: bool,
-    /// True once a container had ended without success. Only after such an end does the Job controller delete pods
-    /// itself: if one pod of a gang is done, nobody but somebody outside deletes the others.
-    failed: bool,
-    /// Earliest stamp of such an end among those whose place before or after `stamped` only their stamps can tell;
-    /// none inside if the kubelet gave no stamp.
-    stamped_failure: Option<Option<Timestamp>>,
-    /// Earliest stamp with which a pod that ran was taken away, or ended without success.
-    first_sign: Option<Timestamp>,
-    /// Latest stamp of a container's end.
-    last_end: Option<Timestamp>,
-    pods: BTreeMap<Name, Seen>,
-    /// The epoch in which this planner made the attempt itself, and so saw its pods from the first one on.
-    since: Option<u64>,
-    /// The newest epoch in which a pod was seen.
-    epoch: u64,
-    /// Live lists of this attempt's pods so far: each begins an epoch of its own.
-    lists: u64,
-    /// resourceVersion of the newest of these lists.
-    listed: u64,
-}
-
-/// How a pod was last seen.
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    /// Only among versions of one epoch is there an order.
-    epoch: u64,
-    ended: bool,
-    deleted: bool,
-    /// True if its phase was Succeeded before anybody wanted it gone. That is final, and true whatever comes later.
-    succeeded: bool,
-}
-
-impl Evidence {
-    /// That of an attempt that showed nothing.
-    pub(crate) fn none() -> &'static Self {
-        static NONE: LazyLock<Evidence> = LazyLock::new(Evidence::default);
-        &NONE
-    }
-
-    /// Evidence of an attempt that has no pods yet.
-    #[must_use]
-    pub fn from_the_start(epoch: u64) -> Self {
-        Self { since: Some(epoch), epoch, ..Self::default() }
-    }
-
-    /// How many different pods were ever seen.
-    #[must_use]
-    pub fn pods_seen(&self) -> usize {
-        self.pods.len()
-    }
-
-    /// A live list of the attempt's pods follows, of this resourceVersion: it skips versions, so there is no order among
-    /// what it shows.
-    pub fn relisted(&mut self, resource_version: u64) {
-        self.lists += 1;
-        self.listed = self.listed.max(resource_version);
-    }
-
-    /// Takes in one version of a pod of the attempt. `epoch` rises whenever the pod watch lists everything anew.
-    pub fn note(&mut self, pod: &Pod, epoch: u64, now: Timestamp) {
-        self.container_started |= pod.container.has_started();
-        let epoch = epoch + self.lists;
-        self.epoch = self.epoch.max(epoch);
-        let own_end = match &pod.container {
-            Container::Ended { time, .. } => Some(*time),
-            _ => None,
-        };
-        let deleted = pod.deletion_requested.is_some();
-        let had_succeeded = self.pods.get(&pod.key.name).is_some_and(|before| before.succeeded);
-        let succeeds = pod.phase == PodPhase::Succeeded && !deleted && pod.disruption_target.is_none();
-        let seen = Seen { epoch, ended: own_end.is_some(), deleted, succeeded: had_succeeded || succeeds };
-        // A watch that was behind shows after the list what came before it: no order with what the list showed either.
-        let is_news = pod.resource_version > self.listed;
-        let before =
-            self.pods.insert(pod.key.name.clone(), seen).filter(|before| is_news && before.epoch == epoch);
-        if had_succeeded {
-            return;
-        }
-        self.note_stamps(pod);
-        if let Some((reason, message)) = &pod.disruption_target {
-            let time = pod.disrupted_since.unwrap_or(now);
-            self.certain.get_or_insert_with(|| disruption(time, Reason::from_name(reason), message, pod));
-        } else if let Some(requested) = pod.deletion_requested {
-            let deleted = || disruption(requested, Reason::Deleted, "the pod was deleted", pod);
-            match (before, own_end) {
-                // What the watch showed earlier came earlier: an end, or this very deletion.
-                (Some(before), _) if before.ended || before.deleted => {}
-                (Some(_), _) if self.failed => {}
-                (Some(_), None) => _ = self.certain.get_or_insert_with(deleted),
-                // One version is the first to show its deletion and its end: the stamps decide.
-                (_, Some(Some(end))) if requested > end && !pod.deletion_forced => {}
-                (_, Some(end)) if end.is_none_or(|end| requested >= end) => self.own_tie = true,
-                _ => {
-                    self.stamped_late |= pod.deletion_forced;
-                    if self.stamped.as_ref().is_none_or(|(earliest, _)| requested < *earliest) {
-                        self.stamped = Some((requested, deleted()));
-                    }
-                }
-            }
-        }
-        let failed = match &pod.container {
-            Container::Ended { exit_code, .. } => *exit_code != 0 || pod.phase == PodPhase::Failed,
-            _ => false,
-        };
-        if failed && !before.is_some_and(|before| before.ended) {
-            self.failed = true;
-            // After a deletion that was listed, an end that the watch shows as news came later.
-            if before.is_none() || self.stamped.is_none() {
-                self.stamped_failure = earliest(self.stamped_failure, own_end);
-            }
-        }
-    }
-
-    fn note_stamps(&mut self, pod: &Pod) {
-        let (end, success) = match &pod.container {
-            Container::Ended { time, exit_code, .. } => {
-                (*time, *exit_code == 0 && pod.phase != PodPhase::Failed)
-            }
-            _ => (None, false),
-        };
-        // What is deleted when it has ended was not taken away.
-        let taken = pod.disrupted_since.into_iter().chain(pod.deletion_requested);
-        let taken = taken.filter(|taken| end.is_none_or(|end| *taken <= end));
-        self.first_sign = self.first_sign.into_iter().chain(taken).chain(end.filter(|_| !success)).min();
-        self.last_end = self.last_end.max(end);
-    }
-
-    /// When the attempt ended, by the stamps of its pods and its Job: whoever sees it may come hours later. Never before
-    /// the attempt began nor after `now`, which it is if nothing tells.
-    #[must_use]
-    pub fn end_time(
-        &self,
-        attempt: &Attempt,
-        job: Option<&Job>,
-        outcome: Outcome,
-        now: Timestamp,
-    ) -> Timestamp {
-        let over = job.and_then(|job| job.over_since);
-        let told = match outcome {
-            // All of its pods had to end.
-            Outcome::Completed => self.last_end.or(over),
-            _ => self.first_sign.into_iter().chain(over).min(),
-        };
-        told.unwrap_or(now).max(attempt.start_time.unwrap_or(attempt.creation_time)).min(now)
-    }
-
-    /// First sign that the attempt was taken away.
-    #[must_use]
-    pub fn disruption(&self) -> Option<&Disruption> {
-        self.certain.as_ref().or_else(|| {
-            let (requested, disruption) = self.stamped.as_ref()?;
-            match self.stamped_failure {
-                None => Some(disruption),
-                Some(end) => end.filter(|end| requested < end).map(|_| disruption),
-            }
-        })
-    }
-
-    /// True if a deletion and an end can not be put in order: the same second, no stamp at all, or one that may be late.
-    #[must_use]
-    pub fn tie(&self) -> bool {
-        let stamped = self.stamped.as_ref().zip(self.stamped_failure);
-        let is_tie =
-            |requested: Timestamp, end: Timestamp| end == requested || (self.stamped_late && end < requested);
-        self.own_tie
-            || stamped.is_some_and(|((requested, _), end)| end.is_none_or(|end| is_tie(*requested, end)))
-    }
-
-    /// Pods that have succeeded, those that somebody removed since included.
-    fn succeeded(&self, pods: &BTreeMap<Name, Arc<Pod>>) -> usize {
-        let there = pods.values().filter(|pod| pod.phase == PodPhase::Succeeded).count();
-        there + self.pods.iter().filter(|(name, seen)| seen.succeeded && !pods.contains_key(*name)).count()
-    }
-
-    /// True if a pod of the gang is gone, or may be gone, without having been seen to end or to be deleted.
-    fn lacks(&self, pods: &BTreeMap<Name, Arc<Pod>>, pod_count: u32) -> bool {
-        let vanished =
-            self.pods.iter().any(|(name, seen)| !seen.ended && !seen.deleted && !pods.contains_key(name));
-        // Seen from the start by one unbroken watch, a pod that never showed was not made yet.
-        let unbroken = self.since == Some(self.epoch);
-        vanished || (!unbroken && self.pods.len() < pod_count as usize)
-    }
-}
-
-fn earliest(a: Option<Option<Timestamp>>, b: Option<Option<Timestamp>>) -> Option<Option<Timestamp>> {
-    match (a, b) {
-        (Some(Some(a)), Some(Some(b))) => Some(Some(a.min(b))),
-        (Some(a), Some(b)) => Some(a.or(b)),
-        (a, b) => a.or(b),
-    }
-}
-
-fn disruption(time: Timestamp, reason: Reason, message: &str, pod: &Pod) -> Disruption {
-    Disruption { time, reason, message: message.to_owned(), pod: pod.key.name.clone() }
-}
+/// How long after its last heartbeat a node is called not ready, and a little more: `--node-monitor-grace-period` of
+/// kube-controller-manager (50 s since Kubernetes 1.32, 40 s before), `--node-monitor-period` (5 s), and 5 s for the
+/// watch to show it.
+const NODE_GRACE: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is known about the Job of the active attempt.
 #[derive(Debug, Clone, Copy)]
@@ -253,22 +48,38 @@ pub enum JobState<'a> {
 pub enum Verdict {
     /// It goes on, or what is known does not suffice yet and more will come by itself.
     Open,
+    /// A pod of a gang failed; whether a node of its peers is lost, which would explain it, is known at this time.
+    OpenUntil(Timestamp),
     /// What is known does not suffice and pods may be missing from the view: list them live.
     NeedsList,
     /// It ended.
     Ended(Ending),
 }
 
-/// Judges an attempt. `pods` are those of this attempt; `listed` says that they come from a live list made after the
-/// Job was seen to be over or gone, so that a pod which is not among them is gone.
+/// What is known of an attempt that is to be judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Case<'a> {
+    /// The attempt.
+    pub attempt: &'a Attempt,
+    /// What its pods showed so far.
+    pub evidence: &'a Evidence,
+    /// Its Job.
+    pub job: JobState<'a>,
+    /// Its pods.
+    pub pods: &'a BTreeMap<Name, Arc<Pod>>,
+    /// True if the pods come from a live list made after the Job was seen to be over or gone, so that a pod which is not
+    /// among them is gone.
+    pub listed: bool,
+    /// A pod that has not ended, and its node, which is gone or not ready.
+    pub lost: Option<(&'a Name, &'a Name)>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// Judges an attempt.
 #[must_use]
-pub fn judge(
-    attempt: &Attempt,
-    evidence: &Evidence,
-    job: JobState<'_>,
-    pods: &BTreeMap<Name, Arc<Pod>>,
-    listed: bool,
-) -> Verdict {
+pub fn judge(case: &Case<'_>) -> Verdict {
+    let Case { attempt, evidence, job, pods, listed, .. } = *case;
     // What the planner decided is no evidence: the workload may have come to its end first.
     let written = attempt.disruption.as_ref().filter(|disruption| !disruption.reason.is_operators_decision());
     if let Some(disruption) = written.or(evidence.disruption()) {
@@ -308,6 +119,17 @@ pub fn judge(
             ending.outcome = taken_away(attempt, evidence);
             ending.reason = Reason::Unknown;
             ending.message.push_str(", but another pod is gone, and what came first is not known");
+        } else if ending.reason == Reason::ContainerFailed && attempt.demand.pod_count > 1 {
+            match peers(case) {
+                Peers::Ended | Peers::OnReadyNodes => {}
+                Peers::MayBeLost(until) => return Verdict::OpenUntil(until),
+                Peers::Lost(pod, node) => {
+                    ending.outcome = taken_away(attempt, evidence);
+                    ending.reason = Reason::NodeFailure;
+                    ending.message =
+                        format!("node {node} of pod {pod} is gone or not ready, and {}", ending.message);
+                }
+            }
         }
         return Verdict::Ended(ending);
     }
@@ -344,6 +166,33 @@ pub fn judge(
             lost(attempt, Reason::Deleted, "its Job was deleted", &"".into()),
         )),
     }
+}
+
+/// How the peers of a pod that failed stand.
+enum Peers<'a> {
+    /// Every one of them has ended, so none was lost with its node.
+    Ended,
+    /// Their nodes were ready for long enough.
+    OnReadyNodes,
+    /// A node of theirs may be lost; if it is, that shows by this time.
+    MayBeLost(Timestamp),
+    /// This one is on this node, which is lost.
+    Lost(&'a Name, &'a Name),
+}
+
+fn peers<'a>(case: &Case<'a>) -> Peers<'a> {
+    if let Some((pod, node)) = case.lost {
+        return Peers::Lost(pod, node);
+    }
+    let has_ended =
+        |pod: &Arc<Pod>| pod.phase.is_terminal() || matches!(pod.container, Container::Ended { .. });
+    // Only a kubelet that is there says that a container has ended.
+    if case.pods.values().all(has_ended) {
+        return Peers::Ended;
+    }
+    // By the planner's own clock: that of a node may be wrong, and a planner that was started anew has to look for as long.
+    let until = later(case.evidence.failure_seen().unwrap_or(case.now), NODE_GRACE);
+    if case.now < until { Peers::MayBeLost(until) } else { Peers::OnReadyNodes }
 }
 
 /// A disruption that no pod in view shows. The time is that of the attempt's start, replaced by whoever writes it.
@@ -429,6 +278,12 @@ fn failure(pod: &Pod) -> Option<(u8, Ending)> {
         Some((_, "ContainerStatusUnknown" | "Unknown", _, _)) => {
             node_failure(Outcome::Interrupted, format!("the node lost pod {name}"))
         }
+        // A container that was injected beside it: a sidecar.
+        Some((0, _, _, true)) => failed(
+            2,
+            Reason::ContainerFailed,
+            format!("pod {name} failed although its main container exited with code 0: another container of it failed"),
+        ),
         Some((exit_code, _, message, true)) => failed(
             2,
             Reason::ContainerFailed,

@@ -21,7 +21,7 @@ use scavenger_planner::{
 use scavenger_schema::{names, quantity, scavenger_job::ScavengerJob};
 
 use super::constraints;
-use crate::{status, validate};
+use crate::{manifest, status, validate};
 
 /// Longest termination message that goes on into a status, in bytes.
 const MAX_MESSAGE: usize = 1024;
@@ -170,13 +170,12 @@ fn owner(object: &ApiPod) -> Option<(Name, u32)> {
     controlled.then(|| (uid.as_str().into(), attempt))
 }
 
+/// The container that runs the workload. The kubelet sorts statuses by name, and a sidecar that was injected may come
+/// first.
 fn main_container(object: &ApiPod) -> Container {
-    let state = object
-        .status
-        .as_ref()
-        .and_then(|status| status.container_statuses.as_deref())
-        .and_then(|statuses| statuses.first())
-        .and_then(|status| status.state.as_ref());
+    let statuses = object.status.as_ref().and_then(|status| status.container_statuses.as_deref());
+    let main = statuses.into_iter().flatten().find(|status| status.name == manifest::CONTAINER);
+    let state = main.and_then(|status| status.state.as_ref());
     let Some(state) = state else { return Container::Waiting(None) };
     if let Some(ended) = &state.terminated {
         return Container::Ended {
@@ -466,6 +465,58 @@ mod tests {
         let job = job(&object).unwrap();
         assert_eq!(job.creation_time, "2026-01-01T00:00:00Z".parse().unwrap());
         assert_eq!(job.over_since, Some("2026-01-01T00:01:00Z".parse().unwrap()));
+    }
+
+    /// A pod of a namespace in a mesh, with the statuses in the kubelet's order: by name.
+    fn meshed(proxy: serde_json::Value, main: serde_json::Value, native: bool) -> Pod {
+        let status = |name: &str, state: serde_json::Value| {
+            serde_json::json!({ "name": name, "image": name, "imageID": "", "ready": true, "restartCount": 0,
+                "started": true, "state": state })
+        };
+        let proxy = status("istio-proxy", proxy);
+        let init = status("istio-init", serde_json::json!({ "terminated": { "exitCode": 0, "reason": "Completed",
+            "startedAt": "2026-01-01T00:00:01Z", "finishedAt": "2026-01-01T00:00:02Z" } }));
+        let main = status("main", main);
+        let (inits, containers) =
+            if native { (vec![init, proxy], vec![main]) } else { (vec![init], vec![proxy, main]) };
+        let object: ApiPod = serde_json::from_value(serde_json::json!({
+            "metadata": { "name": "j-1-0-x", "namespace": "n", "resourceVersion": "7",
+                "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "j-1", "uid": "c", "controller": true }],
+                "labels": { "scavenger.dev/job": "j", "scavenger.dev/job-uid": "u", "scavenger.dev/attempt": "1",
+                    "security.istio.io/tlsMode": "istio" } },
+            "spec": { "nodeName": "n1", "containers": [
+                { "name": "istio-proxy", "image": "proxyv2" }, { "name": "main", "image": "gromacs" }] },
+            "status": { "phase": "Running", "initContainerStatuses": inits, "containerStatuses": containers },
+        }))
+        .unwrap();
+        pod(&object)
+    }
+
+    #[test]
+    fn the_main_container_decides_and_no_sidecar() {
+        let running = || serde_json::json!({ "running": { "startedAt": "2026-01-01T00:00:03Z" } });
+        let ended = |code: i32, reason: &str, message: &str| {
+            serde_json::json!({ "terminated": { "exitCode": code, "reason": reason, "message": message,
+                "startedAt": "2026-01-01T00:00:03Z", "finishedAt": "2026-01-01T00:00:09Z" } })
+        };
+        let pulling = serde_json::json!({ "waiting": { "reason": "ErrImagePull", "message": "not found" } });
+        for native in [false, true] {
+            assert_eq!(
+                meshed(running(), pulling.clone(), native).container,
+                Container::Waiting(Some(("ErrImagePull".to_owned(), "not found".to_owned()))),
+                "that the proxy runs is no start"
+            );
+            let killed = meshed(running(), ended(137, "OOMKilled", "step 1000"), native);
+            let Container::Ended { exit_code, reason, message, started, .. } = &killed.container else {
+                panic!("{:?}", killed.container)
+            };
+            assert_eq!((*exit_code, &**reason, &**message, *started), (137, "OOMKilled", "step 1000", true));
+            assert_eq!(
+                meshed(ended(143, "Error", "draining"), running(), native).container,
+                Container::Running,
+                "that the proxy ended is no end"
+            );
+        }
     }
 
     #[test]

@@ -464,6 +464,14 @@ impl Capacity {
         self.nodes.get(name).and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.ready)
     }
 
+    /// True if the node takes new pods, as far as its administrators have a say: it belongs to the pool, and is neither
+    /// cordoned nor gone nor tainted beyond what the pool tolerates.
+    #[must_use]
+    pub fn is_open(&self, name: &Name) -> bool {
+        let entry = self.nodes.get(name).filter(|entry| entry.eligible);
+        entry.and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.usable)
+    }
+
     /// Nodes of the pool with what pods use on each.
     pub fn pool_nodes(&self) -> impl Iterator<Item = (&Node, &Resources)> {
         self.nodes

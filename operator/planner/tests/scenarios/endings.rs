@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use scavenger_planner::{
     action::Task,
     fixtures::{at, key, millis, node, seconds, sj},
-    internals::{Evidence, JobState, Verdict, judge},
+    internals::{Case, Evidence, JobState, Verdict, judge},
     values::{Outcome, Phase, PodPhase, Reason},
 };
 use scavenger_simulator::Workload;
@@ -336,7 +336,15 @@ fn a_tie_is_no_failure_whatever_the_phase_of_the_pod() {
         let mut evidence = Evidence::default();
         evidence.note(&pod, 1, at(9));
         let pods = BTreeMap::from([(pod.key.name.clone(), Arc::new(pod))]);
-        let verdict = judge(&attempt, &evidence, JobState::There(&job), &pods, false);
+        let verdict = judge(&Case {
+            attempt: &attempt,
+            evidence: &evidence,
+            job: JobState::There(&job),
+            pods: &pods,
+            listed: false,
+            lost: None,
+            now: at(9),
+        });
         let Verdict::Ended(ending) = verdict else { panic!("{verdict:?}") };
         assert_eq!((ending.outcome, ending.reason), (Outcome::Interrupted, Reason::Unknown), "{phase:?}");
     }

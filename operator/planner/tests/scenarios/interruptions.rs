@@ -312,3 +312,32 @@ fn what_a_rack_ran_does_not_come_back_in_one_second() {
     }
     assert!((5..30).contains(&most), "{most} start in one second");
 }
+
+#[test]
+fn a_place_in_the_queue_is_not_bought_by_evicting_oneself() {
+    let mut cluster = cluster();
+    cluster.submit(sj("a"), work(3000));
+    for number in 1..=3 {
+        cluster.run_until_phase("a", Phase::Running);
+        cluster.run_for(seconds(100));
+        cluster.evict(&key(&format!("a-{number}-0")));
+        cluster.run_until_phase("a", Phase::Interrupted);
+    }
+    assert_eq!(cluster.status("a").interrupted_count, 3);
+    assert_eq!(cluster.status("a").counted_interruptions, 0);
+}
+
+#[test]
+fn an_eviction_from_a_cordoned_or_tainted_node_counts() {
+    for tainted in [false, true] {
+        let mut cluster = cluster();
+        let here = cluster.all_nodes().next().cloned().unwrap();
+        cluster.submit(sj("a"), work(300));
+        cluster.run_until_phase("a", Phase::Running);
+        cluster.set_node(if tainted { here.tainted("karpenter.sh/disrupted") } else { here.cordoned() });
+        cluster.run_for(seconds(1));
+        cluster.evict(&key("a-1-0"));
+        cluster.run_until_phase("a", Phase::Interrupted);
+        assert_eq!(cluster.status("a").counted_interruptions, 1, "{tainted}");
+    }
+}

@@ -17,6 +17,7 @@ mod quota;
 mod reservations;
 mod starting;
 mod starts;
+mod verdict;
 mod volumes;
 
 use scavenger_planner::{

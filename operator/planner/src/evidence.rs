@@ -1,0 +1,235 @@
+//! What the pods of an attempt showed, and what of it came first.
+//!
+//! The order of "deletion requested" and "container ended" is that of the pod versions which show each: one watch
+//! gives one order. Where a single version is the first to show both (the watch was interrupted), the stamps decide.
+//! They have whole seconds, so a tie is no evidence; and once no grace period is left, the stamp of a deletion may be later
+//! than the request ([`Pod::deletion_forced`]), so that it tells nothing unless it is earlier than the end.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
+
+use jiff::Timestamp;
+
+use crate::values::{Attempt, Container, Disruption, Job, Name, Outcome, Pod, PodPhase, Reason};
+
+/// What the pods of an attempt showed so far. Kept while the planner runs; what matters of it after a restart is
+/// written into the status ([`Attempt::disruption`]) or shows again in the pods.
+#[derive(Debug, Clone, Default)]
+pub struct Evidence {
+    /// First sign that the attempt was taken away, if it is certain.
+    certain: Option<Disruption>,
+    /// A deletion of which only its stamp tells whether it came first, with that stamp.
+    stamped: Option<(Timestamp, Disruption)>,
+    /// True if a deletion of which only its stamp tells may have been requested before that stamp.
+    stamped_late: bool,
+    /// True once a container had started.
+    pub container_started: bool,
+    /// True if a pod's own deletion and end can not be put in order.
+    own_tie: bool,
+    /// True once a container had ended without success. Only after such an end does the Job controller delete pods
+    /// itself: if one pod of a gang is done, nobody but somebody outside deletes the others.
+    failed: bool,
+    /// Earliest stamp of such an end among those whose place before or after `stamped` only their stamps can tell;
+    /// none inside if the kubelet gave no stamp.
+    stamped_failure: Option<Option<Timestamp>>,
+    /// Earliest stamp with which a pod that ran was taken away, or ended without success.
+    first_sign: Option<Timestamp>,
+    /// When this planner first saw such an end. The clock of a node has no say in it.
+    failure_seen: Option<Timestamp>,
+    /// Latest stamp of a container's end.
+    last_end: Option<Timestamp>,
+    pods: BTreeMap<Name, Seen>,
+    /// The epoch in which this planner made the attempt itself, and so saw its pods from the first one on.
+    since: Option<u64>,
+    /// The newest epoch in which a pod was seen.
+    epoch: u64,
+    /// Live lists of this attempt's pods so far: each begins an epoch of its own.
+    lists: u64,
+    /// resourceVersion of the newest of these lists.
+    listed: u64,
+}
+
+/// How a pod was last seen.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// Only among versions of one epoch is there an order.
+    epoch: u64,
+    ended: bool,
+    deleted: bool,
+    /// True if its phase was Succeeded before anybody wanted it gone. That is final, and true whatever comes later.
+    succeeded: bool,
+}
+
+impl Evidence {
+    /// That of an attempt that showed nothing.
+    pub(crate) fn none() -> &'static Self {
+        static NONE: LazyLock<Evidence> = LazyLock::new(Evidence::default);
+        &NONE
+    }
+
+    /// Evidence of an attempt that has no pods yet.
+    #[must_use]
+    pub fn from_the_start(epoch: u64) -> Self {
+        Self { since: Some(epoch), epoch, ..Self::default() }
+    }
+
+    /// How many different pods were ever seen.
+    #[must_use]
+    pub fn pods_seen(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// When this planner first saw that a container had ended without success.
+    pub(crate) fn failure_seen(&self) -> Option<Timestamp> {
+        self.failure_seen
+    }
+
+    /// A live list of the attempt's pods follows, of this resourceVersion: it skips versions, so there is no order among
+    /// what it shows.
+    pub fn relisted(&mut self, resource_version: u64) {
+        self.lists += 1;
+        self.listed = self.listed.max(resource_version);
+    }
+
+    /// Takes in one version of a pod of the attempt. `epoch` rises whenever the pod watch lists everything anew.
+    pub fn note(&mut self, pod: &Pod, epoch: u64, now: Timestamp) {
+        self.container_started |= pod.container.has_started();
+        let epoch = epoch + self.lists;
+        self.epoch = self.epoch.max(epoch);
+        let own_end = match &pod.container {
+            Container::Ended { time, .. } => Some(*time),
+            _ => None,
+        };
+        let deleted = pod.deletion_requested.is_some();
+        let had_succeeded = self.pods.get(&pod.key.name).is_some_and(|before| before.succeeded);
+        let succeeds = pod.phase == PodPhase::Succeeded && !deleted && pod.disruption_target.is_none();
+        let seen = Seen { epoch, ended: own_end.is_some(), deleted, succeeded: had_succeeded || succeeds };
+        // A watch that was behind shows after the list what came before it: no order with what the list showed either.
+        let is_news = pod.resource_version > self.listed;
+        let before =
+            self.pods.insert(pod.key.name.clone(), seen).filter(|before| is_news && before.epoch == epoch);
+        if had_succeeded {
+            return;
+        }
+        self.note_stamps(pod);
+        if let Some((reason, message)) = &pod.disruption_target {
+            let time = pod.disrupted_since.unwrap_or(now);
+            self.certain.get_or_insert_with(|| disruption(time, Reason::from_name(reason), message, pod));
+        } else if let Some(requested) = pod.deletion_requested {
+            let deleted = || disruption(requested, Reason::Deleted, "the pod was deleted", pod);
+            match (before, own_end) {
+                // What the watch showed earlier came earlier: an end, or this very deletion.
+                (Some(before), _) if before.ended || before.deleted => {}
+                (Some(_), _) if self.failed => {}
+                (Some(_), None) => _ = self.certain.get_or_insert_with(deleted),
+                // One version is the first to show its deletion and its end: the stamps decide.
+                (_, Some(Some(end))) if requested > end && !pod.deletion_forced => {}
+                (_, Some(end)) if end.is_none_or(|end| requested >= end) => self.own_tie = true,
+                _ => {
+                    self.stamped_late |= pod.deletion_forced;
+                    if self.stamped.as_ref().is_none_or(|(earliest, _)| requested < *earliest) {
+                        self.stamped = Some((requested, deleted()));
+                    }
+                }
+            }
+        }
+        let failed = match &pod.container {
+            Container::Ended { exit_code, .. } => *exit_code != 0 || pod.phase == PodPhase::Failed,
+            _ => false,
+        };
+        if failed {
+            self.failure_seen.get_or_insert(now);
+        }
+        if failed && !before.is_some_and(|before| before.ended) {
+            self.failed = true;
+            // After a deletion that was listed, an end that the watch shows as news came later.
+            if before.is_none() || self.stamped.is_none() {
+                self.stamped_failure = earliest(self.stamped_failure, own_end);
+            }
+        }
+    }
+
+    fn note_stamps(&mut self, pod: &Pod) {
+        let (end, success) = match &pod.container {
+            Container::Ended { time, exit_code, .. } => {
+                (*time, *exit_code == 0 && pod.phase != PodPhase::Failed)
+            }
+            _ => (None, false),
+        };
+        // What is deleted when it has ended was not taken away.
+        let taken = pod.disrupted_since.into_iter().chain(pod.deletion_requested);
+        let taken = taken.filter(|taken| end.is_none_or(|end| *taken <= end));
+        self.first_sign = self.first_sign.into_iter().chain(taken).chain(end.filter(|_| !success)).min();
+        self.last_end = self.last_end.max(end);
+    }
+
+    /// When the attempt ended, by the stamps of its pods and its Job: whoever sees it may come hours later. Never before
+    /// the attempt began nor after `now`, which it is if nothing tells.
+    #[must_use]
+    pub fn end_time(
+        &self,
+        attempt: &Attempt,
+        job: Option<&Job>,
+        outcome: Outcome,
+        now: Timestamp,
+    ) -> Timestamp {
+        let over = job.and_then(|job| job.over_since);
+        let told = match outcome {
+            // All of its pods had to end.
+            Outcome::Completed => self.last_end.or(over),
+            _ => self.first_sign.into_iter().chain(over).min(),
+        };
+        told.unwrap_or(now).max(attempt.start_time.unwrap_or(attempt.creation_time)).min(now)
+    }
+
+    /// First sign that the attempt was taken away.
+    #[must_use]
+    pub fn disruption(&self) -> Option<&Disruption> {
+        self.certain.as_ref().or_else(|| {
+            let (requested, disruption) = self.stamped.as_ref()?;
+            match self.stamped_failure {
+                None => Some(disruption),
+                Some(end) => end.filter(|end| requested < end).map(|_| disruption),
+            }
+        })
+    }
+
+    /// True if a deletion and an end can not be put in order: the same second, no stamp at all, or one that may be late.
+    #[must_use]
+    pub fn tie(&self) -> bool {
+        let stamped = self.stamped.as_ref().zip(self.stamped_failure);
+        let is_tie =
+            |requested: Timestamp, end: Timestamp| end == requested || (self.stamped_late && end < requested);
+        self.own_tie
+            || stamped.is_some_and(|((requested, _), end)| end.is_none_or(|end| is_tie(*requested, end)))
+    }
+
+    /// Pods that have succeeded, those that somebody removed since included.
+    pub(crate) fn succeeded(&self, pods: &BTreeMap<Name, Arc<Pod>>) -> usize {
+        let there = pods.values().filter(|pod| pod.phase == PodPhase::Succeeded).count();
+        there + self.pods.iter().filter(|(name, seen)| seen.succeeded && !pods.contains_key(*name)).count()
+    }
+
+    /// True if a pod of the gang is gone, or may be gone, without having been seen to end or to be deleted.
+    pub(crate) fn lacks(&self, pods: &BTreeMap<Name, Arc<Pod>>, pod_count: u32) -> bool {
+        let vanished =
+            self.pods.iter().any(|(name, seen)| !seen.ended && !seen.deleted && !pods.contains_key(name));
+        // Seen from the start by one unbroken watch, a pod that never showed was not made yet.
+        let unbroken = self.since == Some(self.epoch);
+        vanished || (!unbroken && self.pods.len() < pod_count as usize)
+    }
+}
+
+fn earliest(a: Option<Option<Timestamp>>, b: Option<Option<Timestamp>>) -> Option<Option<Timestamp>> {
+    match (a, b) {
+        (Some(Some(a)), Some(Some(b))) => Some(Some(a.min(b))),
+        (Some(a), Some(b)) => Some(a.or(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+fn disruption(time: Timestamp, reason: Reason, message: &str, pod: &Pod) -> Disruption {
+    Disruption { time, reason, message: message.to_owned(), pod: pod.key.name.clone() }
+}
