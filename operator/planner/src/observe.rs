@@ -54,7 +54,7 @@ impl Planner {
                 self.replace(&scavenger_jobs, pods);
             }
             Observation::Usage(usage) => {
-                for (name, full) in self.causes.measured_memory.set(usage, &self.capacity) {
+                for (name, full) in self.causes.measured_memory.set(usage, &self.capacity, now) {
                     let node = self.capacity.node(&name).map(|room| room.node.clone());
                     if let Some(node) = node {
                         self.capacity.set_node(Node { full, ..node }, self.settings.as_ref().ok());
