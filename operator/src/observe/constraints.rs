@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use scavenger_planner::values::{Expression, Name, NodeTerm, Operator};
 
 /// The scheduler whose rules the planner knows.
-const DEFAULT_SCHEDULER: &str = "default-scheduler";
+pub(super) const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// What kube-scheduler says of nodes for reasons that the planner judges by itself, as its messages begin.
 const JUDGED: [&str; 7] = [

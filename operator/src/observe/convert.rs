@@ -148,6 +148,10 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
         unschedulable: condition("PodScheduled", "False")
             .filter(|condition| condition.reason.as_deref() == Some("Unschedulable"))
             .map(|condition| condition.message.clone().unwrap_or_default()),
+        scheduler: spec
+            .and_then(|spec| spec.scheduler_name.as_deref())
+            .filter(|name| *name != constraints::DEFAULT_SCHEDULER)
+            .map(Name::from),
         gated: spec.is_some_and(|spec| spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty())),
         status_reason: status
             .filter(|status| status.reason.as_ref().is_some_and(|reason| !reason.is_empty()))

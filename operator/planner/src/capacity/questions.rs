@@ -85,7 +85,7 @@ impl Capacity {
     }
 
     /// What is left below the threshold, for [`Self::fits`].
-    pub(crate) fn free_row(&mut self, ledger: &Ledger, settings: &Settings) -> Vec<i64> {
+    pub(crate) fn free_row(&self, ledger: &Ledger, settings: &Settings) -> Vec<i64> {
         let free = self.free(ledger, settings);
         self.places.row(&free)
     }
@@ -96,7 +96,7 @@ impl Capacity {
     }
 
     /// What would be left below the threshold if no ScavengerJob were there.
-    pub(crate) fn free_row_without_scavengers(&mut self, settings: &Settings) -> Vec<i64> {
+    pub(crate) fn free_row_without_scavengers(&self, settings: &Settings) -> Vec<i64> {
         let mut free = settings.start_thresholds.of(&self.allocatable).minus(&self.ordinary);
         if let Some(takeable) = self.places.takeable() {
             free.subtract(takeable);

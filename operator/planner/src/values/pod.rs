@@ -55,6 +55,9 @@ pub struct Pod {
     pub disrupted_since: Option<Timestamp>,
     /// The scheduler's message, with condition PodScheduled=False and reason Unschedulable.
     pub unschedulable: Option<String>,
+    /// Name of its scheduler, if that is not kube-scheduler.
+    #[serde(default)]
+    pub scheduler: Option<Name>,
     /// True while scheduling gates hold it.
     pub gated: bool,
     /// `status.reason` and `status.message`, for example Evicted or OutOfcpu.
