@@ -23,6 +23,7 @@
 //! | Who goes when a node is under pressure? | `causes/node_pressure.rs` | `order` |
 //! | Who goes when a node really uses too much memory? | `causes/measured_memory.rs` | `order` |
 //! | Who goes for a pending ordinary pod? | `causes/pending_pod.rs` | `choose` |
+//! | Who goes for an ordinary pod that is to grow? | `causes/pending_resize.rs` | `choose` |
 //! | Which pending ordinary pods hold capacity? | `capacity/pending.rs` | `holds_capacity` |
 //! | Who goes before others need the capacity? | `causes/headroom.rs` | `choose` |
 //! | Who loses least? | `causes/least_loss.rs` | `choose` |

@@ -119,6 +119,7 @@ impl Planner {
 
     fn see_ordinary_pod(&mut self, mut pod: Pod) {
         self.seen.place_ordinary_pod(&mut pod);
+        self.causes.pending_resizes.note(&pod);
         match self.causes.pending_pods.note(&pod) {
             reserved @ Some(_) => self.capacity.set_pod(&Pod { nominated_node: reserved, ..pod }),
             None => self.capacity.set_pod(&pod),
@@ -127,6 +128,7 @@ impl Planner {
 
     pub(crate) fn forget_pod(&mut self, key: &Key) {
         self.causes.pending_pods.forget(key);
+        self.causes.pending_resizes.forget(key);
         self.capacity.remove_pod(key);
         let sj = self.seen.remove_pod(key);
         self.agenda.add_all(sj.iter());

@@ -23,6 +23,7 @@ mod garbage_collector;
 mod job_controller;
 mod kubernetes;
 mod queries;
+mod resize;
 mod scheduler;
 mod truth;
 mod watches;

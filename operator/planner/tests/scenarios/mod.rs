@@ -12,6 +12,7 @@ mod lifecycle;
 mod measured;
 mod pool;
 mod preemption;
+mod resizes;
 mod starting;
 mod starts;
 mod volumes;

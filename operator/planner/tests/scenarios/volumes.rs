@@ -4,7 +4,9 @@ use scavenger_planner::{
     Planner,
     fixtures::{at, key, node, pod, seconds, settings, sj},
     guard::Help,
-    values::{Expression, Key, NodeTerm, Observation, Operator, Phase, ScavengerJob, Volume, WaitingReason},
+    values::{
+        Access, Expression, Key, NodeTerm, Observation, Operator, Phase, ScavengerJob, Volume, WaitingReason,
+    },
 };
 use scavenger_simulator::Cluster;
 
@@ -14,7 +16,7 @@ use super::work;
 fn volume(name: &str, claim: &str, node: &str) -> Volume {
     let here = Expression { key: "name".into(), operator: Operator::In, values: vec![node.into()] };
     let affinity = vec![NodeTerm { labels: vec![here], names: Vec::new() }];
-    Volume { name: name.into(), claim: Some(key(claim)), affinity }
+    Volume { name: name.into(), claim: Some(key(claim)), affinity, access: Access::ManyNodes }
 }
 
 fn mounting(mut sj: ScavengerJob, claim: &str) -> ScavengerJob {
