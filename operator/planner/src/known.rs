@@ -31,6 +31,8 @@ pub struct Known<'a> {
     pub has_reservation: bool,
     /// A node that is gone or not ready and to which one of its pods is bound that has not ended.
     pub lost_node: Option<&'a Name>,
+    /// Why it cannot start yet, if a volume that it mounts is in use.
+    pub claim_in_use: Option<String>,
     /// Why the active attempt is to be interrupted, if a cause ordered it.
     pub order: Option<&'a Disruption>,
     /// Settings of the pool, or why nothing is admitted.
@@ -62,6 +64,7 @@ impl<'a> Known<'a> {
                 && active_attempt(sj).is_none()
                 && sj.spec.as_ref().is_ok_and(|spec| tracked.promise.is_for(&spec.demand)),
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !capacity.is_ready(node)),
+            claim_in_use: None,
             order: tracked.ordered(),
             settings: settings.as_ref().map_err(String::as_str),
             now,

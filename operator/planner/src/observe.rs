@@ -70,6 +70,8 @@ impl Planner {
             }
             Observation::Done(result) => self.done(result),
         }
+        let (scavenger_jobs, pods) = self.seen.take_moved();
+        self.replace(&scavenger_jobs, pods);
     }
 
     /// A version of a ScavengerJob, from a watch or an answer.

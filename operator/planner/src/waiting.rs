@@ -13,6 +13,9 @@ use crate::{
 /// How often it is looked again at pods that hold something up: their node can be lost without any of them changing.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
+/// How often it is looked again at a claim that a start in flight is about to mount: the start may fail.
+const CLAIM_AGAIN: SignedDuration = SignedDuration::from_secs(15);
+
 /// Why the next attempt waits for what is left of the last one: two must never run at once.
 fn waits_for_the_last_attempt(known: &Known<'_>) -> Waiting {
     if let Some((pod, node)) = known.pod_on_lost_node() {
@@ -90,6 +93,10 @@ pub fn next(known: &Known<'_>) -> Next {
                 Some(time),
             ),
         };
+    }
+    if let Some(message) = &known.claim_in_use {
+        let waiting = Waiting { reason: WaitingReason::BehindInQueue, message: message.clone() };
+        return Next::Held(waiting, Some(later(now, CLAIM_AGAIN)));
     }
     if !known.has_reservation {
         return Next::Candidate;

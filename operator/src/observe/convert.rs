@@ -233,7 +233,7 @@ fn placement(spec: &PodSpec) -> Placement {
             })
             .collect(),
         affinity: constraints::node_affinity(spec),
-        volumes: Vec::new(),
+        ..Placement::default()
     }
 }
 

@@ -199,6 +199,11 @@ pub(super) fn not_placed(demand: &Demand, placed: u32, suitable: usize, when: &s
             demand.pod_count, demand.per_pod
         )
     };
+    let message = match demand.placement.attached_to() {
+        Some([]) => format!("{message}; its volumes are attached to different nodes"),
+        Some(nodes) => format!("{message}; its volume is attached to node {}", nodes.join(", ")),
+        None => message,
+    };
     let whole = i64::try_from(suitable).unwrap_or(i64::MAX);
     Shortage { resource: None, left: placed.into(), whole, message }
 }
