@@ -12,14 +12,16 @@ use k8s_openapi::{
         },
         core::v1::{
             Capabilities, ConfigMapKeySelector, ConfigMapVolumeSource, Container, EnvVar, EnvVarSource,
-            LocalObjectReference, ObjectFieldSelector, PersistentVolumeClaimVolumeSource, PodSecurityContext,
-            PodSpec, PodTemplateSpec, ResourceRequirements, SeccompProfile, SecretKeySelector,
-            SecretVolumeSource, SecurityContext, Service, ServiceSpec, Toleration, Volume, VolumeMount,
+            LocalObjectReference, NodeSelectorRequirement, NodeSelectorTerm, ObjectFieldSelector,
+            PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec, PodTemplateSpec,
+            ResourceRequirements, SeccompProfile, SecretKeySelector, SecretVolumeSource, SecurityContext,
+            Service, ServiceSpec, Toleration, Volume, VolumeMount,
         },
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use kube::{Resource, ResourceExt};
+use scavenger_planner::values::Name;
 use scavenger_schema::{
     names::{self, env},
     scavenger_job::{self as crd, ScavengerJob, ScavengerJobSpec},
@@ -113,6 +115,34 @@ pub(crate) fn job(sj: &ScavengerJob, attempt: u32, priority_class: u32) -> Batch
         spec: Some(spec),
         ..BatchJob::default()
     }
+}
+
+/// Keeps the pods of a Job on nodes, because a volume is attached there; on every node if none is named. Not part of the
+/// hash: after a restart the same Job may be wanted on other nodes.
+pub(crate) fn keep_on(job: &mut BatchJob, nodes: &[Name]) {
+    let Some(pod) =
+        job.spec.as_mut().and_then(|spec| spec.template.spec.as_mut()).filter(|_| !nodes.is_empty())
+    else {
+        return;
+    };
+    let affinity = pod.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
+    let required = affinity.required_during_scheduling_ignored_during_execution.get_or_insert_default();
+    if required.node_selector_terms.is_empty() {
+        required.node_selector_terms.push(NodeSelectorTerm::default());
+    }
+    // A field takes one value, so there is a term for each node.
+    let on = |term: &NodeSelectorTerm, node: &Name| {
+        let mut term = term.clone();
+        term.match_fields.get_or_insert_default().push(NodeSelectorRequirement {
+            key: "metadata.name".to_owned(),
+            operator: "In".to_owned(),
+            values: Some(vec![node.to_string()]),
+        });
+        term
+    };
+    let terms = required.node_selector_terms.iter();
+    required.node_selector_terms =
+        terms.flat_map(|term| nodes.iter().map(move |node| on(term, node))).collect();
 }
 
 /// Hash of a Job's spec as the operator makes it, before the API server fills in defaults.
@@ -337,6 +367,26 @@ mod tests {
         sj.metadata.namespace = Some("chem".to_owned());
         sj.metadata.uid = Some("u-1".to_owned());
         sj
+    }
+
+    #[test]
+    fn its_pods_are_kept_on_the_nodes_where_a_volume_is_attached() {
+        let terms = |job: &BatchJob| {
+            let pod = job.spec.as_ref()?.template.spec.as_ref()?;
+            let required = pod.affinity.as_ref()?.node_affinity.as_ref()?;
+            let terms =
+                &required.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms;
+            Some(serde_json::to_value(terms).unwrap())
+        };
+        let anywhere = job(&sj(1), 1, 0);
+        let mut kept = anywhere.clone();
+        keep_on(&mut kept, &[]);
+        assert_eq!(kept, anywhere);
+        keep_on(&mut kept, &["n1".into(), "n2".into()]);
+        let on = |node: &str| serde_json::json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] });
+        assert_eq!(terms(&kept), Some(serde_json::json!([on("n1"), on("n2")])));
+        // A restarted operator may want it elsewhere, and it is the same Job.
+        assert_eq!(kept.annotations(), anywhere.annotations());
     }
 
     #[test]

@@ -71,8 +71,7 @@ pub(crate) fn sj_spec(spec: &scavenger_job::ScavengerJobSpec) -> Result<Scavenge
                 effect: toleration.effect.map(effect_name).map(Name::from),
             })
             .collect(),
-        affinity: Vec::new(),
-        volumes: Vec::new(),
+        ..Placement::default()
     };
     let mut claims: Vec<Name> =
         spec.persistent_volume_claims.iter().map(|claim| claim.claim_name.as_str().into()).collect();

@@ -36,6 +36,8 @@ pub enum Task {
         attempt: u32,
         /// Index of its PriorityClass.
         priority_class: u32,
+        /// The nodes that its pods may go to, because a volume is attached there; every node if empty.
+        nodes: Vec<Name>,
     },
     /// Read a Job live. Answered with [`Answer::Job`], or [`Answer::JobGone`] if no Job of that name has this
     /// UID.

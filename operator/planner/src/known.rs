@@ -35,6 +35,8 @@ pub struct Known<'a> {
     pub lost_node: Option<&'a Name>,
     /// The nodes.
     pub capacity: &'a Capacity,
+    /// Why it cannot start yet, if a volume that it mounts is in use.
+    pub claim_in_use: Option<String>,
     /// Why the active attempt is to be interrupted, if a cause ordered it.
     pub order: Option<&'a Disruption>,
     /// Settings of the pool, or why nothing is admitted.
@@ -69,6 +71,7 @@ impl<'a> Known<'a> {
             folder_user,
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !capacity.is_ready(node)),
             capacity,
+            claim_in_use: None,
             order: tracked.ordered(),
             settings: settings.as_ref().map_err(String::as_str),
             now,

@@ -14,6 +14,7 @@
 //! | For whom is capacity kept? | `queue/reservation.rs` | `Queue::reservations` |
 //! | Is there capacity for it? | `capacity/questions.rs` | `Capacity::fits` |
 //! | Which nodes do its volumes allow? | `volumes.rs` | `Volumes::place_sj` |
+//! | When does it wait for a volume that is in use? | `volumes.rs` | `Volumes::in_use` |
 //! | How long does it wait after an interruption? | `backoff.rs` | `after_interruption` |
 //! | What keeps an attempt from starting, and whose fault is that? | `starting.rs` | `next` |
 //! | Did the workload end an attempt, or was it taken away? | `verdict.rs` | `judge` |
@@ -25,6 +26,8 @@
 //! | Who goes when a node is under pressure? | `causes/node_pressure.rs` | `order` |
 //! | Who goes when a node really uses too much memory? | `causes/measured_memory.rs` | `order` |
 //! | Who goes for a pending ordinary pod? | `causes/pending_pod.rs` | `choose` |
+//! | Who goes for an ordinary pod that is to grow? | `causes/pending_resize.rs` | `choose` |
+//! | Which pending ordinary pods hold capacity? | `capacity/pending.rs` | `holds_capacity` |
 //! | Who goes before others need the capacity? | `causes/headroom.rs` | `choose` |
 //! | Who loses least? | `causes/least_loss.rs` | `choose` |
 //! | What would an interruption throw away? | `loss.rs` | `Loss::of` |
@@ -98,7 +101,7 @@ pub mod internals {
     };
 }
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -263,7 +266,7 @@ impl Planner {
     /// What is next for a ScavengerJob, and whether it keeps what it is promised; none while something is under way, or
     /// not to be done yet.
     fn decide(&mut self, key: &Key, now: Timestamp) -> Option<(Next, bool)> {
-        let (tracked, attachments) = self.seen.whole_mut(key)?;
+        let (tracked, _) = self.seen.whole_mut(key)?;
         if tracked.turn.is_under_way() {
             return None;
         }
@@ -279,8 +282,11 @@ impl Planner {
         let refusal = tracked.refused.take();
         let is_promised = self.promises.is_made(key);
         let folder_user = self.folders.user_beside(key);
+        let claim_in_use = self.seen.claim_in_use(key, &self.promises);
+        let (tracked, attachments) = self.seen.whole_mut(key)?;
         let known =
             Known::of(tracked, attachments, is_promised, folder_user, &self.capacity, &self.settings, now);
+        let known = Known { claim_in_use, ..known };
         let next = match refusal {
             Some(refusal) => lifecycle::after_refusal(&known, refusal),
             None => lifecycle::next(&known),
@@ -411,7 +417,16 @@ impl Planner {
         let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
         let walk = self.queue.walk(&mut room, starting);
         let mut admitted = Vec::new();
+        let mut taken = BTreeSet::new();
         for (key, demand) in walk.started {
+            // The walk knows nothing of claims: of those that share one that is mounted nowhere yet the first starts.
+            let claims = self.seen.claims_to_attach(&key);
+            if claims.iter().any(|claim| taken.contains(claim)) {
+                self.promises.release(&key);
+                self.visit(&key, now, actions);
+                continue;
+            }
+            taken.extend(claims);
             if let Some(tracked) = self.seen.get_mut(&key) {
                 tracked.memory.prepared = None;
                 tracked.promise.made_for(demand);
@@ -487,9 +502,11 @@ impl Planner {
         }
         let is_promised = self.promises.is_made(key);
         let folder_user = self.folders.user_beside(key);
+        let claim_in_use = self.seen.claim_in_use(key, &self.promises);
         let (tracked, attachments) = self.seen.whole_mut(key)?;
         let known =
             Known::of(tracked, attachments, is_promised, folder_user, &self.capacity, &self.settings, now);
+        let known = Known { claim_in_use, ..known };
         match lifecycle::next(&known) {
             Next::Held(waiting, _) => Some(News::Waits(waiting.into())),
             Next::Inform(transition, _) => Some(News::Other(transition::apply(&known, transition))),

@@ -59,7 +59,7 @@ impl Planner {
                 self.replace(&scavenger_jobs, pods);
             }
             Observation::Usage(usage) => {
-                for (name, full) in self.causes.measured_memory.set(usage, &self.capacity) {
+                for (name, full) in self.causes.measured_memory.set(usage, &self.capacity, now) {
                     let node = self.capacity.node(&name).map(|room| room.node.clone());
                     if let Some(node) = node {
                         self.capacity.set_node(Node { full, ..node }, self.settings.as_ref().ok());
@@ -75,6 +75,8 @@ impl Planner {
             }
             Observation::Done(result) => self.done(result),
         }
+        let (scavenger_jobs, pods) = self.seen.take_moved();
+        self.replace(&scavenger_jobs, pods);
     }
 
     /// A version of a ScavengerJob, from a watch or an answer.
@@ -140,6 +142,7 @@ impl Planner {
 
     fn see_ordinary_pod(&mut self, mut pod: Pod) {
         self.seen.place_ordinary_pod(&mut pod);
+        self.causes.pending_resizes.note(&pod);
         match self.causes.pending_pods.note(&pod) {
             reserved @ Some(_) => self.capacity.set_pod(&Pod { nominated_node: reserved, ..pod }),
             None => self.capacity.set_pod(&pod),
@@ -148,6 +151,7 @@ impl Planner {
 
     pub(crate) fn forget_pod(&mut self, key: &Key) {
         self.causes.pending_pods.forget(key);
+        self.causes.pending_resizes.forget(key);
         self.capacity.remove_pod(key);
         let sj = self.seen.remove_pod(key);
         self.agenda.add_all(sj.iter());

@@ -15,7 +15,7 @@ use crate::{
     evidence::Evidence,
     inform::{self, Explanation, Reported, Telling},
     memory::Remembered,
-    promises::Promise,
+    promises::{Promise, Promises},
     shared::Shared,
     values::{Attempt, Demand, Disruption, Job, Key, Name, Phase, Pod, ScavengerJob, Volume, WaitingReason},
     volumes::Volumes,
@@ -362,6 +362,7 @@ impl Seen {
 
     fn set_pod(&mut self, mut pod: Box<Pod>, now: Timestamp) -> SeenPod {
         self.namespaces.share(&mut pod.key.namespace);
+        self.volumes.note_pod(&pod);
         let Some((uid, attempt)) = &mut pod.owner else { return SeenPod::Ordinary(pod) };
         if let Some(key) = self.keys.get(uid) {
             if key.namespace != pod.key.namespace {
@@ -459,6 +460,28 @@ impl Seen {
     pub(crate) fn remove_volume(&mut self, name: &Name) -> (Vec<Key>, Vec<Pod>) {
         let claim = self.volumes.remove(name);
         self.claims_changed(claim.into_iter().collect())
+    }
+
+    /// The ScavengerJobs and the ordinary pods whose nodes changed since this was called last, because a volume was
+    /// attached or detached.
+    pub(crate) fn take_moved(&mut self) -> (Vec<Key>, Vec<Pod>) {
+        let claims = self.volumes.take_moved();
+        self.claims_changed(claims)
+    }
+
+    /// Why a ScavengerJob cannot start yet, if a volume that it mounts is in use.
+    pub(crate) fn claim_in_use(&self, key: &Key, promises: &Promises) -> Option<String> {
+        let sj = &self.scavenger_jobs.get(key)?.sj;
+        let starting = promises.starting().iter().filter(|other| *other != key);
+        // Of those that are promised capacity in one plan the planner keeps one: it does not wait for itself.
+        let is_ahead = |other: &ScavengerJob| other.status.phase.is_active() || !promises.is_made(key);
+        let starting = starting.filter_map(|other| Some(&self.scavenger_jobs.get(other)?.sj));
+        self.volumes.in_use(sj, starting.filter(|other| is_ahead(other)))
+    }
+
+    /// The claims that a ScavengerJob mounts, that only one node or pod can mount, and that none does yet.
+    pub(crate) fn claims_to_attach(&self, key: &Key) -> Vec<Key> {
+        self.scavenger_jobs.get(key).map(|tracked| self.volumes.to_attach(&tracked.sj)).unwrap_or_default()
     }
 
     fn claims_changed(&mut self, claims: Vec<Key>) -> (Vec<Key>, Vec<Pod>) {

@@ -282,7 +282,9 @@ fn failure(pod: &Pod) -> Option<(u8, Ending)> {
         Some((0, _, _, true)) => failed(
             2,
             Reason::ContainerFailed,
-            format!("pod {name} failed although its main container exited with code 0: another container of it failed"),
+            format!(
+                "pod {name} failed although its main container exited with code 0: another container of it failed"
+            ),
         ),
         Some((exit_code, _, message, true)) => failed(
             2,

@@ -1,13 +1,18 @@
 //! Where PersistentVolumes let pods go: a claim that is bound brings the node affinity of its volume with it. An
 //! ordinary pod with a claim that is not bound can not be judged; a ScavengerJob with one may go anywhere, since the
 //! volume will be bound where its pod is placed.
+//!
+//! A volume that one node at a time can mount (ReadWriteOnce) is attached where a pod that mounts it is. kube-scheduler
+//! does not look at that, and a pod on another node never starts. So a ScavengerJob goes where its volume is attached; and
+//! while another one that mounts it is starting, and so nobody knows yet where it will be attached, it waits. A volume that
+//! one pod can mount (ReadWriteOncePod) is waited for.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use crate::values::{Key, Name, NodeTerm, Pod, ScavengerJob, Volume};
+use crate::values::{Access, Key, Name, NodeTerm, Pod, ScavengerJob, Volume};
 
 /// The volumes that are bound, and who asked for their claims.
 #[derive(Debug, Default)]
@@ -16,13 +21,146 @@ pub(crate) struct Volumes {
     claims: BTreeMap<Name, Key>,
     /// Required node affinity of the volume that each claim is bound to; every node if there is no term.
     affinities: BTreeMap<Key, Vec<NodeTerm>>,
+    /// The claims whose volume one node or one pod can mount.
+    limited: BTreeMap<Key, Access>,
+    /// The pods on nodes that mount each claim and have not ended.
+    mounts: BTreeMap<Key, BTreeMap<Name, Mount>>,
+    /// The claims that each of these pods mounts.
+    mounting: BTreeMap<Key, Vec<Name>>,
+    /// Claims of which a pod began or ceased to mount them since [`Self::take_moved`].
+    moved: BTreeSet<Key>,
     /// ScavengerJobs that mount each claim and have not ended.
     scavenger_jobs: BTreeMap<Key, BTreeSet<Key>>,
     /// Ordinary pods that wait and mount claims, as they were seen.
     waiting: BTreeMap<Key, Pod>,
 }
 
+/// A pod on a node that mounts a claim.
+#[derive(Debug, PartialEq, Eq)]
+struct Mount {
+    node: Name,
+    /// UID of its ScavengerJob, if it belongs to one.
+    owner: Option<Name>,
+}
+
 impl Volumes {
+    /// Takes in which claims a pod mounts, and where.
+    pub(crate) fn note_pod(&mut self, pod: &Pod) {
+        let node = pod.node.as_ref().filter(|_| !pod.phase.is_terminal());
+        for claim in &pod.claims {
+            let claim = Key::new(pod.key.namespace.clone(), claim.clone());
+            let mount = node.map(|node| Mount {
+                node: node.clone(),
+                owner: pod.owner.as_ref().map(|(owner, _)| owner.clone()),
+            });
+            self.set_mount(claim, &pod.key.name, mount);
+        }
+        if node.is_some() && !pod.claims.is_empty() {
+            self.mounting.insert(pod.key.clone(), pod.claims.clone());
+        }
+    }
+
+    fn set_mount(&mut self, claim: Key, pod: &Name, mount: Option<Mount>) {
+        let pods = self.mounts.entry(claim.clone()).or_default();
+        let changed = match mount {
+            Some(mount) if pods.get(pod) == Some(&mount) => false,
+            Some(mount) => {
+                pods.insert(pod.clone(), mount);
+                true
+            }
+            None => pods.remove(pod).is_some(),
+        };
+        if pods.is_empty() {
+            self.mounts.remove(&claim);
+        }
+        if changed && self.limited.contains_key(&claim) {
+            self.moved.insert(claim);
+        }
+    }
+
+    /// Claims whose volume may have been attached or detached since this was called last.
+    pub(crate) fn take_moved(&mut self) -> Vec<Key> {
+        std::mem::take(&mut self.moved).into_iter().collect()
+    }
+
+    /// The claims of a ScavengerJob that only one node or pod can mount, and the pods of others that do.
+    fn limited_claims<'a>(
+        &'a self,
+        sj: &'a ScavengerJob,
+    ) -> impl Iterator<Item = (Key, Access, Vec<(&'a Name, &'a Mount)>)> {
+        let claims = sj.spec.iter().flat_map(|spec| &spec.claims);
+        claims.filter_map(|claim| {
+            let claim = Key::new(sj.key.namespace.clone(), claim.clone());
+            let access = *self.limited.get(&claim)?;
+            let pods = self.mounts.get(&claim).into_iter().flatten();
+            let others = pods.filter(|(_, mount)| mount.owner.as_ref() != Some(&sj.uid));
+            let others = others.collect();
+            Some((claim, access, others))
+        })
+    }
+
+    /// The nodes to which a volume of a ScavengerJob is attached, if it can be mounted nowhere else.
+    fn attached(&self, sj: &ScavengerJob) -> Option<NodeTerm> {
+        let on_one_node = self.limited_claims(sj).filter(|(_, access, _)| *access == Access::OneNode);
+        let mut attached: Option<BTreeSet<Name>> = None;
+        for (_, _, mounts) in on_one_node.filter(|(.., mounts)| !mounts.is_empty()) {
+            let nodes: BTreeSet<Name> = mounts.into_iter().map(|(_, mount)| mount.node.clone()).collect();
+            attached = Some(match attached {
+                Some(attached) => attached.intersection(&nodes).cloned().collect(),
+                None => nodes,
+            });
+        }
+        attached.map(|nodes| NodeTerm::nodes(nodes.into_iter().collect()))
+    }
+
+    /// Why a ScavengerJob cannot start yet because of a volume that is in use. `starting` are others that are starting.
+    pub(crate) fn in_use<'a>(
+        &self,
+        sj: &ScavengerJob,
+        starting: impl Iterator<Item = &'a ScavengerJob>,
+    ) -> Option<String> {
+        let mut unattached: Vec<Key> = Vec::new();
+        for (claim, access, mounts) in self.limited_claims(sj) {
+            match (access, mounts.first()) {
+                (Access::OnePod, Some((pod, _))) => {
+                    let claim = &claim.name;
+                    return Some(format!(
+                        "PersistentVolumeClaim {claim:?} can be mounted by one pod, and pod {pod} mounts it; waits until \
+                         that pod has ended"
+                    ));
+                }
+                (Access::OneNode, Some(_)) | (Access::ManyNodes, _) => {}
+                (Access::OneNode | Access::OnePod, None) => unattached.push(claim),
+            }
+        }
+        if unattached.is_empty() {
+            return None;
+        }
+        for other in starting.filter(|other| other.key.namespace == sj.key.namespace) {
+            let claims = other.spec.iter().flat_map(|spec| &spec.claims);
+            for claim in claims {
+                if unattached.iter().any(|unattached| unattached.name == *claim) {
+                    let other = &other.key.name;
+                    return Some(format!(
+                        "PersistentVolumeClaim {claim:?} can be mounted on one node; waits until ScavengerJob {other}, \
+                         which mounts it too, has a node"
+                    ));
+                }
+            }
+        }
+        None
+    }
+
+    /// The claims of a ScavengerJob that only one node or pod can mount, and that none does yet.
+    pub(crate) fn to_attach(&self, sj: &ScavengerJob) -> Vec<Key> {
+        let free = self.limited_claims(sj).filter(|(_, access, mounts)| match access {
+            Access::ManyNodes => false,
+            Access::OneNode => mounts.is_empty(),
+            Access::OnePod => true,
+        });
+        free.map(|(claim, ..)| claim).collect()
+    }
+
     /// What the volumes of these claims demand of a node, and the claims that are not bound.
     fn demands(&self, namespace: &Name, claims: &[Name]) -> (Vec<Vec<NodeTerm>>, Vec<Name>) {
         let (mut terms, mut unbound) = (Vec::new(), Vec::new());
@@ -41,11 +179,15 @@ impl Volumes {
     /// Takes in what the volumes of its claims demand of a ScavengerJob's nodes.
     pub(crate) fn place_sj(&mut self, sj: &mut ScavengerJob) {
         let ended = sj.status.phase.is_finished();
-        let Ok(spec) = &mut sj.spec else { return };
+        let Ok(spec) = &sj.spec else { return };
         if spec.claims.is_empty() {
             return;
         }
-        Arc::make_mut(&mut spec.demand).placement.volumes = self.demands(&sj.key.namespace, &spec.claims).0;
+        let volumes = self.demands(&sj.key.namespace, &spec.claims).0;
+        let attached = self.attached(sj);
+        let Ok(spec) = &mut sj.spec else { return };
+        let placement = &mut Arc::make_mut(&mut spec.demand).placement;
+        (placement.volumes, placement.attached) = (volumes, attached);
         for claim in &spec.claims {
             let claim = Key::new(sj.key.namespace.clone(), claim.clone());
             if !ended {
@@ -83,15 +225,19 @@ impl Volumes {
         pod.unjudged.extend(unbound);
     }
 
-    /// Forgets an ordinary pod.
+    /// Forgets a pod.
     pub(crate) fn forget_pod(&mut self, pod: &Key) {
         self.waiting.remove(pod);
+        for claim in self.mounting.remove(pod).unwrap_or_default() {
+            self.set_mount(Key::new(pod.namespace.clone(), claim), &pod.name, None);
+        }
     }
 
     /// Forgets a volume, and returns the claim that it was bound to.
     pub(crate) fn remove(&mut self, volume: &Name) -> Option<Key> {
         let claim = self.claims.remove(volume)?;
         self.affinities.remove(&claim);
+        self.limited.remove(&claim);
         Some(claim)
     }
 
@@ -100,6 +246,7 @@ impl Volumes {
         if let (Some(claim), Some(known)) = (&volume.claim, self.claims.get(&volume.name))
             && claim == known
             && self.affinities.get(claim) == Some(&volume.affinity)
+            && self.limited.get(claim).copied().unwrap_or_default() == volume.access
         {
             return Vec::new();
         }
@@ -107,6 +254,9 @@ impl Volumes {
         if let Some(claim) = volume.claim {
             self.claims.insert(volume.name, claim.clone());
             self.affinities.insert(claim.clone(), volume.affinity);
+            if volume.access != Access::ManyNodes {
+                self.limited.insert(claim.clone(), volume.access);
+            }
             changed.push(claim);
         }
         changed

@@ -14,6 +14,9 @@ use crate::{
 /// How often it is looked again at pods that hold something up: their node can be lost without any of them changing.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
+/// How often it is looked again at a claim that a start in flight is about to mount: the start may fail.
+const CLAIM_AGAIN: SignedDuration = SignedDuration::from_secs(15);
+
 /// What is next for a ScavengerJob that has no active attempt.
 #[must_use]
 pub fn next(known: &Known<'_>) -> Next {
@@ -89,6 +92,10 @@ pub fn next(known: &Known<'_>) -> Next {
             true => Next::GiveBack(waiting, now + SignedDuration::from_secs(2)),
             false => Next::Held(waiting, None),
         };
+    }
+    if let Some(message) = &known.claim_in_use {
+        let waiting = Waiting { reason: WaitingReason::BehindInQueue, message: message.clone() };
+        return Next::Held(waiting, Some(later(now, CLAIM_AGAIN)));
     }
     if !known.has_reservation {
         return Next::Candidate;

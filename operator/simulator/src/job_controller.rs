@@ -78,6 +78,9 @@ impl Cluster {
             self.history()
         );
         self.pods_made.insert(job.uid.clone());
+        let sj = self.scavenger_jobs.values().find(|sj| sj.uid == job.owner);
+        let spec = sj.and_then(|sj| sj.spec.as_ref().ok());
+        let claims = spec.map(|spec| spec.claims.clone()).unwrap_or_default();
         for index in 0..template.pod_count {
             self.serial += 1;
             let mut pod = super::pod("", 0).of(&job.owner, job.attempt);
@@ -91,6 +94,7 @@ impl Cluster {
             pod.uid = format!("pod-{}", self.serial).into();
             pod.requests = template.per_pod.clone();
             pod.placement = template.placement.clone();
+            pod.claims = claims.clone();
             self.add_pod(pod);
         }
         if self.jobs.get(&job.key).is_none_or(|there| there.uid != job.uid) {

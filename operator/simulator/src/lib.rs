@@ -25,6 +25,7 @@ mod job_controller;
 mod kubernetes;
 mod namespaces;
 mod queries;
+mod resize;
 mod scheduler;
 mod truth;
 mod watches;

@@ -15,6 +15,7 @@ impl Cluster {
         if !self.scheduler_works {
             return;
         }
+        self.resize_what_fits();
         let mut free: BTreeMap<Name, Resources> =
             self.nodes.iter().map(|(name, node)| (name.clone(), node.allocatable.clone())).collect();
         for pod in self.pods.values().filter(|pod| !pod.phase.is_terminal()) {

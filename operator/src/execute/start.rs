@@ -10,7 +10,7 @@ use kube::{
 };
 use scavenger_planner::{
     action::{Answer, Failure},
-    values::Key,
+    values::{Key, Name},
 };
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 
@@ -84,6 +84,7 @@ impl Executor {
         uid: &str,
         attempt: u32,
         priority_class: u32,
+        nodes: &[Name],
     ) -> Outcome {
         // Its spec cannot have changed since Starting was written, whatever version this is.
         let sj = match self.kept.take(uid) {
@@ -93,7 +94,8 @@ impl Executor {
         if sj.spec.pod_count > 1 {
             self.create_service(key, &sj, uid).await?;
         }
-        let wanted = manifest::job(&sj, attempt, priority_class);
+        let mut wanted = manifest::job(&sj, attempt, priority_class);
+        manifest::keep_on(&mut wanted, nodes);
         let name = names::job(&key.name, attempt);
         let api = Api::<BatchJob>::namespaced(self.once.clone(), &key.namespace);
         self.must_lead()?;

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use scavenger_planner::values::{Expression, Name, NodeTerm, Operator};
 
 /// The scheduler whose rules the planner knows.
-const DEFAULT_SCHEDULER: &str = "default-scheduler";
+pub(super) const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// What kube-scheduler says of nodes for reasons that the planner judges by itself, as its messages begin.
 const JUDGED: [&str; 7] = [
@@ -46,9 +46,9 @@ pub(super) fn node_terms(selector: &NodeSelector) -> Vec<NodeTerm> {
     selector.node_selector_terms.iter().map(term).collect()
 }
 
-/// PersistentVolumeClaims that a pod without a node mounts: those that its spec names, and those that are made for it.
+/// PersistentVolumeClaims that a pod mounts: those that its spec names, and those that are made for it.
 pub(super) fn claims(object: &ApiPod) -> Vec<Name> {
-    let Some(spec) = object.spec.as_ref().filter(|spec| spec.node_name.is_none()) else { return Vec::new() };
+    let Some(spec) = &object.spec else { return Vec::new() };
     let of_volume = |volume: &ApiVolume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
         (Some(claim), _) => Some(claim.claim_name.as_str().into()),
         (None, Some(_)) => Some(format!("{}-{}", object.name_any(), volume.name).into()),

@@ -1,26 +1,22 @@
 //! From API objects to the planner's values. Only what the planner needs is kept.
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{
-    api::{
-        batch::v1::Job as BatchJob,
-        core::v1::{
-            Container as PodContainer, Node as ApiNode, PersistentVolume as ApiVolume, Pod as ApiPod,
-            PodSpec, ResourceRequirements,
-        },
+use k8s_openapi::api::{
+    batch::v1::Job as BatchJob,
+    core::v1::{
+        Node as ApiNode, PersistentVolume as ApiVolume, PersistentVolumeSpec, Pod as ApiPod, PodSpec,
     },
-    apimachinery::pkg::api::resource::Quantity as ApiQuantity,
 };
 use kube::ResourceExt;
-use scavenger_planner::{
-    resources::{CPU, MEMORY, Resources},
-    values::{self, Container, Job, Key, Name, Node, Placement, Pod, PodPhase, Taint, Toleration, Volume},
+use scavenger_planner::values::{
+    self, Access, Container, Job, Key, Name, Node, Placement, Pod, PodPhase, Taint, Toleration, Volume,
 };
-use scavenger_schema::{names, quantity, scavenger_job::ScavengerJob};
+use scavenger_schema::{names, scavenger_job::ScavengerJob};
 
-use super::constraints;
+use super::{
+    constraints,
+    requests::{self, amounts},
+};
 use crate::{manifest, status, validate};
 
 /// Longest termination message that goes on into a status, in bytes.
@@ -103,7 +99,6 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
     let spec = object.spec.as_ref();
     let status = object.status.as_ref();
     let owner = owner(object);
-    let claims = if owner.is_none() { constraints::claims(object) } else { Vec::new() };
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let condition = |kind: &str, value: &str| {
         conditions.iter().find(|condition| condition.type_ == kind && condition.status == value)
@@ -116,7 +111,8 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
         uid: uid(object),
         resource_version: resource_version(object),
         owner,
-        requests: spec.map(pod_requests).unwrap_or_default(),
+        requests: requests::counted(object),
+        deferred_resize: requests::deferred_resize(object),
         node: spec.and_then(|spec| spec.node_name.as_deref()).map(Name::from),
         nominated_node: status
             .and_then(|status| status.nominated_node_name.as_deref())
@@ -126,7 +122,7 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
         priority: spec.and_then(|spec| spec.priority).unwrap_or(0),
         creation_time: creation_time(object),
         preempts: spec.is_none_or(|spec| spec.preemption_policy.as_deref() != Some("Never")),
-        claims,
+        claims: constraints::claims(object),
         unjudged: constraints::unjudged(object),
         phase: match status.and_then(|status| status.phase.as_deref()) {
             Some("Running") => PodPhase::Running,
@@ -149,6 +145,10 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
         unschedulable: condition("PodScheduled", "False")
             .filter(|condition| condition.reason.as_deref() == Some("Unschedulable"))
             .map(|condition| condition.message.clone().unwrap_or_default()),
+        scheduler: spec
+            .and_then(|spec| spec.scheduler_name.as_deref())
+            .filter(|name| *name != constraints::DEFAULT_SCHEDULER)
+            .map(Name::from),
         gated: spec.is_some_and(|spec| spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty())),
         status_reason: status
             .filter(|status| status.reason.as_ref().is_some_and(|reason| !reason.is_empty()))
@@ -233,71 +233,8 @@ fn placement(spec: &PodSpec) -> Placement {
             })
             .collect(),
         affinity: constraints::node_affinity(spec),
-        volumes: Vec::new(),
+        ..Placement::default()
     }
-}
-
-/// What a pod occupies on its node, as kube-scheduler counts it: the larger of what runs together (containers and
-/// sidecars) and what an init container needs while the sidecars before it run; plus the overhead. A pod-level
-/// request takes the place of its containers' for the resource that it names.
-fn pod_requests(spec: &PodSpec) -> Resources {
-    let mut together = Resources::default();
-    for container in &spec.containers {
-        together.add(&container_requests(container));
-    }
-    let mut sidecars = Resources::default();
-    let mut starting = Resources::default();
-    for container in spec.init_containers.iter().flatten() {
-        let requests = container_requests(container);
-        if container.restart_policy.as_deref() == Some("Always") {
-            sidecars.add(&requests);
-            starting = starting.larger(&sidecars);
-        } else {
-            starting = starting.larger(&sidecars.plus(&requests));
-        }
-    }
-    let mut requests = together.plus(&sidecars).larger(&starting);
-    if let Some(pod_level) = &spec.resources {
-        let given = requirements(pod_level);
-        for name in [CPU, MEMORY] {
-            let amount = given.get(name);
-            match name {
-                CPU if amount > 0 => requests.cpu_milli = amount,
-                MEMORY if amount > 0 => requests.memory_bytes = amount,
-                _ => {}
-            }
-        }
-    }
-    if let Some(overhead) = &spec.overhead {
-        requests.add(&amounts(overhead));
-    }
-    requests.pods = 1;
-    requests
-}
-
-fn container_requests(container: &PodContainer) -> Resources {
-    container.resources.as_ref().map(requirements).unwrap_or_default()
-}
-
-fn requirements(requirements: &ResourceRequirements) -> Resources {
-    requirements.requests.as_ref().map(amounts).unwrap_or_default()
-}
-
-/// Amounts of a list that the API server accepted; what can not be read all the same counts as none.
-fn amounts(list: &BTreeMap<String, ApiQuantity>) -> Resources {
-    let mut sum = Resources::default();
-    for (name, ApiQuantity(text)) in list {
-        match name.as_str() {
-            CPU => sum.cpu_milli = quantity::parse_milli(text).unwrap_or(0),
-            MEMORY => sum.memory_bytes = quantity::parse_units(text).unwrap_or(0),
-            "pods" => sum.pods = quantity::parse_units(text).unwrap_or(0),
-            other => {
-                sum.other.insert(other.into(), quantity::parse_units(text).unwrap_or(0));
-            }
-        }
-    }
-    sum.other.retain(|_, amount| *amount != 0);
-    sum
 }
 
 /// A node.
@@ -348,39 +285,29 @@ pub(crate) fn volume(object: &ApiVolume) -> Volume {
         name: object.name_any().as_str().into(),
         claim,
         affinity: affinity.map(constraints::node_terms).unwrap_or_default(),
+        access: spec.map(access).unwrap_or_default(),
+    }
+}
+
+/// How many may mount a PersistentVolume at a time. ReadWriteOnce is enforced where a volume is attached to its node;
+/// directories of the node itself and NFS are not attached.
+fn access(spec: &PersistentVolumeSpec) -> Access {
+    let has = |mode: &str| spec.access_modes.iter().flatten().any(|other| other == mode);
+    let is_attached = spec.host_path.is_none() && spec.local.is_none() && spec.nfs.is_none();
+    if has("ReadWriteMany") || has("ReadOnlyMany") {
+        Access::ManyNodes
+    } else if has("ReadWriteOncePod") {
+        Access::OnePod
+    } else if has("ReadWriteOnce") && is_attached {
+        Access::OneNode
+    } else {
+        Access::ManyNodes
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn requests(pod: serde_json::Value) -> Resources {
-        pod_requests(&serde_json::from_value(pod).unwrap())
-    }
-
-    fn container(cpu: &str) -> serde_json::Value {
-        serde_json::json!({ "name": "c", "resources": { "requests": { "cpu": cpu, "memory": "1Mi" } } })
-    }
-
-    #[test]
-    fn sidecars_init_containers_and_overhead_count() {
-        let mut sidecar = container("100m");
-        sidecar["restartPolicy"] = "Always".into();
-        let both = requests(serde_json::json!({
-            "initContainers": [sidecar, container("700m")],
-            "containers": [container("200m"), container("300m")],
-            "overhead": { "cpu": "50m" },
-        }));
-        // The init container beside the sidecar (800m) needs more than all containers with it (600m).
-        assert_eq!(both.cpu_milli, 850);
-        assert_eq!(both.memory_bytes, 3 << 20);
-        assert_eq!(both.pods, 1);
-        let pod_level = requests(serde_json::json!({
-            "containers": [container("200m")], "resources": { "requests": { "cpu": "1" } },
-        }));
-        assert_eq!((pod_level.cpu_milli, pod_level.memory_bytes), (1000, 1 << 20));
-    }
 
     #[test]
     fn a_cordoned_node_is_ready_but_not_usable() {
@@ -413,9 +340,11 @@ mod tests {
             Some(("ephemeral-storage", 10 << 30))
         );
         assert_eq!(has.other.len(), 1, "what a node has none of is not named");
-        let using = requests(serde_json::json!({ "containers": [
-            { "name": "c", "resources": { "requests": { "cpu": "1", "ephemeral-storage": "4Gi" } } }] }));
-        let room = has.minus(&using);
+        let using: ApiPod =
+            serde_json::from_value(serde_json::json!({ "metadata": {}, "spec": { "containers": [
+            { "name": "c", "resources": { "requests": { "cpu": "1", "ephemeral-storage": "4Gi" } } }] } }))
+            .unwrap();
+        let room = has.minus(&pod(&using).requests);
         let asks =
             |bytes| crate::validate::resources("requests", &[("ephemeral-storage".to_owned(), bytes)].into());
         assert_eq!(asks("6Gi".into()).unwrap().exceeds(&room), None);
@@ -439,6 +368,22 @@ mod tests {
         assert_eq!(bound.claim, Some(Key::new("lab", "data")));
         assert_eq!(bound.affinity[0].labels[0].values, ["n1".into()]);
         assert_eq!(volume(&object("Released")).claim, None);
+    }
+
+    #[test]
+    fn a_volume_says_how_many_may_mount_it() {
+        let access = |source: &str, modes: &[&str]| {
+            let object = serde_json::json!({ "metadata": {}, "spec": { "accessModes": modes, source: {
+                "driver": "d", "volumeHandle": "h", "path": "/p", "server": "s" } } });
+            volume(&serde_json::from_value(object).unwrap()).access
+        };
+        assert_eq!(access("csi", &["ReadWriteOnce"]), Access::OneNode);
+        assert_eq!(access("csi", &["ReadWriteOncePod"]), Access::OnePod);
+        assert_eq!(access("csi", &["ReadWriteOnce", "ReadOnlyMany"]), Access::ManyNodes);
+        assert_eq!(access("csi", &["ReadWriteMany"]), Access::ManyNodes);
+        for source in ["hostPath", "local", "nfs"] {
+            assert_eq!(access(source, &["ReadWriteOnce"]), Access::ManyNodes, "{source} is not attached");
+        }
     }
 
     #[test]
@@ -474,8 +419,11 @@ mod tests {
                 "started": true, "state": state })
         };
         let proxy = status("istio-proxy", proxy);
-        let init = status("istio-init", serde_json::json!({ "terminated": { "exitCode": 0, "reason": "Completed",
-            "startedAt": "2026-01-01T00:00:01Z", "finishedAt": "2026-01-01T00:00:02Z" } }));
+        let init = status(
+            "istio-init",
+            serde_json::json!({ "terminated": { "exitCode": 0, "reason": "Completed",
+            "startedAt": "2026-01-01T00:00:01Z", "finishedAt": "2026-01-01T00:00:02Z" } }),
+        );
         let main = status("main", main);
         let (inits, containers) =
             if native { (vec![init, proxy], vec![main]) } else { (vec![init], vec![proxy, main]) };

@@ -4,6 +4,7 @@
 mod constraints;
 pub(crate) mod convert;
 pub(crate) mod progress;
+mod requests;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};

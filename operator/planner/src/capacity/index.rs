@@ -11,9 +11,12 @@ use std::{
     sync::Arc,
 };
 
-use super::slab::{Bits, Slab};
+use super::{
+    columns::Columns,
+    slab::{Bits, Slab},
+};
 use crate::{
-    resources::{CPU, MEMORY, PODS, Resources},
+    resources::Resources,
     values::{Demand, Node, Placement},
 };
 
@@ -50,9 +53,7 @@ pub(crate) struct Ask(usize);
 /// See the module.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
-    /// Columns of extended resources, after the three that every node has.
-    columns: BTreeMap<Arc<str>, usize>,
-    width: usize,
+    columns: Columns,
     /// For each view what is free: `width` amounts for each node.
     free: [Vec<i64>; 3],
     counts_in: [Bits; 3],
@@ -78,8 +79,9 @@ struct Admission {
 #[derive(Debug, Clone)]
 struct Asked {
     demand: Demand,
-    /// Columns and amounts of what one pod asks for, without those it asks nothing of.
-    amounts: Vec<(usize, i64)>,
+    /// Columns and amounts of what one pod asks for, without those it asks nothing of; none if it asks for a resource
+    /// that no node has.
+    amounts: Option<Vec<(usize, i64)>>,
     placement: usize,
     users: usize,
     /// Pending pods among the users.
@@ -91,8 +93,7 @@ struct Asked {
 impl Default for Places {
     fn default() -> Self {
         Self {
-            columns: BTreeMap::new(),
-            width: 3,
+            columns: Columns::default(),
             free: Default::default(),
             counts_in: Default::default(),
             placements: Slab::default(),
@@ -106,10 +107,16 @@ impl Default for Places {
 }
 
 impl Asked {
+    /// Columns and amounts of what one pod asks for; nothing for what no node has, which fits nowhere.
+    fn amounts(&self) -> &[(usize, i64)] {
+        self.amounts.as_deref().unwrap_or_default()
+    }
+
     /// How many pods of the demand a node takes that has this much free.
     fn pods_on(&self, free: &[i64]) -> u32 {
+        let Some(amounts) = &self.amounts else { return 0 };
         let mut pods = self.demand.pod_count;
-        for (column, amount) in &self.amounts {
+        for (column, amount) in amounts {
             let free = free[*column];
             if free < *amount {
                 return 0;
@@ -149,8 +156,7 @@ impl Places {
             }
         };
         self.placements.at_mut(placement).users += 1;
-        let asks_for = demand.per_pod.iter().filter(|(_, amount)| *amount > 0);
-        let amounts = asks_for.map(|(name, amount)| (self.column(name), amount)).collect();
+        let amounts = self.columns.amounts(&demand.per_pod);
         let demand = demand.clone();
         let asked =
             Asked { demand: demand.clone(), amounts, placement, users: 1, pending: 0, counts: [None; 3] };
@@ -189,26 +195,26 @@ impl Places {
 
     /// What a node has now, under its number. `node` is given if who may go there may have changed.
     pub(crate) fn set_node(&mut self, slot: usize, node: Option<Option<&Node>>, rooms: &Rooms) {
-        for name in rooms.iter().flatten().flat_map(|room| room.other.keys()) {
-            self.column(name);
+        for (name, _) in
+            rooms.iter().flatten().flat_map(|room| &room.other).filter(|(_, amount)| **amount > 0)
+        {
+            self.add_column(name);
         }
-        let end = (slot + 1) * self.width;
-        let mut new = vec![0; 3 * self.width];
+        let end = (slot + 1) * self.columns.width();
+        let mut new = vec![0; 3 * self.columns.width()];
         let mut changed = [false; 3];
         let mut counted = [false; 3];
         for (view, room) in rooms.iter().enumerate() {
-            let row = &mut new[view * self.width..(view + 1) * self.width];
+            let row = &mut new[view * self.columns.width()..(view + 1) * self.columns.width()];
             if let Some(room) = room {
-                row[..3].copy_from_slice(&[room.cpu_milli, room.memory_bytes, room.pods]);
-                for (name, amount) in &room.other {
-                    row[self.columns[name]] = *amount;
-                }
+                self.columns.fill(row, room);
             }
             if self.free[view].len() < end {
                 self.free[view].resize(end, 0);
             }
             counted[view] = self.counts_in[view].get(slot);
-            changed[view] = self.free[view][end - self.width..end] != *row || counted[view] != room.is_some();
+            changed[view] =
+                self.free[view][end - self.columns.width()..end] != *row || counted[view] != room.is_some();
         }
         let mut admits_anew: Vec<Option<[bool; 3]>> = Vec::new();
         if let Some(node) = node {
@@ -230,12 +236,12 @@ impl Places {
                     continue;
                 }
                 let before = if counted[view] && admitted {
-                    asked.pods_on(&self.free[view][end - self.width..end])
+                    asked.pods_on(&self.free[view][end - self.columns.width()..end])
                 } else {
                     0
                 };
                 let after = if rooms[view].is_some() && admits {
-                    asked.pods_on(&new[view * self.width..(view + 1) * self.width])
+                    asked.pods_on(&new[view * self.columns.width()..(view + 1) * self.columns.width()])
                 } else {
                     0
                 };
@@ -248,8 +254,8 @@ impl Places {
             }
         }
         for (view, room) in rooms.iter().enumerate() {
-            let row = &new[view * self.width..(view + 1) * self.width];
-            self.free[view][end - self.width..end].copy_from_slice(row);
+            let row = &new[view * self.columns.width()..(view + 1) * self.columns.width()];
+            self.free[view][end - self.columns.width()..end].copy_from_slice(row);
             self.counts_in[view].set(slot, room.is_some());
         }
         for (number, admits) in admits_anew.into_iter().enumerate() {
@@ -276,7 +282,7 @@ impl Places {
             return count;
         }
         let admits = &self.placements.at(asked.placement).nodes[view as usize];
-        let rows = self.free[view as usize].chunks_exact(self.width);
+        let rows = self.free[view as usize].chunks_exact(self.columns.width());
         let mut count = 0;
         for (slot, row) in rows.enumerate() {
             let pods = asked.pods_on(row);
@@ -301,7 +307,7 @@ impl Places {
         let view = View::Now as usize;
         let admits = &self.placements.at(asked.placement).nodes[view];
         let mut nodes = Vec::with_capacity(wanted);
-        for (slot, row) in self.free[view].chunks_exact(self.width).enumerate() {
+        for (slot, row) in self.free[view].chunks_exact(self.columns.width()).enumerate() {
             let pods = asked.pods_on(row) as usize;
             if pods > 0 && self.counts_in[view].get(slot) && admits.get(slot) {
                 nodes.extend(std::iter::repeat_n(slot, pods.min(wanted - nodes.len())));
@@ -315,7 +321,8 @@ impl Places {
 
     /// Equal for demands that ask for the same extended resources (columns beyond the 64th count as one).
     pub(crate) fn kind(&self, ask: Ask) -> u64 {
-        let extended = self.asks.at(ask.0).amounts.iter().filter(|(column, _)| *column > 2);
+        let amounts = self.asks.at(ask.0).amounts();
+        let extended = amounts.iter().filter(|(column, _)| Columns::is_extended(*column));
         extended.fold(0, |kind, (column, _)| kind | 1 << (*column).min(63))
     }
 
@@ -324,11 +331,12 @@ impl Places {
     pub(crate) fn takes_from(&self, ask: Ask, kept: &[Ask], free: &[i64]) -> bool {
         let total = |ask: Ask, column: usize| {
             let asked = self.asks.at(ask.0);
-            let amount = asked.amounts.iter().find(|(of, _)| *of == column).map_or(0, |(_, amount)| *amount);
+            let amount =
+                asked.amounts().iter().find(|(of, _)| *of == column).map_or(0, |(_, amount)| *amount);
             amount.saturating_mul(i64::from(asked.demand.pod_count))
         };
         let Some(last) = kept.last() else { return false };
-        self.asks.at(last.0).amounts.iter().any(|(column, _)| {
+        self.asks.at(last.0).amounts().iter().any(|(column, _)| {
             let own = total(ask, *column);
             let all = kept.iter().fold(own, |sum, one| sum.saturating_add(total(*one, *column)));
             own > 0 && all > free.get(*column).copied().unwrap_or(0)
@@ -343,16 +351,16 @@ impl Places {
         let admits = &self.placements.at(asked.placement).nodes[View::WithoutScavengers as usize];
         let [now, without, _] = &self.free;
         let lacking = |slot: usize, pods: u32| {
-            let row = slot * self.width..(slot + 1) * self.width;
+            let row = slot * self.columns.width()..(slot + 1) * self.columns.width();
             let share = |(column, amount): &(usize, i64)| {
                 let (free, most) = (now[row.clone()][*column], without[row.clone()][*column]);
                 let lacks = amount.saturating_mul(i64::from(pods)).saturating_sub(free).max(0);
                 i128::from(lacks) * 1_000_000 / i128::from(most.max(1))
             };
-            asked.amounts.iter().map(share).max().unwrap_or(0)
+            asked.amounts().iter().map(share).max().unwrap_or(0)
         };
         let mut next = BinaryHeap::new();
-        for (slot, row) in without.chunks_exact(self.width).enumerate() {
+        for (slot, row) in without.chunks_exact(self.columns.width()).enumerate() {
             let most = asked.pods_on(row);
             if most > 0 && self.counts_in[View::WithoutScavengers as usize].get(slot) && admits.get(slot) {
                 next.push(Reverse((lacking(slot, 1), slot, 1, most)));
@@ -378,11 +386,12 @@ impl Places {
             if !self.counts_in[now].get(*slot) || !admits.get(*slot) {
                 return false;
             }
-            let free = &self.free[now][slot * self.width..(slot + 1) * self.width];
+            let free = &self.free[now][slot * self.columns.width()..(slot + 1) * self.columns.width()];
             let own = i64::from(asked.pods_on(free));
             own > 0
-                && kept.amounts.iter().any(|(column, amount)| {
-                    let mine = asked.amounts.iter().find(|(of, _)| of == column).map_or(0, |(_, mine)| *mine);
+                && kept.amounts().iter().any(|(column, amount)| {
+                    let mine =
+                        asked.amounts().iter().find(|(of, _)| of == column).map_or(0, |(_, mine)| *mine);
                     let left = free[*column].saturating_sub(mine.saturating_mul(own));
                     mine > 0 && left < amount.saturating_mul(i64::from(*pods))
                 })
@@ -397,15 +406,9 @@ impl Places {
     }
 
     /// Amounts in the order of the columns.
-    pub(crate) fn row(&mut self, resources: &Resources) -> Vec<i64> {
-        for name in resources.other.keys() {
-            self.column(name);
-        }
-        let mut row = vec![0; self.width];
-        row[..3].copy_from_slice(&[resources.cpu_milli, resources.memory_bytes, resources.pods]);
-        for (name, amount) in &resources.other {
-            row[self.columns[name]] = *amount;
-        }
+    pub(crate) fn row(&self, resources: &Resources) -> Vec<i64> {
+        let mut row = vec![0; self.columns.width()];
+        self.columns.fill(&mut row, resources);
         row
     }
 
@@ -413,10 +416,10 @@ impl Places {
     pub(crate) fn is_within(&self, ask: Ask, row: &[i64]) -> bool {
         let asked = self.asks.at(ask.0);
         let pods = i64::from(asked.demand.pod_count);
-        asked
-            .amounts
-            .iter()
-            .all(|(column, amount)| amount.saturating_mul(pods) <= row.get(*column).copied().unwrap_or(0))
+        let is_within = |(column, amount): &(usize, i64)| {
+            amount.saturating_mul(pods) <= row.get(*column).copied().unwrap_or(0)
+        };
+        asked.amounts.as_ref().is_some_and(|amounts| amounts.iter().all(is_within))
     }
 
     /// What pending pods ask that some node could take if no ScavengerJob were there; none if that was not found out
@@ -446,24 +449,26 @@ impl Places {
         self.asks.items.iter().flatten().map(|asked| (&asked.demand, asked.counts))
     }
 
-    fn column(&mut self, name: &str) -> usize {
-        match name {
-            CPU => 0,
-            MEMORY => 1,
-            PODS => 2,
-            _ => {
-                if let Some(column) = self.columns.get(name) {
-                    return *column;
-                }
-                let (column, width) = (self.width, self.width + 1);
-                for rows in &mut self.free {
-                    let wider = rows.chunks_exact(self.width).flat_map(|row| row.iter().copied().chain([0]));
-                    *rows = wider.collect();
-                }
-                self.columns.insert(name.into(), column);
-                self.width = width;
-                column
-            }
+    #[cfg(test)]
+    pub(super) fn width(&self) -> usize {
+        self.columns.width()
+    }
+
+    /// A node has this resource.
+    fn add_column(&mut self, name: &Arc<str>) {
+        let width = self.columns.width();
+        if !self.columns.add(name) {
+            return;
+        }
+        for rows in &mut self.free {
+            *rows = rows.chunks_exact(width).flat_map(|row| row.iter().copied().chain([0])).collect();
+        }
+        // No node has any of it yet, so what was counted is still right.
+        for asked in self.asks.items.iter_mut().flatten().filter(|asked| asked.amounts.is_none()) {
+            asked.amounts = self.columns.amounts(&asked.demand.per_pod);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,9 @@
 //! tests hold the index against it (`check`).
 
 mod check;
+mod columns;
 mod index;
+mod pending;
 #[cfg(any(test, feature = "fixtures"))]
 mod plainly;
 mod questions;
@@ -22,7 +24,7 @@ use crate::{
     ledger::Ledger,
     promises::Promises,
     resources::Resources,
-    values::{Demand, Key, Name, Node, Placement, Pod, Settings},
+    values::{Demand, Key, Name, Node, Pod, Settings},
 };
 
 /// A node and what is on it.
@@ -84,7 +86,7 @@ pub struct Capacity {
     eligible_nodes: usize,
     /// What pods of ScavengerJobs occupy, by namespace.
     namespaces: BTreeMap<Name, Resources>,
-    /// Ordinary pods that wait for a node.
+    /// Ordinary pods that wait for a node and hold capacity.
     pending: BTreeMap<Key, Ask>,
     places: Places,
     /// Nodes that changed since the index was brought up to date.
@@ -247,7 +249,12 @@ impl Capacity {
         } else {
             self.nominated.remove(&pod.key);
         }
-        let waits = alive && place.is_none() && ordinary && !pod.gated && pod.deletion_requested.is_none();
+        let waits = alive
+            && place.is_none()
+            && ordinary
+            && !pod.gated
+            && pod.deletion_requested.is_none()
+            && pending::holds_capacity(pod);
         self.set_pending(&pod.key, waits.then_some((&pod.requests, &pod.placement)));
     }
 
@@ -256,31 +263,6 @@ impl Capacity {
         self.occupy(key, None);
         self.nominated.remove(key);
         self.set_pending(key, None);
-    }
-
-    fn set_pending(&mut self, key: &Key, asks_for: Option<(&Resources, &Placement)>) {
-        if asks_for.is_none() && !self.pending.contains_key(key) {
-            return;
-        }
-        let demand = asks_for.map(|(requests, placement)| Demand {
-            per_pod: requests.clone(),
-            pod_count: 1,
-            placement: placement.clone(),
-        });
-        if let Some(ask) = self.pending.get(key).copied() {
-            if Some(self.places.demand(ask)) == demand.as_ref() {
-                return;
-            }
-            self.pending.remove(key);
-            self.places.change_pending(ask, -1);
-            self.places.remove_user(ask);
-            self.version += 1;
-        }
-        if let Some(demand) = demand {
-            let ask = self.ask(&demand);
-            self.places.change_pending(ask, 1);
-            self.pending.insert(key.clone(), ask);
-        }
     }
 
     fn occupy(&mut self, key: &Key, occupant: Option<Occupant>) {
@@ -388,8 +370,8 @@ impl Capacity {
         &self.allocatable
     }
 
-    /// What is used or promised: bound pods, pending ordinary pods that would fit some node of the pool if no
-    /// ScavengerJob were there, and what is in flight.
+    /// What is used or promised: bound pods, pending ordinary pods that hold capacity and would fit some node of the pool
+    /// if no ScavengerJob were there, and what is in flight.
     #[must_use]
     pub fn used(&self, ledger: &Ledger) -> Resources {
         let mut used = self.used_without_pending(ledger);
@@ -404,21 +386,6 @@ impl Capacity {
     #[must_use]
     pub fn used_without_pending(&self, ledger: &Ledger) -> Resources {
         self.used.plus(ledger.total())
-    }
-
-    fn takeable(&self) -> Resources {
-        let mut takeable = Resources::default();
-        for (_, requests, placement) in self.pending() {
-            let could_be_taken = self.nodes.values().filter(|entry| entry.in_pool).any(|entry| {
-                entry.node.as_ref().is_some_and(|node| {
-                    placement.admits(node) && requests.fits_beside(&entry.ordinary, &node.allocatable)
-                })
-            });
-            if could_be_taken {
-                takeable.add(requests);
-            }
-        }
-        takeable
     }
 
     /// What pods use of the pool's nodes that are bound to them, or nominated for them.
@@ -448,14 +415,6 @@ impl Capacity {
     /// Every node, whether it belongs to the pool or not.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values().filter_map(|entry| entry.node.as_ref())
-    }
-
-    /// Ordinary pods that wait for a node, what they ask for and where they may go.
-    pub fn pending(&self) -> impl Iterator<Item = (&Key, &Resources, &Placement)> {
-        self.pending.iter().map(|(key, ask)| {
-            let demand = self.places.demand(*ask);
-            (key, &demand.per_pod, &demand.placement)
-        })
     }
 
     /// True if the node is there and ready, whether it is cordoned or belongs to the pool or not.

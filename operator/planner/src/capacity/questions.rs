@@ -85,7 +85,7 @@ impl Capacity {
     }
 
     /// What is left below the threshold, for [`Self::fits`].
-    pub(crate) fn free_row(&mut self, ledger: &Ledger, settings: &Settings) -> Vec<i64> {
+    pub(crate) fn free_row(&self, ledger: &Ledger, settings: &Settings) -> Vec<i64> {
         let free = self.free(ledger, settings);
         self.places.row(&free)
     }
@@ -96,7 +96,7 @@ impl Capacity {
     }
 
     /// What would be left below the threshold if no ScavengerJob were there.
-    pub(crate) fn free_row_without_scavengers(&mut self, settings: &Settings) -> Vec<i64> {
+    pub(crate) fn free_row_without_scavengers(&self, settings: &Settings) -> Vec<i64> {
         let mut free = settings.start_thresholds.of(&self.allocatable).minus(&self.ordinary);
         if let Some(takeable) = self.places.takeable() {
             free.subtract(takeable);
@@ -198,6 +198,11 @@ pub(super) fn not_placed(demand: &Demand, placed: u32, suitable: usize, when: &s
             "nodes have room for {placed} of {} pods with {} each {when} ({suitable} nodes looked at)",
             demand.pod_count, demand.per_pod
         )
+    };
+    let message = match demand.placement.attached_to() {
+        Some([]) => format!("{message}; its volumes are attached to different nodes"),
+        Some(nodes) => format!("{message}; its volume is attached to node {}", nodes.join(", ")),
+        None => message,
     };
     let whole = i64::try_from(suitable).unwrap_or(i64::MAX);
     Shortage { resource: None, left: placed.into(), whole, message }

@@ -5,10 +5,14 @@
 //! How much each of them really uses is not known: its request is what it can give back at most. So a node is relieved
 //! in rounds: as many as would reach 85% go, and only a measurement from after they were gone begins the next round.
 //! Until it was measured to have come down to 85%, no ScavengerJob is added to it.
+//!
+//! A node whose memory ends is often the one whose kubelet answers too late to be measured. So a node that drops out of
+//! the measurements stays as it was for [`KEEP`], and then takes no ScavengerJob until it is measured again. Nodes that
+//! were never measured are not judged: some kubelets measure nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{Cause, Pool, Standing, headroom, least_loss::Candidate};
 use crate::{
@@ -23,11 +27,16 @@ const THRESHOLD: f64 = 0.9;
 /// Down to this share.
 const TARGET: f64 = 0.85;
 
+/// How long a measurement says something about a node that is not measured any more.
+const KEEP: SignedDuration = SignedDuration::from_mins(5);
+
 /// What was measured, and on which nodes ScavengerJobs are going because of it.
 #[derive(Debug, Default)]
 pub(crate) struct MeasuredMemory {
     /// True if somebody measures.
     any: bool,
+    /// When each node was in the measurements last.
+    measured: BTreeMap<Name, Timestamp>,
     /// Nodes that use more than their share.
     hot: BTreeMap<Name, Usage>,
     /// Nodes to which none may be added: those, and those that have not come down far enough yet.
@@ -50,19 +59,44 @@ impl MeasuredMemory {
     }
 
     /// Takes in what was measured, and returns the nodes that became full, or have come down far enough.
-    pub(crate) fn set(&mut self, usage: Option<Vec<Usage>>, capacity: &Capacity) -> Vec<(Name, bool)> {
+    pub(crate) fn set(
+        &mut self,
+        usage: Option<Vec<Usage>>,
+        capacity: &Capacity,
+        now: Timestamp,
+    ) -> Vec<(Name, bool)> {
         self.any = usage.is_some();
+        let (mut hot, mut full) = match &usage {
+            Some(_) => (self.hot.clone(), self.full.clone()),
+            None => Default::default(),
+        };
+        if usage.is_none() {
+            self.measured.clear();
+        }
         let target = Share::from_fraction(TARGET);
-        let (limits, mut hot, mut full) = (limits(), BTreeMap::new(), BTreeSet::new());
+        let limits = limits();
         for usage in usage.into_iter().flatten() {
             let Some(room) = capacity.node(&usage.node) else { continue };
             let whole = room.node.allocatable.memory_bytes;
             let is_hot = !limits.suffices(&memory(usage.memory_bytes), &memory(whole));
-            if is_hot || (self.is_full(&usage.node) && usage.memory_bytes > target.of(whole)) {
+            let is_full = is_hot || (self.is_full(&usage.node) && usage.memory_bytes > target.of(whole));
+            self.measured.insert(usage.node.clone(), now);
+            hot.remove(&usage.node);
+            full.remove(&usage.node);
+            if is_full {
                 full.insert(usage.node.clone());
             }
             if is_hot {
                 hot.insert(usage.node.clone(), usage);
+            }
+        }
+        self.measured.retain(|node, _| capacity.node(node).is_some());
+        let is_there = |node: &Name| self.measured.contains_key(node);
+        hot.retain(|node, _| is_there(node));
+        full.retain(is_there);
+        for (node, measured) in &self.measured {
+            if now.duration_since(*measured) > KEEP {
+                full.insert(node.clone());
             }
         }
         let changed = self.full.symmetric_difference(&full);

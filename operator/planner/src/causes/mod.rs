@@ -9,6 +9,7 @@ pub mod least_loss;
 pub mod measured_memory;
 pub mod node_pressure;
 pub mod pending_pod;
+pub mod pending_resize;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +31,7 @@ use headroom::KeepHeadroom;
 use measured_memory::MeasuredMemory;
 use node_pressure::NodePressure;
 use pending_pod::PendingPods;
+use pending_resize::PendingResizes;
 
 /// One cause for which ScavengerJobs must go.
 pub(crate) trait Cause {
@@ -52,18 +54,20 @@ pub(crate) struct Causes {
     pub(crate) node_pressure: NodePressure,
     pub(crate) measured_memory: MeasuredMemory,
     pub(crate) pending_pods: PendingPods,
+    pub(crate) pending_resizes: PendingResizes,
     headroom: KeepHeadroom,
 }
 
 impl Causes {
-    /// In order of urgency. An ordinary pod that waits comes before headroom: what is freed for it may make the headroom,
-    /// too.
-    pub(crate) fn by_urgency(&mut self) -> [&mut dyn Cause; 5] {
+    /// In order of urgency. An ordinary pod that waits, or is to grow, comes before headroom: what is freed for it may make
+    /// the headroom, too.
+    pub(crate) fn by_urgency(&mut self) -> [&mut dyn Cause; 6] {
         [
             &mut self.drain,
             &mut self.node_pressure,
             &mut self.measured_memory,
             &mut self.pending_pods,
+            &mut self.pending_resizes,
             &mut self.headroom,
         ]
     }
@@ -146,6 +150,25 @@ impl Pool<'_> {
             }
         }
         scavenger_jobs
+    }
+
+    /// What is left on a node once all that is terminating is gone, and the ScavengerJobs there that stay, with what they
+    /// hold there; none if there is no such node.
+    pub(crate) fn left_on(&self, node: &Name) -> Option<(Resources, BTreeMap<&Key, Resources>)> {
+        let room = self.capacity.node(node)?;
+        let mut free = room.node.allocatable.minus(room.used);
+        if let Some(promised) = self.promises.ledger().promised(node) {
+            free.subtract(promised);
+        }
+        let mut scavenger_jobs = self.scavenger_jobs_on(node);
+        scavenger_jobs.retain(|sj, held| {
+            let standing = self.standing_of(sj);
+            if matches!(standing, Standing::Terminating(_)) {
+                free.add(held);
+            }
+            standing == Standing::Stays
+        });
+        Some((free, scavenger_jobs))
     }
 
     /// What a ScavengerJob's pods hold on nodes of the pool.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{
-    Cause, Pool, Standing,
+    Cause, Pool,
     least_loss::{Candidate, Search},
 };
 use crate::{
@@ -285,18 +285,6 @@ impl Pool<'_> {
         if !pod.placement.admits(room.node) {
             return None;
         }
-        let mut free = room.node.allocatable.minus(room.used);
-        if let Some(promised) = self.promises.ledger().promised(node) {
-            free.subtract(promised);
-        }
-        let mut scavenger_jobs = self.scavenger_jobs_on(node);
-        scavenger_jobs.retain(|sj, held| {
-            let standing = self.standing_of(sj);
-            if matches!(standing, Standing::Terminating(_)) {
-                free.add(held);
-            }
-            standing == Standing::Stays
-        });
-        Some((free, scavenger_jobs))
+        self.left_on(node)
     }
 }

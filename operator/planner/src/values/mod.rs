@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason};
 use serde::{Deserialize, Serialize};
 
-pub use node::{Node, Taint, Usage, Volume};
+pub use node::{Access, Node, Taint, Usage, Volume};
 pub use observation::Observation;
 pub use placement::{Expression, NodeTerm, Operator, Placement, Toleration};
 pub use pod::{Container, Pod, PodPhase};

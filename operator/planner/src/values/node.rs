@@ -76,4 +76,19 @@ pub struct Volume {
     pub claim: Option<Key>,
     /// Required node affinity: one of these terms must match. Every node matches if there is none.
     pub affinity: Vec<NodeTerm>,
+    /// How many may mount it at a time.
+    #[serde(default)]
+    pub access: Access,
+}
+
+/// How many may mount a PersistentVolume at a time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Access {
+    /// Pods on any number of nodes.
+    #[default]
+    ManyNodes,
+    /// The pods of one node: it is attached there.
+    OneNode,
+    /// One pod.
+    OnePod,
 }

@@ -18,6 +18,9 @@ pub struct Placement {
     /// Of each PersistentVolume that is bound to nodes, its terms: one of them must match. The planner fills it in.
     #[serde(default)]
     pub volumes: Vec<Vec<NodeTerm>>,
+    /// The nodes to which a volume is attached that one node at a time can mount. The planner fills it in.
+    #[serde(default)]
+    pub attached: Option<NodeTerm>,
 }
 
 /// A term of a required node affinity: all of its expressions must match.
@@ -94,14 +97,30 @@ pub struct Toleration {
     pub effect: Option<Name>,
 }
 
+impl NodeTerm {
+    /// The nodes of these names.
+    #[must_use]
+    pub fn nodes(names: Vec<Name>) -> Self {
+        let key = "metadata.name".into();
+        Self { labels: Vec::new(), names: vec![Expression { key, operator: Operator::In, values: names }] }
+    }
+}
+
 impl Placement {
+    /// The nodes to which a volume of the pod is attached, if it can be mounted nowhere else.
+    #[must_use]
+    pub fn attached_to(&self) -> Option<&[Name]> {
+        let terms = self.attached.as_ref()?;
+        terms.names.first().map(|expression| expression.values.as_slice())
+    }
+
     /// True if the node's labels, name and taints let the pod in.
     #[must_use]
     pub fn admits(&self, node: &Node) -> bool {
-        self.admits_past(node, Taint::repels)
+        self.attached.iter().all(|term| term.matches(node)) && self.admits_past(node, Taint::repels)
     }
 
-    /// True if they will let it in once the node is ready and not cordoned.
+    /// True if they will let it in once the node is ready and not cordoned, and its volumes are attached to no other.
     #[must_use]
     pub fn admits_when_ready(&self, node: &Node) -> bool {
         self.admits_past(node, |taint| taint.repels() && !taint.passes())

@@ -17,8 +17,12 @@ pub struct Pod {
     pub resource_version: u64,
     /// UID of its ScavengerJob and number of the attempt, if it belongs to one.
     pub owner: Option<(Name, u32)>,
-    /// What it occupies: containers, sidecars, init containers, overhead, and `pods: 1`.
+    /// What it occupies: containers, sidecars, init containers, overhead, and `pods: 1`. During an in-place resize the
+    /// larger of what it had and what it is to have.
     pub requests: Resources,
+    /// What an in-place resize that its node deferred for lack of capacity adds to what it had; part of `requests`.
+    #[serde(default)]
+    pub deferred_resize: Option<Resources>,
     /// Where it is bound.
     pub node: Option<Name>,
     /// Where the scheduler makes room for it.
@@ -31,7 +35,7 @@ pub struct Pod {
     pub creation_time: Timestamp,
     /// True unless its preemptionPolicy is Never.
     pub preempts: bool,
-    /// PersistentVolumeClaims of its namespace that it mounts; told only of an ordinary pod without a node.
+    /// PersistentVolumeClaims of its namespace that it mounts.
     #[serde(default)]
     pub claims: Vec<Name>,
     /// What of its spec says more about where it may go than [`Self::placement`] can tell; empty if nothing does.
@@ -55,6 +59,9 @@ pub struct Pod {
     pub disrupted_since: Option<Timestamp>,
     /// The scheduler's message, with condition PodScheduled=False and reason Unschedulable.
     pub unschedulable: Option<String>,
+    /// Name of its scheduler, if that is not kube-scheduler.
+    #[serde(default)]
+    pub scheduler: Option<Name>,
     /// True while scheduling gates hold it.
     pub gated: bool,
     /// `status.reason` and `status.message`, for example Evicted or OutOfcpu.

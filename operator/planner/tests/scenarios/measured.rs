@@ -122,3 +122,49 @@ fn without_a_measurement_nobody_goes() {
     cluster.run_for(seconds(60));
     assert!(interrupted(&cluster).is_empty());
 }
+
+/// Node n2 was just measured, and n1 was not.
+fn measure_only_the_other(cluster: &mut Cluster) {
+    let usage = Usage { node: "n2".into(), memory_bytes: 100 << 20, time: cluster.now };
+    cluster.planner.observe(Observation::Usage(Some(vec![usage])), cluster.now);
+    cluster.settle();
+}
+
+#[test]
+fn a_node_that_drops_out_of_the_metrics_stays_as_full_as_it_was() {
+    let mut cluster = cluster();
+    measure(&mut cluster, 9800);
+    for _ in 0..40 {
+        cluster.run_for(seconds(15));
+        measure_only_the_other(&mut cluster);
+    }
+    assert_eq!(interrupted(&cluster), ["a", "b"], "nobody else goes for what was measured before");
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    measure(&mut cluster, 5000);
+    cluster.run_until_phase("a", Phase::Running);
+}
+
+#[test]
+fn a_node_that_was_not_measured_for_long_counts_as_full() {
+    let mut cluster = cluster();
+    measure(&mut cluster, 5000);
+    for _ in 0..19 {
+        cluster.run_for(seconds(15));
+        measure_only_the_other(&mut cluster);
+    }
+    cluster.submit(sj("early").only_on("name", "n1"), work(10));
+    cluster.run_until_phase("early", Phase::Running);
+    cluster.run_for(seconds(30));
+    measure_only_the_other(&mut cluster);
+    cluster.submit(sj("late").only_on("name", "n1"), work(10));
+    cluster.submit(sj("unmeasured").only_on("name", "n3"), work(10));
+    cluster.set_node(node("n3", 10_000).labelled("name", "n3"));
+    cluster.run_for(seconds(60));
+    assert_eq!(cluster.waits("late"), Some(WaitingReason::NoRoom));
+    // Some nodes are never measured: those of a virtual kubelet, say.
+    cluster.run_until_phase("unmeasured", Phase::Completed);
+    // Where nobody measures any more, measurements keep nobody out.
+    cluster.planner.observe(Observation::Usage(None), cluster.now);
+    cluster.run_until_phase("late", Phase::Completed);
+    assert!(interrupted(&cluster).is_empty());
+}

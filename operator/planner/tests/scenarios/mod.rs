@@ -15,6 +15,7 @@ mod pool;
 mod preemption;
 mod quota;
 mod reservations;
+mod resizes;
 mod starting;
 mod starts;
 mod verdict;

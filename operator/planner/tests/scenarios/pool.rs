@@ -1,8 +1,8 @@
 //! What admins say about the whole pool: paused and drain.
 
 use scavenger_planner::{
-    fixtures::{seconds, settings, sj},
-    values::{Outcome, Phase, Reason, Settings, WaitingReason},
+    fixtures::{pod, seconds, settings, sj},
+    values::{Observation, Outcome, Phase, Reason, Settings, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Kill};
 
@@ -115,4 +115,23 @@ fn killed_before_and_after_every_action_a_drain_interrupts_each_once() {
             }
         }
     }
+}
+
+#[test]
+fn an_ordinary_pod_that_waits_for_something_else_than_capacity_holds_none() {
+    let mut cluster = cluster();
+    let mut pending = pod("shop", 5000);
+    let mut see = |cluster: &mut Cluster, message: Option<&str>| {
+        pending.unschedulable = message.map(str::to_owned);
+        cluster.planner.observe(Observation::Pod(Box::new(pending.clone())), cluster.now);
+    };
+    see(&mut cluster, None);
+    cluster.submit(sj("a").asking(4000), work(100));
+    cluster.run_for(seconds(5));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom), "it was not judged yet");
+    see(&mut cluster, Some("0/1 nodes are available: 1 Insufficient cpu. preemption: not helpful."));
+    cluster.run_for(seconds(5));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    see(&mut cluster, Some("0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."));
+    cluster.run_until_phase("a", Phase::Running);
 }

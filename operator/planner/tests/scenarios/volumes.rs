@@ -4,9 +4,11 @@ use scavenger_planner::{
     Planner,
     fixtures::{at, key, node, pod, seconds, settings, sj},
     guard::Help,
-    values::{Expression, Key, NodeTerm, Observation, Operator, Phase, ScavengerJob, Volume, WaitingReason},
+    values::{
+        Access, Expression, Key, NodeTerm, Observation, Operator, Phase, ScavengerJob, Volume, WaitingReason,
+    },
 };
-use scavenger_simulator::Cluster;
+use scavenger_simulator::{Cluster, Workload};
 
 use super::work;
 
@@ -14,7 +16,7 @@ use super::work;
 fn volume(name: &str, claim: &str, node: &str) -> Volume {
     let here = Expression { key: "name".into(), operator: Operator::In, values: vec![node.into()] };
     let affinity = vec![NodeTerm { labels: vec![here], names: Vec::new() }];
-    Volume { name: name.into(), claim: Some(key(claim)), affinity }
+    Volume { name: name.into(), claim: Some(key(claim)), affinity, access: Access::ManyNodes }
 }
 
 fn mounting(mut sj: ScavengerJob, claim: &str) -> ScavengerJob {
@@ -113,4 +115,98 @@ fn a_scavenger_job_waits_for_room_where_its_volume_is() {
     cluster.planner.observe(Observation::Volume(volume("pv", "data", "n2")), cluster.now);
     cluster.run_until_phase("tied", Phase::Running);
     assert!(cluster.status("first").finish_time.is_none());
+}
+
+/// Claim `data` is bound to a volume that can be mounted so often, and two empty nodes.
+fn with_volume(access: Access) -> Cluster {
+    let nodes = ["n1", "n2"].map(|name| node(name, 10_000).labelled("name", name));
+    let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes(nodes);
+    let volume = Volume { affinity: Vec::new(), access, ..volume("pv", "data", "n1") };
+    cluster.planner.observe(Observation::Volume(volume), cluster.now);
+    cluster
+}
+
+fn submit(cluster: &mut Cluster, name: &str, cpu: i64, needs: i64) {
+    cluster.submit(mounting(sj(name).asking(cpu), "data"), work(needs));
+}
+
+fn node_of_pod(cluster: &Cluster, sj: &str) -> Option<String> {
+    cluster.live_pods(sj).first().and_then(|pod| Some(pod.node.as_ref()?.to_string()))
+}
+
+#[test]
+fn those_that_share_a_volume_of_one_node_go_to_that_node_or_wait() {
+    let mut cluster = with_volume(Access::OneNode);
+    for (name, cpu) in [("a", 6000), ("b", 3000), ("large", 8000)] {
+        submit(&mut cluster, name, cpu, 100);
+    }
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_until_phase("b", Phase::Running);
+    let there = node_of_pod(&cluster, "a").unwrap();
+    assert_eq!(node_of_pod(&cluster, "b").as_ref(), Some(&there));
+    cluster.run_for(seconds(5));
+    assert_eq!(cluster.waits("large"), Some(WaitingReason::NoRoom));
+    let message = &cluster.status("large").message;
+    assert!(message.ends_with(&format!("its volume is attached to node {there}")), "{message}");
+    // Once the volume is detached, it may go anywhere.
+    cluster.run_until_phase("large", Phase::Completed);
+    assert_eq!(cluster.starts.len(), 3, "none of them was tried in vain");
+}
+
+#[test]
+fn a_volume_of_many_nodes_ties_nobody_down() {
+    let mut cluster = with_volume(Access::ManyNodes);
+    for name in ["a", "b"] {
+        submit(&mut cluster, name, 8000, 100);
+    }
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_until_phase("b", Phase::Running);
+    assert_ne!(node_of_pod(&cluster, "a"), node_of_pod(&cluster, "b"));
+}
+
+#[test]
+fn an_ordinary_pod_that_mounts_the_volume_counts() {
+    let mut cluster = with_volume(Access::OneNode);
+    let mut standing = pod("shop", 2000).on("n1").running();
+    standing.claims = vec!["data".into()];
+    cluster.planner.observe(Observation::Pod(Box::new(standing.clone())), cluster.now);
+    submit(&mut cluster, "a", 9000, 100);
+    cluster.run_for(seconds(30));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    cluster.planner.observe(Observation::PodGone(standing.key), cluster.now);
+    cluster.run_until_phase("a", Phase::Running);
+}
+
+#[test]
+fn a_volume_of_one_pod_is_waited_for() {
+    let mut cluster = with_volume(Access::OnePod);
+    for name in ["a", "b"] {
+        submit(&mut cluster, name, 1000, 100);
+    }
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_for(seconds(60));
+    assert_eq!(cluster.waits("b"), Some(WaitingReason::BehindInQueue));
+    assert_eq!(
+        cluster.status("b").message,
+        "PersistentVolumeClaim \"data\" can be mounted by one pod, and pod a-1-0 mounts it; waits until that pod has ended"
+    );
+    assert_eq!(cluster.status("a").phase, Phase::Running);
+    cluster.run_until_phase("b", Phase::Completed);
+}
+
+#[test]
+fn a_start_that_fails_gives_the_volume_to_the_next() {
+    let mut cluster = with_volume(Access::OneNode);
+    let never = Workload { never_scheduled: true, ..work(100) };
+    cluster.submit(mounting(sj("never"), "data"), never);
+    cluster.run_for(seconds(2));
+    submit(&mut cluster, "next", 1000, 10);
+    cluster.run_for(seconds(10));
+    assert_eq!(
+        cluster.status("next").message,
+        "PersistentVolumeClaim \"data\" can be mounted on one node; waits until ScavengerJob never, which mounts it too, \
+         has a node"
+    );
+    cluster.run_until_phase("next", Phase::Completed);
+    assert_eq!(cluster.status("never").failed_starts, 1);
 }

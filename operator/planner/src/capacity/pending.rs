@@ -1,0 +1,136 @@
+//! Ordinary pods that wait for a node, and what they hold meanwhile: as much as they request, so that no ScavengerJob
+//! takes what they are about to use.
+//!
+//! A pod that waits for something else than capacity (a claim that is not bound, affinity, a host port) may wait forever,
+//! so it holds nothing. kube-scheduler says what a pod waits for, node by node, and names for each node only the first
+//! thing that fails. It looks at capacity after taints and node affinity, and before volumes, other pods and topology. So
+//! where it names no lack of capacity for any node, every node that the pod may go to has enough.
+
+use super::Capacity;
+use crate::{
+    resources::Resources,
+    values::{Demand, Key, Placement, Pod},
+};
+
+/// True if a pending ordinary pod holds capacity.
+///
+/// A pod that was not judged yet holds some, unless it has another scheduler: nobody knows whether that one exists, what
+/// it waits for, or when it will look. Once it says that capacity lacks, it counts like kube-scheduler.
+#[must_use]
+pub fn holds_capacity(pod: &Pod) -> bool {
+    match &pod.unschedulable {
+        None => pod.scheduler.is_none(),
+        Some(message) => names_a_lack(message),
+    }
+}
+
+/// True if one of a scheduler's reasons is that a node has not enough: "0/5 nodes are available: 2 Insufficient cpu, 3
+/// node(s) had volume node affinity conflict. preemption: 0/5 nodes are available: ...".
+fn names_a_lack(message: &str) -> bool {
+    // What preemption would do is no reason of its own.
+    let reasons = message.split("preemption:").next().unwrap_or_default();
+    reasons.contains("Insufficient ") || reasons.contains("Too many pods")
+}
+
+impl Capacity {
+    /// A pod waits for a node with these requests, or waits no longer.
+    pub(super) fn set_pending(&mut self, key: &Key, asks_for: Option<(&Resources, &Placement)>) {
+        if asks_for.is_none() && !self.pending.contains_key(key) {
+            return;
+        }
+        let demand = asks_for.map(|(requests, placement)| Demand {
+            per_pod: requests.clone(),
+            pod_count: 1,
+            placement: placement.clone(),
+        });
+        if let Some(ask) = self.pending.get(key).copied() {
+            if Some(self.places.demand(ask)) == demand.as_ref() {
+                return;
+            }
+            self.pending.remove(key);
+            self.places.change_pending(ask, -1);
+            self.places.remove_user(ask);
+            self.version += 1;
+        }
+        if let Some(demand) = demand {
+            let ask = self.ask(&demand);
+            self.places.change_pending(ask, 1);
+            self.pending.insert(key.clone(), ask);
+        }
+    }
+
+    /// What those of them request that would fit some node of the pool if no ScavengerJob were there.
+    pub(super) fn takeable(&self) -> Resources {
+        let mut takeable = Resources::default();
+        for (_, requests, placement) in self.pending() {
+            let could_be_taken = self.nodes.values().filter(|entry| entry.in_pool).any(|entry| {
+                entry.node.as_ref().is_some_and(|node| {
+                    placement.admits(node) && requests.fits_beside(&entry.ordinary, &node.allocatable)
+                })
+            });
+            if could_be_taken {
+                takeable.add(requests);
+            }
+        }
+        takeable
+    }
+
+    /// Ordinary pods that wait for a node and hold capacity, what they ask for and where they may go.
+    pub fn pending(&self) -> impl Iterator<Item = (&Key, &Resources, &Placement)> {
+        self.pending.iter().map(|(key, ask)| {
+            let demand = self.places.demand(*ask);
+            (key, &demand.per_pod, &demand.placement)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::pod;
+
+    fn holds(message: Option<&str>, scheduler: Option<&str>) -> bool {
+        let mut pod = pod("shop", 1000);
+        pod.unschedulable = message.map(str::to_owned);
+        pod.scheduler = scheduler.map(Into::into);
+        holds_capacity(&pod)
+    }
+
+    #[test]
+    fn a_pod_that_lacks_capacity_on_some_node_holds_some() {
+        for message in [
+            "0/3 nodes are available: 3 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never.",
+            "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had volume node affinity conflict.",
+            "0/1 nodes are available: 1 Insufficient example.com/slot.",
+            "0/1 nodes are available: 1 Too many pods.",
+        ] {
+            assert!(holds(Some(message), None), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_waits_for_something_else_holds_none() {
+        for message in [
+            "0/5 nodes are available: pod has unbound immediate PersistentVolumeClaims. preemption: 0/5 nodes are \
+             available: 5 Preemption is not helpful for scheduling.",
+            "0/5 nodes are available: persistentvolumeclaim \"data\" not found.",
+            "0/5 nodes are available: 5 node(s) had volume node affinity conflict.",
+            "0/5 nodes are available: 5 node(s) didn't match pod anti-affinity rules. preemption: 0/5 nodes are \
+             available: 5 Insufficient cpu.",
+            "0/5 nodes are available: 5 node(s) didn't have free ports for the requested pod ports.",
+            "0/5 nodes are available: 5 node(s) didn't match pod topology spread constraints.",
+            "0/5 nodes are available: 5 node(s) had untolerated taint(s).",
+            "0/5 nodes are available: 5 cannot allocate all claims.",
+            "running PreFilter plugin failed",
+        ] {
+            assert!(!holds(Some(message), None), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_was_not_judged_holds_some_unless_nobody_may_ever_judge_it() {
+        assert!(holds(None, None));
+        assert!(!holds(None, Some("volcano")));
+        assert!(holds(Some("0/1 nodes are unavailable: 1 Insufficient cpu."), Some("volcano")));
+    }
+}
