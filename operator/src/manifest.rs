@@ -11,8 +11,9 @@ use k8s_openapi::{
             PodFailurePolicyRule,
         },
         core::v1::{
-            Capabilities, ConfigMapKeySelector, ConfigMapVolumeSource, Container, EnvVar, EnvVarSource,
-            LocalObjectReference, ObjectFieldSelector, PersistentVolumeClaimVolumeSource, PodSecurityContext,
+            Affinity, Capabilities, ConfigMapKeySelector, ConfigMapVolumeSource, Container, EnvVar,
+            EnvVarSource, LocalObjectReference, NodeAffinity, NodeSelector, NodeSelectorRequirement,
+            NodeSelectorTerm, ObjectFieldSelector, PersistentVolumeClaimVolumeSource, PodSecurityContext,
             PodSpec, PodTemplateSpec, ResourceRequirements, SeccompProfile, SecretKeySelector,
             SecretVolumeSource, SecurityContext, Service, ServiceSpec, Toleration, Volume, VolumeMount,
         },
@@ -20,11 +21,11 @@ use k8s_openapi::{
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use kube::{Resource, ResourceExt};
+use scavenger_planner::values::{Confinement, Expression, NodeTerm};
 use scavenger_schema::{
     names::{self, env},
     scavenger_job::{self as crd, ScavengerJob, ScavengerJobSpec},
 };
-use sha2::{Digest, Sha256};
 
 /// Name of the container in every pod.
 const CONTAINER: &str = "main";
@@ -70,7 +71,12 @@ pub(crate) fn service(sj: &ScavengerJob) -> Service {
 }
 
 /// The batch/v1 Job of an attempt.
-pub(crate) fn job(sj: &ScavengerJob, attempt: u32, priority_class: u32) -> BatchJob {
+pub(crate) fn job(
+    sj: &ScavengerJob,
+    attempt: u32,
+    priority_class: u32,
+    confinement: &Confinement,
+) -> BatchJob {
     let name = names::job(&sj.name_any(), attempt);
     let labels = labels(sj, attempt);
     let spec = JobSpec {
@@ -94,17 +100,15 @@ pub(crate) fn job(sj: &ScavengerJob, attempt: u32, priority_class: u32) -> Batch
         }),
         template: PodTemplateSpec {
             metadata: Some(ObjectMeta { labels: Some(labels.clone()), ..ObjectMeta::default() }),
-            spec: Some(pod_spec(sj, &name, attempt, priority_class)),
+            spec: Some(pod_spec(sj, &name, attempt, priority_class, confinement)),
         },
         ..JobSpec::default()
     };
-    let hash = hash(&spec);
     BatchJob {
         metadata: ObjectMeta {
             name: Some(name),
             namespace: sj.namespace(),
             labels: Some(labels),
-            annotations: Some([(names::ANNOTATION_SPEC_HASH.to_owned(), hash)].into()),
             owner_references: Some(sj.controller_owner_ref(&()).into_iter().collect()),
             ..ObjectMeta::default()
         },
@@ -113,14 +117,13 @@ pub(crate) fn job(sj: &ScavengerJob, attempt: u32, priority_class: u32) -> Batch
     }
 }
 
-/// Hash of a Job's spec as the operator makes it, before the API server fills in defaults.
-fn hash(spec: &JobSpec) -> String {
-    let json = serde_json::to_vec(spec).expect("a Job's spec should serialise, having only string keys");
-    let digest = Sha256::digest(json);
-    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn pod_spec(sj: &ScavengerJob, job: &str, attempt: u32, priority_class: u32) -> PodSpec {
+fn pod_spec(
+    sj: &ScavengerJob,
+    job: &str,
+    attempt: u32,
+    priority_class: u32,
+    confinement: &Confinement,
+) -> PodSpec {
     let spec = &sj.spec;
     let gang = spec.pod_count > 1;
     let group = spec.run_as_group.unwrap_or(spec.run_as_user);
@@ -172,15 +175,43 @@ fn pod_spec(sj: &ScavengerJob, job: &str, attempt: u32, priority_class: u32) -> 
             spec.image_pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }).collect()
         }),
         node_selector: (!spec.node_selector.is_empty()).then(|| spec.node_selector.clone()),
-        tolerations: (!spec.tolerations.is_empty())
-            .then(|| spec.tolerations.iter().map(toleration).collect()),
+        affinity: affinity(&confinement.nodes),
+        tolerations: some_list(
+            &spec.tolerations.iter().flat_map(|own| tolerations(own, confinement)).collect::<Vec<_>>(),
+        ),
         volumes: (!volumes.is_empty()).then_some(volumes),
         ..PodSpec::default()
     }
 }
 
-fn some_list(list: &[String]) -> Option<Vec<String>> {
+fn some_list<T: Clone>(list: &[T]) -> Option<Vec<T>> {
     (!list.is_empty()).then(|| list.to_vec())
+}
+
+/// What the pool requires of a node. A ScavengerJob has no affinity of its own; its nodeSelector counts in addition.
+fn affinity(nodes: &NodeTerm) -> Option<Affinity> {
+    let requirements = |expressions: &[Expression]| {
+        let requirement = |expression: &Expression| NodeSelectorRequirement {
+            key: expression.key.to_string(),
+            operator: format!("{:?}", expression.operator),
+            values: some_list(&expression.values.iter().map(ToString::to_string).collect::<Vec<_>>()),
+        };
+        some_list(&expressions.iter().map(requirement).collect::<Vec<_>>())
+    };
+    let term = NodeSelectorTerm {
+        match_expressions: requirements(&nodes.labels),
+        match_fields: requirements(&nodes.names),
+    };
+    // A term without expressions would match no node.
+    (term != NodeSelectorTerm::default()).then(|| Affinity {
+        node_affinity: Some(NodeAffinity {
+            required_during_scheduling_ignored_during_execution: Some(NodeSelector {
+                node_selector_terms: vec![term],
+            }),
+            ..NodeAffinity::default()
+        }),
+        ..Affinity::default()
+    })
 }
 
 /// Requests and limits are made from the requests alone, so they can not differ.
@@ -239,14 +270,17 @@ fn env_source(source: &crd::EnvVarSource) -> EnvVarSource {
     }
 }
 
-fn toleration(toleration: &crd::Toleration) -> Toleration {
-    Toleration {
-        key: toleration.key.clone(),
-        operator: toleration.operator.map(|operator| format!("{operator:?}")),
-        value: toleration.value.clone(),
-        effect: toleration.effect.map(|effect| format!("{effect:?}")),
+/// What the pool leaves of a toleration.
+fn tolerations(own: &crd::Toleration, confinement: &Confinement) -> Vec<Toleration> {
+    let keys = confinement.keys(own.key.as_deref()).into_iter();
+    keys.map(|key| Toleration {
+        key: Some(key.to_owned()),
+        operator: own.operator.map(|operator| format!("{operator:?}")),
+        value: own.value.clone(),
+        effect: own.effect.map(|effect| format!("{effect:?}")),
         toleration_seconds: None,
-    }
+    })
+    .collect()
 }
 
 fn volumes(spec: &ScavengerJobSpec) -> (Vec<Volume>, Vec<VolumeMount>) {
@@ -305,19 +339,26 @@ pub(crate) fn selector(uid: &str) -> String {
     format!("{}={uid}", names::LABEL_JOB_UID)
 }
 
-/// True if a Job that exists already is the one the operator would make.
-pub(crate) fn is_same(existing: &BatchJob, wanted: &BatchJob, owner: &str) -> bool {
-    let hash = |sj: &BatchJob| sj.annotations().get(names::ANNOTATION_SPEC_HASH).cloned();
-    let controlled = existing
-        .owner_references()
-        .iter()
-        .any(|reference| reference.controller == Some(true) && reference.uid == owner);
-    controlled && hash(existing) == hash(wanted)
+/// True if a Job that exists already is that of an attempt. Only the operator makes Jobs with these labels (a policy sees to
+/// that), and the name has the attempt's number, so nothing else has to be compared: a Job that was made for other
+/// settings of the pool, or by another version of the operator, is the attempt's Job all the same.
+pub(crate) fn is_of_attempt(existing: &BatchJob, owner: &str, attempt: u32) -> bool {
+    let number = existing.labels().get(names::LABEL_ATTEMPT);
+    let mut owners = existing.owner_references().iter();
+    number == Some(&attempt.to_string())
+        && owners.any(|reference| reference.controller == Some(true) && reference.uid == owner)
 }
 
 #[cfg(test)]
 mod tests {
+    use scavenger_planner::values::Operator;
+
     use super::*;
+
+    /// The Job of an attempt in a pool of every node.
+    fn job(sj: &ScavengerJob, attempt: u32, priority_class: u32) -> BatchJob {
+        super::job(sj, attempt, priority_class, &Confinement::default())
+    }
 
     fn sj(pods: i32) -> ScavengerJob {
         let mut sj = ScavengerJob::new(
@@ -381,10 +422,56 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_tells_other_specs_apart() {
-        let wanted = job(&sj(1), 1, 0);
-        assert!(is_same(&job(&sj(1), 1, 0), &wanted, "u-1"));
-        assert!(!is_same(&job(&sj(2), 1, 0), &wanted, "u-1"));
-        assert!(!is_same(&job(&sj(1), 1, 0), &wanted, "u-2"));
+    fn the_job_of_an_attempt_is_known_by_its_owner_and_number() {
+        let made = super::job(&sj(1), 1, 0, &confinement());
+        assert!(is_of_attempt(&made, "u-1", 1), "whatever pool it was made for");
+        assert!(!is_of_attempt(&made, "u-1", 2));
+        assert!(!is_of_attempt(&made, "u-2", 1));
+    }
+
+    /// To the nodes of a pool with a selector and a taint, without two of them.
+    fn confinement() -> Confinement {
+        let expression = |key: &str, operator, value: &str| Expression {
+            key: key.into(),
+            operator,
+            values: vec![value.into()],
+        };
+        let closed = |name| expression("metadata.name", Operator::NotIn, name);
+        Confinement {
+            nodes: NodeTerm {
+                labels: vec![expression("pool", Operator::In, "scavenger")],
+                names: vec![closed("n1"), closed("n2")],
+            },
+            tolerated_taints: vec!["gpu".into()],
+        }
+    }
+
+    #[test]
+    fn pods_are_kept_on_the_nodes_of_the_pool() {
+        let mut sj = sj(1);
+        sj.spec.node_selector = [("zone".to_owned(), "a".to_owned())].into();
+        sj.spec.tolerations = vec![
+            serde_json::from_value(serde_json::json!({ "operator": "Exists" })).unwrap(),
+            serde_json::from_value(serde_json::json!({ "key": "other", "operator": "Exists" })).unwrap(),
+        ];
+        let pod = super::job(&sj, 1, 0, &confinement()).spec.unwrap().template.spec.unwrap();
+        assert_eq!(
+            serde_json::to_value(pod.affinity).unwrap(),
+            serde_json::json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{
+                    "matchExpressions": [{ "key": "pool", "operator": "In", "values": ["scavenger"] }],
+                    "matchFields": [
+                        { "key": "metadata.name", "operator": "NotIn", "values": ["n1"] },
+                        { "key": "metadata.name", "operator": "NotIn", "values": ["n2"] },
+                    ],
+                }],
+            } } })
+        );
+        assert_eq!(pod.node_selector, Some(sj.spec.node_selector));
+        let tolerations = pod.tolerations.unwrap();
+        assert_eq!(tolerations.len(), 1);
+        assert_eq!(tolerations[0].key.as_deref(), Some("gpu"));
+        let everywhere = job(&self::sj(1), 1, 0).spec.unwrap().template.spec.unwrap();
+        assert_eq!((everywhere.affinity, everywhere.tolerations), (None, None));
     }
 }

@@ -16,10 +16,6 @@ pub const LABEL_JOB_UID: &str = "scavenger.dev/job-uid";
 /// Label on a Job and its pods: number of the attempt, counted from 1.
 pub const LABEL_ATTEMPT: &str = "scavenger.dev/attempt";
 
-/// Annotation on a Job: hash of the Job's spec as the operator made it. A POST that is answered with 409 counts
-/// as done only if the Job that is there carries the same hash.
-pub const ANNOTATION_SPEC_HASH: &str = "scavenger.dev/spec-hash";
-
 /// Finalizer on a ScavengerJob: holds its name until its pods are gone.
 pub const FINALIZER: &str = "scavenger.dev/pods-gone";
 

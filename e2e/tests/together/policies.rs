@@ -134,8 +134,8 @@ fn a_namespace_admin_can_not_pass_anything_off_as_a_scavenger_job() {
         let words = [jobs[0], jobs[1], "spec.template.metadata.labels[scavenger.dev/job]"];
         refused("a Job with a label in its template", admin.create::<BatchJob>(own).await, &words)?;
         let mut own = job("own", template(None, None, "Never"));
-        own["metadata"]["annotations"] = json!({ names::ANNOTATION_SPEC_HASH: "forged" });
-        let words = [jobs[0], jobs[1], "metadata.annotations[scavenger.dev/spec-hash]"];
+        own["metadata"]["annotations"] = json!({ "scavenger.dev/own": "forged" });
+        let words = [jobs[0], jobs[1], "metadata.annotations[scavenger.dev/own]"];
         refused("a Job with an annotation", admin.create::<BatchJob>(own).await, &words)?;
 
         let pods = "scavenger-pods";

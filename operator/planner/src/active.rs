@@ -64,7 +64,7 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
         } else if let Some(next) = starting::next_of_refused(known) {
             next
         } else if known.memory.may_create == Some(attempt.number) {
-            Next::Do(Task::CreateJob { attempt: attempt.number, priority_class: attempt.priority_class })
+            starting::create_job(known, attempt)
         } else {
             // A restarted operator cannot know whether the Job was made and deleted while it was away.
             Next::Do(Task::ListPods { job: None })

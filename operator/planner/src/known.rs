@@ -33,6 +33,8 @@ pub struct Known<'a> {
     pub lost_node: Option<&'a Name>,
     /// Why the active attempt is to be interrupted, if a cause ordered it.
     pub order: Option<&'a Disruption>,
+    /// The nodes, and what is on them.
+    pub(crate) capacity: &'a Capacity,
     /// Settings of the pool, or why nothing is admitted.
     pub settings: Result<&'a Settings, &'a str>,
     /// The time.
@@ -45,7 +47,7 @@ impl<'a> Known<'a> {
         tracked: &'a Tracked,
         attachments: &'a Attachments,
         is_promised: bool,
-        capacity: &Capacity,
+        capacity: &'a Capacity,
         settings: &'a Result<Settings, String>,
         now: Timestamp,
     ) -> Self {
@@ -63,6 +65,7 @@ impl<'a> Known<'a> {
                 && sj.spec.as_ref().is_ok_and(|spec| tracked.promise.is_for(&spec.demand)),
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !capacity.is_ready(node)),
             order: tracked.ordered(),
+            capacity,
             settings: settings.as_ref().map_err(String::as_str),
             now,
         }

@@ -18,6 +18,14 @@ const READ_EVENTS_EVERY: SignedDuration = SignedDuration::from_secs(60);
 /// Pods of a gang whose events are read at once; those of the others tell hardly more.
 const READ_EVENTS_OF: usize = 10;
 
+/// Its Job is made, for the nodes of the pool. Without settings (the pool was deleted meanwhile) no node belongs to it,
+/// and the Job waits until there is a pool again.
+pub(crate) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
+    let Ok(settings) = known.settings else { return Next::Wait(None) };
+    let confinement = known.capacity.confinement(settings).into();
+    Next::Do(Task::CreateJob { attempt: attempt.number, priority_class: attempt.priority_class, confinement })
+}
+
 /// The Job is gone and its pods are not: whoever deleted it left them alone. They go on; if they never get to
 /// run, the attempt must not hold its place for ever.
 pub(crate) fn next_of_orphans(known: &Known<'_>, attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> Next {

@@ -109,8 +109,8 @@ impl Executor {
         match task {
             Task::Prepare { resource_version } => self.prepare(sj, uid, resource_version).await,
             Task::WriteStatus(write) => self.write_status(sj, uid, *write).await,
-            Task::CreateJob { attempt, priority_class } => {
-                self.create_job(sj, uid, attempt, priority_class).await
+            Task::CreateJob { attempt, priority_class, confinement } => {
+                self.create_job(sj, uid, attempt, priority_class, &confinement).await
             }
             Task::ReadJob { job, uid } => self.read_job(&job, &uid).await,
             Task::ListPods { job } => self.list_pods(sj, uid, job.as_ref()).await,

@@ -158,7 +158,7 @@ impl Capacity {
         }
         self.version += 1;
         self.change_node(&name, |entry| {
-            entry.eligible = settings.is_some_and(|settings| eligible(&node, settings));
+            entry.eligible = settings.is_some_and(|settings| settings.include(&node));
             entry.in_pool = entry.eligible && takes_more(&node);
             entry.relabelled = true;
             entry.node = Some(node);
@@ -219,7 +219,7 @@ impl Capacity {
         for name in names {
             self.change_node(&name, |entry| {
                 entry.eligible = match (&entry.node, settings) {
-                    (Some(node), Some(settings)) => eligible(node, settings),
+                    (Some(node), Some(settings)) => settings.include(node),
                     _ => false,
                 };
                 entry.in_pool = entry.eligible && entry.node.as_ref().is_some_and(takes_more);
@@ -487,14 +487,4 @@ impl Capacity {
             Some(ScavengerPod { key, owner: occupant.owner.as_ref()?, requests: &occupant.requests })
         })
     }
-}
-
-/// True if ScavengerJobs may use the node when it is ready.
-fn eligible(node: &Node, settings: &Settings) -> bool {
-    settings.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
-        && node
-            .taints
-            .iter()
-            .filter(|taint| taint.repels() && !taint.passes())
-            .all(|taint| settings.tolerated_taints.contains(&taint.key))
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     ledger::Ledger,
     resources::{Amount, Resources},
-    values::{Demand, Name, Node, Settings},
+    values::{Confinement, Demand, Name, Node, Settings},
 };
 
 /// Why a demand cannot be placed.
@@ -48,6 +48,11 @@ impl Capacity {
             if whole <= 0 || amount <= 0 { 0 } else { i128::from(both) * 1_000_000 / i128::from(whole) }
         };
         on_nodes.into_iter().chain(promised).flat_map(Resources::iter).map(share).max().unwrap_or(0)
+    }
+
+    /// Where the pods of a new Job may go: what the pool adds to what their ScavengerJob says.
+    pub(crate) fn confinement(&self, settings: &Settings) -> Confinement {
+        Confinement::to_pool(settings, [])
     }
 
     /// Why a demand would not fit even if nothing else ran and every node of the pool were ready; none if it would.
