@@ -14,6 +14,7 @@
 //! | Is there capacity for it? | `capacity/questions.rs` | `Capacity::fits` |
 //! | Which nodes belong to the pool? | `values/settings.rs` | `Settings::lacks` |
 //! | On which nodes does the pool keep its pods? | `values/confinement.rs` | `Confinement::to_pool` |
+//! | Which nodes of the pool must a new pod not go to now? | `capacity/borders.rs` | `is_closed` |
 //! | Which nodes do its volumes allow? | `volumes.rs` | `Volumes::place_sj` |
 //! | How long does it wait after an interruption? | `backoff.rs` | `after_interruption` |
 //! | What keeps an attempt from starting, and whose fault is that? | `starting.rs` | `next` |

@@ -22,8 +22,14 @@ const READ_EVENTS_OF: usize = 10;
 /// and the Job waits until there is a pool again.
 pub(crate) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
     let Ok(settings) = known.settings else { return Next::Wait(None) };
-    let confinement = known.capacity.confinement(settings).into();
-    Next::Do(Task::CreateJob { attempt: attempt.number, priority_class: attempt.priority_class, confinement })
+    match known.capacity.confinement(settings) {
+        Ok(confinement) => Next::Do(Task::CreateJob {
+            attempt: attempt.number,
+            priority_class: attempt.priority_class,
+            confinement: confinement.into(),
+        }),
+        Err(shortage) => Next::Change(Transition::withdraw(WaitingReason::NoRoom, shortage.message)),
+    }
 }
 
 /// The Job is gone and its pods are not: whoever deleted it left them alone. They go on; if they never get to

@@ -5,6 +5,7 @@
 //! (`index`) that [`Capacity::settle`] brings up to date. `plainly` states the same rules over the nodes as they are, and
 //! tests hold the index against it (`check`).
 
+mod borders;
 mod check;
 mod index;
 #[cfg(any(test, feature = "fixtures"))]
@@ -14,6 +15,7 @@ mod slab;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use borders::{Borders, is_closed};
 pub(crate) use index::Ask;
 use index::{Places, Rooms};
 pub use questions::Shortage;
@@ -87,6 +89,7 @@ pub struct Capacity {
     /// Ordinary pods that wait for a node.
     pending: BTreeMap<Key, Ask>,
     places: Places,
+    borders: Borders,
     /// Nodes that changed since the index was brought up to date.
     stale: BTreeSet<Name>,
     /// Rises when something changes that an answer "never fits" depends on.
@@ -105,7 +108,7 @@ struct Occupant {
 
 /// True if ScavengerJobs may be added to a node.
 fn takes_more(node: &Node) -> bool {
-    node.usable && !node.full
+    node.usable && !is_closed(node)
 }
 
 impl Entry {
@@ -210,6 +213,7 @@ impl Capacity {
                 self.ordinary.add(&entry.ordinary);
             }
         }
+        self.borders.set(name, entry);
         self.stale.insert(name.clone());
     }
 

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     ledger::Ledger,
     resources::{Amount, Resources},
-    values::{Confinement, Demand, Name, Node, Settings},
+    values::{Demand, Name, Node, Settings},
 };
 
 /// Why a demand cannot be placed.
@@ -48,11 +48,6 @@ impl Capacity {
             if whole <= 0 || amount <= 0 { 0 } else { i128::from(both) * 1_000_000 / i128::from(whole) }
         };
         on_nodes.into_iter().chain(promised).flat_map(Resources::iter).map(share).max().unwrap_or(0)
-    }
-
-    /// Where the pods of a new Job may go: what the pool adds to what their ScavengerJob says.
-    pub(crate) fn confinement(&self, settings: &Settings) -> Confinement {
-        Confinement::to_pool(settings, [])
     }
 
     /// Why a demand would not fit even if nothing else ran and every node of the pool were ready; none if it would.
@@ -97,7 +92,9 @@ impl Capacity {
 
     /// True if there is room for a demand now.
     pub(crate) fn fits(&mut self, ask: Ask, free: &[i64]) -> bool {
-        self.places.is_within(ask, free) && self.places.fits(ask, View::Now)
+        self.too_many_closed().is_none()
+            && self.places.is_within(ask, free)
+            && self.places.fits(ask, View::Now)
     }
 
     /// What would be left below the threshold if no ScavengerJob were there.
@@ -142,6 +139,9 @@ impl Capacity {
 
     /// Why there is no room for a demand now.
     pub(crate) fn shortage(&mut self, ask: Ask, ledger: &Ledger, settings: &Settings) -> Shortage {
+        if let Some(shortage) = self.too_many_closed() {
+            return shortage;
+        }
         if let Some(shortage) = self.exceeds_free(self.places.demand(ask), ledger, settings) {
             return shortage;
         }

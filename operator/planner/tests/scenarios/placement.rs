@@ -3,7 +3,7 @@
 
 use scavenger_planner::{
     fixtures::{node, seconds, settings, sj},
-    values::{Settings, WaitingReason},
+    values::{Name, Observation, Phase, Settings, Usage, WaitingReason},
 };
 use scavenger_simulator::Cluster;
 
@@ -54,4 +54,68 @@ fn a_toleration_opens_no_node_that_the_pool_does_not_tolerate() {
     cluster.run_for(seconds(10));
     assert_eq!(cluster.all_live_pods().len(), 2);
     assert!(!occupied(&cluster).contains(&"control-plane"), "{:?}", occupied(&cluster));
+}
+
+/// These nodes of 10,000 MiB were just measured to use 9,800 of them, and all others 1,000.
+fn measure(cluster: &mut Cluster, full: &[String]) {
+    let nodes: Vec<_> = cluster.all_nodes().map(|node| node.name.clone()).collect();
+    let usage = |node: &Name| {
+        let mib = if full.iter().any(|full| **full == **node) { 9800 } else { 1000 };
+        Usage { node: node.clone(), memory_bytes: mib << 20, time: cluster.now }
+    };
+    let usage = nodes.iter().map(usage).collect();
+    cluster.planner.observe(Observation::Usage(Some(usage)), cluster.now);
+    cluster.settle();
+}
+
+#[test]
+fn a_node_that_is_full_by_measurement_gets_none_even_if_it_is_the_emptiest() {
+    let nodes = ["n1", "n2"].map(|name| node(name, 10_000).labelled("name", name));
+    let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes(nodes);
+    cluster.submit(sj("fills").asking(5000).only_on("name", "n2"), work(3000));
+    cluster.run_for(seconds(5));
+    measure(&mut cluster, &["n1".to_owned()]);
+    cluster.submit(sj("a"), work(3000));
+    cluster.run_until_phase("a", Phase::Running);
+    assert_eq!(occupied(&cluster), ["n2"]);
+}
+
+#[test]
+fn with_too_many_full_nodes_starts_wait() {
+    let names: Vec<String> = (0..60).map(|number| format!("n{number}")).collect();
+    let nodes = names.iter().map(|name| node(name, 10_000));
+    let mut cluster = Cluster::new(settings()).with_nodes(nodes);
+    cluster.run_for(seconds(1));
+    measure(&mut cluster, &names[..51]);
+    cluster.submit(sj("a"), work(3000));
+    cluster.run_for(seconds(10));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    assert_eq!(
+        cluster.status("a").message,
+        "51 nodes of the pool are closed to new pods; pods can be kept off at most 50 by name, so none starts until fewer \
+         are closed"
+    );
+    measure(&mut cluster, &names[..50]);
+    cluster.run_until_phase("a", Phase::Running);
+    assert!(
+        !names[..50].iter().any(|full| occupied(&cluster).contains(&&**full)),
+        "{:?}",
+        occupied(&cluster)
+    );
+}
+
+#[test]
+fn a_start_that_was_decided_before_too_many_nodes_were_full_is_withdrawn() {
+    let names: Vec<String> = (0..60).map(|number| format!("n{number}")).collect();
+    let nodes = names.iter().map(|name| node(name, 10_000));
+    let mut cluster = Cluster::new(settings()).with_nodes(nodes);
+    cluster.delays.answer = seconds(1);
+    cluster.submit(sj("a"), work(3000));
+    cluster.run_until_phase("a", Phase::Starting);
+    measure(&mut cluster, &names[..51]);
+    cluster.run_until_phase("a", Phase::Waiting);
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    assert!(cluster.all_jobs().next().is_none());
+    measure(&mut cluster, &[]);
+    cluster.run_until_phase("a", Phase::Running);
 }
