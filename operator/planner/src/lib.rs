@@ -27,6 +27,7 @@
 //! | Who goes when a node really uses too much memory? | `causes/measured_memory.rs` | `order` |
 //! | Who goes for a pending ordinary pod? | `causes/pending_pod.rs` | `choose` |
 //! | Who goes before others need the capacity? | `causes/headroom.rs` | `choose` |
+//! | Who goes when a node leaves the pool? | `causes/left_pool.rs` | `order` |
 //! | Who loses least? | `causes/least_loss.rs` | `choose` |
 //! | What would an interruption throw away? | `loss.rs` | `Loss::of` |
 //! | How is an attempt interrupted? | `interruption.rs` | `next` |
@@ -148,7 +149,7 @@ pub struct Planner {
     seen_version: u64,
     /// True if the queue is to be walked along as soon as there are settings.
     walk_due: bool,
-    /// When what is going, and somebody counts on, should be gone at the latest.
+    /// When a cause of interruptions has something to do, or what it relies on should be gone at the latest.
     look_again: Option<Timestamp>,
 }
 

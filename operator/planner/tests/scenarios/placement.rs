@@ -2,12 +2,13 @@
 //! not, and ends the test if a pod is bound to a node outside the pool (`truth.rs`).
 
 use scavenger_planner::{
-    fixtures::{node, seconds, settings, sj},
-    values::{Name, Observation, Phase, Settings, Usage, WaitingReason},
+    check,
+    fixtures::{key, node, seconds, settings, sj},
+    values::{Name, Node, Observation, Outcome, Phase, Reason, Settings, Usage, WaitingReason},
 };
 use scavenger_simulator::Cluster;
 
-use super::work;
+use super::{attempt, outcome, work};
 
 /// A pool of the nodes with label `pool: scavenger`.
 fn selecting() -> Settings {
@@ -118,4 +119,98 @@ fn a_start_that_was_decided_before_too_many_nodes_were_full_is_withdrawn() {
     assert!(cluster.all_jobs().next().is_none());
     measure(&mut cluster, &[]);
     cluster.run_until_phase("a", Phase::Running);
+}
+
+fn inside(name: &str) -> Node {
+    node(name, 10_000).labelled("pool", "scavenger")
+}
+
+/// One that runs on node p1 of a pool with two nodes.
+fn running_on_p1() -> Cluster {
+    let mut cluster = Cluster::new(selecting()).with_nodes([inside("p1")]);
+    cluster.submit(sj("a"), work(3000));
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.strict = false;
+    cluster.set_node(inside("p2"));
+    cluster
+}
+
+#[test]
+fn a_node_that_leaves_the_pool_gives_its_scavenger_jobs_back_after_a_minute() {
+    let without_label = node("p1", 10_000);
+    let tainted = inside("p1").tainted("reserved");
+    for (left, why) in
+        [(without_label, "it lacks label pool=scavenger"), (tainted, "it has taint reserved:NoSchedule")]
+    {
+        let mut cluster = running_on_p1();
+        cluster.set_node(left);
+        cluster.run_for(seconds(55));
+        assert_eq!(cluster.status("a").phase, Phase::Running, "{why}");
+        let said = cluster.planner.node_that_left(&key("a")).unwrap_or_default();
+        assert!(said.contains(why) && said.ends_with("once the node was outside for 60 s"), "{said}");
+        cluster.run_for(seconds(10));
+        let (number, outcome, reason) = outcome(&cluster, "a");
+        assert_eq!((number, outcome, reason), (1, Some(Outcome::Interrupted), Reason::NodeLeftPool));
+        let message = format!("node p1 does not belong to the pool any more: {why}");
+        assert_eq!(attempt(&cluster, "a").message.as_deref(), Some(&*message));
+        cluster.run_until_phase("a", Phase::Running);
+        assert_eq!(occupied(&cluster), ["p2"]);
+    }
+}
+
+#[test]
+fn a_node_that_is_back_within_the_minute_or_only_cordoned_keeps_what_it_has() {
+    let mut cluster = running_on_p1();
+    for _ in 0..3 {
+        cluster.set_node(node("p1", 10_000));
+        cluster.run_for(seconds(50));
+        cluster.set_node(inside("p1"));
+        cluster.run_for(seconds(50));
+    }
+    cluster.set_node(inside("p1").cordoned());
+    cluster.run_for(seconds(300));
+    assert_eq!(cluster.status("a").interrupted_count, 0);
+    assert_eq!(occupied(&cluster), ["p1"]);
+}
+
+#[test]
+fn a_pool_whose_selector_is_mistyped_loses_little_until_it_is_mended() {
+    let nodes: Vec<Node> = (0..20).map(|number| inside(&format!("p{number}"))).collect();
+    let mut cluster = Cluster::new(selecting().filled_to(1.0)).with_nodes(nodes);
+    for number in 0..200 {
+        cluster.submit(sj(&format!("job{number}")), work(30_000));
+    }
+    cluster.run_for(seconds(60));
+    assert_eq!(cluster.all_live_pods().len(), 200);
+    cluster.strict = false;
+    let mistyped = Settings { node_selector: [("pol".into(), "scavenger".into())].into(), ..selecting() };
+    cluster.set_pool(Ok(mistyped));
+    let interrupted =
+        |cluster: &Cluster| cluster.scavenger_jobs().filter(|sj| sj.status.interrupted_count > 0).count();
+    cluster.run_for(seconds(58));
+    assert_eq!(interrupted(&cluster), 0);
+    cluster.run_for(seconds(7));
+    assert_eq!(interrupted(&cluster), 20);
+    cluster.run_for(seconds(10));
+    assert_eq!(interrupted(&cluster), 38);
+    cluster.set_pool(Ok(selecting().filled_to(1.0)));
+    cluster.run_for(seconds(200));
+    assert_eq!(interrupted(&cluster), 38);
+    assert_eq!(cluster.all_live_pods().len(), 200);
+}
+
+#[test]
+fn a_pod_of_a_job_that_was_made_after_its_node_had_left_is_found() {
+    let mut cluster = running_on_p1();
+    cluster.set_node(node("p1", 10_000));
+    cluster.run_for(seconds(40));
+    assert_eq!(check::kept_up(&cluster.planner), Ok(()), "it was there before");
+    // A Job without affinity, as if the operator had forgotten it.
+    let sj = cluster.scavenger_jobs().next().unwrap();
+    let mut job = cluster.jobs_of("a")[0].clone();
+    (job.creation_time, job.resource_version) = (cluster.now, job.resource_version + 1_000_000);
+    assert_eq!(job.owner, sj.uid);
+    cluster.planner.observe(Observation::Job(job), cluster.now);
+    let found = check::kept_up(&cluster.planner).unwrap_err();
+    assert!(found.contains("pod lab/a-1-0 is on node p1, which had left the pool before"), "{found}");
 }
