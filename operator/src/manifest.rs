@@ -30,6 +30,10 @@ use scavenger_schema::{
 /// Name of the container in every pod.
 const CONTAINER: &str = "main";
 
+/// A gang of so many pods at most gets the names of all of them: each pod holds the whole list, so it grows with the square
+/// of the gang, and a thousand long names are more than Linux takes in one variable.
+const MOST_HOSTS: i32 = 64;
+
 /// Name of the headless Service through which the pods of a gang find each other.
 pub(crate) fn service_name(sj: &str) -> String {
     format!("{sj}-pods")
@@ -231,17 +235,20 @@ fn resources(resources: &crd::Resources) -> ResourceRequirements {
 fn environment(sj: &ScavengerJob, job: &str, attempt: u32) -> Vec<EnvVar> {
     let own =
         |name: &str, value: String| EnvVar { name: name.to_owned(), value: Some(value), value_from: None };
-    let hosts = if sj.spec.pod_count > 1 {
-        let service = service_name(&sj.name_any());
-        (0..sj.spec.pod_count).map(|index| format!("{job}-{index}.{service}")).collect::<Vec<_>>().join(",")
-    } else {
-        "localhost".to_owned()
+    let gang = sj.spec.pod_count > 1;
+    let host = |index: &str| match gang {
+        true => format!("{job}-{index}.{}", service_name(&sj.name_any())),
+        false => "localhost".to_owned(),
     };
     let mut all = vec![
         own(env::POD_COUNT, sj.spec.pod_count.to_string()),
-        own(env::HOSTS, hosts),
+        own(env::HOST_TEMPLATE, host("{index}")),
         own(env::ATTEMPT, attempt.to_string()),
     ];
+    if sj.spec.pod_count <= MOST_HOSTS {
+        let hosts: Vec<String> = (0..sj.spec.pod_count).map(|index| host(&index.to_string())).collect();
+        all.push(own(env::HOSTS, hosts.join(",")));
+    }
     all.extend(sj.spec.env.iter().map(|variable| EnvVar {
         name: variable.name.clone(),
         value: variable.value.clone(),
@@ -413,12 +420,24 @@ mod tests {
 
     #[test]
     fn a_gang_knows_its_hosts() {
-        let job = job(&sj(2), 1, 0);
-        let pod = job.spec.unwrap().template.spec.unwrap();
-        assert_eq!(pod.subdomain.as_deref(), Some("water-pods"));
-        let hosts =
-            pod.containers[0].env.as_ref().unwrap().iter().find(|v| v.name == "SCAVENGER_HOSTS").unwrap();
-        assert_eq!(hosts.value.as_deref(), Some("water-1-0.water-pods,water-1-1.water-pods"));
+        let variable = |pods, name: &str| {
+            let pod = job(&sj(pods), 1, 0).spec.unwrap().template.spec.unwrap();
+            assert_eq!(pod.subdomain.as_deref(), (pods > 1).then_some("water-pods"));
+            let all = pod.containers[0].env.clone().unwrap();
+            all.into_iter().find(|variable| variable.name == name)?.value
+        };
+        for (pods, template, hosts) in [
+            (1, "localhost", Some("localhost")),
+            (2, "water-1-{index}.water-pods", Some("water-1-0.water-pods,water-1-1.water-pods")),
+            (65, "water-1-{index}.water-pods", None),
+            (1000, "water-1-{index}.water-pods", None),
+        ] {
+            assert_eq!(variable(pods, "SCAVENGER_POD_COUNT"), Some(pods.to_string()));
+            assert_eq!(variable(pods, "SCAVENGER_HOST_TEMPLATE").as_deref(), Some(template), "{pods}");
+            assert_eq!(variable(pods, "SCAVENGER_HOSTS").as_deref(), hosts, "{pods}");
+        }
+        let of_64 = variable(64, "SCAVENGER_HOSTS").unwrap();
+        assert_eq!(of_64.split(',').count(), 64);
     }
 
     #[test]

@@ -57,7 +57,9 @@ pub fn priority_class(interruptions: u32) -> String {
 pub mod env {
     /// Number of pods of the ScavengerJob.
     pub const POD_COUNT: &str = "SCAVENGER_POD_COUNT";
-    /// Host names of all pods of the attempt in index order, separated by commas.
+    /// Host name of a pod of the attempt, with `{index}` in place of its index; `localhost` for a single pod.
+    pub const HOST_TEMPLATE: &str = "SCAVENGER_HOST_TEMPLATE";
+    /// Host names of all pods of the attempt in index order, separated by commas; only for 64 pods at most.
     pub const HOSTS: &str = "SCAVENGER_HOSTS";
     /// Number of the attempt, counted from 1.
     pub const ATTEMPT: &str = "SCAVENGER_ATTEMPT";
