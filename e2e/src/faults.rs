@@ -20,7 +20,11 @@ use axum::{
 };
 use futures::StreamExt;
 use http_body_util::BodyExt;
-use k8s_openapi::api::{batch::v1::Job as BatchJob, coordination::v1::Lease, core::v1::Pod};
+use k8s_openapi::api::{
+    batch::v1::Job as BatchJob,
+    coordination::v1::Lease,
+    core::v1::{Node, Pod},
+};
 use kube::{
     Api, Client, Config, Resource, ResourceExt,
     api::DeleteParams,
@@ -30,6 +34,7 @@ use kube::{
 use scavenger_schema::{
     names,
     scavenger_job::{Phase, ScavengerJob},
+    scavenger_pool::ScavengerPool,
 };
 use serde_json::json;
 use tokio::{
@@ -40,7 +45,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::postgres::NAMESPACE;
+use crate::{pool_border::Border, postgres::NAMESPACE};
 
 /// Environment variable with the path of the operator's program.
 pub const OPERATOR: &str = "SCAVENGER_E2E_OPERATOR";
@@ -488,6 +493,8 @@ struct Seen {
     steps: Vec<(u64, Step)>,
     /// Pods that have not ended: their ScavengerJob and attempt.
     pods: BTreeMap<String, (String, String)>,
+    /// Where pods were bound.
+    border: Border,
     wrong: Vec<String>,
     last_start: Option<Instant>,
 }
@@ -499,6 +506,13 @@ impl Witness {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let mut watches = JoinSet::new();
         let (starts, jobs, pods) = (Arc::clone(&seen), Arc::clone(&seen), Arc::clone(&seen));
+        let (nodes, pools) = (Arc::clone(&seen), Arc::clone(&seen));
+        follow_all(&mut watches, Api::all(client.clone()), move |node: &Node, gone| {
+            nodes.lock().unwrap_or_else(PoisonError::into_inner).border.node(version(node), node, gone);
+        });
+        follow_all(&mut watches, Api::all(client.clone()), move |pool: &ScavengerPool, gone| {
+            pools.lock().unwrap_or_else(PoisonError::into_inner).border.pool(version(pool), pool, gone);
+        });
         follow(&mut watches, client, namespace, move |job: &ScavengerJob, gone| {
             starts.lock().unwrap_or_else(PoisonError::into_inner).scavenger_job(job, gone);
         });
@@ -536,7 +550,8 @@ impl Witness {
     /// What was seen.
     pub fn is_content(&self) -> Result<()> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        ensure!(seen.wrong.is_empty(), "{}", seen.wrong.join("; "));
+        let wrong = [seen.wrong.clone(), seen.border.crossed()].concat();
+        ensure!(wrong.is_empty(), "{}", wrong.join("; "));
         Ok(())
     }
 }
@@ -557,6 +572,9 @@ impl Seen {
 
     fn job(&mut self, job: &BatchJob, gone: bool) {
         let (name, uid) = (job.name_any(), job.uid().unwrap_or_default());
+        if !self.jobs.contains_key(&name) {
+            self.border.job(version(job), &name);
+        }
         match self.jobs.insert(name.clone(), uid.clone()) {
             Some(old) if old != uid => {
                 self.wrong.push(format!("there were two Jobs {name}: an attempt was made twice"));
@@ -582,6 +600,7 @@ impl Seen {
         let attempt = pod.labels().get("batch.kubernetes.io/job-name").cloned().unwrap_or_default();
         if pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) {
             self.steps.push((version(pod), Step::Bound { job: attempt.clone(), pod: pod.name_any() }));
+            self.border.pod(version(pod), pod, &attempt);
         }
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         if gone || matches!(phase, Some("Succeeded" | "Failed")) {
@@ -606,7 +625,7 @@ pub fn follow<K>(
     watches: &mut JoinSet<()>,
     client: &Client,
     namespace: &str,
-    mut see: impl FnMut(&K, bool) + Send + 'static,
+    see: impl FnMut(&K, bool) + Send + 'static,
 ) where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope>
         + Clone
@@ -617,7 +636,15 @@ pub fn follow<K>(
         + 'static,
     K::DynamicType: Default,
 {
-    let api = Api::<K>::namespaced(client.clone(), namespace);
+    follow_all(watches, Api::<K>::namespaced(client.clone(), namespace), see);
+}
+
+/// The same of every object that `api` reaches.
+fn follow_all<K>(watches: &mut JoinSet<()>, api: Api<K>, mut see: impl FnMut(&K, bool) + Send + 'static)
+where
+    K: Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Default,
+{
     watches.spawn(async move {
         let mut stream = watcher(api, watcher::Config::default()).default_backoff().boxed();
         while let Some(event) = stream.next().await {

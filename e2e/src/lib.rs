@@ -10,6 +10,7 @@ pub mod halted;
 pub mod kubectl;
 pub mod local;
 pub mod played;
+mod pool_border;
 pub mod postgres;
 pub mod queue;
 pub mod room;

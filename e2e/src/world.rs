@@ -497,7 +497,7 @@ pub fn counter(name: &str, to: u32) -> Value {
     })
 }
 
-/// A ScavengerJob for the played nodes. It runs until something is done to its pods.
+/// A ScavengerJob that tolerates the played nodes; the pool says whether it may go to others. It runs until something is done to its pods.
 #[must_use]
 pub fn played(name: &str, cpu: &str) -> Value {
     json!({
@@ -505,7 +505,6 @@ pub fn played(name: &str, cpu: &str) -> Value {
         "spec": {
             "image": "played", "command": ["played"],
             "resources": { "requests": { "cpu": cpu, "memory": "16Mi" } },
-            "nodeSelector": { "type": "kwok" },
             "tolerations": [{ "key": "kwok.x-k8s.io/node", "operator": "Exists" }],
             "interruptionAfter": "60s",
             "terminationGracePeriodSeconds": 1,

@@ -1,7 +1,10 @@
-//! Nodes that go: drained by an admin, and lost. The nodes are played, and the pool consists of them for as long, so
+//! Nodes that go: drained by an admin, lost, and taken out of the pool. The nodes are played, and the pool consists of them for as long, so
 //! this is a program of its own.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::{
@@ -10,16 +13,19 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use scavenger_e2e::{
     World,
     faults::Witness,
     kubectl::kubectl,
     room::{has_reason, patch_pool, status},
-    world::{played, run_within, until},
+    world::{LIMIT, played, run_within, until, until_within},
 };
-use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
+use scavenger_schema::{
+    names,
+    scavenger_job::{Phase, ScavengerJob},
+};
 use scavenger_vocabulary::{Reason, WaitingReason};
 use serde_json::json;
 
@@ -214,6 +220,73 @@ fn on_a_lost_node_it_is_interrupted_and_not_started_twice() {
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             Err(error) => return Err(error.into()),
         }
+        result
+    });
+}
+
+/// A label of the test's own, by which the pool selects.
+const SELECTED: &str = "e2e.scavenger.dev/selected";
+
+async fn select(world: &World, node: &str, selected: bool) -> Result<()> {
+    let value = selected.then_some(&*world.namespace);
+    let labels = json!({ "metadata": { "labels": { SELECTED: value } } });
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    nodes.patch(node, &PatchParams::default(), &Patch::Merge(&labels)).await?;
+    Ok(())
+}
+
+/// The nodes on which the pods are, once every ScavengerJob runs.
+async fn nodes_of_all(world: &World) -> Result<Option<BTreeSet<String>>> {
+    let jobs = world.api::<ScavengerJob>().list(&ListParams::default()).await?;
+    if jobs.iter().any(|job| status(job).phase != Some(Phase::Running)) {
+        return Ok(None);
+    }
+    let pods = world.api::<Pod>().list(&ListParams::default().labels(names::LABEL_JOB)).await?;
+    let alive = pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    Ok(Some(alive.filter_map(|pod| pod.spec?.node_name).collect()))
+}
+
+async fn stay_on_selected_nodes(world: &World) -> Result<()> {
+    let witness = Witness::start(&world.client, &world.namespace);
+    for node in ["fake-0001", "fake-0002"] {
+        select(world, node, true).await?;
+    }
+    patch_pool(world, &json!({ "nodeSelector": { SELECTED: world.namespace } })).await?;
+    // Node fake-0003 is outside and empty, so kube-scheduler would prefer it for every third.
+    for number in 0..28 {
+        world.create::<ScavengerJob>(played(&format!("job-{number}"), "2")).await?;
+    }
+    let on = until("all run", || nodes_of_all(world)).await?;
+    let inside = ["fake-0001", "fake-0002"].map(str::to_owned).into();
+    ensure!(on == inside, "they run on {on:?}");
+    witness.is_content()?;
+
+    // After a minute outside the node gives them back, and there is room for all of them on the other one.
+    select(world, "fake-0002", false).await?;
+    let only = BTreeSet::from(["fake-0001".to_owned()]);
+    until_within(2 * LIMIT, "all run on the node that is left", || async {
+        Ok(nodes_of_all(world).await?.filter(|on| *on == only).map(|_| ()))
+    })
+    .await?;
+    let jobs = world.api::<ScavengerJob>().list(&ListParams::default()).await?;
+    let interrupted: Vec<_> = jobs.iter().filter(|job| status(job).interrupted_count > 0).collect();
+    ensure!(!interrupted.is_empty(), "nobody was interrupted");
+    for job in interrupted {
+        let reason = status(job).attempts[0].reason.clone();
+        ensure!(reason == Some(Reason::NodeLeftPool), "{}: {reason:?}", job.name_any());
+    }
+    witness.is_content()
+}
+
+#[test]
+fn pods_stay_on_selected_nodes_and_a_node_that_leaves_gives_them_back() {
+    on_played_nodes("selected-nodes", |world| async move {
+        let result = stay_on_selected_nodes(world).await;
+        for node in ["fake-0001", "fake-0002"] {
+            select(world, node, false).await?;
+        }
+        // Merged into what the other tests' pool selects by.
+        patch_pool(world, &json!({ "nodeSelector": { SELECTED: null } })).await?;
         result
     });
 }

@@ -11,25 +11,28 @@ use k8s_openapi::{
             PodFailurePolicyRule,
         },
         core::v1::{
-            Capabilities, ConfigMapKeySelector, ConfigMapVolumeSource, Container, EnvVar, EnvVarSource,
-            LocalObjectReference, NodeSelectorRequirement, NodeSelectorTerm, ObjectFieldSelector,
-            PersistentVolumeClaimVolumeSource, PodSecurityContext, PodSpec, PodTemplateSpec,
-            ResourceRequirements, SeccompProfile, SecretKeySelector, SecretVolumeSource, SecurityContext,
-            Service, ServiceSpec, Toleration, Volume, VolumeMount,
+            Affinity, Capabilities, ConfigMapKeySelector, ConfigMapVolumeSource, Container, EnvVar,
+            EnvVarSource, LocalObjectReference, NodeAffinity, NodeSelector, NodeSelectorRequirement,
+            NodeSelectorTerm, ObjectFieldSelector, PersistentVolumeClaimVolumeSource, PodSecurityContext,
+            PodSpec, PodTemplateSpec, ResourceRequirements, SeccompProfile, SecretKeySelector,
+            SecretVolumeSource, SecurityContext, Service, ServiceSpec, Toleration, Volume, VolumeMount,
         },
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use kube::{Resource, ResourceExt};
-use scavenger_planner::values::Name;
+use scavenger_planner::values::{Confinement, Expression, Name};
 use scavenger_schema::{
     names::{self, env},
     scavenger_job::{self as crd, ScavengerJob, ScavengerJobSpec},
 };
-use sha2::{Digest, Sha256};
 
 /// Name of the container in every pod that runs the workload. What else a pod has was injected, by a service mesh say.
 pub(crate) const CONTAINER: &str = "main";
+
+/// A gang of so many pods at most gets the names of all of them: each pod holds the whole list, so it grows with the square
+/// of the gang, and a thousand long names are more than Linux takes in one variable.
+const MOST_HOSTS: i32 = 64;
 
 /// Name of the headless Service through which the pods of a gang find each other.
 pub(crate) fn service_name(sj: &str) -> String {
@@ -74,7 +77,12 @@ pub(crate) fn service(sj: &ScavengerJob) -> Service {
 }
 
 /// The batch/v1 Job of an attempt.
-pub(crate) fn job(sj: &ScavengerJob, attempt: u32, priority_class: u32) -> BatchJob {
+pub(crate) fn job(
+    sj: &ScavengerJob,
+    attempt: u32,
+    priority_class: u32,
+    confinement: &Confinement,
+) -> BatchJob {
     let name = names::job(&sj.name_any(), attempt);
     let labels = labels(sj, attempt);
     let spec = JobSpec {
@@ -98,17 +106,15 @@ pub(crate) fn job(sj: &ScavengerJob, attempt: u32, priority_class: u32) -> Batch
         }),
         template: PodTemplateSpec {
             metadata: Some(ObjectMeta { labels: Some(labels.clone()), ..ObjectMeta::default() }),
-            spec: Some(pod_spec(sj, &name, attempt, priority_class)),
+            spec: Some(pod_spec(sj, &name, attempt, priority_class, confinement)),
         },
         ..JobSpec::default()
     };
-    let hash = hash(&spec);
     BatchJob {
         metadata: ObjectMeta {
             name: Some(name),
             namespace: sj.namespace(),
             labels: Some(labels),
-            annotations: Some([(names::ANNOTATION_SPEC_HASH.to_owned(), hash)].into()),
             owner_references: Some(sj.controller_owner_ref(&()).into_iter().collect()),
             ..ObjectMeta::default()
         },
@@ -117,42 +123,13 @@ pub(crate) fn job(sj: &ScavengerJob, attempt: u32, priority_class: u32) -> Batch
     }
 }
 
-/// Keeps the pods of a Job on nodes, because a volume is attached there; on every node if none is named. Not part of the
-/// hash: after a restart the same Job may be wanted on other nodes.
-pub(crate) fn keep_on(job: &mut BatchJob, nodes: &[Name]) {
-    let Some(pod) =
-        job.spec.as_mut().and_then(|spec| spec.template.spec.as_mut()).filter(|_| !nodes.is_empty())
-    else {
-        return;
-    };
-    let affinity = pod.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
-    let required = affinity.required_during_scheduling_ignored_during_execution.get_or_insert_default();
-    if required.node_selector_terms.is_empty() {
-        required.node_selector_terms.push(NodeSelectorTerm::default());
-    }
-    // A field takes one value, so there is a term for each node.
-    let on = |term: &NodeSelectorTerm, node: &Name| {
-        let mut term = term.clone();
-        term.match_fields.get_or_insert_default().push(NodeSelectorRequirement {
-            key: "metadata.name".to_owned(),
-            operator: "In".to_owned(),
-            values: Some(vec![node.to_string()]),
-        });
-        term
-    };
-    let terms = required.node_selector_terms.iter();
-    required.node_selector_terms =
-        terms.flat_map(|term| nodes.iter().map(move |node| on(term, node))).collect();
-}
-
-/// Hash of a Job's spec as the operator makes it, before the API server fills in defaults.
-fn hash(spec: &JobSpec) -> String {
-    let json = serde_json::to_vec(spec).expect("a Job's spec should serialise, having only string keys");
-    let digest = Sha256::digest(json);
-    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn pod_spec(sj: &ScavengerJob, job: &str, attempt: u32, priority_class: u32) -> PodSpec {
+fn pod_spec(
+    sj: &ScavengerJob,
+    job: &str,
+    attempt: u32,
+    priority_class: u32,
+    confinement: &Confinement,
+) -> PodSpec {
     let spec = &sj.spec;
     let gang = spec.pod_count > 1;
     let group = spec.run_as_group.unwrap_or(spec.run_as_user);
@@ -204,15 +181,60 @@ fn pod_spec(sj: &ScavengerJob, job: &str, attempt: u32, priority_class: u32) -> 
             spec.image_pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }).collect()
         }),
         node_selector: (!spec.node_selector.is_empty()).then(|| spec.node_selector.clone()),
-        tolerations: (!spec.tolerations.is_empty())
-            .then(|| spec.tolerations.iter().map(toleration).collect()),
+        affinity: affinity(confinement),
+        tolerations: some_list(
+            &spec.tolerations.iter().flat_map(|own| tolerations(own, confinement)).collect::<Vec<_>>(),
+        ),
         volumes: (!volumes.is_empty()).then_some(volumes),
         ..PodSpec::default()
     }
 }
 
-fn some_list(list: &[String]) -> Option<Vec<String>> {
+fn some_list<T: Clone>(list: &[T]) -> Option<Vec<T>> {
     (!list.is_empty()).then(|| list.to_vec())
+}
+
+/// What the pool, and volumes that are attached somewhere, require of a node. A ScavengerJob has no affinity of its own; its
+/// nodeSelector counts in addition.
+fn affinity(confinement: &Confinement) -> Option<Affinity> {
+    let nodes = &confinement.nodes;
+    let requirements = |expressions: &[Expression]| {
+        let requirement = |expression: &Expression| NodeSelectorRequirement {
+            key: expression.key.to_string(),
+            operator: format!("{:?}", expression.operator),
+            values: some_list(&expression.values.iter().map(ToString::to_string).collect::<Vec<_>>()),
+        };
+        some_list(&expressions.iter().map(requirement).collect::<Vec<_>>())
+    };
+    let term = NodeSelectorTerm {
+        match_expressions: requirements(&nodes.labels),
+        match_fields: requirements(&nodes.names),
+    };
+    // A field takes one value, so there is a term for each node.
+    let on = |node: &Name| {
+        let mut term = term.clone();
+        term.match_fields.get_or_insert_default().push(NodeSelectorRequirement {
+            key: "metadata.name".to_owned(),
+            operator: "In".to_owned(),
+            values: Some(vec![node.to_string()]),
+        });
+        term
+    };
+    let terms = match confinement.attached.as_slice() {
+        // A term without expressions would match no node.
+        [] if term == NodeSelectorTerm::default() => return None,
+        [] => vec![term],
+        attached => attached.iter().map(on).collect(),
+    };
+    Some(Affinity {
+        node_affinity: Some(NodeAffinity {
+            required_during_scheduling_ignored_during_execution: Some(NodeSelector {
+                node_selector_terms: terms,
+            }),
+            ..NodeAffinity::default()
+        }),
+        ..Affinity::default()
+    })
 }
 
 /// Requests and limits are made from the requests alone, so they can not differ.
@@ -232,17 +254,20 @@ fn resources(resources: &crd::Resources) -> ResourceRequirements {
 fn environment(sj: &ScavengerJob, job: &str, attempt: u32) -> Vec<EnvVar> {
     let own =
         |name: &str, value: String| EnvVar { name: name.to_owned(), value: Some(value), value_from: None };
-    let hosts = if sj.spec.pod_count > 1 {
-        let service = service_name(&sj.name_any());
-        (0..sj.spec.pod_count).map(|index| format!("{job}-{index}.{service}")).collect::<Vec<_>>().join(",")
-    } else {
-        "localhost".to_owned()
+    let gang = sj.spec.pod_count > 1;
+    let host = |index: &str| match gang {
+        true => format!("{job}-{index}.{}", service_name(&sj.name_any())),
+        false => "localhost".to_owned(),
     };
     let mut all = vec![
         own(env::POD_COUNT, sj.spec.pod_count.to_string()),
-        own(env::HOSTS, hosts),
+        own(env::HOST_TEMPLATE, host("{index}")),
         own(env::ATTEMPT, attempt.to_string()),
     ];
+    if sj.spec.pod_count <= MOST_HOSTS {
+        let hosts: Vec<String> = (0..sj.spec.pod_count).map(|index| host(&index.to_string())).collect();
+        all.push(own(env::HOSTS, hosts.join(",")));
+    }
     all.extend(sj.spec.env.iter().map(|variable| EnvVar {
         name: variable.name.clone(),
         value: variable.value.clone(),
@@ -271,14 +296,17 @@ fn env_source(source: &crd::EnvVarSource) -> EnvVarSource {
     }
 }
 
-fn toleration(toleration: &crd::Toleration) -> Toleration {
-    Toleration {
-        key: toleration.key.clone(),
-        operator: toleration.operator.map(|operator| format!("{operator:?}")),
-        value: toleration.value.clone(),
-        effect: toleration.effect.map(|effect| format!("{effect:?}")),
+/// What the pool leaves of a toleration.
+fn tolerations(own: &crd::Toleration, confinement: &Confinement) -> Vec<Toleration> {
+    let keys = confinement.keys(own.key.as_deref()).into_iter();
+    keys.map(|key| Toleration {
+        key: Some(key.to_owned()),
+        operator: own.operator.map(|operator| format!("{operator:?}")),
+        value: own.value.clone(),
+        effect: own.effect.map(|effect| format!("{effect:?}")),
         toleration_seconds: None,
-    }
+    })
+    .collect()
 }
 
 fn volumes(spec: &ScavengerJobSpec) -> (Vec<Volume>, Vec<VolumeMount>) {
@@ -337,19 +365,28 @@ pub(crate) fn selector(uid: &str) -> String {
     format!("{}={uid}", names::LABEL_JOB_UID)
 }
 
-/// True if a Job that exists already is the one the operator would make.
-pub(crate) fn is_same(existing: &BatchJob, wanted: &BatchJob, owner: &str) -> bool {
-    let hash = |sj: &BatchJob| sj.annotations().get(names::ANNOTATION_SPEC_HASH).cloned();
-    let controlled = existing
-        .owner_references()
-        .iter()
-        .any(|reference| reference.controller == Some(true) && reference.uid == owner);
-    controlled && hash(existing) == hash(wanted)
+/// True if a Job that exists already is that of an attempt. Only the operator makes Jobs with these labels (a policy sees to
+/// that), and the name has the attempt's number, so nothing else has to be compared: a Job that was made for other
+/// settings of the pool, or by another version of the operator, is the attempt's Job all the same.
+pub(crate) fn is_of_attempt(existing: &BatchJob, owner: &str, attempt: u32) -> bool {
+    let number = existing.labels().get(names::LABEL_ATTEMPT);
+    let mut owners = existing.owner_references().iter();
+    number == Some(&attempt.to_string())
+        && owners.any(|reference| reference.controller == Some(true) && reference.uid == owner)
 }
 
 #[cfg(test)]
 mod tests {
+    use scavenger_planner::values::Operator;
+
+    use scavenger_planner::values::{NodeTerm, Settings};
+
     use super::*;
+
+    /// The Job of an attempt in a pool of every node.
+    fn job(sj: &ScavengerJob, attempt: u32, priority_class: u32) -> BatchJob {
+        super::job(sj, attempt, priority_class, &Confinement::default())
+    }
 
     fn sj(pods: i32) -> ScavengerJob {
         let mut sj = ScavengerJob::new(
@@ -378,15 +415,21 @@ mod tests {
                 &required.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms;
             Some(serde_json::to_value(terms).unwrap())
         };
-        let anywhere = job(&sj(1), 1, 0);
-        let mut kept = anywhere.clone();
-        keep_on(&mut kept, &[]);
-        assert_eq!(kept, anywhere);
-        keep_on(&mut kept, &["n1".into(), "n2".into()]);
+        let kept_on = |nodes: &[&str], pool: Confinement| {
+            let attached = nodes.iter().map(|node| Name::from(*node)).collect();
+            terms(&super::job(&sj(1), 1, 0, &Confinement { attached, ..pool }))
+        };
         let on = |node: &str| serde_json::json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] });
-        assert_eq!(terms(&kept), Some(serde_json::json!([on("n1"), on("n2")])));
-        // A restarted operator may want it elsewhere, and it is the same Job.
-        assert_eq!(kept.annotations(), anywhere.annotations());
+        assert_eq!(kept_on(&[], Confinement::default()), None);
+        let both = kept_on(&["n1", "n2"], Confinement::default());
+        assert_eq!(both, Some(serde_json::json!([on("n1"), on("n2")])));
+        let settings = scavenger_planner::fixtures::settings();
+        let settings = Settings { node_selector: [("pool".into(), "x".into())].into(), ..settings };
+        let in_pool = kept_on(&["n1", "n2"], Confinement::to_pool(&settings, [])).unwrap_or_default();
+        for (index, node) in ["n1", "n2"].into_iter().enumerate() {
+            assert_eq!(in_pool[index]["matchFields"], on(node)["matchFields"]);
+            assert_eq!(in_pool[index]["matchExpressions"][0]["key"], "pool", "{in_pool}");
+        }
     }
 
     #[test]
@@ -424,19 +467,78 @@ mod tests {
 
     #[test]
     fn a_gang_knows_its_hosts() {
-        let job = job(&sj(2), 1, 0);
-        let pod = job.spec.unwrap().template.spec.unwrap();
-        assert_eq!(pod.subdomain.as_deref(), Some("water-pods"));
-        let hosts =
-            pod.containers[0].env.as_ref().unwrap().iter().find(|v| v.name == "SCAVENGER_HOSTS").unwrap();
-        assert_eq!(hosts.value.as_deref(), Some("water-1-0.water-pods,water-1-1.water-pods"));
+        let variable = |pods, name: &str| {
+            let pod = job(&sj(pods), 1, 0).spec.unwrap().template.spec.unwrap();
+            assert_eq!(pod.subdomain.as_deref(), (pods > 1).then_some("water-pods"));
+            let all = pod.containers[0].env.clone().unwrap();
+            all.into_iter().find(|variable| variable.name == name)?.value
+        };
+        for (pods, template, hosts) in [
+            (1, "localhost", Some("localhost")),
+            (2, "water-1-{index}.water-pods", Some("water-1-0.water-pods,water-1-1.water-pods")),
+            (65, "water-1-{index}.water-pods", None),
+            (1000, "water-1-{index}.water-pods", None),
+        ] {
+            assert_eq!(variable(pods, "SCAVENGER_POD_COUNT"), Some(pods.to_string()));
+            assert_eq!(variable(pods, "SCAVENGER_HOST_TEMPLATE").as_deref(), Some(template), "{pods}");
+            assert_eq!(variable(pods, "SCAVENGER_HOSTS").as_deref(), hosts, "{pods}");
+        }
+        let of_64 = variable(64, "SCAVENGER_HOSTS").unwrap();
+        assert_eq!(of_64.split(',').count(), 64);
     }
 
     #[test]
-    fn the_hash_tells_other_specs_apart() {
-        let wanted = job(&sj(1), 1, 0);
-        assert!(is_same(&job(&sj(1), 1, 0), &wanted, "u-1"));
-        assert!(!is_same(&job(&sj(2), 1, 0), &wanted, "u-1"));
-        assert!(!is_same(&job(&sj(1), 1, 0), &wanted, "u-2"));
+    fn the_job_of_an_attempt_is_known_by_its_owner_and_number() {
+        let made = super::job(&sj(1), 1, 0, &confinement());
+        assert!(is_of_attempt(&made, "u-1", 1), "whatever pool it was made for");
+        assert!(!is_of_attempt(&made, "u-1", 2));
+        assert!(!is_of_attempt(&made, "u-2", 1));
+    }
+
+    /// To the nodes of a pool with a selector and a taint, without two of them.
+    fn confinement() -> Confinement {
+        let expression = |key: &str, operator, value: &str| Expression {
+            key: key.into(),
+            operator,
+            values: vec![value.into()],
+        };
+        let closed = |name| expression("metadata.name", Operator::NotIn, name);
+        Confinement {
+            attached: Vec::new(),
+            nodes: NodeTerm {
+                labels: vec![expression("pool", Operator::In, "scavenger")],
+                names: vec![closed("n1"), closed("n2")],
+            },
+            tolerated_taints: vec!["gpu".into()],
+        }
+    }
+
+    #[test]
+    fn pods_are_kept_on_the_nodes_of_the_pool() {
+        let mut sj = sj(1);
+        sj.spec.node_selector = [("zone".to_owned(), "a".to_owned())].into();
+        sj.spec.tolerations = vec![
+            serde_json::from_value(serde_json::json!({ "operator": "Exists" })).unwrap(),
+            serde_json::from_value(serde_json::json!({ "key": "other", "operator": "Exists" })).unwrap(),
+        ];
+        let pod = super::job(&sj, 1, 0, &confinement()).spec.unwrap().template.spec.unwrap();
+        assert_eq!(
+            serde_json::to_value(pod.affinity).unwrap(),
+            serde_json::json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{
+                    "matchExpressions": [{ "key": "pool", "operator": "In", "values": ["scavenger"] }],
+                    "matchFields": [
+                        { "key": "metadata.name", "operator": "NotIn", "values": ["n1"] },
+                        { "key": "metadata.name", "operator": "NotIn", "values": ["n2"] },
+                    ],
+                }],
+            } } })
+        );
+        assert_eq!(pod.node_selector, Some(sj.spec.node_selector));
+        let tolerations = pod.tolerations.unwrap();
+        assert_eq!(tolerations.len(), 1);
+        assert_eq!(tolerations[0].key.as_deref(), Some("gpu"));
+        let everywhere = job(&self::sj(1), 1, 0).spec.unwrap().template.spec.unwrap();
+        assert_eq!((everywhere.affinity, everywhere.tolerations), (None, None));
     }
 }

@@ -21,10 +21,6 @@ pub const LABEL_FOLDER: &str = "scavenger.dev/folder";
 /// Label on a Job and its pods: number of the attempt, counted from 1.
 pub const LABEL_ATTEMPT: &str = "scavenger.dev/attempt";
 
-/// Annotation on a Job: hash of the Job's spec as the operator made it. A POST that is answered with 409 counts
-/// as done only if the Job that is there carries the same hash.
-pub const ANNOTATION_SPEC_HASH: &str = "scavenger.dev/spec-hash";
-
 /// Finalizer on a ScavengerJob: holds its name until its pods are gone.
 pub const FINALIZER: &str = "scavenger.dev/pods-gone";
 
@@ -66,7 +62,9 @@ pub fn priority_class(interruptions: u32) -> String {
 pub mod env {
     /// Number of pods of the ScavengerJob.
     pub const POD_COUNT: &str = "SCAVENGER_POD_COUNT";
-    /// Host names of all pods of the attempt in index order, separated by commas.
+    /// Host name of a pod of the attempt, with `{index}` in place of its index; `localhost` for a single pod.
+    pub const HOST_TEMPLATE: &str = "SCAVENGER_HOST_TEMPLATE";
+    /// Host names of all pods of the attempt in index order, separated by commas; only for 64 pods at most.
     pub const HOSTS: &str = "SCAVENGER_HOSTS";
     /// Number of the attempt, counted from 1.
     pub const ATTEMPT: &str = "SCAVENGER_ATTEMPT";

@@ -67,7 +67,10 @@ pub struct ScavengerJobSpec {
     #[schemars(length(max = 256), inner(length(max = 16384)))]
     pub args: Vec<String>,
 
-    /// Environment variables. Every pod also gets SCAVENGER_POD_COUNT, SCAVENGER_HOSTS and SCAVENGER_ATTEMPT.
+    /// Environment variables. Every pod also gets SCAVENGER_ATTEMPT (number of the attempt), SCAVENGER_POD_COUNT and
+    /// SCAVENGER_HOST_TEMPLATE (host name of a pod with `{index}` in place of its index, for example
+    /// `water-3-{index}.water-pods`; indexes go from 0 to SCAVENGER_POD_COUNT - 1). With 64 pods at most, every pod gets
+    /// SCAVENGER_HOSTS as well: the host names of all pods in the order of their indexes, separated by commas.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128))]
     pub env: Vec<EnvVar>,

@@ -72,6 +72,8 @@ reasons! {
     Drained,
     /// The operator: the node reports a pressure condition, or was measured to use too much memory.
     NodePressure,
+    /// The operator: the node does not belong to the pool any more.
+    NodeLeftPool,
     /// `spec.suspend` was set.
     Suspended,
 
@@ -130,6 +132,7 @@ impl Reason {
             | Self::PreemptedByOperator
             | Self::Drained
             | Self::NodePressure
+            | Self::NodeLeftPool
             | Self::NodeFailure
             | Self::PreemptionByScheduler
             | Self::EvictionByEvictionAPI
@@ -166,6 +169,7 @@ impl Reason {
             | Self::PreemptedByOperator
             | Self::Drained
             | Self::NodePressure
+            | Self::NodeLeftPool
             | Self::Suspended
             | Self::Deleted
             | Self::PreemptionByScheduler
@@ -200,6 +204,7 @@ impl Reason {
             | Self::PreemptedByOperator
             | Self::Drained
             | Self::NodePressure
+            | Self::NodeLeftPool
             | Self::Suspended
             | Self::Deleted
             | Self::NodeFailure
@@ -221,7 +226,11 @@ impl Reason {
     #[must_use]
     pub fn is_operators_decision(&self) -> bool {
         match self {
-            Self::Headroom | Self::PreemptedByOperator | Self::Drained | Self::NodePressure => true,
+            Self::Headroom
+            | Self::PreemptedByOperator
+            | Self::Drained
+            | Self::NodePressure
+            | Self::NodeLeftPool => true,
             Self::Completed
             | Self::ContainerFailed
             | Self::OOMKilled
@@ -322,7 +331,8 @@ mod tests {
     fn predicates_hold_for_these_reasons() {
         use Reason::{
             Completed, ContainerFailed, Deleted, DeletionByPodGC, DeletionByTaintManager, Drained, Headroom,
-            LimitExceeded, NodeFailure, NodePressure, OOMKilled, PreemptedByOperator, Suspended, Unknown,
+            LimitExceeded, NodeFailure, NodeLeftPool, NodePressure, OOMKilled, PreemptedByOperator,
+            Suspended, Unknown,
         };
         let of = |is: &dyn Fn(&Reason) -> bool| Reason::ALL.into_iter().filter(is).collect::<Vec<_>>();
         assert_eq!(of(&|reason| !reason.advances_in_queue()), [Suspended, Deleted, Unknown]);
@@ -336,7 +346,7 @@ mod tests {
         );
         assert_eq!(
             of(&Reason::is_operators_decision),
-            [Headroom, PreemptedByOperator, Drained, NodePressure]
+            [Headroom, PreemptedByOperator, Drained, NodePressure, NodeLeftPool]
         );
         let foreign = Reason::Other("Foreign".into());
         assert!(foreign.advances_in_queue() && foreign.got_sigterm());

@@ -134,8 +134,8 @@ fn a_namespace_admin_can_not_pass_anything_off_as_a_scavenger_job() {
         let words = [jobs[0], jobs[1], "spec.template.metadata.labels[scavenger.dev/job]"];
         refused("a Job with a label in its template", admin.create::<BatchJob>(own).await, &words)?;
         let mut own = job("own", template(None, None, "Never"));
-        own["metadata"]["annotations"] = json!({ names::ANNOTATION_SPEC_HASH: "forged" });
-        let words = [jobs[0], jobs[1], "metadata.annotations[scavenger.dev/spec-hash]"];
+        own["metadata"]["annotations"] = json!({ "scavenger.dev/own": "forged" });
+        let words = [jobs[0], jobs[1], "metadata.annotations[scavenger.dev/own]"];
         refused("a Job with an annotation", admin.create::<BatchJob>(own).await, &words)?;
 
         let pods = "scavenger-pods";
@@ -229,6 +229,13 @@ fn what_the_operator_made_is_changed_by_the_operator_alone_and_deleted_by_its_ow
             refused("removing a label of its pod", patch::<Pod>(&admin, &name, change).await, &words)?;
         }
         patch::<Pod>(&admin, &name, json!({ "metadata": { "labels": { "mine": "1" } } })).await?;
+        // A merge patch replaces the whole list, and tolerations may only be added.
+        let pod = world.api::<Pod>().get(&name).await?;
+        let mut tolerations = pod.spec.and_then(|spec| spec.tolerations).unwrap_or_default();
+        tolerations.push(serde_json::from_value(json!({ "operator": "Exists" }))?);
+        let change = json!({ "spec": { "tolerations": tolerations } });
+        let words = ["scavenger-pods", "spec.tolerations"];
+        refused("a toleration for its pod", patch::<Pod>(&admin, &name, change).await, &words)?;
 
         // The cluster's own admin has the rights that RBAC does not give to a namespace's.
         let words =

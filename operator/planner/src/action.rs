@@ -4,7 +4,7 @@ use jiff::Timestamp;
 pub use scavenger_vocabulary::Event;
 use serde::{Deserialize, Serialize};
 
-use crate::values::{Attempt, Job, Key, Name, Pod, ScavengerJob, ScavengerJobStatus};
+use crate::values::{Attempt, Confinement, Job, Key, Name, Pod, ScavengerJob, ScavengerJobStatus};
 
 /// One thing to do about one ScavengerJob. There is at most one under way for each ScavengerJob.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,15 +29,15 @@ pub enum Task {
     },
     /// Write the status if the ScavengerJob still has this version. Answered with [`Answer::ScavengerJob`].
     WriteStatus(Box<StatusWrite>),
-    /// Create the batch/v1 Job of an attempt; one of that name that is ours and equal counts as made. Answered with
-    /// [`Answer::Job`].
+    /// Create the batch/v1 Job of an attempt; the Job of this attempt counts as made if it is there already, whatever pool
+    /// or version of the operator it was made for. Answered with [`Answer::Job`].
     CreateJob {
         /// Number of the attempt.
         attempt: u32,
         /// Index of its PriorityClass.
         priority_class: u32,
-        /// The nodes that its pods may go to, because a volume is attached there; every node if empty.
-        nodes: Vec<Name>,
+        /// What the pool adds to where its pods may go.
+        confinement: Box<Confinement>,
     },
     /// Read a Job live. Answered with [`Answer::Job`], or [`Answer::JobGone`] if no Job of that name has this
     /// UID.

@@ -10,9 +10,7 @@ use crate::{
     known::{Known, earlier, later},
     next::{Ending, Next, Transition},
     starting,
-    values::{
-        Attempt, Container, Name, Outcome, Phase, Placement, Pod, PodPhase, Reason, Waiting, WaitingReason,
-    },
+    values::{Attempt, Container, Name, Outcome, Phase, Pod, PodPhase, Reason, Waiting, WaitingReason},
     verdict::{self, Case, JobState, Verdict},
 };
 
@@ -77,10 +75,7 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
         } else if let Some(next) = starting::next_of_refused(known) {
             next
         } else if known.memory.may_create == Some(attempt.number) {
-            let placement = known.sj.spec.as_ref().ok().map(|spec| &spec.demand.placement);
-            let nodes = placement.and_then(Placement::attached_to).unwrap_or_default().to_vec();
-            let (attempt, priority_class) = (attempt.number, attempt.priority_class);
-            Next::Do(Task::CreateJob { attempt, priority_class, nodes })
+            starting::create_job(known, attempt)
         } else {
             // A restarted operator cannot know whether the Job was made and deleted while it was away.
             Next::Do(Task::ListPods { job: None })

@@ -64,7 +64,9 @@ impl Planner {
             Answer::Interrupted { .. } | Answer::PodEvents(_) | Answer::Released { .. } => {
                 let Some(tracked) = self.seen.get_mut(key) else { return };
                 match answer {
-                    Answer::Interrupted { pods } => tracked.memory.evicted.extend(pods),
+                    Answer::Interrupted { pods } => {
+                        tracked.memory.evicted.extend(pods.into_iter().map(|pod| (pod, time)));
+                    }
                     Answer::PodEvents(events) => tracked.memory.pod_events = Some((time, events)),
                     // The watch does not show the pods yet that are left.
                     _ => tracked.turn.pause_until(time + SignedDuration::from_secs(2)),

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 #[cfg(any(test, feature = "fixtures"))]
 use std::collections::BTreeSet;
 
+use jiff::SignedDuration;
+
 #[cfg(any(test, feature = "fixtures"))]
 use crate::{Plan, action::Task, values::Key};
 use crate::{
     Planner,
+    known::later,
     resources::Resources,
     values::{Phase, WaitingReason},
 };
@@ -92,14 +95,34 @@ impl Before {
 }
 
 /// Compares the sums that are kept up change by change (how many are where, what is in flight, what is used) with what
-/// they are made from. Looks at each object once.
+/// they are made from, and looks for pods that were bound outside the pool. Looks at each object once.
 ///
 /// # Errors
 /// What differs.
 pub fn kept_up(planner: &Planner) -> Result<(), String> {
     counts(planner)?;
     ledger(planner)?;
-    planner.capacity.check_totals()
+    planner.capacity.check_totals()?;
+    placed(planner)
+}
+
+/// What may lie between the moment in which a node leaves the pool and that in which the planner hears of it.
+const LAG: SignedDuration = SignedDuration::from_secs(30);
+
+/// No pod of a ScavengerJob was bound to a node outside the pool: a pod that is there was there before the node left.
+fn placed(planner: &Planner) -> Result<(), String> {
+    for (node, since) in planner.causes.left_pool.since() {
+        for pod in planner.capacity.scavenger_pods(node) {
+            let Some(sj) = planner.seen.key_of(pod.owner, &pod.key.namespace) else { continue };
+            let Some(attachments) = planner.seen.attachments(sj) else { continue };
+            let attempt = attachments.pods.get(&pod.key.name).and_then(|pod| Some(pod.owner.as_ref()?.1));
+            let job = attachments.jobs.values().find(|job| Some(job.attempt) == attempt);
+            ensure(job.is_none_or(|job| job.creation_time <= later(since, LAG)), || {
+                format!("pod {} is on node {node}, which had left the pool before its Job was made", pod.key)
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// Checks a state in which nothing is left to be planned.

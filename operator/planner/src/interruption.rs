@@ -4,22 +4,27 @@
 //!
 //! 1. The reason is written into the status, as the active attempt's disruption. From then on the attempt is going,
 //!    whoever plans next.
-//! 2. Its pods are evicted ([`Task::Interrupt`]): the same path as for anybody else who evicts.
+//! 2. One of its pods is evicted ([`Task::Interrupt`]): the same path as for anybody else who evicts. That is enough for a
+//!    gang: the attempt ends when it shows, and its Job goes with all pods; if no operator works by then, the Job's
+//!    podFailurePolicy does the same. If nothing shows for 5 seconds the others are evicted as well.
 //! 3. The pods show it, and the attempt ends as any other that was taken away, with the reason of step 1.
 //!
 //! A workload that ends by itself before step 2 has ended by itself.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     action::Task,
-    known::Known,
+    known::{Known, later},
     next::{Ending, Next, Transition},
-    values::{Attempt, Disruption, Key, Name, Pod, Reason},
+    values::{Attempt, Disruption, Name, Pod, Reason},
     verdict,
 };
+
+/// How long the eviction of one pod of a gang may show nothing.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// A decision to interrupt.
 #[must_use]
@@ -38,14 +43,23 @@ pub fn next(known: &Known<'_>, attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>
     let Some(decided) = decided(attempt) else {
         return Some(Next::Change(Transition::OrderInterruption(known.order.cloned()?)));
     };
-    let there: Vec<(Key, Name)> = pods
-        .values()
-        .filter(|pod| pod.is_evictable())
-        .filter(|pod| !known.memory.evicted.contains(&pod.uid))
-        .map(|pod| (pod.key.clone(), pod.uid.clone()))
-        .collect();
-    if !there.is_empty() {
-        return Some(Next::Do(Task::Interrupt { pods: there }));
+    let there = || {
+        let pods = pods.values().filter(|pod| pod.is_evictable());
+        pods.filter(|pod| !known.memory.evicted.contains_key(&pod.uid))
+    };
+    if let Some(any) = there().next() {
+        let named = |pod: &Arc<Pod>| (pod.key.clone(), pod.uid.clone());
+        let first = pods.values().filter_map(|pod| known.memory.evicted.get(&pod.uid)).min();
+        return Some(match first.map(|time| later(*time, PATIENCE)) {
+            // On a node that does not answer nothing would show it.
+            None => {
+                let answers =
+                    |pod: &&Arc<Pod>| pod.node.as_ref().is_none_or(|node| known.capacity.is_ready(node));
+                Next::Do(Task::Interrupt { pods: vec![named(there().find(answers).unwrap_or(any))] })
+            }
+            Some(until) if known.now < until => Next::Wait(Some(until)),
+            Some(_) => Next::Do(Task::Interrupt { pods: there().map(named).collect() }),
+        });
     }
     if !pods.is_empty() {
         // Their next versions end the attempt.

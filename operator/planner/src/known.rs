@@ -33,8 +33,8 @@ pub struct Known<'a> {
     pub folder_user: Option<&'a Key>,
     /// A node that is gone or not ready and to which one of its pods is bound that has not ended.
     pub lost_node: Option<&'a Name>,
-    /// The nodes.
-    pub capacity: &'a Capacity,
+    /// The nodes, and what is on them.
+    pub(crate) capacity: &'a Capacity,
     /// Why it cannot start yet, if a volume that it mounts is in use.
     pub claim_in_use: Option<String>,
     /// Why the active attempt is to be interrupted, if a cause ordered it.

@@ -38,7 +38,7 @@ pub(crate) fn pods_may_come_until(known: &Known<'_>) -> Option<Timestamp> {
 /// What is to be done about pods whose Job is gone and which nobody deletes, as `kubectl delete job --cascade=orphan`
 /// leaves them. None if there are none, or if they are being evicted.
 pub(crate) fn next_of_orphans(known: &Known<'_>) -> Option<Next> {
-    let orphans = orphans(known).filter(|pod| !known.memory.evicted.contains(&pod.uid));
+    let orphans = orphans(known).filter(|pod| !known.memory.evicted.contains_key(&pod.uid));
     let orphans: Vec<&Pod> = orphans.collect();
     let (_, attempt) = orphans.first()?.owner.as_ref()?;
     let look = Next::Do(Task::LookForJob { attempt: *attempt });

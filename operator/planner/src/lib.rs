@@ -13,6 +13,9 @@
 //! | Which namespaces are held, and who probes there? | `queue/hold.rs` | `Queue::settle_holds` |
 //! | For whom is capacity kept? | `queue/reservation.rs` | `Queue::reservations` |
 //! | Is there capacity for it? | `capacity/questions.rs` | `Capacity::fits` |
+//! | Which nodes belong to the pool? | `values/settings.rs` | `Settings::lacks` |
+//! | On which nodes does the pool keep its pods? | `values/confinement.rs` | `Confinement::to_pool` |
+//! | Which nodes of the pool must a new pod not go to now? | `capacity/borders.rs` | `is_closed` |
 //! | Which nodes do its volumes allow? | `volumes.rs` | `Volumes::place_sj` |
 //! | When does it wait for a volume that is in use? | `volumes.rs` | `Volumes::in_use` |
 //! | How long does it wait after an interruption? | `backoff.rs` | `after_interruption` |
@@ -29,6 +32,7 @@
 //! | Who goes for an ordinary pod that is to grow? | `causes/pending_resize.rs` | `choose` |
 //! | Which pending ordinary pods hold capacity? | `capacity/pending.rs` | `holds_capacity` |
 //! | Who goes before others need the capacity? | `causes/headroom.rs` | `choose` |
+//! | Who goes when a node leaves the pool? | `causes/left_pool.rs` | `order` |
 //! | Who loses least? | `causes/least_loss.rs` | `choose` |
 //! | What would an interruption throw away? | `loss.rs` | `Loss::of` |
 //! | How is an attempt interrupted? | `interruption.rs` | `next` |
@@ -156,7 +160,7 @@ pub struct Planner {
     seen_version: u64,
     /// True if the queue is to be walked along as soon as there are settings.
     walk_due: bool,
-    /// When what is going, and somebody counts on, should be gone at the latest.
+    /// When a cause of interruptions has something to do, or what it relies on should be gone at the latest.
     look_again: Option<Timestamp>,
 }
 

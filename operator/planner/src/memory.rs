@@ -1,7 +1,7 @@
 //! What the planner remembers of one ScavengerJob beside what the cluster shows.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     ops::{Deref, DerefMut},
     sync::LazyLock,
 };
@@ -25,8 +25,8 @@ pub struct Memory {
     pub listed: Option<u32>,
     /// True while the list that is under way asks why the Job controller made no pods.
     pub asks_why: bool,
-    /// UIDs of the active attempt's pods that were evicted; the watch may not show it yet.
-    pub evicted: BTreeSet<Name>,
+    /// UIDs of the active attempt's pods that were evicted, and when; the watch may not show it yet.
+    pub evicted: BTreeMap<Name, Timestamp>,
     /// Set once it was asked live why the Job controller made no pods.
     pub create_failure: Option<CreateFailure>,
     /// Newest events of the pods that did not start in time, and when they were read.

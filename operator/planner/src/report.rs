@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::{
-    Counts, Planner, priority,
+    Counts, Planner,
+    causes::left_pool,
+    priority,
     resources::Resources,
     values::{Key, Name, PreemptionMode, Reason, Settings},
 };
@@ -104,6 +106,17 @@ impl Planner {
             unsupported_pods: unsupported.filter(|_| serves).collect(),
             measures_memory: self.causes.measured_memory.is_measured(),
         }
+    }
+
+    /// Why a ScavengerJob is interrupted soon although it is not its turn: one of its pods is on a node that left the pool.
+    #[must_use]
+    pub fn node_that_left(&self, sj: &Key) -> Option<String> {
+        let settings = self.settings.as_ref().ok()?;
+        let mut bound = self.seen.attachments(sj)?.bound();
+        let (node, _) = bound.find(|(node, _)| self.capacity.outside().contains(*node))?;
+        let why = left_pool::message(self.capacity.node(node)?.node, settings);
+        let grace = left_pool::GRACE.as_secs();
+        Some(format!("{why}; interrupted in turn, once the node was outside for {grace} s"))
     }
 
     /// How many are before a ScavengerJob in the queue of those that may start, and how many there are; none if it is

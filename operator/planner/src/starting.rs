@@ -9,7 +9,10 @@ use crate::{
     known::{Known, later},
     next::{Next, Transition},
     refusal::{self, Refusal},
-    values::{Attempt, Container, Job, Key, Name, Phase, Pod, Reason, Settings, WaitingReason},
+    values::{
+        Attempt, Confinement, Container, Job, Key, Name, Phase, Placement, Pod, Reason, Settings,
+        WaitingReason,
+    },
 };
 
 /// How often the events of pods that do not start are read.
@@ -17,6 +20,22 @@ const READ_EVENTS_EVERY: SignedDuration = SignedDuration::from_secs(60);
 
 /// Pods of a gang whose events are read at once; those of the others tell hardly more.
 const READ_EVENTS_OF: usize = 10;
+
+/// Its Job is made, for the nodes of the pool. Without settings (the pool was deleted meanwhile) no node belongs to it,
+/// and the Job waits until there is a pool again.
+pub(crate) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
+    let Ok(settings) = known.settings else { return Next::Wait(None) };
+    let placement = known.sj.spec.as_ref().ok().map(|spec| &spec.demand.placement);
+    let attached = placement.and_then(Placement::attached_to).unwrap_or_default().to_vec();
+    match known.capacity.confinement(settings).map(|pool| Confinement { attached, ..pool }) {
+        Ok(confinement) => Next::Do(Task::CreateJob {
+            attempt: attempt.number,
+            priority_class: attempt.priority_class,
+            confinement: confinement.into(),
+        }),
+        Err(shortage) => Next::Change(Transition::withdraw(WaitingReason::NoRoom, shortage.message)),
+    }
+}
 
 /// The Job is gone and its pods are not: whoever deleted it left them alone. They go on; if they never get to
 /// run, the attempt must not hold its place for ever.

@@ -98,7 +98,10 @@ mod tests {
     fn what_frees_room_goes_before_what_takes_it() {
         let mut line = Line::default();
         line.join(action("prepares", Task::Prepare { resource_version: 1 }));
-        line.join(action("creates", Task::CreateJob { attempt: 1, priority_class: 0, nodes: Vec::new() }));
+        line.join(action(
+            "creates",
+            Task::CreateJob { attempt: 1, priority_class: 0, confinement: Box::default() },
+        ));
         line.join(action("prepares too", Task::Prepare { resource_version: 1 }));
         line.join(action("stops", Task::Interrupt { pods: Vec::new() }));
         assert_eq!(names(line), ["stops", "creates", "prepares", "prepares too"]);
@@ -111,7 +114,7 @@ mod tests {
         for _ in 0..10 * LET_PAST {
             line.join(action(
                 "creates",
-                Task::CreateJob { attempt: 1, priority_class: 0, nodes: Vec::new() },
+                Task::CreateJob { attempt: 1, priority_class: 0, confinement: Box::default() },
             ));
         }
         let before = names(line).iter().position(|name| name == "prepares");

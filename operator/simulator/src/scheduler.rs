@@ -50,6 +50,7 @@ impl Cluster {
                 .max_by_key(|node| (free[&node.name].cpu_milli, std::cmp::Reverse(node.name.clone())))
                 .map(|node| node.name.clone());
             if let Some(node) = fitting {
+                self.check_placed(&pod, &node);
                 if let Some(room) = free.get_mut(&node) {
                     room.subtract(&pod.requests);
                 }

@@ -101,6 +101,9 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
         lines.add("priority", &format!("step {level} of {steps}: the higher, the more would be lost"));
     }
     queue(&mut lines, &planner, sj);
+    if let Some(why) = planner.node_that_left(key) {
+        lines.add("node", &why);
+    }
     lines.add("next", &would(next, sj));
     for pod in pods(snapshot, sj) {
         lines.add("pod", &pod_line(pod));

@@ -109,8 +109,8 @@ impl Executor {
         match task {
             Task::Prepare { resource_version } => self.prepare(sj, uid, resource_version).await,
             Task::WriteStatus(write) => self.write_status(sj, uid, *write).await,
-            Task::CreateJob { attempt, priority_class, nodes } => {
-                self.create_job(sj, uid, attempt, priority_class, &nodes).await
+            Task::CreateJob { attempt, priority_class, confinement } => {
+                self.create_job(sj, uid, attempt, priority_class, &confinement).await
             }
             Task::ReadJob { job, uid } => self.read_job(&job, &uid).await,
             Task::LookForJob { attempt } => self.look_for_job(sj, uid, attempt).await,

@@ -10,7 +10,7 @@ use kube::{
 };
 use scavenger_planner::{
     action::{Answer, Failure},
-    values::{Key, Name},
+    values::{Confinement, Key},
 };
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 
@@ -84,7 +84,7 @@ impl Executor {
         uid: &str,
         attempt: u32,
         priority_class: u32,
-        nodes: &[Name],
+        confinement: &Confinement,
     ) -> Outcome {
         // Its spec cannot have changed since Starting was written, whatever version this is.
         let sj = match self.kept.take(uid) {
@@ -94,8 +94,7 @@ impl Executor {
         if sj.spec.pod_count > 1 {
             self.create_service(key, &sj, uid).await?;
         }
-        let mut wanted = manifest::job(&sj, attempt, priority_class);
-        manifest::keep_on(&mut wanted, nodes);
+        let wanted = manifest::job(&sj, attempt, priority_class, confinement);
         let name = names::job(&key.name, attempt);
         let api = Api::<BatchJob>::namespaced(self.once.clone(), &key.namespace);
         self.must_lead()?;
@@ -103,7 +102,14 @@ impl Executor {
             Ok(made) => made,
             Err(kube::Error::Api(error)) if error.is_already_exists() => {
                 let existing = api.get(&name).await.map_err(failure)?;
-                if !manifest::is_same(&existing, &wanted, uid) {
+                // Made for another pool or by another version of the operator it is still the Job of this attempt.
+                if !manifest::is_of_attempt(&existing, uid, attempt) {
+                    // The Job of a ScavengerJob that was deleted and made again goes a moment after it.
+                    if existing.owner_references().iter().any(|owner| owner.kind == "ScavengerJob") {
+                        return Err(Failure::Transient(format!(
+                            "Job {name:?} of an earlier ScavengerJob is still there"
+                        )));
+                    }
                     return Err(Failure::NameTaken(format!(
                         "Job {name:?} exists in namespace {:?} and is not this ScavengerJob's; delete or rename it",
                         &*key.namespace

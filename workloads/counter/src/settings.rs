@@ -77,6 +77,14 @@ struct GangArguments {
     #[arg(long, value_name = "HOST,HOST...", env = "SCAVENGER_HOSTS", value_delimiter = ',')]
     peers: Vec<String>,
 
+    /// Host name of a pod with {index} in place of its index; for gangs without --peers
+    #[arg(long, value_name = "HOST", env = "SCAVENGER_HOST_TEMPLATE")]
+    host_template: Option<String>,
+
+    /// Number of pods; for gangs without --peers
+    #[arg(long, value_name = "COUNT", env = "SCAVENGER_POD_COUNT")]
+    pod_count: Option<usize>,
+
     /// Index of this pod
     #[arg(long, value_name = "INDEX", env = "JOB_COMPLETION_INDEX")]
     index: Option<usize>,
@@ -181,7 +189,9 @@ pub(crate) enum Error {
     NoFileName { flag: &'static str, path: PathBuf },
     #[error("--{flag} must be longer than zero")]
     ZeroDuration { flag: &'static str },
-    #[error("--gang needs the host names of all pods: give --peers or SCAVENGER_HOSTS")]
+    #[error(
+        "--gang needs the host names of all pods: give --peers (SCAVENGER_HOSTS), or --host-template and --pod-count"
+    )]
     NoPeers,
     #[error("--gang needs this pod's index: give --index or JOB_COMPLETION_INDEX")]
     NoIndex,
@@ -220,8 +230,11 @@ impl TryFrom<GangArguments> for Gang {
     type Error = Error;
 
     fn try_from(raw: GangArguments) -> Result<Self, Error> {
-        let size = raw.peers.len();
-        let leader = raw.peers.into_iter().next().filter(|host| !host.is_empty()).ok_or(Error::NoPeers)?;
+        let size = if raw.peers.is_empty() { raw.pod_count.ok_or(Error::NoPeers)? } else { raw.peers.len() };
+        // The operator names all pods of small gangs only.
+        let leader =
+            raw.peers.into_iter().next().or(raw.host_template.map(|host| host.replace("{index}", "0")));
+        let leader = leader.filter(|host| !host.is_empty()).ok_or(Error::NoPeers)?;
         let index = raw.index.ok_or(Error::NoIndex)?;
         if index >= size {
             return Err(Error::IndexOutOfRange { index, size });

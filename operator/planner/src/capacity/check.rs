@@ -36,6 +36,12 @@ impl Capacity {
                 ordinary.add(&ordinary_there);
             }
         }
+        if !self.borders.are_right(self.nodes.iter()) {
+            return Err(
+                "the nodes that are closed, or outside the pool, differ from what they are made from"
+                    .to_owned(),
+            );
+        }
         if !on_nodes.is_empty() {
             return Err(format!("{} nodes with pods are not known", on_nodes.len()));
         }

@@ -5,6 +5,7 @@
 //! (`index`) that [`Capacity::settle`] brings up to date. `plainly` states the same rules over the nodes as they are, and
 //! tests hold the index against it (`check`).
 
+mod borders;
 mod check;
 mod columns;
 mod index;
@@ -16,6 +17,7 @@ mod slab;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use borders::{Borders, is_closed};
 pub(crate) use index::Ask;
 use index::{Places, Rooms};
 pub use questions::Shortage;
@@ -89,6 +91,7 @@ pub struct Capacity {
     /// Ordinary pods that wait for a node and hold capacity.
     pending: BTreeMap<Key, Ask>,
     places: Places,
+    borders: Borders,
     /// Nodes that changed since the index was brought up to date.
     stale: BTreeSet<Name>,
     /// Rises when something changes that an answer "never fits" depends on.
@@ -107,7 +110,7 @@ struct Occupant {
 
 /// True if ScavengerJobs may be added to a node.
 fn takes_more(node: &Node) -> bool {
-    node.usable && !node.full
+    node.usable && !is_closed(node)
 }
 
 impl Entry {
@@ -160,7 +163,7 @@ impl Capacity {
         }
         self.version += 1;
         self.change_node(&name, |entry| {
-            entry.eligible = settings.is_some_and(|settings| eligible(&node, settings));
+            entry.eligible = settings.is_some_and(|settings| settings.include(&node));
             entry.in_pool = entry.eligible && takes_more(&node);
             entry.relabelled = true;
             entry.node = Some(node);
@@ -212,6 +215,7 @@ impl Capacity {
                 self.ordinary.add(&entry.ordinary);
             }
         }
+        self.borders.set(name, entry);
         self.stale.insert(name.clone());
     }
 
@@ -221,7 +225,7 @@ impl Capacity {
         for name in names {
             self.change_node(&name, |entry| {
                 entry.eligible = match (&entry.node, settings) {
-                    (Some(node), Some(settings)) => eligible(node, settings),
+                    (Some(node), Some(settings)) => settings.include(node),
                     _ => false,
                 };
                 entry.in_pool = entry.eligible && entry.node.as_ref().is_some_and(takes_more);
@@ -454,14 +458,4 @@ impl Capacity {
             Some(ScavengerPod { key, owner: occupant.owner.as_ref()?, requests: &occupant.requests })
         })
     }
-}
-
-/// True if ScavengerJobs may use the node when it is ready.
-fn eligible(node: &Node, settings: &Settings) -> bool {
-    settings.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
-        && node
-            .taints
-            .iter()
-            .filter(|taint| taint.repels() && !taint.passes())
-            .all(|taint| settings.tolerated_taints.contains(&taint.key))
 }

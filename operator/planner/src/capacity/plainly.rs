@@ -36,7 +36,8 @@ impl Capacity {
     /// # Errors
     /// `Shortage` naming the threshold or the nodes.
     pub fn fit(&self, demand: &Demand, ledger: &Ledger, settings: &Settings) -> Result<Vec<Name>, Shortage> {
-        if let Some(shortage) = self.exceeds_free(demand, ledger, settings) {
+        if let Some(shortage) = self.too_many_closed().or_else(|| self.exceeds_free(demand, ledger, settings))
+        {
             return Err(shortage);
         }
         self.nodes_for(demand, ledger)

@@ -92,7 +92,9 @@ impl Capacity {
 
     /// True if there is room for a demand now.
     pub(crate) fn fits(&mut self, ask: Ask, free: &[i64]) -> bool {
-        self.places.is_within(ask, free) && self.places.fits(ask, View::Now)
+        self.too_many_closed().is_none()
+            && self.places.is_within(ask, free)
+            && self.places.fits(ask, View::Now)
     }
 
     /// What would be left below the threshold if no ScavengerJob were there.
@@ -137,6 +139,9 @@ impl Capacity {
 
     /// Why there is no room for a demand now.
     pub(crate) fn shortage(&mut self, ask: Ask, ledger: &Ledger, settings: &Settings) -> Shortage {
+        if let Some(shortage) = self.too_many_closed() {
+            return shortage;
+        }
         if let Some(shortage) = self.exceeds_free(self.places.demand(ask), ledger, settings) {
             return shortage;
         }

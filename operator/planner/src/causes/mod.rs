@@ -6,6 +6,7 @@
 pub mod drain;
 pub mod headroom;
 pub mod least_loss;
+pub mod left_pool;
 pub mod measured_memory;
 pub mod node_pressure;
 pub mod pending_pod;
@@ -18,7 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     capacity::Capacity,
     interruption,
-    known::later,
+    known::{earlier, later},
     loss::Loss,
     promises::Promises,
     report::Ordered,
@@ -28,6 +29,7 @@ use crate::{
 };
 use drain::Drain;
 use headroom::KeepHeadroom;
+use left_pool::LeftPool;
 use measured_memory::MeasuredMemory;
 use node_pressure::NodePressure;
 use pending_pod::PendingPods;
@@ -45,6 +47,11 @@ pub(crate) trait Cause {
     fn relies_on(&self) -> Vec<&Name> {
         Vec::new()
     }
+
+    /// When there may be something to do although nothing is seen until then.
+    fn wake_at(&self) -> Option<Timestamp> {
+        None
+    }
 }
 
 /// Every cause.
@@ -56,12 +63,13 @@ pub(crate) struct Causes {
     pub(crate) pending_pods: PendingPods,
     pub(crate) pending_resizes: PendingResizes,
     headroom: KeepHeadroom,
+    pub(crate) left_pool: LeftPool,
 }
 
 impl Causes {
     /// In order of urgency. An ordinary pod that waits, or is to grow, comes before headroom: what is freed for it may make
-    /// the headroom, too.
-    pub(crate) fn by_urgency(&mut self) -> [&mut dyn Cause; 6] {
+    /// the headroom, too. A node that left the pool is last: nobody waits for it.
+    pub(crate) fn by_urgency(&mut self) -> [&mut dyn Cause; 7] {
         [
             &mut self.drain,
             &mut self.node_pressure,
@@ -69,19 +77,22 @@ impl Causes {
             &mut self.pending_pods,
             &mut self.pending_resizes,
             &mut self.headroom,
+            &mut self.left_pool,
         ]
     }
 
-    /// Orders the interruption of all who must go. Returns when to look again at what the causes rely on.
+    /// Orders the interruption of all who must go. Returns when to look again although nothing is seen until then.
     pub(crate) fn order(&mut self, pool: &mut Pool<'_>) -> Option<Timestamp> {
         let mut relies_on = BTreeSet::new();
+        let mut wake_at = None;
         for cause in self.by_urgency() {
             if !cause.is_idle(pool) {
                 cause.order(pool);
             }
             relies_on.extend(cause.relies_on().into_iter().cloned());
+            wake_at = earlier(wake_at, cause.wake_at());
         }
-        pool.last_release(&relies_on)
+        earlier(wake_at, pool.last_release(&relies_on))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The cluster as the planner sees it, in plain types. The operator turns API objects into these.
 
+mod confinement;
 mod node;
 mod observation;
 mod placement;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 pub use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason};
 use serde::{Deserialize, Serialize};
 
+pub use confinement::Confinement;
 pub use node::{Access, Node, Taint, Usage, Volume};
 pub use observation::Observation;
 pub use placement::{Expression, NodeTerm, Operator, Placement, Toleration};

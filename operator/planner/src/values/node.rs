@@ -52,7 +52,13 @@ impl Taint {
     /// away again. [`Node::usable`] stands for all of them.
     #[must_use]
     pub fn passes(&self) -> bool {
-        self.key.starts_with("node.kubernetes.io/")
+        Self::is_passing(&self.key)
+    }
+
+    /// The same of every taint with this key.
+    #[must_use]
+    pub fn is_passing(key: &str) -> bool {
+        key.starts_with("node.kubernetes.io/")
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
-use super::Name;
+use super::{Name, Node};
 use crate::{
     resources::{CPU, MEMORY, PODS, Share, Thresholds},
     weights::Weights,
@@ -44,6 +44,26 @@ pub struct Settings {
     pub paused: bool,
     /// True while everything is interrupted; nothing starts either.
     pub drain: bool,
+}
+
+impl Settings {
+    /// True if the node belongs to the pool, whether it is ready and schedulable at the moment or not.
+    #[must_use]
+    pub fn include(&self, node: &Node) -> bool {
+        self.lacks(node).is_none()
+    }
+
+    /// What keeps the node out of the pool.
+    #[must_use]
+    pub fn lacks(&self, node: &Node) -> Option<String> {
+        let label = self.node_selector.iter().find(|(key, value)| node.labels.get(*key) != Some(value));
+        if let Some((key, value)) = label {
+            return Some(format!("it lacks label {key}={value}"));
+        }
+        let mut taints = node.taints.iter().filter(|taint| taint.repels() && !taint.passes());
+        let taint = taints.find(|taint| !self.tolerated_taints.contains(&taint.key))?;
+        Some(format!("it has taint {}:{}", taint.key, taint.effect))
+    }
 }
 
 /// Who makes room for a pending ordinary pod.

@@ -1,10 +1,11 @@
 //! Attempts that are taken away.
 
 use scavenger_planner::{
+    action::Task,
     fixtures::{key, millis, node, pod, seconds, settings, sj},
-    values::{Outcome, Phase, Reason, WaitingReason},
+    values::{Outcome, Phase, Reason, Settings, WaitingReason},
 };
-use scavenger_simulator::{Cluster, Workload};
+use scavenger_simulator::{Cluster, Stream, Workload};
 
 use super::{all_is_quiet, attempt, cluster, completed, outcome, whole_cluster, work};
 
@@ -340,4 +341,74 @@ fn an_eviction_from_a_cordoned_or_tainted_node_counts() {
         cluster.run_until_phase("a", Phase::Interrupted);
         assert_eq!(cluster.status("a").counted_interruptions, 1, "{tainted}");
     }
+}
+
+/// How many pods each order to evict names.
+fn evictions(cluster: &Cluster) -> Vec<usize> {
+    let pods = |task: &Task| match task {
+        Task::Interrupt { pods } => Some(pods.len()),
+        _ => None,
+    };
+    cluster.log.iter().filter_map(|(_, action)| pods(&action.task)).collect()
+}
+
+/// A gang of five runs, and then the pool is drained.
+fn drained_gang(grace: i64) -> Cluster {
+    let mut cluster = cluster();
+    cluster.submit(sj("gang").gang(5), Workload { grace: seconds(grace), ..work(300) });
+    cluster.run_until_phase("gang", Phase::Running);
+    cluster.set_pool(Ok(Settings { drain: true, ..settings() }));
+    cluster
+}
+
+#[test]
+fn one_eviction_is_enough_for_a_gang() {
+    let mut cluster = drained_gang(20);
+    cluster.run_until_phase("gang", Phase::Interrupted);
+    cluster.run_for(seconds(2));
+    let pods = cluster.live_pods("gang");
+    assert_eq!(pods.len(), 5);
+    assert!(pods.iter().all(|pod| pod.deletion_requested.is_some()), "its Job goes, and takes all of them");
+    cluster.run_for(seconds(60));
+    assert_eq!(evictions(&cluster), [1]);
+    assert_eq!(outcome(&cluster, "gang"), (1, Some(Outcome::Interrupted), Reason::Drained));
+    assert!(cluster.live_pods("gang").is_empty());
+}
+
+#[test]
+fn a_gang_of_which_one_eviction_does_not_show_is_evicted_as_a_whole_after_5_seconds() {
+    let mut cluster = drained_gang(20);
+    for stream in [Stream::Pods, Stream::Jobs] {
+        cluster.hold_watch(stream);
+    }
+    cluster.run_for(seconds(4));
+    assert_eq!(evictions(&cluster), [1]);
+    cluster.run_for(seconds(2));
+    assert_eq!(evictions(&cluster), [1, 4]);
+    for stream in [Stream::Pods, Stream::Jobs] {
+        cluster.let_go(stream);
+    }
+    cluster.run_for(seconds(60));
+    assert_eq!(evictions(&cluster), [1, 4]);
+    assert_eq!(outcome(&cluster, "gang"), (1, Some(Outcome::Interrupted), Reason::Drained));
+    assert!(cluster.live_pods("gang").is_empty());
+}
+
+#[test]
+fn the_first_pod_of_a_gang_to_be_evicted_is_on_a_node_that_answers() {
+    let mut cluster = whole_cluster();
+    cluster.strict = false;
+    cluster.submit(sj("gang").asking(6000).gang(2), work(300));
+    cluster.run_until_phase("gang", Phase::Running);
+    let node = cluster.pod("gang-1-0").and_then(|pod| pod.node.clone()).unwrap();
+    cluster.lose_node(&node);
+    cluster.run_for(seconds(1));
+    cluster.set_pool(Ok(Settings { drain: true, ..settings() }));
+    cluster.run_for(seconds(2));
+    let first = cluster.log.iter().find_map(|(_, action)| match &action.task {
+        Task::Interrupt { pods } => Some(pods.clone()),
+        _ => None,
+    });
+    let first = first.unwrap();
+    assert_eq!((first.len(), &*first[0].0.name), (1, "gang-1-1"));
 }

@@ -11,6 +11,7 @@ mod headroom;
 mod interruptions;
 mod lifecycle;
 mod measured;
+mod placement;
 mod pool;
 mod preemption;
 mod quota;

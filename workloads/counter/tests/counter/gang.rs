@@ -86,6 +86,22 @@ fn a_follower_without_a_leader_can_be_stopped() {
 }
 
 #[test]
+fn a_gang_that_is_too_large_to_be_listed_knows_its_leader_by_the_template() {
+    let (volume, port) = (Volume::new(), free_port());
+    let runs = [0, 1].map(|index: usize| {
+        let mut command = volume.command(&["--gang", "--to", "5", "--port", &port]);
+        command.env("JOB_COMPLETION_INDEX", index.to_string());
+        // A name of the loopback address: what the template makes of index 0.
+        command.env("SCAVENGER_HOST_TEMPLATE", "127.0.{index}.1").env("SCAVENGER_POD_COUNT", "2");
+        Run::new(command)
+    });
+    for run in runs {
+        let (status, lines, stderr) = run.end();
+        assert_eq!((status, lines.last().map(String::as_str)), (Some(0), Some("done 5")), "{stderr}");
+    }
+}
+
+#[test]
 fn a_leader_without_followers_gives_up_in_time() {
     let volume = Volume::new();
     let mut command =

@@ -1,0 +1,102 @@
+//! A node that left the pool: its labels do not match the pool's selector any more, or it has a taint that the pool does
+//! not tolerate, or the pool changed. Its ScavengerJobs are given back, those that lose least first.
+//!
+//! A label that is removed by mistake, or a typing error in the pool's selector, must not cost everything at once. So nobody
+//! goes before a node has been outside for a minute, and then they go in rounds. A cordoned node is still in the pool:
+//! cordoned means no new pods, and the drain of a node evicts on its own.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Cause, Pool};
+use crate::{
+    known::{earlier, later},
+    loss::Loss,
+    values::{Key, Name, Node, Reason, Settings},
+};
+
+/// How long a node is outside before anybody there is interrupted.
+pub(crate) const GRACE: SignedDuration = SignedDuration::from_secs(60);
+
+/// The time between two rounds.
+const ROUND: SignedDuration = SignedDuration::from_secs(10);
+
+/// In one round goes one of so many ScavengerJobs: half of a thousand are still there after a minute of rounds.
+const ONE_OF: usize = 10;
+
+/// So many go in one round at least.
+const AT_LEAST: usize = 10;
+
+/// The nodes that left the pool with pods of ScavengerJobs on them.
+#[derive(Debug, Default)]
+pub(crate) struct LeftPool {
+    /// When this planner first found each outside the pool.
+    since: BTreeMap<Name, Timestamp>,
+    /// No round before this time.
+    next_round: Option<Timestamp>,
+    /// When a node has been outside for long enough, or the next round is due.
+    wake_at: Option<Timestamp>,
+}
+
+impl LeftPool {
+    /// When a node was first found outside the pool with pods of ScavengerJobs on it.
+    pub(crate) fn since(&self) -> impl Iterator<Item = (&Name, Timestamp)> {
+        self.since.iter().map(|(node, since)| (node, *since))
+    }
+}
+
+/// Why a node is outside, as a message.
+pub(crate) fn message(node: &Node, settings: &Settings) -> String {
+    let why = settings.lacks(node).map_or_else(String::new, |why| format!(": {why}"));
+    format!("node {} does not belong to the pool any more{why}", node.name)
+}
+
+impl Cause for LeftPool {
+    fn is_idle(&self, pool: &Pool<'_>) -> bool {
+        self.since.is_empty() && pool.capacity.outside().is_empty()
+    }
+
+    fn order(&mut self, pool: &mut Pool<'_>) {
+        let (now, outside) = (pool.now, pool.capacity.outside());
+        self.since.retain(|node, _| outside.contains(node));
+        for node in outside {
+            self.since.entry(node.clone()).or_insert(now);
+        }
+        self.wake_at = self.since.values().map(|since| later(*since, GRACE)).filter(|time| *time > now).min();
+        let due = || self.since.iter().filter(|(_, since)| later(**since, GRACE) <= now);
+        if due().next().is_none() {
+            return;
+        }
+        if let Some(next) = self.next_round.filter(|next| *next > now) {
+            self.wake_at = earlier(self.wake_at, Some(next));
+            return;
+        }
+        let mut holders: Vec<(Loss, Key, String)> = Vec::new();
+        for (name, _) in due() {
+            let Some(room) = pool.capacity.node(name) else { continue };
+            let message = message(room.node, pool.settings);
+            for sj in pool.scavenger_jobs_on(name).into_keys() {
+                if let Some(loss) = pool.loss_of(sj) {
+                    holders.push((loss, sj.clone(), message.clone()));
+                }
+            }
+        }
+        holders.sort();
+        // One that has pods on several such nodes goes once.
+        holders.dedup_by(|a, b| a.1 == b.1);
+        let round = (holders.len() / ONE_OF).max(AT_LEAST);
+        if !holders.is_empty() {
+            let next = later(now, ROUND);
+            self.next_round = Some(next);
+            self.wake_at = earlier(self.wake_at, Some(next));
+        }
+        for (_, sj, message) in holders.into_iter().take(round) {
+            pool.order(&sj, Reason::NodeLeftPool, message);
+        }
+    }
+
+    fn wake_at(&self) -> Option<Timestamp> {
+        self.wake_at
+    }
+}
