@@ -45,6 +45,12 @@ struct KindLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WatchError {
+    kind: &'static str,
+    code: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResourceLabel {
     resource: String,
 }
@@ -70,12 +76,19 @@ pub(crate) struct Metrics {
     threshold: Family<ResourceLabel, Gauge>,
     leader: Gauge,
     watch_age: Family<KindLabel, Gauge<f64, AtomicU64>>,
+    watch_errors: Family<WatchError, Counter>,
     lost_events: Counter,
     in_flight_expired: Counter,
     view_differences: Counter,
     useful_work: Family<ResourceLabel, Counter<f64, AtomicU64>>,
     lost_work: Family<ResourceLabel, Counter<f64, AtomicU64>>,
     without_checkpoint: Counter,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Metrics {
@@ -103,6 +116,7 @@ impl Metrics {
             threshold: Family::default(),
             leader: Gauge::default(),
             watch_age: Family::default(),
+            watch_errors: Family::default(),
             lost_events: Counter::default(),
             in_flight_expired: Counter::default(),
             view_differences: Counter::default(),
@@ -175,9 +189,14 @@ impl Metrics {
         );
         registry.register_with_unit(
             "watch_age",
-            "Since the API server last sent anything on a watch; a quiet one gets a bookmark about once a minute",
+            "Since the API server last sent an event, a bookmark or a part of a list; a quiet watch gets a bookmark about once a minute",
             Unit::Seconds,
             self.watch_age.clone(),
+        );
+        registry.register(
+            "watch_errors",
+            "Lists and watches that failed, by kind and HTTP status",
+            self.watch_errors.clone(),
         );
         registry.register(
             "lost_events",
@@ -240,6 +259,11 @@ impl Metrics {
         for (watched, age) in progress.ages() {
             self.watch_age.get_or_create(&KindLabel { kind: watched.name() }).set(age.as_secs_f64());
         }
+    }
+
+    /// Counts a list or a watch that failed.
+    pub(crate) fn watch_failed(&self, kind: &'static str, code: String) {
+        self.watch_errors.get_or_create(&WatchError { kind, code }).inc();
     }
 
     /// Counts a Kubernetes event that was not published.

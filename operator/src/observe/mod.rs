@@ -6,7 +6,10 @@ pub(crate) mod convert;
 pub(crate) mod progress;
 mod usage;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use futures::StreamExt;
 use k8s_openapi::api::{
@@ -24,7 +27,8 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::mpsc, task::JoinSet};
 use tracing::warn;
 
-use crate::{controller::Message, validate};
+use crate::{controller::Message, metrics::Metrics, validate};
+use progress::Progress;
 
 /// The kinds that are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,8 +67,39 @@ struct Kind<K, I> {
     relisted: Option<fn() -> Observation>,
 }
 
+/// Where watches report how they get on.
+#[derive(Clone, Default)]
+pub(crate) struct Reporting {
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Reporting {
+    fn failed(&self, watched: Watched, error: &watcher::Error) {
+        self.progress.fail(watched);
+        self.metrics.watch_failed(watched.name(), code(error));
+        warn!(kind = watched.name(), %error, "watch failed; it is started again");
+    }
+}
+
+/// What kind of error this is: an HTTP status, or a word.
+fn code(error: &watcher::Error) -> String {
+    use watcher::Error;
+    match error {
+        Error::InitialListFailed(error) | Error::WatchStartFailed(error) | Error::WatchFailed(error) => {
+            match error {
+                kube::Error::Api(status) => status.code.to_string(),
+                kube::Error::SerdeError(_) => "undecodable".to_owned(),
+                _ => "connection".to_owned(),
+            }
+        }
+        Error::WatchError(status) => status.code.to_string(),
+        Error::NoResourceVersion => "undecodable".to_owned(),
+    }
+}
+
 /// Starts all watches. Each sends [`Message::Listed`] when its first list is complete. They end when the set is dropped.
-pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<()> {
+pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>, reporting: &Reporting) -> JoinSet<()> {
     let mut watches = JoinSet::new();
     let scavenger_jobs = Kind {
         watched: Watched::ScavengerJobs,
@@ -77,7 +112,7 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<
         Api::<DeserializeGuard<ScavengerJob>>::all(client.clone()),
         watcher::Config::default(),
         scavenger_jobs,
-        sender,
+        (sender, reporting),
     );
 
     let jobs = Kind {
@@ -95,7 +130,7 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<
         Api::<BatchJob>::all(client.clone()),
         watcher::Config::default().labels(names::LABEL_JOB),
         jobs,
-        sender,
+        (sender, reporting),
     );
 
     let pods = Kind {
@@ -104,7 +139,13 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<
         gone: Observation::PodGone,
         relisted: Some(|| Observation::PodsRelisted),
     };
-    spawn(&mut watches, Api::<ApiPod>::all(client.clone()), watcher::Config::default(), pods, sender);
+    spawn(
+        &mut watches,
+        Api::<ApiPod>::all(client.clone()),
+        watcher::Config::default(),
+        pods,
+        (sender, reporting),
+    );
 
     let nodes = Kind {
         watched: Watched::Nodes,
@@ -115,7 +156,13 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<
         gone: Observation::NodeGone,
         relisted: None,
     };
-    spawn(&mut watches, Api::<ApiNode>::all(client.clone()), watcher::Config::default(), nodes, sender);
+    spawn(
+        &mut watches,
+        Api::<ApiNode>::all(client.clone()),
+        watcher::Config::default(),
+        nodes,
+        (sender, reporting),
+    );
 
     let volumes = Kind {
         watched: Watched::Volumes,
@@ -127,7 +174,7 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<
         relisted: None,
     };
     let all = Api::<PersistentVolume>::all(client.clone());
-    spawn(&mut watches, all, watcher::Config::default(), volumes, sender);
+    spawn(&mut watches, all, watcher::Config::default(), volumes, (sender, reporting));
 
     let pools = Kind {
         watched: Watched::Pools,
@@ -141,7 +188,7 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<
         Api::<DeserializeGuard<ScavengerPool>>::all(client.clone()),
         only_default,
         pools,
-        sender,
+        (sender, reporting),
     );
     // Not among the kinds: most clusters do without, and nothing waits for it.
     watches.spawn(usage::follow(client.clone(), sender.clone()));
@@ -182,15 +229,15 @@ fn spawn<K, I>(
     api: Api<K>,
     config: watcher::Config,
     kind: Kind<K, I>,
-    sender: &mpsc::Sender<Message>,
+    (sender, reporting): (&mpsc::Sender<Message>, &Reporting),
 ) where
     K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
     I: Ord + Clone + Send + 'static,
 {
-    let sender = sender.clone();
+    let (sender, reporting) = (sender.clone(), reporting.clone());
     watches.spawn(async move {
         let watched = kind.watched;
-        if let Err(mpsc::error::SendError(_)) = follow(api, config, kind, &sender).await {
+        if let Err(mpsc::error::SendError(_)) = follow(api, config, kind, (&sender, &reporting)).await {
             // The controller is gone: the process is ending.
             return;
         }
@@ -203,7 +250,7 @@ async fn follow<K, I>(
     api: Api<K>,
     config: watcher::Config,
     kind: Kind<K, I>,
-    sender: &mpsc::Sender<Message>,
+    (sender, reporting): (&mpsc::Sender<Message>, &Reporting),
 ) -> Result<(), mpsc::error::SendError<Message>>
 where
     K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
@@ -214,6 +261,13 @@ where
     let mut relisted: BTreeSet<Key> = BTreeSet::new();
     let mut stream = watcher(api, config).default_backoff().boxed();
     while let Some(event) = stream.next().await {
+        match &event {
+            // Said before anything is asked.
+            Ok(watcher::Event::Init) => {}
+            Ok(watcher::Event::InitDone) => reporting.progress.list(kind.watched),
+            Ok(_) => reporting.progress.hear(kind.watched),
+            Err(error) => reporting.failed(kind.watched, error),
+        }
         match event {
             Ok(watcher::Event::Init) => {
                 relisted.clear();
@@ -245,7 +299,7 @@ where
                     sender.send(Message::Seen((kind.gone)(identity))).await?;
                 }
             }
-            Err(error) => warn!(kind = kind.watched.name(), %error, "watch failed; it is started again"),
+            Err(_) => {}
         }
     }
     Ok(())
