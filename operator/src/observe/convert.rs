@@ -20,7 +20,7 @@ use scavenger_planner::{
 };
 use scavenger_schema::{names, quantity, scavenger_job::ScavengerJob};
 
-use super::constraints;
+use super::{constraints, owner};
 use crate::{status, validate};
 
 /// Longest termination message that goes on into a status, in bytes.
@@ -101,7 +101,7 @@ pub(crate) fn job(object: &BatchJob) -> Option<Job> {
 pub(crate) fn pod(object: &ApiPod) -> Pod {
     let spec = object.spec.as_ref();
     let status = object.status.as_ref();
-    let owner = owner(object);
+    let owner = owner::of_pod(object);
     let claims = if owner.is_none() { constraints::claims(object) } else { Vec::new() };
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let condition = |kind: &str, value: &str| {
@@ -154,19 +154,6 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
             .map(|status| said(&status.reason, &status.message)),
         container: main_container(object),
     }
-}
-
-/// UID of the ScavengerJob that a pod belongs to, and number of the attempt. Labels alone prove nothing, since anybody
-/// may set them: the pod must be controlled by a Job of the name that the operator gives.
-fn owner(object: &ApiPod) -> Option<(Name, u32)> {
-    let labels = object.labels();
-    let uid = labels.get(names::LABEL_JOB_UID)?;
-    let attempt = labels.get(names::LABEL_ATTEMPT)?.parse().ok()?;
-    let job = names::job(labels.get(names::LABEL_JOB)?, attempt);
-    let controlled = object.owner_references().iter().any(|reference| {
-        reference.controller == Some(true) && reference.kind == "Job" && reference.name == job
-    });
-    controlled.then(|| (uid.as_str().into(), attempt))
 }
 
 fn main_container(object: &ApiPod) -> Container {
@@ -493,5 +480,9 @@ mod tests {
         let mut forged = object;
         forged.metadata.owner_references = None;
         assert_eq!(super::pod(&forged).owner, None, "labels alone prove nothing");
+        forged.spec =
+            Some(PodSpec { priority_class_name: Some("scavenger-3".to_owned()), ..PodSpec::default() });
+        let released = super::pod(&forged);
+        assert_eq!(released.owner, Some(("u".into(), 2)), "a pod that its Job released is no ordinary pod");
     }
 }

@@ -3,6 +3,7 @@
 
 mod constraints;
 pub(crate) mod convert;
+mod owner;
 pub(crate) mod progress;
 mod usage;
 
