@@ -96,6 +96,9 @@ impl Snapshot {
                         unlisted.insert(watched);
                     }
                     Some(Message::WatchEnded(watched)) => bail!("the watch of {} ended", watched.name()),
+                    Some(Message::Unordered(watched, version)) => {
+                        bail!("resourceVersion {version:?} of {} is not a number", watched.name())
+                    }
                     None => bail!("the watches ended"),
                 }
             }

@@ -64,6 +64,8 @@ pub(crate) enum Message {
     Listed(Watched),
     /// A watch ended, which it never should.
     WatchEnded(Watched),
+    /// An object has a version that is no number.
+    Unordered(Watched, String),
 }
 
 /// What health checks may ask.
@@ -98,6 +100,11 @@ impl Health {
 pub(crate) enum ControllerError {
     #[error("the watch of {0} ended; the view would grow stale unseen")]
     WatchEnded(&'static str),
+    #[error(
+        "resourceVersion {1:?} of {0} is not a number; the operator needs an API server whose versions say what is newer \
+         (Kubernetes on etcd, or 1.35 and newer)"
+    )]
+    Unordered(&'static str, String),
     #[error("the Lease could not be renewed in time: another replica may lead by now")]
     LeadershipLost,
 }
@@ -134,6 +141,9 @@ impl View {
                     }
                 }
                 Message::WatchEnded(watched) => return Err(ControllerError::WatchEnded(watched.name())),
+                Message::Unordered(watched, version) => {
+                    return Err(ControllerError::Unordered(watched.name(), version));
+                }
             }
             next = self.messages.try_recv().ok();
         }

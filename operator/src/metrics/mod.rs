@@ -77,6 +77,7 @@ pub(crate) struct Metrics {
     leader: Gauge,
     watch_age: Family<KindLabel, Gauge<f64, AtomicU64>>,
     watch_errors: Family<WatchError, Counter>,
+    undecodable: Family<KindLabel, Gauge>,
     lost_events: Counter,
     in_flight_expired: Counter,
     view_differences: Counter,
@@ -117,6 +118,7 @@ impl Metrics {
             leader: Gauge::default(),
             watch_age: Family::default(),
             watch_errors: Family::default(),
+            undecodable: Family::default(),
             lost_events: Counter::default(),
             in_flight_expired: Counter::default(),
             view_differences: Counter::default(),
@@ -199,6 +201,11 @@ impl Metrics {
             self.watch_errors.clone(),
         );
         registry.register(
+            "undecodable_objects",
+            "Objects that can not be decoded, by kind: nothing is done about them until they are deleted",
+            self.undecodable.clone(),
+        );
+        registry.register(
             "lost_events",
             "Kubernetes events that were not published; the status says what they would have said",
             self.lost_events.clone(),
@@ -264,6 +271,11 @@ impl Metrics {
     /// Counts a list or a watch that failed.
     pub(crate) fn watch_failed(&self, kind: &'static str, code: String) {
         self.watch_errors.get_or_create(&WatchError { kind, code }).inc();
+    }
+
+    /// Takes in how many objects of a kind can not be decoded.
+    pub(crate) fn undecodable(&self, kind: &'static str, count: usize) {
+        self.undecodable.get_or_create(&KindLabel { kind }).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Counts a Kubernetes event that was not published.

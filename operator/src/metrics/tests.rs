@@ -30,6 +30,7 @@ fn served() -> BTreeMap<String, BTreeSet<String>> {
     }
     drop(metrics.action_duration.get_or_create(&TaskLabel { task: "any" }));
     drop(metrics.watch_errors.get_or_create(&WatchError { kind: "any", code: "403".to_owned() }));
+    drop(metrics.undecodable.get_or_create(&KindLabel { kind: "any" }));
     drop(metrics.watch_age.get_or_create(&KindLabel { kind: "any" }));
     let mut served = BTreeMap::<String, BTreeSet<String>>::new();
     for line in metrics.render().unwrap().lines().filter(|line| !line.starts_with('#')) {

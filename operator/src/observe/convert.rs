@@ -36,9 +36,19 @@ fn uid<K: kube::Resource>(object: &K) -> Name {
     object.meta().uid.as_deref().unwrap_or_default().into()
 }
 
-/// `metadata.resourceVersion` as the number it is in Kubernetes 1.35 and newer.
+fn version<K: kube::Resource>(object: &K) -> Option<u64> {
+    object.meta().resource_version.as_deref().and_then(|version| version.parse().ok())
+}
+
+/// True if the version is a number, which says what is newer. Kubernetes promises it from 1.35 on, and keeps it with etcd
+/// before. Nothing else is taken in.
+pub(crate) fn is_ordered<K: kube::Resource>(object: &K) -> bool {
+    version(object).is_some()
+}
+
+/// `metadata.resourceVersion` of an object whose version [is a number](is_ordered).
 pub(crate) fn resource_version<K: kube::Resource>(object: &K) -> u64 {
-    object.meta().resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
+    version(object).unwrap_or(0)
 }
 
 fn creation_time<K: kube::Resource>(object: &K) -> Timestamp {
@@ -58,6 +68,22 @@ pub(crate) fn sj(object: &ScavengerJob) -> values::ScavengerJob {
         controls: validate::controls(&object.spec),
         spec: validate::sj_spec(&object.spec).map_err(|error| error.to_string()),
         status: status::from_crd(object.status.as_ref()),
+    }
+}
+
+/// A ScavengerJob of which only the metadata can be read.
+pub(crate) fn undecodable_sj<K: kube::Resource>(object: &K, error: String) -> values::ScavengerJob {
+    values::ScavengerJob {
+        key: key(object),
+        uid: uid(object),
+        resource_version: resource_version(object),
+        generation: object.meta().generation.unwrap_or(0),
+        creation_time: creation_time(object),
+        deleting: object.meta().deletion_timestamp.is_some(),
+        has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
+        controls: values::Controls::default(),
+        spec: Err(error),
+        status: values::ScavengerJobStatus::default(),
     }
 }
 
