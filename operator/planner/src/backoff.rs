@@ -30,18 +30,29 @@ pub fn after_interruption(
     wait.min(LONGEST.max(least))
 }
 
-/// The wait after `failed_starts` withdrawals in a row: 5 s, doubled each time, at most 10 minutes, plus up to a quarter
-/// that depends on the ScavengerJob, so that many which failed together do not come back together.
+/// The wait after `failed_starts` withdrawals in a row: 5 s, doubled each time, at most 10 minutes, and [spread].
 #[must_use]
 pub fn after_failed_starts(failed_starts: u32, uid: &str) -> SignedDuration {
     let base = 5_000_i64.saturating_mul(1 << failed_starts.saturating_sub(1).min(10)).min(600_000);
+    spread(base, failed_starts, uid)
+}
+
+/// The wait after `failures` actions in a row that failed: 200 ms, doubled each time, at most 25 s, and [spread].
+#[must_use]
+pub fn after_failed_actions(failures: u32, uid: &str) -> SignedDuration {
+    spread(100 << failures.min(8), failures, uid)
+}
+
+/// So many milliseconds, plus up to a quarter that depends on the ScavengerJob, so that many which failed together do not
+/// come back together.
+fn spread(milliseconds: i64, count: u32, uid: &str) -> SignedDuration {
     // FNV-1a, folded with the count: spread, not secrecy.
-    let hash = uid.bytes().fold(0xcbf2_9ce4_8422_2325_u64 ^ u64::from(failed_starts), |hash, byte| {
+    let hash = uid.bytes().fold(0xcbf2_9ce4_8422_2325_u64 ^ u64::from(count), |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    let quarter = base / 4;
+    let quarter = milliseconds / 4;
     let jitter = i64::try_from(hash % 1000).expect("a number below 1000 should fit") * quarter / 1000;
-    SignedDuration::from_millis(base + jitter)
+    SignedDuration::from_millis(milliseconds + jitter)
 }
 
 #[cfg(test)]
@@ -85,6 +96,17 @@ mod tests {
             let waits: Vec<SignedDuration> =
                 (0..50).map(|uid| after_failed_starts(count, &format!("uid-{uid}"))).collect();
             let base = SignedDuration::from_secs(base);
+            assert!(waits.iter().all(|wait| *wait >= base && *wait < base * 5 / 4), "{waits:?}");
+            assert!(waits.iter().max() > waits.iter().min());
+        }
+    }
+
+    #[test]
+    fn failed_actions_are_spread_as_well() {
+        for (count, base) in [(1, 200), (2, 400), (8, 25_600), (100, 25_600)] {
+            let waits: Vec<SignedDuration> =
+                (0..50).map(|uid| after_failed_actions(count, &format!("uid-{uid}"))).collect();
+            let base = SignedDuration::from_millis(base);
             assert!(waits.iter().all(|wait| *wait >= base && *wait < base * 5 / 4), "{waits:?}");
             assert!(waits.iter().max() > waits.iter().min());
         }
