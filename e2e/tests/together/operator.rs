@@ -276,7 +276,7 @@ fn its_story_is_told_in_events_and_counted_in_metrics() {
             "scavenger_start_latency_seconds_count ",
             "scavenger_launch_duration_seconds_count ",
             "scavenger_action_duration_seconds_count{task=\"create_job\"} ",
-            "scavenger_pool_allocatable{resource=\"cpu\"} ",
+            "scavenger_pool_allocatable{resource=\"cpu\",unit=\"core\"} ",
             "scavenger_leader ",
         ] {
             ensure!(value(name).is_some_and(|value| value >= 1.0), "{name}is not counted in:\n{metrics}");

@@ -55,6 +55,23 @@ struct ResourceLabel {
     resource: String,
 }
 
+/// A resource with the unit in which it is given.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AmountLabels {
+    resource: String,
+    unit: &'static str,
+}
+
+/// An amount in the base unit of its resource.
+fn in_base_unit(name: &str, amount: i64) -> (AmountLabels, f64) {
+    let (unit, value) = match name {
+        CPU => ("core", amount as f64 / 1e3),
+        _ if is_in_bytes(name) => ("byte", amount as f64),
+        _ => ("integer", amount as f64),
+    };
+    (AmountLabels { resource: name.to_owned(), unit }, value)
+}
+
 /// Everything the operator measures.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -71,9 +88,9 @@ pub(crate) struct Metrics {
     actions: Family<ActionLabels, Counter>,
     action_duration: Family<TaskLabel, Histogram, fn() -> Histogram>,
     plan_duration: Histogram,
-    allocatable: Family<ResourceLabel, Gauge>,
-    used: Family<ResourceLabel, Gauge>,
-    threshold: Family<ResourceLabel, Gauge>,
+    allocatable: Family<AmountLabels, Gauge<f64, AtomicU64>>,
+    used: Family<AmountLabels, Gauge<f64, AtomicU64>>,
+    threshold: Family<AmountLabels, Gauge<f64, AtomicU64>>,
     leader: Gauge,
     watch_age: Family<KindLabel, Gauge<f64, AtomicU64>>,
     watch_errors: Family<WatchError, Counter>,
@@ -172,7 +189,7 @@ impl Metrics {
             Unit::Seconds,
             self.plan_duration.clone(),
         );
-        let resources = "cpu in millicores, memory and storage in bytes, others in units";
+        let resources = "cpu in cores, memory and storage in bytes, others as a number";
         registry.register(
             "pool_allocatable",
             format!("What the pool's nodes have: {resources}"),
@@ -379,7 +396,8 @@ impl Metrics {
             // A resource that the nodes no longer have must not keep its last figure.
             family.clear();
             for (name, amount) in amounts.iter() {
-                family.get_or_create(&ResourceLabel { resource: name.to_owned() }).set(amount);
+                let (labels, value) = in_base_unit(name, amount);
+                family.get_or_create(&labels).set(value);
             }
         }
     }

@@ -26,7 +26,7 @@ fn served() -> BTreeMap<String, BTreeSet<String>> {
         drop(family.get_or_create(&ResourceLabel { resource: "cpu".to_owned() }));
     }
     for family in [&metrics.allocatable, &metrics.used, &metrics.threshold] {
-        drop(family.get_or_create(&ResourceLabel { resource: "cpu".to_owned() }));
+        drop(family.get_or_create(&AmountLabels { resource: "cpu".to_owned(), unit: "core" }));
     }
     drop(metrics.action_duration.get_or_create(&TaskLabel { task: "any" }));
     drop(metrics.watch_errors.get_or_create(&WatchError { kind: "any", code: "403".to_owned() }));
@@ -221,4 +221,19 @@ fn expressions_are_read_as_prometheus_reads_them() {
         [("scavenger_a_total".to_owned(), vec!["result".to_owned(), "task".to_owned()])]
     );
     assert_eq!(grouped(expression), ["le", "task"]);
+}
+
+#[test]
+fn amounts_are_in_base_units() {
+    let metrics = Metrics::new();
+    let resources = Resources { cpu_milli: 1500, memory_bytes: 1 << 30, pods: 3, ..Resources::default() };
+    metrics.room(&resources, &resources, &resources);
+    let text = metrics.render().unwrap();
+    for line in [
+        "scavenger_pool_used{resource=\"cpu\",unit=\"core\"} 1.5",
+        "scavenger_pool_used{resource=\"memory\",unit=\"byte\"} 1073741824.0",
+        "scavenger_pool_used{resource=\"pods\",unit=\"integer\"} 3.0",
+    ] {
+        assert!(text.lines().any(|written| written == line), "{line} is not in {text}");
+    }
 }

@@ -16,12 +16,12 @@ use k8s_openapi::{
 use kube::ResourceExt;
 use scavenger_planner::{
     resources::{CPU, MEMORY, Resources},
-    values::{self, Container, Job, Key, Name, Node, Placement, Pod, PodPhase, Taint, Toleration, Volume},
+    values::{Container, Job, Key, Name, Node, Placement, Pod, PodPhase, Taint, Toleration, Volume},
 };
-use scavenger_schema::{names, quantity, scavenger_job::ScavengerJob};
+use scavenger_schema::{names, quantity};
 
+pub(crate) use super::scavenger_job::{sj, undecodable_sj};
 use super::{constraints, owner};
-use crate::{status, validate};
 
 /// Longest termination message that goes on into a status, in bytes.
 const MAX_MESSAGE: usize = 1024;
@@ -32,7 +32,7 @@ pub(crate) fn key<K: kube::Resource>(object: &K) -> Key {
     Key::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
 }
 
-fn uid<K: kube::Resource>(object: &K) -> Name {
+pub(super) fn uid<K: kube::Resource>(object: &K) -> Name {
     object.meta().uid.as_deref().unwrap_or_default().into()
 }
 
@@ -51,40 +51,8 @@ pub(crate) fn resource_version<K: kube::Resource>(object: &K) -> u64 {
     version(object).unwrap_or(0)
 }
 
-fn creation_time<K: kube::Resource>(object: &K) -> Timestamp {
+pub(super) fn creation_time<K: kube::Resource>(object: &K) -> Timestamp {
     object.meta().creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
-}
-
-/// A ScavengerJob.
-pub(crate) fn sj(object: &ScavengerJob) -> values::ScavengerJob {
-    values::ScavengerJob {
-        key: key(object),
-        uid: uid(object),
-        resource_version: resource_version(object),
-        generation: object.metadata.generation.unwrap_or(0),
-        creation_time: creation_time(object),
-        deleting: object.metadata.deletion_timestamp.is_some(),
-        has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
-        controls: validate::controls(&object.spec),
-        spec: validate::sj_spec(&object.spec).map_err(|error| error.to_string()),
-        status: status::from_crd(object.status.as_ref()),
-    }
-}
-
-/// A ScavengerJob of which only the metadata can be read.
-pub(crate) fn undecodable_sj<K: kube::Resource>(object: &K, error: String) -> values::ScavengerJob {
-    values::ScavengerJob {
-        key: key(object),
-        uid: uid(object),
-        resource_version: resource_version(object),
-        generation: object.meta().generation.unwrap_or(0),
-        creation_time: creation_time(object),
-        deleting: object.meta().deletion_timestamp.is_some(),
-        has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
-        controls: values::Controls::default(),
-        spec: Err(error),
-        status: values::ScavengerJobStatus::default(),
-    }
 }
 
 /// A batch/v1 Job that belongs to a ScavengerJob; none if its labels do not say so.

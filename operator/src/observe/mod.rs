@@ -5,6 +5,7 @@ mod constraints;
 pub(crate) mod convert;
 mod owner;
 pub(crate) mod progress;
+mod scavenger_job;
 mod usage;
 
 use std::{
