@@ -95,6 +95,8 @@ pub(crate) struct Metrics {
     watch_age: Family<KindLabel, Gauge<f64, AtomicU64>>,
     watch_errors: Family<WatchError, Counter>,
     undecodable: Family<KindLabel, Gauge>,
+    resident_memory: Gauge,
+    peak_resident_memory: Gauge,
     lost_events: Counter,
     in_flight_expired: Counter,
     view_differences: Counter,
@@ -136,6 +138,8 @@ impl Metrics {
             watch_age: Family::default(),
             watch_errors: Family::default(),
             undecodable: Family::default(),
+            resident_memory: Gauge::default(),
+            peak_resident_memory: Gauge::default(),
             lost_events: Counter::default(),
             in_flight_expired: Counter::default(),
             view_differences: Counter::default(),
@@ -221,6 +225,18 @@ impl Metrics {
             "undecodable_objects",
             "Objects that can not be decoded, by kind: nothing is done about them until they are deleted",
             self.undecodable.clone(),
+        );
+        registry.register_with_unit(
+            "resident_memory",
+            "Memory of the whole process",
+            Unit::Bytes,
+            self.resident_memory.clone(),
+        );
+        registry.register_with_unit(
+            "peak_resident_memory",
+            "The most memory that the whole process had since it began",
+            Unit::Bytes,
+            self.peak_resident_memory.clone(),
         );
         registry.register(
             "lost_events",
@@ -404,11 +420,23 @@ impl Metrics {
 
     /// Everything in OpenMetrics text.
     pub(crate) fn render(&self) -> Result<String, std::fmt::Error> {
+        if let Ok(status) = std::fs::read_to_string("/proc/self/status") {
+            for (gauge, field) in [(&self.resident_memory, "VmRSS:"), (&self.peak_resident_memory, "VmHWM:")]
+            {
+                gauge.set(kibibytes(&status, field).unwrap_or(0).saturating_mul(1024));
+            }
+        }
         let registry = self.registry.lock().expect("nobody should panic while holding the registry");
         let mut text = String::new();
         encode(&mut text, &registry)?;
         Ok(text)
     }
+}
+
+/// An amount of memory in /proc/self/status.
+fn kibibytes(status: &str, field: &str) -> Option<i64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 /// A histogram with this many limits, each twice the one before.
