@@ -231,7 +231,20 @@ async fn measure(world: &World, count: usize) -> Result<()> {
         percentile(&latencies, 95),
         percentile(&latencies, 100),
     );
+    println!("memory of the operator at its peak: {:.0} MiB", peak_bytes(world).await? / f64::from(1 << 20));
     Ok(())
+}
+
+/// The most memory that the whole process of the leader had so far.
+async fn peak_bytes(world: &World) -> Result<f64> {
+    let operator = world.leader().await?;
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{operator}:8080/proxy/metrics");
+    let metrics = world.client.request_text(http::Request::get(path).body(Vec::new())?).await?;
+    let name = "scavenger_peak_resident_memory_bytes ";
+    metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+        .with_context(|| format!("{name}is not served"))
 }
 
 #[test]

@@ -305,6 +305,7 @@ fn base_spec(row: &GromacsToTune, settings: &ManifestSettings) -> ScavengerJobSp
         node_selector: row.benchmark().map(|benchmark| benchmark.node_labels).unwrap_or_default(),
         tolerations: Vec::new(),
         service_account_name: row.service_account.clone(),
+        pod_metadata: None,
         suspend: false,
         active_deadline_seconds: None,
         ttl_seconds_after_finished: DEFAULT_TTL_SECONDS,

@@ -1,6 +1,6 @@
 //! /healthz (the loop turns, and every watch of the leader is heard of), /readyz and /metrics.
 //!
-//! A leader is ready once every watch has delivered its first list. A standby watches nothing and is ready while it could
+//! A leader is ready once every watch has delivered its first list, and while none only fails. A standby watches nothing and is ready while it could
 //! lead: the API server answers, and the Lease was read. A standby that is never ready would block every rollout.
 
 use std::{sync::Arc, time::Duration};
@@ -41,7 +41,7 @@ async fn healthz(State(shared): State<Shared>) -> impl IntoResponse {
     if idle > MAX_IDLE_SECONDS {
         return (StatusCode::SERVICE_UNAVAILABLE, format!("the loop has not turned for {idle} s\n"));
     }
-    match shared.health.progress.ages().find(|(_, age)| *age > shared.max_watch_age) {
+    match shared.health.progress.overdue(shared.max_watch_age) {
         None => (StatusCode::OK, "ok\n".to_owned()),
         Some((watched, age)) => (
             StatusCode::SERVICE_UNAVAILABLE,
@@ -56,7 +56,7 @@ async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
     } else {
         (
             StatusCode::SERVICE_UNAVAILABLE,
-            "the Lease was not read, or, as the leader, not every first list has arrived\n",
+            "the Lease was not read, or, as the leader, a list has not arrived or a watch fails\n",
         )
     }
 }

@@ -105,7 +105,7 @@ pub(crate) fn job(
             }],
         }),
         template: PodTemplateSpec {
-            metadata: Some(ObjectMeta { labels: Some(labels.clone()), ..ObjectMeta::default() }),
+            metadata: Some(pod_metadata(sj, &labels)),
             spec: Some(pod_spec(sj, &name, attempt, priority_class, confinement)),
         },
         ..JobSpec::default()
@@ -120,6 +120,18 @@ pub(crate) fn job(
         },
         spec: Some(spec),
         ..BatchJob::default()
+    }
+}
+
+/// What the ScavengerJob asks for, and the operator's own labels over it: the schema refuses their keys.
+fn pod_metadata(sj: &ScavengerJob, own: &BTreeMap<String, String>) -> ObjectMeta {
+    let asked = sj.spec.pod_metadata.clone().unwrap_or_default();
+    let mut labels = asked.labels;
+    labels.extend(own.clone());
+    ObjectMeta {
+        labels: Some(labels),
+        annotations: (!asked.annotations.is_empty()).then_some(asked.annotations),
+        ..ObjectMeta::default()
     }
 }
 
@@ -463,6 +475,31 @@ mod tests {
         let volumes = pod.volumes.unwrap();
         assert_eq!(volumes.len(), 2, "one volume for a claim that is mounted twice");
         assert_eq!(container.volume_mounts.as_ref().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn pods_get_the_labels_and_annotations_that_were_asked_for() {
+        let mut sj = sj(1);
+        let plain = job(&sj, 1, 0);
+        assert_eq!(plain.spec.as_ref().unwrap().template.metadata.as_ref().unwrap().annotations, None);
+        sj.spec.pod_metadata = Some(
+            serde_json::from_value(serde_json::json!({
+                "labels": { "team": "water", names::LABEL_ATTEMPT: "7" },
+                "annotations": { "sidecar.istio.io/inject": "false" },
+            }))
+            .unwrap(),
+        );
+        let job = job(&sj, 1, 0);
+        let metadata = job.spec.as_ref().unwrap().template.metadata.as_ref().unwrap();
+        let labels = metadata.labels.as_ref().unwrap();
+        assert_eq!(labels.get("team").map(String::as_str), Some("water"));
+        assert_eq!(
+            labels.get(names::LABEL_ATTEMPT).map(String::as_str),
+            Some("1"),
+            "the operator's own stay"
+        );
+        assert_eq!(metadata.annotations.as_ref().unwrap()["sidecar.istio.io/inject"], "false");
+        assert_eq!(job.metadata.labels.unwrap().get("team"), None, "pods alone have them");
     }
 
     #[test]

@@ -19,6 +19,8 @@
 
 #[cfg(feature = "http")]
 pub mod bounds;
+#[cfg(feature = "crd")]
+mod cel;
 pub mod gmx_dump;
 #[cfg(feature = "http")]
 pub mod gpu_offload;

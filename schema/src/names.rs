@@ -58,6 +58,18 @@ pub fn priority_class(interruptions: u32) -> String {
     format!("scavenger-{}", interruptions.min(PRIORITY_CLASSES - 1))
 }
 
+/// True for the PriorityClasses of ScavengerJobs.
+///
+/// ```
+/// assert!(scavenger_schema::names::is_priority_class("scavenger-0"));
+/// assert!(!scavenger_schema::names::is_priority_class("scavenger-10"));
+/// ```
+#[must_use]
+pub fn is_priority_class(name: &str) -> bool {
+    name.strip_prefix("scavenger-")
+        .is_some_and(|rank| rank.len() == 1 && rank.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
 /// Names of the variables that every pod of a ScavengerJob gets.
 pub mod env {
     /// Number of pods of the ScavengerJob.

@@ -11,8 +11,8 @@ pub use scavenger_vocabulary::{Outcome, Phase, Reason};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::shapes;
 pub use crate::shapes::Quantity;
+use crate::{cel, shapes};
 
 /// A low-priority batch job that may be interrupted whenever something else needs the room, and continues from its
 /// own checkpoint later. Its workload must write a checkpoint at least every `interruptionAfter`, resume from it
@@ -38,8 +38,9 @@ pub use crate::shapes::Quantity;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("duration(self.interruptionAfter) >= duration('1s')").message("interruptionAfter must be at least 1s").field_path(".interruptionAfter"),
-    validation = Rule::new("!has(self.checkpoint) || !has(self.checkpoint.interval) || (duration(self.checkpoint.interval) > duration('0s') && duration(self.checkpoint.interval) <= duration(self.interruptionAfter))").message("checkpoint.interval must be positive and not longer than interruptionAfter: the workload promises a checkpoint at least that often").field_path(".checkpoint.interval"),
+    validation = cel::at_least("interruptionAfter", "1s"),
+    validation = cel::checkpoint_interval(),
+    validation = cel::input(),
     validation = Rule::new("((has(self.persistentVolumeClaims) ? self.persistentVolumeClaims.map(m, m.mountPath) : []) + (has(self.configMaps) ? self.configMaps.map(m, m.mountPath) : []) + (has(self.secrets) ? self.secrets.map(m, m.mountPath) : [])).all(p, ((has(self.persistentVolumeClaims) ? self.persistentVolumeClaims.map(m, m.mountPath) : []) + (has(self.configMaps) ? self.configMaps.map(m, m.mountPath) : []) + (has(self.secrets) ? self.secrets.map(m, m.mountPath) : [])).exists_one(q, q == p))").message("mountPath must be distinct among persistentVolumeClaims, configMaps and secrets")
 )]
 pub struct ScavengerJobSpec {
@@ -147,6 +148,11 @@ pub struct ScavengerJobSpec {
     #[schemars(length(min = 1, max = 253))]
     pub service_account_name: Option<String>,
 
+    /// Labels and annotations of the pods, for whatever else in the cluster looks at them: an annotation that keeps a
+    /// service mesh out, a label that a policy of the namespace asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_metadata: Option<PodMetadata>,
+
     /// True holds a ScavengerJob that waits and interrupts one that runs; it goes on from its checkpoint once this is
     /// false again. May change at any time.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -168,7 +174,7 @@ pub struct ScavengerJobSpec {
 
 /// Fields of the spec that may change only while no attempt is active: all but `suspend`, `activeDeadlineSeconds` and
 /// `ttlSecondsAfterFinished`.
-const FROZEN: [&str; 21] = [
+const FROZEN: [&str; 22] = [
     "image",
     "imagePullPolicy",
     "imagePullSecrets",
@@ -190,6 +196,7 @@ const FROZEN: [&str; 21] = [
     "nodeSelector",
     "tolerations",
     "serviceAccountName",
+    "podMetadata",
 ];
 
 /// The rule that keeps a running attempt and its spec the same. It sees spec and status, so it stands at the root; CEL
@@ -257,8 +264,14 @@ pub enum ImagePullPolicy {
 #[x_kube(
     validation = Rule::new("'cpu' in self.requests && 'memory' in self.requests").message("requests must name cpu and memory").field_path(".requests"),
     validation = Rule::new("!('pods' in self.requests)").message("requests must not name pods: podCount says how many there are, and each counts as one").field_path(".requests"),
-    validation = Rule::new("!has(self.limits) || (self.limits.size() == self.requests.size() && self.requests.all(k, k in self.limits && isQuantity(string(self.limits[k])) && isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) == 0))").message("limits must equal requests: the pods are Guaranteed (leave limits out, or write the same values)").field_path(".limits"),
-    validation = Rule::new("self.requests.all(k, isQuantity(string(self.requests[k])) && quantity(string(self.requests[k])).isGreaterThan(quantity('0')))").message("every request must be a quantity greater than 0").field_path(".requests")
+    validation = Rule::new("!has(self.limits) || (self.limits.size() == self.requests.size() && self.requests.all(k, k in self.limits && (!isQuantity(string(self.limits[k])) || !isQuantity(string(self.requests[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) == 0)))").message("limits must equal requests: the pods are Guaranteed (leave limits out, or write the same values)").field_path(".limits"),
+    validation = cel::quantities("requests"),
+    validation = cel::quantities("limits"),
+    validation = cel::positive_requests(),
+    // Far more than a node has, and little enough that sums over all pods stay far below 2^63.
+    validation = cel::at_most("cpu", "1M"),
+    validation = cel::at_most("memory", "1Pi"),
+    validation = cel::others_at_most("1Pi")
 )]
 pub struct Resources {
     /// Requests by resource name (`cpu`, `memory`, `ephemeral-storage`, `nvidia.com/gpu`, ...); cpu and memory are
@@ -270,6 +283,20 @@ pub struct Resources {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "shapes::resource_list")]
     pub limits: Option<BTreeMap<String, Quantity>>,
+}
+
+/// Labels and annotations that the pods get beside the operator's own.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodMetadata {
+    /// Labels. Keys that begin with `scavenger.dev/` or `batch.kubernetes.io/` are taken.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::pod_labels")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations, for example `sidecar.istio.io/inject: "false"`. The same keys are taken.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::pod_annotations")]
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// What the workload does about checkpoints.

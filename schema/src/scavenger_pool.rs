@@ -7,7 +7,10 @@ use kube::{CustomResource, KubeSchema, core::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::shapes::{self, Quantity};
+use crate::{
+    cel,
+    shapes::{self, Quantity},
+};
 
 /// The nodes on which ScavengerJobs may run, and the rules for using them. One object named `default` for now.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,11 +32,9 @@ use crate::shapes::{self, Quantity};
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("duration(self.pendingTimeout) >= duration('1s')").message("pendingTimeout must be at least 1s").field_path(".pendingTimeout"),
-    validation = Rule::new("duration(self.startDeadline) >= duration('1s')").message("startDeadline must be at least 1s").field_path(".startDeadline"),
-    validation = Rule::new("duration(self.referenceGrace) >= duration('0s')").message("referenceGrace must not be negative").field_path(".referenceGrace"),
-    validation = Rule::new("duration(self.interruptionBackoff) >= duration('0s')").message("interruptionBackoff must not be negative").field_path(".interruptionBackoff"),
-    validation = Rule::new("duration(self.reserveAfter) >= duration('1s') && duration(self.reserveAfter) <= duration('168h')").message("reserveAfter must be between 1s and 168h").field_path(".reserveAfter"),
+    validation = cel::at_least("pendingTimeout", "1s"),
+    validation = cel::at_least("startDeadline", "1s"),
+    validation = cel::between("reserveAfter", "1s", "168h"),
     validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || self.interruptThreshold >= 1.0 || (self.startThreshold <= self.headroomTarget && self.headroomTarget < self.interruptThreshold)").message("headroomTarget must be at least startThreshold and below interruptThreshold (interruptThreshold: 1 switches headroom off)").field_path(".headroomTarget"),
     validation = Rule::new("(has(self.interruptThresholdOverrides) ? self.interruptThresholdOverrides.map(k, k) : []).all(k, self.interruptThresholdOverrides[k] >= 1.0 || ((has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThresholdOverrides[k]))").message("for each resource in interruptThresholdOverrides the headroom target must be at least the start threshold and below the interrupt threshold (1 switches it off)").field_path(".interruptThresholdOverrides"),
     validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || self.interruptThreshold >= 1.0 || ['cpu', 'memory', 'pods'].all(k, (has(self.interruptThresholdOverrides) && k in self.interruptThresholdOverrides) || ((has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThreshold))").message("for cpu, memory and pods the headroom target must be at least the start threshold and below interruptThreshold (1 switches headroom off)").field_path(".headroomTargetOverrides")
@@ -151,6 +152,16 @@ pub struct ScavengerPoolSpec {
     /// there already stay as they are. `toleratedTaints` limits their tolerations in the same way.
     #[serde(default)]
     pub limits: Limits,
+
+    /// Users that may create ScavengerJobs in a namespace without the right to create Jobs there: programs that submit
+    /// for others, and judge themselves who may. By default the gromacs-submitter.
+    #[serde(default = "default_trusted_creators")]
+    #[schemars(length(max = 32), inner(length(min = 1, max = 512)))]
+    pub trusted_creators: Vec<String>,
+}
+
+fn default_trusted_creators() -> Vec<String> {
+    vec!["system:serviceaccount:scavenger-system:gromacs-submitter".to_owned()]
 }
 
 /// Who makes room for a pending ordinary pod.
@@ -176,8 +187,9 @@ fn default_headroom_target() -> f64 {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("duration(self.minInterruptionAfter) >= duration('1s')").message("minInterruptionAfter must be at least 1s").field_path(".minInterruptionAfter"),
-    validation = Rule::new("duration(self.minInterruptionAfter) <= duration(self.maxInterruptionAfter)").message("maxInterruptionAfter must not be less than minInterruptionAfter").field_path(".maxInterruptionAfter"),
+    validation = cel::at_least("minInterruptionAfter", "1s"),
+    validation = cel::not_longer("minInterruptionAfter", "maxInterruptionAfter"),
+    validation = cel::quantities("maxResources"),
     validation = Rule::new("!has(self.minRunAsUser) || !has(self.maxRunAsUser) || self.minRunAsUser <= self.maxRunAsUser").message("maxRunAsUser must not be less than minRunAsUser").field_path(".maxRunAsUser"),
     validation = Rule::new("!has(self.minRunAsGroup) || !has(self.maxRunAsGroup) || self.minRunAsGroup <= self.maxRunAsGroup").message("maxRunAsGroup must not be less than minRunAsGroup").field_path(".maxRunAsGroup")
 )]
@@ -316,6 +328,7 @@ impl Default for ScavengerPoolSpec {
             paused: false,
             drain: false,
             limits: Limits::default(),
+            trusted_creators: default_trusted_creators(),
         }
     }
 }

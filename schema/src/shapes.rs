@@ -4,6 +4,8 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::cel;
+
 /// A Kubernetes quantity as it was written: `500m`, `2`, `1.5Gi`. A plain number is taken as well.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(with = "String")]
@@ -52,7 +54,7 @@ impl<'de> Deserialize<'de> for Quantity {
 
 /// A Go duration such as `90s`, `10m` or `1h30m`.
 pub(crate) fn duration(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "maxLength": 32, "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$" })
+    json_schema!({ "type": "string", "maxLength": 32, "x-kubernetes-validations": [cel::duration_rule()] })
 }
 
 pub(crate) fn optional_duration(generator: &mut SchemaGenerator) -> Schema {
@@ -68,6 +70,21 @@ pub(crate) fn optional_relative_path(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string", "nullable": true, "minLength": 1, "maxLength": 256,
         "pattern": r"^([^/.]|\.[^/.]|\.\.[^/])[^/]*(/([^/.]|\.[^/.]|\.\.[^/])[^/]*)*$"
+    })
+}
+
+/// Labels or annotations of a pod.
+pub(crate) fn pod_labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object", "maxProperties": 32, "additionalProperties": { "type": "string", "maxLength": 63 },
+        "x-kubernetes-validations": cel::label_rules()
+    })
+}
+
+pub(crate) fn pod_annotations(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object", "maxProperties": 32, "additionalProperties": { "type": "string", "maxLength": 4096 },
+        "x-kubernetes-validations": cel::annotation_rules()
     })
 }
 
@@ -103,8 +120,7 @@ pub(crate) fn resource_list(_: &mut SchemaGenerator) -> Schema {
         "additionalProperties": {
             "x-kubernetes-int-or-string": true,
             "anyOf": [{ "type": "integer" }, { "type": "string" }],
-            "maxLength": 32,
-            "pattern": r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$"
+            "maxLength": 32
         }
     })
 }

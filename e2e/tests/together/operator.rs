@@ -276,7 +276,7 @@ fn its_story_is_told_in_events_and_counted_in_metrics() {
             "scavenger_start_latency_seconds_count ",
             "scavenger_launch_duration_seconds_count ",
             "scavenger_action_duration_seconds_count{task=\"create_job\"} ",
-            "scavenger_pool_allocatable{resource=\"cpu\"} ",
+            "scavenger_pool_allocatable{resource=\"cpu\",unit=\"core\"} ",
             "scavenger_leader ",
         ] {
             ensure!(value(name).is_some_and(|value| value >= 1.0), "{name}is not counted in:\n{metrics}");
@@ -412,13 +412,20 @@ async fn refusal(world: &World, spoil: impl FnOnce(&mut Value)) -> Result<String
 fn a_bad_one_is_refused_with_the_name_of_its_field() {
     run("refused", |world| async move {
         type Spoil = fn(&mut Value);
-        let cases: [(&str, Spoil); 22] = [
+        let cases: [(&str, Spoil); 31] = [
             ("spec.resources.limits", |spec| {
                 spec["resources"]["limits"] = json!({ "cpu": "30m", "memory": "16Mi" });
             }),
             ("spec.resources.requests", |spec| spec["resources"]["requests"] = json!({ "cpu": "1" })),
             ("spec.resources.requests", |spec| spec["resources"]["requests"]["cpu"] = json!(0)),
             ("spec.resources.requests", |spec| spec["resources"]["requests"]["cpu"] = json!("many")),
+            ("every amount in requests must be a quantity", |spec| {
+                spec["resources"]["requests"]["cpu"] = json!("many");
+            }),
+            ("requests.cpu must be at most 1M", |spec| spec["resources"]["requests"]["cpu"] = json!("1e30")),
+            ("requests.memory must be at most 1Pi", |spec| {
+                spec["resources"]["requests"]["memory"] = json!("2Pi");
+            }),
             ("spec.resources.requests", |spec| spec["resources"]["requests"]["pods"] = json!(2)),
             ("spec.podCount", |spec| spec["podCount"] = json!(0)),
             ("spec.persistentVolumeClaims[0].mountPath", |spec| {
@@ -430,7 +437,23 @@ fn a_bad_one_is_refused_with_the_name_of_its_field() {
             ("spec.runAsUser", |spec| spec["runAsUser"] = json!(0)),
             ("spec.interruptionAfter", |spec| spec["interruptionAfter"] = json!("-5m")),
             ("spec.interruptionAfter", |spec| spec["interruptionAfter"] = json!("500ms")),
+            ("spec.interruptionAfter: Invalid value: \"1x\": must be a duration", |spec| {
+                spec["interruptionAfter"] = json!("1x");
+            }),
+            ("spec.interruptionAfter: Invalid value: \"9999999999h\": must be a duration", |spec| {
+                spec["interruptionAfter"] = json!("9999999999h");
+            }),
+            ("spec.checkpoint.interval: Invalid value: \"-5s\": must be a duration", |spec| {
+                spec["checkpoint"]["interval"] = json!("-5s");
+            }),
             ("spec.checkpoint.interval", |spec| spec["checkpoint"]["interval"] = json!("1h")),
+            ("at most 65536 characters", |spec| spec["args"] = json!(vec!["a".repeat(16_000); 5])),
+            ("spec.podMetadata.labels", |spec| {
+                spec["podMetadata"] = json!({ "labels": { "scavenger.dev/attempt": "7" } });
+            }),
+            ("spec.podMetadata.annotations", |spec| {
+                spec["podMetadata"] = json!({ "annotations": { "batch.kubernetes.io/job-tracking": "" } });
+            }),
             ("spec.env[0].name", |spec| spec["env"] = json!([{ "name": "SCAVENGER_HOSTS", "value": "x" }])),
             ("spec.workingDir", |spec| spec["workingDir"] = json!("data")),
             ("spec.persistentVolumeClaims[0].subPath", |spec| {
@@ -449,6 +472,9 @@ fn a_bad_one_is_refused_with_the_name_of_its_field() {
         for (field, spoil) in cases {
             let message = refusal(world, spoil).await.with_context(|| format!("{field} was not refused"))?;
             ensure!(message.contains(field), "{field} is not named in: {message}");
+            ensure!(!message.contains("evaluating rule"), "a rule could not be evaluated: {message}");
+            let blamed = message.contains("checkpoint.interval");
+            ensure!(blamed == field.contains("checkpoint.interval"), "{field}: another is blamed: {message}");
         }
         let mut long = counter(&"a".repeat(46), 10);
         long["spec"]["podCount"] = json!(1);

@@ -8,7 +8,7 @@ use k8s_openapi::{
     api::{
         apps::v1::{Deployment, StatefulSet},
         batch::v1::{CronJob, Job as BatchJob},
-        core::v1::{Event, Pod, PodSpec, PodTemplateSpec},
+        core::v1::{ConfigMap, Event, Pod, PodSpec, PodTemplateSpec},
         rbac::v1::{ClusterRole, PolicyRule, RoleBinding},
     },
 };
@@ -227,6 +227,23 @@ fn what_the_operator_made_is_changed_by_the_operator_alone_and_deleted_by_its_ow
             let field = format!("metadata.labels[{label}]");
             let words = ["scavenger-pods", "only the ScavengerJob operator", field.as_str()];
             refused("removing a label of its pod", patch::<Pod>(&admin, &name, change).await, &words)?;
+        }
+        // A pod that its Job releases would be replaced while it runs, and would look like an ordinary one.
+        let own = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "own" } });
+        let uid = admin.create::<ConfigMap>(own).await?.uid();
+        let owner = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "name": "own", "uid": uid, "controller": true,
+        });
+        let words = ["scavenger-pods", "ownerReferences and finalizers"];
+        for change in [
+            json!({ "ownerReferences": [owner] }),
+            json!({ "ownerReferences": null }),
+            json!({ "finalizers": ["example.org/stay"] }),
+            json!({ "finalizers": null }),
+        ] {
+            let what = format!("{change} on its pod");
+            let answer = patch::<Pod>(&admin, &name, json!({ "metadata": change })).await;
+            refused(&what, answer, &words)?;
         }
         patch::<Pod>(&admin, &name, json!({ "metadata": { "labels": { "mine": "1" } } })).await?;
         // A merge patch replaces the whole list, and tolerations may only be added.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use crate::values::Key;
+use crate::{backoff, values::Key};
 
 /// Which ScavengerJobs are looked at by the next plan.
 #[derive(Debug, Default)]
@@ -122,11 +122,11 @@ impl Turn {
         self.pause.take_if(|pause| pause.failures > 0);
     }
 
-    /// The action failed at `time`: the next one waits 100 ms, doubled with each failure in a row up to 25 s. After a
-    /// conflict the version that caused it ends the pause.
-    pub(crate) fn failed(&mut self, time: Timestamp, is_conflict: bool) {
+    /// The action for the ScavengerJob of this UID failed at `time`. After a conflict the version that caused it ends the
+    /// pause.
+    pub(crate) fn failed(&mut self, time: Timestamp, is_conflict: bool, uid: &str) {
         let failures = self.pause.map_or(0, |pause| pause.failures).saturating_add(1);
-        let delay = SignedDuration::from_millis(100 << failures.min(8));
+        let delay = backoff::after_failed_actions(failures, uid);
         self.pause = Some(Pause { failures, until: time + delay, ends_with_change: is_conflict });
     }
 

@@ -178,7 +178,8 @@ impl Planner {
             }
             // Gone: the Job of a delete, or the ScavengerJob itself; the watch will say so.
             Failure::Gone | Failure::Conflict | Failure::Transient(_) => {
-                tracked.turn.failed(time, failure == Failure::Conflict);
+                let uid = tracked.sj().uid.clone();
+                tracked.turn.failed(time, failure == Failure::Conflict, &uid);
             }
         }
         if active.is_none() && self.promises.has_slot(key) {

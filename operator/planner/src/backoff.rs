@@ -39,7 +39,13 @@ pub fn after_failed_starts(failed_starts: u32, uid: &str) -> SignedDuration {
     spread(SignedDuration::from_millis(base), uid, failed_starts)
 }
 
-/// A wait, and up to a quarter of it more.
+/// The wait after `failures` actions in a row that failed: 200 ms, doubled each time, at most 25 s.
+#[must_use]
+pub fn after_failed_actions(failures: u32, uid: &str) -> SignedDuration {
+    spread(SignedDuration::from_millis(100 << failures.min(8)), uid, failures)
+}
+
+/// A wait, and up to a quarter of it more, so that many which failed together do not come back together.
 fn spread(wait: SignedDuration, uid: &str, count: u32) -> SignedDuration {
     // FNV-1a, folded with the count: spread, not secrecy.
     let hash = uid.bytes().fold(0xcbf2_9ce4_8422_2325_u64 ^ u64::from(count), |hash, byte| {
@@ -112,6 +118,17 @@ mod tests {
             let waits: Vec<SignedDuration> =
                 (0..50).map(|uid| after_failed_starts(count, &format!("uid-{uid}"))).collect();
             let base = SignedDuration::from_secs(base);
+            assert!(waits.iter().all(|wait| *wait >= base && *wait < base * 5 / 4), "{waits:?}");
+            assert!(waits.iter().max() > waits.iter().min());
+        }
+    }
+
+    #[test]
+    fn failed_actions_are_spread_as_well() {
+        for (count, base) in [(1, 200), (2, 400), (8, 25_600), (100, 25_600)] {
+            let waits: Vec<SignedDuration> =
+                (0..50).map(|uid| after_failed_actions(count, &format!("uid-{uid}"))).collect();
+            let base = SignedDuration::from_millis(base);
             assert!(waits.iter().all(|wait| *wait >= base && *wait < base * 5 / 4), "{waits:?}");
             assert!(waits.iter().max() > waits.iter().min());
         }

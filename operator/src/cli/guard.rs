@@ -11,7 +11,7 @@ use scavenger_planner::{
     guard::{Help, Leaving},
     values::{Key, PreemptionMode},
 };
-use scavenger_schema::names;
+use scavenger_schema::{names, terminal::shown};
 use tokio::time::Instant;
 
 use super::{LeaseOptions, snapshot::Snapshot};
@@ -83,7 +83,11 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
     let looked = Instant::now();
     let lease = read().await?;
     let state = State::of(lease.as_ref().and_then(|lease| lease.spec.as_ref()), options.stale_after, now());
-    say(&format!("operator      {}: Lease {namespace}/{name} {}\n", state.verdict(), state.describe()))?;
+    say(&format!(
+        "operator      {}: Lease {namespace}/{name} {}\n",
+        state.verdict(),
+        shown(&state.describe())
+    ))?;
     if !state.is_stale() {
         return Ok(());
     }
@@ -140,8 +144,9 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
     if let Some((pod, error)) = failed.next() {
         let count = 1 + failed.count();
         bail!(
-            "{count} of {} pods could not be interrupted, the first {pod}: {error}; the next run tries again",
-            pods.len()
+            "{count} of {} pods could not be interrupted, the first {pod}: {}; the next run tries again",
+            pods.len(),
+            shown(error)
         );
     }
     Ok(())
@@ -235,7 +240,8 @@ fn table(helped: &[(Key, Help)], became: impl Fn(&Key) -> String) -> String {
         lines.truncate(LINES);
         lines.push(format!("and {more} more lines"));
     }
-    lines.into_iter().map(|line| line + "\n").collect()
+    // Refusals and names of constraints are others' words.
+    lines.into_iter().map(|line| shown(&line) + "\n").collect()
 }
 
 fn say(text: &str) -> anyhow::Result<()> {
@@ -284,6 +290,20 @@ mod tests {
         for bad in ["", "120", "-2m", "19s", "25h", "soon"] {
             assert!(stale_after(bad).unwrap_err().contains("20s and 24h"), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_refusal_moves_no_cursor_and_forges_no_line() {
+        let victims = vec![Leaving {
+            sj: Key::new("chem", "water"),
+            pods: vec![(Key::new("chem", "water-1"), "uid".into())],
+        }];
+        let helped = [(Key::new("web", "api"), Help::Room { node: "n1".into(), victims })];
+        let text = table(&helped, |_| "NOT interrupted: evil\u{1b}[2J\nforged".to_owned());
+        assert_eq!(
+            text.lines().nth(1),
+            Some("  ScavengerJob chem/water, pod water-1: NOT interrupted: evil\u{fffd}[2J forged")
+        );
     }
 
     #[test]

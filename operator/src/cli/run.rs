@@ -38,7 +38,8 @@ pub(super) struct Options {
 
     /// How long nothing may be heard on a watch before /healthz fails, and the kubelet starts the operator anew (90s to 24h)
     ///
-    /// The API server sends a bookmark about once a minute on a watch that has nothing to tell.
+    /// The API server sends a bookmark about once a minute on a watch that has nothing to tell. Errors do not count, and
+    /// the first list of a kind may take as long as it takes.
     #[arg(long, env = "SCAVENGER_OPERATOR_MAX_WATCH_AGE", default_value = DEFAULT_WATCH_AGE, value_name = "DURATION")]
     #[arg(value_parser = max_watch_age, help_heading = "Safety")]
     max_watch_age: SignedDuration,
@@ -87,8 +88,9 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     init_log(&options)?;
     let health = Arc::new(Health::default());
     let config = super::config().await?;
-    let client = super::connected(listened_to(config.clone(), &health.progress))?;
-    let once = super::without_retries(config)?;
+    let client = super::connected(Client::try_from(config.clone()))?;
+    let once = super::without_retries(config.clone())?;
+    let watching = super::connected(listened_to(config, &health.progress))?;
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| Unusable(format!("could not listen on {} (--listen)", options.listen)))?;
@@ -115,7 +117,7 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     };
     let election = Election::start(&client, candidate);
     let concurrency = options.concurrency.into();
-    let controller = Controller { client, once, metrics, health, concurrency };
+    let controller = Controller { client, once, watching, metrics, health, concurrency };
     let server = tokio::spawn(server.into_future());
     let stopped = async move {
         let _closed = stop.wait_for(|stopped| *stopped).await;
@@ -128,8 +130,9 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A client whose watches are listened to.
-fn listened_to(config: Config, progress: &Arc<Progress>) -> kube::Result<Client> {
+/// A client whose watches are listened to, and which sends each request once.
+fn listened_to(mut config: Config, progress: &Arc<Progress>) -> kube::Result<Client> {
+    config.default_retry = false;
     Ok(ClientBuilder::try_from(config)?.with_layer(&Listen(Arc::clone(progress))).build())
 }
 

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use super::connect;
 use crate::{
     controller::Message,
-    observe::{self, Watched},
+    observe::{self, Reporting, Watched},
 };
 
 /// Longest time for the lists of a very large cluster.
@@ -82,7 +82,7 @@ impl Snapshot {
     /// Lists everything once.
     pub(super) async fn take(client: &Client) -> anyhow::Result<Self> {
         let (sender, mut messages) = mpsc::channel(1024);
-        let _watches = observe::start(client, &sender);
+        let _watches = observe::start(client, &sender, &Reporting::default());
         let mut unlisted: BTreeSet<Watched> = Watched::ALL.into();
         let mut observations = Vec::new();
         let lists = async {
@@ -96,6 +96,9 @@ impl Snapshot {
                         unlisted.insert(watched);
                     }
                     Some(Message::WatchEnded(watched)) => bail!("the watch of {} ended", watched.name()),
+                    Some(Message::Unordered(watched, version)) => {
+                        bail!("resourceVersion {version:?} of {} is not a number", watched.name())
+                    }
                     None => bail!("the watches ended"),
                 }
             }

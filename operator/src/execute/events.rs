@@ -9,7 +9,7 @@ use kube::{
     runtime::events::{Event as ApiEvent, EventType, Recorder, Reporter},
 };
 use scavenger_planner::action::Event;
-use scavenger_schema::{names, scavenger_job::ScavengerJob};
+use scavenger_schema::{names, scavenger_job::ScavengerJob, terminal::shown};
 use tokio::sync::{mpsc, watch};
 use tracing::warn;
 
@@ -94,7 +94,12 @@ async fn publish(
         .for_each_concurrent(EVENTS_AT_ONCE, |(event, object)| async move {
             if let Err(error) = recorder.publish(&event, &object).await {
                 metrics.lost_event();
-                warn!(namespace = object.namespace, name = object.name, %error, "event was not published");
+                warn!(
+                    namespace = object.namespace,
+                    name = object.name,
+                    error = shown(&error.to_string()),
+                    "event was not published"
+                );
             }
         })
         .await;

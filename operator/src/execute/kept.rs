@@ -9,7 +9,8 @@ use kube::ResourceExt;
 use scavenger_schema::scavenger_job::ScavengerJob;
 
 /// ScavengerJobs kept from one step of their start to the next. Where more start at the same time, some are read again.
-const KEPT: usize = 1024;
+/// The input of each is at most 64 KiB.
+const KEPT: usize = 256;
 
 /// By UID: what one step of a start got back and the next one needs. Losing it costs a read.
 #[derive(Default)]

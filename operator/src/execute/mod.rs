@@ -32,7 +32,7 @@ use scavenger_planner::{
     action::{Action, ActionResult, Answer, Failure, Task},
     values::Key,
 };
-use scavenger_schema::{names, scavenger_job::ScavengerJob};
+use scavenger_schema::{names, scavenger_job::ScavengerJob, terminal::shown};
 use tokio::sync::watch;
 use tracing::warn;
 
@@ -99,7 +99,8 @@ impl Executor {
         match &answer {
             Ok(_) | Err(Failure::Conflict | Failure::Gone) => {}
             Err(failure) => {
-                warn!(namespace = %sj.namespace, name = %sj.name, task = kind, error = %failure, "action failed");
+                let error = shown(&failure.to_string());
+                warn!(namespace = %sj.namespace, name = %sj.name, task = kind, error, "action failed");
             }
         }
         ActionResult { sj, uid, time: now(), answer }

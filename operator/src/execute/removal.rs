@@ -69,13 +69,21 @@ impl Executor {
             return Ok(Answer::Released { pods_left });
         }
         let released = Ok(Answer::Released { pods_left: 0 });
-        let sj = match self.get(key, uid).await {
-            Ok(sj) => sj,
-            Err(Failure::Gone) => return released,
+        // The metadata alone: a ScavengerJob that can not be decoded must be deletable.
+        let sj = match self.api::<ScavengerJob>(key).get_metadata(&key.name).await.map_err(failure) {
+            Ok(sj) if sj.uid().as_deref() == Some(uid) => sj,
+            Ok(_) | Err(Failure::Gone) => return released,
             Err(failure) => return Err(failure),
         };
-        let finalizers = sj.finalizers().iter().filter(|name| *name != names::FINALIZER).cloned().collect();
-        match self.patch_finalizers(&sj, key, finalizers).await {
+        let finalizers: Vec<&String> =
+            sj.finalizers().iter().filter(|name| *name != names::FINALIZER).collect();
+        // The resourceVersion makes this a compare-and-swap: a merge patch replaces the whole list.
+        let patch =
+            json!({ "metadata": { "resourceVersion": sj.resource_version(), "finalizers": finalizers } });
+        let parameters = PatchParams::default();
+        let patched =
+            self.api::<ScavengerJob>(key).patch_metadata(&key.name, &parameters, &Patch::Merge(&patch)).await;
+        match patched.map_err(failure) {
             Ok(_) | Err(Failure::Gone) => released,
             Err(failure) => Err(failure),
         }

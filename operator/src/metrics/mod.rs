@@ -45,8 +45,31 @@ struct KindLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WatchError {
+    kind: &'static str,
+    code: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResourceLabel {
     resource: String,
+}
+
+/// A resource with the unit in which it is given.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AmountLabels {
+    resource: String,
+    unit: &'static str,
+}
+
+/// An amount in the base unit of its resource.
+fn in_base_unit(name: &str, amount: i64) -> (AmountLabels, f64) {
+    let (unit, value) = match name {
+        CPU => ("core", amount as f64 / 1e3),
+        _ if is_in_bytes(name) => ("byte", amount as f64),
+        _ => ("integer", amount as f64),
+    };
+    (AmountLabels { resource: name.to_owned(), unit }, value)
 }
 
 /// Everything the operator measures.
@@ -65,17 +88,27 @@ pub(crate) struct Metrics {
     actions: Family<ActionLabels, Counter>,
     action_duration: Family<TaskLabel, Histogram, fn() -> Histogram>,
     plan_duration: Histogram,
-    allocatable: Family<ResourceLabel, Gauge>,
-    used: Family<ResourceLabel, Gauge>,
-    threshold: Family<ResourceLabel, Gauge>,
+    allocatable: Family<AmountLabels, Gauge<f64, AtomicU64>>,
+    used: Family<AmountLabels, Gauge<f64, AtomicU64>>,
+    threshold: Family<AmountLabels, Gauge<f64, AtomicU64>>,
     leader: Gauge,
     watch_age: Family<KindLabel, Gauge<f64, AtomicU64>>,
+    watch_errors: Family<WatchError, Counter>,
+    undecodable: Family<KindLabel, Gauge>,
+    resident_memory: Gauge,
+    peak_resident_memory: Gauge,
     lost_events: Counter,
     in_flight_expired: Counter,
     view_differences: Counter,
     useful_work: Family<ResourceLabel, Counter<f64, AtomicU64>>,
     lost_work: Family<ResourceLabel, Counter<f64, AtomicU64>>,
     without_checkpoint: Counter,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Metrics {
@@ -103,6 +136,10 @@ impl Metrics {
             threshold: Family::default(),
             leader: Gauge::default(),
             watch_age: Family::default(),
+            watch_errors: Family::default(),
+            undecodable: Family::default(),
+            resident_memory: Gauge::default(),
+            peak_resident_memory: Gauge::default(),
             lost_events: Counter::default(),
             in_flight_expired: Counter::default(),
             view_differences: Counter::default(),
@@ -156,7 +193,7 @@ impl Metrics {
             Unit::Seconds,
             self.plan_duration.clone(),
         );
-        let resources = "cpu in millicores, memory and storage in bytes, others in units";
+        let resources = "cpu in cores, memory and storage in bytes, others as a number";
         registry.register(
             "pool_allocatable",
             format!("What the pool's nodes have: {resources}"),
@@ -175,9 +212,31 @@ impl Metrics {
         );
         registry.register_with_unit(
             "watch_age",
-            "Since the API server last sent anything on a watch; a quiet one gets a bookmark about once a minute",
+            "Since the API server last sent an event, a bookmark or a part of a list; a quiet watch gets a bookmark about once a minute",
             Unit::Seconds,
             self.watch_age.clone(),
+        );
+        registry.register(
+            "watch_errors",
+            "Lists and watches that failed, by kind and HTTP status",
+            self.watch_errors.clone(),
+        );
+        registry.register(
+            "undecodable_objects",
+            "Objects that can not be decoded, by kind: nothing is done about them until they are deleted",
+            self.undecodable.clone(),
+        );
+        registry.register_with_unit(
+            "resident_memory",
+            "Memory of the whole process",
+            Unit::Bytes,
+            self.resident_memory.clone(),
+        );
+        registry.register_with_unit(
+            "peak_resident_memory",
+            "The most memory that the whole process had since it began",
+            Unit::Bytes,
+            self.peak_resident_memory.clone(),
         );
         registry.register(
             "lost_events",
@@ -240,6 +299,16 @@ impl Metrics {
         for (watched, age) in progress.ages() {
             self.watch_age.get_or_create(&KindLabel { kind: watched.name() }).set(age.as_secs_f64());
         }
+    }
+
+    /// Counts a list or a watch that failed.
+    pub(crate) fn watch_failed(&self, kind: &'static str, code: String) {
+        self.watch_errors.get_or_create(&WatchError { kind, code }).inc();
+    }
+
+    /// Takes in how many objects of a kind can not be decoded.
+    pub(crate) fn undecodable(&self, kind: &'static str, count: usize) {
+        self.undecodable.get_or_create(&KindLabel { kind }).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Counts a Kubernetes event that was not published.
@@ -343,18 +412,31 @@ impl Metrics {
             // A resource that the nodes no longer have must not keep its last figure.
             family.clear();
             for (name, amount) in amounts.iter() {
-                family.get_or_create(&ResourceLabel { resource: name.to_owned() }).set(amount);
+                let (labels, value) = in_base_unit(name, amount);
+                family.get_or_create(&labels).set(value);
             }
         }
     }
 
     /// Everything in OpenMetrics text.
     pub(crate) fn render(&self) -> Result<String, std::fmt::Error> {
+        if let Ok(status) = std::fs::read_to_string("/proc/self/status") {
+            for (gauge, field) in [(&self.resident_memory, "VmRSS:"), (&self.peak_resident_memory, "VmHWM:")]
+            {
+                gauge.set(kibibytes(&status, field).unwrap_or(0).saturating_mul(1024));
+            }
+        }
         let registry = self.registry.lock().expect("nobody should panic while holding the registry");
         let mut text = String::new();
         encode(&mut text, &registry)?;
         Ok(text)
     }
+}
+
+/// An amount of memory in /proc/self/status.
+fn kibibytes(status: &str, field: &str) -> Option<i64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 /// A histogram with this many limits, each twice the one before.

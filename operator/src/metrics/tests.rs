@@ -26,9 +26,11 @@ fn served() -> BTreeMap<String, BTreeSet<String>> {
         drop(family.get_or_create(&ResourceLabel { resource: "cpu".to_owned() }));
     }
     for family in [&metrics.allocatable, &metrics.used, &metrics.threshold] {
-        drop(family.get_or_create(&ResourceLabel { resource: "cpu".to_owned() }));
+        drop(family.get_or_create(&AmountLabels { resource: "cpu".to_owned(), unit: "core" }));
     }
     drop(metrics.action_duration.get_or_create(&TaskLabel { task: "any" }));
+    drop(metrics.watch_errors.get_or_create(&WatchError { kind: "any", code: "403".to_owned() }));
+    drop(metrics.undecodable.get_or_create(&KindLabel { kind: "any" }));
     drop(metrics.watch_age.get_or_create(&KindLabel { kind: "any" }));
     let mut served = BTreeMap::<String, BTreeSet<String>>::new();
     for line in metrics.render().unwrap().lines().filter(|line| !line.starts_with('#')) {
@@ -219,4 +221,30 @@ fn expressions_are_read_as_prometheus_reads_them() {
         [("scavenger_a_total".to_owned(), vec!["result".to_owned(), "task".to_owned()])]
     );
     assert_eq!(grouped(expression), ["le", "task"]);
+}
+
+#[test]
+fn amounts_are_in_base_units() {
+    let metrics = Metrics::new();
+    let resources = Resources { cpu_milli: 1500, memory_bytes: 1 << 30, pods: 3, ..Resources::default() };
+    metrics.room(&resources, &resources, &resources);
+    let text = metrics.render().unwrap();
+    for line in [
+        "scavenger_pool_used{resource=\"cpu\",unit=\"core\"} 1.5",
+        "scavenger_pool_used{resource=\"memory\",unit=\"byte\"} 1073741824.0",
+        "scavenger_pool_used{resource=\"pods\",unit=\"integer\"} 3.0",
+    ] {
+        assert!(text.lines().any(|written| written == line), "{line} is not in {text}");
+    }
+}
+
+#[test]
+fn the_memory_of_the_whole_process_is_served() {
+    let text = Metrics::new().render().unwrap();
+    let value = |name: &str| -> i64 {
+        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0)
+    };
+    let now = value("scavenger_resident_memory_bytes ");
+    assert!(now > 1 << 20, "{text}");
+    assert!(value("scavenger_peak_resident_memory_bytes ") >= now / 2, "{text}");
 }

@@ -9,15 +9,16 @@ use k8s_openapi::api::{
 };
 use kube::ResourceExt;
 use scavenger_planner::values::{
-    self, Access, Container, Job, Key, Name, Node, Placement, Pod, PodPhase, Taint, Toleration, Volume,
+    Access, Container, Job, Key, Name, Node, Placement, Pod, PodPhase, Taint, Toleration, Volume,
 };
-use scavenger_schema::{names, scavenger_job::ScavengerJob};
+use scavenger_schema::names;
 
+pub(crate) use super::scavenger_job::{sj, undecodable_sj};
 use super::{
-    constraints,
+    constraints, owner,
     requests::{self, amounts},
 };
-use crate::{manifest, status, validate};
+use crate::manifest;
 
 /// Longest termination message that goes on into a status, in bytes.
 const MAX_MESSAGE: usize = 1024;
@@ -28,34 +29,27 @@ pub(crate) fn key<K: kube::Resource>(object: &K) -> Key {
     Key::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
 }
 
-fn uid<K: kube::Resource>(object: &K) -> Name {
+pub(super) fn uid<K: kube::Resource>(object: &K) -> Name {
     object.meta().uid.as_deref().unwrap_or_default().into()
 }
 
-/// `metadata.resourceVersion` as the number it is in Kubernetes 1.35 and newer.
+fn version<K: kube::Resource>(object: &K) -> Option<u64> {
+    object.meta().resource_version.as_deref().and_then(|version| version.parse().ok())
+}
+
+/// True if the version is a number, which says what is newer. Kubernetes promises it from 1.35 on, and keeps it with etcd
+/// before. Nothing else is taken in.
+pub(crate) fn is_ordered<K: kube::Resource>(object: &K) -> bool {
+    version(object).is_some()
+}
+
+/// `metadata.resourceVersion` of an object whose version [is a number](is_ordered).
 pub(crate) fn resource_version<K: kube::Resource>(object: &K) -> u64 {
-    object.meta().resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
+    version(object).unwrap_or(0)
 }
 
-fn creation_time<K: kube::Resource>(object: &K) -> Timestamp {
+pub(super) fn creation_time<K: kube::Resource>(object: &K) -> Timestamp {
     object.meta().creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
-}
-
-/// A ScavengerJob.
-pub(crate) fn sj(object: &ScavengerJob) -> values::ScavengerJob {
-    values::ScavengerJob {
-        key: key(object),
-        uid: uid(object),
-        resource_version: resource_version(object),
-        generation: object.metadata.generation.unwrap_or(0),
-        creation_time: creation_time(object),
-        deleting: object.metadata.deletion_timestamp.is_some(),
-        has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
-        folder: object.labels().get(names::LABEL_FOLDER).map(|folder| folder.as_str().into()),
-        controls: validate::controls(&object.spec),
-        spec: validate::sj_spec(&object.spec).map_err(|error| error.to_string()),
-        status: status::from_crd(object.status.as_ref()),
-    }
 }
 
 /// A batch/v1 Job that belongs to a ScavengerJob; none if its labels do not say so.
@@ -98,7 +92,7 @@ pub(crate) fn job(object: &BatchJob) -> Option<Job> {
 pub(crate) fn pod(object: &ApiPod) -> Pod {
     let spec = object.spec.as_ref();
     let status = object.status.as_ref();
-    let owner = owner(object);
+    let owner = owner::of_pod(object);
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let condition = |kind: &str, value: &str| {
         conditions.iter().find(|condition| condition.type_ == kind && condition.status == value)
@@ -155,19 +149,6 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
             .map(|status| said(&status.reason, &status.message)),
         container: main_container(object),
     }
-}
-
-/// UID of the ScavengerJob that a pod belongs to, and number of the attempt. Labels alone prove nothing, since anybody
-/// may set them: the pod must be controlled by a Job of the name that the operator gives.
-fn owner(object: &ApiPod) -> Option<(Name, u32)> {
-    let labels = object.labels();
-    let uid = labels.get(names::LABEL_JOB_UID)?;
-    let attempt = labels.get(names::LABEL_ATTEMPT)?.parse().ok()?;
-    let job = names::job(labels.get(names::LABEL_JOB)?, attempt);
-    let controlled = object.owner_references().iter().any(|reference| {
-        reference.controller == Some(true) && reference.kind == "Job" && reference.name == job
-    });
-    controlled.then(|| (uid.as_str().into(), attempt))
 }
 
 /// The container that runs the workload. The kubelet sorts statuses by name, and a sidecar that was injected may come
@@ -493,5 +474,9 @@ mod tests {
         let mut forged = object;
         forged.metadata.owner_references = None;
         assert_eq!(super::pod(&forged).owner, None, "labels alone prove nothing");
+        forged.spec =
+            Some(PodSpec { priority_class_name: Some("scavenger-3".to_owned()), ..PodSpec::default() });
+        let released = super::pod(&forged);
+        assert_eq!(released.owner, Some(("u".into(), 2)), "a pod that its Job released is no ordinary pod");
     }
 }

@@ -3,11 +3,16 @@
 
 mod constraints;
 pub(crate) mod convert;
+mod owner;
 pub(crate) mod progress;
 mod requests;
+mod scavenger_job;
 mod usage;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use futures::StreamExt;
 use k8s_openapi::api::{
@@ -20,12 +25,13 @@ use kube::{
     runtime::{WatchStreamExt, watcher},
 };
 use scavenger_planner::values::{Key, Name, Observation};
-use scavenger_schema::{names, scavenger_job::ScavengerJob, scavenger_pool::ScavengerPool};
+use scavenger_schema::{names, scavenger_job::ScavengerJob, scavenger_pool::ScavengerPool, terminal::shown};
 use serde::de::DeserializeOwned;
 use tokio::{sync::mpsc, task::JoinSet};
 use tracing::warn;
 
-use crate::{controller::Message, validate};
+use crate::{controller::Message, metrics::Metrics, validate};
+use progress::Progress;
 
 /// The kinds that are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,52 +66,77 @@ struct Kind<K, I> {
     /// What identifies an object once it is gone, and what is seen of it while it is there; none if it is not ours.
     see: fn(&K) -> Option<(I, Observation)>,
     gone: fn(I) -> Observation,
+    /// True if the object could be decoded.
+    readable: fn(&K) -> bool,
     /// What is seen when the watch lists everything anew.
     relisted: Option<fn() -> Observation>,
 }
 
+/// Where watches report how they get on.
+#[derive(Clone, Default)]
+pub(crate) struct Reporting {
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Reporting {
+    fn failed(&self, watched: Watched, error: &watcher::Error) {
+        self.progress.fail(watched);
+        self.metrics.watch_failed(watched.name(), code(error));
+        warn!(kind = watched.name(), error = shown(&error.to_string()), "watch failed; it is started again");
+    }
+}
+
+/// What kind of error this is: an HTTP status, or a word.
+fn code(error: &watcher::Error) -> String {
+    use watcher::Error;
+    match error {
+        Error::InitialListFailed(error) | Error::WatchStartFailed(error) | Error::WatchFailed(error) => {
+            match error {
+                kube::Error::Api(status) => status.code.to_string(),
+                kube::Error::SerdeError(_) => "undecodable".to_owned(),
+                _ => "connection".to_owned(),
+            }
+        }
+        Error::WatchError(status) => status.code.to_string(),
+        Error::NoResourceVersion => "undecodable".to_owned(),
+    }
+}
+
 /// Starts all watches. Each sends [`Message::Listed`] when its first list is complete. They end when the set is dropped.
-pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<()> {
+pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>, reporting: &Reporting) -> JoinSet<()> {
     let mut watches = JoinSet::new();
-    let scavenger_jobs = Kind {
-        watched: Watched::ScavengerJobs,
-        see: see_sj,
-        gone: Observation::ScavengerJobGone,
-        relisted: None,
-    };
     spawn(
         &mut watches,
         Api::<DeserializeGuard<ScavengerJob>>::all(client.clone()),
-        watcher::Config::default(),
-        scavenger_jobs,
-        sender,
+        // With 64 KiB of input each, and a status, a page is some 30 MB at most.
+        watcher::Config::default().page_size(100),
+        scavenger_jobs(),
+        (sender, reporting),
     );
 
-    let jobs = Kind {
-        watched: Watched::Jobs,
-        see: |sj: &BatchJob| {
-            let job = convert::job(sj)?;
-            let identity = (job.key.namespace.clone(), job.owner.clone(), job.uid.clone());
-            Some((identity, Observation::Job(job)))
-        },
-        gone: |(namespace, owner, uid): (Name, Name, Name)| Observation::JobGone { namespace, owner, uid },
-        relisted: None,
-    };
     spawn(
         &mut watches,
         Api::<BatchJob>::all(client.clone()),
         watcher::Config::default().labels(names::LABEL_JOB),
-        jobs,
-        sender,
+        jobs(),
+        (sender, reporting),
     );
 
     let pods = Kind {
         watched: Watched::Pods,
         see: |pod: &ApiPod| Some((convert::key(pod), Observation::Pod(Box::new(convert::pod(pod))))),
         gone: Observation::PodGone,
+        readable: |_| true,
         relisted: Some(|| Observation::PodsRelisted),
     };
-    spawn(&mut watches, Api::<ApiPod>::all(client.clone()), watcher::Config::default(), pods, sender);
+    spawn(
+        &mut watches,
+        Api::<ApiPod>::all(client.clone()),
+        watcher::Config::default(),
+        pods,
+        (sender, reporting),
+    );
 
     let nodes = Kind {
         watched: Watched::Nodes,
@@ -114,9 +145,16 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<
             Some((node.name.clone(), Observation::Node(node)))
         },
         gone: Observation::NodeGone,
+        readable: |_| true,
         relisted: None,
     };
-    spawn(&mut watches, Api::<ApiNode>::all(client.clone()), watcher::Config::default(), nodes, sender);
+    spawn(
+        &mut watches,
+        Api::<ApiNode>::all(client.clone()),
+        watcher::Config::default(),
+        nodes,
+        (sender, reporting),
+    );
 
     let volumes = Kind {
         watched: Watched::Volumes,
@@ -125,15 +163,17 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<
             Some((volume.name.clone(), Observation::Volume(volume)))
         },
         gone: Observation::VolumeGone,
+        readable: |_| true,
         relisted: None,
     };
     let all = Api::<PersistentVolume>::all(client.clone());
-    spawn(&mut watches, all, watcher::Config::default(), volumes, sender);
+    spawn(&mut watches, all, watcher::Config::default(), volumes, (sender, reporting));
 
     let pools = Kind {
         watched: Watched::Pools,
         see: see_pool,
         gone: |()| Observation::Pool(Box::new(Err(no_pool()))),
+        readable: |guard: &DeserializeGuard<ScavengerPool>| guard.0.is_ok(),
         relisted: None,
     };
     let only_default = watcher::Config::default().fields(&format!("metadata.name={}", names::DEFAULT_POOL));
@@ -142,29 +182,56 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>) -> JoinSet<
         Api::<DeserializeGuard<ScavengerPool>>::all(client.clone()),
         only_default,
         pools,
-        sender,
+        (sender, reporting),
     );
     // Not among the kinds: most clusters do without, and nothing waits for it.
     watches.spawn(usage::follow(client.clone(), sender.clone()));
     watches
 }
 
+fn scavenger_jobs() -> Kind<DeserializeGuard<ScavengerJob>, Key> {
+    Kind {
+        watched: Watched::ScavengerJobs,
+        see: see_sj,
+        gone: Observation::ScavengerJobGone,
+        readable: |guard| guard.0.is_ok(),
+        relisted: None,
+    }
+}
+
+fn jobs() -> Kind<BatchJob, (Name, Name, Name)> {
+    Kind {
+        watched: Watched::Jobs,
+        see: |sj: &BatchJob| {
+            let job = convert::job(sj)?;
+            let identity = (job.key.namespace.clone(), job.owner.clone(), job.uid.clone());
+            Some((identity, Observation::Job(job)))
+        },
+        gone: |(namespace, owner, uid): (Name, Name, Name)| Observation::JobGone { namespace, owner, uid },
+        readable: |_| true,
+        relisted: None,
+    }
+}
+
 fn no_pool() -> String {
     format!("the ScavengerPool {:?} does not exist; an admin must create it", names::DEFAULT_POOL)
 }
 
+/// One object that can not be read must not end the watch of all others. It is let alone, as a newer version of the
+/// operator may have written it; but it can be deleted, for which its metadata are enough.
 fn see_sj(guard: &DeserializeGuard<ScavengerJob>) -> Option<(Key, Observation)> {
     match &guard.0 {
         Ok(sj) => Some((convert::key(sj), Observation::ScavengerJob(Box::new(convert::sj(sj))))),
         Err(invalid) => {
-            // One object that can not be read must not end the watch of all others.
             warn!(
                 namespace = invalid.metadata.namespace.as_deref().unwrap_or_default(),
                 name = invalid.metadata.name.as_deref().unwrap_or_default(),
-                error = %invalid.error,
+                error = shown(&invalid.error),
                 "skipped a ScavengerJob that can not be decoded"
             );
-            None
+            invalid.metadata.deletion_timestamp.as_ref()?;
+            let seen = convert::undecodable_sj(guard, invalid.error.clone());
+            Some((seen.key.clone(), Observation::ScavengerJob(Box::new(seen))))
         }
     }
 }
@@ -183,15 +250,15 @@ fn spawn<K, I>(
     api: Api<K>,
     config: watcher::Config,
     kind: Kind<K, I>,
-    sender: &mpsc::Sender<Message>,
+    (sender, reporting): (&mpsc::Sender<Message>, &Reporting),
 ) where
     K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
     I: Ord + Clone + Send + 'static,
 {
-    let sender = sender.clone();
+    let (sender, reporting) = (sender.clone(), reporting.clone());
     watches.spawn(async move {
         let watched = kind.watched;
-        if let Err(mpsc::error::SendError(_)) = follow(api, config, kind, &sender).await {
+        if let Err(mpsc::error::SendError(_)) = follow(api, config, kind, (&sender, &reporting)).await {
             // The controller is gone: the process is ending.
             return;
         }
@@ -200,71 +267,119 @@ fn spawn<K, I>(
     });
 }
 
+/// What a watch has seen so far.
+struct Watch<'a, K, I> {
+    kind: Kind<K, I>,
+    /// What is there, by identity of the API object, so that what vanished during a gap is seen to be gone.
+    there: BTreeMap<Key, I>,
+    /// What could not be decoded.
+    undecodable: BTreeSet<Key>,
+    sender: &'a mpsc::Sender<Message>,
+    reporting: &'a Reporting,
+}
+
+type Sent = Result<(), mpsc::error::SendError<Message>>;
+
 async fn follow<K, I>(
     api: Api<K>,
     config: watcher::Config,
     kind: Kind<K, I>,
-    sender: &mpsc::Sender<Message>,
-) -> Result<(), mpsc::error::SendError<Message>>
+    (sender, reporting): (&mpsc::Sender<Message>, &Reporting),
+) -> Sent
 where
     K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
     I: Ord + Clone + Send + 'static,
 {
-    // What is there, by identity of the API object, so that what vanished during a gap is seen to be gone.
-    let mut there: BTreeMap<Key, I> = BTreeMap::new();
+    let watched = kind.watched;
+    let mut watch = Watch::new(kind, sender, reporting);
     let mut relisted: BTreeSet<Key> = BTreeSet::new();
     let mut stream = watcher(api, config).default_backoff().boxed();
     while let Some(event) = stream.next().await {
+        match &event {
+            // Said before anything is asked.
+            Ok(watcher::Event::Init) => {}
+            Ok(watcher::Event::InitDone) => reporting.progress.list(watched),
+            Ok(_) => reporting.progress.hear(watched),
+            Err(error) => reporting.failed(watched, error),
+        }
         match event {
             Ok(watcher::Event::Init) => {
                 relisted.clear();
-                sender.send(Message::Listing(kind.watched)).await?;
-                if let Some(relisted) = kind.relisted {
+                sender.send(Message::Listing(watched)).await?;
+                if let Some(relisted) = watch.kind.relisted {
                     sender.send(Message::Seen(relisted())).await?;
                 }
             }
             Ok(watcher::Event::InitApply(object)) => {
                 relisted.insert(convert::key(&object));
-                apply(&kind, &object, &mut there, sender).await?;
+                watch.apply(&object).await?;
             }
             Ok(watcher::Event::InitDone) => {
-                let vanished: Vec<Key> =
-                    there.keys().filter(|key| !relisted.contains(*key)).cloned().collect();
+                let known = watch.there.keys().chain(&watch.undecodable);
+                let vanished: BTreeSet<Key> = known.filter(|key| !relisted.contains(*key)).cloned().collect();
                 for key in vanished {
-                    if let Some(identity) = there.remove(&key) {
-                        sender.send(Message::Seen((kind.gone)(identity))).await?;
-                    }
+                    watch.gone(&key).await?;
                 }
                 relisted.clear();
-                sender.send(Message::Listed(kind.watched)).await?;
+                sender.send(Message::Listed(watched)).await?;
             }
-            Ok(watcher::Event::Apply(object)) => apply(&kind, &object, &mut there, sender).await?,
+            Ok(watcher::Event::Apply(object)) => watch.apply(&object).await?,
             Ok(watcher::Event::Delete(object)) => {
                 // The last version may carry news (a container's end) that no other version did.
-                apply(&kind, &object, &mut there, sender).await?;
-                if let Some(identity) = there.remove(&convert::key(&object)) {
-                    sender.send(Message::Seen((kind.gone)(identity))).await?;
-                }
+                watch.apply(&object).await?;
+                watch.gone(&convert::key(&object)).await?;
             }
-            Err(error) => warn!(kind = kind.watched.name(), %error, "watch failed; it is started again"),
+            Err(_) => {}
         }
     }
     Ok(())
 }
 
-async fn apply<K, I>(
-    kind: &Kind<K, I>,
-    object: &K,
-    there: &mut BTreeMap<Key, I>,
-    sender: &mpsc::Sender<Message>,
-) -> Result<(), mpsc::error::SendError<Message>>
+impl<'a, K, I> Watch<'a, K, I>
 where
     K: kube::Resource,
-    I: Clone,
+    I: Ord + Clone,
 {
-    if let Some((identity, observation)) = (kind.see)(object) {
-        there.insert(convert::key(object), identity);
-        sender.send(Message::Seen(observation)).await?;
+    fn new(kind: Kind<K, I>, sender: &'a mpsc::Sender<Message>, reporting: &'a Reporting) -> Self {
+        Self { kind, there: BTreeMap::new(), undecodable: BTreeSet::new(), sender, reporting }
     }
-    Ok(())
+
+    async fn apply(&mut self, object: &K) -> Sent {
+        let key = convert::key(object);
+        if !convert::is_ordered(object) {
+            let version = object.meta().resource_version.clone().unwrap_or_default();
+            return self.sender.send(Message::Unordered(self.kind.watched, version)).await;
+        }
+        self.count_undecodable(&key, !(self.kind.readable)(object));
+        let Some((identity, observation)) = (self.kind.see)(object) else { return Ok(()) };
+        // An object of this name, and another after it, may both lie in one gap.
+        if let Some(before) = self.there.insert(key, identity.clone())
+            && before != identity
+        {
+            self.sender.send(Message::Seen((self.kind.gone)(before))).await?;
+        }
+        self.sender.send(Message::Seen(observation)).await
+    }
+
+    async fn gone(&mut self, key: &Key) -> Sent {
+        self.count_undecodable(key, false);
+        match self.there.remove(key) {
+            Some(identity) => self.sender.send(Message::Seen((self.kind.gone)(identity))).await,
+            None => Ok(()),
+        }
+    }
+
+    fn count_undecodable(&mut self, key: &Key, is_undecodable: bool) {
+        let changes = match (is_undecodable, self.undecodable.contains(key)) {
+            (true, false) => self.undecodable.insert(key.clone()),
+            (false, true) => self.undecodable.remove(key),
+            _ => false,
+        };
+        if changes {
+            self.reporting.metrics.undecodable(self.kind.watched.name(), self.undecodable.len());
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

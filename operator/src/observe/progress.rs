@@ -1,16 +1,14 @@
-//! How old each watch is: when the API server last sent anything on it.
+//! How old each watch is: when the API server last sent on it what the operator can use.
 //!
 //! The API server sends a bookmark about once a minute on a watch that has nothing to tell, so a watch on which nothing
-//! arrives is wedged, however healthy the process looks. The bytes are seen below the watcher, where bookmarks, retries
-//! and lists that never end all look as they are.
+//! arrives is wedged, however healthy the process looks. Bookmarks and pages of lists are seen below the watcher, which
+//! shows neither; events count once they are decoded. A refusal is no sign of life: the watcher asks again and again
+//! with the version that it has, and all the while the view of that kind stands still.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -18,63 +16,171 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, combinators::MapFrame};
+use tokio::time::Instant;
 use tower::{Layer, Service};
 
 use super::Watched;
 
-/// When each watch was last heard of.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    began: Instant,
-    /// True once there are watches: a replica that stands by has none.
-    watches: AtomicBool,
-    /// Milliseconds since `began`, by kind.
-    heard: [AtomicU64; Watched::ALL.len()],
+/// A view of a kind that is older than this is not planned on: an API server that starts anew is back sooner.
+const FAILED_FOR: Duration = Duration::from_secs(30);
+
+/// A watch that was accepted and did not fail for this long is taken to work before anything arrives on it. A version
+/// that the API server no longer has is refused at once.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// What was heard of one kind.
+#[derive(Debug, Clone, Copy)]
+struct Heard {
+    last: Instant,
+    /// True once its first list is complete.
+    listed: bool,
+    /// Since when there were only errors.
+    failing: Option<Instant>,
+    /// When the API server accepted a watch after that.
+    accepted: Option<Instant>,
 }
 
-impl Default for Progress {
-    fn default() -> Self {
-        Self { began: Instant::now(), watches: AtomicBool::new(false), heard: Default::default() }
+impl Heard {
+    fn failed_for(&self, now: Instant) -> Option<Duration> {
+        let settled = self.accepted.is_some_and(|accepted| now - accepted >= SETTLED);
+        self.failing.filter(|_| !settled).map(|failing| now - failing)
     }
+}
+
+/// When each watch was last heard of, and which fail.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// By kind; none before there are watches: a replica that stands by has none.
+    heard: Mutex<Option<[Heard; Watched::ALL.len()]>>,
 }
 
 impl Progress {
     /// The watches begin now; until then none has an age.
     pub(crate) fn begin(&self) {
-        for watched in Watched::ALL {
-            self.hear(watched);
-        }
-        self.watches.store(true, Ordering::Relaxed);
+        let heard = Heard { last: Instant::now(), listed: false, failing: None, accepted: None };
+        *self.lock() = Some([heard; Watched::ALL.len()]);
     }
 
-    /// Time since the API server last sent something on each watch, or since it began.
-    pub(crate) fn ages(&self) -> impl Iterator<Item = (Watched, Duration)> {
-        let now = self.began.elapsed();
-        let watches = self.watches.load(Ordering::Relaxed);
-        Watched::ALL.into_iter().zip(&self.heard).filter(move |_| watches).map(move |(watched, heard)| {
-            let heard = Duration::from_millis(heard.load(Ordering::Relaxed));
-            (watched, now.saturating_sub(heard))
-        })
+    /// Time since the API server last sent something usable on each watch, or since it began.
+    pub(crate) fn ages(&self) -> Vec<(Watched, Duration)> {
+        let now = Instant::now();
+        self.all().into_iter().map(|(watched, heard)| (watched, now - heard.last)).collect()
     }
 
-    fn hear(&self, watched: Watched) {
-        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        if let Some((_, heard)) = Watched::ALL.into_iter().zip(&self.heard).find(|(kind, _)| *kind == watched)
-        {
-            heard.store(now, Ordering::Relaxed);
+    /// A watch on which nothing usable was heard for longer than this. The first list is waited for however long it
+    /// takes: a restart would only begin it anew.
+    pub(crate) fn overdue(&self, limit: Duration) -> Option<(Watched, Duration)> {
+        let now = Instant::now();
+        let listed = self.all().into_iter().filter(|(_, heard)| heard.listed);
+        listed.map(|(watched, heard)| (watched, now - heard.last)).find(|(_, age)| *age > limit)
+    }
+
+    /// Kinds of which there were only errors for too long: what the operator knows of them may be wrong by now.
+    pub(crate) fn failing(&self) -> Vec<Watched> {
+        let now = Instant::now();
+        let failing = |heard: &Heard| heard.failed_for(now).is_some_and(|time| time >= FAILED_FOR);
+        self.all().into_iter().filter(|(_, heard)| failing(heard)).map(|(watched, _)| watched).collect()
+    }
+
+    /// A bookmark arrived, or an event that could be decoded.
+    pub(crate) fn hear(&self, watched: Watched) {
+        self.note(watched, |heard, now| {
+            *heard = Heard { last: now, failing: None, accepted: None, ..*heard };
+        });
+    }
+
+    /// A list of this kind is complete.
+    pub(crate) fn list(&self, watched: Watched) {
+        self.hear(watched);
+        self.note(watched, |heard, _| heard.listed = true);
+    }
+
+    /// The watch, or a list for it, failed.
+    pub(crate) fn fail(&self, watched: Watched) {
+        self.note(watched, |heard, now| {
+            let since = heard.failed_for(now).map_or(now, |time| now - time);
+            *heard = Heard { failing: Some(since), accepted: None, ..*heard };
+        });
+    }
+
+    /// A part of a list arrived. It says nothing of the watch that follows.
+    fn hear_page(&self, watched: Watched) {
+        self.note(watched, |heard, now| heard.last = now);
+    }
+
+    /// The API server accepted a watch.
+    fn accept(&self, watched: Watched) {
+        self.note(watched, |heard, now| heard.accepted = heard.failing.map(|_| now));
+    }
+
+    fn all(&self) -> Vec<(Watched, Heard)> {
+        self.lock().iter().flat_map(|heard| Watched::ALL.into_iter().zip(*heard)).collect()
+    }
+
+    fn note(&self, watched: Watched, change: impl FnOnce(&mut Heard, Instant)) {
+        let mut all = self.lock();
+        let found = all.iter_mut().flat_map(|heard| Watched::ALL.into_iter().zip(heard));
+        if let Some((_, heard)) = found.into_iter().find(|(kind, _)| *kind == watched) {
+            change(heard, Instant::now());
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<[Heard; Watched::ALL.len()]>> {
+        // Each change is one assignment, so it is whole even if a thread panicked.
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The kind that a request watches, if it does.
-fn watched<B>(request: &Request<B>) -> Option<Watched> {
+/// What a request of a watcher asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    List,
+    Watch,
+}
+
+/// The kind of which a request lists or watches all objects, if it does.
+fn asked<B>(request: &Request<B>) -> Option<(Watched, Asked)> {
     let uri = request.uri();
     let is_watch = uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
     let kind = uri.path().rsplit('/').next()?;
-    Watched::ALL.into_iter().find(|watched| is_watch && watched.name() == kind)
+    let watched = Watched::ALL.into_iter().find(|watched| watched.name() == kind)?;
+    Some((watched, if is_watch { Asked::Watch } else { Asked::List }))
 }
 
-/// Listens to the answers of every watch request that passes.
+/// Finds bookmarks in the body of a watch: each line is one event, and begins with its type.
+#[derive(Debug, Default)]
+struct Bookmarks {
+    /// How much of the line's beginning is a bookmark's; none once it is something else.
+    matched: Option<usize>,
+    in_line: bool,
+}
+
+impl Bookmarks {
+    const BEGINNING: &[u8] = br#"{"type":"BOOKMARK""#;
+
+    /// True if a bookmark begins in these bytes, or is completed by them.
+    fn are_in(&mut self, bytes: &[u8]) -> bool {
+        let mut found = false;
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if !self.in_line {
+                *self = Self { matched: Some(0), in_line: true };
+            }
+            if let Some(matched) = self.matched {
+                let wanted = &Self::BEGINNING[matched..];
+                let length = wanted.len().min(line.len());
+                self.matched = (wanted[..length] == line[..length]).then_some(matched + length);
+                if self.matched == Some(Self::BEGINNING.len()) {
+                    found = true;
+                    self.matched = None;
+                }
+            }
+            self.in_line = !line.ends_with(b"\n");
+        }
+        found
+    }
+}
+
+/// Listens to the answers to every list and watch that passes.
 #[derive(Debug, Clone)]
 pub(crate) struct Listen(pub(crate) Arc<Progress>);
 
@@ -93,7 +199,7 @@ pub(crate) struct Listening<S> {
     progress: Arc<Progress>,
 }
 
-type Heard<B> = MapFrame<B, Box<dyn FnMut(Frame<Bytes>) -> Frame<Bytes> + Send>>;
+type Hear = Box<dyn FnMut(Frame<Bytes>) -> Frame<Bytes> + Send>;
 
 impl<S, A, B> Service<Request<A>> for Listening<S>
 where
@@ -101,7 +207,7 @@ where
     S::Future: Send + 'static,
     B: Body<Data = Bytes>,
 {
-    type Response = Response<Heard<B>>;
+    type Response = Response<MapFrame<B, Hear>>;
     type Error = S::Error;
     type Future = BoxFuture<'static, Result<Self::Response, S::Error>>;
 
@@ -110,20 +216,27 @@ where
     }
 
     fn call(&mut self, request: Request<A>) -> Self::Future {
-        let watched = watched(&request);
+        let asked = asked(&request);
         let progress = Arc::clone(&self.progress);
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let hear = move |frame: Frame<Bytes>| {
-                if let Some(watched) = watched {
-                    progress.hear(watched);
+            let answer = answer.await?;
+            let asked = asked.filter(|_| answer.status().is_success());
+            if let Some((watched, Asked::Watch)) = asked {
+                progress.accept(watched);
+            }
+            let mut bookmarks = Bookmarks::default();
+            let hear: Hear = Box::new(move |frame| {
+                match (asked, frame.data_ref()) {
+                    (Some((watched, Asked::List)), Some(_)) => progress.hear_page(watched),
+                    (Some((watched, Asked::Watch)), Some(bytes)) if bookmarks.are_in(bytes) => {
+                        progress.hear(watched);
+                    }
+                    _ => {}
                 }
                 frame
-            };
-            Ok(answer.await?.map(|body| {
-                let hear: Box<dyn FnMut(Frame<Bytes>) -> Frame<Bytes> + Send> = Box::new(hear);
-                body.map_frame(hear)
-            }))
+            });
+            Ok(answer.map(|body| body.map_frame(hear)))
         })
     }
 }
@@ -132,39 +245,96 @@ where
 mod tests {
     use super::*;
 
-    fn kind(uri: &str) -> Option<Watched> {
-        watched(&Request::get(uri).body(()).unwrap())
+    fn kind(uri: &str) -> Option<(Watched, Asked)> {
+        asked(&Request::get(uri).body(()).unwrap())
     }
 
     #[test]
-    fn only_watches_of_the_kinds_that_are_watched_are_listened_to() {
-        assert_eq!(kind("/api/v1/pods?&watch=true&timeoutSeconds=290"), Some(Watched::Pods));
-        assert_eq!(kind("/apis/batch/v1/jobs?watch=true&labelSelector=a"), Some(Watched::Jobs));
+    fn only_kinds_that_are_watched_are_listened_to() {
+        assert_eq!(kind("/api/v1/pods?&watch=true&timeoutSeconds=290"), Some((Watched::Pods, Asked::Watch)));
+        assert_eq!(
+            kind("/apis/batch/v1/jobs?watch=true&labelSelector=a"),
+            Some((Watched::Jobs, Asked::Watch))
+        );
         assert_eq!(
             kind("/apis/scavenger.dev/v1alpha1/scavengerjobs?watch=true"),
-            Some(Watched::ScavengerJobs)
+            Some((Watched::ScavengerJobs, Asked::Watch))
         );
-        assert_eq!(kind("/api/v1/pods?limit=500"), None);
+        assert_eq!(kind("/api/v1/pods?limit=500"), Some((Watched::Pods, Asked::List)));
         assert_eq!(kind("/api/v1/secrets?watch=true"), None);
     }
 
     #[test]
-    fn what_is_heard_of_is_young_again() {
-        let began = Instant::now() - Duration::from_secs(100);
-        let progress = Progress { began, watches: AtomicBool::new(true), ..Progress::default() };
+    fn a_bookmark_is_found_however_it_is_cut() {
+        let lines = concat!(
+            "{\"type\":\"ADDED\",\"object\":{\"a\":\"{\\\"type\\\":\\\"BOOKMARK\\\"\"}}\n",
+            "{\"type\":\"BOOKMARK\",\"object\":{}}\n",
+            "{\"type\":\"ERROR\",\"object\":{}}\n",
+        )
+        .as_bytes();
+        for size in 1..=lines.len() {
+            let mut bookmarks = Bookmarks::default();
+            let found = lines.chunks(size).filter(|chunk| bookmarks.are_in(chunk)).count();
+            assert_eq!(found, 1, "in pieces of {size} bytes");
+        }
+        assert!(!Bookmarks::default().are_in(b"{\"kind\":\"Status\",\"code\":403}\n"));
+    }
+
+    async fn pass(seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watches_have_no_age_before_they_begin() {
+        let progress = Progress::default();
+        pass(100).await;
+        assert_eq!(progress.ages(), [], "a replica that stands by has no watch that could be too old");
+        progress.begin();
+        pass(1).await;
         progress.hear(Watched::Nodes);
+        pass(1).await;
         for (watched, age) in progress.ages() {
-            assert_eq!(age < Duration::from_secs(50), watched == Watched::Nodes, "{watched:?}: {age:?}");
+            let seconds = if watched == Watched::Nodes { 1 } else { 2 };
+            assert_eq!(age, Duration::from_secs(seconds), "{watched:?}");
         }
     }
 
-    #[test]
-    fn watches_have_no_age_before_they_begin() {
-        let began = Instant::now() - Duration::from_secs(100);
-        let progress = Progress { began, ..Progress::default() };
-        assert_eq!(progress.ages().count(), 0, "a replica that stands by has no watch that could be too old");
+    #[tokio::test(start_paused = true)]
+    async fn a_first_list_may_take_as_long_as_it_takes() {
+        let progress = Progress::default();
         progress.begin();
-        assert_eq!(progress.ages().count(), Watched::ALL.len());
-        assert!(progress.ages().all(|(_, age)| age < Duration::from_secs(50)));
+        pass(3600).await;
+        let limit = Duration::from_secs(180);
+        assert_eq!(progress.overdue(limit), None);
+        progress.list(Watched::Pods);
+        pass(170).await;
+        progress.hear_page(Watched::Pods);
+        pass(170).await;
+        assert_eq!(progress.overdue(limit), None, "a page of a list is a sign of life");
+        pass(11).await;
+        assert_eq!(progress.overdue(limit), Some((Watched::Pods, Duration::from_secs(181))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_accepted_and_fails_again_at_once_still_fails() {
+        let progress = Progress::default();
+        progress.begin();
+        for _ in 0..4 {
+            progress.accept(Watched::Pods);
+            progress.fail(Watched::Pods);
+            pass(10).await;
+        }
+        assert_eq!(progress.failing(), [Watched::Pods]);
+        progress.accept(Watched::Pods);
+        assert_eq!(progress.failing(), [Watched::Pods]);
+        pass(2).await;
+        assert_eq!(progress.failing(), [], "it goes on from where it was");
+        progress.fail(Watched::Pods);
+        pass(29).await;
+        assert_eq!(progress.failing(), [], "the time counts anew");
+        pass(1).await;
+        assert_eq!(progress.failing(), [Watched::Pods]);
+        progress.hear(Watched::Pods);
+        assert_eq!(progress.failing(), []);
     }
 }

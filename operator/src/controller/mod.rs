@@ -30,7 +30,7 @@ use crate::{
     execute::Executor,
     leader::Leadership,
     metrics::Metrics,
-    observe::{self, Watched, progress::Progress},
+    observe::{self, Reporting, Watched, progress::Progress},
     pool,
 };
 
@@ -64,6 +64,8 @@ pub(crate) enum Message {
     Listed(Watched),
     /// A watch ended, which it never should.
     WatchEnded(Watched),
+    /// An object has a version that is no number.
+    Unordered(Watched, String),
 }
 
 /// What health checks may ask.
@@ -98,6 +100,11 @@ impl Health {
 pub(crate) enum ControllerError {
     #[error("the watch of {0} ended; the view would grow stale unseen")]
     WatchEnded(&'static str),
+    #[error(
+        "resourceVersion {1:?} of {0} is not a number; the operator needs an API server whose versions say what is newer \
+         (Kubernetes on etcd, or 1.35 and newer)"
+    )]
+    Unordered(&'static str, String),
     #[error("the Lease could not be renewed in time: another replica may lead by now")]
     LeadershipLost,
 }
@@ -112,9 +119,9 @@ struct View {
 }
 
 impl View {
-    fn start(client: &Client) -> Self {
+    fn start(client: &Client, reporting: &Reporting) -> Self {
         let (sender, messages) = mpsc::channel(CHANNEL);
-        let watches = observe::start(client, &sender);
+        let watches = observe::start(client, &sender, reporting);
         Self { planner: Planner::default(), messages, unlisted: Watched::ALL.into(), _watches: watches }
     }
 
@@ -134,6 +141,9 @@ impl View {
                     }
                 }
                 Message::WatchEnded(watched) => return Err(ControllerError::WatchEnded(watched.name())),
+                Message::Unordered(watched, version) => {
+                    return Err(ControllerError::Unordered(watched.name(), version));
+                }
             }
             next = self.messages.try_recv().ok();
         }
@@ -146,6 +156,9 @@ pub(crate) struct Controller {
     pub(crate) client: Client,
     /// Client that sends each request once, and returns a 429 like any other answer.
     pub(crate) once: Client,
+    /// Client of the watches, whose answers are listened to. It sends each request once, too: a watcher has its own
+    /// back-off, and an error that is held back is not seen.
+    pub(crate) watching: Client,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     /// Actions that run at the same time.
@@ -166,6 +179,9 @@ impl Controller {
             leadership.clone(),
             Arc::clone(&self.metrics),
         ));
+        let reporting =
+            Reporting { progress: Arc::clone(&self.health.progress), metrics: Arc::clone(&self.metrics) };
+        let mut failing = Vec::new();
         let mut line = Line::default();
         let mut under_way: JoinSet<ActionResult> = JoinSet::new();
         let mut view: Option<View> = None;
@@ -213,7 +229,7 @@ impl Controller {
                 self.health.progress.begin();
                 self.health.set_ready(false);
                 self.metrics.leads(true);
-                View::start(&self.client)
+                View::start(&self.watching, &reporting)
             });
             // Half a view would show room that is not there and Jobs that seem to be gone.
             if !view.unlisted.is_empty() {
@@ -221,8 +237,12 @@ impl Controller {
                 wake_at = None;
                 continue;
             }
+            if self.is_blind(&mut failing) {
+                wake_at = None;
+                continue;
+            }
             if !self.health.set_ready(true) {
-                info!("every watch has delivered its first list");
+                info!("every watch has delivered its list");
             }
             let began = Instant::now();
             let plan = view.planner.plan(now());
@@ -239,7 +259,7 @@ impl Controller {
                     // As after a restart: what was planned in the old view is not begun, and what is under way is cut
                     // off, so that no answer of it is taken for one to the new view.
                     (line, under_way) = (Line::default(), JoinSet::new());
-                    *view = View::start(&self.client);
+                    *view = View::start(&self.watching, &reporting);
                     wake_at = None;
                     continue;
                 }
@@ -263,6 +283,28 @@ impl Controller {
             warn!("stopped before every action was answered; the next start finds what became of them");
         }
         Ok(())
+    }
+}
+
+impl Controller {
+    /// True while there were only errors for too long on some watch: others may have taken the capacity that it last
+    /// showed, and pods that it last showed may have ended. `failing` is what was said about it last.
+    fn is_blind(&self, failing: &mut Vec<Watched>) -> bool {
+        let now_failing = self.health.progress.failing();
+        let is_blind = !now_failing.is_empty();
+        if now_failing != *failing {
+            let kinds: Vec<&str> = now_failing.iter().map(|watched| watched.name()).collect();
+            if is_blind {
+                warn!(kinds = kinds.join(", "), "nothing is planned: watches have only failed for a while");
+            } else {
+                info!("planning goes on: every watch works again");
+            }
+            *failing = now_failing;
+        }
+        if is_blind {
+            self.health.set_ready(false);
+        }
+        is_blind
     }
 }
 
@@ -374,3 +416,6 @@ async fn write(pools: &Api<ScavengerPool>, mut new_status: ScavengerPoolStatus) 
 fn now() -> Timestamp {
     Timestamp::now()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! From a ScavengerJob to the planner's value.
+
+use kube::ResourceExt;
+use scavenger_planner::values;
+use scavenger_schema::{names, scavenger_job::ScavengerJob};
+
+use super::convert::{creation_time, key, resource_version, uid};
+use crate::{status, validate};
+
+/// A ScavengerJob.
+pub(crate) fn sj(object: &ScavengerJob) -> values::ScavengerJob {
+    values::ScavengerJob {
+        key: key(object),
+        uid: uid(object),
+        resource_version: resource_version(object),
+        generation: object.metadata.generation.unwrap_or(0),
+        creation_time: creation_time(object),
+        deleting: object.metadata.deletion_timestamp.is_some(),
+        has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
+        folder: object.labels().get(names::LABEL_FOLDER).map(|folder| folder.as_str().into()),
+        controls: validate::controls(&object.spec),
+        spec: validate::sj_spec(&object.spec).map_err(|error| error.to_string()),
+        status: status::from_crd(object.status.as_ref()),
+    }
+}
+
+/// A ScavengerJob of which only the metadata can be read.
+pub(crate) fn undecodable_sj<K: kube::Resource>(object: &K, error: String) -> values::ScavengerJob {
+    values::ScavengerJob {
+        key: key(object),
+        uid: uid(object),
+        resource_version: resource_version(object),
+        generation: object.meta().generation.unwrap_or(0),
+        creation_time: creation_time(object),
+        deleting: object.meta().deletion_timestamp.is_some(),
+        has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
+        folder: object.labels().get(names::LABEL_FOLDER).map(|folder| folder.as_str().into()),
+        controls: values::Controls::default(),
+        spec: Err(error),
+        status: values::ScavengerJobStatus::default(),
+    }
+}

@@ -1,0 +1,95 @@
+use super::*;
+
+/// What a watch of this kind says about these objects, one after the other.
+async fn said<K, I>(kind: Kind<K, I>, reporting: &Reporting, objects: &[K]) -> Vec<String>
+where
+    K: kube::Resource,
+    I: Ord + Clone,
+{
+    let (sender, mut messages) = mpsc::channel(100);
+    let mut watch = Watch::new(kind, &sender, reporting);
+    for object in objects {
+        watch.apply(object).await.unwrap();
+    }
+    drop(watch);
+    drop(sender);
+    let mut said = Vec::new();
+    while let Some(message) = messages.recv().await {
+        said.push(match message {
+            Message::Seen(Observation::Job(job)) => format!("job {}", job.uid),
+            Message::Seen(Observation::JobGone { uid, .. }) => format!("gone {uid}"),
+            Message::Seen(Observation::ScavengerJob(sj)) => {
+                format!("scavenger job, deleting {}, finalizer {}", sj.deleting, sj.has_finalizer)
+            }
+            Message::Unordered(watched, version) => format!("{} unordered: {version}", watched.name()),
+            other => format!("{other:?}"),
+        });
+    }
+    said
+}
+
+fn job(uid: &str, version: &str) -> BatchJob {
+    serde_json::from_value(serde_json::json!({
+        "metadata": {
+            "name": "one-1", "namespace": "lab", "uid": uid, "resourceVersion": version,
+            "labels": { "scavenger.dev/job": "one", "scavenger.dev/job-uid": "u", "scavenger.dev/attempt": "1" },
+            "ownerReferences": [{
+                "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob", "name": "one", "uid": "u",
+                "controller": true,
+            }],
+        },
+    }))
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_job_that_was_replaced_in_a_gap_is_gone() {
+    let objects = [job("a", "7"), job("a", "8"), job("b", "9")];
+    assert_eq!(said(jobs(), &Reporting::default(), &objects).await, ["job a", "job a", "gone a", "job b"]);
+}
+
+#[tokio::test]
+async fn versions_that_are_no_numbers_are_not_taken_for_old_ones() {
+    let objects = [job("a", "v7")];
+    assert_eq!(said(jobs(), &Reporting::default(), &objects).await, ["jobs unordered: v7"]);
+}
+
+#[tokio::test]
+async fn what_can_not_be_decoded_is_counted_and_can_be_deleted() {
+    let object = |phase: &str, deleted: Option<&str>| {
+        serde_json::from_value::<DeserializeGuard<ScavengerJob>>(serde_json::json!({
+            "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob",
+            "metadata": {
+                "name": "one", "namespace": "lab", "uid": "u", "resourceVersion": "7",
+                "finalizers": [names::FINALIZER], "deletionTimestamp": deleted,
+            },
+            "spec": {
+                "image": "i", "interruptionAfter": "1m", "resources": { "requests": { "cpu": 1, "memory": 1 } },
+            },
+            "status": { "phase": phase },
+        }))
+        .unwrap()
+    };
+    let reporting = Reporting::default();
+    let counted = || {
+        let text = reporting.metrics.render().unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("scavenger_undecodable_objects{kind=\"scavengerjobs\"} "));
+        line.map(str::to_owned)
+    };
+    let nothing: [String; 0] = [];
+    assert_eq!(said(scavenger_jobs(), &reporting, &[object("Dreaming", None)]).await, nothing);
+    assert_eq!(counted().as_deref(), Some("1"));
+    let deleted = [object("Dreaming", Some("2026-01-01T00:00:00Z"))];
+    assert_eq!(
+        said(scavenger_jobs(), &reporting, &deleted).await,
+        ["scavenger job, deleting true, finalizer true"]
+    );
+    let read = [object("Dreaming", None), object("Waiting", None)];
+    assert_eq!(
+        said(scavenger_jobs(), &reporting, &read).await,
+        ["scavenger job, deleting false, finalizer true"]
+    );
+    assert_eq!(counted().as_deref(), Some("0"));
+}

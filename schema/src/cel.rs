@@ -1,0 +1,154 @@
+//! Pieces of CEL that several rules use. What is wrong is said by one rule, the one of its own field: rules that compare
+//! fields hold while one of these can not be read.
+
+use kube::core::Rule;
+
+/// Hours, minutes, seconds and milliseconds with a bound for each, so that `duration()` never fails: it holds 292 years.
+const DURATION: &str = "^([0-9]{1,7}([.][0-9]{1,9})?(ms|s|m)|[0-9]{1,5}([.][0-9]{1,9})?h)+$";
+
+/// Characters of `command`, `args` and `env` together.
+const LONGEST_INPUT: u32 = 65_536;
+
+/// True for text that can be read as a duration.
+fn is_duration(field: &str) -> String {
+    format!("self.{field}.matches('{DURATION}')")
+}
+
+/// The rule of a field that is a duration.
+pub(crate) fn duration_rule() -> Rule {
+    Rule::new(format!("self.matches('{DURATION}')")).message(
+        "must be a duration of hours, minutes, seconds or milliseconds, for example 90s, 10m or 1h30m",
+    )
+}
+
+/// A duration has a lower bound.
+pub(crate) fn at_least(field: &str, least: &str) -> Rule {
+    Rule::new(format!("!{} || duration(self.{field}) >= duration('{least}')", is_duration(field)))
+        .message(&*format!("{field} must be at least {least}"))
+        .field_path(format!(".{field}"))
+}
+
+/// A duration has two bounds.
+pub(crate) fn between(field: &str, least: &str, most: &str) -> Rule {
+    Rule::new(format!(
+        "!{} || (duration(self.{field}) >= duration('{least}') && duration(self.{field}) <= duration('{most}'))",
+        is_duration(field)
+    ))
+    .message(&*format!("{field} must be between {least} and {most}"))
+    .field_path(format!(".{field}"))
+}
+
+/// The first duration is not longer than the second one.
+pub(crate) fn not_longer(shorter: &str, longer: &str) -> Rule {
+    Rule::new(format!(
+        "!{} || !{} || duration(self.{shorter}) <= duration(self.{longer})",
+        is_duration(shorter),
+        is_duration(longer)
+    ))
+    .message(&*format!("{longer} must not be less than {shorter}"))
+    .field_path(format!(".{longer}"))
+}
+
+/// A checkpoint at least every `interruptionAfter`.
+pub(crate) fn checkpoint_interval() -> Rule {
+    let interval = "checkpoint.interval";
+    Rule::new(format!(
+        "!has(self.checkpoint) || !has(self.{interval}) || !{} || !{} || \
+         duration(self.interruptionAfter) < duration('1s') || (duration(self.{interval}) > duration('0s') && \
+         duration(self.{interval}) <= duration(self.interruptionAfter))",
+        is_duration(interval),
+        is_duration("interruptionAfter"),
+    ))
+    .message(
+        "checkpoint.interval must be positive and not longer than interruptionAfter: the workload promises a \
+         checkpoint at least that often",
+    )
+    .field_path(format!(".{interval}"))
+}
+
+/// Every amount can be read. The message names no key: the API server takes its cost for unbounded.
+pub(crate) fn quantities(field: &str) -> Rule {
+    Rule::new(format!("!has(self.{field}) || self.{field}.all(k, isQuantity(string(self.{field}[k])))"))
+        .message(&*format!("every amount in {field} must be a quantity such as 500m, 2 or 1.5Gi"))
+        .field_path(format!(".{field}"))
+}
+
+/// Every request is more than nothing.
+pub(crate) fn positive_requests() -> Rule {
+    Rule::new(
+        "self.requests.all(k, !isQuantity(string(self.requests[k])) || \
+         quantity(string(self.requests[k])).isGreaterThan(quantity('0')))",
+    )
+    .message("every request must be greater than 0")
+    .field_path(".requests")
+}
+
+/// A request is at most what sums can hold.
+pub(crate) fn at_most(resource: &str, most: &str) -> Rule {
+    let amount = format!("string(self.requests['{resource}'])");
+    Rule::new(format!(
+        "!('{resource}' in self.requests) || !isQuantity({amount}) || \
+         !quantity({amount}).isGreaterThan(quantity('{most}'))"
+    ))
+    .message(&*format!("requests.{resource} must be at most {most} for each pod"))
+    .field_path(".requests")
+}
+
+/// The same for what is neither cpu nor memory.
+pub(crate) fn others_at_most(most: &str) -> Rule {
+    Rule::new(format!(
+        "self.requests.all(k, k in ['cpu', 'memory'] || !isQuantity(string(self.requests[k])) || \
+         !quantity(string(self.requests[k])).isGreaterThan(quantity('{most}')))"
+    ))
+    .message(&*format!("requests must be at most {most} of any resource for each pod"))
+    .field_path(".requests")
+}
+
+/// What is given to the program is small: it is kept in memory for every ScavengerJob, and listed with all others.
+pub(crate) fn input() -> Rule {
+    let sum =
+        |field: &str, size: &str| format!("(has(self.{field}) ? self.{field}.map(x, {size}).sum() : 0)");
+    let sizes = [
+        sum("command", "x.size()"),
+        sum("args", "x.size()"),
+        sum("env", "x.name.size() + (has(x.value) ? x.value.size() : 0)"),
+    ];
+    Rule::new(format!("{} <= {LONGEST_INPUT}", sizes.join(" + "))).message(&*format!(
+        "command, args and env must have at most {LONGEST_INPUT} characters together; put larger input into a ConfigMap \
+         or onto a volume"
+    ))
+}
+
+/// What Kubernetes takes for the key of a label or an annotation.
+const KEY: &str = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$";
+
+/// What Kubernetes takes for the value of a label.
+const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$";
+
+fn keys() -> [Rule; 2] {
+    let readable = format!("k.size() <= 317 && k.matches('{KEY}')");
+    let ours = "k.startsWith('scavenger.dev/') || k.startsWith('batch.kubernetes.io/') || k == 'job-name' || \
+                k == 'controller-uid'";
+    [
+        Rule::new(format!("self.all(k, {readable})")).message(
+            "keys must be names of letters, digits, '-', '_' and '.', with an optional DNS prefix: \
+             sidecar.istio.io/inject",
+        ),
+        Rule::new(format!("!self.exists(k, {ours})")).message(
+            "keys that begin with scavenger.dev/ are the operator's; batch.kubernetes.io/, job-name and \
+             controller-uid are the Job controller's",
+        ),
+    ]
+}
+
+/// Labels of pods.
+pub(crate) fn label_rules() -> Vec<Rule> {
+    let values = Rule::new(format!("self.all(k, self[k].matches('{LABEL_VALUE}'))"))
+        .message("values of labels must be letters, digits, '-', '_' and '.', and begin and end with a letter or digit");
+    keys().into_iter().chain([values]).collect()
+}
+
+/// Annotations of pods.
+pub(crate) fn annotation_rules() -> Vec<Rule> {
+    keys().into()
+}
