@@ -9,6 +9,7 @@ use crate::{
     evidence::Evidence,
     memory::Memory,
     seen::{Attachments, Tracked},
+    start_failures::StartFailures,
     values::{Attempt, Disruption, Job, Name, Pod, ScavengerJob, Settings},
 };
 
@@ -33,6 +34,8 @@ pub struct Known<'a> {
     pub lost_node: Option<&'a Name>,
     /// The nodes.
     pub capacity: &'a Capacity,
+    /// True if its containers cannot be started because of what it asks for, and not because of a node.
+    pub is_to_blame: bool,
     /// Why the active attempt is to be interrupted, if a cause ordered it.
     pub order: Option<&'a Disruption>,
     /// Settings of the pool, or why nothing is admitted.
@@ -47,7 +50,7 @@ impl<'a> Known<'a> {
         tracked: &'a Tracked,
         attachments: &'a Attachments,
         is_promised: bool,
-        capacity: &'a Capacity,
+        (capacity, start_failures): (&'a Capacity, &StartFailures),
         settings: &'a Result<Settings, String>,
         now: Timestamp,
     ) -> Self {
@@ -65,6 +68,11 @@ impl<'a> Known<'a> {
                 && sj.spec.as_ref().is_ok_and(|spec| tracked.promise.is_for(&spec.demand)),
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !capacity.is_ready(node)),
             capacity,
+            is_to_blame: start_failures.blames(&sj.uid, |node| {
+                let placement = sj.spec.as_ref().map(|spec| &spec.demand.placement);
+                let mut others = capacity.pool_nodes().filter(|(other, _)| other.name != *node);
+                !others.any(|(other, _)| placement.is_ok_and(|placement| placement.admits(other)))
+            }),
             order: tracked.ordered(),
             settings: settings.as_ref().map_err(String::as_str),
             now,

@@ -15,9 +15,11 @@
 //! | Which nodes do its volumes allow? | `volumes.rs` | `Volumes::place_sj` |
 //! | How long does it wait after an interruption? | `backoff.rs` | `after_interruption` |
 //! | What keeps an attempt from starting, and whose fault is that? | `starting.rs` | `next` |
+//! | Whose fault is it that a container is not created? | `creation.rs` | `fault` |
 //! | Did the workload end an attempt, or was it taken away? | `verdict.rs` | `judge` |
 //! | When is a gang interrupted? | `verdict.rs` | `judge` |
 //! | Did a deletion or an end come first? | `evidence.rs` | `Evidence::note` |
+//! | Which nodes start no containers, or is it the command? | `start_failures.rs` | `StartFailures::see` |
 //! | What becomes of the status? | `transition.rs` | `apply` |
 //! | Who must go, and for which cause first? | `causes/mod.rs` | `Causes::by_urgency` |
 //! | Who goes when the pool is drained? | `causes/drain.rs` | `concerns` |
@@ -50,6 +52,7 @@ mod backoff;
 mod capacity;
 mod causes;
 pub mod check;
+mod creation;
 mod deletion;
 mod evidence;
 #[cfg(any(test, feature = "fixtures"))]
@@ -72,6 +75,7 @@ pub mod report;
 pub mod resources;
 mod seen;
 mod shared;
+mod start_failures;
 mod starting;
 mod transition;
 pub mod urgency;
@@ -111,7 +115,8 @@ use promises::Promises;
 use queue::{Queue, Room, Starting};
 use report::{Ordered, Report};
 use seen::Seen;
-use values::{Key, Phase, Settings, WaitingReason};
+use start_failures::StartFailures;
+use values::{Key, Name, Phase, Reason, Settings, WaitingReason};
 
 /// What is to be done now.
 #[derive(Debug, Default)]
@@ -145,6 +150,7 @@ pub struct Planner {
     informing: Informing,
     occupancy: Occupancy,
     causes: Causes,
+    start_failures: StartFailures,
     seen_version: u64,
     /// True if the queue is to be walked along as soon as there are settings.
     walk_due: bool,
@@ -164,6 +170,7 @@ impl Default for Planner {
             informing: Informing::default(),
             occupancy: Occupancy::default(),
             causes: Causes::default(),
+            start_failures: StartFailures::default(),
             seen_version: 0,
             walk_due: false,
             look_again: None,
@@ -178,6 +185,8 @@ impl Planner {
         let expired = self.promises.expired();
         // 1. Timers that are due bring their ScavengerJobs back on the agenda.
         self.agenda.wake(now);
+        let open = self.start_failures.open(now);
+        self.close_or_open(&open);
         // 2. Each ScavengerJob on the agenda: what it holds, and what is next for it.
         let looked_at = self.follow_up(now, &mut actions);
         // 3. Who must go, cause by cause: before anybody starts.
@@ -188,7 +197,8 @@ impl Planner {
         let informed = self.inform(now, &mut actions);
         // 6. When to plan again if nothing is seen until then.
         let wake_at =
-            self.agenda.wake_at().into_iter().chain(self.look_again).chain(self.informing.wake_at()).min();
+            self.agenda.wake_at().into_iter().chain(self.look_again).chain(self.informing.wake_at());
+        let wake_at = wake_at.chain(self.start_failures.wake_at()).min();
         let expired = self.promises.expired() - expired;
         Plan { actions, report: Report { looked_at, ordered, admitted, informed, expired }, wake_at }
     }
@@ -236,6 +246,14 @@ impl Planner {
             let nodes = |ledger: &Ledger| self.capacity.nodes_for(&attempt.demand, ledger).ok();
             let pods = &attachments.pods;
             self.promises.follow(key, &mut tracked.promise, &attempt, pods, is_starting, nodes);
+            let of_attempt =
+                pods.values().filter(|pod| pod.owner.as_ref().is_some_and(|(_, n)| *n == attempt.number));
+            let changed: Vec<Name> = of_attempt.flat_map(|pod| self.start_failures.see(pod, now)).collect();
+            self.close_or_open(&changed);
+        } else if tracked.sj().status.phase == Phase::Failed {
+            let is_to_blame = tracked.sj().status.failure == Some(Reason::ContainerNotCreated);
+            let changed = self.start_failures.forget(&tracked.sj().uid, is_to_blame, now);
+            self.close_or_open(&changed);
         }
     }
 
@@ -257,7 +275,14 @@ impl Planner {
         }
         let refusal = tracked.refused.take();
         let is_promised = self.promises.is_made(key);
-        let known = Known::of(tracked, attachments, is_promised, &self.capacity, &self.settings, now);
+        let known = Known::of(
+            tracked,
+            attachments,
+            is_promised,
+            (&self.capacity, &self.start_failures),
+            &self.settings,
+            now,
+        );
         let next = match refusal {
             Some(refusal) => lifecycle::after_refusal(&known, refusal),
             None => lifecycle::next(&known),
@@ -426,7 +451,14 @@ impl Planner {
         }
         let is_promised = self.promises.is_made(key);
         let (tracked, attachments) = self.seen.whole_mut(key)?;
-        let known = Known::of(tracked, attachments, is_promised, &self.capacity, &self.settings, now);
+        let known = Known::of(
+            tracked,
+            attachments,
+            is_promised,
+            (&self.capacity, &self.start_failures),
+            &self.settings,
+            now,
+        );
         match lifecycle::next(&known) {
             Next::Held(waiting, _) => Some(waiting.into()),
             _ => None,
