@@ -40,6 +40,8 @@ const MEMORY: SignedDuration = SignedDuration::from_hours(24);
 pub(crate) struct StartFailures {
     /// By UID of the ScavengerJob.
     failures: BTreeMap<Name, Vec<Failure>>,
+    /// When a start failed last on each node that has started no container since.
+    newest: BTreeMap<Name, Timestamp>,
     closed: BTreeMap<Name, Closed>,
     /// How often a node was closed in a row, and until when the last time.
     before: BTreeMap<Name, (u32, Timestamp)>,
@@ -98,6 +100,7 @@ impl StartFailures {
             counts: true,
         });
         let nodes: BTreeSet<Name> = known.iter().map(|failure| failure.node.clone()).collect();
+        self.newest.insert(node.clone(), now);
         self.failures.retain(|_, failures| {
             failures.retain(|failure| now.duration_since(failure.time) < MEMORY);
             !failures.is_empty()
@@ -105,11 +108,15 @@ impl StartFailures {
         nodes.into_iter().filter(|node| self.judge(node, now)).collect()
     }
 
-    /// A container was started on a node, in a pod of this time.
+    /// A container was started on a node, in a pod of this time. One that runs since before the last failure says nothing.
     fn started(&mut self, node: &Name, created: Timestamp) {
-        for failure in self.failures.values_mut().flatten() {
-            failure.counts &= failure.node != *node || failure.time >= created;
+        if self.newest.get(node).is_none_or(|newest| *newest >= created) {
+            return;
         }
+        for failure in self.failures.values_mut().flatten() {
+            failure.counts &= failure.node != *node;
+        }
+        self.newest.remove(node);
         self.before.remove(node);
     }
 
@@ -275,6 +282,24 @@ mod tests {
         assert!(!closes(&mut failures, &failed("a", 4, "n1", HOOK), 620));
         assert!(!closes(&mut failures, &failed("a", 5, "n1", HOOK), 621));
         assert!(closes(&mut failures, &failed("a", 6, "n1", HOOK), 622));
+    }
+
+    #[test]
+    fn a_container_that_runs_since_before_the_failures_says_nothing() {
+        let mut failures = StartFailures::default();
+        let mut runs = pod("b-1-0", 1).of("b", 1).on("n1").running();
+        runs.creation_time = at(-100);
+        for (attempt, closed) in [(1, false), (2, false), (3, true)] {
+            assert_eq!(closes(&mut failures, &failed("a", attempt, "n1", HOOK), attempt.into()), closed);
+            failures.see(&runs, at(attempt.into()));
+        }
+        assert!(failures.is_closed(&"n1".into()));
+        failures.open(at(303));
+        for attempt in 4..=6 {
+            failures.see(&failed("a", attempt, "n1", HOOK), at(303));
+            failures.see(&runs, at(303));
+        }
+        assert_eq!(failures.wake_at(), Some(at(303 + 600)), "twice as long");
     }
 
     #[test]
