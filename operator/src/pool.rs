@@ -28,7 +28,9 @@ pub(crate) fn status(pool: &PoolReport<'_>, now: Timestamp) -> ScavengerPoolStat
             } else if settings.paused {
                 ready(false, "Paused", "no ScavengerJob starts (spec.paused)")
             } else {
-                ready(true, "Admitting", "ScavengerJobs are admitted")
+                let closed = pool.closed_nodes.iter().take(NAMED).map(|(_, message)| format!("; {message}"));
+                let message = format!("ScavengerJobs are admitted{}", closed.collect::<String>());
+                ready(true, "Admitting", &message)
             };
             (ready, pool.free())
         }

@@ -82,6 +82,10 @@ pub(crate) fn sj_spec(spec: &scavenger_job::ScavengerJobSpec) -> Result<Scavenge
         claims,
         demand: Demand { per_pod, pod_count, placement }.into(),
         interruption_after,
+        checkpoint_interval: checkpoint
+            .and_then(|checkpoint| checkpoint.interval)
+            .map(signed)
+            .filter(|interval| *interval >= SignedDuration::from_secs(1)),
         saves_on_sigterm: checkpoint.is_some_and(|checkpoint| checkpoint.saves_on_sigterm),
         restart: SignedDuration::from_secs(restart_seconds.clamp(0, 86_400)),
     })

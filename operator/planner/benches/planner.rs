@@ -200,6 +200,10 @@ impl Cluster {
             Task::DeleteJob { uid, .. } => {
                 ("answer: Job deleted", Answer::Deleted { uid: uid.clone() }, None)
             }
+            Task::DeleteAgain { pods } => {
+                let pods = pods.iter().map(|(_, uid, _)| uid.clone()).collect();
+                ("answer: pods deleted again", Answer::DeletedAgain { pods }, None)
+            }
             Task::Interrupt { pods } => {
                 let pods = pods.iter().map(|(_, uid)| uid.clone()).collect();
                 ("answer: pods evicted", Answer::Interrupted { pods }, None)

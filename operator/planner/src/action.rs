@@ -1,6 +1,6 @@
 //! Values out: what is to be done. Nothing is left to choose for whoever carries them out.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 pub use scavenger_vocabulary::Event;
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +75,12 @@ pub enum Task {
     Interrupt {
         /// Key and UID of each pod.
         pods: Vec<(Key, Name)>,
+    },
+    /// Delete pods that still have these UIDs and are being deleted, with their own grace period, which is shorter than the
+    /// one that somebody gave them. Answered with [`Answer::DeletedAgain`].
+    DeleteAgain {
+        /// Key, UID and grace period of each pod.
+        pods: Vec<(Key, Name, SignedDuration)>,
     },
     /// Delete the ScavengerJob itself, if it still has this version. Answered with [`Answer::ScavengerJobDeleted`].
     DeleteScavengerJob {
@@ -176,6 +182,11 @@ pub enum Answer {
     },
     /// These pods are being deleted or gone.
     Interrupted {
+        /// Their UIDs.
+        pods: Vec<Name>,
+    },
+    /// These pods have no longer grace period than their own.
+    DeletedAgain {
         /// Their UIDs.
         pods: Vec<Name>,
     },

@@ -45,6 +45,7 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
         pods: &pods,
         listed,
         lost: known.pod_on_lost_node(),
+        is_to_blame: known.is_to_blame,
         now: known.now,
     };
     match verdict::judge(&case) {

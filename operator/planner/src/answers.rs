@@ -61,12 +61,16 @@ impl Planner {
             }
             Answer::ScavengerJobDeleted => self.seen.set_deleting(key),
             Answer::Released { pods_left: 0 } => self.seen.set_released(key),
-            Answer::Interrupted { .. } | Answer::PodEvents(_) | Answer::Released { .. } => {
+            Answer::Interrupted { .. }
+            | Answer::DeletedAgain { .. }
+            | Answer::PodEvents(_)
+            | Answer::Released { .. } => {
                 let Some(tracked) = self.seen.get_mut(key) else { return };
                 match answer {
                     Answer::Interrupted { pods } => {
                         tracked.memory.evicted.extend(pods.into_iter().map(|pod| (pod, time)));
                     }
+                    Answer::DeletedAgain { pods } => tracked.memory.deleted_again.extend(pods),
                     Answer::PodEvents(events) => tracked.memory.pod_events = Some((time, events)),
                     // The watch does not show the pods yet that are left.
                     _ => tracked.turn.pause_until(time + SignedDuration::from_secs(2)),

@@ -2,7 +2,8 @@
 //!
 //! The order of "deletion requested" and "container ended" is that of the pod versions which show each: one watch
 //! gives one order. Where a single version is the first to show both (the watch was interrupted), the stamps decide.
-//! They have whole seconds, so a tie is no evidence; and once no grace period is left, the stamp of a deletion may be later
+//! The API server stamps a deletion and the node stamps an end, by clocks that may differ by [`CLOCKS`], so what is closer
+//! together than that is a tie, which is no evidence; and once no grace period is left, the stamp of a deletion may be later
 //! than the request ([`Pod::deletion_forced`]), so that it tells nothing unless it is earlier than the end.
 
 use std::{
@@ -10,9 +11,16 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-use crate::values::{Attempt, Container, Disruption, Job, Name, Outcome, Pod, PodPhase, Reason};
+use crate::{
+    creation,
+    known::later,
+    values::{Attempt, Container, Disruption, Job, Name, Outcome, Pod, PodPhase, Reason},
+};
+
+/// How far the clocks of the API server and of a node may be apart.
+const CLOCKS: SignedDuration = SignedDuration::from_secs(5);
 
 /// What the pods of an attempt showed so far. Kept while the planner runs; what matters of it after a restart is
 /// written into the status ([`Attempt::disruption`]) or shows again in the pods.
@@ -26,8 +34,11 @@ pub struct Evidence {
     stamped_late: bool,
     /// True once a container had started.
     pub container_started: bool,
-    /// True if a pod's own deletion and end can not be put in order.
+    /// True if a pod's own deletion and end cannot be put in order, and the deletion may have been requested earlier than
+    /// its stamp says.
     own_tie: bool,
+    /// Earliest stamp of a deletion that cannot be put in order with the pod's own end.
+    own_tie_at: Option<Timestamp>,
     /// True once a container had ended without success. Only after such an end does the Job controller delete pods
     /// itself: if one pod of a gang is done, nobody but somebody outside deletes the others.
     failed: bool,
@@ -40,6 +51,8 @@ pub struct Evidence {
     failure_seen: Option<Timestamp>,
     /// Latest stamp of a container's end.
     last_end: Option<Timestamp>,
+    /// Why a container could not be created, in words that say more than to wait: reason and message.
+    not_created: Option<(String, String)>,
     pods: BTreeMap<Name, Seen>,
     /// The epoch in which this planner made the attempt itself, and so saw its pods from the first one on.
     since: Option<u64>,
@@ -86,6 +99,11 @@ impl Evidence {
         self.failure_seen
     }
 
+    /// Why a container could not be created, in the last words that said more than to wait: reason and message.
+    pub(crate) fn not_created(&self) -> Option<(&str, &str)> {
+        self.not_created.as_ref().map(|(reason, message)| (reason.as_str(), message.as_str()))
+    }
+
     /// A live list of the attempt's pods follows, of this resourceVersion: it skips versions, so there is no order among
     /// what it shows.
     pub fn relisted(&mut self, resource_version: u64) {
@@ -96,6 +114,12 @@ impl Evidence {
     /// Takes in one version of a pod of the attempt. `epoch` rises whenever the pod watch lists everything anew.
     pub fn note(&mut self, pod: &Pod, epoch: u64, now: Timestamp) {
         self.container_started |= pod.container.has_started();
+        if let Container::Waiting(Some((reason, message))) = &pod.container
+            && creation::is_creation_error(reason)
+            && !creation::only_backs_off(reason, message)
+        {
+            self.not_created = Some((reason.clone(), message.clone()));
+        }
         let epoch = epoch + self.lists;
         self.epoch = self.epoch.max(epoch);
         let own_end = match &pod.container {
@@ -125,8 +149,11 @@ impl Evidence {
                 (Some(_), _) if self.failed => {}
                 (Some(_), None) => _ = self.certain.get_or_insert_with(deleted),
                 // One version is the first to show its deletion and its end: the stamps decide.
-                (_, Some(Some(end))) if requested > end && !pod.deletion_forced => {}
-                (_, Some(end)) if end.is_none_or(|end| requested >= end) => self.own_tie = true,
+                (_, Some(Some(end))) if requested > later(end, CLOCKS) && !pod.deletion_forced => {}
+                (_, Some(end)) if end.is_none_or(|end| later(requested, CLOCKS) >= end) => {
+                    self.own_tie |= pod.deletion_forced;
+                    self.own_tie_at = self.own_tie_at.into_iter().chain([requested]).min();
+                }
                 _ => {
                     self.stamped_late |= pod.deletion_forced;
                     if self.stamped.as_ref().is_none_or(|(earliest, _)| requested < *earliest) {
@@ -184,26 +211,36 @@ impl Evidence {
         told.unwrap_or(now).max(attempt.start_time.unwrap_or(attempt.creation_time)).min(now)
     }
 
-    /// First sign that the attempt was taken away.
+    /// First sign that the attempt was taken away. `over` is since when its Job is over.
     #[must_use]
-    pub fn disruption(&self) -> Option<&Disruption> {
+    pub fn disruption(&self, over: Option<Timestamp>) -> Option<&Disruption> {
         self.certain.as_ref().or_else(|| {
-            let (requested, disruption) = self.stamped.as_ref()?;
+            let (requested, disruption) = self.stamped_before(over)?;
             match self.stamped_failure {
                 None => Some(disruption),
-                Some(end) => end.filter(|end| requested < end).map(|_| disruption),
+                Some(end) => end.filter(|end| later(*requested, CLOCKS) < *end).map(|_| disruption),
             }
         })
     }
 
-    /// True if a deletion and an end can not be put in order: the same second, no stamp at all, or one that may be late.
+    /// True if a deletion and an end cannot be put in order: they are too close together, there is no stamp at all, or one
+    /// that may be late. `over` is since when its Job is over.
     #[must_use]
-    pub fn tie(&self) -> bool {
-        let stamped = self.stamped.as_ref().zip(self.stamped_failure);
-        let is_tie =
-            |requested: Timestamp, end: Timestamp| end == requested || (self.stamped_late && end < requested);
+    pub fn tie(&self, over: Option<Timestamp>) -> bool {
+        let stamped = self.stamped_before(over).zip(self.stamped_failure);
+        let is_tie = |requested: Timestamp, end: Timestamp| {
+            end.duration_since(requested).abs() <= CLOCKS || (self.stamped_late && end < requested)
+        };
         self.own_tie
+            || self.own_tie_at.is_some_and(|requested| over.is_none_or(|over| requested < over))
             || stamped.is_some_and(|((requested, _), end)| end.is_none_or(|end| is_tie(*requested, end)))
+    }
+
+    /// The deletion of which only its stamp tells, unless the Job was over by then: of a Job that is over, the Job
+    /// controller deletes the pods that are left. A pod that somebody else deletes has to end before its Job is over.
+    fn stamped_before(&self, over: Option<Timestamp>) -> Option<&(Timestamp, Disruption)> {
+        let is_before = |requested: Timestamp| over.is_none_or(|over| requested < over);
+        self.stamped.as_ref().filter(|(requested, _)| self.stamped_late || is_before(*requested))
     }
 
     /// Pods that have succeeded, those that somebody removed since included.

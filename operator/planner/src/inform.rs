@@ -7,11 +7,15 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    action::Task,
+    Planner,
+    action::{Action, Task},
     capacity::Shortage,
     known::later,
+    lifecycle,
+    next::Next,
+    queue::Room,
     transition,
-    values::{Key, ScavengerJob, Waiting},
+    values::{Key, ScavengerJob, Waiting, WaitingReason},
 };
 
 /// How often the message of a ScavengerJob that waits is written again at most, if only its numbers changed.
@@ -153,6 +157,59 @@ pub(crate) fn hold(sj: &ScavengerJob, reported: &mut Reported, why: &Explanation
         }
     }
     Telling::Due
+}
+
+impl Planner {
+    /// Tells those whose turn has come why they wait, as far as the budget goes, and says how many these were.
+    pub(crate) fn inform(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> usize {
+        let before = actions.len();
+        while let Some(key) = self.informing.next(now) {
+            let news = self.explain(&key, now);
+            let Some(tracked) = self.seen.get_mut(&key) else { break };
+            self.informing.remove(&key, &mut tracked.reported);
+            // What is under way may change the reason; its answer brings the ScavengerJob back on the agenda.
+            let why = match news.filter(|_| !tracked.turn.is_under_way()) {
+                Some(News::Waits(why)) => why,
+                Some(News::Other(write)) => {
+                    self.informing.spend(now);
+                    self.dispatch(&key, write, actions);
+                    continue;
+                }
+                None => continue,
+            };
+            match tracked.hold(&why, now) {
+                // The walk tells only what is new about a line, so the figures of its head are looked at again by the clock.
+                Telling::Said if why.waiting.reason == WaitingReason::NoRoom => {
+                    self.agenda.set_timer(&key, &mut tracked.turn, Some(now + RETELL));
+                }
+                Telling::Said => {}
+                Telling::Due => {
+                    let task = tracked.write_hold(&why, now);
+                    self.informing.spend(now);
+                    self.dispatch(&key, task, actions);
+                }
+                Telling::Later(time) => self.agenda.set_timer(&key, &mut tracked.turn, Some(time)),
+            }
+        }
+        actions.len() - before
+    }
+
+    /// What the status of a ScavengerJob is to say that it does not say yet.
+    fn explain(&mut self, key: &Key, now: Timestamp) -> Option<News> {
+        if let Ok(settings) = &self.settings {
+            let starting = self.promises.starting().len();
+            let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
+            if let Some(why) = self.queue.waiting(key, &mut room, starting) {
+                return Some(News::Waits(why));
+            }
+        }
+        let known = self.known(key, now)?;
+        match lifecycle::next(&known) {
+            Next::Held(waiting, _) => Some(News::Waits(waiting.into())),
+            Next::Inform(transition, _) => Some(News::Other(transition::apply(&known, transition))),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     action::Task,
-    known::{Known, later},
+    known::{Known, earlier, later},
     next::{Ending, Next, Transition},
     values::{Attempt, Disruption, Name, Pod, Reason},
     verdict,
@@ -79,6 +79,25 @@ pub fn explained(attempt: &Attempt, mut ending: Ending) -> Ending {
         ending.message.clone_from(&decided.message);
     }
     ending
+}
+
+/// Deletes pods again that were deleted with a longer grace period than their own, once their own is over, instead of
+/// waiting for them: else anybody could hold capacity for a week with a deletion.
+pub(crate) fn hurried(known: &Known<'_>, next: Next) -> Next {
+    let outstaying = known.pods.values().filter(|pod| !known.memory.deleted_again.contains(&pod.uid));
+    let outstaying = outstaying.filter_map(|pod| Some((pod.outstays()?, pod)));
+    let over: Vec<_> = outstaying
+        .clone()
+        .filter(|(time, _)| *time <= known.now)
+        .map(|(_, pod)| (pod.key.clone(), pod.uid.clone(), pod.grace_period))
+        .collect();
+    let first = outstaying.map(|(time, _)| time).min();
+    match next {
+        Next::Wait(_) | Next::Held(..) if !over.is_empty() => Next::Do(Task::DeleteAgain { pods: over }),
+        Next::Wait(timer) => Next::Wait(earlier(timer, first)),
+        Next::Held(waiting, timer) => Next::Held(waiting, earlier(timer, first)),
+        next => next,
+    }
 }
 
 /// True if an interruption advances its ScavengerJob in the queue and raises its PriorityClass.

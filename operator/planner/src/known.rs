@@ -5,10 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
+    Planner,
     capacity::Capacity,
     evidence::Evidence,
     memory::Memory,
-    seen::{Attachments, Tracked},
+    seen::Attachments,
     values::{Attempt, Disruption, Job, Key, Name, Pod, ScavengerJob, Settings},
 };
 
@@ -37,6 +38,8 @@ pub struct Known<'a> {
     pub(crate) capacity: &'a Capacity,
     /// Why it cannot start yet, if a volume that it mounts is in use.
     pub claim_in_use: Option<String>,
+    /// True if its containers cannot be started because of what it asks for, and not because of a node.
+    pub is_to_blame: bool,
     /// Why the active attempt is to be interrupted, if a cause ordered it.
     pub order: Option<&'a Disruption>,
     /// Settings of the pool, or why nothing is admitted.
@@ -45,39 +48,40 @@ pub struct Known<'a> {
     pub now: Timestamp,
 }
 
-impl<'a> Known<'a> {
-    /// What is known at `now`. `is_promised` says that capacity is held for it.
-    pub(crate) fn of(
-        tracked: &'a Tracked,
-        attachments: &'a Attachments,
-        is_promised: bool,
-        folder_user: Option<&'a Key>,
-        capacity: &'a Capacity,
-        settings: &'a Result<Settings, String>,
-        now: Timestamp,
-    ) -> Self {
+impl Planner {
+    /// What is known of a ScavengerJob at `now`.
+    pub(crate) fn known(&self, key: &Key, now: Timestamp) -> Option<Known<'_>> {
+        let tracked = self.seen.get(key)?;
+        let attachments = self.seen.attachments(key).unwrap_or(Attachments::none());
         let sj = tracked.sj();
         let alive = attachments.pods.values().filter(|pod| !pod.phase.is_terminal());
-        Self {
+        Some(Known {
             sj,
             jobs: &attachments.jobs,
             unwatched_job: attachments.unwatched_job.as_ref(),
             pods: &attachments.pods,
             evidence: attachments.evidence(sj.status.attempt.as_deref()),
             memory: &tracked.memory,
-            has_reservation: is_promised
+            has_reservation: self.promises.is_made(key)
                 && active_attempt(sj).is_none()
                 && sj.spec.as_ref().is_ok_and(|spec| tracked.promise.is_for(&spec.demand)),
-            folder_user,
-            lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !capacity.is_ready(node)),
-            capacity,
-            claim_in_use: None,
+            folder_user: self.folders.user_beside(key),
+            lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !self.capacity.is_ready(node)),
+            capacity: &self.capacity,
+            claim_in_use: self.seen.claim_in_use(key, &self.promises),
+            is_to_blame: self.start_failures.blames(&sj.uid, |node| {
+                let placement = sj.spec.as_ref().map(|spec| &spec.demand.placement);
+                let mut others = self.capacity.pool_nodes().filter(|(other, _)| other.name != *node);
+                !others.any(|(other, _)| placement.is_ok_and(|placement| placement.admits(other)))
+            }),
             order: tracked.ordered(),
-            settings: settings.as_ref().map_err(String::as_str),
+            settings: self.settings.as_ref().map_err(String::as_str),
             now,
-        }
+        })
     }
+}
 
+impl<'a> Known<'a> {
     /// A pod that has not ended.
     pub(crate) fn first_pod_left(&self) -> Option<&'a Pod> {
         self.pods.values().find(|pod| !pod.phase.is_terminal()).map(|pod| &**pod)

@@ -20,9 +20,11 @@
 //! | When does it wait for a volume that is in use? | `volumes.rs` | `Volumes::in_use` |
 //! | How long does it wait after an interruption? | `backoff.rs` | `after_interruption` |
 //! | What keeps an attempt from starting, and whose fault is that? | `starting.rs` | `next` |
+//! | Whose fault is it that a container is not created? | `creation.rs` | `fault` |
 //! | Did the workload end an attempt, or was it taken away? | `verdict.rs` | `judge` |
 //! | When is a gang interrupted? | `verdict.rs` | `judge` |
 //! | Did a deletion or an end come first? | `evidence.rs` | `Evidence::note` |
+//! | Which nodes start no containers, or is it the command? | `start_failures.rs` | `StartFailures::see` |
 //! | What becomes of the status? | `transition.rs` | `apply` |
 //! | Who must go, and for which cause first? | `causes/mod.rs` | `Causes::by_urgency` |
 //! | Who goes when the pool is drained? | `causes/drain.rs` | `concerns` |
@@ -58,6 +60,7 @@ mod backoff;
 mod capacity;
 mod causes;
 pub mod check;
+mod creation;
 mod deletion;
 mod evidence;
 #[cfg(any(test, feature = "fixtures"))]
@@ -82,6 +85,7 @@ pub mod report;
 pub mod resources;
 mod seen;
 mod shared;
+mod start_failures;
 mod starting;
 mod transition;
 pub mod urgency;
@@ -114,15 +118,16 @@ use agenda::Agenda;
 use capacity::Capacity;
 use causes::{Causes, Occupancy, Pool, drain};
 use folders::{Folders, Use};
-use inform::{Informing, News, Telling};
-use known::{Known, active_attempt, earlier};
+use inform::{Informing, Telling};
+use known::{active_attempt, earlier};
 use ledger::Ledger;
 use next::{Next, Transition};
 use promises::Promises;
 use queue::{Queue, Room, Starting};
 use report::{Ordered, Report};
 use seen::Seen;
-use values::{Key, Phase, Settings, WaitingReason};
+use start_failures::StartFailures;
+use values::{Key, Name, Phase, Reason, Settings, WaitingReason};
 
 /// What is to be done now.
 #[derive(Debug, Default)]
@@ -157,6 +162,7 @@ pub struct Planner {
     occupancy: Occupancy,
     folders: Folders,
     causes: Causes,
+    start_failures: StartFailures,
     seen_version: u64,
     /// True if the queue is to be walked along as soon as there are settings.
     walk_due: bool,
@@ -177,6 +183,7 @@ impl Default for Planner {
             occupancy: Occupancy::default(),
             folders: Folders::default(),
             causes: Causes::default(),
+            start_failures: StartFailures::default(),
             seen_version: 0,
             walk_due: false,
             look_again: None,
@@ -191,6 +198,8 @@ impl Planner {
         let expired = self.promises.expired();
         // 1. Timers that are due bring their ScavengerJobs back on the agenda.
         self.agenda.wake(now);
+        let open = self.start_failures.open(now);
+        self.close_or_open(&open);
         // 2. Each ScavengerJob on the agenda: what it holds, and what is next for it.
         let looked_at = self.follow_up(now, &mut actions);
         // 3. Who must go, cause by cause: before anybody starts.
@@ -202,7 +211,7 @@ impl Planner {
         // 6. When to plan again if nothing is seen until then.
         let wake_at =
             self.agenda.wake_at().into_iter().chain(self.look_again).chain(self.informing.wake_at());
-        let wake_at = wake_at.chain(self.queue.wake_at(now)).min();
+        let wake_at = wake_at.chain(self.queue.wake_at(now)).chain(self.start_failures.wake_at()).min();
         let expired = self.promises.expired() - expired;
         Plan { actions, report: Report { looked_at, ordered, admitted, informed, expired }, wake_at }
     }
@@ -264,6 +273,14 @@ impl Planner {
             let nodes = |ledger: &Ledger| self.capacity.nodes_for(&attempt.demand, ledger).ok();
             let pods = &attachments.pods;
             self.promises.follow(key, &mut tracked.promise, &attempt, pods, is_starting, nodes);
+            let of_attempt =
+                pods.values().filter(|pod| pod.owner.as_ref().is_some_and(|(_, n)| *n == attempt.number));
+            let changed: Vec<Name> = of_attempt.flat_map(|pod| self.start_failures.see(pod, now)).collect();
+            self.close_or_open(&changed);
+        } else if tracked.sj().status.phase == Phase::Failed {
+            let is_to_blame = tracked.sj().status.failure == Some(Reason::ContainerNotCreated);
+            let changed = self.start_failures.forget(&tracked.sj().uid, is_to_blame, now);
+            self.close_or_open(&changed);
         }
     }
 
@@ -284,13 +301,7 @@ impl Planner {
             return None;
         }
         let refusal = tracked.refused.take();
-        let is_promised = self.promises.is_made(key);
-        let folder_user = self.folders.user_beside(key);
-        let claim_in_use = self.seen.claim_in_use(key, &self.promises);
-        let (tracked, attachments) = self.seen.whole_mut(key)?;
-        let known =
-            Known::of(tracked, attachments, is_promised, folder_user, &self.capacity, &self.settings, now);
-        let known = Known { claim_in_use, ..known };
+        let known = self.known(key, now)?;
         let next = match refusal {
             Some(refusal) => lifecycle::after_refusal(&known, refusal),
             None => lifecycle::next(&known),
@@ -298,18 +309,22 @@ impl Planner {
         // A started attempt keeps what it is promised until its pods are seen; preparing needs it, too.
         let keeps_promise = active_attempt(known.sj).is_some()
             || matches!(next, Next::Do(Task::Prepare { .. }) | Next::Change(Transition::Start));
+        let mut refused = None;
         let next = match next {
             Next::Change(transition) => {
                 if let Transition::Withdraw(_, waiting) = &transition
                     && queue::is_of_namespace(waiting.reason)
                     && let Some(attempt) = active_attempt(known.sj)
                 {
-                    self.queue.refuse(key, &attempt.demand, waiting, &self.capacity, now);
+                    refused = Some((attempt.demand.clone(), waiting.clone()));
                 }
                 Next::Do(transition::apply(&known, transition))
             }
             next => next,
         };
+        if let Some((demand, waiting)) = refused {
+            self.queue.refuse(key, &demand, &waiting, &self.capacity, now);
+        }
         Some((next, keeps_promise))
     }
 
@@ -461,64 +476,7 @@ impl Planner {
         }
     }
 
-    /// Tells those whose turn has come why they wait, as far as the budget goes, and says how many these were.
-    fn inform(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> usize {
-        let before = actions.len();
-        while let Some(key) = self.informing.next(now) {
-            let news = self.explain(&key, now);
-            let Some(tracked) = self.seen.get_mut(&key) else { break };
-            self.informing.remove(&key, &mut tracked.reported);
-            // What is under way may change the reason; its answer brings the ScavengerJob back on the agenda.
-            let why = match news.filter(|_| !tracked.turn.is_under_way()) {
-                Some(News::Waits(why)) => why,
-                Some(News::Other(write)) => {
-                    self.informing.spend(now);
-                    self.dispatch(&key, write, actions);
-                    continue;
-                }
-                None => continue,
-            };
-            match tracked.hold(&why, now) {
-                // The walk tells only what is new about a line, so the figures of its head are looked at again by the clock.
-                Telling::Said if why.waiting.reason == WaitingReason::NoRoom => {
-                    self.agenda.set_timer(&key, &mut tracked.turn, Some(now + inform::RETELL));
-                }
-                Telling::Said => {}
-                Telling::Due => {
-                    let task = tracked.write_hold(&why, now);
-                    self.informing.spend(now);
-                    self.dispatch(&key, task, actions);
-                }
-                Telling::Later(time) => self.agenda.set_timer(&key, &mut tracked.turn, Some(time)),
-            }
-        }
-        actions.len() - before
-    }
-
-    /// What the status of a ScavengerJob is to say that it does not say yet.
-    fn explain(&mut self, key: &Key, now: Timestamp) -> Option<News> {
-        if let Ok(settings) = &self.settings {
-            let starting = self.promises.starting().len();
-            let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
-            if let Some(why) = self.queue.waiting(key, &mut room, starting) {
-                return Some(News::Waits(why));
-            }
-        }
-        let is_promised = self.promises.is_made(key);
-        let folder_user = self.folders.user_beside(key);
-        let claim_in_use = self.seen.claim_in_use(key, &self.promises);
-        let (tracked, attachments) = self.seen.whole_mut(key)?;
-        let known =
-            Known::of(tracked, attachments, is_promised, folder_user, &self.capacity, &self.settings, now);
-        let known = Known { claim_in_use, ..known };
-        match lifecycle::next(&known) {
-            Next::Held(waiting, _) => Some(News::Waits(waiting.into())),
-            Next::Inform(transition, _) => Some(News::Other(transition::apply(&known, transition))),
-            _ => None,
-        }
-    }
-
-    fn dispatch(&mut self, key: &Key, task: Task, actions: &mut Vec<Action>) {
+    pub(crate) fn dispatch(&mut self, key: &Key, task: Task, actions: &mut Vec<Action>) {
         let Some(tracked) = self.seen.get_mut(key) else { return };
         self.agenda.set_timer(key, &mut tracked.turn, None);
         tracked.turn.act();

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 
 use crate::{
     action::{Failure, Task},
-    active, deletion,
+    active, deletion, interruption,
     known::{Known, earlier, later},
     leftovers,
     next::{Next, Transition},
@@ -20,6 +20,10 @@ const UNWATCHED_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 /// What is to be done next.
 #[must_use]
 pub fn next(known: &Known<'_>) -> Next {
+    interruption::hurried(known, next_step(known))
+}
+
+fn next_step(known: &Known<'_>) -> Next {
     let status = &known.sj.status;
     if known.sj.deleting {
         return deletion::next(known);

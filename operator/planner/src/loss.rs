@@ -2,15 +2,15 @@
 //! stops ScavengerJobs: whoever loses least goes first.
 //!
 //! Loss = weighted resources × (time since the last checkpoint + time that a restart costs). The time since the last
-//! checkpoint is the ScavengerJob's own priority step, so it changes only at steps and is never more than one
-//! `interruptionAfter`; it is 0 for a workload that saves when it is stopped, and before it runs.
+//! checkpoint is the ScavengerJob's own priority step, so it changes only at steps and is never more than the time
+//! between two checkpoints (`checkpoint.interval`, or else `interruptionAfter`); it is 0 for a workload that saves when it is stopped, and before it runs.
 
 use std::cmp::Reverse;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    priority,
+    priority::{self, Stretch},
     values::{Name, Outcome, Reason, ScavengerJob},
     weights::Weights,
 };
@@ -36,10 +36,10 @@ impl Loss {
         let held = sj.status.active_attempt().map(|attempt| attempt.demand.total()).unwrap_or_default();
         let (unsaved, restart) = match &sj.spec {
             Ok(spec) => {
-                let unsaved = match priority::stretch_began(&sj.status) {
-                    Some(began) if !spec.saves_on_sigterm => {
-                        let step = priority::step(began, spec.interruption_after, priority_steps, now);
-                        share_of_stretch(spec.interruption_after, step.level, priority_steps)
+                let unsaved = match Stretch::of(sj) {
+                    Some(stretch) if !spec.saves_on_sigterm => {
+                        let step = priority::step(&stretch, priority_steps, now);
+                        share_of_stretch(stretch.length, step.level, priority_steps)
                     }
                     _ => 0,
                 };
@@ -71,7 +71,7 @@ impl Work {
     /// Work of a ScavengerJob's last attempt, once it has ended; none if it did not run.
     ///
     /// What was done up to the last checkpoint is kept: one that was reported, or else the end of the last whole
-    /// `interruptionAfter`, by which the workload promises to have written one. A workload that completes, or that
+    /// `checkpoint.interval` (or `interruptionAfter`), by which the workload promises to have written one. A workload that completes, or that
     /// saves when it is stopped and was told to, keeps everything.
     #[must_use]
     pub fn of_ended(sj: &ScavengerJob) -> Option<Self> {
@@ -88,11 +88,12 @@ impl Work {
             Outcome::Failed => false,
             Outcome::Withdrawn => return None,
         };
-        let reported = sj.status.last_checkpoint.map(|checkpoint| checkpoint.duration_since(start));
-        let stretches = milliseconds(ran) / milliseconds(spec.interruption_after).max(1);
-        let promised = milliseconds(spec.interruption_after).saturating_mul(stretches);
+        let reported = sj.status.last_checkpoint.filter(|checkpoint| *checkpoint > start);
+        let reported = reported.map(|checkpoint| checkpoint.duration_since(start));
+        let every = milliseconds(spec.checkpoint_every());
+        let promised = every.saturating_mul(milliseconds(ran) / every.max(1));
         let promised = SignedDuration::from_millis(i64::try_from(promised).unwrap_or(i64::MAX));
-        let useful = if saved { ran } else { reported.unwrap_or_default().max(promised).min(ran) };
+        let useful = if saved { ran } else { reported.unwrap_or(promised).min(ran) };
         Some(Self { useful, lost: ran - useful, before_first_checkpoint: !saved && useful.is_zero() })
     }
 }
@@ -150,6 +151,33 @@ mod tests {
         // One of an earlier attempt says nothing.
         sj.status.last_checkpoint = Some(at(-45));
         assert!(amount(&sj, 50) > fresh);
+    }
+
+    #[test]
+    fn with_reports_it_does_not_fall_while_a_checkpoint_is_late() {
+        let mut sj = running("a", 0);
+        let per_second = amount(&sj, 0) / 80;
+        sj.status.last_checkpoint = Some(at(30));
+        // A stretch of 60 s that began at 30, and 60 s for the restart.
+        for (now, seconds) in [(30, 80), (89, 120), (90, 120), (1000, 120)] {
+            assert_eq!(amount(&sj, now), per_second * seconds, "{now}");
+        }
+    }
+
+    #[test]
+    fn the_checkpoints_own_interval_counts_where_it_is_known() {
+        let mut sj = running("a", 0);
+        let per_second = amount(&sj, 0) / 80;
+        sj.spec.as_mut().unwrap().checkpoint_interval = Some(seconds(45));
+        // At 61 s the last checkpoint is 16 s old, not 1 s.
+        for (now, seconds) in [(0, 75), (44, 105), (46, 75), (61, 90), (90, 75)] {
+            assert_eq!(amount(&sj, now), per_second * seconds, "{now}");
+        }
+        let attempt = sj.status.attempt.as_mut().unwrap();
+        (attempt.end_time, attempt.outcome) = (Some(at(100)), Some(Outcome::Failed));
+        assert_eq!(Work::of_ended(&sj).unwrap().useful, seconds(90));
+        sj.status.last_checkpoint = Some(at(50));
+        assert_eq!(Work::of_ended(&sj).unwrap().useful, seconds(50), "what is reported is known");
     }
 
     #[test]

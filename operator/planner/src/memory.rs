@@ -1,7 +1,7 @@
 //! What the planner remembers of one ScavengerJob beside what the cluster shows.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::{Deref, DerefMut},
     sync::LazyLock,
 };
@@ -27,6 +27,8 @@ pub struct Memory {
     pub asks_why: bool,
     /// UIDs of the active attempt's pods that were evicted, and when; the watch may not show it yet.
     pub evicted: BTreeMap<Name, Timestamp>,
+    /// UIDs of pods that were deleted again, with their own grace period.
+    pub deleted_again: BTreeSet<Name>,
     /// Set once it was asked live why the Job controller made no pods.
     pub create_failure: Option<CreateFailure>,
     /// Newest events of the pods that did not start in time, and when they were read.

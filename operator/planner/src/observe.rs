@@ -38,7 +38,7 @@ impl Planner {
                 }
             }
             Observation::Node(mut node) => {
-                node.full = self.causes.measured_memory.is_full(&node.name);
+                node.full = self.is_full(&node.name);
                 self.causes.node_pressure.set_node(&node);
                 if self.capacity.is_ready(&node.name) != node.ready {
                     self.look_at_those_on(&node.name);
@@ -59,12 +59,9 @@ impl Planner {
                 self.replace(&scavenger_jobs, pods);
             }
             Observation::Usage(usage) => {
-                for (name, full) in self.causes.measured_memory.set(usage, &self.capacity, now) {
-                    let node = self.capacity.node(&name).map(|room| room.node.clone());
-                    if let Some(node) = node {
-                        self.capacity.set_node(Node { full, ..node }, self.settings.as_ref().ok());
-                    }
-                }
+                let changed = self.causes.measured_memory.set(usage, &self.capacity, now);
+                let changed: Vec<Name> = changed.into_iter().map(|(name, _)| name).collect();
+                self.close_or_open(&changed);
             }
             Observation::Pool(settings) => {
                 if self.settings != *settings {
@@ -97,11 +94,29 @@ impl Planner {
         if let Some(mut tracked) = self.seen.remove_sj(key) {
             self.agenda.forget(key, &mut tracked.turn);
             self.informing.remove(key, &mut tracked.reported);
+            // Nobody learns from what is gone whether its nodes were to blame.
+            let _unchanged = self.start_failures.forget(&tracked.sj().uid, false, Timestamp::MIN);
         }
         self.agenda.add_all(self.folders.forget(key).iter());
         self.queue.remove(key, &mut self.capacity);
         self.occupancy.set(key, BTreeSet::new());
         self.promises.release(key);
+    }
+
+    /// True if no ScavengerJob may be added to a node for now, although it could take pods.
+    fn is_full(&self, node: &Name) -> bool {
+        self.causes.measured_memory.is_full(node) || self.start_failures.is_closed(node)
+    }
+
+    /// Takes in that these nodes became full, or are not full any more.
+    pub(crate) fn close_or_open(&mut self, nodes: &[Name]) {
+        for name in nodes {
+            let full = self.is_full(name);
+            let node = self.capacity.node(name).map(|room| room.node.clone());
+            if let Some(node) = node {
+                self.capacity.set_node(Node { full, ..node }, self.settings.as_ref().ok());
+            }
+        }
     }
 
     /// Whether a node is lost decides how the attempts on it are judged.

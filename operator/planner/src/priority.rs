@@ -1,9 +1,10 @@
 //! The running priority: the longer a ScavengerJob has run since its last checkpoint, the more would be lost if it
-//! were stopped, so its priority rises in equal steps over `interruptionAfter` and then starts over.
+//! were stopped, so its priority rises in equal steps until the next checkpoint (`checkpoint.interval`, or else
+//! `interruptionAfter`) and then starts over.
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::values::{ScavengerJob, ScavengerJobStatus, Settings};
+use crate::values::{ScavengerJob, Settings};
 
 /// The step at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,43 +17,59 @@ pub struct Step {
     pub until: Timestamp,
 }
 
-/// The step of a ScavengerJob whose stretch began at `stretch_began`.
+/// The time since the last checkpoint, as far as anybody knows.
+#[derive(Debug, Clone, Copy)]
+pub struct Stretch {
+    /// When the active attempt started to run, or its last reported checkpoint.
+    pub began: Timestamp,
+    /// How long it is until the next checkpoint.
+    pub length: SignedDuration,
+    /// True if the workload reports its checkpoints: then none was written before it says so.
+    pub is_reported: bool,
+}
+
+impl Stretch {
+    /// That of a ScavengerJob; none before it runs.
+    #[must_use]
+    pub fn of(sj: &ScavengerJob) -> Option<Self> {
+        let started = sj.status.active_attempt()?.start_time?;
+        let reported = sj.status.last_checkpoint.filter(|checkpoint| *checkpoint > started);
+        Some(Self {
+            began: reported.unwrap_or(started),
+            length: sj.spec.as_ref().ok()?.checkpoint_every(),
+            is_reported: reported.is_some(),
+        })
+    }
+}
+
+/// The step at one moment of a stretch. The next stretch begins when this one is over, or with the next report where
+/// checkpoints are reported: one that is late leaves all the more to lose.
 #[must_use]
-pub fn step(
-    stretch_began: Timestamp,
-    interruption_after: SignedDuration,
-    steps: i32,
-    now: Timestamp,
-) -> Step {
-    let stretch = i64::try_from(interruption_after.as_millis()).unwrap_or(i64::MAX).clamp(1, i64::MAX / 4);
+pub fn step(stretch: &Stretch, steps: i32, now: Timestamp) -> Step {
+    let length = i64::try_from(stretch.length.as_millis()).unwrap_or(i64::MAX).clamp(1, i64::MAX / 4);
     let steps = i64::from(steps.max(1));
-    let elapsed = now.as_millisecond().saturating_sub(stretch_began.as_millisecond()).max(0);
-    let completed = elapsed / stretch;
-    let within = elapsed % stretch;
-    let level = (within * steps / stretch).min(steps - 1) + 1;
-    let began = stretch_began.as_millisecond() + completed * stretch;
+    let elapsed = now.as_millisecond().saturating_sub(stretch.began.as_millisecond()).max(0);
+    let as_level = |level: i64| i32::try_from(level).expect("a level of at most `steps` should fit");
+    if stretch.is_reported && elapsed >= length {
+        return Step { level: as_level(steps), started_over: None, until: Timestamp::MAX };
+    }
+    let completed = elapsed / length;
+    let within = elapsed % length;
+    let level = (within * steps / length).min(steps - 1) + 1;
+    let began = stretch.began.as_millisecond() + completed * length;
     // Rounded up: at `until` the next step must really have begun, or the timer would fire in vain.
-    let until = began + (level * stretch + steps - 1) / steps;
+    let until = began + (level * length + steps - 1) / steps;
     Step {
-        level: i32::try_from(level).expect("a level of at most `steps` should fit"),
+        level: as_level(level),
         started_over: (completed > 0).then(|| millisecond(began)),
         until: millisecond(until),
     }
 }
 
-/// When the stretch of the active attempt began: when it started to run, or at its last reported checkpoint if that
-/// came later. None before it runs.
-#[must_use]
-pub fn stretch_began(status: &ScavengerJobStatus) -> Option<Timestamp> {
-    let started = status.active_attempt()?.start_time?;
-    Some(status.last_checkpoint.map_or(started, |checkpoint| checkpoint.max(started)))
-}
-
 /// The step of a running ScavengerJob: 1 to the pool's `prioritySteps`. None before it runs, and without settings.
 #[must_use]
 pub fn level(sj: &ScavengerJob, settings: &Settings, now: Timestamp) -> Option<i32> {
-    let (began, spec) = (stretch_began(&sj.status)?, sj.spec.as_ref().ok()?);
-    Some(step(began, spec.interruption_after, settings.priority_steps, now).level)
+    Some(step(&Stretch::of(sj)?, settings.priority_steps, now).level)
 }
 
 /// When the running priority of the active attempt last fell back to 1: at the end of a whole stretch, or at a reported
@@ -64,12 +81,10 @@ pub fn started_over(
     now: Timestamp,
 ) -> Option<Timestamp> {
     let recorded = sj.status.priority_start_over;
-    let (Ok(settings), Ok(spec), Some(began)) = (settings, &sj.spec, stretch_began(&sj.status)) else {
-        return recorded;
-    };
+    let (Ok(settings), Some(stretch)) = (settings, Stretch::of(sj)) else { return recorded };
     let started = sj.status.active_attempt().and_then(|attempt| attempt.start_time);
-    let reported = sj.status.last_checkpoint.filter(|time| Some(*time) > started);
-    let step = step(began, spec.interruption_after, settings.priority_steps, now);
+    let step = step(&stretch, settings.priority_steps, now);
+    let reported = stretch.is_reported.then_some(stretch.began);
     step.started_over.or(reported).or(recorded.filter(|time| Some(*time) >= started))
 }
 
@@ -81,13 +96,17 @@ fn millisecond(millisecond: i64) -> Timestamp {
 mod tests {
     use super::*;
 
+    fn stretch(began: Timestamp, length: SignedDuration) -> Stretch {
+        Stretch { began, length, is_reported: false }
+    }
+
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_000_000 + second).unwrap()
     }
 
     #[test]
     fn rises_in_equal_steps_and_starts_over() {
-        let level = |second| step(at(0), SignedDuration::from_secs(90), 3, at(second));
+        let level = |second| step(&stretch(at(0), SignedDuration::from_secs(90)), 3, at(second));
         assert_eq!(level(0), Step { level: 1, started_over: None, until: at(30) });
         assert_eq!(level(30), Step { level: 2, started_over: None, until: at(60) });
         assert_eq!(level(89), Step { level: 3, started_over: None, until: at(90) });
@@ -96,8 +115,17 @@ mod tests {
     }
 
     #[test]
+    fn where_checkpoints_are_reported_it_waits_for_the_next_on_the_highest_step() {
+        let reported = Stretch { is_reported: true, ..stretch(at(0), SignedDuration::from_secs(90)) };
+        assert_eq!(step(&reported, 3, at(89)).level, 3);
+        let late = Step { level: 3, started_over: None, until: Timestamp::MAX };
+        assert_eq!(step(&reported, 3, at(90)), late);
+        assert_eq!(step(&reported, 3, at(100_000)), late);
+    }
+
+    #[test]
     fn a_clock_that_went_back_is_the_lowest_step() {
-        assert_eq!(step(at(0), SignedDuration::from_secs(90), 3, at(-5)).level, 1);
+        assert_eq!(step(&stretch(at(0), SignedDuration::from_secs(90)), 3, at(-5)).level, 1);
     }
 
     proptest::proptest! {
@@ -106,12 +134,13 @@ mod tests {
             let began = at(0);
             let now = began + SignedDuration::from_millis(elapsed);
             let after = SignedDuration::from_millis(after);
-            let this = step(began, after, steps, now);
+            let stretch = stretch(began, after);
+            let this = step(&stretch, steps, now);
             proptest::prop_assert!((1..=steps).contains(&this.level));
             proptest::prop_assert!(this.until > now);
-            let before = step(began, after, steps, this.until - SignedDuration::from_millis(1));
+            let before = step(&stretch, steps, this.until - SignedDuration::from_millis(1));
             proptest::prop_assert_eq!(before.level, this.level);
-            let then = step(began, after, steps, this.until);
+            let then = step(&stretch, steps, this.until);
             proptest::prop_assert!(then.level != this.level || then.started_over != this.started_over);
         }
     }

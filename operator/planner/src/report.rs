@@ -57,6 +57,10 @@ pub struct PoolReport<'a> {
     /// Pending ordinary pods for which nothing is interrupted because some of their constraints cannot be evaluated, with
     /// these constraints. Empty unless the operator makes room for pods.
     pub unsupported_pods: Vec<(&'a Key, &'a [Name])>,
+    /// Nodes that a new pod of a ScavengerJob must not go to now.
+    pub nodes_to_avoid: Vec<&'a Name>,
+    /// Those of them that take no ScavengerJobs for a while because containers could not be started there, and why.
+    pub closed_nodes: Vec<(&'a Name, &'a str)>,
     /// True if somebody measures how much memory nodes really use.
     pub measures_memory: bool,
 }
@@ -104,6 +108,8 @@ impl Planner {
             nodes: nodes.collect(),
             counts: self.seen.counts(),
             unsupported_pods: unsupported.filter(|_| serves).collect(),
+            nodes_to_avoid: self.capacity.nodes_to_avoid().collect(),
+            closed_nodes: self.start_failures.closed().collect(),
             measures_memory: self.causes.measured_memory.is_measured(),
         }
     }

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     action::Task,
+    creation::{self, Fault},
     known::{Known, later},
     next::{Next, Transition},
     refusal::{self, Refusal},
@@ -107,16 +108,32 @@ pub(crate) fn next(known: &Known<'_>, attempt: &Attempt, job: &Job, pods: &BTree
         let message = format!("node {node} is not ready; its pods did not start there");
         return Next::Change(Transition::withdraw(WaitingReason::Unscheduled, message));
     }
-    let stuck = pods.values().find_map(|pod| match &pod.container {
-        Container::Waiting(Some((reason, message))) if is_creation_error(reason) => {
-            Some(format!("pod {}: {reason}: {message}", pod.key.name))
-        }
-        _ => None,
-    });
-    match stuck {
-        Some(message) => Next::Change(Transition::fail(Reason::ContainerNotCreated, message)),
+    match pods.values().find(|pod| !pod.phase.is_terminal() && waits_for_creation(pod)) {
+        Some(pod) => of_uncreated(known, pod),
         None => of_silent_pods(known, pods, created_until),
     }
+}
+
+fn waits_for_creation(pod: &Pod) -> bool {
+    matches!(&pod.container, Container::Waiting(Some((reason, _))) if creation::is_creation_error(reason))
+}
+
+/// A pod whose container was not created in time, and the kubelet says why.
+fn of_uncreated(known: &Known<'_>, pod: &Pod) -> Next {
+    let Container::Waiting(Some((reason, message))) = &pod.container else { return Next::Wait(None) };
+    let (reason, message) = match known.evidence.not_created() {
+        Some(said) if creation::only_backs_off(reason, message) => said,
+        _ => (reason.as_str(), message.as_str()),
+    };
+    let said = format!("pod {}: {reason}: {message}", pod.key.name);
+    let fault = match creation::fault(reason, message) {
+        Fault::Cluster if known.is_to_blame && creation::names_a_bad_command(message) => Fault::Own,
+        fault => fault,
+    };
+    Next::Change(match fault {
+        Fault::Own => Transition::fail(Reason::ContainerNotCreated, said),
+        Fault::Cluster => Transition::give_up(Reason::ContainerNotCreated, said),
+    })
 }
 
 /// The Job controller has not made all pods. If somebody refuses them, only its events tell; they are read a quarter of
@@ -200,21 +217,6 @@ fn names_what_is_missing(message: &str) -> bool {
             .any(|(_, rest)| rest.starts_with(" not found"))
     };
     kinds.iter().any(not_found) || message.contains("references non-existent ")
-}
-
-/// Reasons with which the kubelet says that it can not create a container.
-fn is_creation_error(reason: &str) -> bool {
-    matches!(
-        reason,
-        "CreateContainerConfigError"
-            | "CreateContainerError"
-            | "ErrImagePull"
-            | "ErrImageNeverPull"
-            | "ImagePullBackOff"
-            | "ImageInspectError"
-            | "InvalidImageName"
-            | "RunContainerError"
-    )
 }
 
 #[cfg(test)]

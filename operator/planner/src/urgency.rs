@@ -27,7 +27,7 @@ impl Urgency {
     #[must_use]
     pub fn of(task: &Task) -> Self {
         match task {
-            Task::Interrupt { .. } | Task::DeleteJob { .. } => Self::Stops,
+            Task::Interrupt { .. } | Task::DeleteAgain { .. } | Task::DeleteJob { .. } => Self::Stops,
             // The order to interrupt: the pods are evicted only after it is on record.
             Task::WriteStatus(write) if write.orders_interruption() => Self::Stops,
             Task::WriteStatus(write) if write.ended.is_some() => Self::Ends,

@@ -21,6 +21,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
+    creation,
     evidence::Evidence,
     known::later,
     next::Ending,
@@ -72,6 +73,8 @@ pub struct Case<'a> {
     pub listed: bool,
     /// A pod that has not ended, and its node, which is gone or not ready.
     pub lost: Option<(&'a Name, &'a Name)>,
+    /// True if its containers cannot be started because of what it asks for, and not because of a node.
+    pub is_to_blame: bool,
     /// The time.
     pub now: Timestamp,
 }
@@ -81,8 +84,12 @@ pub struct Case<'a> {
 pub fn judge(case: &Case<'_>) -> Verdict {
     let Case { attempt, evidence, job, pods, listed, .. } = *case;
     // What the planner decided is no evidence: the workload may have come to its end first.
+    let over = match job {
+        JobState::There(job) => job.over_since,
+        JobState::Unseen | JobState::Gone => None,
+    };
     let written = attempt.disruption.as_ref().filter(|disruption| !disruption.reason.is_operators_decision());
-    if let Some(disruption) = written.or(evidence.disruption()) {
+    if let Some(disruption) = written.or(evidence.disruption(over)) {
         return Verdict::Ended(interrupted(attempt, evidence, disruption.clone()));
     }
     if let JobState::There(job) = job
@@ -97,38 +104,51 @@ pub fn judge(case: &Case<'_>) -> Verdict {
         ));
     }
     // The kubelet may say that a container ended before it says that its pod did.
-    let has_ended = |pod: &Arc<Pod>| pod.phase.is_terminal() || failure(pod).is_some();
-    if evidence.tie() && pods.values().any(has_ended) {
+    let has_ended = |pod: &Arc<Pod>| pod.phase.is_terminal() || failure(pod, false).is_some();
+    if evidence.tie(over) && pods.values().any(has_ended) {
+        // That a node is lost explains the end as well as anything.
+        let (reason, message) = match case.lost.filter(|_| attempt.demand.pod_count > 1) {
+            Some((pod, node)) => {
+                (Reason::NodeFailure, format!("node {node} of pod {pod} is gone or not ready"))
+            }
+            None => (
+                Reason::Unknown,
+                "a pod was deleted at about the time at which a container ended; what came first is not known"
+                    .to_owned(),
+            ),
+        };
         return Verdict::Ended(Ending {
             outcome: taken_away(attempt, evidence),
-            reason: Reason::Unknown,
-            message:
-                "a pod was deleted in the second in which a container ended; what came first is not known"
-                    .to_owned(),
+            reason,
+            message,
             disruption: None,
         });
     }
-    if let Some(mut ending) =
-        pods.values().filter_map(|pod| failure(pod)).min_by_key(|(rank, _)| *rank).map(|(_, ending)| ending)
+    if let Some(mut ending) = pods
+        .values()
+        .filter_map(|pod| failure(pod, case.is_to_blame))
+        .min_by_key(|(rank, _)| *rank)
+        .map(|(_, ending)| ending)
     {
         if ending.outcome == Outcome::Interrupted {
             // The kubelet may not know any more whether the container that it lost had started.
             ending.outcome = taken_away(attempt, evidence);
-        } else if ending.reason == Reason::ContainerFailed && evidence.lacks(pods, attempt.demand.pod_count) {
-            // Peers fail when one of them is taken away; whether one was, nobody has seen.
-            ending.outcome = taken_away(attempt, evidence);
-            ending.reason = Reason::Unknown;
-            ending.message.push_str(", but another pod is gone, and what came first is not known");
         } else if ending.reason == Reason::ContainerFailed && attempt.demand.pod_count > 1 {
             match peers(case) {
-                Peers::Ended | Peers::OnReadyNodes => {}
-                Peers::MayBeLost(until) => return Verdict::OpenUntil(until),
                 Peers::Lost(pod, node) => {
                     ending.outcome = taken_away(attempt, evidence);
                     ending.reason = Reason::NodeFailure;
                     ending.message =
                         format!("node {node} of pod {pod} is gone or not ready, and {}", ending.message);
                 }
+                Peers::MayBeLost(until) => return Verdict::OpenUntil(until),
+                Peers::Ended | Peers::OnReadyNodes if evidence.lacks(pods, attempt.demand.pod_count) => {
+                    // Peers fail when one of them is taken away; whether one was, nobody has seen.
+                    ending.outcome = taken_away(attempt, evidence);
+                    ending.reason = Reason::Unknown;
+                    ending.message.push_str(", but another pod is gone, and what came first is not known");
+                }
+                Peers::Ended | Peers::OnReadyNodes => {}
             }
         }
         return Verdict::Ended(ending);
@@ -236,8 +256,9 @@ fn interrupted(attempt: &Attempt, evidence: &Evidence, disruption: Disruption) -
     }
 }
 
-/// How a failed pod ended, with a rank: what tells most about the cause comes first.
-fn failure(pod: &Pod) -> Option<(u8, Ending)> {
+/// How a failed pod ended, with a rank: what tells most about the cause comes first. A container that could not be started
+/// is the node's fault unless its ScavengerJob `is_to_blame`.
+fn failure(pod: &Pod, is_to_blame: bool) -> Option<(u8, Ending)> {
     let ended = match &pod.container {
         Container::Ended { exit_code, reason, message, started, .. }
             if *exit_code != 0 || pod.phase == PodPhase::Failed =>
@@ -291,11 +312,23 @@ fn failure(pod: &Pod) -> Option<(u8, Ending)> {
             Reason::ContainerFailed,
             format!("pod {name} exited with code {exit_code}{}", colon(message)),
         ),
-        // The container was created, but could not be started: a command that does not exist.
-        Some((exit_code, kubelet_reason, message, false)) if exit_code != 0 => failed(
-            2,
-            Reason::ContainerFailed,
-            format!("pod {name} could not be started: {kubelet_reason}{}", colon(message)),
+        // The container was created, but could not be started, and its command is the reason wherever it is tried.
+        Some((exit_code, kubelet_reason, message, false))
+            if exit_code != 0 && is_to_blame && creation::names_a_bad_command(message) =>
+        {
+            failed(
+                2,
+                Reason::ContainerNotCreated,
+                format!("pod {name} could not be started: {kubelet_reason}{}", colon(message)),
+            )
+        }
+        Some((exit_code, kubelet_reason, message, false)) if exit_code != 0 => node_failure(
+            Outcome::Interrupted,
+            format!(
+                "node {} could not start pod {name}: {kubelet_reason}{}",
+                pod.node.as_deref().unwrap_or_default(),
+                colon(message)
+            ),
         ),
         // Failed without any container: the kubelet refused the pod (OutOfcpu, NodeAffinity, ...).
         _ => node_failure(

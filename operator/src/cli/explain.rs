@@ -208,6 +208,13 @@ fn room(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob) {
     }
     let demand = sj.spec.as_ref().map(|spec| spec.demand.total()).unwrap_or_default();
     lines.add("pool", &format!("{} nodes that take ScavengerJobs", pool.nodes.len()));
+    if !pool.nodes_to_avoid.is_empty() {
+        let names: Vec<&str> = pool.nodes_to_avoid.iter().map(|name| &***name).collect();
+        lines.add("pool", &format!("takes no more on {} for now", names.join(", ")));
+    }
+    for (_, message) in &pool.closed_nodes {
+        lines.add("pool", message);
+    }
     // Everybody asks for these, and this one maybe for more.
     let resources = pool.allocatable.iter().map(|(name, _)| name);
     for name in resources.filter(|name| matches!(*name, CPU | MEMORY | PODS) || demand.get(name) > 0) {

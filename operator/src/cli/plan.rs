@@ -101,6 +101,10 @@ pub(super) fn describe(task: &Task) -> String {
             [(pod, _)] => format!("evict pod {}", pod.name),
             pods => format!("evict its {} pods", pods.len()),
         },
+        Task::DeleteAgain { pods } => {
+            let names: Vec<&str> = pods.iter().map(|(pod, ..)| &*pod.name).collect();
+            format!("delete {} again: its own grace period is over", names.join(", "))
+        }
         Task::ReadPodEvents { .. } => "read the events of its pods, to know what keeps them".to_owned(),
         Task::DeleteScavengerJob { .. } => "delete it: its ttlSecondsAfterFinished is over".to_owned(),
         Task::RemoveFinalizer => "let its deletion go on, if no pod of it is left".to_owned(),

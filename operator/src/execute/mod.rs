@@ -120,6 +120,7 @@ impl Executor {
             Task::DeleteScavengerJob { resource_version } => self.delete_sj(sj, uid, resource_version).await,
             Task::DeleteJob { job, uid } => self.delete_job(&job, &uid).await,
             Task::Interrupt { pods } => self.interrupt(pods).await,
+            Task::DeleteAgain { pods } => self.delete_again(pods).await,
             Task::RemoveFinalizer => self.remove_finalizer(sj, uid).await,
         }
     }
@@ -158,6 +159,7 @@ fn task_name(task: &Task) -> &'static str {
         Task::DeleteScavengerJob { .. } => "delete_scavenger_job",
         Task::DeleteJob { .. } => "delete_job",
         Task::Interrupt { .. } => "interrupt",
+        Task::DeleteAgain { .. } => "delete_again",
         Task::RemoveFinalizer => "remove_finalizer",
     }
 }

@@ -1,6 +1,7 @@
 //! What takes something away: pods, Jobs, ScavengerJobs and their finalizer.
 
-use k8s_openapi::api::batch::v1::Job as BatchJob;
+use jiff::SignedDuration;
+use k8s_openapi::api::{batch::v1::Job as BatchJob, core::v1::Pod as ApiPod};
 use kube::{
     ResourceExt,
     api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
@@ -60,6 +61,30 @@ impl Executor {
         match failed {
             Some(failure) => Err(failure),
             None => Ok(Answer::Interrupted { pods: pods.into_iter().map(|(_, uid)| uid).collect() }),
+        }
+    }
+
+    /// A second deletion can only shorten the grace period of the first. Never to 0, which would take the pod away before
+    /// its containers have ended.
+    pub(super) async fn delete_again(&self, pods: Vec<(Key, Name, SignedDuration)>) -> Outcome {
+        let delete = async |pod: &Key, uid: &str, grace: SignedDuration| {
+            let parameters = DeleteParams {
+                grace_period_seconds: Some(u32::try_from(grace.as_secs()).unwrap_or(u32::MAX).max(1)),
+                preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+                ..DeleteParams::default()
+            };
+            match self.api::<ApiPod>(pod).delete(&pod.name, &parameters).await {
+                Ok(_) => Ok(()),
+                // Gone, or another one by that name.
+                Err(kube::Error::Api(error)) if error.is_not_found() || error.is_conflict() => Ok(()),
+                Err(error) => Err(failure(error)),
+            }
+        };
+        let tried = pods.iter().map(|(pod, uid, grace)| delete(pod, uid, *grace));
+        let failed = futures::future::join_all(tried).await.into_iter().find_map(Result::err);
+        match failed {
+            Some(failure) => Err(failure),
+            None => Ok(Answer::DeletedAgain { pods: pods.into_iter().map(|(_, uid, _)| uid).collect() }),
         }
     }
 

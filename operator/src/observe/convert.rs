@@ -131,6 +131,9 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
         }),
         deletion_forced: object.metadata.deletion_timestamp.is_some()
             && object.metadata.deletion_grace_period_seconds.unwrap_or(0) == 0,
+        grace_period: SignedDuration::from_secs(
+            spec.and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(30),
+        ),
         deletion_due: object.metadata.deletion_timestamp.as_ref().map(|time| time.0),
         disruption_target: condition("DisruptionTarget", "True")
             .map(|condition| said(&condition.reason, &condition.message)),
@@ -468,6 +471,7 @@ mod tests {
         assert_eq!(pod.owner, Some(("u".into(), 2)));
         assert_eq!(pod.deletion_requested, Some("2026-01-01T00:00:30Z".parse().unwrap()));
         assert_eq!(pod.deletion_due, Some("2026-01-01T00:01:00Z".parse().unwrap()));
+        assert_eq!((pod.due(), pod.outstays()), (pod.deletion_due, None));
         assert!(!pod.deletion_forced);
         assert_eq!(pod.disrupted_since, Some("2026-01-01T00:00:29Z".parse().unwrap()));
         assert!(matches!(&pod.container, Container::Ended { exit_code: 128, started: false, .. }));

@@ -116,6 +116,7 @@ impl World {
         sj.spec = Ok(ScavengerJobSpec {
             demand: Self::demand(number).into(),
             interruption_after: seconds(600),
+            checkpoint_interval: None,
             saves_on_sigterm: number.is_multiple_of(3),
             restart: seconds(60),
             claims: Vec::new(),

@@ -435,6 +435,12 @@ impl Capacity {
         entry.and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.usable)
     }
 
+    /// Nodes of the pool that a new pod of a ScavengerJob must not go to now, although kube-scheduler would send it there.
+    pub fn nodes_to_avoid(&self) -> impl Iterator<Item = &Name> {
+        let avoided = |entry: &Entry| entry.eligible && entry.node.as_ref().is_some_and(|node| node.full);
+        self.nodes.iter().filter(move |(_, entry)| avoided(entry)).map(|(name, _)| name)
+    }
+
     /// Nodes of the pool with what pods use on each.
     pub fn pool_nodes(&self) -> impl Iterator<Item = (&Node, &Resources)> {
         self.nodes

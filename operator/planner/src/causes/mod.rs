@@ -212,7 +212,7 @@ fn standing(tracked: &Tracked, attachments: &Attachments, now: Timestamp) -> Sta
     let decided = decided.or(attempt.and_then(|attempt| attempt.disruption.as_ref()));
     let ended = attempt.and_then(|attempt| attempt.end_time);
     let since = decided.map(|decided| decided.time).max(ended).max(tracked.memory.deleting_since);
-    let due = |pod: &Pod| pod.deletion_due.or(pod.deletion_requested).or(since).unwrap_or(now);
+    let due = |pod: &Pod| pod.due().or(since).unwrap_or(now);
     let last = attachments.bound().map(|(_, pod)| due(pod)).max();
     match later(last.unwrap_or(now), PATIENCE) {
         until if until > now => Standing::Terminating(until),

@@ -21,7 +21,8 @@ pub struct Node {
     pub taints: Vec<Taint>,
     /// True if it is ready, schedulable and under no pressure.
     pub usable: bool,
-    /// True while it was measured to use so much memory that nothing may be added. The planner fills it in.
+    /// True while nothing may be added, although it could take pods: it was measured to use too much memory, or containers
+    /// could not be started there. The planner fills it in.
     #[serde(default)]
     pub full: bool,
     /// The pressure condition that it has: MemoryPressure, DiskPressure or PIDPressure.

@@ -1,10 +1,10 @@
 //! A pod, of a ScavengerJob or not.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{Key, Name, Placement};
-use crate::resources::Resources;
+use crate::{known::later, resources::Resources};
 
 /// A pod, of a ScavengerJob or not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,6 +49,9 @@ pub struct Pod {
     /// controller has counted it.
     #[serde(default)]
     pub deletion_forced: bool,
+    /// `spec.terminationGracePeriodSeconds`.
+    #[serde(default = "usual_grace_period")]
+    pub grace_period: SignedDuration,
     /// When the grace period of its deletion is over.
     #[serde(default)]
     pub deletion_due: Option<Timestamp>,
@@ -76,6 +79,25 @@ impl Pod {
     pub fn is_evictable(&self) -> bool {
         !self.phase.is_terminal() && self.deletion_requested.is_none()
     }
+
+    /// When it should be gone; none unless it is being deleted. Whoever deletes a pod may choose any grace period, but
+    /// nobody has to wait for longer than the pod's own.
+    #[must_use]
+    pub fn due(&self) -> Option<Timestamp> {
+        let own = later(self.deletion_requested?, self.grace_period);
+        Some(self.deletion_due.or(self.deletion_requested)?.min(own))
+    }
+
+    /// When the operator deletes it again, because it was deleted with a longer grace period than its own.
+    #[must_use]
+    pub fn outstays(&self) -> Option<Timestamp> {
+        self.due().filter(|due| !self.phase.is_terminal() && self.deletion_due > Some(*due))
+    }
+}
+
+/// What Kubernetes gives a pod that does not say.
+fn usual_grace_period() -> SignedDuration {
+    SignedDuration::from_secs(30)
 }
 
 /// `status.phase` of a pod.

@@ -61,6 +61,9 @@ pub struct ScavengerJobSpec {
     pub demand: Arc<Demand>,
     /// The stretch it needs for lasting progress.
     pub interruption_after: SignedDuration,
+    /// How often its workload writes a checkpoint, if it says so; else at least every `interruption_after`.
+    #[serde(default)]
+    pub checkpoint_interval: Option<SignedDuration>,
     /// True if its workload writes a checkpoint when it is stopped.
     pub saves_on_sigterm: bool,
     /// Work that a restart costs.
@@ -68,6 +71,14 @@ pub struct ScavengerJobSpec {
     /// PersistentVolumeClaims of its namespace that its pods mount.
     #[serde(default)]
     pub claims: Vec<Name>,
+}
+
+impl ScavengerJobSpec {
+    /// How often its workload writes a checkpoint at least, as far as anybody knows.
+    #[must_use]
+    pub fn checkpoint_every(&self) -> SignedDuration {
+        self.checkpoint_interval.unwrap_or(self.interruption_after)
+    }
 }
 
 /// What has to fit where. ScavengerJobs with equal demands either all fit or none does.

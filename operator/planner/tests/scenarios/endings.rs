@@ -110,7 +110,7 @@ fn a_reported_checkpoint_starts_the_running_priority_over_and_is_told() {
         assert_eq!(level(&cluster, "a"), Some(1));
     }
     cluster.run_for(seconds(80));
-    assert_eq!(level(&cluster, "a"), Some(2), "a whole stretch and 20 s since the last one");
+    assert_eq!(level(&cluster, "a"), Some(3), "its next checkpoint is 20 s late: there is most to lose");
     completed(&mut cluster, "a");
 }
 
@@ -228,7 +228,7 @@ fn another_missing_reference_after_the_spec_was_replaced_gets_a_grace_of_its_own
 #[test]
 fn a_container_that_can_not_be_created_fails_after_the_deadline_and_its_job_goes() {
     let mut cluster = cluster();
-    let stuck = ("ImagePullBackOff".to_owned(), "no such image".to_owned());
+    let stuck = ("ErrImagePull".to_owned(), "failed to resolve reference: r.io/nope:1: not found".to_owned());
     cluster.submit(sj("a"), Workload { stuck: Some(stuck), ..work(10) });
     cluster.run_for(seconds(299));
     assert_eq!(cluster.status("a").phase, Phase::Starting);
@@ -237,7 +237,7 @@ fn a_container_that_can_not_be_created_fails_after_the_deadline_and_its_job_goes
     assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::ContainerNotCreated));
     assert_eq!(
         cluster.status("a").message,
-        "ContainerNotCreated: pod a-1-0: ImagePullBackOff: no such image"
+        "ContainerNotCreated: pod a-1-0: ErrImagePull: failed to resolve reference: r.io/nope:1: not found"
     );
     assert!(cluster.status("a").start_times.is_empty(), "no container ever ran");
     assert!(cluster.jobs_of("a").is_empty(), "it would go on trying");
@@ -318,6 +318,20 @@ fn a_container_that_the_kubelet_lost_before_it_started_is_no_interruption() {
     completed(&mut cluster, "a");
 }
 
+#[test]
+fn pods_that_the_job_controller_deletes_are_no_sign_for_a_planner_that_was_started_anew() {
+    let mut cluster = cluster();
+    cluster.submit(sj("a").gang(3), Workload { grace: seconds(8), ..work(300) });
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_for(seconds(10));
+    cluster.exit(&key("a-1-0"), 1);
+    cluster.run_for(seconds(3));
+    assert!(cluster.pod("a-1-1").unwrap().deletion_requested.is_some());
+    cluster.restart(false);
+    cluster.run_until_phase("a", Phase::Failed);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::ContainerFailed));
+}
+
 /// What a new leader sees of a pod that was deleted in the second in which its container ended, or before it, when the
 /// kubelet has deleted it, too.
 #[test]
@@ -329,7 +343,14 @@ fn a_tie_is_no_failure_whatever_the_phase_of_the_pod() {
     let job = cluster.jobs_of("a")[0].clone();
     let running = cluster.all_live_pods()[0].clone();
     for (phase, deleted, forced) in
-        [(PodPhase::Running, 8, false), (PodPhase::Failed, 8, false), (PodPhase::Failed, 9, true)]
+        // The node's clock and that of the API server may differ by some seconds.
+        [
+            (PodPhase::Running, 8, false),
+            (PodPhase::Failed, 8, false),
+            (PodPhase::Failed, 9, true),
+            (PodPhase::Failed, 3, false),
+            (PodPhase::Failed, 13, false),
+        ]
     {
         let mut pod = running.clone().ended(143, at(8)).deleted(at(deleted));
         (pod.phase, pod.deletion_forced) = (phase, forced);
@@ -343,6 +364,7 @@ fn a_tie_is_no_failure_whatever_the_phase_of_the_pod() {
             pods: &pods,
             listed: false,
             lost: None,
+            is_to_blame: false,
             now: at(9),
         });
         let Verdict::Ended(ending) = verdict else { panic!("{verdict:?}") };

@@ -1,0 +1,276 @@
+//! Containers that the kubelet cannot create or start: whose fault is that?
+//!
+//! A wrong image name stays wrong, and its ScavengerJob has failed. A registry that is away comes back, and nobody's
+//! night of work may end because of it. The kubelet's reason does not distinguish the two, its message does: it quotes the
+//! registry, the container runtime or the API server. What no rule knows is the cluster's fault, for trying again is
+//! cheap.
+
+/// Whose fault it is that a container was not created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Of what the ScavengerJob asks for: another attempt would end in the same way.
+    Own,
+    /// Of the registry, the node or the network: it may pass.
+    Cluster,
+}
+
+/// Reasons with which the kubelet says that it cannot create a container.
+#[must_use]
+pub fn is_creation_error(reason: &str) -> bool {
+    is_pull_error(reason)
+        || matches!(
+            reason,
+            "CreateContainerConfigError"
+                | "CreateContainerError"
+                | "ErrImageNeverPull"
+                | "InvalidImageName"
+                | "RunContainerError"
+        )
+}
+
+fn is_pull_error(reason: &str) -> bool {
+    matches!(
+        reason,
+        "ErrImagePull"
+            | "ImagePullBackOff"
+            | "ImageInspectError"
+            | "RegistryUnavailable"
+            | "SignatureValidationFailed"
+    )
+}
+
+/// Whose fault it is, by the kubelet's reason and message.
+#[must_use]
+pub fn fault(reason: &str, message: &str) -> Fault {
+    let message = message.to_ascii_lowercase();
+    let says = |any: &[&str]| any.iter().any(|words| message.contains(words));
+    let is_own = match reason {
+        "InvalidImageName" | "ErrImageNeverPull" | "SignatureValidationFailed" => true,
+        // A registry in trouble may say both: that it is, and that it knows nobody.
+        _ if is_pull_error(reason) => !says(REGISTRY_IN_TROUBLE) && says(NO_SUCH_IMAGE),
+        "CreateContainerConfigError" => !says(API_SERVER_IN_TROUBLE) && says(BAD_CONFIG),
+        "CreateContainerError" => says(&["no command specified"]),
+        _ => false,
+    };
+    if is_own { Fault::Own } else { Fault::Cluster }
+}
+
+/// True if a container was created, but its command could not be executed. The program may be missing from the image, or
+/// the node may lack something that the runtime needs to start any container: on another node it shows which.
+#[must_use]
+pub fn names_a_bad_command(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    ["executable file not found", "no such file or directory", "permission denied", "exec format error"]
+        .iter()
+        .any(|words| message.contains(words))
+}
+
+/// A message of a pull that only says to wait: the kubelet of some versions keeps the registry's own words to itself
+/// between two tries.
+#[must_use]
+pub fn only_backs_off(reason: &str, message: &str) -> bool {
+    reason == "ImagePullBackOff"
+        && message.strip_prefix("Back-off pulling image").is_some_and(|rest| !rest.contains(": "))
+}
+
+/// How containerd, CRI-O and the network say that a registry does not answer, or not now. Words with spaces cannot be a
+/// part of an image's name.
+const REGISTRY_IN_TROUBLE: &[&str] = &[
+    "connection refused",
+    "connection reset",
+    "no route to host",
+    "network is unreachable",
+    "i/o timeout",
+    "timeout exceeded",
+    "deadline exceeded",
+    "handshake timeout",
+    "no such host",
+    "server misbehaving",
+    "temporary failure in name resolution",
+    "unexpected eof",
+    ": eof",
+    "tls:",
+    "x509:",
+    "toomanyrequests",
+    "too many requests",
+    "rate limit",
+    "500 internal server error",
+    "502 bad gateway",
+    "503 service",
+    "504 gateway",
+    "no space left on device",
+];
+
+/// How a registry says that there is no such image, or that whoever asks may not have it.
+const NO_SUCH_IMAGE: &[&str] = &[
+    ": not found",
+    "404 not found",
+    "manifest unknown",
+    "name unknown",
+    "repository does not exist",
+    "pull access denied",
+    "insufficient_scope",
+    "requested access to the resource is denied",
+    "401 unauthorized",
+    "unauthorized: ",
+    "authentication required",
+    "403 forbidden",
+    "no match for platform",
+    "invalid reference format",
+];
+
+/// How the kubelet says that something which the container refers to does not exist, or that it must not run so.
+const BAD_CONFIG: &[&str] = &[
+    "\" not found",
+    "couldn't find key",
+    "runasnonroot",
+    "references non-existent",
+    "invalid variable name",
+];
+
+/// How the kubelet says that it does not know it.
+const API_SERVER_IN_TROUBLE: &[&str] = &[
+    "timed out",
+    "timeout",
+    "connection refused",
+    "not yet been read",
+    "not registered",
+    "deadline exceeded",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(fault_of: Fault, cases: &[(&str, &str)]) {
+        for (reason, message) in cases {
+            assert_eq!(fault(reason, message), fault_of, "{reason}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_registry_that_is_away_throttles_or_fails_is_the_clusters_fault() {
+        let pull =
+            r#"failed to pull and unpack image "r.io/a/b:1": failed to resolve reference "r.io/a/b:1": "#;
+        for words in [
+            r#"failed to do request: Head "https://r.io/v2/a/b/manifests/1": dial tcp 10.0.0.1:443: connect: connection refused"#,
+            r#"failed to do request: Head "https://r.io/v2/a/b/manifests/1": dial tcp 10.0.0.1:443: i/o timeout"#,
+            r#"failed to do request: Head "https://r.io/v2/a/b/manifests/1": dial tcp: lookup r.io on 10.96.0.10:53: no such host"#,
+            r#"failed to do request: Head "https://r.io/v2/": tls: failed to verify certificate: x509: certificate has expired"#,
+            r#"failed to do request: Head "https://r.io/v2/": net/http: TLS handshake timeout"#,
+            "unexpected status from HEAD request to https://r.io/v2/a/b/manifests/1: 503 Service Unavailable",
+            "failed to authorize: failed to fetch anonymous token: unexpected status: 503 Service Unavailable",
+            "unexpected status code https://r.io/v2/a/b/manifests/1: 429 Too Many Requests - Server message: toomanyrequests: pull rate limit",
+            r#"failed to copy: httpReadSeeker: failed open: failed to do request: Get "https://r.io/v2/a/b/blobs/sha256:1": EOF"#,
+            "failed to extract layer sha256:1: write /var/lib/x: no space left on device: unknown",
+        ] {
+            let message = format!("{pull}{words}");
+            let quoted = format!("Back-off pulling image \"r.io/a/b:1\": ErrImagePull: {message}");
+            all(Fault::Cluster, &[("ErrImagePull", &message), ("ImagePullBackOff", &quoted)]);
+        }
+        all(
+            Fault::Cluster,
+            &[
+                ("ImagePullBackOff", "Back-off pulling image \"not-found/unauthorized:1\""),
+                ("ErrImagePull", "something that nobody has seen before"),
+                (
+                    "ErrImagePull",
+                    "pinging container registry r.io: Get \"https://r.io/v2/\": dial tcp 10.0.0.1:443: connect: no route to host",
+                ),
+                ("RegistryUnavailable", "pull QPS exceeded"),
+                (
+                    "CreateContainerConfigError",
+                    "failed to sync secret cache: timed out waiting for the condition",
+                ),
+                (
+                    "CreateContainerConfigError",
+                    "services have not yet been read at least once, cannot construct envvars",
+                ),
+                ("CreateContainerError", "context deadline exceeded"),
+                ("CreateContainerError", "failed to reserve container name \"main\": name is reserved"),
+                ("RunContainerError", "failed to create containerd task: failed to create shim task"),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_the_registry_does_not_have_or_does_not_give_is_the_specs_fault() {
+        all(
+            Fault::Own,
+            &[
+                (
+                    "ErrImagePull",
+                    r#"failed to pull and unpack image "r.io/a/b:2": failed to resolve reference "r.io/a/b:2": r.io/a/b:2: not found"#,
+                ),
+                (
+                    "ImagePullBackOff",
+                    r#"Back-off pulling image "r.io/a/b:2": ErrImagePull: failed to resolve reference "r.io/a/b:2": r.io/a/b:2: not found"#,
+                ),
+                (
+                    "ErrImagePull",
+                    "pull access denied for nope, repository does not exist or may require authorization: server message: insufficient_scope: authorization failed",
+                ),
+                ("ErrImagePull", "reading manifest 2 in r.io/a/b: manifest unknown: manifest unknown"),
+                (
+                    "ErrImagePull",
+                    "failed to authorize: failed to fetch oauth token: unexpected status from GET request to https://r.io/token: 401 Unauthorized",
+                ),
+                (
+                    "ErrImagePull",
+                    "reading manifest 1 in docker.io/a/b: requested access to the resource is denied",
+                ),
+                (
+                    "ErrImagePull",
+                    "failed to pull and unpack image \"r.io/a/b:1\": no match for platform in manifest: not found",
+                ),
+                ("InvalidImageName", "couldn't parse image name \"A:b:c\": invalid reference format"),
+                ("ErrImageNeverPull", "Container image \"a\" is not present with pull policy of Never"),
+                ("CreateContainerConfigError", "secret \"s\" not found"),
+                ("CreateContainerConfigError", "configmap \"c\" not found"),
+                ("CreateContainerConfigError", "couldn't find key k in Secret lab/s"),
+                (
+                    "CreateContainerConfigError",
+                    "container has runAsNonRoot and image will run as root (pod: \"p\", container: main)",
+                ),
+                (
+                    "CreateContainerError",
+                    "failed to generate container \"1\" spec: failed to generate spec: no command specified",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn only_the_words_of_the_registry_count() {
+        assert!(only_backs_off("ImagePullBackOff", "Back-off pulling image \"r.io:5000/a/b:2\""));
+        assert!(!only_backs_off(
+            "ImagePullBackOff",
+            "Back-off pulling image \"a\": ErrImagePull: a: not found"
+        ));
+        assert!(!only_backs_off("ErrImagePull", "a: not found"));
+    }
+
+    #[test]
+    fn a_command_that_does_not_exist_is_known_from_other_trouble_of_the_runtime() {
+        let runc = "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: ";
+        for (words, bad) in [
+            (
+                r#"error during container init: exec: "gmx_mpi": executable file not found in $PATH: unknown"#,
+                true,
+            ),
+            (
+                r#"error during container init: exec: "/opt/run": stat /opt/run: no such file or directory: unknown"#,
+                true,
+            ),
+            (r#"error during container init: exec: "/run.sh": permission denied: unknown"#, true),
+            ("exec /usr/bin/gmx: exec format error", true),
+            ("unable to apply cgroup configuration: mkdir: no space left on device", false),
+            (
+                "error running prestart hook #0: exit status 1: nvidia-container-cli: initialization error: nvml error: driver/library version mismatch",
+                false,
+            ),
+        ] {
+            assert_eq!(names_a_bad_command(&format!("{runc}{words}")), bad, "{words}");
+        }
+    }
+}
