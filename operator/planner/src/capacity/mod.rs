@@ -70,6 +70,8 @@ pub struct ScavengerPod<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct Capacity {
     nodes: BTreeMap<Name, Entry>,
+    /// Nodes with pods of ScavengerJobs that do not belong to the pool now: cordoned, too full, or no longer selected.
+    outside: BTreeSet<Name>,
     /// Names of nodes by their numbers.
     slots: Vec<Option<Name>>,
     vacant: Vec<usize>,
@@ -211,6 +213,11 @@ impl Capacity {
                 self.used.add(&entry.used);
                 self.ordinary.add(&entry.ordinary);
             }
+        }
+        if entry.in_pool || entry.scavengers.is_empty() {
+            self.outside.remove(name);
+        } else {
+            self.outside.insert(name.clone());
         }
         self.stale.insert(name.clone());
     }
