@@ -13,6 +13,8 @@ mod pending;
 mod plainly;
 mod questions;
 mod slab;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
