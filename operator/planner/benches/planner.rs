@@ -3,7 +3,8 @@
 //!
 //! The tables give processor time, which is the planner's own wherever it runs; what criterion says below them is time
 //! on the wall. The world is the unpleasant one: 2,000 different demands wait, 1,000 ordinary pods are pending with a request each
-//! of their own, every node has labels that no other has, and ScavengerJobs fill the pool up to the threshold.
+//! of their own, every node has labels that no other has, and ScavengerJobs fill the pool up to the threshold. In mode
+//! Operator 100 ordinary pods wait that are larger than any node.
 
 #![allow(missing_docs, reason = "the macro makes an undocumented function")]
 
@@ -23,12 +24,15 @@ use nix::time::{ClockId, clock_gettime};
 use scavenger_planner::{
     Planner,
     action::{Action, ActionResult, Answer, Task},
-    fixtures::{at, millis, seconds},
-    values::{Job, Key, Observation, Phase, Pod, ScavengerJob},
+    fixtures::{at, millis, seconds, settings},
+    values::{Job, Key, Observation, Phase, Pod, PreemptionMode, ScavengerJob},
 };
-use world::{World, bound, ordinary};
+use world::{World, bound, hopeless, ordinary};
 
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
+
+/// Pending ordinary pods that nothing helps, where the operator makes room for pods.
+const HOPELESS: usize = 100;
 
 /// Argument with which the bench calls itself to be a process that does nothing but rebuild.
 const REBUILD: &str = "rebuild-once";
@@ -274,15 +278,24 @@ fn percentile(times: &[Duration], percent: usize) -> f64 {
     times[(times.len() * percent / 100).min(times.len() - 1)].as_secs_f64() * 1e6
 }
 
-fn events(size: usize, rounds: usize) {
+fn events(size: usize, rounds: usize, mode: PreemptionMode) {
     let world = World::of(size);
     let mut cluster = Cluster::new(&world);
+    if mode == PreemptionMode::Operator {
+        let pool = settings().starting_at_once(50).preempting();
+        cluster.planner.observe(Observation::Pool(Box::new(Ok(pool))), cluster.now);
+        for number in 0..HOPELESS {
+            cluster.planner.observe(Observation::Pod(Box::new(hopeless(number))), cluster.now);
+        }
+        cluster.settle();
+        cluster.spent.clear();
+    }
     let starting = cluster.scavenger_jobs.values().filter(|sj| sj.status.phase == Phase::Running).count();
     for number in 0..rounds {
         cluster.round(&world, number);
     }
     println!(
-        "\n{size} SJs ({starting} run), {} nodes: microseconds of processor time of one event, observed and planned",
+        "\n{size} SJs ({starting} run), {} nodes, mode {mode:?}: microseconds of processor time of one event, observed and planned",
         world.nodes
     );
     println!("{:<32} {:>7} {:>9} {:>9} {:>9}", "event", "count", "median", "99%", "largest");
@@ -313,7 +326,10 @@ fn tables(rounds: usize) {
         assert!(status.is_ok_and(|status| status.success()), "the rebuild of {size} should end well");
     }
     for size in SIZES {
-        events(size, rounds);
+        events(size, rounds, PreemptionMode::Scheduler);
+    }
+    for size in SIZES {
+        events(size, rounds, PreemptionMode::Operator);
     }
     println!();
 }
@@ -353,7 +369,7 @@ fn main() {
     }
     // `cargo test --benches` only wants to know that it runs.
     if arguments.iter().any(|argument| argument == "--test") {
-        return events(SIZES[0], 3);
+        return events(SIZES[0], 3, PreemptionMode::Operator);
     }
     tables(500);
     if arguments.iter().any(|argument| argument == "tables") {

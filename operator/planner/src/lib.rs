@@ -359,7 +359,7 @@ impl Planner {
                 let evidence = attachments.evidence(Some(attempt));
                 promises::lingering_pods(attempt, &attachments.jobs, &attachments.pods, evidence)
             });
-            self.promises.end(key, lingering);
+            self.promises.end(key, attempt, lingering);
         }
         let (task, timer) = match next {
             Next::Do(task) => (Some(task), None),

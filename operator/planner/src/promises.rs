@@ -142,9 +142,16 @@ impl Promises {
 
     /// Gives back the slot and all capacity of a ScavengerJob without an active attempt, but for what pods of its last
     /// attempt may still take.
-    pub(crate) fn end(&mut self, key: &Key, lingering: (Vec<Name>, usize)) {
+    pub(crate) fn end(&mut self, key: &Key, attempt: Option<&Attempt>, lingering: (Vec<Name>, usize)) {
         let (seen, left) = lingering;
         self.unsure.remove(key);
+        if let Some(attempt) = attempt
+            && left > 0
+            && self.ledger.reserved_pods(key) == 0
+        {
+            // After a restart nobody remembers what was promised, and where.
+            self.ledger.reserve(key, &attempt.demand.per_pod, vec![None; left]);
+        }
         self.shrink(key, left, &seen);
         self.leave_slot(key);
     }

@@ -43,6 +43,13 @@ pub fn ordinary(number: usize, cpu_milli: i64, node: Option<&Name>) -> Pod {
     if pod.node.is_some() { pod.running() } else { pod }
 }
 
+/// An ordinary pod of its own size that waits for the operator to make room, and is larger than any node.
+pub fn hopeless(number: usize) -> Pod {
+    let mut pod = ordinary(6_000_000 + number, 65_000 + number as i64, None).patient();
+    pod.unschedulable = Some("0/1 nodes are available: 1 Insufficient cpu.".to_owned());
+    pod
+}
+
 pub fn job(sj: &ScavengerJob, attempt: u32, version: u64) -> Job {
     Job {
         key: Key::new(&*sj.key.namespace, format!("{}-{attempt}", sj.key.name)),

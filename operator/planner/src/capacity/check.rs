@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Capacity;
 #[cfg(any(test, feature = "fixtures"))]
-use super::{index::View, questions::place};
+use super::{Entry, index::View, questions::place};
 #[cfg(any(test, feature = "fixtures"))]
 use crate::ledger::Ledger;
 use crate::{resources::Resources, values::Name};
@@ -75,6 +75,10 @@ impl Capacity {
             if !self.nodes.get(&occupant.node).is_some_and(|entry| entry.scavengers.contains(key)) {
                 return Err(format!("{key} is not on the list of node {}", occupant.node));
             }
+        }
+        let outside = |entry: &Entry| !entry.in_pool && !entry.scavengers.is_empty();
+        if !self.nodes.iter().filter(|(_, entry)| outside(entry)).map(|(name, _)| name).eq(&self.uncounted) {
+            return Err(format!("uncounted nodes with ScavengerJobs are not {:?}", self.uncounted));
         }
         if namespaces != self.namespaces {
             return Err(format!("namespaces occupy {:?} instead of {namespaces:?}", self.namespaces));

@@ -51,7 +51,7 @@ pub(crate) type Rooms = [Option<Resources>; 3];
 pub(crate) struct Ask(usize);
 
 /// See the module.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
     columns: Columns,
     /// For each view what is free: `width` amounts for each node.
@@ -88,22 +88,6 @@ struct Asked {
     pending: i64,
     /// For each view, once somebody wanted to know. One node counts at most for all pods of the demand.
     counts: [Option<u64>; 3],
-}
-
-impl Default for Places {
-    fn default() -> Self {
-        Self {
-            columns: Columns::default(),
-            free: Default::default(),
-            counts_in: Default::default(),
-            placements: Slab::default(),
-            placement_numbers: BTreeMap::new(),
-            asks: Slab::default(),
-            ask_numbers: BTreeMap::new(),
-            takeable: Resources::default(),
-            takeable_stale: false,
-        }
-    }
 }
 
 impl Asked {
@@ -469,6 +453,3 @@ impl Places {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -14,6 +14,8 @@ mod pending;
 mod plainly;
 mod questions;
 mod slab;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,6 +74,8 @@ pub struct ScavengerPod<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct Capacity {
     nodes: BTreeMap<Name, Entry>,
+    /// Nodes with pods of ScavengerJobs that do not belong to the pool now: cordoned, too full, or no longer selected.
+    uncounted: BTreeSet<Name>,
     /// Names of nodes by their numbers.
     slots: Vec<Option<Name>>,
     vacant: Vec<usize>,
@@ -216,6 +220,11 @@ impl Capacity {
             }
         }
         self.borders.set(name, entry);
+        if entry.in_pool || entry.scavengers.is_empty() {
+            self.uncounted.remove(name);
+        } else {
+            self.uncounted.insert(name.clone());
+        }
         self.stale.insert(name.clone());
     }
 

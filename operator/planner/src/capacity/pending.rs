@@ -6,7 +6,7 @@
 //! thing that fails. It looks at capacity after taints and node affinity, and before volumes, other pods and topology. So
 //! where it names no lack of capacity for any node, every node that the pod may go to has enough.
 
-use super::Capacity;
+use super::{Capacity, index::View};
 use crate::{
     resources::Resources,
     values::{Demand, Key, Placement, Pod},
@@ -73,6 +73,19 @@ impl Capacity {
             }
         }
         takeable
+    }
+
+    /// True if a pending ordinary pod may find capacity on some node once ScavengerJobs are interrupted; false if none
+    /// would do. Costs no look at any node of the pool: what each demand would find there is kept up by the index.
+    pub(crate) fn may_be_helped(&mut self, pod: &Pod) -> bool {
+        // Where no node lacks capacity, nobody's end helps.
+        let Some(ask) = self.pending.get(&pod.key).copied() else { return false };
+        self.places.fits(ask, View::WithoutScavengers)
+            || self.uncounted.iter().filter_map(|name| self.nodes.get(name)).any(|entry| {
+                entry.node.as_ref().is_some_and(|node| {
+                    pod.placement.admits(node) && pod.requests.fits_beside(&entry.ordinary, &node.allocatable)
+                })
+            })
     }
 
     /// Ordinary pods that wait for a node and hold capacity, what they ask for and where they may go.

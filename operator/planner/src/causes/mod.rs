@@ -100,7 +100,7 @@ impl Causes {
 pub(crate) struct Pool<'a> {
     pub(crate) seen: &'a mut Seen,
     pub(crate) capacity: &'a mut Capacity,
-    pub(crate) promises: &'a Promises,
+    pub(crate) promises: &'a mut Promises,
     pub(crate) occupancy: &'a Occupancy,
     pub(crate) settings: &'a Settings,
     pub(crate) now: Timestamp,

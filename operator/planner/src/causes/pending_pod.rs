@@ -144,9 +144,9 @@ impl PendingPods {
 
     /// Pods to be served: highest priority first, then who was created first. Those for which nothing helped are not
     /// among them until something changed.
-    fn unserved(&self, stamp: Stamp) -> Vec<Pod> {
+    fn unserved(&self, stamp: Stamp) -> impl Iterator<Item = &Pod> {
         let pods = self.unserved.iter().filter_map(|(.., key)| self.pending.get(key));
-        pods.filter(|pending| pending.hopeless != Some(stamp)).map(|pending| pending.pod.clone()).collect()
+        pods.filter(move |pending| pending.hopeless != Some(stamp)).map(|pending| &pending.pod)
     }
 
     /// Remembers that nothing helps a pod in this state of the cluster.
@@ -218,9 +218,23 @@ impl Cause for PendingPods {
                 pool.capacity.set_pod(&Pod { nominated_node: None, ..pod });
             }
         }
+        pool.capacity.settle(pool.promises);
         let stamp = (pool.capacity.epoch(), pool.capacity.version(), pool.occupancy.version());
         let mut hopeless = BTreeSet::new();
-        for pod in self.unserved(stamp) {
+        // Most of those that cannot be served are too large for every node, which is known without a look at any.
+        let mut may_be_helped = |pod: &Pod| match pool.capacity.may_be_helped(pod) {
+            true => Ok(pod.clone()),
+            false => Err(pod.key.clone()),
+        };
+        let unserved: Vec<Result<Pod, Key>> = self.unserved(stamp).map(&mut may_be_helped).collect();
+        for pod in unserved {
+            let pod = match pod {
+                Ok(pod) => pod,
+                Err(pod) => {
+                    self.served.push(Served { pod, choice: None });
+                    continue;
+                }
+            };
             let shape = (pod.requests.clone(), pod.placement.clone());
             let choice = if hopeless.contains(&shape) {
                 None

@@ -1,7 +1,7 @@
 //! Who goes when a node really uses more memory than its pods ask for.
 
 use scavenger_planner::{
-    fixtures::{node, seconds, settings, sj},
+    fixtures::{node, pod, seconds, settings, sj},
     values::{Observation, Phase, Reason, Usage, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Workload};
@@ -167,4 +167,18 @@ fn a_node_that_was_not_measured_for_long_counts_as_full() {
     cluster.planner.observe(Observation::Usage(None), cluster.now);
     cluster.run_until_phase("late", Phase::Completed);
     assert!(interrupted(&cluster).is_empty());
+}
+
+#[test]
+fn those_on_a_full_node_can_still_go_for_a_pending_pod() {
+    let mut cluster = cluster();
+    cluster.set_pool(Ok(settings().preempting().filled_to(1.0)));
+    measure(&mut cluster, 9800);
+    cluster.run_for(seconds(5));
+    measure(&mut cluster, 8800);
+    let mut owner = pod("owner", 9500).patient();
+    owner.placement.node_selector.insert("name".into(), "n1".into());
+    cluster.create_pod(owner, seconds(100));
+    cluster.run_until("it has a node", |cluster| cluster.pod("owner").is_some_and(|pod| pod.node.is_some()));
+    assert_eq!(interrupted(&cluster), ["a", "b", "dear"]);
 }

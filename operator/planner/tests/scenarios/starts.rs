@@ -11,7 +11,7 @@ use scavenger_planner::{
 };
 use scavenger_simulator::{Cluster, Kill, Stream, Workload};
 
-use super::{all_is_quiet, attempt, cluster, completed, work};
+use super::{all_is_quiet, attempt, cluster, completed, whole_cluster, work};
 
 /// At most one attempt of `a` is at work, those of a ScavengerJob that had its name before included.
 fn one_at_work(cluster: &Cluster) {
@@ -462,4 +462,21 @@ fn h_a_planner_that_stood_still_does_not_repeat_what_was_finished() {
     run_for(&mut cluster, seconds(100));
     assert_eq!(cluster.starts.len(), made, "it runs again\n{}", cluster.history());
     assert!(cluster.all_live_pods().is_empty());
+}
+
+#[test]
+fn pods_of_an_ended_attempt_that_may_still_be_placed_count_after_a_restart() {
+    let mut cluster = whole_cluster();
+    cluster.scheduler_works = false;
+    // Its Job goes late, and with it its pods.
+    cluster.delays.garbage_collector = seconds(600);
+    cluster.submit(sj("a").asking(6000).gang(2), work(100));
+    cluster.run_until("it is withdrawn", |cluster| cluster.status("a").failed_starts == 1);
+    cluster.run_for(seconds(2));
+    assert_eq!(cluster.live_pods("a").len(), 2);
+    assert_eq!(cluster.planner.ledger().total().cpu_milli, 12_000);
+    cluster.restart(true);
+    cluster.run_for(seconds(2));
+    assert_eq!(cluster.live_pods("a").len(), 2);
+    assert_eq!(cluster.planner.ledger().total().cpu_milli, 12_000);
 }

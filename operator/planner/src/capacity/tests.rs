@@ -1,10 +1,7 @@
+//! Names of resources: only those that a node has cost something.
+
 use super::*;
-use crate::{
-    capacity::Capacity,
-    fixtures::{node, pod, settings, sj},
-    promises::Promises,
-    values::Pod,
-};
+use crate::fixtures::{node, pod, settings, sj};
 
 fn asking_for(names: usize) -> Pod {
     let mut pod = pod("greedy", 100);
