@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    fn node(labels: serde_json::Value, taint: Option<&str>) -> Node {
+    fn node(labels: &serde_json::Value, taint: Option<&str>) -> Node {
         let taints: Vec<_> = taint.iter().map(|key| json!({ "key": key, "effect": "NoSchedule" })).collect();
         serde_json::from_value(json!({
             "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n", "labels": labels }, "spec": { "taints": taints },
@@ -132,12 +132,12 @@ mod tests {
     fn a_pod_outside_is_found_whatever_watch_was_first() {
         let selecting = pool(json!({ "nodeSelector": { "pool": "s" }, "toleratedTaints": ["gpu"] }));
         for (node, inside) in [
-            (node(json!({ "pool": "s" }), None), true),
-            (node(json!({ "pool": "s" }), Some("gpu")), true),
-            (node(json!({ "pool": "s" }), Some("node.kubernetes.io/unschedulable")), true),
-            (node(json!({ "pool": "t" }), None), false),
-            (node(json!({}), None), false),
-            (node(json!({ "pool": "s" }), Some("other")), false),
+            (node(&json!({ "pool": "s" }), None), true),
+            (node(&json!({ "pool": "s" }), Some("gpu")), true),
+            (node(&json!({ "pool": "s" }), Some("node.kubernetes.io/unschedulable")), true),
+            (node(&json!({ "pool": "t" }), None), false),
+            (node(&json!({}), None), false),
+            (node(&json!({ "pool": "s" }), Some("other")), false),
         ] {
             assert_eq!(bound(&selecting, &node).crossed().is_empty(), inside, "{node:?}");
         }
@@ -146,8 +146,8 @@ mod tests {
     #[test]
     fn what_changes_after_the_binding_does_not_count() {
         let selecting = pool(json!({ "nodeSelector": { "pool": "s" } }));
-        let mut border = bound(&selecting, &node(json!({ "pool": "s" }), None));
-        border.node(5, &node(json!({}), None), false);
+        let mut border = bound(&selecting, &node(&json!({ "pool": "s" }), None));
+        border.node(5, &node(&json!({}), None), false);
         border.pod(6, &pod("p"), "a-1");
         assert!(border.crossed().is_empty(), "the pod stays where it was");
         border.job(7, "b-1");

@@ -1,5 +1,6 @@
 //! What takes something away: pods, Jobs, ScavengerJobs and their finalizer.
 
+use futures::StreamExt;
 use jiff::SignedDuration;
 use k8s_openapi::api::{batch::v1::Job as BatchJob, core::v1::Pod as ApiPod};
 use kube::{
@@ -15,6 +16,9 @@ use serde_json::json;
 use tracing::info;
 
 use super::{Executor, Outcome, errors::failure};
+
+/// Pods of one gang that are evicted at the same time: an action is one of many that are under way.
+const EVICTIONS_AT_ONCE: usize = 8;
 
 impl Executor {
     /// Deletes a ScavengerJob that was finished for long enough. Its finalizer holds it until its Jobs are gone.
@@ -56,8 +60,9 @@ impl Executor {
 
     /// Every pod is tried, so that one that can not be evicted does not keep the others of its gang.
     pub(super) async fn interrupt(&self, pods: Vec<(Key, Name)>) -> Outcome {
-        let tried = pods.iter().map(|(pod, uid)| self.evictor.evict(pod, uid));
-        let failed = futures::future::join_all(tried).await.into_iter().find_map(Result::err);
+        let tries: Vec<_> = pods.iter().map(|(pod, uid)| self.evictor.evict(pod, uid)).collect();
+        let tried: Vec<_> = futures::stream::iter(tries).buffer_unordered(EVICTIONS_AT_ONCE).collect().await;
+        let failed = tried.into_iter().find_map(Result::err);
         match failed {
             Some(failure) => Err(failure),
             None => Ok(Answer::Interrupted { pods: pods.into_iter().map(|(_, uid)| uid).collect() }),
