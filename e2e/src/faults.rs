@@ -129,7 +129,7 @@ impl Proxy {
     /// Starts it.
     ///
     /// # Errors
-    /// If no port is free, or the kubeconfig of the tests can not be read.
+    /// If no port is free, or the kubeconfig of the tests cannot be read.
     pub async fn start() -> Result<Self> {
         Self::start_as(names::OPERATOR).await
     }
@@ -137,7 +137,7 @@ impl Proxy {
     /// Starts one that acts as another service account of ours.
     ///
     /// # Errors
-    /// If no port is free, or the kubeconfig of the tests can not be read.
+    /// If no port is free, or the kubeconfig of the tests cannot be read.
     pub async fn start_as(account: &str) -> Result<Self> {
         let path = std::env::var(crate::KUBECONFIG).context("the tests have no cluster")?;
         let mut config =
@@ -168,7 +168,7 @@ impl Proxy {
     /// A kubeconfig that leads through it.
     ///
     /// # Errors
-    /// If it can not be written.
+    /// If it cannot be written.
     pub fn kubeconfig(&self) -> Result<tempfile::NamedTempFile> {
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "proxy",
@@ -426,7 +426,7 @@ impl Operator {
     /// If it does not.
     pub async fn ends(mut self) -> Result<()> {
         let status = tokio::time::timeout(crate::world::LIMIT, self.child.wait());
-        let status = status.await.context("the operator leads on although it can not renew its Lease")??;
+        let status = status.await.context("the operator leads on although it cannot renew its Lease")??;
         ensure!(!status.success(), "the operator ended as if all were well");
         Ok(())
     }

@@ -56,7 +56,7 @@ pub async fn script(text: &str) -> Result<String> {
         std::env::var_os(crate::KUBECTL).as_deref().and_then(|path| Path::new(path).parent())
     {
         let folders = std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path));
-        path = std::env::join_paths(folders).context("kubectl's folder can not be put into PATH")?;
+        path = std::env::join_paths(folders).context("kubectl's folder cannot be put into PATH")?;
     }
     let output = tokio::process::Command::new("sh")
         .args(["-e", "-u", "-c", text])

@@ -160,7 +160,7 @@ impl Tuner {
     /// Kills it.
     ///
     /// # Errors
-    /// If it can not be.
+    /// If it cannot be.
     pub async fn kill(mut self) -> Result<String> {
         self.child.kill().await?;
         Ok(self.address)

@@ -97,14 +97,14 @@ impl PlayedJob {
         self.waits(waits, "waits after an interruption").await
     }
 
-    /// The attempt that runs ends with success, having written `log`; none if its pod is gone. Its last words are
+    /// The attempt that runs succeeds, having written `log`; none if its pod is gone. Its last words are
     /// `message`.
     ///
     /// # Errors
     /// What the API server says.
     pub async fn completes(&mut self, message: &str, log: Option<&str>) -> Result<()> {
         self.end(Outcome::Completed, &Reason::Completed, message, log)?;
-        let said = "the workload ended with success";
+        let said = "the workload succeeded";
         let conditions = json!([condition_of(condition::COMPLETE, "True", Reason::Completed.name(), said)]);
         self.write(json!({
             "phase": Phase::Completed, "message": said, "conditions": conditions, "finishTime": time(self.ended.len(), 2),

@@ -162,7 +162,7 @@ pub async fn insert(world: &World, database: &Database, path: &str, more: &[(&st
 /// One row.
 ///
 /// # Errors
-/// If it can not be read.
+/// If it cannot be read.
 pub async fn row(database: &Database, id: i64) -> Result<Row> {
     let rows = database.rows(&format!("select * from gromacs_queue where id = {id}")).await?;
     rows.into_iter().next().context("the row is gone")
@@ -208,7 +208,7 @@ pub fn is_complete_with(row: &Row, steps: u32) -> Result<()> {
 /// The attempts of a row that ran, in their order.
 ///
 /// # Errors
-/// If they can not be read.
+/// If they cannot be read.
 pub async fn attempts(database: &Database, id: i64) -> Result<Vec<Attempt>> {
     let select = format!(
         "select outcome, reason, submission, cpu_millicores, memory_bytes, peak_memory_bytes, log_end, first_step \
@@ -232,7 +232,7 @@ pub async fn simulations(world: &World, id: i64) -> Result<Vec<String>> {
 /// The history of a row, oldest first.
 ///
 /// # Errors
-/// If it can not be read.
+/// If it cannot be read.
 pub async fn history(database: &Database, id: i64) -> Result<Vec<String>> {
     #[derive(Deserialize)]
     struct Event {

@@ -16,10 +16,10 @@ use kube::{
 /// A connection as somebody else. The API server adds the groups that follow from the name.
 ///
 /// # Errors
-/// If the kubeconfig of the tests can not be used.
+/// If the kubeconfig of the tests cannot be used.
 pub async fn client(user: &str) -> Result<Client> {
     let path = std::env::var_os(crate::KUBECONFIG).context("the tests have no cluster")?;
-    let kubeconfig = Kubeconfig::read_from(path).context("the kubeconfig can not be read")?;
+    let kubeconfig = Kubeconfig::read_from(path).context("the kubeconfig cannot be read")?;
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     config.auth_info.impersonate = Some(user.to_owned());
     Ok(Client::try_from(config)?)

@@ -43,7 +43,7 @@ impl SmallVolume {
     /// Makes one with a copy of `file` of the claim `simulations` in its root, and `room` bytes to spare.
     ///
     /// # Errors
-    /// What the API server says, or if the node's runtime can not mount it.
+    /// What the API server says, or if the node's runtime cannot mount it.
     pub async fn new(world: &'static World, file: &str, room: u64) -> Result<Self> {
         let volume = format!("{NAME}-{}", world.namespace);
         let folder = format!("/run/{volume}");
@@ -75,7 +75,7 @@ impl SmallVolume {
             let pod = pods.get(NAME).await?;
             let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
             if phase == "Failed" {
-                bail!("it can not be made: {}", pods.logs(NAME, &LogParams::default()).await?);
+                bail!("it cannot be made: {}", pods.logs(NAME, &LogParams::default()).await?);
             }
             let is_ready = phase == "Running"
                 && pods.logs(NAME, &LogParams::default()).await.is_ok_and(|log| log.contains("ready"));
@@ -112,7 +112,7 @@ impl SmallVolume {
     /// Gives back the room that was filled at the beginning.
     ///
     /// # Errors
-    /// If the file can not be removed.
+    /// If the file cannot be removed.
     pub async fn make_room(&self) -> Result<()> {
         exec(&self.world.api::<Pod>(), NAME, NAME, &["rm", "/small/filler"]).await.map(|_| ())
     }

@@ -113,7 +113,7 @@ where
 
 impl World {
     async fn new(kubeconfig: &str, name: &str) -> Result<Self> {
-        let kubeconfig = Kubeconfig::read_from(kubeconfig).context("the kubeconfig can not be read")?;
+        let kubeconfig = Kubeconfig::read_from(kubeconfig).context("the kubeconfig cannot be read")?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         let client = Client::try_from(config)?;
         let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -326,7 +326,7 @@ impl World {
     /// What a file on the volume of `claim` holds.
     ///
     /// # Errors
-    /// What the API server says, or that the file can not be read.
+    /// What the API server says, or that the file cannot be read.
     pub async fn file(&self, claim: &str, file: &str) -> Result<String> {
         let name = format!("reads-{file}");
         let pod = json!({
@@ -345,7 +345,7 @@ impl World {
         until(&format!("{file} is read"), || async {
             let pod = self.api::<Pod>().get(&name).await?;
             let phase = pod.status.and_then(|status| status.phase);
-            ensure!(phase.as_deref() != Some("Failed"), "{file} can not be read");
+            ensure!(phase.as_deref() != Some("Failed"), "{file} cannot be read");
             Ok((phase.as_deref() == Some("Succeeded")).then_some(()))
         })
         .await?;

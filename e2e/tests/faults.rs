@@ -184,7 +184,7 @@ fn a_surge_keeps_to_the_threshold_and_gets_through() {
 }
 
 /// Watches that say nothing more, on connections that look well: what happens in the cluster is not seen. The kubelet
-/// asks after the operator's health and starts it anew, and nothing is lost.
+/// asks after the operator's health and starts it again, and nothing is lost.
 #[test]
 fn wedged_watches_are_noticed() {
     if repetitions(1) == 1 {

@@ -145,7 +145,7 @@ fn another_replica_takes_over_from_one_that_dies() {
         let first = world.pod("count").await?;
         let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
         let leader = world.leader().await?;
-        // Killed at once: it can not give the Lease back.
+        // Killed at once: it cannot give the Lease back.
         pods.delete(&leader, &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() })
             .await?;
         let began = Instant::now();

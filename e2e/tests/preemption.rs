@@ -136,7 +136,7 @@ async fn the_cheaper_one_goes(world: &World, class: &str) -> Result<()> {
     let slot = &world.slots(11).await?;
     two_anew(world, slot).await?;
 
-    // What can not be judged interrupts nobody, and the pool says so.
+    // What cannot be judged interrupts nobody, and the pool says so.
     let apart = json!({ "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
         { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "apart" } } }] } } });
     for (name, more, constraint) in [

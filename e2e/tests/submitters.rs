@@ -145,7 +145,7 @@ impl Witness {
         let seen = seen();
         ensure!(seen.len() == count, "{} ScavengerJobs were made for {count} rows", seen.len());
         let twice: Vec<_> = seen.iter().filter(|(_, uids)| uids.len() != 1).collect();
-        ensure!(twice.is_empty(), "made anew: {twice:?}");
+        ensure!(twice.is_empty(), "made again: {twice:?}");
         let others: Vec<_> = seen.keys().filter(|name| !name.ends_with("-1")).collect();
         ensure!(others.is_empty(), "not a first submission: {others:?}");
         Ok(())

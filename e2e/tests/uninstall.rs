@@ -73,7 +73,7 @@ async fn traces(world: &World) -> Result<Vec<String>> {
                 Ok(objects) => objects,
                 // A definition that is just going away.
                 Err(kube::Error::Api(status)) if status.is_not_found() => {
-                    found.push(format!("{} that can not be listed", resource.plural));
+                    found.push(format!("{} that cannot be listed", resource.plural));
                     continue;
                 }
                 Err(error) => return Err(error.into()),

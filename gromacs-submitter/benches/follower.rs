@@ -56,7 +56,7 @@ const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 const WATCHED: Duration = Duration::from_secs(20);
 
 /// Of the rows with an ordinary log, the oldest progress is at most so old: an interval of the pieces and one of the
-/// writes are 3 s, the rest is for a busy machine. A follower that can not keep up falls behind ever more.
+/// writes are 3 s, the rest is for a busy machine. A follower that cannot keep up falls behind ever more.
 const OLDEST: Duration = Duration::from_secs(10);
 
 /// Most by which the logs that are not as they should be make the others' progress older, at the 99th percentile.

@@ -92,7 +92,7 @@ pub enum ClusterError {
         name: String,
     },
     /// Anything else; asking again may help.
-    #[error("Kubernetes can not {act} {name}: {}", root_cause(source))]
+    #[error("Kubernetes cannot {act} {name}: {}", root_cause(source))]
     Request {
         /// What was asked.
         act: &'static str,
@@ -128,7 +128,7 @@ fn is_passing(message: &str) -> bool {
 }
 
 impl ClusterError {
-    /// True if the row can not go on without a person.
+    /// True if the row cannot go on without a person.
     ///
     /// A refusal is final only while the row has no ScavengerJob, or none that can start any more: whoever changes a
     /// role or a limit for a minute must not fail simulations that are under way, and a row that failed must leave
@@ -403,7 +403,7 @@ impl Cluster {
         within("read the log of", namespace, &name, request).await
     }
 
-    /// Rows of this queue whose ScavengerJobs in `namespace` changed. The stream goes on for ever; errors are in it
+    /// Rows of this queue whose ScavengerJobs in `namespace` changed. The stream goes on forever; errors are in it
     /// and heal by themselves.
     pub fn changed_rows(
         &self,
@@ -434,7 +434,7 @@ fn row_of(job: &ScavengerJob) -> Option<i64> {
     job.labels().get(LABEL_ROW)?.parse().ok()
 }
 
-/// A log that can not be had now and never again: the pod is gone, its container never started, or it is no text.
+/// A log that cannot be had now and never again: the pod is gone, its container never started, or it is no text.
 fn log_or_none(result: Result<String, kube::Error>) -> Result<Option<String>, kube::Error> {
     match result {
         Ok(text) => Ok(Some(text)),

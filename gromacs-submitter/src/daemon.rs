@@ -92,7 +92,7 @@ pub async fn run(worker: Arc<Worker>, pace: Pace, stop: Arc<Notify>) {
 /// Advances every row as far as it goes without waiting. True if every step could be done and no row failed.
 ///
 /// # Errors
-/// If the database can not be read or written.
+/// If the database cannot be read or written.
 pub async fn run_once(worker: Arc<Worker>, pace: &Pace) -> Result<bool, StoreError> {
     let mut seen: HashSet<i64> = HashSet::new();
     let mut all_well = true;
@@ -205,7 +205,7 @@ async fn claim(
         return Ok(SLOWEST_TURN);
     }
     let due = worker.store.next_due().await?.unwrap_or(f64::INFINITY);
-    // Not at once again, so that a row that is due but can not be claimed does not keep the loop busy.
+    // Not at once again, so that a row that is due but cannot be claimed does not keep the loop busy.
     Ok(Duration::try_from_secs_f64(due.max(0.1)).unwrap_or(SLOWEST_TURN).min(SLOWEST_TURN))
 }
 
@@ -233,7 +233,7 @@ async fn wake_rows(worker: &Worker, mut changed: Vec<i64>) {
     }
 }
 
-/// Writes down the progress of the rows that are followed, for ever.
+/// Writes down the progress of the rows that are followed, forever.
 async fn write_progress(worker: Arc<Worker>) {
     let Some(follower) = &worker.follower else { return };
     let mut every = tokio::time::interval(worker.settings.progress_interval);
@@ -247,7 +247,7 @@ async fn write_progress(worker: Arc<Worker>) {
     }
 }
 
-/// Wakes the loop when a row is inserted or a request is set. Listens again, for ever, when the database went away.
+/// Wakes the loop when a row is inserted or a request is set. Listens again, forever, when the database went away.
 async fn listen(worker: Arc<Worker>, wake: Arc<Notify>) {
     loop {
         match worker.store.listen().await {
@@ -269,7 +269,7 @@ async fn listen(worker: Arc<Worker>, wake: Arc<Notify>) {
                     }
                 }
             }
-            Err(error) => tracing::debug!(%error, "can not listen to the database yet"),
+            Err(error) => tracing::debug!(%error, "cannot listen to the database yet"),
         }
         tokio::time::sleep(AFTER_DATABASE_ERROR).await;
     }

@@ -132,7 +132,7 @@ impl Follower {
                     }
                 }
                 Ok(None) => {}
-                Err(error) => tracing::debug!(row = id, %error, "a log can not be followed"),
+                Err(error) => tracing::debug!(row = id, %error, "a log cannot be followed"),
             }
             follower.forget(id, attempt);
         });

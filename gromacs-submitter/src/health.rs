@@ -135,7 +135,7 @@ impl Metrics {
 /// Serves the three paths until `stop` is done.
 ///
 /// # Errors
-/// If the address can not be listened on.
+/// If the address cannot be listened on.
 pub async fn serve(
     address: SocketAddr,
     metrics: Arc<Metrics>,

@@ -249,7 +249,7 @@ fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
     args
 }
 
-/// No checkpoint to go on from: what is measured is one stretch. The counters can not be reset while PME is being tuned.
+/// No checkpoint to go on from: what is measured is one stretch. The counters cannot be reset while PME is being tuned.
 fn benchmark_args(row: &GromacsToTune, benchmark: &Benchmark) -> Vec<String> {
     let mut args = vec!["-s".to_owned(), literal(&tpr_file(row))];
     args.extend(["-cpt", "-1"].map(ToOwned::to_owned));

@@ -22,8 +22,8 @@ const LARGEST_REPLY_BYTES: usize = 1 << 20;
 /// Why there is no ladder.
 #[derive(Debug, thiserror::Error)]
 pub enum TunerError {
-    /// The address is none, or the client can not be built.
-    #[error("the tuner's address {url} can not be used: {source}")]
+    /// The address is none, or the client cannot be built.
+    #[error("the tuner's address {url} cannot be used: {source}")]
     BuildClient {
         /// The address.
         url: String,
@@ -40,11 +40,11 @@ pub enum TunerError {
         #[source]
         source: reqwest::Error,
     },
-    /// It can not answer now.
-    #[error("the tuner can not answer now: {0}")]
+    /// It cannot answer now.
+    #[error("the tuner cannot answer now: {0}")]
     AskLater(String),
     /// An answer that is none.
-    #[error("the tuner at {url} gave an answer that can not be read: {reason}")]
+    #[error("the tuner at {url} gave an answer that cannot be read: {reason}")]
     ReadReply {
         /// The address.
         url: String,
@@ -54,8 +54,8 @@ pub enum TunerError {
     /// Nothing fits the nodes there are, within the limits.
     #[error("no configuration fits: {0}")]
     FitNodes(String),
-    /// The pool is such that it can not answer: no row's fault.
-    #[error("the tuner can not work with what the ScavengerPool \"default\" shows: {0}")]
+    /// The pool is such that it cannot answer: no row's fault.
+    #[error("the tuner cannot work with what the ScavengerPool \"default\" shows: {0}")]
     AcceptPool(String),
     /// The request is wrong, and will be wrong again.
     #[error("the tuner refuses the simulation: {0}")]

@@ -187,7 +187,7 @@ pub struct PoolLimits {
 }
 
 impl PoolView {
-    /// Reads the pool; shapes that can not be read, or that have no room for any pod, are left out.
+    /// Reads the pool; shapes that cannot be read, or that have no room for any pod, are left out.
     #[must_use]
     pub fn new(pool: &ScavengerPool) -> Self {
         let status = pool.status.clone().unwrap_or_default();
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn there_is_room_on_one_node_and_under_the_threshold() {
         let roomy = pool("100");
-        assert_eq!(roomy.nodes.len(), 2, "what can not be read is left out");
+        assert_eq!(roomy.nodes.len(), 2, "what cannot be read is left out");
         assert!(roomy.has_room_for(&asks(3000, 4)));
         assert!(!roomy.has_room_for(&asks(3001, 1)), "on no node");
         assert!(!roomy.has_room_for(&asks(2000, 5)), "CPU on one node and memory on another");

@@ -66,7 +66,7 @@ pub enum StepError {
 }
 
 impl StepError {
-    /// True if the row can not go on without a person.
+    /// True if the row cannot go on without a person.
     fn is_final(&self, state: State) -> bool {
         match self {
             Self::Store(error) => error.is_final(),
@@ -106,7 +106,7 @@ impl Worker {
     /// Takes the row as far as it goes.
     ///
     /// # Errors
-    /// Only if the database can not be written; the lease then ends by itself.
+    /// Only if the database cannot be written; the lease then ends by itself.
     pub async fn run(&self, mut claim: Claim) -> Result<Turn, StoreError> {
         for _ in 0..MOST_STEPS {
             let before = claim.row.status.clone();
@@ -144,7 +144,7 @@ impl Worker {
         self.metrics.count_step("error");
         let state = claim.row.status.state;
         if error.is_final(state) && state.is_final() {
-            // What can not be removed now is left to its own ttlSecondsAfterFinished.
+            // What cannot be removed now is left to its own ttlSecondsAfterFinished.
             tracing::warn!(row = claim.row.id, namespace = %claim.row.namespace, %reason, "not removed");
             let status = RowStatus { job_expiry_time: None, ..claim.row.status.clone() };
             self.store.record(claim, &status, &changes).await?;

@@ -1,5 +1,5 @@
 //! Text that wants to be something else: SQL, a path out of the volume, a command of the terminal. Every argument and
-//! every cell is only ever text; what the table can not hold is refused with a sentence.
+//! every cell is only ever text; what the table cannot hold is refused with a sentence.
 
 mod postgres;
 mod program;

@@ -34,7 +34,7 @@ async fn a_pool_without_a_free_connection_is_an_error_in_time() {
     let began = Instant::now();
     let error = store.claim(&any(1)).await.expect_err("should find no connection");
     assert!(matches!(error, StoreError::Query(sqlx::Error::PoolTimedOut)), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(10), "it does not wait for ever");
+    assert!(began.elapsed() < Duration::from_secs(10), "it does not wait forever");
     drop(taken);
     assert_eq!(store.claim(&any(1)).await.expect("should claim").len(), 1, "the next try succeeds");
 }

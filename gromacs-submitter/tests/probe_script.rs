@@ -119,7 +119,7 @@ fn releases_before_and_after_are_read_the_same() {
     }
 }
 
-/// The script can not read the table, so it has its own.
+/// The script cannot read the table, so it has its own.
 #[test]
 fn the_script_knows_every_interaction() {
     for (name, size) in gmx_dump::BONDED {
@@ -208,7 +208,7 @@ fn what_can_not_be_read_fails_with_gromacs_words() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("there is no file"));
 
     let output = volume.run(INSPECT_SCRIPT, &[&volume.file("a.tpr"), &volume.file("taken")]);
-    assert_eq!(output.status.code(), Some(5), "the working directory can not be made");
+    assert_eq!(output.status.code(), Some(5), "the working directory cannot be made");
 }
 
 /// A `gmx` that writes down what it is called with, makes the files it is told to, and keeps the topology and the

@@ -300,7 +300,7 @@ async fn a_value_that_no_column_holds_is_no_reason_to_try_again() {
     let status = RowStatus { reason: Some("mdrun said \0".to_owned()), ..claim.row.status.clone() };
     let error = store.record(&claim, &status, &Changes::default()).await.expect_err("a NUL is no text");
     assert!(error.is_final(), "{error}");
-    assert!(error.to_string().contains("can not hold what was found"), "{error}");
+    assert!(error.to_string().contains("cannot hold what was found"), "{error}");
     let status = RowStatus { submission: 0, ..claim.row.status.clone() };
     let error = store.record(&claim, &status, &Changes::default()).await.expect_err("breaks a rule");
     assert!(error.is_final(), "{error}");

@@ -249,7 +249,7 @@ fn affinity(confinement: &Confinement) -> Option<Affinity> {
     })
 }
 
-/// Requests and limits are made from the requests alone, so they can not differ.
+/// Requests and limits are made from the requests alone, so they cannot differ.
 fn resources(resources: &crd::Resources) -> ResourceRequirements {
     let list: BTreeMap<String, Quantity> = resources
         .requests

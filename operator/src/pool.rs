@@ -70,7 +70,7 @@ fn unjudged_pods(pool: &PoolReport<'_>, now: Timestamp) -> Condition {
     }
     let more = if pods.len() > NAMED { ", ..." } else { "" };
     let message = format!(
-        "for {} pending pods nothing is interrupted, since the operator can not judge these of their constraints: {}{more}",
+        "for {} pending pods nothing is interrupted, since the operator cannot judge these of their constraints: {}{more}",
         pods.len(),
         pods[..pods.len().min(NAMED)].join("; "),
     );

@@ -28,7 +28,7 @@ const DEFAULT_WEIGHTS: [(&str, f64); 3] = [(CPU, 1.0), (MEMORY, 0.125), (EPHEMER
 /// The same for a unit of any extended resource: a GPU usually comes with 8 cores or more.
 const DEFAULT_EXTENDED_WEIGHT: f64 = 8.0;
 
-/// Why a spec can not be used.
+/// Why a spec cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum SpecError {
     #[error("{field}: {source}")]

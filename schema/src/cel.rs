@@ -1,5 +1,5 @@
 //! Pieces of CEL that several rules use. What is wrong is said by one rule, the one of its own field: rules that compare
-//! fields hold while one of these can not be read.
+//! fields hold while one of these cannot be read.
 
 use kube::core::Rule;
 

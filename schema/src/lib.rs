@@ -50,7 +50,7 @@ pub mod water;
 /// The custom resource definitions as one YAML document stream, as `kubectl apply` takes it.
 ///
 /// # Errors
-/// If a definition can not be written as YAML, which would be a defect of the types.
+/// If a definition cannot be written as YAML, which would be a defect of the types.
 #[cfg(feature = "crd")]
 pub fn crds_yaml() -> Result<String, serde_saphyr::ser::Error> {
     use kube::CustomResourceExt;

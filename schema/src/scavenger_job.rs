@@ -200,7 +200,7 @@ const FROZEN: [&str; 22] = [
 ];
 
 /// The rule that keeps a running attempt and its spec the same. It sees spec and status, so it stands at the root; CEL
-/// can not leave fields out of a comparison, so it names the others. Each access of a field costs the API server a copy of
+/// cannot leave fields out of a comparison, so it names the others. Each access of a field costs the API server a copy of
 /// the schema's properties, and most updates are of the status alone: whether the specs are equal is asked first.
 fn frozen_while_active() -> Rule {
     // Optional selection (`?.`) would be shorter, but the API server takes its cost for unbounded.
@@ -504,7 +504,7 @@ pub struct ScavengerJobStatus {
     /// rises in the pool's `prioritySteps` over `interruptionAfter`, and starts over at its end or at a reported checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_start_over_timestamp: Option<Time>,
-    /// When the workload last reported a checkpoint: from then on the running priority rises anew.
+    /// When the workload last reported a checkpoint: from then on the running priority rises again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_checkpoint_time: Option<Time>,
     /// When it started to run, the newest 50 times, oldest first.

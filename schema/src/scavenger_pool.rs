@@ -73,7 +73,7 @@ pub struct ScavengerPoolSpec {
     #[schemars(schema_with = "shapes::duration")]
     pub pending_timeout: Duration,
 
-    /// A ScavengerJob whose container can not be created within this time has failed. If only a volume is not attached
+    /// A ScavengerJob whose container cannot be created within this time has failed. If only a volume is not attached
     /// or mounted yet, the attempt is withdrawn.
     #[serde(default = "default_start_deadline")]
     #[schemars(schema_with = "shapes::duration")]
@@ -91,7 +91,7 @@ pub struct ScavengerPoolSpec {
     pub interruption_backoff: Duration,
 
     /// A ScavengerJob that has waited for this long although it would fit beside the ordinary pods gets a standing
-    /// reservation: what those that came later give back is kept for it until it starts, so that nobody waits for ever
+    /// reservation: what those that came later give back is kept for it until it starts, so that nobody waits forever
     /// behind smaller ones. Between 1s and 168h.
     #[serde(default = "default_reserve_after")]
     #[schemars(schema_with = "shapes::duration")]

@@ -77,7 +77,7 @@ pub enum State {
     Interrupted,
     /// Every step was computed.
     Completed,
-    /// It can not go on without a person.
+    /// It cannot go on without a person.
     Failed,
     /// Its owner stopped it.
     Cancelled,
@@ -368,7 +368,7 @@ pub struct Benchmark {
 }
 
 impl Benchmark {
-    /// Step at which mdrun's counters start anew: what comes before is for caches and clocks to settle.
+    /// Step at which mdrun's counters start again: what comes before is for caches and clocks to settle.
     #[must_use]
     pub fn reset_step(&self) -> i64 {
         self.steps / 2

@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
 /// Every generated file with its content.
 fn files() -> Result<Vec<(&'static str, String)>> {
     let crds =
-        scavenger_schema::crds_yaml().context("the CustomResourceDefinitions can not be written as YAML")?;
+        scavenger_schema::crds_yaml().context("the CustomResourceDefinitions cannot be written as YAML")?;
     let openapi = scavenger_schema::openapi::openapi();
     let model = scavenger_tuner_model::description::page();
     Ok(vec![

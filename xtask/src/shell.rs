@@ -15,7 +15,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(ROOT).stdin(Stdio::null());
     // What the cargo that runs this program says of it. Build scripts (ring's) ask for some of it, and would be run
-    // anew, with everything that depends on them, whenever cargo is called by hand and by this program in turn.
+    // again, with everything that depends on them, whenever cargo is called by hand and by this program in turn.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {

@@ -114,7 +114,7 @@ impl Machine {
         add("packet filter", &output("ip6tables-save", &[]));
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("should list the mounts");
         for line in mounts.lines() {
-            // Without the first three fields: numbers that are given anew.
+            // Without the first three fields: numbers that are given again.
             add("mount", line.splitn(4, ' ').last().unwrap_or_default());
         }
         for folder in

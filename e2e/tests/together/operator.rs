@@ -199,7 +199,7 @@ fn gang() -> Value {
 
 #[test]
 fn a_gang_can_be_deleted_and_made_anew_at_once() {
-    run("gang-anew", |world| async move {
+    run("gang-again", |world| async move {
         world.claim("data").await?;
         world.create::<ScavengerJob>(gang()).await?;
         world.phase("gang", Phase::Running).await?;

@@ -22,8 +22,7 @@ const SHORTEST_MEASUREMENT_SECONDS: f64 = 1.0;
 pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     status.rung = job.last_attempt().and_then(|attempt| attempt.rung).or(status.rung);
     let Some(end) = input.row.system.last_step() else {
-        let reason =
-            "mdrun ended with success, but nsteps is not known; add the file again with a value for nsteps";
+        let reason = "mdrun succeeded, but nsteps is not known; add the file again with a value for nsteps";
         return fail(input, reason.to_owned());
     };
     if let Some(facts) = input.log.facts() {

@@ -29,7 +29,7 @@ pub(super) fn refused_by_pool(row: &GromacsToTune, pool: &PoolView) -> Option<St
 
 /// The row and its ladder when the tuner has answered.
 ///
-/// What can not save its last checkpoint in the time that the pool allows is left out, and what has no more memory
+/// What cannot save its last checkpoint in the time that the pool allows is left out, and what has no more memory
 /// than mdrun was killed with gets twice as much, as far as nodes and limits go.
 ///
 /// # Errors

@@ -268,7 +268,7 @@ pub fn advance(input: &Input<'_>) -> Step {
     step
 }
 
-/// What the row becomes when a step can not be done for good. What is left of it in the cluster is removed at
+/// What the row becomes when a step cannot be done for good. What is left of it in the cluster is removed at
 /// `job_expiry_time`.
 #[must_use]
 pub fn with_failure(row: &GromacsToTune, reason: String, keep_jobs: Duration, now: Timestamp) -> RowStatus {
@@ -298,7 +298,7 @@ pub fn with_backoff(row: &GromacsToTune, reason: String, jitter: f64, now: Times
     }
 }
 
-/// What the row becomes when its ScavengerJob can not have another configuration, since the API server refuses that one
+/// What the row becomes when its ScavengerJob cannot have another configuration, since the API server refuses that one
 /// in these `words`: it goes on waiting with the one it has.
 #[must_use]
 pub fn with_refusal(row: &GromacsToTune, rung: i32, words: &str, now: Timestamp) -> RowStatus {
@@ -409,7 +409,7 @@ fn inspecting(input: &Input<'_>) -> Step {
         if let Some(reason) = ladder::refused_by_pool(row, pool) {
             return fail(input, reason);
         }
-        // A box that no node may make would wait for ever.
+        // A box that no node may make would wait forever.
         return match calibration::refused_by_nodes(input) {
             Some(reason) => fail(input, reason),
             None => act(Action::CreateProbe(Probe::Inspection), row),
@@ -458,8 +458,8 @@ fn inspecting(input: &Input<'_>) -> Step {
     }
 }
 
-/// Why the row can not have what it asks for. What the user gave wins where the tuner only reckons with it; which steps
-/// are computed mdrun reads in the file, and its `-nsteps` would begin anew after each interruption.
+/// Why the row cannot have what it asks for. What the user gave wins where the tuner only reckons with it; which steps
+/// are computed mdrun reads in the file, and its `-nsteps` would begin again after each interruption.
 fn contradiction(row: &GromacsToTune, inspection: &Inspection) -> Option<String> {
     let (given, found) = (&row.system, &inspection.system);
     [("nsteps", given.nsteps, found.nsteps), ("init_step", given.init_step, found.init_step)]
@@ -475,7 +475,7 @@ fn contradiction(row: &GromacsToTune, inspection: &Inspection) -> Option<String>
         })
 }
 
-/// Killed for lack of memory, the inspection is made anew with more, until the row's or the pool's limits are reached.
+/// Killed for lack of memory, the inspection is made again with more, until the row's or the pool's limits are reached.
 fn inspect_with_more_memory(probe: &JobView, name: &str, input: &Input<'_>) -> Step {
     let row = input.row;
     let limit = probe.last_attempt().and_then(|attempt| attempt.memory_bytes).unwrap_or(i64::MAX);

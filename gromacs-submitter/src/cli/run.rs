@@ -1,4 +1,4 @@
-//! `run`: works on the queue, for ever or once.
+//! `run`: works on the queue, forever or once.
 
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
     let outcome = tokio::select! {
         // The end of either is the end of the process: whoever started it starts it again.
         served = serving => {
-            served.context("serving health ended")?.with_context(|| format!("can not listen on {}", options.listen))?;
+            served.context("serving health ended")?.with_context(|| format!("cannot listen on {}", options.listen))?;
             anyhow::bail!("serving health ended");
         }
         ended = &mut daemon => {
@@ -114,10 +114,10 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
 /// Lets this process have as many files open as it needs, each followed log being one, and tells how many logs it can
 /// follow. Many container runtimes start programs with a limit of 1,024 that they may raise by themselves.
 fn logs_to_follow(wanted: u16) -> anyhow::Result<usize> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("can not read the limit of open files")?;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("cannot read the limit of open files")?;
     let (needed, logs) = share_files(wanted, hard);
     if soft < needed {
-        setrlimit(Resource::RLIMIT_NOFILE, needed, hard).context("can not raise the limit of open files")?;
+        setrlimit(Resource::RLIMIT_NOFILE, needed, hard).context("cannot raise the limit of open files")?;
     }
     if logs < wanted.into() {
         tracing::warn!(logs, wanted, files = hard, "the limit of open files lets fewer logs be followed");
@@ -189,8 +189,8 @@ async fn first_contact(store: &Store, once: bool) -> Result<String, StoreError> 
 }
 
 async fn terminated() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("can not wait for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("can not wait for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}

@@ -42,7 +42,7 @@ pub enum Command {
     ///
     /// Applies the migrations that the database does not have yet. Running it again does nothing.
     Migrate(MigrateOptions),
-    /// Work on the queue, for ever or once
+    /// Work on the queue, forever or once
     ///
     /// Takes rows, asks the tuner, makes ScavengerJobs and follows them. Any number of these may share one queue.
     Run(RunOptions),

@@ -126,7 +126,7 @@ pub struct AddOptions {
     pub keep_going: bool,
     /// Leave out files that have a row already, whatever became of it
     ///
-    /// For a cron that adds whatever is in a folder: what was computed, failed or cancelled is not begun anew.
+    /// For a cron that adds whatever is in a folder: what was computed, failed or cancelled is not begun again.
     #[arg(
         long,
         env = "SCAVENGER_SUBMITTER_SKIP_EXISTING",

@@ -6,7 +6,7 @@ if ! [ -f "$1" ]; then
 fi
 mkdir -p -- "$2" || exit 5
 if ! [ -w "$2" ]; then
-    echo "user $(id -u) can not write to $2" >&2
+    echo "user $(id -u) cannot write to $2" >&2
     exit 6
 fi
 # A checkpoint that another queue's row left here, one of an earlier database for example, is not this row's to go on from:

@@ -37,7 +37,7 @@ pub enum ProbeError {
     },
     /// Energy minimisation and the like have no checkpoints.
     #[error(
-        "integrator {0} can not be continued from a checkpoint; only dynamics can run as a scavenger (integrator md, md-vv, md-vv-avek, sd or bd)"
+        "integrator {0} cannot be continued from a checkpoint; only dynamics can run as a scavenger (integrator md, md-vv, md-vv-avek, sd or bd)"
     )]
     UseIntegrator(String),
     /// A run without an end never completes.

@@ -2,7 +2,7 @@
 # GROMACS's own box of 216 molecules along x, y and z, $6: steps. The inspection of what was made follows.
 mkdir -p -- "$2" || exit 5
 if ! [ -w "$2" ]; then
-    echo "user $(id -u) can not write to $2" >&2
+    echo "user $(id -u) cannot write to $2" >&2
     exit 6
 fi
 cd -- "$2" || exit 5

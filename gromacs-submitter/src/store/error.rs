@@ -33,7 +33,7 @@ pub enum StoreError {
     #[error("there is no database role {0:?}; create it first: create role \"{0}\" login password '...'")]
     FindRole(String),
     /// A value that came from outside, not from the row, does not fit into its column.
-    #[error("the database can not hold what was found: {0}")]
+    #[error("the database cannot hold what was found: {0}")]
     HoldValue(String),
     /// Migrating failed.
     #[error("migrating the database failed: {0}")]

@@ -5,7 +5,7 @@
     clippy::expect_used,
     clippy::panic,
     dead_code,
-    reason = "a test that can not start its server must say so loudly; not every program uses all of it"
+    reason = "a test that cannot start its server must say so loudly; not every program uses all of it"
 )]
 
 use std::sync::OnceLock;

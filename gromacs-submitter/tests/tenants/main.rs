@@ -490,7 +490,7 @@ async fn a_row_that_somebody_holds_holds_up_nobody() {
         .submitter
         .record(&claims[0], &status, &Changes::default())
         .await
-        .expect_err("should not wait for ever");
+        .expect_err("should not wait forever");
     assert!(matches!(error, StoreError::Query(_)), "{error}");
     assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
     alice.execute("commit").await.expect("should commit");
@@ -711,7 +711,7 @@ async fn every_text_is_refused_or_stays_what_it_is() {
             accepted += 1;
             assert_ne!(column, "namespace", "{value:?}");
             assert!(value.len() <= 1024, "{column} {value:?}");
-            // What becomes part of a path can not lead out of the volume.
+            // What becomes part of a path cannot lead out of the volume.
             let path = column == "tpr_path" || column == "persistent_volume_claim";
             assert!(
                 !path || !(value.starts_with('/') || value.split('/').any(|part| part == "..")),

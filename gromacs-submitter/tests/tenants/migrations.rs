@@ -51,7 +51,7 @@ async fn everything_is_behind_a_policy() {
             and not a.attisdropped
             and not (has_column_privilege('submitter', c.oid, a.attnum, 'select')
                 and has_column_privilege('submitter', c.oid, a.attnum, 'update'))");
-    assert_eq!(kept.await, Vec::<String>::new(), "columns that the submitter can not write");
+    assert_eq!(kept.await, Vec::<String>::new(), "columns that the submitter cannot write");
 }
 
 /// The migrations up to the one before this, rows of two owners, then the rest.

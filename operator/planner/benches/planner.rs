@@ -218,7 +218,7 @@ impl Cluster {
         }
     }
 
-    /// The workload of the SJ that has run longest ends with success.
+    /// The workload of the SJ that has run longest succeeds.
     fn complete_one(&mut self) {
         let Some(mut pod) = self.running.pop_front() else { return };
         let Some((owner, attempt)) = pod.owner.clone() else { return };

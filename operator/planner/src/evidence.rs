@@ -111,7 +111,7 @@ impl Evidence {
         self.listed = self.listed.max(resource_version);
     }
 
-    /// Takes in one version of a pod of the attempt. `epoch` rises whenever the pod watch lists everything anew.
+    /// Takes in one version of a pod of the attempt. `epoch` rises whenever the pod watch lists everything again.
     pub fn note(&mut self, pod: &Pod, epoch: u64, now: Timestamp) {
         self.container_started |= pod.container.has_started();
         if let Container::Waiting(Some((reason, message))) = &pod.container

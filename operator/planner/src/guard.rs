@@ -25,7 +25,7 @@ pub enum Help {
     },
     /// No node would have room, even without any of its ScavengerJobs.
     Nothing,
-    /// Nothing is interrupted for it, since these of its constraints can not be judged.
+    /// Nothing is interrupted for it, since these of its constraints cannot be judged.
     Unjudged(Vec<Name>),
 }
 

@@ -37,7 +37,7 @@ fn next_step(known: &Known<'_>) -> Next {
     }
 }
 
-/// Instead of waiting for news of a Job for ever.
+/// Instead of waiting for news of a Job forever.
 fn doubted(known: &Known<'_>, next: Next) -> Next {
     let (Some((uid, since)), Next::Wait(timer)) = (known.unwatched_job, &next) else { return next };
     let Some(job) = known.jobs.get(uid) else { return next };

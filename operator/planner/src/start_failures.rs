@@ -8,7 +8,7 @@
 //! ScavengerJob that failed on another node, too, or whose message names its command, counts once: no single ScavengerJob
 //! closes one node after the other. A container that starts there later shows that the node is well.
 //!
-//! All of it is memory: a planner that is started anew finds out again.
+//! All of it is memory: a planner that is started again finds out again.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -39,7 +39,7 @@ pub(crate) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
 }
 
 /// The Job is gone and its pods are not: whoever deleted it left them alone. They go on; if they never get to
-/// run, the attempt must not hold its place for ever.
+/// run, the attempt must not hold its place forever.
 pub(crate) fn next_of_orphans(known: &Known<'_>, attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> Next {
     let waits = pods.values().any(|pod| !pod.phase.is_terminal() && !pod.container.has_started());
     match known.settings {
@@ -103,7 +103,7 @@ pub(crate) fn next(known: &Known<'_>, attempt: &Attempt, job: &Job, pods: &BTree
     if now < created_until {
         return Next::Wait(Some(created_until));
     }
-    // A node that is gone can not start anything and may be gone for longer than the deadline: not the workload's fault.
+    // A node that is gone cannot start anything and may be gone for longer than the deadline: not the workload's fault.
     if let Some(node) = known.lost_node {
         let message = format!("node {node} is not ready; its pods did not start there");
         return Next::Change(Transition::withdraw(WaitingReason::Unscheduled, message));

@@ -210,7 +210,7 @@ fn peers<'a>(case: &Case<'a>) -> Peers<'a> {
     if case.pods.values().all(has_ended) {
         return Peers::Ended;
     }
-    // By the planner's own clock: that of a node may be wrong, and a planner that was started anew has to look for as long.
+    // By the planner's own clock: that of a node may be wrong, and a planner that was started again has to look for as long.
     let until = later(case.evidence.failure_seen().unwrap_or(case.now), NODE_GRACE);
     if case.now < until { Peers::MayBeLost(until) } else { Peers::OnReadyNodes }
 }
@@ -349,5 +349,5 @@ fn completion_message(pods: &BTreeMap<Name, Arc<Pod>>) -> String {
         Container::Ended { message, .. } if !message.trim().is_empty() => Some(message.trim()),
         _ => None,
     });
-    said.unwrap_or("the workload ended with success").to_owned()
+    said.unwrap_or("the workload succeeded").to_owned()
 }

@@ -1,5 +1,5 @@
 //! Where PersistentVolumes let pods go: a claim that is bound brings the node affinity of its volume with it. An
-//! ordinary pod with a claim that is not bound can not be judged; a ScavengerJob with one may go anywhere, since the
+//! ordinary pod with a claim that is not bound cannot be judged; a ScavengerJob with one may go anywhere, since the
 //! volume will be bound where its pod is placed.
 //!
 //! A volume that one node at a time can mount (ReadWriteOnce) is attached where a pod that mounts it is. kube-scheduler

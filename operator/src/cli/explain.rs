@@ -95,7 +95,7 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
             };
             lines.add("asks for", &format!("{pods}{}", spec.demand.per_pod));
         }
-        Err(error) => lines.add("asks for", &format!("something that can not be understood: {error}")),
+        Err(error) => lines.add("asks for", &format!("something that cannot be understood: {error}")),
     }
     if let Some((level, steps)) = planner.running_priority(key, snapshot.time) {
         lines.add("priority", &format!("step {level} of {steps}: the higher, the more would be lost"));

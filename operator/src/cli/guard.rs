@@ -48,7 +48,7 @@ const LINES: usize = 40;
 /// runs it every minute.
 ///
 /// Exit status: 0 what was to be done is done (maybe nothing), 1 something could not be read or interrupted, 2 a flag or
-/// the connection can not be used.
+/// the connection cannot be used.
 #[derive(Debug, clap::Args)]
 pub(super) struct Options {
     /// Act if the Lease was not renewed for this long (20s to 24h)
@@ -230,7 +230,7 @@ fn table(helped: &[(Key, Help)], became: impl Fn(&Key) -> String) -> String {
                 lines.push(format!("{pod}: no node would have room, even without its ScavengerJobs"));
             }
             Help::Unjudged(constraints) => lines.push(format!(
-                "{pod}: its constraints can not be judged ({}); give it a PriorityClass that preempts",
+                "{pod}: its constraints cannot be judged ({}); give it a PriorityClass that preempts",
                 constraints.join(", ")
             )),
         }
@@ -332,7 +332,7 @@ mod tests {
                ScavengerJob chem/gang, pod g-1: gone already\n\
              web/second: node n1 has room, or will when what is going is gone\n\
              web/huge: no node would have room, even without its ScavengerJobs\n\
-             web/odd: its constraints can not be judged (hostPort); give it a PriorityClass that preempts\n"
+             web/odd: its constraints cannot be judged (hostPort); give it a PriorityClass that preempts\n"
         );
         let many: Vec<_> =
             (0..90).map(|number| (Key::new("web", number.to_string()), Help::Nothing)).collect();

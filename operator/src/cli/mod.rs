@@ -35,7 +35,7 @@ enum Command {
     Drain(pool::Drain),
 }
 
-/// What was typed, or what this process finds around it, can not be used: exit status 2 instead of 1.
+/// What was typed, or what this process finds around it, cannot be used: exit status 2 instead of 1.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct Unusable(String);

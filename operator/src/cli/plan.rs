@@ -39,7 +39,7 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
         Output::Json => {
             let mut text = String::new();
             for action in &plan.actions {
-                let line = serde_json::to_string(action).context("an action can not be written as JSON")?;
+                let line = serde_json::to_string(action).context("an action cannot be written as JSON")?;
                 text.push_str(&line);
                 text.push('\n');
             }

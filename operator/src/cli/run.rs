@@ -36,7 +36,7 @@ pub(super) struct Options {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Connection")]
     concurrency: u16,
 
-    /// How long nothing may be heard on a watch before /healthz fails, and the kubelet starts the operator anew (90s to 24h)
+    /// How long nothing may be heard on a watch before /healthz fails, and the kubelet starts the operator again (90s to 24h)
     ///
     /// The API server sends a bookmark about once a minute on a watch that has nothing to tell. Errors do not count, and
     /// the first list of a kind may take as long as it takes.

@@ -253,7 +253,7 @@ impl Controller {
                 if let Err(difference) = check::kept_up(&view.planner) {
                     warn!(
                         difference,
-                        "the view differs from what it is made from; everything is listed anew"
+                        "the view differs from what it is made from; everything is listed again"
                     );
                     self.metrics.view_differs();
                     // As after a restart: what was planned in the old view is not begun, and what is under way is cut
@@ -314,7 +314,7 @@ fn take_in(planner: &mut Planner, result: Result<ActionResult, tokio::task::Join
             let time = result.time;
             planner.observe(Observation::Done(result), time);
         }
-        // A task that panicked never answers, and its ScavengerJob would wait for ever: better to start anew.
+        // A task that panicked never answers, and its ScavengerJob would wait forever: better to start again.
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         Err(_) => {}
     }

@@ -22,7 +22,7 @@ enum Answer {
     ErrorEvent(u16),
 }
 
-/// An empty cluster with a pool. Watches of pods are answered as the sender says; they are cut whenever it says it anew.
+/// An empty cluster with a pool. Watches of pods are answered as the sender says; they are cut whenever it says it again.
 fn cluster(pods: &watch::Sender<Answer>, health: &Health) -> Client {
     let pods = pods.subscribe();
     let service = tower::service_fn(move |request: Request<Body>| {

@@ -58,7 +58,7 @@ impl Executor {
         }
     }
 
-    /// Every pod is tried, so that one that can not be evicted does not keep the others of its gang.
+    /// Every pod is tried, so that one that cannot be evicted does not keep the others of its gang.
     pub(super) async fn interrupt(&self, pods: Vec<(Key, Name)>) -> Outcome {
         let tries: Vec<_> = pods.iter().map(|(pod, uid)| self.evictor.evict(pod, uid)).collect();
         let tried: Vec<_> = futures::stream::iter(tries).buffer_unordered(EVICTIONS_AT_ONCE).collect().await;
@@ -99,7 +99,7 @@ impl Executor {
             return Ok(Answer::Released { pods_left });
         }
         let released = Ok(Answer::Released { pods_left: 0 });
-        // The metadata alone: a ScavengerJob that can not be decoded must be deletable.
+        // The metadata alone: a ScavengerJob that cannot be decoded must be deletable.
         let sj = match self.api::<ScavengerJob>(key).get_metadata(&key.name).await.map_err(failure) {
             Ok(sj) if sj.uid().as_deref() == Some(uid) => sj,
             Ok(_) | Err(Failure::Gone) => return released,

@@ -154,7 +154,7 @@ impl Metrics {
     fn register(&self) {
         let mut registry = self.registry.lock().expect("nobody should panic while holding the registry");
         registry.register("starts", "Attempts whose pods all ran", self.starts.clone());
-        registry.register("completions", "ScavengerJobs that ended with success", self.completions.clone());
+        registry.register("completions", "ScavengerJobs that succeeded", self.completions.clone());
         registry.register(
             "interruptions",
             "Attempts taken away after a container had started",
@@ -223,7 +223,7 @@ impl Metrics {
         );
         registry.register(
             "undecodable_objects",
-            "Objects that can not be decoded, by kind: nothing is done about them until they are deleted",
+            "Objects that cannot be decoded, by kind: nothing is done about them until they are deleted",
             self.undecodable.clone(),
         );
         registry.register_with_unit(
@@ -250,7 +250,7 @@ impl Metrics {
         );
         registry.register(
             "view_differences",
-            "Times that the operator's view differed from what it is made from, and everything was listed anew",
+            "Times that the operator's view differed from what it is made from, and everything was listed again",
             self.view_differences.clone(),
         );
         let seconds = "core-seconds of cpu, GiB-seconds of memory and storage, unit-seconds of others";
@@ -306,7 +306,7 @@ impl Metrics {
         self.watch_errors.get_or_create(&WatchError { kind, code }).inc();
     }
 
-    /// Takes in how many objects of a kind can not be decoded.
+    /// Takes in how many objects of a kind cannot be decoded.
     pub(crate) fn undecodable(&self, kind: &'static str, count: usize) {
         self.undecodable.get_or_create(&KindLabel { kind }).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
@@ -321,7 +321,7 @@ impl Metrics {
         self.in_flight_expired.inc_by(reservations);
     }
 
-    /// Counts a view that had to be made anew.
+    /// Counts a view that had to be made again.
     pub(crate) fn view_differs(&self) {
         self.view_differences.inc();
     }

@@ -1,4 +1,4 @@
-//! Where a pod may go: what the planner can judge, and what it can not.
+//! Where a pod may go: what the planner can judge, and what it cannot.
 
 use k8s_openapi::api::core::v1::{
     NodeSelector, NodeSelectorRequirement, Pod as ApiPod, PodSpec, Volume as ApiVolume,
@@ -71,7 +71,7 @@ fn expression(requirement: &NodeSelectorRequirement) -> Option<Expression> {
     Some(Expression { key: requirement.key.as_str().into(), operator, values })
 }
 
-/// What of an unschedulable pod the planner can not judge. Looked at only for pods that wait for the operator to make
+/// What of an unschedulable pod the planner cannot judge. Looked at only for pods that wait for the operator to make
 /// room.
 pub(super) fn unjudged(object: &ApiPod) -> Vec<Name> {
     let Some(spec) = object

@@ -56,7 +56,7 @@ pub(super) fn creation_time<K: kube::Resource>(object: &K) -> Timestamp {
 pub(crate) fn job(object: &BatchJob) -> Option<Job> {
     let owner = object.labels().get(names::LABEL_JOB_UID)?;
     let attempt = object.labels().get(names::LABEL_ATTEMPT)?.parse().ok()?;
-    // Labels can be set by anybody; the controller reference can not be forged without the right to create Jobs.
+    // Labels can be set by anybody; the controller reference cannot be forged without the right to create Jobs.
     let controlled = object.owner_references().iter().any(|reference| {
         reference.controller == Some(true) && reference.uid == *owner && reference.kind == "ScavengerJob"
     });

@@ -68,7 +68,7 @@ struct Kind<K, I> {
     gone: fn(I) -> Observation,
     /// True if the object could be decoded.
     readable: fn(&K) -> bool,
-    /// What is seen when the watch lists everything anew.
+    /// What is seen when the watch lists everything again.
     relisted: Option<fn() -> Observation>,
 }
 
@@ -217,7 +217,7 @@ fn no_pool() -> String {
     format!("the ScavengerPool {:?} does not exist; an admin must create it", names::DEFAULT_POOL)
 }
 
-/// One object that can not be read must not end the watch of all others. It is let alone, as a newer version of the
+/// One object that cannot be read must not end the watch of all others. It is let alone, as a newer version of the
 /// operator may have written it; but it can be deleted, for which its metadata are enough.
 fn see_sj(guard: &DeserializeGuard<ScavengerJob>) -> Option<(Key, Observation)> {
     match &guard.0 {
@@ -227,7 +227,7 @@ fn see_sj(guard: &DeserializeGuard<ScavengerJob>) -> Option<(Key, Observation)> 
                 namespace = invalid.metadata.namespace.as_deref().unwrap_or_default(),
                 name = invalid.metadata.name.as_deref().unwrap_or_default(),
                 error = shown(&invalid.error),
-                "skipped a ScavengerJob that can not be decoded"
+                "skipped a ScavengerJob that cannot be decoded"
             );
             invalid.metadata.deletion_timestamp.as_ref()?;
             let seen = convert::undecodable_sj(guard, invalid.error.clone());
@@ -241,7 +241,7 @@ fn see_pool(guard: &DeserializeGuard<ScavengerPool>) -> Option<((), Observation)
         Ok(pool) => validate::settings(&pool.spec).map_err(|error| error.to_string()),
         Err(invalid) => Err(invalid.error.clone()),
     };
-    let named = |reason| format!("the ScavengerPool {:?} can not be used: {reason}", names::DEFAULT_POOL);
+    let named = |reason| format!("the ScavengerPool {:?} cannot be used: {reason}", names::DEFAULT_POOL);
     Some(((), Observation::Pool(Box::new(settings.map_err(named)))))
 }
 

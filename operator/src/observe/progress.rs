@@ -21,7 +21,7 @@ use tower::{Layer, Service};
 
 use super::Watched;
 
-/// A view of a kind that is older than this is not planned on: an API server that starts anew is back sooner.
+/// A view of a kind that is older than this is not planned on: an API server that starts again is back sooner.
 const FAILED_FOR: Duration = Duration::from_secs(30);
 
 /// A watch that was accepted and did not fail for this long is taken to work before anything arrives on it. A version
@@ -68,7 +68,7 @@ impl Progress {
     }
 
     /// A watch on which nothing usable was heard for longer than this. The first list is waited for however long it
-    /// takes: a restart would only begin it anew.
+    /// takes: a restart would only begin it again.
     pub(crate) fn overdue(&self, limit: Duration) -> Option<(Watched, Duration)> {
         let now = Instant::now();
         let listed = self.all().into_iter().filter(|(_, heard)| heard.listed);
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(progress.failing(), [], "it goes on from where it was");
         progress.fail(Watched::Pods);
         pass(29).await;
-        assert_eq!(progress.failing(), [], "the time counts anew");
+        assert_eq!(progress.failing(), [], "the time counts again");
         pass(1).await;
         assert_eq!(progress.failing(), [Watched::Pods]);
         progress.hear(Watched::Pods);

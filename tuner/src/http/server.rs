@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use super::{Service, router};
 
 /// Longest wait for the head of a request, the first and each further one of a connection. A connection that says
-/// nothing, or says it byte by byte, would otherwise stay for ever.
+/// nothing, or says it byte by byte, would otherwise stay forever.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Serves until `stop`, then finishes the requests that are open, but waits no longer than `grace` for them.

@@ -326,7 +326,7 @@ fn number(text: &str) -> Result<u64, Lost> {
     text.parse().map_err(|_| Lost::Leader(format!("it said {text:?} where a number belongs")))
 }
 
-/// Small lines at once, and no write that blocks for ever.
+/// Small lines at once, and no write that blocks forever.
 fn prepare(stream: &TcpStream, timeout: Duration) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(timeout.max(Duration::from_millis(1))))

@@ -54,7 +54,7 @@ impl Name {
     /// Name of a second cluster that belongs to this one.
     pub(crate) fn second(&self) -> Result<Self> {
         let name = format!("{}-2", self.0);
-        name.parse().map_err(|error| anyhow::anyhow!("the second cluster can not be named {name}: {error}"))
+        name.parse().map_err(|error| anyhow::anyhow!("the second cluster cannot be named {name}: {error}"))
     }
 }
 

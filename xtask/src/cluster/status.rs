@@ -84,7 +84,7 @@ pub(super) fn print(name: &str) -> Result<()> {
     if processes::init(name)?.is_none() {
         let reason = if status.reason.is_empty() { "its processes were killed" } else { &status.reason };
         bail!(
-            "the cluster {name} does not run: {reason}; `cargo xtask cluster up --name {name}` starts it anew"
+            "the cluster {name} does not run: {reason}; `cargo xtask cluster up --name {name}` starts it again"
         );
     }
     println!("cluster {name}: {} after {:.1} s", status.phase, status.seconds);

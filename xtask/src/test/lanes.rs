@@ -40,7 +40,7 @@ pub(super) fn run(first: &Cluster, second: &Cluster, how: &How, take_away: bool)
     let targets = test_targets()?;
     let call = |name: &str, cluster: &Cluster, select: &[&str]| -> Result<Call> {
         // Always of the whole workspace: for one package its dependencies would have other features, and be compiled
-        // anew.
+        // again.
         let mut command = cargo_test(cluster, how, &["--workspace"])?;
         command.args(select).args(["--", "--show-output"]);
         Ok(Call { name: name.to_owned(), command })

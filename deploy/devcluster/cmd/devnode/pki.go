@@ -17,7 +17,7 @@ import (
 )
 
 // authority signs everything in one cluster. Its key is never stored: a cluster
-// that starts anew gets new certificates.
+// that starts again gets new certificates.
 type authority struct {
 	folder      string
 	key         *ecdsa.PrivateKey

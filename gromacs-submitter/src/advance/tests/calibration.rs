@@ -31,7 +31,7 @@ fn tuning_on(nodes: Vec<NodeShape>) -> Scene {
     scene
 }
 
-/// What a benchmark of 1200 steps prints: mdrun says in between that it starts to count anew.
+/// What a benchmark of 1200 steps prints: mdrun says in between that it starts to count again.
 fn log_of_benchmark() -> &'static str {
     "starting mdrun 'water'\n1200 steps,      2.4 ps.\n\
      \rstep 0\rstep 500, remaining wall clock time:    14 s          \

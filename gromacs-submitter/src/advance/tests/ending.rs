@@ -191,7 +191,7 @@ fn memory_is_remembered_for_the_attempt_that_used_it() {
     assert_eq!(step.attempts[0].peak_memory_bytes, Some(30));
     assert_eq!(step.observations[0].peak_memory_bytes, Some(30));
 
-    // The next attempt starts anew.
+    // The next attempt starts again.
     let mut row = submitted();
     (row.status.attempt, row.status.peak_memory_bytes) = (1, Some(30));
     let next = JobView { attempts: vec![attempt(2, 1, None)], has_run: true, ..job(Phase::Running, 1) };
@@ -215,10 +215,10 @@ fn a_crash_says_what_mdrun_warned_of() {
     let message =
         "ContainerFailed: pod gromacs-7-1-1-0-x exited with code 139: :-) GROMACS - gmx mdrun (-:\nmore";
     let job = JobView { message: Some(message.to_owned()), ..failed_job(Reason::ContainerFailed) };
-    let warned = "starting mdrun 'W'\n\nstep 0: One or more water molecules can not be settled.\n";
+    let warned = "starting mdrun 'W'\n\nstep 0: One or more water molecules cannot be settled.\n";
     assert_eq!(
         reason(&Scene::with_job(submitted(), job.clone()).read(warned).step()),
-        "mdrun failed: step 0: One or more water molecules can not be settled. (ContainerFailed: pod gromacs-7-1-1-0-x \
+        "mdrun failed: step 0: One or more water molecules cannot be settled. (ContainerFailed: pod gromacs-7-1-1-0-x \
          exited with code 139)"
     );
     assert_eq!(reason(&Scene::with_job(submitted(), job).step()), message);

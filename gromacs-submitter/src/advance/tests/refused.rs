@@ -1,4 +1,4 @@
-//! What a row can not have, and what becomes of it then; requests that come at odd moments.
+//! What a row cannot have, and what becomes of it then; requests that come at odd moments.
 
 use super::*;
 

@@ -49,10 +49,9 @@ const COLUMNS: [(&str, Fill); 29] = [
 pub(super) fn read(from: &Path, defaults: &NewRow) -> anyhow::Result<Vec<Entry>> {
     let mut content = Vec::new();
     if from == Path::new("-") {
-        std::io::stdin().read_to_end(&mut content).context("stdin can not be read")?;
+        std::io::stdin().read_to_end(&mut content).context("stdin cannot be read")?;
     } else {
-        content =
-            std::fs::read(from).with_context(|| format!("--from {} can not be read", from.display()))?;
+        content = std::fs::read(from).with_context(|| format!("--from {} cannot be read", from.display()))?;
     }
     parse(&content, defaults)
 }
@@ -63,7 +62,7 @@ fn parse(content: &[u8], defaults: &NewRow) -> anyhow::Result<Vec<Entry>> {
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(content);
     let header: Vec<String> = reader
         .headers()
-        .context("line 1 can not be read")?
+        .context("line 1 cannot be read")?
         .iter()
         .map(|name| name.trim().to_owned())
         .collect();

@@ -10,7 +10,7 @@ type Named = (String, Result<String, String>);
 /// A path as it stands: nobody here can see the volume.
 pub(super) fn literal(path: String) -> Result<String, String> {
     if path.contains(['*', '?']) {
-        return Err("the volume can not be seen from here, so * and ? find nothing; name with --root the folder where \
+        return Err("the volume cannot be seen from here, so * and ? find nothing; name with --root the folder where \
                     it is mounted (if the file is really called so, add it with --from)"
             .to_owned());
     }
@@ -19,7 +19,7 @@ pub(super) fn literal(path: String) -> Result<String, String> {
 
 /// Finds each path or pattern below `root`. A file with exactly that name comes before a pattern.
 pub(super) fn expand(root: &Path, paths: &[String]) -> anyhow::Result<Vec<Named>> {
-    let real = root.canonicalize().with_context(|| format!("--root {} can not be read", root.display()))?;
+    let real = root.canonicalize().with_context(|| format!("--root {} cannot be read", root.display()))?;
     anyhow::ensure!(real.is_dir(), "--root {} is no folder", root.display());
     // An absolute path is written with the root's name as the user knows it, or with its real one.
     let known = std::path::absolute(root).unwrap_or_else(|_| real.clone());
@@ -85,7 +85,7 @@ fn walk(real: &Path, folder: &Path, parts: &[Part], found: &mut Vec<Named>) {
     {
         Ok(entries) => entries,
         Err(error) => {
-            found.push((folder.display().to_string(), Err(format!("the folder can not be read: {error}"))));
+            found.push((folder.display().to_string(), Err(format!("the folder cannot be read: {error}"))));
             return;
         }
     };

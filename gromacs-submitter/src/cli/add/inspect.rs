@@ -11,7 +11,7 @@ use crate::probe::{INSPECT_SCRIPT, parse_inspection};
 /// What `gmx dump` says about the file. It runs in a folder of its own, which takes the place of the working directory.
 pub(super) fn inspect(file: &Path) -> anyhow::Result<System> {
     let shown = file.display();
-    let file = file.canonicalize().with_context(|| format!("--tpr {shown} can not be read"))?;
+    let file = file.canonicalize().with_context(|| format!("--tpr {shown} cannot be read"))?;
     ensure!(file.is_file(), "--tpr {shown} is no file");
     let folder = tempfile::tempdir().context("no temporary folder could be made")?;
     let output = Command::new("sh")
@@ -30,7 +30,7 @@ pub(super) fn inspect(file: &Path) -> anyhow::Result<System> {
         last_lines(&words)
     );
     let inspection = parse_inspection(&String::from_utf8_lossy(&output.stdout))
-        .with_context(|| format!("{shown} can not be computed"))?;
+        .with_context(|| format!("{shown} cannot be computed"))?;
     // Which GROMACS computes, and what that can do on a GPU, is the image's to say; the one here only read the file.
     Ok(System {
         gromacs_version: None,

@@ -26,7 +26,7 @@ pub(super) async fn exec(database: &Database, options: &ReportOptions) -> anyhow
     let sums = Sums::new(&ran, since, now);
     if let Some(file) = &options.plot {
         let svg = picture::draw(&ran, &sums)?;
-        std::fs::write(file, svg).with_context(|| format!("--plot {} can not be written", file.display()))?;
+        std::fs::write(file, svg).with_context(|| format!("--plot {} cannot be written", file.display()))?;
     }
     if let Some(file) = &options.csv {
         if file == Path::new("-") {
@@ -38,7 +38,7 @@ pub(super) async fn exec(database: &Database, options: &ReportOptions) -> anyhow
         created
             .map_err(csv::Error::from)
             .and_then(|file| write_csv(file, &ran, now))
-            .with_context(|| format!("--csv {} can not be written", file.display()))?;
+            .with_context(|| format!("--csv {} cannot be written", file.display()))?;
     }
     if options.output.is_json() {
         print_line(&print_json(&json!(sums)));

@@ -45,7 +45,7 @@ pub(super) async fn exec(database: &Database, options: &WatchOptions) -> anyhow:
     let mut display = if options.output.is_json() {
         Display::Lines(Lines::new(true))
     } else if std::io::stdout().is_terminal() {
-        Display::Screen(Box::new(Screen::open().context("the terminal can not be drawn on")?))
+        Display::Screen(Box::new(Screen::open().context("the terminal cannot be drawn on")?))
     } else {
         Display::Lines(Lines::new(false))
     };
@@ -86,8 +86,8 @@ async fn follow(
     first: Vec<Value>,
     display: &mut Display,
 ) -> anyhow::Result<Outcome> {
-    let mut terminate = signal(SignalKind::terminate()).context("can not wait for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("can not wait for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let mut values = first;
     let mut trouble = None;
     let mut looked = Instant::now();

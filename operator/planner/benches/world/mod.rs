@@ -187,14 +187,14 @@ impl World {
     fn finished(number: usize) -> ScavengerJob {
         let mut sj = Self::running(number);
         sj.status.phase = Phase::Completed;
-        sj.status.message = "all pods ended with success".to_owned();
+        sj.status.message = "all pods succeeded".to_owned();
         sj.status.finish_time = Some(at(-100));
         sj.status.admitted = None;
         if let Some(attempt) = &mut sj.status.attempt {
             attempt.end_time = Some(at(-100));
             attempt.outcome = Some(Outcome::Completed);
             attempt.reason = Some(Reason::Completed);
-            attempt.message = Some("all pods ended with success".to_owned());
+            attempt.message = Some("all pods succeeded".to_owned());
         }
         sj
     }

@@ -211,11 +211,11 @@ impl Places {
             return;
         }
         for asked in self.asks.items.iter_mut().flatten() {
-            let anew = admits_anew.get(asked.placement).copied().flatten();
+            let again = admits_anew.get(asked.placement).copied().flatten();
             for view in View::ALL.map(|view| view as usize) {
                 let Some(count) = asked.counts[view] else { continue };
                 let admitted = self.placements.at(asked.placement).nodes[view].get(slot);
-                let admits = anew.map_or(admitted, |anew| anew[view]);
+                let admits = again.map_or(admitted, |again| again[view]);
                 if !changed[view] && admits == admitted {
                     continue;
                 }

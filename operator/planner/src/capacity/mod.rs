@@ -228,7 +228,7 @@ impl Capacity {
         self.stale.insert(name.clone());
     }
 
-    /// Other settings of the pool: which nodes belong to it is decided anew.
+    /// Other settings of the pool: which nodes belong to it is decided again.
     pub fn set_settings(&mut self, settings: Option<&Settings>) {
         let names: Vec<Name> = self.nodes.keys().cloned().collect();
         for name in names {

@@ -99,7 +99,7 @@ proptest! {
         for (_, _, pod) in versions.iter().filter(|(tenth, _, _)| *tenth <= blind_from) {
             evidence.note(pod, 1, at(1000));
         }
-        // Listed anew, in any order.
+        // Listed again, in any order.
         let back = blind_from.saturating_add(blind_for);
         let mut list: Vec<&Pod> = (0..stories.len())
             .filter_map(|number| {

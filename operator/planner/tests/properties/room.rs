@@ -125,20 +125,20 @@ proptest! {
                     settings_now = settings;
                 }
             }
-            let mut anew = Capacity::default();
+            let mut again = Capacity::default();
             // In another order: pods before their nodes.
             for pod in pods.values() {
-                anew.set_pod(pod);
+                again.set_pod(pod);
             }
             for node in nodes.values() {
-                anew.set_node(node.clone(), settings_now.as_ref());
+                again.set_node(node.clone(), settings_now.as_ref());
             }
-            prop_assert_eq!(capacity.allocatable(), anew.allocatable());
-            prop_assert_eq!(capacity.used(&none), anew.used(&none));
+            prop_assert_eq!(capacity.allocatable(), again.allocatable());
+            prop_assert_eq!(capacity.used(&none), again.used(&none));
             let on = |capacity: &Capacity| -> Vec<(Node, Resources)> {
                 capacity.pool_nodes().map(|(node, used)| (node.clone(), used.clone())).collect()
             };
-            prop_assert_eq!(on(&capacity), on(&anew));
+            prop_assert_eq!(on(&capacity), on(&again));
             // Nobody waits for a change that is not told.
             let now = settings_now.clone().unwrap_or_else(settings);
             let after = (capacity.never_fits_plainly(&huge, &now).is_some(), capacity.fit(&huge, &none, &now).is_ok());

@@ -1,4 +1,4 @@
-//! One that fits into the empty cluster does not wait for ever while others that came later start.
+//! One that fits into the empty cluster does not wait forever while others that came later start.
 
 use proptest::prelude::*;
 use scavenger_planner::{

@@ -23,7 +23,7 @@ fn a_sj_completes() {
     completed(&mut cluster, "a");
     assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Completed), Reason::Completed));
     assert_eq!(cluster.status("a").interrupted_count, 0);
-    assert_eq!(cluster.status("a").message, "the workload ended with success");
+    assert_eq!(cluster.status("a").message, "the workload succeeded");
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn the_room_is_kept_for_the_pod_and_each_pod_is_served_once() {
     owner.unschedulable = Some("0/2 nodes are available: 2 Insufficient cpu.".to_owned());
     cluster.create_pod(owner.clone(), seconds(100));
     cluster.run_for(seconds(100));
-    // One went; what it gave is promised to the pod, so it can not even start again itself.
+    // One went; what it gave is promised to the pod, so it cannot even start again itself.
     let [victim] = interrupted(&cluster)[..] else { panic!("{:?}", interrupted(&cluster)) };
     assert_eq!(cluster.waits(victim), Some(WaitingReason::NoRoom));
     let victim = victim.to_owned();
