@@ -63,7 +63,7 @@ fn cells(n: u32, longer: usize) -> [u32; 3] {
     [0, 1, 2].map(|axis| if axis + longer >= 3 { n + 1 } else { n })
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "http"))]
 mod tests {
     use super::*;
 
