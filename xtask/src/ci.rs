@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.no_test {
         eprintln!("ci: tests: left out (--no-test)");
     } else {
-        check("tests", test::run(&test::Arguments::default(), test::Depth::Test));
+        check("tests", test::run(&test::Arguments::default()));
     }
     if failed.is_empty() {
         eprintln!("ci: all checks passed ({:.0} s)", began.elapsed().as_secs_f64());

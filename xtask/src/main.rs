@@ -32,8 +32,7 @@ struct Arguments {
 enum Task {
     Demo(demo::Arguments),
     Test(test::Arguments),
-    /// Run every test with the full counts: takes hours
-    Soak(test::Arguments),
+    Soak(test::SoakArguments),
     Bench(bench::Arguments),
     Ci(ci::Arguments),
     Generate(generate::Arguments),
@@ -57,8 +56,8 @@ fn main() -> ExitCode {
 fn run(task: Task) -> anyhow::Result<()> {
     match task {
         Task::Demo(arguments) => demo::run(&arguments),
-        Task::Test(arguments) => test::run(&arguments, test::Depth::Test),
-        Task::Soak(arguments) => test::run(&arguments, test::Depth::Soak),
+        Task::Test(arguments) => test::run(&arguments),
+        Task::Soak(arguments) => test::soak(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Generate(arguments) => generate::run(&arguments),

@@ -17,7 +17,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{How, cargo_test};
+use super::{How, cargo_test, stamps::Stamps};
 use crate::{cluster::Cluster, shell};
 
 /// The package with the tests on the cluster.
@@ -35,8 +35,14 @@ struct Call {
     command: Command,
 }
 
-/// Runs all tests; `take_away` lets the last one take the installation away.
-pub(super) fn run(first: &Cluster, second: &Cluster, how: &How, take_away: bool) -> Result<()> {
+/// Runs all tests; `take_away` lets the last one take the installation away. Parts that `stamps` knows are left out.
+pub(super) fn run(
+    first: &Cluster,
+    second: &Cluster,
+    how: &How,
+    take_away: bool,
+    stamps: Option<&Stamps>,
+) -> Result<()> {
     let targets = test_targets()?;
     let call = |name: &str, cluster: &Cluster, select: &[&str]| -> Result<Call> {
         // Always of the whole workspace: for one package its dependencies would have other features, and be compiled
@@ -76,7 +82,12 @@ pub(super) fn run(first: &Cluster, second: &Cluster, how: &How, take_away: bool)
 
     let failed = Mutex::new(Vec::new());
     let run = |call: Result<Call>, name: &str| {
-        if let Err(error) = call.and_then(Call::run) {
+        if let Some(seconds) = stamps.and_then(|stamps| stamps.passed(name)) {
+            eprintln!("test: {name}: left out, has passed at this commit ({seconds:.0} s)");
+            return;
+        }
+        let stamp = |seconds| stamps.map_or(Ok(()), |stamps| stamps.stamp(name, seconds));
+        if let Err(error) = call.and_then(Call::run).and_then(stamp) {
             eprintln!("test: {name}: FAILED: {error:#}");
             failed.lock().expect("no lane should have panicked").push(name.to_owned());
         }
@@ -107,7 +118,8 @@ pub(super) fn run(first: &Cluster, second: &Cluster, how: &How, take_away: bool)
 }
 
 impl Call {
-    fn run(mut self) -> Result<()> {
+    /// Runs it, and says for how many seconds it ran.
+    fn run(mut self) -> Result<f64> {
         let began = Instant::now();
         eprintln!("test: {} ...", self.name);
         let mut output = tempfile::tempfile().context("cannot make a temporary file")?;
@@ -130,7 +142,7 @@ impl Call {
             self.name,
             if result.is_ok() { "ok" } else { "failed" }
         );
-        result
+        result.map(|()| seconds)
     }
 }
 

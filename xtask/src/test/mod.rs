@@ -1,10 +1,13 @@
 //! `cargo xtask test` and `cargo xtask soak`: every test, those on the real cluster included.
 
 mod lanes;
+mod stamps;
 
 use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context, Result};
+
+use stamps::Stamps;
 
 use crate::{
     cluster::{self, Cluster},
@@ -39,6 +42,18 @@ impl Default for Arguments {
     }
 }
 
+/// Run every test with the full counts: takes hours, and can be resumed
+///
+/// Each part that passes is stamped with the commit it passed at, in target/soak.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SoakArguments {
+    /// Leave out the parts that have passed already at this commit
+    #[arg(long)]
+    resume: bool,
+    #[command(flatten)]
+    test: Arguments,
+}
+
 /// How often tests repeat what they repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
@@ -55,8 +70,22 @@ struct How {
     python: PathBuf,
 }
 
+/// Carries out `cargo xtask test`.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    run_at(arguments, Depth::Test, None)
+}
+
+/// Carries out `cargo xtask soak`.
+pub(crate) fn soak(arguments: &SoakArguments) -> Result<()> {
+    // This program is in target/debug, wherever cargo puts that.
+    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let target = program.ancestors().nth(2).context("this program is in no folder of cargo's")?;
+    let stamps = Stamps::of_work_tree(target.join("soak"), arguments.resume)?;
+    run_at(&arguments.test, Depth::Soak, Some(&stamps))
+}
+
 /// Runs the tests and takes their clusters down again.
-pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
+fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Result<()> {
     // Everything is shared out between two clusters; a few tests are content with one.
     let all = arguments.arguments.is_empty();
     let mut names = vec![arguments.name.clone()];
@@ -88,7 +117,7 @@ pub(crate) fn run(arguments: &Arguments, depth: Depth) -> Result<()> {
     let installed =
         clusters.iter().try_for_each(|cluster| install::install(cluster, "e2e/deploy", images::Profile::Dev));
     let result = installed.and_then(|()| match clusters.as_slice() {
-        [first, second] => lanes::run(first, second, &how, !arguments.keep),
+        [first, second] => lanes::run(first, second, &how, !arguments.keep, stamps),
         _ => {
             let mut tests = cargo_test(&clusters[0], &how, &[])?;
             // Their own `--` ends cargo's arguments, as it does on the command line.
