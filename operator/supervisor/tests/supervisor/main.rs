@@ -1,0 +1,9 @@
+//! The program with real processes, real files and a real TLS server. Everything is waited for; nothing sleeps for a
+//! fixed time.
+
+mod checkpoints;
+mod ends;
+mod footprint;
+mod harness;
+mod report;
+mod signals;
