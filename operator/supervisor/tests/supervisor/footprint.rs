@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::harness::{Bench, PROGRAM, eventually};
+use crate::{
+    harness::{Bench, PROGRAM, eventually},
+    report::{STEPS, Server, flags},
+};
 
 /// Clock ticks of user and system time.
 fn ticks(pid: i32) -> u64 {
@@ -25,11 +28,17 @@ fn kilobytes(pid: i32, name: &str) -> u64 {
 fn footprint() {
     let bench = Bench::new();
     let program = env::var("SCAVENGER_SUPERVISOR_MEASURE").unwrap_or_else(|_| PROGRAM.to_owned());
-    let script = "echo $$ > ready; while [ ! -e go ]; do sleep 0.2; done";
-    let flags = ["--checkpoint", "*.cpt", "--progress", "progress"];
-    let running = bench.start_command(bench.command_of(&[&program], &flags, &["sh", "-c", script]));
+    let server = Server::start();
+    fs::write(bench.path("token"), "token").unwrap();
+    fs::write(bench.path("ca"), &server.ca).unwrap();
+    let command = bench.command_of(&[&program], &flags(&server.url, &[]), &["bash", "-c", STEPS]);
+    let running = bench.start_command(command);
     bench.number("ready");
     let pid = running.pid().as_raw();
+    let at_first = kilobytes(pid, "VmRSS:");
+    // The code and the memory of TLS are in use from the first report on.
+    bench.make("next");
+    eventually("a report", || !server.requests().is_empty());
     let (before, began) = (ticks(pid), Instant::now());
     // One slow look at least falls into this time.
     eventually("10 s", || began.elapsed() >= Duration::from_secs(10));
@@ -37,7 +46,8 @@ fn footprint() {
     let (resident, own) = (kilobytes(pid, "VmRSS:"), kilobytes(pid, "RssAnon:"));
     let size = fs::metadata(&program).unwrap().len();
     println!(
-        "{program}: {size} bytes; resident {resident} kB, of which anonymous {own} kB; {used} ticks in 10 s"
+        "{program}: {size} bytes; resident {at_first} kB before and {resident} kB after the first report, of \
+         which anonymous {own} kB; {used} ticks in 10 s"
     );
     bench.make("go");
     assert_eq!(running.end(), 0);

@@ -22,23 +22,23 @@ use scavenger_schema::supervision::{LiveReport, Stop};
 use crate::harness::{Bench, eventually};
 
 #[derive(Debug, Clone)]
-struct Request {
+pub struct Request {
     path: String,
     token: String,
     report: LiveReport,
 }
 
 /// The operator, as far as a supervisor sees it.
-struct Server {
-    url: String,
-    ca: String,
+pub struct Server {
+    pub url: String,
+    pub ca: String,
     requests: Arc<Mutex<Vec<Request>>>,
     status: Arc<AtomicU16>,
     answer: Arc<Mutex<&'static str>>,
 }
 
 impl Server {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let ca_key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -82,7 +82,7 @@ impl Server {
         server
     }
 
-    fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }
 
@@ -119,11 +119,11 @@ fn read(stream: TcpStream, config: &Arc<ServerConfig>) -> Option<(Request, Tls)>
 }
 
 /// A workload that writes a checkpoint each time `next` appears.
-const STEPS: &str = "trap 'echo asked >> got' USR1; trap 'exit 143' TERM; echo $$ > ready; \
+pub const STEPS: &str = "trap 'echo asked >> got' USR1; trap 'exit 143' TERM; echo $$ > ready; \
                      while [ ! -e go ]; do if [ -e next ]; then rm next; echo $RANDOM > half; mv half state.cpt; fi; \
                      sleep 0.02; done";
 
-fn flags<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+pub fn flags<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let flags =
         ["--report-url", url, "--report-token", "token", "--report-ca", "ca", "--checkpoint", "state.cpt"];
     flags.iter().chain(more).copied().collect()
