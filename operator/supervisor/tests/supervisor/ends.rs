@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 use nix::sys::signal::Signal;
 use scavenger_schema::supervision::Stop;
 
-use crate::harness::{Bench, PROGRAM, eventually, lives};
+use crate::harness::{Bench, eventually, lives, program};
 
 #[test]
 fn the_exit_code_is_the_workloads() {
@@ -124,7 +124,7 @@ fn the_workload_stands_back_and_the_supervisor_does_not() {
 #[test]
 fn a_closed_stdin_and_a_parent_that_ignores_sigchld() {
     let bench = Bench::new();
-    let line = format!("trap '' CHLD; exec {PROGRAM} run --message message -- sh -c 'exit 9' <&-");
+    let line = format!("trap '' CHLD; exec {} run --message message -- sh -c 'exit 9' <&-", program());
     let code = Command::new("bash").args(["-c", &line]).current_dir(bench.folder.path()).status().unwrap();
     assert_eq!(code.code(), Some(9));
 }
@@ -132,11 +132,11 @@ fn a_closed_stdin_and_a_parent_that_ignores_sigchld() {
 #[test]
 fn the_copy_runs() {
     let bench = Bench::new();
-    let copied = Command::new(PROGRAM).arg("copy").arg(bench.folder.path()).status().unwrap();
+    let copied = Command::new(program()).arg("copy").arg(bench.folder.path()).status().unwrap();
     assert!(copied.success());
     let copy = bench.path("scavenger-supervisor");
     let mut command = bench.command_of(&[copy.to_str().unwrap()], &[], &["sh", "-c", "exit 6"]);
     assert_eq!(command.status().unwrap().code(), Some(6));
-    let missing = Command::new(PROGRAM).args(["copy", "/no/such/directory"]).output().unwrap();
+    let missing = Command::new(program()).args(["copy", "/no/such/directory"]).output().unwrap();
     assert!(!missing.status.success() && String::from_utf8_lossy(&missing.stderr).contains("cannot copy"));
 }

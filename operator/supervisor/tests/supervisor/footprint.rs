@@ -1,13 +1,13 @@
 //! What the supervisor costs a pod. Prints the figures: `cargo test -p scavenger-supervisor footprint -- --nocapture`.
-//! Another build is measured with `SCAVENGER_SUPERVISOR_MEASURE=PATH`.
+//! Another build is measured with `SCAVENGER_SUPERVISOR_PROGRAM=PATH`.
 
 use std::{
-    env, fs,
+    fs,
     time::{Duration, Instant},
 };
 
 use crate::{
-    harness::{Bench, PROGRAM, eventually},
+    harness::{Bench, eventually, program},
     report::{STEPS, Server, flags},
 };
 
@@ -27,7 +27,7 @@ fn kilobytes(pid: i32, name: &str) -> u64 {
 #[test]
 fn footprint() {
     let bench = Bench::new();
-    let program = env::var("SCAVENGER_SUPERVISOR_MEASURE").unwrap_or_else(|_| PROGRAM.to_owned());
+    let program = program();
     let server = Server::start();
     fs::write(bench.path("token"), "token").unwrap();
     fs::write(bench.path("ca"), &server.ca).unwrap();

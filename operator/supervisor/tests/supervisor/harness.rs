@@ -1,7 +1,7 @@
 //! Starts the program and waits for what must come.
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     thread,
@@ -18,7 +18,11 @@ use tempfile::TempDir;
 /// Much longer than anything takes, on the slowest machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-pub const PROGRAM: &str = env!("CARGO_BIN_EXE_scavenger-supervisor");
+/// The program: the one that was built with the tests, or another build of it that is to be tested or measured.
+pub fn program() -> String {
+    let own = || env!("CARGO_BIN_EXE_scavenger-supervisor").to_owned();
+    env::var("SCAVENGER_SUPERVISOR_PROGRAM").unwrap_or_else(|_| own())
+}
 
 /// A workload that writes `state.cpt` at each SIGTERM and notes each signal in `got`; it ends once `go` exists.
 pub const SAVES: &str = "\
@@ -89,7 +93,7 @@ impl Bench {
     }
 
     pub fn command(&self, flags: &[&str], workload: &[&str]) -> Command {
-        self.command_of(&[PROGRAM], flags, workload)
+        self.command_of(&[&program()], flags, workload)
     }
 
     pub fn command_of(&self, program: &[&str], flags: &[&str], workload: &[&str]) -> Command {

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 use nix::sys::signal::Signal;
 use scavenger_schema::supervision::Stop;
 
-use crate::harness::{Bench, PROGRAM, eventually};
+use crate::harness::{Bench, eventually, program};
 
 /// Starts a workload, waits until it can save, stops it, and returns how it took that.
 fn stopped(bench: &Bench, flags: &[&str], workload: &[&str]) -> i32 {
@@ -146,7 +146,8 @@ fn as_process_1_of_a_pid_namespace() {
         return;
     }
     fs::write(bench.path("wrapper"), "echo $PPID > parent; bash saves; exit 7\n").unwrap();
-    let program: Vec<&str> = unshare.iter().copied().chain([PROGRAM]).collect();
+    let program = program();
+    let program: Vec<&str> = unshare.iter().copied().chain([program.as_str()]).collect();
     let workload = ["bash", "wrapper"];
     let running = bench.start_command(bench.command_of(&program, &["--checkpoint", "state.cpt"], &workload));
     bench.number("ready");
