@@ -135,7 +135,9 @@ fn checkpoints_are_reported_and_tokens_read_each_time() {
     let server = Server::start();
     fs::write(bench.path("token"), "first\n").unwrap();
     fs::write(bench.path("ca"), &server.ca).unwrap();
-    let running = bench.start(&flags(&server.url, &["--report-every", "100ms"]), &["bash", "-c", STEPS]);
+    // Only an announced change comes in time.
+    let every = ["--report-every", "100ms", "--look-every", "1h"];
+    let running = bench.start(&flags(&server.url, &every), &["bash", "-c", STEPS]);
     bench.number("ready");
     bench.make("next");
     eventually("the first report", || {
