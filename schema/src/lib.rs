@@ -9,6 +9,7 @@
 //! | [`terminal`] | - | text that others wrote, as it may be printed |
 //! | [`water`] | - | the boxes of water that benchmarks run |
 //! | `scavenger_job`, `scavenger_pool` | `crd` | the two custom resources |
+//! | `supervision` | `supervision` | what the supervisor of a pod reports |
 //! | `bounds` | `http` | what the tuner accepts of each field |
 //! | `gpu_offload` | `http` | what settings and build allow on a GPU |
 //! | `layout` | `http` | how mdrun divides its resources, and the arguments that say so |
@@ -42,6 +43,8 @@ mod shapes;
 pub mod simulation;
 #[cfg(feature = "http")]
 pub mod strict;
+#[cfg(feature = "supervision")]
+pub mod supervision;
 pub mod terminal;
 #[cfg(feature = "http")]
 pub mod tuning;

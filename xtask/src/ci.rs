@@ -11,10 +11,11 @@ use crate::{
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
 /// them forgot to ask for.
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     "scavenger-vocabulary",
     "scavenger-planner",
     "scavenger-simulator",
+    "scavenger-supervisor",
     "scavenger-schema",
     "scavenger-tuner-model",
     "scavenger-operator",

@@ -1,0 +1,256 @@
+//! The command line.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use nix::sys::signal::Signal;
+use regex_lite::Regex;
+
+use crate::signals::{Recipients, Rule};
+
+/// Run a workload as process 1 of a container: bring signals to it, watch its checkpoints, report them
+#[derive(Debug, clap::Parser)]
+#[command(name = "scavenger-supervisor", version)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What the program can do.
+#[derive(Debug, clap::Subcommand)]
+pub enum Verb {
+    /// Start a command and stay beside it until it ends
+    ///
+    /// The exit code is the command's; 128 + n if signal n ended it, 127 if it was not found, 126 if it could not be run.
+    Run(Box<Arguments>),
+    /// Copy this program into a directory, for another container to run
+    Copy {
+        /// An existing directory; the copy is called scavenger-supervisor and can be read and run by everybody
+        directory: PathBuf,
+    },
+}
+
+/// The arguments of `run`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Choose the processes that get a signal
+    ///
+    /// child: the command; if that is a shell, what the shell runs, unless the shell has a trap for the signal.
+    /// leaves: every process without children. all: every process. A process that reads a sibling's output through a pipe
+    /// is left out of the first two. SIGTERM is sent to each process once.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "WHICH",
+        env = "SCAVENGER_SUPERVISOR_SIGNAL_TO",
+        help_heading = "Signals"
+    )]
+    pub signal_to: Recipients,
+    /// Signal only processes whose command line matches this regular expression
+    ///
+    /// It is looked for among all processes. If none matches, --signal-to holds as if it were `child`.
+    #[arg(
+        long,
+        value_name = "REGEX",
+        value_parser = Regex::new,
+        env = "SCAVENGER_SUPERVISOR_SIGNAL_PROCESS",
+        help_heading = "Signals"
+    )]
+    pub signal_process: Option<Regex>,
+    /// Keep the workload's scheduling policy and out-of-memory score
+    ///
+    /// Without it the command starts with oom_score_adj 1000 and SCHED_BATCH, so that ordinary pods of the node come first.
+    #[arg(long, env = "SCAVENGER_SUPERVISOR_KEEP_PRIORITY", help_heading = "Signals")]
+    pub keep_priority: bool,
+    /// Watch the checkpoint at this path; a glob matches several, of which the newest counts
+    #[arg(long, value_name = "GLOB", env = "SCAVENGER_SUPERVISOR_CHECKPOINT", help_heading = "Checkpoints")]
+    pub checkpoint: Option<String>,
+    /// Read the progress from this file: a number between 0 and 1
+    #[arg(long, value_name = "PATH", env = "SCAVENGER_SUPERVISOR_PROGRESS", help_heading = "Checkpoints")]
+    pub progress: Option<PathBuf>,
+    /// Look at the files this often, where the file system does not announce changes by itself
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = duration,
+        default_value = "10s",
+        env = "SCAVENGER_SUPERVISOR_LOOK_EVERY",
+        help_heading = "Checkpoints"
+    )]
+    pub look_every: Duration,
+    /// Ask the workload for a checkpoint with this signal when the operator wants one: HUP, USR1 or USR2
+    #[arg(
+        long,
+        value_name = "SIGNAL",
+        value_parser = request_signal,
+        env = "SCAVENGER_SUPERVISOR_REQUEST_SIGNAL",
+        help_heading = "Checkpoints"
+    )]
+    pub request_signal: Option<Signal>,
+    /// Send reports to this URL, which begins with https://
+    #[arg(
+        long,
+        value_name = "URL",
+        value_parser = https,
+        requires_all = ["report_token", "report_ca"],
+        env = "SCAVENGER_SUPERVISOR_REPORT_URL",
+        help_heading = "Reports"
+    )]
+    pub report_url: Option<String>,
+    /// Read the bearer token from this file for each report
+    #[arg(long, value_name = "PATH", env = "SCAVENGER_SUPERVISOR_REPORT_TOKEN", help_heading = "Reports")]
+    pub report_token: Option<PathBuf>,
+    /// Read the certificates to trust (PEM) from this file for each report
+    #[arg(long, value_name = "PATH", env = "SCAVENGER_SUPERVISOR_REPORT_CA", help_heading = "Reports")]
+    pub report_ca: Option<PathBuf>,
+    /// Leave at least this time between two reports
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = duration,
+        default_value = "1m",
+        env = "SCAVENGER_SUPERVISOR_REPORT_EVERY",
+        help_heading = "Reports"
+    )]
+    pub report_every: Duration,
+    /// Write the report of the end into this file, if it exists and is empty
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = "/dev/termination-log",
+        env = "SCAVENGER_SUPERVISOR_MESSAGE",
+        help_heading = "Reports"
+    )]
+    pub message: PathBuf,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// Where and how reports are sent.
+#[derive(Debug, Clone)]
+pub struct ReportTo {
+    /// The address.
+    pub url: String,
+    /// The file of the bearer token.
+    pub token: PathBuf,
+    /// The file of the certificates to trust.
+    pub ca: PathBuf,
+    /// The least time between two reports.
+    pub every: Duration,
+}
+
+/// The arguments as the program uses them.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Which processes get signals.
+    pub rule: Rule,
+    /// The workload keeps its scheduling policy and its out-of-memory score.
+    pub keep_priority: bool,
+    /// The path or glob of checkpoints.
+    pub checkpoint: Option<String>,
+    /// The file with the progress.
+    pub progress: Option<PathBuf>,
+    /// The time between two slow looks at the files.
+    pub look_every: Duration,
+    /// The signal that asks for a checkpoint.
+    pub request_signal: Option<Signal>,
+    /// Where reports go.
+    pub report_to: Option<ReportTo>,
+    /// The file of the termination message.
+    pub message: PathBuf,
+    /// The command.
+    pub command: Vec<OsString>,
+}
+
+impl Arguments {
+    /// What the arguments mean.
+    #[must_use]
+    pub fn settings(self) -> Settings {
+        let report_to = match (self.report_url, self.report_token, self.report_ca) {
+            (Some(url), Some(token), Some(ca)) => Some(ReportTo { url, token, ca, every: self.report_every }),
+            _ => None,
+        };
+        Settings {
+            rule: Rule { recipients: self.signal_to, process: self.signal_process },
+            keep_priority: self.keep_priority,
+            checkpoint: self.checkpoint,
+            progress: self.progress,
+            look_every: self.look_every,
+            request_signal: self.request_signal,
+            report_to,
+            message: self.message,
+            command: self.command,
+        }
+    }
+}
+
+/// A number with its unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    let bad = || format!("{text:?} is not a duration; write a number and its unit (ms, s, m, h), like 10s");
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    let scale = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(bad()),
+    };
+    // More than a year overflows the arithmetic of clocks somewhere.
+    match number.checked_mul(scale) {
+        Some(0) => Err("a duration is longer than 0".to_owned()),
+        Some(milliseconds) if milliseconds <= 366 * 86_400_000 => Ok(Duration::from_millis(milliseconds)),
+        _ => Err(bad()),
+    }
+}
+
+fn request_signal(text: &str) -> Result<Signal, String> {
+    match text.strip_prefix("SIG").unwrap_or(text) {
+        "HUP" => Ok(Signal::SIGHUP),
+        "USR1" => Ok(Signal::SIGUSR1),
+        "USR2" => Ok(Signal::SIGUSR2),
+        _ => Err(format!("{text:?} cannot ask for a checkpoint; use HUP, USR1 or USR2")),
+    }
+}
+
+/// A token is never sent in clear text.
+fn https(text: &str) -> Result<String, String> {
+    if text.starts_with("https://") {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text:?} does not begin with https://"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser as _};
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_bad_value_is_refused() {
+        for bad in ["10", "s", "-1s", "0s", "1.5s", "18446744073709551615h", "9999999h"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+        assert_eq!(duration("90m"), Ok(Duration::from_secs(5400)));
+        assert!(request_signal("KILL").is_err());
+        assert_eq!(request_signal("SIGUSR2"), Ok(Signal::SIGUSR2));
+        assert!(https("http://operator").is_err());
+        let run = |flags: &[&str]| {
+            let line = ["scavenger-supervisor", "run"].iter().chain(flags).chain(&["--", "true"]);
+            Cli::try_parse_from(line).is_ok()
+        };
+        assert!(run(&[]));
+        assert!(!run(&["--report-url", "https://operator"]));
+        assert!(!run(&["--signal-process", "("]));
+    }
+}

@@ -1,0 +1,43 @@
+//! Process 1 of a `ScavengerJob`'s container.
+//!
+//! The supervisor starts the workload and stays beside it. It brings signals to the processes that must get them, watches
+//! checkpoints, reports them, and ends with the workload's exit code. Nothing that goes wrong with the watching or the
+//! reporting matters for the workload.
+//!
+//! | module | holds | I/O |
+//! |---|---|---|
+//! | [`signals`] | to which processes a signal goes | no |
+//! | [`tracker`] | which files count as new checkpoints | no |
+//! | [`state`] | what is known, and the reports made of it | no |
+//! | [`schedule`] | when the next report is due | no |
+//! | [`table`] | the process table | `/proc` |
+//! | [`files`] | checkpoint files, progress, the file server's clock | files |
+//! | [`watch`] | the thread that looks at files | files |
+//! | [`post`], [`reporter`] | one report over HTTPS, and the thread that sends them | network |
+//! | [`message`] | the termination message | one file |
+//! | [`child`], [`delivery`], [`run`] | the workload's processes | processes |
+//! | [`cli`], [`copy`] | the command line, and the copy for another container | files |
+
+pub mod child;
+pub mod cli;
+pub mod copy;
+pub mod delivery;
+pub mod files;
+pub mod message;
+pub mod post;
+pub mod reporter;
+pub mod run;
+pub mod schedule;
+pub mod signals;
+pub mod state;
+pub mod table;
+pub mod tracker;
+pub mod watch;
+
+use std::io::Write as _;
+
+/// Writes one line to the standard error, which is the workload's as well. A line that cannot be written is lost.
+pub(crate) fn say(text: &str) {
+    let line = format!("scavenger-supervisor: {text}\n");
+    std::io::stderr().write_all(line.as_bytes()).ok();
+}

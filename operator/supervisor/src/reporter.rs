@@ -1,0 +1,62 @@
+//! The thread that sends reports.
+
+use std::{
+    io,
+    sync::Arc,
+    thread,
+    time::{Instant, SystemTime},
+};
+
+use nix::sys::signal::Signal;
+
+use crate::{cli::ReportTo, delivery::Delivery, files, post::post, run::Shared, say, schedule::Schedule};
+
+/// Starts the thread. It ends with the process.
+///
+/// # Errors
+/// If there is no thread to be had.
+pub fn start(
+    to: ReportTo,
+    request: Option<Signal>,
+    shared: Arc<Shared>,
+    delivery: Arc<Delivery>,
+) -> io::Result<()> {
+    let reporter = move || report(&to, request, &shared, &delivery);
+    thread::Builder::new().name("reports".to_owned()).spawn(reporter).map(drop)
+}
+
+fn report(to: &ReportTo, request: Option<Signal>, shared: &Shared, delivery: &Delivery) -> ! {
+    let mut schedule = Schedule::new(Instant::now(), to.every, request.is_some(), jitter());
+    let mut known = 0;
+    let mut said = false;
+    loop {
+        let checkpoints = shared.wait_for_checkpoint(known, schedule.due());
+        if checkpoints != known {
+            known = checkpoints;
+            schedule.news();
+        }
+        if Instant::now() < schedule.due() {
+            continue;
+        }
+        schedule.sending();
+        let report = shared.look(|state| state.live(Instant::now(), SystemTime::now()));
+        let posted = post(to, &report);
+        schedule.ended(Instant::now(), posted.outcome, jitter());
+        if let Some(problem) = posted.problem
+            && !said
+        {
+            said = true;
+            say(&format!("cannot report to {}: {problem}; the workload is not affected", to.url));
+        }
+        if posted.answer.checkpoint
+            && let Some(signal) = request
+        {
+            delivery.deliver(signal);
+        }
+    }
+}
+
+/// Between 0 and 1.
+fn jitter() -> f64 {
+    f64::from(u16::try_from(files::random() & 0xFFFF).unwrap_or(0)) / f64::from(u16::MAX)
+}

@@ -1,0 +1,111 @@
+//! What the supervisor knows of its workload, and the reports made of it.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use jiff::Timestamp;
+use scavenger_schema::supervision::{Checkpoint, EndReport, LiveReport, Stop};
+
+/// A checkpoint, by this machine's clock that never jumps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Made {
+    /// When it was written.
+    pub at: Instant,
+    /// How far the time can be off: file systems round, some to whole seconds.
+    pub precision: Duration,
+}
+
+/// What is known.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct State {
+    /// Whether checkpoints are watched at all, and could be looked at to the end.
+    pub watched: bool,
+    /// The newest checkpoint.
+    pub checkpoint: Option<Made>,
+    /// How many there were.
+    pub seen: u64,
+    /// The last number that the workload wrote.
+    pub progress: Option<f64>,
+    /// When the first signal to stop came.
+    pub stopped: Option<Instant>,
+}
+
+impl State {
+    /// Takes in a checkpoint. The newest never goes back.
+    pub fn count(&mut self, made: Made) {
+        self.seen += 1;
+        if self.checkpoint.is_none_or(|known| known.at <= made.at) {
+            self.checkpoint = Some(made);
+        }
+    }
+
+    fn stop(&self) -> Stop {
+        let Some(stopped) = self.stopped else { return Stop::NotAsked };
+        match self.checkpoint {
+            Some(made) if made.at + made.precision >= stopped => Stop::Answered,
+            _ if self.watched => Stop::Unanswered,
+            _ => Stop::Unknown,
+        }
+    }
+
+    /// The time is that of the node's clock at the moment of the report: a clock that jumped in between moves it along.
+    fn checkpoint(&self, now: Instant, clock: SystemTime) -> Option<Checkpoint> {
+        let made = self.checkpoint?;
+        let age = now.saturating_duration_since(made.at);
+        let time = Timestamp::try_from(clock.checked_sub(age)?).ok()?;
+        let time = Timestamp::from_millisecond(time.as_millisecond()).ok()?;
+        let age_seconds = (age.as_secs_f64() * 1_000.0).round() / 1_000.0;
+        Some(Checkpoint { time, age_seconds, seen: self.seen })
+    }
+
+    /// What is sent while the workload runs.
+    #[must_use]
+    pub fn live(&self, now: Instant, clock: SystemTime) -> LiveReport {
+        LiveReport { checkpoint: self.checkpoint(now, clock), progress: self.progress }
+    }
+
+    /// What stands in the termination message.
+    #[must_use]
+    pub fn end(&self, now: Instant, clock: SystemTime) -> EndReport {
+        EndReport { checkpoint: self.checkpoint(now, clock), progress: self.progress, stop: self.stop() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_is_answered_by_a_later_checkpoint() {
+        let start = Instant::now();
+        let second = Duration::from_secs(1);
+        let made = |seconds, precision| Made { at: start + second * seconds, precision };
+        let mut state = State { watched: true, ..State::default() };
+        let stop = |state: &State| state.end(start + 60 * second, SystemTime::UNIX_EPOCH + 100 * second).stop;
+        assert_eq!(stop(&state), Stop::NotAsked);
+        state.count(made(10, Duration::ZERO));
+        state.stopped = Some(start + 20 * second);
+        assert_eq!(stop(&state), Stop::Unanswered);
+        assert_eq!(stop(&State { watched: false, ..state }), Stop::Unknown);
+        // A file system that rounds down to whole seconds.
+        let mut rounded = state;
+        rounded.stopped = Some(start + Duration::from_millis(20_500));
+        rounded.count(made(20, second));
+        assert_eq!(stop(&rounded), Stop::Answered);
+        state.count(made(21, Duration::ZERO));
+        assert_eq!(stop(&state), Stop::Answered);
+        // An older one changes nothing.
+        state.count(made(5, Duration::ZERO));
+        assert_eq!(state.checkpoint, Some(made(21, Duration::ZERO)));
+    }
+
+    #[test]
+    fn a_time_is_told_by_the_age() {
+        let start = Instant::now();
+        let mut state = State::default();
+        state.count(Made { at: start, precision: Duration::ZERO });
+        let clock = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
+        let report = state.live(start + Duration::from_millis(2_500), clock).checkpoint.unwrap();
+        assert_eq!(report.time, Timestamp::from_millisecond(997_500).unwrap());
+        assert_eq!((report.age_seconds, report.seen), (2.5, 1));
+    }
+}

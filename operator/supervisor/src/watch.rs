@@ -1,0 +1,224 @@
+//! The thread that looks at files. It is a thread of its own because a file server that does not answer stops it, and
+//! signals must pass all the same.
+
+use std::{
+    io::{self, PipeReader, PipeWriter, Read as _, Write as _},
+    os::fd::AsFd as _,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::inotify::{AddWatchFlags, InitFlags, Inotify},
+};
+
+use crate::{files, run::Shared, say, tracker::Tracker};
+
+/// Two looks that see the same file must be this far apart, to say that it no longer changes.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// Looking takes at most one part in this many of the time: a pattern can match 100,000 files.
+const SHARE: u32 = 100;
+
+/// What to look at.
+#[derive(Debug, Clone)]
+pub struct Files {
+    /// The path or glob of checkpoints.
+    pub checkpoint: Option<String>,
+    /// The file with the progress.
+    pub progress: Option<PathBuf>,
+    /// The time between two looks without a reason.
+    pub every: Duration,
+}
+
+const STOPPING: u8 = b's';
+const ENDED: u8 = b'e';
+
+/// The thread, as its owner sees it.
+#[derive(Debug)]
+pub struct Watch {
+    orders: PipeWriter,
+    done: Receiver<()>,
+}
+
+impl Watch {
+    /// Starts the thread, and waits a moment until it has seen what an earlier attempt left.
+    ///
+    /// # Errors
+    /// If there is no thread to be had.
+    pub fn start(files: Files, shared: Arc<Shared>, patience: Duration) -> io::Result<Self> {
+        let (reader, orders) = io::pipe()?;
+        let (tell, done) = mpsc::channel();
+        let watcher = move || Watcher::new(files, shared, reader, tell).watch();
+        thread::Builder::new().name("files".to_owned()).spawn(watcher)?;
+        if done.recv_timeout(patience).is_err() {
+            say("the volume of the checkpoint does not answer; the workload starts all the same");
+        }
+        Ok(Self { orders, done })
+    }
+
+    /// A signal to stop came: checkpoints matter more than before.
+    pub fn stopping(&mut self) {
+        self.orders.write_all(&[STOPPING]).ok();
+    }
+
+    /// The workload has ended: has a last look, and says whether there was time for it.
+    pub fn finish(mut self, patience: Duration) -> bool {
+        // The answer to the start may have come late.
+        while self.done.try_recv().is_ok() {}
+        self.orders.write_all(&[ENDED]).ok();
+        self.done.recv_timeout(patience).is_ok()
+    }
+}
+
+struct Watcher {
+    files: Files,
+    shared: Arc<Shared>,
+    orders: PipeReader,
+    tell: Sender<()>,
+    tracker: Tracker,
+    changes: Option<Inotify>,
+    stopping: bool,
+    progress_said: bool,
+}
+
+impl Watcher {
+    fn new(files: Files, shared: Arc<Shared>, orders: PipeReader, tell: Sender<()>) -> Self {
+        let changes = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok();
+        Self {
+            files,
+            shared,
+            orders,
+            tell,
+            tracker: Tracker::default(),
+            changes,
+            stopping: false,
+            progress_said: false,
+        }
+    }
+
+    fn watch(mut self) {
+        if let Some(pattern) = self.files.checkpoint.clone() {
+            let look = files::look(&pattern);
+            self.listen(look.directories.iter());
+            let now = look.newest.last().and_then(|found| found.path.parent().map(files::server_time));
+            self.tracker = Tracker::new(look.newest, now.unwrap_or(std::time::SystemTime::UNIX_EPOCH));
+        }
+        self.tell.send(()).ok();
+        let mut cost = Duration::ZERO;
+        let mut last = Instant::now();
+        // A change was announced, and waits until the pace allows a look.
+        let mut announced = false;
+        loop {
+            let soon = announced || self.stopping || self.tracker.is_unsettled();
+            let pause = if soon { SETTLED } else { self.files.every };
+            let next = last + pause.max(cost * SHARE);
+            match self.wait(next, !announced) {
+                Woken::Order(STOPPING) => self.stopping = true,
+                Woken::Order(ENDED) => {
+                    self.look(true);
+                    self.tell.send(()).ok();
+                    return;
+                }
+                Woken::Order(_) => return,
+                Woken::Change => announced = true,
+                Woken::Time => {
+                    let began = Instant::now();
+                    self.look(false);
+                    last = Instant::now();
+                    cost = last - began;
+                    announced = false;
+                }
+            }
+        }
+    }
+
+    fn wait(&self, until: Instant, listening: bool) -> Woken {
+        let mut sources = vec![PollFd::new(self.orders.as_fd(), PollFlags::POLLIN)];
+        if let Some(changes) = self.changes.as_ref().filter(|_| listening) {
+            sources.push(PollFd::new(changes.as_fd(), PollFlags::POLLIN));
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        // A part of a millisecond counts as one.
+        let left = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
+        let ready = poll(&mut sources, left);
+        let is_ready = |source: &PollFd| source.any().unwrap_or(false);
+        if ready.is_ok_and(|count| count > 0) && is_ready(&sources[0]) {
+            let mut order = [0];
+            let read = (&self.orders).read(&mut order);
+            return Woken::Order(if read.is_ok_and(|count| count == 1) { order[0] } else { 0 });
+        }
+        if sources.get(1).is_some_and(is_ready) && self.changed() {
+            return Woken::Change;
+        }
+        if Instant::now() >= until { Woken::Time } else { self.wait(until, listening) }
+    }
+
+    /// Takes all announcements, and says whether there was a change by somebody else.
+    fn changed(&self) -> bool {
+        let mut changed = false;
+        while let Some(Ok(events)) = self.changes.as_ref().map(Inotify::read_events) {
+            let own =
+                |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(files::OWN_FILES.as_bytes());
+            changed |= events.iter().any(|event| !event.name.as_deref().is_some_and(own));
+        }
+        changed
+    }
+
+    /// A directory that is watched already, or that does not exist yet, does no harm.
+    fn listen<'a>(&self, directories: impl Iterator<Item = &'a PathBuf>) {
+        let flags = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ONLYDIR;
+        for directory in directories {
+            if let Some(changes) = &self.changes {
+                changes.add_watch(directory, flags).ok();
+            }
+        }
+    }
+
+    fn look(&mut self, ended: bool) {
+        let mut made = None;
+        if let Some(pattern) = &self.files.checkpoint {
+            let look = files::look(pattern);
+            self.listen(look.directories.iter());
+            if let Some(found) = self.tracker.look(look.newest, ended) {
+                let server = files::server_time(found.path.parent().unwrap_or(Path::new(".")));
+                made = Some(files::made(&found, server, Instant::now()));
+            }
+        }
+        let progress = self.progress();
+        self.shared.update(|state| {
+            let before = (state.seen, state.progress);
+            if let Some(made) = made {
+                state.count(made);
+            }
+            state.progress = progress.or(state.progress);
+            before != (state.seen, state.progress)
+        });
+    }
+
+    fn progress(&mut self) -> Option<f64> {
+        let path = self.files.progress.as_deref()?;
+        match files::progress(path) {
+            Ok(progress) => progress,
+            Err(problem) => {
+                if !self.progress_said {
+                    self.progress_said = true;
+                    say(&format!("{} is ignored: {problem}", path.display()));
+                }
+                None
+            }
+        }
+    }
+}
+
+enum Woken {
+    Order(u8),
+    Change,
+    Time,
+}

@@ -1,0 +1,101 @@
+//! What counts as a checkpoint.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+use scavenger_schema::supervision::Stop;
+
+use crate::harness::{Bench, eventually};
+
+#[test]
+fn the_newest_of_a_glob_counts_and_what_was_there_before_does_not() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("run")).unwrap();
+    fs::write(bench.path("run/old.cpt"), "of an earlier attempt").unwrap();
+    let flags = ["--checkpoint", "run/*.cpt"];
+    assert_eq!(bench.run(&flags, &["true"]), 0);
+    assert_eq!(bench.end_report().unwrap().checkpoint, None);
+    fs::write(bench.path("message"), "").unwrap();
+    // Two, the older one with a time of long ago: a copy of something.
+    let script =
+        "touch -d 2001-01-01 run/copy.cpt; echo 1 > run/b.cpt; echo 2 > run/a.txt; touch run/.hidden.cpt";
+    assert_eq!(bench.run(&flags, &["bash", "-c", script]), 0);
+    let checkpoint = bench.end_report().unwrap().checkpoint.unwrap();
+    assert_eq!(checkpoint.seen, 1);
+    assert!(checkpoint.age_seconds < 60.0);
+}
+
+#[test]
+fn a_change_is_announced() {
+    let bench = Bench::new();
+    // The slow look would come after the test has given up.
+    let flags = ["--checkpoint", "state.cpt", "--look-every", "1h", "--progress", "progress"];
+    let script = "echo 1 > state.cpt; echo 0.25 > progress; . ./saves";
+    let running = bench.start(&flags, &["bash", "-c", script]);
+    bench.number("ready");
+    running.signal(Signal::SIGTERM);
+    eventually("a report of the answer, while the workload runs", || {
+        let report = bench.end_report();
+        report.is_some_and(|report| report.stop == Stop::Answered && report.progress == Some(0.25))
+    });
+    bench.make("go");
+    running.end();
+}
+
+#[test]
+fn without_announcements_a_slow_look_finds_it() {
+    let bench = Bench::new();
+    // Opened once and written to for ever, as through a file server: never closed, never renamed.
+    let flags = ["--checkpoint", "run/state.cpt", "--look-every", "200ms"];
+    let script = "trap 'note=1' TERM; mkdir run; exec 5<> run/state.cpt; echo $$ > ready; \
+                  while [ -z \"$note\" ]; do sleep 0.02; done; echo saved >&5; \
+                  while [ ! -e go ]; do sleep 0.02; done";
+    let running = bench.start(&flags, &["bash", "-c", script]);
+    bench.number("ready");
+    running.signal(Signal::SIGTERM);
+    eventually("the checkpoint in the message", || {
+        bench.end_report().is_some_and(|report| report.stop == Stop::Answered)
+    });
+    bench.make("go");
+    assert_eq!(running.end(), 0);
+}
+
+#[test]
+fn a_checkpoint_before_the_signal_is_no_answer() {
+    let bench = Bench::new();
+    let script = "echo 1 > state.cpt; touch -d '1 minute' state.cpt; touch -d '-1 minute' state.cpt; \
+                  trap '' TERM; echo $$ > ready; while [ ! -e go ]; do sleep 0.02; done";
+    let running = bench.start(&["--checkpoint", "state.cpt"], &["bash", "-c", script]);
+    bench.number("ready");
+    running.signal(Signal::SIGTERM);
+    eventually("the message", || bench.end_report().is_some());
+    bench.make("go");
+    assert_eq!(running.end(), 0);
+    let report = bench.end_report().unwrap();
+    assert_eq!(report.stop, Stop::Unanswered);
+    assert!(report.checkpoint.unwrap().age_seconds > 59.0);
+}
+
+#[test]
+fn bad_progress_is_ignored_and_said_once() {
+    let bench = Bench::new();
+    let flags = ["--progress", "progress", "--look-every", "20ms"];
+    let script = "echo half > progress; while [ ! -e go ]; do sleep 0.02; done";
+    let running = bench.start(&flags, &["bash", "-c", script]);
+    eventually("a word about it", || bench.read("log").contains("progress is ignored"));
+    fs::write(bench.path("progress"), "0.75").unwrap();
+    bench.make("go");
+    assert_eq!(running.end(), 0);
+    assert_eq!(bench.end_report().unwrap().progress, Some(0.75));
+    assert_eq!(bench.lines("log").len(), 1, "{}", bench.read("log"));
+}
+
+#[test]
+fn strange_files_stop_nothing() {
+    let bench = Bench::new();
+    let flags = ["--checkpoint", "*.cpt", "--progress", "fifo.cpt"];
+    let script = "mkfifo fifo.cpt; ln -s /dev/zero zero.cpt; ln -s nowhere.cpt loop.cpt";
+    assert_eq!(bench.run(&flags, &["bash", "-c", script]), 0);
+    let report = bench.end_report().unwrap();
+    assert_eq!((report.checkpoint, report.progress), (None, None));
+}

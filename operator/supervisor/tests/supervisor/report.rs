@@ -1,0 +1,234 @@
+//! Reports to a TLS server on the loopback interface.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU16, Ordering},
+    },
+    thread,
+};
+
+use nix::sys::signal::Signal;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::{
+    ServerConfig, ServerConnection, StreamOwned,
+    pki_types::{CertificateDer, PrivateKeyDer},
+};
+use scavenger_schema::supervision::{LiveReport, Stop};
+
+use crate::harness::{Bench, eventually};
+
+#[derive(Debug, Clone)]
+pub struct Request {
+    path: String,
+    token: String,
+    report: LiveReport,
+}
+
+/// The operator, as far as a supervisor sees it.
+pub struct Server {
+    pub url: String,
+    pub ca: String,
+    requests: Arc<Mutex<Vec<Request>>>,
+    status: Arc<AtomicU16>,
+    answer: Arc<Mutex<&'static str>>,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        let ca_key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca = params.self_signed(&ca_key).unwrap();
+        let issuer = Issuer::new(params, ca_key);
+        let key = KeyPair::generate().unwrap();
+        let certificate =
+            CertificateParams::new(vec!["localhost".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+        let chain: Vec<CertificateDer<'static>> = vec![certificate.der().clone()];
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config =
+            ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Self {
+            url: format!("https://localhost:{}/reports", listener.local_addr().unwrap().port()),
+            ca: ca.pem(),
+            requests: Arc::default(),
+            status: Arc::new(AtomicU16::new(200)),
+            answer: Arc::new(Mutex::new("{}")),
+        };
+        let (requests, status, answer) =
+            (Arc::clone(&server.requests), Arc::clone(&server.status), Arc::clone(&server.answer));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // A client that trusts nobody hangs up: no request then.
+                if let Some((request, mut stream)) = read(stream, &config) {
+                    let (status, answer) = (status.load(Ordering::SeqCst), *answer.lock().unwrap());
+                    let length = answer.len();
+                    requests.lock().unwrap().push(request);
+                    let head = format!(
+                        "HTTP/1.1 {status} X\r\nlocation: /elsewhere\r\ncontent-length: {length}\r\n"
+                    );
+                    stream.write_all(format!("{head}connection: close\r\n\r\n{answer}").as_bytes()).ok();
+                    stream.conn.send_close_notify();
+                    stream.flush().ok();
+                }
+            }
+        });
+        server
+    }
+
+    pub fn requests(&self) -> Vec<Request> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    fn answer(&self, status: u16, answer: &'static str) {
+        *self.answer.lock().unwrap() = answer;
+        self.status.store(status, Ordering::SeqCst);
+    }
+}
+
+type Tls = StreamOwned<ServerConnection, TcpStream>;
+
+fn read(stream: TcpStream, config: &Arc<ServerConfig>) -> Option<(Request, Tls)> {
+    let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(config)).ok()?, stream);
+    let mut text = String::new();
+    let mut part = [0; 4096];
+    loop {
+        let count = stream.read(&mut part).ok().filter(|count| *count > 0)?;
+        text.push_str(std::str::from_utf8(&part[..count]).unwrap());
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let header = |name: &str| {
+            let line = |line: &str| {
+                let (key, value) = line.split_once(':')?;
+                key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+            };
+            head.lines().find_map(line).unwrap_or_else(|| panic!("no header {name} in {head:?}"))
+        };
+        if body.len() == header("content-length").parse::<usize>().unwrap() {
+            assert_eq!(header("content-type"), "application/json");
+            let path = head.split(' ').nth(1).unwrap().to_owned();
+            let report = serde_json::from_str(body).unwrap();
+            return Some((Request { path, token: header("authorization"), report }, stream));
+        }
+    }
+}
+
+/// A workload that writes a checkpoint each time `next` appears.
+pub const STEPS: &str = "trap 'echo asked >> got' USR1; trap 'exit 143' TERM; echo $$ > ready; \
+                     while [ ! -e go ]; do if [ -e next ]; then rm next; echo $RANDOM > half; mv half state.cpt; fi; \
+                     sleep 0.02; done";
+
+pub fn flags<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let flags =
+        ["--report-url", url, "--report-token", "token", "--report-ca", "ca", "--checkpoint", "state.cpt"];
+    flags.iter().chain(more).copied().collect()
+}
+
+#[test]
+fn checkpoints_are_reported_and_tokens_read_each_time() {
+    let bench = Bench::new();
+    let server = Server::start();
+    fs::write(bench.path("token"), "first\n").unwrap();
+    fs::write(bench.path("ca"), &server.ca).unwrap();
+    // Only an announced change comes in time.
+    let every = ["--report-every", "100ms", "--look-every", "1h"];
+    let running = bench.start(&flags(&server.url, &every), &["bash", "-c", STEPS]);
+    bench.number("ready");
+    bench.make("next");
+    eventually("the first report", || {
+        server.requests().iter().any(|request| request.report.checkpoint.is_some())
+    });
+    let requests = server.requests();
+    let first = requests.last().unwrap();
+    assert_eq!((first.path.as_str(), first.token.as_str()), ("/reports", "Bearer first"));
+    assert_eq!(first.report.checkpoint.unwrap().seen, 1);
+    // Another token; a file that is half there fails one report, and costs nothing else.
+    fs::write(bench.path("token"), "second\n").unwrap();
+    bench.make("next");
+    eventually("the second token", || {
+        let requests = server.requests();
+        let last = requests.last().unwrap();
+        last.token == "Bearer second" && last.report.checkpoint.is_some_and(|checkpoint| checkpoint.seen >= 2)
+    });
+    bench.make("go");
+    assert_eq!(running.end(), 0);
+    assert_eq!(bench.end_report().unwrap().checkpoint.unwrap().seen, 2);
+}
+
+#[test]
+fn a_replica_that_does_not_lead_is_asked_again() {
+    let bench = Bench::new();
+    let server = Server::start();
+    fs::write(bench.path("token"), "token").unwrap();
+    fs::write(bench.path("ca"), &server.ca).unwrap();
+    server.answer(421, "not the leader");
+    let running = bench.start(&flags(&server.url, &["--report-every", "100ms"]), &["bash", "-c", STEPS]);
+    bench.number("ready");
+    bench.make("next");
+    eventually("two tries", || server.requests().len() >= 2);
+    // Nonsense after it, and a redirect: the token goes nowhere else.
+    server.answer(200, "<html>");
+    let tried = server.requests().len();
+    bench.make("next");
+    eventually("an answer of nonsense", || server.requests().len() > tried);
+    server.answer(307, "");
+    bench.make("next");
+    let tried = server.requests().len();
+    eventually("a redirect", || server.requests().len() > tried + 1);
+    assert!(server.requests().iter().all(|request| request.path == "/reports"));
+    bench.make("go");
+    assert_eq!(running.end(), 0);
+}
+
+#[test]
+fn an_answer_asks_for_a_checkpoint() {
+    let bench = Bench::new();
+    let server = Server::start();
+    fs::write(bench.path("token"), "token").unwrap();
+    fs::write(bench.path("ca"), &server.ca).unwrap();
+    server.answer(200, "{\"checkpoint\":true,\"more\":[]}");
+    let every = ["--report-every", "100ms", "--request-signal", "USR1"];
+    // It stands behind a shell, as SIGTERM's recipient would.
+    fs::write(bench.path("steps"), STEPS).unwrap();
+    let running = bench.start(&flags(&server.url, &every), &["sh", "-c", "bash steps; exit $?"]);
+    bench.number("ready");
+    eventually("the request", || !bench.lines("got").is_empty());
+    bench.make("go");
+    assert_eq!(running.end(), 0);
+}
+
+#[test]
+fn without_a_server_nothing_fails() {
+    let bench = Bench::new();
+    let trusted = Server::start();
+    // A port where nobody listens, and a server that nobody vouches for.
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let stranger = Server::start();
+    fs::write(bench.path("token"), "token").unwrap();
+    fs::write(bench.path("ca"), &trusted.ca).unwrap();
+    for url in [
+        format!("https://localhost:{unused}/"),
+        "https://no-such-host.invalid/".to_owned(),
+        stranger.url.clone(),
+    ] {
+        for name in ["go", "ready", "state.cpt"] {
+            fs::remove_file(bench.path(name)).ok();
+        }
+        fs::write(bench.path("message"), "").unwrap();
+        let running = bench.start(&flags(&url, &["--report-every", "100ms"]), &["bash", "-c", STEPS]);
+        bench.number("ready");
+        bench.make("next");
+        eventually("a word about it", || bench.read("log").contains("cannot report to"));
+        running.signal(Signal::SIGTERM);
+        assert_eq!(running.end(), 143);
+        let report = bench.end_report().unwrap();
+        assert_eq!((report.stop, report.checkpoint.unwrap().seen), (Stop::Unanswered, 1));
+        assert_eq!(bench.read("log").matches("cannot report").count(), 1);
+    }
+    assert!(stranger.requests().is_empty(), "a token went to a stranger");
+}
