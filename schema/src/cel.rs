@@ -73,6 +73,17 @@ pub(crate) fn quantities(field: &str) -> Rule {
         .field_path(format!(".{field}"))
 }
 
+/// No amount is below zero.
+pub(crate) fn not_negative(field: &str) -> Rule {
+    let amount = format!("string(self.{field}[k])");
+    Rule::new(format!(
+        "!has(self.{field}) || self.{field}.all(k, !isQuantity({amount}) || \
+         !quantity({amount}).isLessThan(quantity('0')))"
+    ))
+    .message(&*format!("no amount in {field} can be negative"))
+    .field_path(format!(".{field}"))
+}
+
 /// Every request is more than nothing.
 pub(crate) fn positive_requests() -> Rule {
     Rule::new(

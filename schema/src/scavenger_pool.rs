@@ -190,6 +190,7 @@ fn default_headroom_target() -> f64 {
     validation = cel::at_least("minInterruptionAfter", "1s"),
     validation = cel::not_longer("minInterruptionAfter", "maxInterruptionAfter"),
     validation = cel::quantities("maxResources"),
+    validation = cel::not_negative("maxResources"),
     validation = Rule::new("!has(self.minRunAsUser) || !has(self.maxRunAsUser) || self.minRunAsUser <= self.maxRunAsUser").message("maxRunAsUser must not be less than minRunAsUser").field_path(".maxRunAsUser"),
     validation = Rule::new("!has(self.minRunAsGroup) || !has(self.maxRunAsGroup) || self.minRunAsGroup <= self.maxRunAsGroup").message("maxRunAsGroup must not be less than minRunAsGroup").field_path(".maxRunAsGroup")
 )]
