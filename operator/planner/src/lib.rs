@@ -43,7 +43,7 @@
 //! | What does a refusal by the API server mean? | `refusal.rs` | `judge` |
 //! | Which action goes first while many wait? | `urgency.rs` | `Urgency::of` |
 //!
-//! The state has owners, each with private fields: what was seen (`seen.rs`), capacity (`capacity/`), what is promised to
+//! The state has owners, each with private fields: what was seen (`seen/`), capacity (`capacity/`), what is promised to
 //! starts in flight (`promises.rs`), what is looked at next (`agenda.rs`), the queue (`queue/`), who is told why it waits
 //! (`inform.rs`), and what each cause of interruptions knows (`causes/`). `observe.rs` brings an observation to those whose
 //! state it changes, `answers.rs` an answer. docs/contributing/architecture.md has the map and the invariants.

@@ -19,6 +19,7 @@ use scavenger_planner::{Planner, action::ActionResult, check, urgency::Line, val
 use scavenger_schema::{
     names,
     scavenger_pool::{ScavengerPool, ScavengerPoolStatus},
+    terminal::shown,
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -396,7 +397,7 @@ async fn write(pools: &Api<ScavengerPool>, mut new_status: ScavengerPoolStatus) 
         Ok(Some(pool)) => pool,
         Ok(None) => return false,
         Err(error) => {
-            warn!(%error, "the pool could not be read");
+            warn!(error = shown(&error.to_string()), "the pool could not be read");
             return false;
         }
     };
@@ -406,7 +407,7 @@ async fn write(pools: &Api<ScavengerPool>, mut new_status: ScavengerPoolStatus) 
     match pools.replace_status(names::DEFAULT_POOL, &PostParams::default(), &pool).await {
         Ok(_) => true,
         Err(error) => {
-            warn!(%error, "the pool's status was not written");
+            warn!(error = shown(&error.to_string()), "the pool's status was not written");
             false
         }
     }

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use scavenger_planner::values::{Observation, Usage};
 use scavenger_schema::quantity;
+use scavenger_schema::terminal::shown;
 use serde::Deserialize;
 use tokio::{sync::mpsc, time::MissedTickBehavior};
 use tracing::warn;
@@ -70,7 +71,7 @@ async fn read(client: &Client) -> Option<Vec<Usage>> {
         // Not served, or by something that is down.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 503) => None,
         Err(error) => {
-            warn!(%error, "measured memory could not be read");
+            warn!(error = shown(&error.to_string()), "measured memory could not be read");
             None
         }
     }

@@ -1,0 +1,187 @@
+//! What the operator makes of a ScavengerJob.
+
+use scavenger_planner::values::Operator;
+
+use scavenger_planner::values::{NodeTerm, Settings};
+
+use super::*;
+
+/// The Job of an attempt in a pool of every node.
+fn job(sj: &ScavengerJob, attempt: u32, priority_class: u32) -> BatchJob {
+    super::job(sj, attempt, priority_class, &Confinement::default())
+}
+
+fn sj(pods: i32) -> ScavengerJob {
+    let mut sj = ScavengerJob::new(
+        "water",
+        serde_json::from_value(serde_json::json!({
+            "image": "counter", "command": ["count"], "podCount": pods, "runAsUser": 1234,
+            "resources": { "requests": { "cpu": 1, "memory": "1Gi" } }, "interruptionAfter": "10m",
+            "persistentVolumeClaims": [
+                { "claimName": "a", "mountPath": "/in", "readOnly": true },
+                { "claimName": "a", "mountPath": "/out", "subPath": "x" }],
+            "secrets": [{ "secretName": "s", "mountPath": "/secret" }],
+        }))
+        .unwrap(),
+    );
+    sj.metadata.namespace = Some("chem".to_owned());
+    sj.metadata.uid = Some("u-1".to_owned());
+    sj
+}
+
+#[test]
+fn its_pods_are_kept_on_the_nodes_where_a_volume_is_attached() {
+    let terms = |job: &BatchJob| {
+        let pod = job.spec.as_ref()?.template.spec.as_ref()?;
+        let required = pod.affinity.as_ref()?.node_affinity.as_ref()?;
+        let terms =
+            &required.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms;
+        Some(serde_json::to_value(terms).unwrap())
+    };
+    let kept_on = |nodes: &[&str], pool: Confinement| {
+        let attached = nodes.iter().map(|node| Name::from(*node)).collect();
+        terms(&super::job(&sj(1), 1, 0, &Confinement { attached, ..pool }))
+    };
+    let on = |node: &str| serde_json::json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] });
+    assert_eq!(kept_on(&[], Confinement::default()), None);
+    let both = kept_on(&["n1", "n2"], Confinement::default());
+    assert_eq!(both, Some(serde_json::json!([on("n1"), on("n2")])));
+    let settings = scavenger_planner::fixtures::settings();
+    let settings = Settings { node_selector: [("pool".into(), "x".into())].into(), ..settings };
+    let in_pool = kept_on(&["n1", "n2"], Confinement::to_pool(&settings, [])).unwrap_or_default();
+    for (index, node) in ["n1", "n2"].into_iter().enumerate() {
+        assert_eq!(in_pool[index]["matchFields"], on(node)["matchFields"]);
+        assert_eq!(in_pool[index]["matchExpressions"][0]["key"], "pool", "{in_pool}");
+    }
+}
+
+#[test]
+fn a_service_account_is_always_looked_up() {
+    let mut sj = sj(1);
+    assert_eq!(service_account(&sj.spec), "default");
+    sj.spec.service_account_name = Some("chemist".to_owned());
+    assert_eq!(service_account(&sj.spec), "chemist");
+}
+
+#[test]
+fn pods_are_guaranteed_and_restricted() {
+    let job = job(&sj(1), 3, 12);
+    let pod = job.spec.unwrap().template.spec.unwrap();
+    let container = &pod.containers[0];
+    let resources = container.resources.as_ref().unwrap();
+    assert_eq!(resources.requests, resources.limits);
+    let context = pod.security_context.as_ref().unwrap();
+    assert_eq!(context.run_as_non_root, Some(true));
+    assert_eq!(
+        (context.run_as_user, context.run_as_group, context.fs_group),
+        (Some(1234), Some(1234), Some(1234))
+    );
+    assert_eq!(context.seccomp_profile.as_ref().unwrap().type_, "RuntimeDefault");
+    let context = container.security_context.as_ref().unwrap();
+    assert_eq!(context.allow_privilege_escalation, Some(false));
+    assert_eq!(context.capabilities.as_ref().unwrap().drop.as_deref(), Some(&["ALL".to_owned()][..]));
+    assert_eq!(pod.automount_service_account_token, Some(false));
+    assert_eq!(pod.priority_class_name.as_deref(), Some("scavenger-9"));
+    assert_eq!(job.metadata.name.as_deref(), Some("water-3"));
+    let volumes = pod.volumes.unwrap();
+    assert_eq!(volumes.len(), 2, "one volume for a claim that is mounted twice");
+    assert_eq!(container.volume_mounts.as_ref().unwrap().len(), 3);
+}
+
+#[test]
+fn pods_get_the_labels_and_annotations_that_were_asked_for() {
+    let mut sj = sj(1);
+    let plain = job(&sj, 1, 0);
+    assert_eq!(plain.spec.as_ref().unwrap().template.metadata.as_ref().unwrap().annotations, None);
+    sj.spec.pod_metadata = Some(
+        serde_json::from_value(serde_json::json!({
+            "labels": { "team": "water", names::LABEL_ATTEMPT: "7" },
+            "annotations": { "sidecar.istio.io/inject": "false" },
+        }))
+        .unwrap(),
+    );
+    let job = job(&sj, 1, 0);
+    let metadata = job.spec.as_ref().unwrap().template.metadata.as_ref().unwrap();
+    let labels = metadata.labels.as_ref().unwrap();
+    assert_eq!(labels.get("team").map(String::as_str), Some("water"));
+    assert_eq!(labels.get(names::LABEL_ATTEMPT).map(String::as_str), Some("1"), "the operator's own stay");
+    assert_eq!(metadata.annotations.as_ref().unwrap()["sidecar.istio.io/inject"], "false");
+    assert_eq!(job.metadata.labels.unwrap().get("team"), None, "pods alone have them");
+}
+
+#[test]
+fn a_gang_knows_its_hosts() {
+    let variable = |pods, name: &str| {
+        let pod = job(&sj(pods), 1, 0).spec.unwrap().template.spec.unwrap();
+        assert_eq!(pod.subdomain.as_deref(), (pods > 1).then_some("water-pods"));
+        let all = pod.containers[0].env.clone().unwrap();
+        all.into_iter().find(|variable| variable.name == name)?.value
+    };
+    for (pods, template, hosts) in [
+        (1, "localhost", Some("localhost")),
+        (2, "water-1-{index}.water-pods", Some("water-1-0.water-pods,water-1-1.water-pods")),
+        (65, "water-1-{index}.water-pods", None),
+        (1000, "water-1-{index}.water-pods", None),
+    ] {
+        assert_eq!(variable(pods, "SCAVENGER_POD_COUNT"), Some(pods.to_string()));
+        assert_eq!(variable(pods, "SCAVENGER_HOST_TEMPLATE").as_deref(), Some(template), "{pods}");
+        assert_eq!(variable(pods, "SCAVENGER_HOSTS").as_deref(), hosts, "{pods}");
+    }
+    let of_64 = variable(64, "SCAVENGER_HOSTS").unwrap();
+    assert_eq!(of_64.split(',').count(), 64);
+}
+
+#[test]
+fn the_job_of_an_attempt_is_known_by_its_owner_and_number() {
+    let made = super::job(&sj(1), 1, 0, &confinement());
+    assert!(is_of_attempt(&made, "u-1", 1), "whatever pool it was made for");
+    assert!(!is_of_attempt(&made, "u-1", 2));
+    assert!(!is_of_attempt(&made, "u-2", 1));
+}
+
+/// To the nodes of a pool with a selector and a taint, without two of them.
+fn confinement() -> Confinement {
+    let expression = |key: &str, operator, value: &str| Expression {
+        key: key.into(),
+        operator,
+        values: vec![value.into()],
+    };
+    let closed = |name| expression("metadata.name", Operator::NotIn, name);
+    Confinement {
+        attached: Vec::new(),
+        nodes: NodeTerm {
+            labels: vec![expression("pool", Operator::In, "scavenger")],
+            names: vec![closed("n1"), closed("n2")],
+        },
+        tolerated_taints: vec!["gpu".into()],
+    }
+}
+
+#[test]
+fn pods_are_kept_on_the_nodes_of_the_pool() {
+    let mut sj = sj(1);
+    sj.spec.node_selector = [("zone".to_owned(), "a".to_owned())].into();
+    sj.spec.tolerations = vec![
+        serde_json::from_value(serde_json::json!({ "operator": "Exists" })).unwrap(),
+        serde_json::from_value(serde_json::json!({ "key": "other", "operator": "Exists" })).unwrap(),
+    ];
+    let pod = super::job(&sj, 1, 0, &confinement()).spec.unwrap().template.spec.unwrap();
+    assert_eq!(
+        serde_json::to_value(pod.affinity).unwrap(),
+        serde_json::json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{
+                "matchExpressions": [{ "key": "pool", "operator": "In", "values": ["scavenger"] }],
+                "matchFields": [
+                    { "key": "metadata.name", "operator": "NotIn", "values": ["n1"] },
+                    { "key": "metadata.name", "operator": "NotIn", "values": ["n2"] },
+                ],
+            }],
+        } } })
+    );
+    assert_eq!(pod.node_selector, Some(sj.spec.node_selector));
+    let tolerations = pod.tolerations.unwrap();
+    assert_eq!(tolerations.len(), 1);
+    assert_eq!(tolerations[0].key.as_deref(), Some("gpu"));
+    let everywhere = job(&self::sj(1), 1, 0).spec.unwrap().template.spec.unwrap();
+    assert_eq!((everywhere.affinity, everywhere.tolerations), (None, None));
+}
