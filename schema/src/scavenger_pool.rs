@@ -73,8 +73,8 @@ pub struct ScavengerPoolSpec {
     #[schemars(schema_with = "shapes::duration")]
     pub pending_timeout: Duration,
 
-    /// A ScavengerJob whose container cannot be created within this time has failed. If only a volume is not attached
-    /// or mounted yet, the attempt is withdrawn.
+    /// A start whose container is not created within this time is over. The ScavengerJob has failed if what it asks for
+    /// is to blame, such as an image that does not exist; else the attempt is withdrawn and tried again.
     #[serde(default = "default_start_deadline")]
     #[schemars(schema_with = "shapes::duration")]
     pub start_deadline: Duration,

@@ -55,14 +55,17 @@ pub fn fault(reason: &str, message: &str) -> Fault {
     if is_own { Fault::Own } else { Fault::Cluster }
 }
 
-/// True if a container was created, but its command could not be executed. The program may be missing from the image, or
-/// the node may lack something that the runtime needs to start any container: on another node it shows which.
+/// True if a container was created, but its command could not be executed, as runc and crun say it. A broken node fails
+/// with the same words ("no such file or directory", "permission denied") about hooks, mounts and devices: these do not
+/// count.
 #[must_use]
 pub fn names_a_bad_command(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
-    ["executable file not found", "no such file or directory", "permission denied", "exec format error"]
-        .iter()
-        .any(|words| message.contains(words))
+    let says = |any: &[&str]| any.iter().any(|words| message.contains(words));
+    let about_the_command = message.contains("exec: \"")
+        && says(&["executable file not found", "no such file or directory", "permission denied"]);
+    (about_the_command || message.contains("exec format error"))
+        && !says(&["hook", "error mounting", "nvidia-container-cli"])
 }
 
 /// A message of a pull that only says to wait: the kubelet of some versions keeps the registry's own words to itself
@@ -267,6 +270,14 @@ mod tests {
             ("unable to apply cgroup configuration: mkdir: no space left on device", false),
             (
                 "error running prestart hook #0: exit status 1: nvidia-container-cli: initialization error: nvml error: driver/library version mismatch",
+                false,
+            ),
+            (
+                "error running prestart hook #0: exit status 1: nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file: no such file or directory",
+                false,
+            ),
+            (
+                r#"error during container init: error mounting "/var/lib/kubelet/pods/u/volumes/v" to rootfs at "/data": permission denied"#,
                 false,
             ),
         ] {

@@ -1,8 +1,7 @@
 //! Working folders: two ScavengerJobs that name the same one never work at the same time.
 //!
 //! A folder is the value of a label on the ScavengerJob (`scavenger.dev/folder`), in its namespace. Whose pods are alive,
-//! or whose attempt is active, uses it; all others wait. Two that are admitted in one plan are both prepared, and the
-//! first in the order of their names starts.
+//! whose attempt is active, or who is promised capacity, uses it; all others wait.
 
 use std::collections::BTreeMap;
 
@@ -60,11 +59,11 @@ impl Folders {
     pub(crate) fn user_beside(&self, key: &Key) -> Option<&Key> {
         let all = self.named_by.get(&(key.namespace.clone(), self.folder_of.get(key)?.clone()))?;
         let own = all.get(key)?;
-        let waits_for = |other: &Key, uses: Use| match uses {
+        let waits_for = |uses: Use| match uses {
             Use::None => false,
-            Use::Promised => *own == Use::None || (*own == Use::Promised && other < key),
+            Use::Promised => *own == Use::None,
             Use::Active => *own != Use::Active,
         };
-        all.iter().find(|(other, uses)| *other != key && waits_for(other, **uses)).map(|(other, _)| other)
+        all.iter().find(|(other, uses)| *other != key && waits_for(**uses)).map(|(other, _)| other)
     }
 }

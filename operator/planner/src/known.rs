@@ -71,8 +71,9 @@ impl Planner {
             claim_in_use: self.seen.claim_in_use(key, &self.promises),
             is_to_blame: self.start_failures.blames(&sj.uid, |node| {
                 let placement = sj.spec.as_ref().map(|spec| &spec.demand.placement);
-                let mut others = self.capacity.pool_nodes().filter(|(other, _)| other.name != *node);
-                !others.any(|(other, _)| placement.is_ok_and(|placement| placement.admits(other)))
+                // One that is cordoned, closed or not ready may be its node later.
+                let mut others = self.capacity.all_pool_nodes().filter(|other| other.name != *node);
+                !others.any(|other| placement.is_ok_and(|placement| placement.admits_when_ready(other)))
             }),
             order: tracked.ordered(),
             settings: self.settings.as_ref().map_err(String::as_str),

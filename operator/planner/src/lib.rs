@@ -436,16 +436,23 @@ impl Planner {
         let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
         let walk = self.queue.walk(&mut room, starting);
         let mut admitted = Vec::new();
-        let mut taken = BTreeSet::new();
+        let is_new = |key: &&Key| walk.started.iter().any(|(started, _)| started == *key);
+        let before = self.promises.starting().iter().filter(|key| !is_new(key));
+        let mut taken: BTreeSet<Key> = match walk.started.is_empty() {
+            true => BTreeSet::new(),
+            false => before.flat_map(|key| self.seen.claims_to_attach(key)).collect(),
+        };
         for (key, demand) in walk.started {
-            // The walk knows nothing of claims: of those that share one that is mounted nowhere yet the first starts.
+            // The walk knows nothing of claims and folders: of those that share a claim that is mounted nowhere yet, or a
+            // folder, the first starts.
             let claims = self.seen.claims_to_attach(&key);
-            if claims.iter().any(|claim| taken.contains(claim)) {
+            if claims.iter().any(|claim| taken.contains(claim)) || self.folders.user_beside(&key).is_some() {
                 self.promises.release(&key);
                 self.visit(&key, now, actions);
                 continue;
             }
             taken.extend(claims);
+            self.follow_folder(&key);
             if let Some(tracked) = self.seen.get_mut(&key) {
                 tracked.memory.prepared = None;
                 tracked.promise.made_for(demand);

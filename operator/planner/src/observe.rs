@@ -142,7 +142,9 @@ impl Planner {
             SeenPod::Ordinary(pod) => Some(pod),
             SeenPod::Stale => None,
         };
-        if let Some(pod) = pod.filter(|pod| pod.phase.is_terminal() && pod.node.is_some()) {
+        // Pods that ended come in many more versions: only the first of them gives something back.
+        let ends = |pod: &&Pod| pod.phase.is_terminal() && self.capacity.is_occupied_by(&pod.key);
+        if let Some(pod) = pod.filter(ends) {
             self.queue.freed(&pod.key.namespace, false);
         }
         match seen {

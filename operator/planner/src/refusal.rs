@@ -20,9 +20,8 @@ pub enum Refusal {
 ///
 /// Our own policies are among it: they refuse what the operator and the Job controller make only where these have other
 /// names than the policies know, which is for admins to mend, and must not fail everything that waits.
-const PASSING: [&str; 7] = [
-    "ValidatingAdmissionPolicy 'scavenger-pods' ",
-    "ValidatingAdmissionPolicy 'scavenger-child-jobs' ",
+const PASSING: [&str; 6] = [
+    "ValidatingAdmissionPolicy 'scavenger-",
     "cannot create resource",
     "no PriorityClass",
     "status unknown for quota",
@@ -95,6 +94,10 @@ mod tests {
             ),
             (
                 r#"pods "a-1-0-x" is forbidden: ValidatingAdmissionPolicy 'scavenger-pods' with binding 'scavenger-pods' denied request: only Jobs"#,
+                Refusal::Passing,
+            ),
+            (
+                r#"jobs.batch "a-1" is forbidden: ValidatingAdmissionPolicy 'scavenger-operator-jobs' with binding 'b' denied request: no"#,
                 Refusal::Passing,
             ),
             (

@@ -172,15 +172,15 @@ impl StartFailures {
         self.failures.values().map(of_sj).sum()
     }
 
-    /// True if the ScavengerJob itself is to blame: its command could not be executed on two nodes, or twice where
-    /// there is no other node for it, or three times.
+    /// True if the ScavengerJob itself is to blame: its command could not be executed in two attempts, on two nodes or where
+    /// there is no other node for it, or in three attempts.
     pub(crate) fn blames(&self, uid: &Name, is_only_node: impl FnOnce(&Name) -> bool) -> bool {
         let failures = self.failures.get(uid).into_iter().flatten();
         let bad = failures.filter(|failure| creation::names_a_bad_command(&failure.message));
         let nodes: BTreeSet<&Name> = bad.clone().map(|failure| &failure.node).collect();
         let attempts: BTreeSet<u32> = bad.map(|failure| failure.attempt).collect();
         match (nodes.first(), attempts.len()) {
-            (None, _) => false,
+            (None, _) | (_, 0 | 1) => false,
             _ if nodes.len() > 1 => true,
             (Some(node), 2) => is_only_node(node),
             (_, attempts) => attempts > 2,

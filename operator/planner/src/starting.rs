@@ -27,7 +27,12 @@ const READ_EVENTS_OF: usize = 10;
 pub(crate) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
     let Ok(settings) = known.settings else { return Next::Wait(None) };
     let placement = known.sj.spec.as_ref().ok().map(|spec| &spec.demand.placement);
-    let attached = placement.and_then(Placement::attached_to).unwrap_or_default().to_vec();
+    let attached = placement.and_then(Placement::attached_to);
+    if attached.is_some_and(<[Name]>::is_empty) {
+        let message = "volumes of its claims are attached to different nodes".to_owned();
+        return Next::Change(Transition::withdraw(WaitingReason::NoRoom, message));
+    }
+    let attached = attached.unwrap_or_default().to_vec();
     match known.capacity.confinement(settings).map(|pool| Confinement { attached, ..pool }) {
         Ok(confinement) => Next::Do(Task::CreateJob {
             attempt: attempt.number,

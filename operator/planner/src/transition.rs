@@ -6,6 +6,7 @@ use crate::{
     action::{Event, StatusWrite, Task},
     backoff, interruption,
     known::{Known, later},
+    leftovers,
     next::{Ending, Transition},
     priority, queue,
     values::{
@@ -171,7 +172,10 @@ fn withdraw(
         // Where a namespace is held, the queue decides when somebody of it tries again.
         let counted = if queue::is_of_namespace(waiting.reason) { 1 } else { status.failed_starts };
         let wait = backoff::after_failed_starts(counted, &known.sj.uid);
-        status.not_before = Some(later(known.now, wait));
+        // So that its reason stays until it may start: what is left of the attempt would be another.
+        let pods_may_come = known.evidence.pods_seen() < attempt.demand.pod_count as usize;
+        let least = if pods_may_come { leftovers::JOB_CONTROLLER_PATIENCE } else { SignedDuration::ZERO };
+        status.not_before = Some(later(known.now, wait.max(least)));
     }
     set_waiting(status, waiting, known.now);
     (Some(attempt), Some(Event::Withdrawn))

@@ -450,6 +450,16 @@ impl Capacity {
         self.nodes.iter().filter(move |(_, entry)| avoided(entry)).map(|(name, _)| name)
     }
 
+    /// True if a pod occupies capacity on a node.
+    pub(crate) fn is_occupied_by(&self, pod: &Key) -> bool {
+        self.occupants.contains_key(pod)
+    }
+
+    /// Nodes of the pool, those included that take nothing now.
+    pub(crate) fn all_pool_nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values().filter(|entry| entry.eligible).filter_map(|entry| entry.node.as_ref())
+    }
+
     /// Nodes of the pool with what pods use on each.
     pub fn pool_nodes(&self) -> impl Iterator<Item = (&Node, &Resources)> {
         self.nodes

@@ -317,12 +317,15 @@ impl Seen {
 
     fn set_pod(&mut self, mut pod: Box<Pod>, now: Timestamp) -> SeenPod {
         self.namespaces.share(&mut pod.key.namespace);
-        self.volumes.note_pod(&pod);
-        let Some((uid, attempt)) = &mut pod.owner else { return SeenPod::Ordinary(pod) };
+        let Some((uid, attempt)) = &mut pod.owner else {
+            self.volumes.note_pod(&pod);
+            return SeenPod::Ordinary(pod);
+        };
         if let Some(key) = self.keys.get(uid) {
             if key.namespace != pod.key.namespace {
                 // Somebody else's, whatever it says.
                 pod.owner = None;
+                self.volumes.note_pod(&pod);
                 return SeenPod::Ordinary(pod);
             }
             if let Some(tracked) = self.scavenger_jobs.get(key) {
@@ -335,6 +338,7 @@ impl Seen {
         if known.is_some_and(|known| known.uid == pod.uid && known.resource_version > pod.resource_version) {
             return SeenPod::Stale;
         }
+        self.volumes.note_pod(&pod);
         attachments.evidence.entry(attempt).or_default().note(&pod, self.pod_epoch, now);
         let pod = Arc::new(*pod);
         attachments.pods.insert(pod.key.name.clone(), pod.clone());

@@ -15,6 +15,7 @@ mod placement;
 mod pool;
 mod preemption;
 mod quota;
+mod races;
 mod reservations;
 mod resizes;
 mod starting;
