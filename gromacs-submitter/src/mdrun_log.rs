@@ -103,7 +103,7 @@ pub fn error_message(text: &str) -> Option<String> {
 #[must_use]
 pub fn last_warning(text: &str) -> Option<String> {
     const SIGNS: [&str; 5] =
-        ["cannot be settled", "LINCS WARNING", "out of disk space", "No space left", "Segmentation fault"];
+        ["can not be settled", "LINCS WARNING", "out of disk space", "No space left", "Segmentation fault"];
     let is_warning =
         |line: &&str| SIGNS.iter().any(|sign| line.contains(sign)) && progress_line(line).is_none();
     text.rsplit(['\n', '\r']).map(str::trim).find(is_warning).map(ToOwned::to_owned)
@@ -252,9 +252,9 @@ mod tests {
 
     #[test]
     fn a_crash_without_a_message_is_told_by_its_last_warning() {
-        let text = "step 0: One or more water molecules cannot be settled.\nCheck for bad contacts\n\
-                    step 12: One or more water molecules cannot be settled.\n\rstep 20, remaining wall clock time: 1 s\r";
-        let warning = "step 12: One or more water molecules cannot be settled.";
+        let text = "step 0: One or more water molecules can not be settled.\nCheck for bad contacts\n\
+                    step 12: One or more water molecules can not be settled.\n\rstep 20, remaining wall clock time: 1 s\r";
+        let warning = "step 12: One or more water molecules can not be settled.";
         assert_eq!(last_warning(text).as_deref(), Some(warning));
         assert_eq!(last_warning("starting mdrun 'W'\n\rstep 20\r"), None);
     }

@@ -159,7 +159,9 @@ pub(crate) fn label_rules() -> Vec<Rule> {
     keys().into_iter().chain([values]).collect()
 }
 
-/// Annotations of pods.
+/// Annotations of pods. The one that chooses an AppArmor profile would take the container out of the runtime's default.
 pub(crate) fn annotation_rules() -> Vec<Rule> {
-    keys().into()
+    let profile = Rule::new("!self.exists(k, k.startsWith('container.apparmor.security.beta.kubernetes.io/'))")
+        .message("container.apparmor.security.beta.kubernetes.io/ is not passed on: the runtime's default profile holds");
+    keys().into_iter().chain([profile]).collect()
 }

@@ -412,7 +412,7 @@ async fn refusal(world: &World, spoil: impl FnOnce(&mut Value)) -> Result<String
 fn a_bad_one_is_refused_with_the_name_of_its_field() {
     run("refused", |world| async move {
         type Spoil = fn(&mut Value);
-        let cases: [(&str, Spoil); 31] = [
+        let cases: [(&str, Spoil); 32] = [
             ("spec.resources.limits", |spec| {
                 spec["resources"]["limits"] = json!({ "cpu": "30m", "memory": "16Mi" });
             }),
@@ -450,6 +450,10 @@ fn a_bad_one_is_refused_with_the_name_of_its_field() {
             ("at most 65536 characters", |spec| spec["args"] = json!(vec!["a".repeat(16_000); 5])),
             ("spec.podMetadata.labels", |spec| {
                 spec["podMetadata"] = json!({ "labels": { "scavenger.dev/attempt": "7" } });
+            }),
+            ("spec.podMetadata.annotations", |spec| {
+                let profile = "container.apparmor.security.beta.kubernetes.io/main";
+                spec["podMetadata"] = json!({ "annotations": { profile: "unconfined" } });
             }),
             ("spec.podMetadata.annotations", |spec| {
                 spec["podMetadata"] = json!({ "annotations": { "batch.kubernetes.io/job-tracking": "" } });

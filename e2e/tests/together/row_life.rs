@@ -92,7 +92,7 @@ fn bad_rows_say_what_to_do_and_the_queue_goes_on() {
         fails_with(&database, torn, &["mdrun failed: "]).await?;
         let attempts = attempts(&database, torn).await?;
         let log = attempts.last().and_then(|attempt| attempt.log_end.clone()).unwrap_or_default();
-        let told = ["cannot be settled", "Fatal error"].iter().any(|words| log.contains(words));
+        let told = ["can not be settled", "Fatal error"].iter().any(|words| log.contains(words));
         ensure!(told && !log.contains("remaining wall clock"), "the end of the log: {log}");
         is_complete(&state(&database, good, "completed").await?)
     });

@@ -204,10 +204,10 @@ impl Supervised {
         match signal {
             // Which of them means "stop" is the image's choice (STOPSIGNAL).
             Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT => {
+                // Before the signal is passed on: a workload can save before this thread runs again.
+                let asked = Instant::now();
                 self.delivery.deliver(signal);
-                self.shared.update(|state| {
-                    state.stopped.replace(state.stopped.unwrap_or_else(Instant::now)).is_none()
-                });
+                self.shared.update(|state| state.stopped.replace(state.stopped.unwrap_or(asked)).is_none());
                 if let Some(watch) = &mut self.watch {
                     watch.stopping();
                 }

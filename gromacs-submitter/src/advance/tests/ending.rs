@@ -215,10 +215,10 @@ fn a_crash_says_what_mdrun_warned_of() {
     let message =
         "ContainerFailed: pod gromacs-7-1-1-0-x exited with code 139: :-) GROMACS - gmx mdrun (-:\nmore";
     let job = JobView { message: Some(message.to_owned()), ..failed_job(Reason::ContainerFailed) };
-    let warned = "starting mdrun 'W'\n\nstep 0: One or more water molecules cannot be settled.\n";
+    let warned = "starting mdrun 'W'\n\nstep 0: One or more water molecules can not be settled.\n";
     assert_eq!(
         reason(&Scene::with_job(submitted(), job.clone()).read(warned).step()),
-        "mdrun failed: step 0: One or more water molecules cannot be settled. (ContainerFailed: pod gromacs-7-1-1-0-x \
+        "mdrun failed: step 0: One or more water molecules can not be settled. (ContainerFailed: pod gromacs-7-1-1-0-x \
          exited with code 139)"
     );
     assert_eq!(reason(&Scene::with_job(submitted(), job).step()), message);
