@@ -1,5 +1,5 @@
-//! How fast ScavengerJobs become Jobs, on a cluster with many played nodes, next to what the API server takes of plain
-//! Jobs from one client in the same run. Figures, no verdicts: `cargo xtask bench` runs it.
+//! How fast ScavengerJobs become Jobs, on a cluster with many played nodes, and what they cost the API server, next to
+//! plain Jobs from one client in the same run. Figures, no verdicts: `cargo xtask bench` runs it.
 
 use std::{
     collections::BTreeMap,
@@ -41,6 +41,15 @@ const TRIES: usize = 5;
 
 /// Share of the raw rate that is aimed at.
 const AIM: f64 = 0.7;
+
+/// How many times as long it may take until all run: an aim, too.
+const AIM_RUN: f64 = 2.0;
+
+/// Verbs of the API server that write.
+const WRITES: [&str; 5] = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
+
+/// What is written all the time, whatever anybody creates.
+const BACKGROUND: [&str; 2] = ["leases", "nodes"];
 
 /// Longest time for one of the two runs.
 const LONGEST: Duration = Duration::from_secs(900);
@@ -153,6 +162,89 @@ impl Seen {
     }
 }
 
+/// What the API server has done since it started.
+struct Load {
+    /// Seconds of processor time.
+    cpu: f64,
+    /// Writes that succeeded, by kind ("status of pods, PATCH").
+    writes: BTreeMap<String, f64>,
+    /// Writes that it refused.
+    refused: f64,
+}
+
+impl Load {
+    async fn read(world: &World) -> Result<Self> {
+        let metrics = world.client.request_text(http::Request::get("/metrics").body(Vec::new())?).await?;
+        Ok(Self::parse(&metrics))
+    }
+
+    fn parse(metrics: &str) -> Self {
+        let mut load = Self { cpu: 0.0, writes: BTreeMap::new(), refused: 0.0 };
+        for line in metrics.lines() {
+            let Some((name, value)) = line.rsplit_once(' ') else { continue };
+            let Ok(value) = value.parse::<f64>() else { continue };
+            if name == "process_cpu_seconds_total" {
+                load.cpu = value;
+            }
+            let Some(labels) = name.strip_prefix("apiserver_request_total{") else { continue };
+            let label = |wanted: &str| {
+                let (_, rest) = labels.split_once(&format!("{wanted}=\""))?;
+                rest.split_once('"').map(|(text, _)| text)
+            };
+            let (resource, verb) = (label("resource").unwrap_or(""), label("verb").unwrap_or(""));
+            // "resource" is also the end of "subresource", which comes after it.
+            let part = label("subresource").unwrap_or("");
+            if !WRITES.contains(&verb)
+                || BACKGROUND.contains(&resource)
+                || !label("dry_run").unwrap_or("").is_empty()
+            {
+                continue;
+            }
+            if !label("code").unwrap_or("").starts_with('2') {
+                load.refused += value;
+                continue;
+            }
+            let of = if part.is_empty() { String::new() } else { format!("{part} of ") };
+            *load.writes.entry(format!("{of}{resource}, {verb}")).or_default() += value;
+        }
+        load
+    }
+
+    /// What was done between an earlier look and this one.
+    fn since(mut self, earlier: &Self) -> Self {
+        self.cpu -= earlier.cpu;
+        self.refused -= earlier.refused;
+        for (kind, count) in &mut self.writes {
+            *count -= earlier.writes.get(kind).copied().unwrap_or_default();
+        }
+        self
+    }
+}
+
+/// A table of what the API server did for each of them.
+fn loads(plain: &Load, ours: &Load, number: f64) -> String {
+    let mut kinds: Vec<&String> = plain.writes.keys().chain(ours.writes.keys()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let of = |load: &Load, kind: &String| load.writes.get(kind).copied().unwrap_or_default() / number;
+    let sum = |load: &Load| load.writes.values().sum::<f64>() / number;
+    let line = |what: &str, plain: f64, ours: f64| format!("{what:<44} {plain:>10.2} {ours:>14.2}\n");
+    let mut table =
+        format!("{:<44} {:>10} {:>14}\n", "until all of them run, for each", "plain Job", "ScavengerJob");
+    for kind in kinds {
+        let (plain, ours) = (of(plain, kind), of(ours, kind));
+        // A few that belong to the cluster itself.
+        if plain.max(ours) >= 0.01 {
+            table += &line(kind, plain, ours);
+        }
+    }
+    table += &line("all writes", sum(plain), sum(ours));
+    table += &line("refused writes", plain.refused / number, ours.refused / number);
+    let milli = |load: &Load| load.cpu / number * 1000.0;
+    table += &line("processor time of the API server, ms", milli(plain), milli(ours));
+    table
+}
+
 /// When each pod first ran.
 fn watch_pods(world: &World) -> (Seen, JoinSet<()>) {
     let runs = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
@@ -186,26 +278,42 @@ async fn measure(world: &World, count: usize) -> Result<()> {
         Api::<Node>::all(world.client.clone()).list(&ListParams::default().labels("type=kwok")).await?;
     ensure!(nodes.items.len() >= count / 200, "{} played nodes have no room for {count}", nodes.items.len());
 
+    let before = Load::read(world).await?;
     let (run, watching) = watch_pods(world);
+    let ready = |job: &BatchJob| job.status.as_ref().is_some_and(|status| status.ready == Some(1));
+    let (settled, watching_too) =
+        Seen::watch(world.api::<BatchJob>(), watcher::Config::default(), move |job| {
+            ready(job).then(|| job.name_any())
+        });
     let began = Instant::now();
     let jobs = world.api::<BatchJob>();
     create(&jobs, count, |number| plain(&format!("plain-{number}"))).await?;
     let raw = began.elapsed().as_secs_f64();
     let raw_run = run.reach(count, "plain Jobs run", began).await?;
-    drop(watching);
+    settled.reach(count, "plain Jobs say that they run", began).await?;
+    let raw_load = Load::read(world).await?.since(&before);
+    drop((watching, watching_too));
     jobs.delete_collection(&DeleteParams::background(), &ListParams::default()).await?;
     cleared(world).await?;
 
+    let before = Load::read(world).await?;
     let ours = watcher::Config::default().labels(names::LABEL_JOB);
     let owner = |job: &BatchJob| job.labels().get(names::LABEL_JOB).cloned();
     let (seen, _watching) = Seen::watch(world.api::<BatchJob>(), ours, owner);
     let (run, _watching_too) = watch_pods(world);
+    let phase = |sj: &ScavengerJob| serde_json::to_value(sj.status.as_ref()?.phase).ok();
+    let (settled, _watching_three) =
+        Seen::watch(world.api::<ScavengerJob>(), watcher::Config::default(), move |sj| {
+            (phase(sj)? == "Running").then(|| sj.name_any())
+        });
     let began = Instant::now();
     let api = world.api::<ScavengerJob>();
     let created = create(&api, count, |number| scavenger_job(&format!("job-{number}"))).await?;
     let submitted = began.elapsed().as_secs_f64();
     let last = seen.reach(count, "have a Job", began).await?;
     let last_run = run.reach(count, "run", began).await?;
+    settled.reach(count, "say that they run", began).await?;
+    let load = Load::read(world).await?.since(&before);
     let seen = seen.all().clone();
     let mut latencies: Vec<f64> = created
         .iter()
@@ -221,7 +329,8 @@ async fn measure(world: &World, count: usize) -> Result<()> {
          ScavengerJob created -> Job there: {:.0} per second ({last:.1} s, of which they were created in {submitted:.1} \
          s), {:.0}% of the raw rate (aim: {:.0}%)\n\
          from the one to the other:         median {:.1} s, 95th percentile {:.1} s, longest {:.1} s\n\
-         all pods run:                      after {last_run:.1} s; those of the plain Jobs after {raw_run:.1} s",
+         all pods run:                      after {last_run:.1} s; those of the plain Jobs after {raw_run:.1} s: {:.1} \
+         times as long (aim: {AIM_RUN:.0})\n{}",
         nodes.items.len(),
         number / raw,
         number / last,
@@ -230,6 +339,8 @@ async fn measure(world: &World, count: usize) -> Result<()> {
         percentile(&latencies, 50),
         percentile(&latencies, 95),
         percentile(&latencies, 100),
+        last_run / raw_run,
+        loads(&raw_load, &load, number),
     );
     println!("memory of the operator at its peak: {:.0} MiB", peak_bytes(world).await? / f64::from(1 << 20));
     Ok(())
@@ -245,6 +356,22 @@ async fn peak_bytes(world: &World) -> Result<f64> {
         .lines()
         .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
         .with_context(|| format!("{name}is not served"))
+}
+
+#[test]
+fn writes_are_counted_by_kind() {
+    let before = "process_cpu_seconds_total 10\n\
+        apiserver_request_total{code=\"201\",component=\"apiserver\",dry_run=\"\",group=\"batch\",resource=\"jobs\",\
+        scope=\"resource\",subresource=\"\",verb=\"POST\",version=\"v1\"} 5\n";
+    let after = before.replace("total 10", "total 12.5").replace("} 5", "} 9")
+        + "apiserver_request_total{code=\"200\",dry_run=\"\",resource=\"pods\",subresource=\"status\",verb=\"PATCH\"} 3\n\
+           apiserver_request_total{code=\"409\",dry_run=\"\",resource=\"pods\",subresource=\"status\",verb=\"PATCH\"} 2\n\
+           apiserver_request_total{code=\"200\",dry_run=\"\",resource=\"leases\",subresource=\"\",verb=\"PUT\"} 7\n\
+           apiserver_request_total{code=\"200\",dry_run=\"\",resource=\"jobs\",subresource=\"\",verb=\"WATCH\"} 7\n";
+    let load = Load::parse(&after).since(&Load::parse(before));
+    let writes = [("jobs, POST".to_owned(), 4.0), ("status of pods, PATCH".to_owned(), 3.0)];
+    assert_eq!(load.writes, BTreeMap::from(writes));
+    assert_eq!((load.cpu, load.refused), (2.5, 2.0));
 }
 
 #[test]
