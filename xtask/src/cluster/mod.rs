@@ -51,10 +51,10 @@ impl Name {
         &self.0
     }
 
-    /// Name of a second cluster that belongs to this one.
-    pub(crate) fn second(&self) -> Result<Self> {
-        let name = format!("{}-2", self.0);
-        name.parse().map_err(|error| anyhow::anyhow!("the second cluster cannot be named {name}: {error}"))
+    /// Name of another cluster that belongs to this one: the second, or the third.
+    pub(crate) fn numbered(&self, number: usize) -> Result<Self> {
+        let name = format!("{}-{number}", self.0);
+        name.parse().map_err(|error| anyhow::anyhow!("cluster {number} cannot be named {name}: {error}"))
     }
 }
 

@@ -1,9 +1,8 @@
 //! All tests, side by side: most of the time those on a cluster wait for it, and those that need one to themselves must
 //! not wait for the others.
 //!
-//! Three lanes, each of which runs one program of tests after the other: one what needs no cluster of ours, and one for
-//! each of two clusters, which are alike and share out the rest. The output of a program is printed as a whole when it
-//! has ended.
+//! Each lane runs one program of tests after the other: one what needs no cluster of ours, and one for each of the
+//! clusters, which are alike and share out the rest. The output of a program is printed as a whole when it has ended.
 
 use std::{
     fs::File,
@@ -18,7 +17,10 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::{How, cargo_test, stamps::Stamps};
-use crate::{cluster::Cluster, shell};
+use crate::{
+    cluster::{self, Cluster},
+    shell,
+};
 
 /// The package with the tests on the cluster.
 const END_TO_END: &str = "scavenger-e2e";
@@ -35,14 +37,17 @@ struct Call {
     command: Command,
 }
 
-/// Runs all tests; `take_away` lets the last one take the installation away. Parts that `stamps` knows are left out.
+/// Runs all tests on clusters that `prepare` makes; `take_away` lets the last one take the installation away. Parts that
+/// `stamps` knows are left out.
 pub(super) fn run(
-    first: &Cluster,
-    second: &Cluster,
+    names: &[cluster::Name],
+    prepare: &(impl Fn(&cluster::Name) -> Result<Cluster> + Sync),
     how: &How,
     take_away: bool,
     stamps: Option<&Stamps>,
 ) -> Result<()> {
+    let (first, others) = names.split_first().context("there is no cluster to test on")?;
+    let first = &prepare(first)?;
     let targets = test_targets()?;
     let call = |name: &str, cluster: &Cluster, select: &[&str]| -> Result<Call> {
         // Always of the whole workspace: for one package its dependencies would have other features, and be compiled
@@ -105,7 +110,19 @@ pub(super) fn run(
                 run(Ok(call), &name);
             }
         });
-        scope.spawn(|| run_shared(second));
+        for name in others {
+            // The first has begun already while the others come up.
+            scope.spawn(|| match prepare(name) {
+                Ok(cluster) => run_shared(&cluster),
+                Err(error) => {
+                    eprintln!("test: cluster {}: FAILED: {error:#}", name.as_str());
+                    failed
+                        .lock()
+                        .expect("no lane should have panicked")
+                        .push(format!("cluster {}", name.as_str()));
+                }
+            });
+        }
         scope.spawn(|| {
             run_shared(first);
             if let Some(last) = last {

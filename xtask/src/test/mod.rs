@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     /// Leave the clusters up afterwards
     #[arg(long)]
     keep: bool,
-    /// Name of the tests' cluster, and the beginning of that of a second one; such clusters that are left over from an
+    /// Name of the tests' cluster, and the beginning of the others' names; such clusters that are left over from an
     /// earlier run are removed first
     #[arg(long, default_value = CLUSTER, value_name = "NAME")]
     name: cluster::Name,
@@ -34,6 +34,9 @@ pub(crate) struct Arguments {
 
 /// Cluster of the tests, beside any that the user has.
 const CLUSTER: &str = "test";
+
+/// Clusters that share out everything. Most tests wait for their cluster, so that two cores carry more than two.
+const CLUSTERS: usize = 3;
 
 impl Default for Arguments {
     fn default() -> Self {
@@ -86,11 +89,13 @@ pub(crate) fn soak(arguments: &SoakArguments) -> Result<()> {
 
 /// Runs the tests and takes their clusters down again.
 fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Result<()> {
-    // Everything is shared out between two clusters; a few tests are content with one.
+    // Everything is shared out between several clusters; a few tests are content with one.
     let all = arguments.arguments.is_empty();
     let mut names = vec![arguments.name.clone()];
     if all {
-        names.push(arguments.name.second()?);
+        for number in 2..=CLUSTERS {
+            names.push(arguments.name.numbered(number)?);
+        }
     }
     // All that can be wrong with the machine first, before anything is changed.
     // Nodes without containers, for tests with more ScavengerJobs than a machine can run. Only pods that tolerate their
@@ -107,19 +112,18 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
     let mut build = shell::cargo(&["test", "--locked", "--no-run"]);
     shell::run(if all { build.arg("--workspace") } else { build.args(&arguments.arguments) })?;
 
-    let mut clusters = Vec::new();
-    for name in &names {
+    cluster::tell_when_interrupted(&names)?;
+    let prepare = |name: &cluster::Name| {
         // Left over from a run that was stopped: its objects would be in the way.
         cluster::down(name.as_str())?;
-        clusters.push(cluster::up(name.as_str(), &options)?);
-    }
-    cluster::tell_when_interrupted(&names)?;
-    let installed =
-        clusters.iter().try_for_each(|cluster| install::install(cluster, "e2e/deploy", images::Profile::Dev));
-    let result = installed.and_then(|()| match clusters.as_slice() {
-        [first, second] => lanes::run(first, second, &how, !arguments.keep, stamps),
-        _ => {
-            let mut tests = cargo_test(&clusters[0], &how, &[])?;
+        let cluster = cluster::up(name.as_str(), &options)?;
+        install::install(&cluster, "e2e/deploy", images::Profile::Dev).map(|()| cluster)
+    };
+    let result = if all {
+        lanes::run(&names, &prepare, &how, !arguments.keep, stamps)
+    } else {
+        prepare(&arguments.name).and_then(|cluster| {
+            let mut tests = cargo_test(&cluster, &how, &[])?;
             // Their own `--` ends cargo's arguments, as it does on the command line.
             tests.args(&arguments.arguments);
             if !arguments.arguments.iter().any(|argument| argument == "--") {
@@ -130,8 +134,8 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
             }
             // Figures that a test prints are part of the result.
             shell::run(tests.arg("--show-output"))
-        }
-    });
+        })
+    };
     for name in &names {
         if arguments.keep {
             let name = name.as_str();
