@@ -8,7 +8,7 @@ use crate::{
     Planner,
     seen::SeenPod,
     values::Observation,
-    values::{Key, Name, Node, Pod, ScavengerJob},
+    values::{Key, Name, Node, Phase, Pod, ScavengerJob},
 };
 
 impl Planner {
@@ -142,8 +142,11 @@ impl Planner {
             SeenPod::Ordinary(pod) => Some(pod),
             SeenPod::Stale => None,
         };
-        // Pods that ended come in many more versions: only the first of them gives something back.
-        let ends = |pod: &&Pod| pod.phase.is_terminal() && self.capacity.is_occupied_by(&pod.key);
+        // Pods that ended come in many more versions: only the first of them gives something back. Nothing is given back
+        // by those of a start that was withdrawn: a gang that was refused in part is as large as what it leaves.
+        let ends = |pod: &&Pod| {
+            pod.phase.is_terminal() && self.capacity.is_occupied_by(&pod.key) && !self.is_withdrawn(pod)
+        };
         if let Some(pod) = pod.filter(ends) {
             self.queue.freed(&pod.key.namespace, false);
         }
@@ -155,6 +158,13 @@ impl Planner {
                 self.agenda.add_all(sj.iter());
             }
         }
+    }
+
+    /// True for a pod of a start that did not come about.
+    fn is_withdrawn(&self, pod: &Pod) -> bool {
+        let owner = pod.owner.as_ref().and_then(|(owner, _)| self.seen.key_of(owner, &pod.key.namespace));
+        let tracked = owner.and_then(|owner| self.seen.get(owner));
+        tracked.is_some_and(|tracked| tracked.sj().status.phase == Phase::Waiting)
     }
 
     fn see_ordinary_pod(&mut self, mut pod: Pod) {

@@ -15,14 +15,11 @@ impl Cluster {
         if job.is_over() {
             return;
         }
-        if !self.pods_made.contains(&job.uid) {
-            if self.pods_refusal(&job).is_some() {
-                return self.exactly_after(seconds(5), Event::SyncJob(key.clone(), uid.clone()));
-            }
+        let there: Vec<&Pod> = pods.iter().filter_map(|pod| self.pods.get(pod)).collect();
+        if self.pods_to_make(&job) > 0 && !there.iter().any(|pod| pod.phase == PodPhase::Failed) {
             return self.make_pods(&job);
         }
         let now = stored(self.now);
-        let there: Vec<&Pod> = pods.iter().filter_map(|pod| self.pods.get(pod)).collect();
         let ended = there.iter().filter(|pod| pod.phase.is_terminal()).map(|pod| pod.uid.clone());
         self.counted.extend(ended.collect::<Vec<_>>());
         let wanted = self.pod_count(&job);
@@ -31,7 +28,7 @@ impl Cluster {
             + self.succeeded.get(&(job.owner.clone(), job.attempt)).map_or(0, |n| *n as usize);
         let vanished = there.len()
             + self.succeeded.get(&(job.owner.clone(), job.attempt)).map_or(0, |n| *n as usize)
-            < wanted;
+            < self.pods_made.get(&job.uid).map_or(0, |made| *made as usize);
         let over = match failed {
             Some(pod) if pod.disruption_target.is_some() => {
                 Some(("PodFailurePolicy", format!("pod {} had DisruptionTarget", pod.key.name)))
@@ -65,6 +62,12 @@ impl Cluster {
         self.pod_templates.get(&job.uid).map_or(1, |template| template.pod_count as usize)
     }
 
+    /// How many pods of a Job the API server has not taken yet.
+    pub(super) fn pods_to_make(&self, job: &Job) -> u32 {
+        let made = self.pods_made.get(&job.uid).copied().unwrap_or(0);
+        self.pod_templates.get(&job.uid).map_or(0, |template| template.pod_count.saturating_sub(made))
+    }
+
     fn make_pods(&mut self, job: &Job) {
         let Some(template) = self.pod_templates.get(&job.uid).cloned() else { return };
         let earlier = self.pods_of(&job.owner).find(|pod| {
@@ -77,11 +80,17 @@ impl Cluster {
             job.key,
             self.history()
         );
-        self.pods_made.insert(job.uid.clone());
         let sj = self.scavenger_jobs.values().find(|sj| sj.uid == job.owner);
         let spec = sj.and_then(|sj| sj.spec.as_ref().ok());
         let claims = spec.map(|spec| spec.claims.clone()).unwrap_or_default();
-        for index in 0..template.pod_count {
+        let first = template.pod_count - self.pods_to_make(job);
+        for index in first..template.pod_count {
+            // A quota can be large enough for some of a gang.
+            if self.pod_refusal(job).is_some() {
+                self.exactly_after(seconds(5), Event::SyncJob(job.key.clone(), job.uid.clone()));
+                break;
+            }
+            *self.pods_made.entry(job.uid.clone()).or_default() += 1;
             self.serial += 1;
             let mut pod = super::pod("", 0).of(&job.owner, job.attempt);
             // A pod of an earlier Job of this name may be left.

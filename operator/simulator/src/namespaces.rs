@@ -23,8 +23,11 @@ impl Cluster {
         (used + 1 > hard).then(|| exceeded(&what, JOBS, (1, used, hard)))
     }
 
-    /// Why the Job controller cannot make the pods of a Job, if so. Of a gang it makes all or none here.
-    pub(super) fn pods_refusal(&self, job: &Job) -> Option<String> {
+    /// Why the API server does not take the next pod of a Job, if there is to be one and it does not.
+    pub(super) fn pod_refusal(&self, job: &Job) -> Option<String> {
+        if self.pods_to_make(job) == 0 {
+            return None;
+        }
         if self.create_failure.is_some() {
             return self.create_failure.clone();
         }
@@ -34,7 +37,7 @@ impl Cluster {
             return Some(terminating(&what, namespace));
         }
         let hard = self.quotas.get(namespace)?;
-        let wanted = self.pod_templates.get(&job.uid)?.total();
+        let wanted = &self.pod_templates.get(&job.uid)?.per_pod;
         let mut used = Resources::default();
         let pods = self.pods.values().filter(|pod| pod.key.namespace == *namespace);
         for pod in pods.filter(|pod| !pod.phase.is_terminal()) {

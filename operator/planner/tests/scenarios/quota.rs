@@ -195,3 +195,17 @@ fn a_namespace_that_is_being_terminated_is_waited_for_and_fails_nobody() {
         all_is_quiet(&mut cluster);
     }
 }
+
+#[test]
+fn a_gang_that_fits_its_quota_in_part_probes_less_and_less_often() {
+    let mut cluster = Cluster::new(settings()).with_nodes([node("n1", 100_000)]);
+    cluster.quotas.insert(GREEDY.into(), quota(2500));
+    cluster.submit(greedy("gang").gang(4), work(1000));
+    cluster.run_for(seconds(1200));
+    let tried = cluster.starts.len();
+    // The pods that its own start made are no news when they go: after five refusals one in 80 s, and 15 s to see it.
+    assert!((5..20).contains(&tried), "{tried} starts\n{}", cluster.history());
+    assert_eq!(reason(&cluster, "gang"), Some(WaitingReason::QuotaExceeded));
+    cluster.quotas.clear();
+    cluster.run_until("it runs", |cluster| status(cluster, "gang").phase == Phase::Running);
+}
