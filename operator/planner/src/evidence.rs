@@ -37,8 +37,8 @@ pub struct Evidence {
     /// True if a pod's own deletion and end cannot be put in order, and the deletion may have been requested earlier than
     /// its stamp says.
     own_tie: bool,
-    /// Earliest stamp of a deletion that cannot be put in order with the pod's own end.
-    own_tie_at: Option<Timestamp>,
+    /// Earliest stamp of a deletion that cannot be put in order with the pod's own end, with the stamp of that end.
+    own_tie_at: Option<(Timestamp, Option<Timestamp>)>,
     /// True once a container had ended without success. Only after such an end does the Job controller delete pods
     /// itself: if one pod of a gang is done, nobody but somebody outside deletes the others.
     failed: bool,
@@ -152,7 +152,7 @@ impl Evidence {
                 (_, Some(Some(end))) if requested > later(end, CLOCKS) && !pod.deletion_forced => {}
                 (_, Some(end)) if end.is_none_or(|end| later(requested, CLOCKS) >= end) => {
                     self.own_tie |= pod.deletion_forced;
-                    self.own_tie_at = self.own_tie_at.into_iter().chain([requested]).min();
+                    self.own_tie_at = self.own_tie_at.into_iter().chain([(requested, end)]).min();
                 }
                 _ => {
                     self.stamped_late |= pod.deletion_forced;
@@ -231,8 +231,13 @@ impl Evidence {
         let is_tie = |requested: Timestamp, end: Timestamp| {
             end.duration_since(requested).abs() <= CLOCKS || (self.stamped_late && end < requested)
         };
+        // A deletion in the second in which the Job was over may have been the Job controller's. If its pod ended in that
+        // second, too, somebody else may have deleted it first, so that its peers failed.
+        let is_others = |(requested, end): (Timestamp, Option<Timestamp>)| {
+            over.is_none_or(|over| requested < over || requested == over && end.is_none_or(|end| end <= over))
+        };
         self.own_tie
-            || self.own_tie_at.is_some_and(|requested| over.is_none_or(|over| requested < over))
+            || self.own_tie_at.is_some_and(is_others)
             || stamped.is_some_and(|((requested, _), end)| end.is_none_or(|end| is_tie(*requested, end)))
     }
 
