@@ -1,7 +1,8 @@
-//! Development tasks of the project: `cargo xtask demo`, `test`, `bench`, `ci`, `cluster`, `generate`.
+//! Development tasks of the project: `cargo xtask demo`, `test`, `bench`, `ci`, `cluster`, `generate`, `release`.
 
 mod bench;
 mod cache;
+mod chart;
 mod ci;
 mod cluster;
 mod contract;
@@ -38,7 +39,7 @@ enum Task {
     Generate(generate::Arguments),
     /// Run a real Kubernetes on this machine
     Cluster(cluster::Arguments),
-    /// Build the container images as archives that containerd imports
+    /// Build the container images as archives, and push them to a registry
     Images(images::Arguments),
 }
 

@@ -11,7 +11,9 @@ use stamps::Stamps;
 
 use crate::{
     cluster::{self, Cluster},
-    contract, images, install, packages, shell,
+    contract, images,
+    install::{self, By},
+    packages, shell,
 };
 
 /// Run every test, the ones on a real cluster included
@@ -114,8 +116,9 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
         clusters.push(cluster::up(name.as_str(), &options)?);
     }
     cluster::tell_when_interrupted(&names)?;
-    let installed =
-        clusters.iter().try_for_each(|cluster| install::install(cluster, "e2e/deploy", images::Profile::Dev));
+    let installed = clusters.iter().try_for_each(|cluster| {
+        install::install(cluster, By::Kustomization("e2e/deploy"), images::Profile::Dev)
+    });
     let result = installed.and_then(|()| match clusters.as_slice() {
         [first, second] => lanes::run(first, second, &how, !arguments.keep, stamps),
         _ => {
