@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     cache::{self, Key},
-    chart, generate, rules, shell, test,
+    chart, generate, release, rules, shell, test,
 };
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
@@ -72,6 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         });
     }
     check("Helm chart and kustomizations", &chart::check);
+    check("files of a release", &release::check);
     check("planner depends on no client", &planner_is_pure);
     check("planner's table of rules", &rules::check);
     check("licences and sources of dependencies", &dependencies);

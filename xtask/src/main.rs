@@ -13,6 +13,7 @@ mod install;
 mod packages;
 mod preflight;
 mod progress;
+mod release;
 mod rules;
 mod shell;
 mod test;
@@ -41,6 +42,7 @@ enum Task {
     Cluster(cluster::Arguments),
     /// Build the container images as archives, and push them to a registry
     Images(images::Arguments),
+    Release(release::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -64,5 +66,6 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Generate(arguments) => generate::run(&arguments),
         Task::Cluster(arguments) => cluster::run(arguments),
         Task::Images(arguments) => images::run(&arguments),
+        Task::Release(arguments) => release::run(&arguments),
     }
 }
