@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     cache::{self, Key},
-    chart, generate, release, rules, shell, test,
+    chart, docs, generate, release, rules, shell, test,
 };
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
@@ -73,6 +73,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     check("Helm chart and kustomizations", &chart::check);
     check("files of a release", &release::check);
+    check("pages against the code", &docs::check);
+    check("site of the pages", &docs::book);
     check("planner depends on no client", &planner_is_pure);
     check("planner's table of rules", &rules::check);
     check("licences and sources of dependencies", &dependencies);

@@ -7,6 +7,7 @@ mod ci;
 mod cluster;
 mod contract;
 mod demo;
+mod docs;
 mod generate;
 mod images;
 mod install;
