@@ -107,23 +107,28 @@ fn by_template(text: &str) -> Vec<Rendered> {
     parts
 }
 
-/// The objects of a YAML text, sorted by what identifies them, and so are lists of what has a name: a patch of kustomize
-/// puts what it adds first.
+/// The objects of a YAML text, sorted by what identifies them. So are lists of what has a name, since a patch of kustomize
+/// puts what it adds first, and whole numbers have no fraction, since kustomize writes 1.0 as 1.
 fn objects(text: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).context("this is not YAML")?;
     let mut objects: Vec<Value> = documents.into_iter().filter(|object| !object.is_null()).collect();
-    objects.iter_mut().for_each(sort_by_name);
+    objects.iter_mut().for_each(normalise);
     objects.sort_by_key(identity);
     Ok(objects)
 }
 
-fn sort_by_name(value: &mut Value) {
+fn normalise(value: &mut Value) {
     match value {
-        Value::Object(map) => map.values_mut().for_each(sort_by_name),
+        Value::Object(map) => map.values_mut().for_each(normalise),
         Value::Array(list) => {
-            list.iter_mut().for_each(sort_by_name);
+            list.iter_mut().for_each(normalise);
             if list.iter().all(|part| part["name"].is_string()) {
                 list.sort_by_key(|part| part["name"].to_string());
+            }
+        }
+        Value::Number(number) => {
+            if let Some(float) = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0) {
+                *value = Value::from(float as i64);
             }
         }
         _ => {}
@@ -175,6 +180,17 @@ pub(crate) fn install_yaml(values: &str) -> Result<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_same_objects_are_equal_whoever_wrote_them() {
+        let ours = objects("kind: B\n---\nkind: A\nlist: [{name: x}, {name: w, most: 1.0}]\n").unwrap();
+        let others = objects("kind: A\nlist: [{name: w, most: 1}, {name: x}]\n---\nkind: B\n---\n").unwrap();
+        assert_eq!(ours, others);
+        assert_ne!(
+            ours,
+            objects("kind: A\nlist: [{name: w, most: 1.5}, {name: x}]\n---\nkind: B\n").unwrap()
+        );
+    }
 
     #[test]
     fn documents_are_put_together_by_template() {
