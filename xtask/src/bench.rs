@@ -2,7 +2,11 @@
 
 use anyhow::Result;
 
-use crate::{cluster, images, install, packages, shell, test};
+use crate::{
+    cluster, images,
+    install::{self, By},
+    packages, shell, test,
+};
 
 /// Measure planner and operator, and print the figures
 ///
@@ -70,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let cluster = cluster::up(name, &options)?;
     cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name))?;
     let profile = if arguments.dev { images::Profile::Dev } else { images::Profile::Release };
-    let result = install::install(&cluster, "e2e/deploy", profile).and_then(|()| {
+    let result = install::install(&cluster, By::Kustomization("e2e/deploy"), profile).and_then(|()| {
         let mut tests = shell::cargo(&bench);
         test::on(&cluster, tests.args(["--", "--show-output", "--ignored"]))?;
         tests.env("SCAVENGER_E2E_BENCH_JOBS", arguments.jobs.to_string());

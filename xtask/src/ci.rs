@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     cache::{self, Key},
-    generate, rules, shell, test,
+    chart, docs, generate, release, rules, shell, test,
 };
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
@@ -33,40 +33,59 @@ pub(crate) struct Arguments {
     /// Leave out the tests (and with them the cluster)
     #[arg(long)]
     pub(crate) no_test: bool,
+
+    /// Run only the checks with this text in their name
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
 }
 
 /// Runs every check, all of them even if one fails, and says at the end which did.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let began = Instant::now();
     let mut failed = Vec::new();
-    let mut check = |name: &str, result: Result<()>| match result {
-        Ok(()) => eprintln!("ci: {name}: ok ({:.0} s)", began.elapsed().as_secs_f64()),
-        Err(error) => {
-            eprintln!("ci: {name}: FAILED: {error:#}");
-            failed.push(name.to_owned());
+    let mut ran = 0;
+    let mut check = |name: &str, run: &dyn Fn() -> Result<()>| {
+        if arguments.only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
+            return;
+        }
+        ran += 1;
+        match run() {
+            Ok(()) => eprintln!("ci: {name}: ok ({:.0} s)", began.elapsed().as_secs_f64()),
+            Err(error) => {
+                eprintln!("ci: {name}: FAILED: {error:#}");
+                failed.push(name.to_owned());
+            }
         }
     };
-    check("format", shell::run(&mut shell::cargo(&["fmt", "--all", "--check"])));
+    check("format", &|| shell::run(&mut shell::cargo(&["fmt", "--all", "--check"])));
     let clippy =
         ["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "--deny", "warnings"];
-    check("clippy", shell::run(&mut shell::cargo(&clippy)));
+    check("clippy", &|| shell::run(&mut shell::cargo(&clippy)));
     let doc = ["doc", "--workspace", "--no-deps", "--locked", "--document-private-items"];
-    check("documentation", shell::run(shell::cargo(&doc).env("RUSTDOCFLAGS", "--deny warnings")));
-    check("generated files", generate::run(&generate::Arguments { check: true }));
+    check("documentation of the code", &|| {
+        shell::run(shell::cargo(&doc).env("RUSTDOCFLAGS", "--deny warnings"))
+    });
+    check("generated files", &|| generate::run(&generate::Arguments { check: true }));
     for name in CRATES {
-        check(
-            &format!("{name} alone"),
-            shell::run(&mut shell::cargo(&["check", "--locked", "--package", name])),
-        );
+        check(&format!("{name} alone"), &|| {
+            shell::run(&mut shell::cargo(&["check", "--locked", "--package", name]))
+        });
     }
-    check("planner depends on no client", planner_is_pure());
-    check("planner's table of rules", rules::check());
-    check("licences and sources of dependencies", dependencies());
-    check("development cluster's Go code", go());
+    check("Helm chart and kustomizations", &chart::check);
+    check("files of a release", &release::check);
+    check("pages against the code", &docs::check);
+    check("site of the pages", &docs::book);
+    check("planner depends on no client", &planner_is_pure);
+    check("planner's table of rules", &rules::check);
+    check("licences and sources of dependencies", &dependencies);
+    check("development cluster's Go code", &go);
     if arguments.no_test {
         eprintln!("ci: tests: left out (--no-test)");
     } else {
-        check("tests", test::run(&test::Arguments::default()));
+        check("tests", &|| test::run(&test::Arguments::default()));
+    }
+    if let (0, Some(only)) = (ran, &arguments.only) {
+        bail!("no check has {only:?} in its name");
     }
     if failed.is_empty() {
         eprintln!("ci: all checks passed ({:.0} s)", began.elapsed().as_secs_f64());

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell::ROOT;
+use crate::{chart, shell::ROOT};
 
 /// Write the generated files, or check that they are current
 #[derive(Debug, clap::Args)]
@@ -14,36 +14,64 @@ pub(crate) struct Arguments {
     pub(crate) check: bool,
 }
 
-/// Every generated file with its content.
-fn files() -> Result<Vec<(&'static str, String)>> {
+/// A generated file.
+#[derive(Debug)]
+pub(crate) struct File {
+    /// Where it is, relative to the checkout.
+    path: String,
+    /// What is in it.
+    content: String,
+}
+
+impl File {
+    /// A file of this content.
+    pub(crate) fn new(path: &str, content: String) -> Self {
+        Self { path: path.to_owned(), content }
+    }
+}
+
+/// Files that follow from the code and from other files.
+fn files() -> Result<Vec<File>> {
     let crds =
         scavenger_schema::crds_yaml().context("the CustomResourceDefinitions cannot be written as YAML")?;
-    let openapi = scavenger_schema::openapi::openapi();
-    let model = scavenger_tuner_model::description::page();
-    Ok(vec![
-        ("schema/generated/crds.yaml", crds),
-        ("schema/generated/tuner-openapi.json", openapi),
-        ("docs/tuner-model.md", model),
-    ])
+    let mut files = vec![
+        File::new("schema/generated/crds.yaml", crds.clone()),
+        File::new("deploy/chart/crds/crds.yaml", crds),
+        File::new("schema/generated/tuner-openapi.json", scavenger_schema::openapi::openapi()),
+        File::new("docs/tuner-model.md", scavenger_tuner_model::description::page()),
+    ];
+    files.extend(chart::copies()?);
+    Ok(files)
 }
 
 /// Writes the files, or names those that are not current.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut stale = Vec::new();
-    for (path, content) in files()? {
-        let target = Path::new(ROOT).join(path);
+    // The chart is rendered with the files that it contains, so these come first.
+    put(files()?, arguments.check, &mut stale)?;
+    put(chart::generated()?, arguments.check, &mut stale)?;
+    if !stale.is_empty() {
+        bail!("not current: {}; run `cargo xtask generate` and commit the result", stale.join(", "));
+    }
+    Ok(())
+}
+
+/// Writes the files that are not current, or only adds their names to `stale`.
+fn put(files: Vec<File>, only_check: bool, stale: &mut Vec<String>) -> Result<()> {
+    for File { path, content } in files {
+        let target = Path::new(ROOT).join(&path);
         if fs::read_to_string(&target).ok().as_ref() == Some(&content) {
             continue;
         }
-        if arguments.check {
+        if only_check {
             stale.push(path);
-        } else {
-            fs::write(&target, content).with_context(|| format!("cannot write {path}"))?;
-            eprintln!("wrote {path}");
+            continue;
         }
-    }
-    if !stale.is_empty() {
-        bail!("not current: {}; run `cargo xtask generate` and commit the result", stale.join(", "));
+        if let Some(folder) = target.parent() {
+            fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        }
+        fs::write(&target, content).with_context(|| format!("cannot write {path}"))?;
+        eprintln!("wrote {path}");
     }
     Ok(())
 }

@@ -1,11 +1,13 @@
-//! Installs the project into a development cluster the way README tells a user to: images, a password, kubectl apply.
+//! Installs the project into a development cluster the way docs/install.md tells a user to: images, a password, and
+//! kubectl or Helm.
 
 use std::{fmt::Write as _, fs, io::Read};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use crate::{
+    chart,
     cluster::Cluster,
     images::{self, Image, Profile},
     progress::Task,
@@ -23,28 +25,26 @@ const WORKLOADS: [&str; 4] = [
     "deployment/gromacs-submitter",
 ];
 
-/// Builds and loads all images, applies `overlay` (a folder below the checkout) and waits until everything runs.
-pub(crate) fn install(cluster: &Cluster, overlay: &str, profile: Profile) -> Result<()> {
+/// By what it is installed; both are folders below the checkout.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum By {
+    /// A kustomization.
+    Kustomization(&'static str),
+    /// The chart, with the `values.yaml` of the folder.
+    Chart(&'static str),
+}
+
+/// Builds and loads all images, installs, and waits until everything runs.
+pub(crate) fn install(cluster: &Cluster, by: By, profile: Profile) -> Result<()> {
     let archives = images::build(&Image::all(), profile)?;
     let paths: Vec<_> = archives.iter().map(|archive| archive.path.clone()).collect();
     cluster.load(&paths)?;
 
     let task = Task::start("installing operator, tuner, submitter and Postgres");
-    let apply = |folder: &str| {
-        let path = format!("{ROOT}/{folder}");
-        cluster.kubectl_output(&["apply", "--server-side", "--force-conflicts", "-k", &path])
-    };
-    // The definitions first: kubectl looks up every kind before it creates the first object.
-    apply("schema/generated")?;
-    cluster.kubectl_output(&[
-        "wait",
-        "--for=condition=Established",
-        "--timeout=60s",
-        "crd/scavengerjobs.scavenger.dev",
-        "crd/scavengerpools.scavenger.dev",
-    ])?;
-    create_passwords(cluster)?;
-    apply(overlay)?;
+    match by {
+        By::Kustomization(overlay) => kustomize(cluster, overlay)?,
+        By::Chart(folder) => helm_install(cluster, folder)?,
+    }
     // Images have a fixed tag: pods of an earlier installation must be replaced to run what was just built. Postgres is
     // not ours to rebuild, and its restart would only cost time.
     cluster.kubectl_output(&[
@@ -61,6 +61,59 @@ pub(crate) fn install(cluster: &Cluster, overlay: &str, profile: Profile) -> Res
         cluster.kubectl_output(&["-n", NAMESPACE, "rollout", "status", "--timeout=180s", workload])?;
     }
     task.done("operator, tuner, submitter and Postgres are running");
+    Ok(())
+}
+
+/// The definitions first: kubectl looks up every kind before it creates the first object.
+fn kustomize(cluster: &Cluster, overlay: &str) -> Result<()> {
+    let apply = |folder: &str| {
+        let path = format!("{ROOT}/{folder}");
+        cluster.kubectl_output(&["apply", "--server-side", "--force-conflicts", "-k", &path])
+    };
+    apply("schema/generated")?;
+    cluster.kubectl_output(&[
+        "wait",
+        "--for=condition=Established",
+        "--timeout=60s",
+        "crd/scavengerjobs.scavenger.dev",
+        "crd/scavengerpools.scavenger.dev",
+    ])?;
+    create_passwords(cluster)?;
+    apply(overlay).map(drop)
+}
+
+/// Helm installs the definitions on its own, and waits for them.
+fn helm_install(cluster: &Cluster, folder: &str) -> Result<()> {
+    create_passwords(cluster)?;
+    let values = format!("{ROOT}/{folder}/values.yaml");
+    helm(cluster, &["upgrade", "--install", chart::RELEASE, ".", "--values", &values])
+}
+
+/// A verb of Helm, in the installation's namespace.
+fn helm(cluster: &Cluster, arguments: &[&str]) -> Result<()> {
+    let kubeconfig = cluster.kubeconfig();
+    let kubeconfig = kubeconfig.to_string_lossy();
+    let everywhere = ["--namespace", NAMESPACE, "--kubeconfig", &kubeconfig, "--timeout", "3m"];
+    chart::helm(&[arguments, &everywhere].concat(), &chart::folder(), "").map(drop)
+}
+
+/// What docs/install.md says about a release: it is upgraded, and once it is uninstalled its definitions are left.
+pub(crate) fn upgrade_and_uninstall(cluster: &Cluster) -> Result<()> {
+    let task = Task::start("upgrading and uninstalling the chart's release");
+    let upgrade =
+        ["upgrade", chart::RELEASE, ".", "--reset-then-reuse-values", "--set", "operator.replicas=1"];
+    helm(cluster, &[&upgrade[..], &["--wait"]].concat())?;
+    let replicas = "jsonpath={.spec.replicas}";
+    let replicas = cluster.kubectl_output(&["-n", NAMESPACE, "get", WORKLOADS[1], "--output", replicas])?;
+    ensure!(replicas == "1", "the upgraded release has {replicas} replicas of the operator instead of 1");
+    cluster.kubectl_output(&["delete", "scavengerjobs", "--all", "--all-namespaces", "--timeout=120s"])?;
+    helm(cluster, &["uninstall", chart::RELEASE, "--wait"])?;
+    let left = cluster.kubectl_output(&["get", "crd,clusterrole,scavengerpool", "--output", "name"])?;
+    let is_ours = |name: &&str| name.contains("scavenger") || name.contains("gromacs");
+    let left: Vec<&str> = left.lines().filter(is_ours).collect();
+    let definitions = left.iter().filter(|name| name.starts_with("customresourcedefinition")).count();
+    ensure!(definitions == 2 && left.len() == 2, "after the release is uninstalled these are left: {left:?}");
+    task.done("the release was upgraded and uninstalled; its definitions are left");
     Ok(())
 }
 

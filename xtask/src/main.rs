@@ -1,17 +1,20 @@
-//! Development tasks of the project: `cargo xtask demo`, `test`, `bench`, `ci`, `cluster`, `generate`.
+//! Development tasks of the project: `cargo xtask demo`, `test`, `bench`, `ci`, `cluster`, `generate`, `release`.
 
 mod bench;
 mod cache;
+mod chart;
 mod ci;
 mod cluster;
 mod contract;
 mod demo;
+mod docs;
 mod generate;
 mod images;
 mod install;
 mod packages;
 mod preflight;
 mod progress;
+mod release;
 mod rules;
 mod shell;
 mod test;
@@ -38,8 +41,9 @@ enum Task {
     Generate(generate::Arguments),
     /// Run a real Kubernetes on this machine
     Cluster(cluster::Arguments),
-    /// Build the container images as archives that containerd imports
+    /// Build the container images as archives, and push them to a registry
     Images(images::Arguments),
+    Release(release::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -63,5 +67,6 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Generate(arguments) => generate::run(&arguments),
         Task::Cluster(arguments) => cluster::run(arguments),
         Task::Images(arguments) => images::run(&arguments),
+        Task::Release(arguments) => release::run(&arguments),
     }
 }

@@ -47,6 +47,12 @@ async fn interrupt(world: &World, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// `cargo xtask ci` compares the file with what README shows.
+#[test]
+fn the_manifest_of_the_readme_resumes() {
+    run("example-readme", |world| interrupt(world, "first"));
+}
+
 #[test]
 fn counter_resumes() {
     run("example", |world| interrupt(world, "counter"));

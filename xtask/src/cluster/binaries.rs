@@ -79,12 +79,38 @@ pub(super) fn ensure(with_kwok: bool) -> Result<Programs> {
     Ok(programs)
 }
 
-fn sets(with_kwok: bool) -> Result<Vec<Set>> {
-    // The checkout that this program was built from.
+/// Programs that are no part of a cluster: Helm and kustomize.
+pub(crate) fn tool(name: &str) -> Result<PathBuf> {
+    let module = root()?.join("tools");
+    let version = required(&module, "helm.sh/helm/v4")?;
+    let set = Set {
+        kind: "tools",
+        title: "Helm and kustomize",
+        flags: vec![format!("-ldflags=-s -w -X helm.sh/helm/v4/internal/version.version={version}")],
+        module: module.clone(),
+        sources: &["go.mod", "go.sum"],
+        programs: vec![
+            ("helm.sh/helm/v4/cmd/helm", "helm"),
+            ("sigs.k8s.io/kustomize/kustomize/v5", "kustomize"),
+        ],
+    };
+    let key = set.key()?;
+    if !cache::has(set.kind, &key)? {
+        preflight::go(&[module])?;
+    }
+    Ok(cache::entry(set.kind, &key, |target| set.build(target))?.join(name))
+}
+
+/// The Go module of the checkout that this program was built from.
+fn root() -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/devcluster");
-    let root = root.canonicalize().with_context(|| {
+    root.canonicalize().with_context(|| {
         format!("the checkout has no {}: run `cargo xtask` in a complete one", root.display())
-    })?;
+    })
+}
+
+fn sets(with_kwok: bool) -> Result<Vec<Set>> {
+    let root = root()?;
     let node = root.join("node");
     let strip = "-ldflags=-s -w".to_owned();
     let mut sets = vec![
@@ -136,12 +162,8 @@ fn sets(with_kwok: bool) -> Result<Vec<Set>> {
 
 /// The version that the programs answer with is the one that go.mod requires.
 fn version_flags(module: &Path) -> Result<String> {
-    let path = module.join("go.mod");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let version = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes v"))
-        .with_context(|| format!("{} does not require k8s.io/kubernetes", path.display()))?;
+    let version = required(module, "k8s.io/kubernetes")?;
+    let version = version.trim_start_matches('v');
     let mut numbers = version.split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
     let package = "k8s.io/component-base/version";
@@ -149,6 +171,17 @@ fn version_flags(module: &Path) -> Result<String> {
         "-X {package}.gitVersion=v{version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor} \
          -X {package}.gitTreeState=clean"
     ))
+}
+
+/// The version of a module that a go.mod requires.
+fn required(module: &Path, name: &str) -> Result<String> {
+    let path = module.join("go.mod");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut lines = text.lines().map(|line| line.trim().trim_start_matches("require "));
+    lines
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.split_whitespace().next())
+        .map(str::to_owned)
+        .with_context(|| format!("{} does not require {name}", path.display()))
 }
 
 impl Set {

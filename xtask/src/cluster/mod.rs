@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
+pub(crate) use binaries::tool;
 pub(crate) use description::Cluster;
 pub(crate) use up::Options;
 

@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::{self, Cluster},
-    images, install, packages,
+    images,
+    install::{self, By},
+    packages,
     progress::Task,
     shell::ROOT,
 };
@@ -49,6 +51,9 @@ pub(crate) struct Arguments {
     /// Leave the cluster up, and print how to look around
     #[arg(long)]
     keep: bool,
+    /// Install with the Helm chart instead of kustomize; at the end, upgrade and uninstall the release, unless --keep
+    #[arg(long)]
+    chart: bool,
     /// Name missing Debian packages instead of installing them
     #[arg(long)]
     no_install: bool,
@@ -75,7 +80,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     packages::ensure(&wanted, !arguments.no_install)?;
     let cluster = cluster::up(name, &options)?;
     cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name))?;
-    let result = install::install(&cluster, "deploy/demo", arguments.profile).and_then(|()| story(&cluster));
+    let by = if arguments.chart { By::Chart("deploy/demo") } else { By::Kustomization("deploy/demo") };
+    let mut result = install::install(&cluster, by, arguments.profile).and_then(|()| story(&cluster));
+    if result.is_ok() && arguments.chart && !arguments.keep {
+        result = install::upgrade_and_uninstall(&cluster);
+    }
     if result.is_err() {
         tell_what_happened(&cluster);
     }

@@ -190,7 +190,7 @@ impl Image {
     }
 
     /// The tag: our version, or that of the software inside.
-    fn version(self) -> &'static str {
+    pub(super) fn version(self) -> &'static str {
         match self.content() {
             // All crates carry the version of the workspace.
             Content::Program(_) => env!("CARGO_PKG_VERSION"),

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use super::layer::{Drop, EPOCH_SECONDS, Layer, Tar};
+use super::layer::{self, Drop, EPOCH_SECONDS, Layer, Tar};
 use crate::cache::{self, Key};
 use crate::progress::Task;
 
@@ -14,6 +14,8 @@ use crate::progress::Task;
 const KIND: &str = "layer";
 const LAYER: &str = "layer.tar";
 const DIGEST: &str = "sha256";
+/// Names of the package files that were unpacked, in a cache entry and, while a layer is made, in its tree.
+const PACKAGES: &str = "packages.list";
 
 /// Set this to use another mirror than Debian's own, on a machine that reaches only that.
 const MIRROR_VARIABLE: &str = "SCAVENGER_DEBIAN_MIRROR";
@@ -75,6 +77,22 @@ impl Recipe {
         Key::new(&format!("{EPOCH_SECONDS} {:?} {:?}", self.arguments(), self.drop))
     }
 
+    /// Codename of the release that the packages are from.
+    pub(super) fn release(&self) -> String {
+        self.suite.name()
+    }
+
+    /// Writes the names of the packages' files into the tree: the variant `extract` has no database of packages but
+    /// their files at hand, the others the database.
+    fn list_packages(&self) -> String {
+        if self.variant == "extract" {
+            return format!(r#"--extract-hook=cd "$1"/var/cache/apt/archives && ls *.deb > "$1"/{PACKAGES}"#);
+        }
+        let format = "--showformat='${Package}_${Version}_${Architecture}.deb\\n'";
+        let database = r#"--admindir="$1"/var/lib/dpkg"#;
+        format!(r#"--customize-hook=dpkg-query {database} --show {format} > "$1"/{PACKAGES}"#)
+    }
+
     /// What mmdebstrap is called with, but for the target and the mirror.
     fn arguments(&self) -> Vec<String> {
         let mut arguments = vec![
@@ -87,6 +105,7 @@ impl Recipe {
             arguments.push(format!("--hook-dir={MERGED_USR}"));
         }
         arguments.extend(self.hooks.iter().map(|hook| format!("--extract-hook={hook}")));
+        arguments.push(self.list_packages());
         arguments.push(self.suite.name());
         arguments
     }
@@ -98,7 +117,10 @@ pub(super) fn layer(recipe: &Recipe) -> Result<Layer> {
         let task = Task::start(format!("unpacking Debian packages: {}", recipe.packages.join(", ")));
         let whole = folder.join("whole.tar");
         mmdebstrap(recipe, &whole)?;
-        let layer = Layer::filtered(&whole, &folder.join(LAYER), &Drop::new(recipe.drop))?;
+        let list = layer::member(&whole, PACKAGES)?;
+        fs::write(folder.join(PACKAGES), list).context("cannot write to the cache")?;
+        let drop = [recipe.drop, &[&[PACKAGES]]].concat();
+        let layer = Layer::filtered(&whole, &folder.join(LAYER), &Drop::new(&drop))?;
         fs::remove_file(&whole).context("cannot remove a temporary file in the cache")?;
         fs::write(folder.join(DIGEST), &layer.sha256).context("cannot write to the cache")?;
         task.done(format!("unpacked Debian packages: {}", recipe.packages.join(", ")));
@@ -107,6 +129,15 @@ pub(super) fn layer(recipe: &Recipe) -> Result<Layer> {
     let digest = entry.join(DIGEST);
     let sha256 = fs::read_to_string(&digest).with_context(|| format!("cannot read {}", digest.display()))?;
     Ok(Layer { sha256, content: Tar::File(entry.join(LAYER)) })
+}
+
+/// Names of the files of the packages in a layer that was made, sorted.
+pub(super) fn packages(recipe: &Recipe) -> Result<Vec<String>> {
+    let path = cache::path(KIND, &recipe.key())?.join(PACKAGES);
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut names: Vec<_> = text.lines().map(str::to_owned).collect();
+    names.sort();
+    Ok(names)
 }
 
 /// Removes the layer from the cache, so that the next build unpacks the packages of today.

@@ -154,6 +154,21 @@ fn stamp(header: &mut Header) {
     header.set_mtime(EPOCH_SECONDS);
 }
 
+/// The content of one file of a tar file.
+pub(super) fn member(source: &Path, name: &str) -> Result<Vec<u8>> {
+    let input = File::open(source).with_context(|| format!("cannot open {}", source.display()))?;
+    let mut archive = tar::Archive::new(io::BufReader::with_capacity(1 << 20, input));
+    for entry in archive.entries_with_seek()? {
+        let mut entry = entry?;
+        if inside(&entry.path()?) == Path::new(name) {
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content)?;
+            return Ok(content);
+        }
+    }
+    bail!("{} has no {name}", source.display())
+}
+
 /// `./usr/bin/` -> `usr/bin`.
 fn inside(path: &Path) -> PathBuf {
     path.components().filter(|part| matches!(part, Component::Normal(_))).collect()

@@ -1,7 +1,7 @@
 //! Container images without a registry: `cargo xtask images`.
 //!
-//! An image is a docker-archive, one tar file that `ctr images import`, `docker load` or `skopeo copy` reads. Its
-//! lowest layer comes from Debian packages, what we add lies in a second, small one. Everything in an archive is
+//! An image is one tar file, OCI layout and docker-archive at once, that `ctr images import`, `docker load` or `skopeo
+//! copy` reads; beside it lies a list of what is in it. Its lowest layer comes from Debian packages, what we add lies in a second, small one. Everything in an archive is
 //! sorted and dated alike, so the same inputs give the same digest, and an archive that is already in the cache
 //! is not made again.
 
@@ -10,9 +10,12 @@ mod catalogue;
 mod debian;
 mod layer;
 mod programs;
+mod push;
+mod registry_login;
+mod sbom;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -33,9 +36,16 @@ pub(crate) struct Arguments {
     #[arg(value_name = "NAME", value_enum)]
     names: Vec<Image>,
 
-    /// Also put the archives into this directory, as NAME-VERSION.tar
+    /// Also put the archives into this directory, as NAME-VERSION.tar, each with its list of contents (CycloneDX) as
+    /// NAME-VERSION.cdx.json
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
+
+    /// Push the images to this registry, as REGISTRY/NAME:VERSION. `http://` in front allows a registry without TLS;
+    /// user and password are read from ~/.docker/config.json, or from SCAVENGER_REGISTRY_USER and
+    /// SCAVENGER_REGISTRY_PASSWORD
+    #[arg(long, value_name = "REGISTRY")]
+    push: Option<push::Registry>,
 
     /// Unpack the Debian packages again, to take in their updates
     #[arg(long)]
@@ -51,8 +61,10 @@ pub(crate) struct Arguments {
 pub(crate) struct Archive {
     /// What a pod writes in `image:`.
     pub(crate) name: String,
-    /// The docker-archive.
+    /// The archive.
     pub(crate) path: PathBuf,
+    /// What is in the image, as a CycloneDX document.
+    pub(crate) sbom: PathBuf,
     /// Digest of the image's configuration, which `crictl images` and `docker images` show as the image's id.
     pub(crate) digest: String,
 }
@@ -66,21 +78,39 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             debian::forget(&image.debian())?;
         }
     }
-    for (image, archive) in names.iter().zip(build(&names, Profile::Release)?) {
+    for archive in build(&names, Profile::Release)? {
         let path = match &arguments.output {
-            None => archive.path,
-            Some(directory) => {
-                fs::create_dir_all(directory)
-                    .with_context(|| format!("cannot create {}", directory.display()))?;
-                let path = directory.join(image.file_name());
-                fs::copy(&archive.path, &path).with_context(|| format!("cannot write {}", path.display()))?;
-                path
-            }
+            None => archive.path.clone(),
+            Some(directory) => archive.copy_to(directory)?,
         };
         let size = megabytes(fs::metadata(&path)?.len());
         println!("{}\t{size}\t{}\t{}", archive.name, archive.digest, path.display());
+        if let Some(registry) = &arguments.push {
+            let pushed = registry.push(&path, &archive.repository_and_tag()?)?;
+            println!("{pushed}");
+        }
     }
     Ok(())
+}
+
+impl Archive {
+    /// Copies the archive and its list of contents into a directory; returns where the archive is then.
+    pub(crate) fn copy_to(&self, directory: &Path) -> Result<PathBuf> {
+        fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+        let copy = |from: &Path| -> Result<PathBuf> {
+            let path = directory.join(from.file_name().context("an archive without a name")?);
+            fs::copy(from, &path).with_context(|| format!("cannot write {}", path.display()))?;
+            Ok(path)
+        };
+        copy(&self.sbom)?;
+        copy(&self.path)
+    }
+
+    /// The image's name behind that of the registry: `operator:0.1.0`.
+    fn repository_and_tag(&self) -> Result<String> {
+        let (_, name) = self.name.split_once('/').context("an image without a registry")?;
+        Ok(name.to_owned())
+    }
 }
 
 /// Builds what is missing and returns the archives in the order of the names. [`PACKAGES`] must be installed.
@@ -100,7 +130,7 @@ pub(crate) fn build(images: &[Image], profile: Profile) -> Result<Vec<Archive>> 
         if !files.is_empty() {
             layers.push(Layer::of_files(&files)?);
         }
-        archives.push(archive::write(*image, &layers)?);
+        archives.push(archive::write(*image, &layers, &sbom::document(*image)?)?);
     }
     Ok(archives)
 }

@@ -11,7 +11,9 @@ use stamps::Stamps;
 
 use crate::{
     cluster::{self, Cluster},
-    contract, images, install, packages, shell,
+    contract, images,
+    install::{self, By},
+    packages, shell,
 };
 
 /// Run every test, the ones on a real cluster included
@@ -117,7 +119,7 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
         // Left over from a run that was stopped: its objects would be in the way.
         cluster::down(name.as_str())?;
         let cluster = cluster::up(name.as_str(), &options)?;
-        install::install(&cluster, "e2e/deploy", images::Profile::Dev).map(|()| cluster)
+        install::install(&cluster, By::Kustomization("e2e/deploy"), images::Profile::Dev).map(|()| cluster)
     };
     let result = if all {
         lanes::run(&names, &prepare, &how, !arguments.keep, stamps)

@@ -1,0 +1,176 @@
+//! `cargo xtask release --dry-run`: everything that a release consists of, in one folder.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    chart,
+    images::{self, Image, Profile},
+    packages,
+    shell::ROOT,
+};
+
+/// Write everything that a release consists of into one folder
+///
+/// Images with their lists of contents, the chart's package, install.yaml, pool.yaml and crds.yaml for kubectl, the notes
+/// of this version, and SHA256SUMS over all of them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Publish nothing: only write the files
+    #[arg(long, required = true)]
+    dry_run: bool,
+
+    /// Where the files go; it must be empty or not exist
+    #[arg(long, value_name = "DIR", default_value = "target/release-files")]
+    output: PathBuf,
+
+    /// Registry and path in install.yaml, under which nodes find the images
+    #[arg(long, value_name = "REGISTRY", default_value = "scavenger.dev")]
+    registry: String,
+
+    /// Leave out the images, which take the longest
+    #[arg(long)]
+    no_images: bool,
+
+    /// Do not install missing Debian packages, only name them
+    #[arg(long)]
+    no_install: bool,
+}
+
+/// Checksums of all other files.
+const SUMS: &str = "SHA256SUMS";
+
+/// Carries out `cargo xtask release`.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let folder = &arguments.output;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let is_empty = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+    ensure!(is_empty, "{} is not empty: remove it, or name another folder with --output", folder.display());
+    let folder = fs::canonicalize(folder).with_context(|| format!("cannot find {}", folder.display()))?;
+    let write = |name: &str, content: &str| {
+        fs::write(folder.join(name), content).with_context(|| format!("cannot write {name}"))
+    };
+    manifests(&folder, &arguments.registry)?;
+    let changes = Path::new(ROOT).join("CHANGELOG.md");
+    let changes =
+        fs::read_to_string(&changes).with_context(|| format!("cannot read {}", changes.display()))?;
+    write("notes.md", &notes(&changes, env!("CARGO_PKG_VERSION"))?)?;
+    if !arguments.no_images {
+        packages::ensure(images::PACKAGES, !arguments.no_install)?;
+        for archive in images::build(&Image::all(), Profile::Release)? {
+            archive.copy_to(&folder)?;
+        }
+    }
+    let sums = sums(&folder)?;
+    write(SUMS, &sums)?;
+    print!("{sums}");
+    eprintln!("{} files are in {}", sums.lines().count() + 1, folder.display());
+    Ok(())
+}
+
+/// The files that kubectl and Helm take.
+fn manifests(folder: &Path, registry: &str) -> Result<()> {
+    let write = |name: &str, content: &str| {
+        fs::write(folder.join(name), content).with_context(|| format!("cannot write {name}"))
+    };
+    let values = serde_json::json!({ "namespace": { "create": true }, "image": { "registry": registry } });
+    let (install, pool) = chart::install_yaml(&values.to_string())?;
+    write("install.yaml", &install)?;
+    write("pool.yaml", &pool)?;
+    let crds = chart::folder().join("crds/crds.yaml");
+    fs::copy(&crds, folder.join("crds.yaml")).with_context(|| format!("cannot copy {}", crds.display()))?;
+    let destination = folder.to_string_lossy();
+    chart::helm(&["package", ".", "--destination", &destination], &chart::folder(), "")?;
+    Ok(())
+}
+
+/// The section of a version in the change log; that of what is not released yet, while the version has none.
+fn notes(changes: &str, version: &str) -> Result<String> {
+    let section = |name: &str| {
+        let (_, rest) = changes.split_once(&format!("\n## [{name}]"))?;
+        let (_, text) = rest.split_once('\n')?;
+        Some(text.split("\n## ").next().unwrap_or_default().trim())
+    };
+    let text = section(version).or_else(|| section("Unreleased"));
+    let text =
+        text.with_context(|| format!("CHANGELOG.md has no section [{version}] and no [Unreleased]"))?;
+    ensure!(!text.is_empty(), "CHANGELOG.md says nothing about {version}");
+    Ok(format!("# ScavengerJobs for Kubernetes {version}\n\n{text}\n"))
+}
+
+/// Checksums of all files, sorted by name, as `sha256sum --check` reads them.
+fn sums(folder: &Path) -> Result<String> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    let mut names = entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
+    names.sort();
+    let mut text = Vec::new();
+    for name in names {
+        let name = name.to_string_lossy();
+        let mut hash = Hasher(Sha256::new());
+        let mut file = File::open(folder.join(&*name)).with_context(|| format!("cannot open {name}"))?;
+        io::copy(&mut file, &mut hash).with_context(|| format!("cannot read {name}"))?;
+        let digest: String = hash.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        writeln!(text, "{digest}  {name}")?;
+    }
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+struct Hasher(Sha256);
+
+impl io::Write for Hasher {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What `cargo xtask ci` asks: all but the images can be written.
+pub(crate) fn check() -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
+    run(&Arguments {
+        dry_run: true,
+        output: folder.path().join("files"),
+        registry: "registry.example/scavenger".into(),
+        no_images: true,
+        no_install: true,
+    })?;
+    let install = fs::read_to_string(folder.path().join("files/install.yaml"))?;
+    let image = concat!("image: registry.example/scavenger/operator:", env!("CARGO_PKG_VERSION"));
+    ensure!(install.contains(image), "install.yaml has no {image}");
+    let package = concat!("files/scavengerjobs-", env!("CARGO_PKG_VERSION"), ".tgz");
+    ensure!(folder.path().join(package).exists(), "there is no {package}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_the_section_of_the_version() {
+        let changes = "# Changelog\n\n## [Unreleased]\n\n- next\n\n## [0.2.0] - 2026-01-01\n\n### Added\n\n- new\n\n## [0.1.0]\n\n- old\n";
+        assert!(notes(changes, "0.2.0").unwrap().ends_with("0.2.0\n\n### Added\n\n- new\n"));
+        assert!(notes(changes, "0.1.0").unwrap().ends_with("\n\n- old\n"));
+        assert!(notes(changes, "0.3.0").unwrap().ends_with("0.3.0\n\n- next\n"));
+        assert!(notes("# Changelog\n", "0.1.0").is_err());
+        assert!(notes("# Changelog\n\n## [0.1.0]\n\n## [0.0.1]\n\n- x\n", "0.1.0").is_err());
+    }
+
+    #[test]
+    fn sums_are_those_of_sha256sum() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("b"), "").unwrap();
+        fs::write(folder.path().join("a"), "abc").unwrap();
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  a\n\
+                        e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  b\n";
+        assert_eq!(sums(folder.path()).unwrap(), expected);
+    }
+}
