@@ -15,9 +15,13 @@ use scavenger_schema::names;
 use scavenger_schema::quantity::parse_units;
 use scavenger_schema::scavenger_job::{ScavengerJob, ScavengerJobSpec};
 use scavenger_schema::scavenger_pool::ScavengerPool;
-use scavenger_schema::simulation::{LABEL_QUEUE, LABEL_ROW, State, selector};
+use scavenger_schema::simulation::{ANNOTATION_CONFIGURATIONS, LABEL_QUEUE, LABEL_ROW, State, selector};
 
+use crate::manifest::Configurations;
 use crate::root_cause;
+
+/// The container of a pod that runs what the ScavengerJob says.
+const MAIN_CONTAINER: &str = "main";
 
 /// Longest time for one request. A lease outlives several of them.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -267,6 +271,33 @@ impl Cluster {
         Ok(list.items.first().map(ResourceExt::name_any))
     }
 
+    /// The image that an attempt's pod runs, as the node names it; none if the pod is gone, or the node says nothing.
+    ///
+    /// # Errors
+    /// [`ClusterError`].
+    pub async fn image_id(
+        &self,
+        namespace: &str,
+        job: &ScavengerJob,
+        attempt: i32,
+    ) -> Result<Option<String>, ClusterError> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let labels = format!(
+            "{}={},{}={attempt}",
+            names::LABEL_JOB_UID,
+            job.uid().unwrap_or_default(),
+            names::LABEL_ATTEMPT
+        );
+        let parameters = ListParams::default().labels(&labels);
+        let request = async {
+            let list = pods.list(&parameters).await?;
+            let statuses = list.items.into_iter().filter_map(|pod| pod.status?.container_statuses).flatten();
+            let main = statuses.into_iter().find(|status| status.name == MAIN_CONTAINER);
+            Ok(main.map(|status| status.image_id).filter(|image| !image.is_empty()))
+        };
+        within("read the image of", namespace, &job.name_any(), request).await
+    }
+
     /// The log of an attempt's pod from its newest lines on, as it grows; none if the pod is gone.
     ///
     /// # Errors
@@ -332,12 +363,20 @@ impl Cluster {
             // Everything but the spec stays as it is, the operator's finalizer above all; so does what somebody may
             // have set by hand meanwhile, since it is no part of a configuration.
             let by_hand = current.spec.clone();
+            let before = Configurations::of(&current);
             current.spec = ScavengerJobSpec {
                 suspend: by_hand.suspend,
                 active_deadline_seconds: by_hand.active_deadline_seconds,
                 ttl_seconds_after_finished: by_hand.ttl_seconds_after_finished,
                 ..job.spec.clone()
             };
+            if let Some(rung) = Configurations::of(job).last() {
+                // A spec that changes becomes the next generation.
+                let generation =
+                    current.metadata.generation.unwrap_or(1) + i64::from(current.spec != by_hand);
+                let configurations = before.and(generation, rung).text();
+                current.annotations_mut().insert(ANNOTATION_CONFIGURATIONS.to_owned(), configurations);
+            }
             match jobs.replace(&name, &parameters, &current).await {
                 Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
                     Ok(Replaced::Changed)

@@ -13,12 +13,12 @@ use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::MissedTickBehavior;
 
 use crate::store::{Claim, ClaimOptions, StoreError};
-use crate::worker::{Turn, Worker, now};
+use crate::worker::{Turn, Worker};
 
 /// The loop turns at least this often.
 const SLOWEST_TURN: Duration = Duration::from_secs(10);
 
-/// How often the rows are counted for the metrics.
+/// How often the rows are counted for the metrics, and people can see that a submitter works.
 const COUNT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How soon it turns again after the database did not answer.
@@ -82,6 +82,7 @@ pub async fn run(worker: Arc<Worker>, pace: Pace, stop: Arc<Notify>) {
     helpers.shutdown().await;
     let given_back = async {
         worker.store.release_all().await?;
+        worker.store.is_gone().await?;
         worker.store.follow_no_more().await
     };
     if let Err(error) = given_back.await {
@@ -94,6 +95,8 @@ pub async fn run(worker: Arc<Worker>, pace: Pace, stop: Arc<Notify>) {
 /// # Errors
 /// If the database cannot be read or written.
 pub async fn run_once(worker: Arc<Worker>, pace: &Pace) -> Result<bool, StoreError> {
+    // It stays written when this process ends: people then see for how long nobody has come.
+    worker.store.is_alive(pace.max_waiting).await?;
     let mut seen: HashSet<i64> = HashSet::new();
     let mut all_well = true;
     loop {
@@ -182,7 +185,8 @@ async fn claim(
     watches: &mut Watches,
     limit: usize,
 ) -> Result<Duration, StoreError> {
-    if limit > 0 {
+    // A claim of one row is one of a row that is due, and new rows would wait until none is.
+    if limit > 1 || pace.concurrency == 1 {
         let options =
             ClaimOptions { limit, except: rows.not_now(), max_waiting: pace.max_waiting, early: false };
         let claims = worker.store.claim(&options).await?;
@@ -196,11 +200,11 @@ async fn claim(
     }
     watches.only(worker.store.namespaces().await?);
     if rows.counted.is_none_or(|counted| counted.elapsed() >= COUNT_INTERVAL) {
-        // Goes over the whole table.
+        worker.store.is_alive(pace.max_waiting).await?;
         worker.metrics.set_rows(&worker.store.count_by_state().await?);
         rows.counted = Some(Instant::now());
     }
-    if rows.working.len() >= pace.concurrency {
+    if limit <= 1 && pace.concurrency > 1 {
         // The end of one of them is the next event.
         return Ok(SLOWEST_TURN);
     }
@@ -241,7 +245,7 @@ async fn write_progress(worker: Arc<Worker>) {
     loop {
         every.tick().await;
         worker.metrics.set_followed(follower.count());
-        if let Err(error) = follower.write(&worker.store, now()).await {
+        if let Err(error) = follower.write(&worker.store, worker.store.clock()).await {
             tracing::warn!(%error, "progress could not be written; the newest is written later");
         }
     }

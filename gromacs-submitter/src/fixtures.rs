@@ -11,7 +11,7 @@ use scavenger_schema::simulation::{
 use scavenger_schema::tuning::{Layout, NodeShape, Resources};
 use scavenger_vocabulary::{Outcome, Phase};
 
-use crate::manifest::{ManifestSettings, rung_of, simulation_job};
+use crate::manifest::{ManifestSettings, simulation_job};
 use crate::view::{AttemptView, JobView, PoolLimits, PoolView};
 
 /// The time at which every test starts.
@@ -29,6 +29,7 @@ pub(crate) fn row() -> GromacsToTune {
         persistent_volume_claim: "data".to_owned(),
         tpr_path: "water/topol.tpr".to_owned(),
         image: None,
+        pinned_image: None,
         run_as_user: 1000,
         run_as_group: None,
         priority: 0,
@@ -37,6 +38,7 @@ pub(crate) fn row() -> GromacsToTune {
         max_gpus: None,
         interruption_after_seconds: 600,
         fallback_after_seconds: None,
+        append: None,
         service_account: None,
         system: System {
             atoms: Some(2652),
@@ -47,6 +49,7 @@ pub(crate) fn row() -> GromacsToTune {
         },
         benchmark_columns: BenchmarkColumns::default(),
         is_inspected: false,
+        inspected: None,
         cancel_requested: false,
         retry_requested: false,
         status: RowStatus {
@@ -75,6 +78,11 @@ pub(crate) fn row() -> GromacsToTune {
             outgrown_memory_bytes: None,
             peak_memory_bytes: None,
             job_expiry_time: None,
+            start_failures: 0,
+            not_before: None,
+            checkpoint_step: None,
+            speed_ratio: None,
+            inspect_again: false,
         },
     }
 }
@@ -189,7 +197,7 @@ pub(crate) fn attempt(number: i32, rung: i32, outcome: Option<Outcome>) -> Attem
     let spec = simulation_job(&row, &ladder[index], &manifest_settings(), 60).spec;
     AttemptView {
         number,
-        rung: rung_of(&row, &ladder, &spec.resources.requests, &spec.args),
+        rung: Some(rung),
         cpu_millicores: Some(ladder[index].cpu_millicores),
         memory_bytes: Some(ladder[index].memory_bytes),
         gpus: Some(0),

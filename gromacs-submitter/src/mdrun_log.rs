@@ -79,7 +79,7 @@ fn positive(text: Option<&str>) -> Option<f64> {
 /// The message of a GROMACS program that gave up, as one line; none if the text holds no such message.
 #[must_use]
 pub fn error_message(text: &str) -> Option<String> {
-    const STARTS: [&str; 7] = [
+    const STARTS: [&str; 10] = [
         "Fatal error:",
         "Error in user input:",
         "Inconsistency in user input:",
@@ -87,6 +87,9 @@ pub fn error_message(text: &str) -> Option<String> {
         "File input/output error:",
         "Internal error (bug):",
         "Assertion failed:",
+        "System I/O error:",
+        "File not found:",
+        "Simulation instability detected:",
     ];
     let lines: Vec<&str> = text.split(['\n', '\r']).map(str::trim).collect();
     let start = lines.iter().rposition(|line| STARTS.contains(line))?;

@@ -13,7 +13,7 @@ use scavenger_schema::{bounds, names, tuning};
 use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason, condition};
 
 use crate::cluster::without_nul;
-use crate::manifest::rung_of;
+use crate::manifest::Configurations;
 
 /// A ScavengerJob as far as a row needs it.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,6 +80,8 @@ impl JobView {
     #[must_use]
     pub fn new(job: &ScavengerJob, row: &GromacsToTune, ladder: &[LadderRung], queue_id: &str) -> Self {
         let status = job.status.clone().unwrap_or_default();
+        let configurations = Configurations::of(job);
+        let generation = job.metadata.generation.unwrap_or(1);
         let labels = job.labels();
         let is = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
         let reason_of = |kind: &str, value: &str| {
@@ -93,7 +95,7 @@ impl JobView {
             .attempts
             .iter()
             .chain(status.attempt.as_ref())
-            .map(|attempt| AttemptView::new(attempt, row, ladder))
+            .map(|attempt| AttemptView::new(attempt, &configurations, ladder))
             .collect();
         // The last attempt may stand in both places; the later one, the active, is dropped.
         attempts.sort_by_key(|attempt| (attempt.number, attempt.outcome.is_none()));
@@ -111,7 +113,7 @@ impl JobView {
             waiting_reason: reason_of(condition::ADMITTED, "False").and_then(WaitingReason::from_name),
             failure_reason: reason_of(condition::FAILED, "True").map(Reason::from_name),
             message: said(status.message.clone()),
-            rung: rung_of(row, ladder, &job.spec.resources.requests, &job.spec.args),
+            rung: configurations.rung(generation, ladder, &job.spec.resources.requests),
             has_run: status.interrupted_count > 0 || !status.start_times.is_empty(),
             finish_time: status.finish_time.as_ref().map(|time| time.0),
             attempts,
@@ -124,6 +126,12 @@ impl JobView {
         self.attempts.last()
     }
 
+    /// True if an attempt after the number `recorded` has ended.
+    #[must_use]
+    pub fn has_ended_since(&self, recorded: i32) -> bool {
+        self.attempts.iter().any(|attempt| attempt.number > recorded && attempt.outcome.is_some())
+    }
+
     /// True if a replacement of its spec is allowed.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
@@ -132,11 +140,11 @@ impl JobView {
 }
 
 impl AttemptView {
-    fn new(attempt: &Attempt, row: &GromacsToTune, ladder: &[LadderRung]) -> Self {
+    fn new(attempt: &Attempt, configurations: &Configurations, ladder: &[LadderRung]) -> Self {
         let request = |name: &str| attempt.requests.get(name);
         Self {
             number: i32::try_from(attempt.number).unwrap_or(i32::MAX),
-            rung: rung_of(row, ladder, &attempt.requests, &attempt.args),
+            rung: configurations.rung(attempt.generation, ladder, &attempt.requests),
             cpu_millicores: request("cpu").and_then(|cpu| cpu.milli().ok()?.try_into().ok()),
             memory_bytes: request("memory").and_then(|memory| memory.units().ok()),
             gpus: request("nvidia.com/gpu").map_or(Some(0), |gpus| gpus.units().ok()?.try_into().ok()),
@@ -307,6 +315,34 @@ mod tests {
             }))
             .expect("should be a pool"),
         )
+    }
+
+    /// What another release of the submitter made, with a flag that this one does not know.
+    #[test]
+    fn attempts_are_recognised_whatever_their_arguments() {
+        use crate::fixtures::{ladder, manifest_settings, row};
+        let (row, ladder) = (row(), ladder());
+        let mut job = crate::manifest::simulation_job(&row, &ladder[1], &manifest_settings(), 60);
+        job.spec.args.push("-new-flag".to_owned());
+        job.metadata.generation = Some(2);
+        let attempt = |number: i64, generation: i64, rung: usize| {
+            let of_rung = crate::manifest::simulation_job(&row, &ladder[rung], &manifest_settings(), 60);
+            json!({ "number": number, "jobName": "x", "generation": generation, "podCount": 1,
+                "requests": of_rung.spec.resources.requests, "args": ["-old-flag"], "priorityClassName": "p",
+                "creationTime": "2026-11-21T10:00:00Z" })
+        };
+        let mut status =
+            json!({ "phase": "Running", "attempts": [attempt(1, 1, 0)], "attempt": attempt(2, 2, 1) });
+        status["attempts"][0]["outcome"] = "Interrupted".into();
+        job.status = Some(serde_json::from_value(status).expect("should be a status"));
+        let numbers = Configurations::new(1).and(2, 2).text();
+        job.metadata
+            .annotations
+            .get_or_insert_default()
+            .insert(scavenger_schema::simulation::ANNOTATION_CONFIGURATIONS.to_owned(), numbers);
+        let view = JobView::new(&job, &row, &ladder, "queue");
+        assert_eq!(view.rung, Some(2));
+        assert_eq!(view.attempts.iter().map(|attempt| attempt.rung).collect::<Vec<_>>(), [Some(1), Some(2)]);
     }
 
     fn asks(cpu_millicores: u32, memory_gib: u64) -> tuning::Resources {

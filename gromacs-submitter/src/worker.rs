@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use scavenger_schema::scavenger_job::ScavengerJob;
 use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State, job_name};
 use scavenger_vocabulary::{Phase, WaitingReason};
@@ -11,7 +10,11 @@ use crate::advance::{self, Action, Input, Log, Settings, Step};
 use crate::cluster::{Cluster, ClusterError, LogPart, Replaced};
 use crate::follower::Follower;
 use crate::health::Metrics;
-use crate::manifest::{ManifestSettings, Probe, USUAL_GRACE_SECONDS, probe_job, probe_name, simulation_job};
+use crate::heard::Heard;
+use crate::manifest::{
+    ManifestSettings, Probe, USUAL_GRACE_SECONDS, pinned_image, probe_job, probe_name, requested_image,
+    simulation_job,
+};
 use crate::mdrun_log;
 use crate::quota::QuotaRoom;
 use crate::store::{Changes, Claim, Store, StoreError};
@@ -38,6 +41,8 @@ pub struct Worker {
     pub manifest: ManifestSettings,
     /// Metrics.
     pub metrics: Arc<Metrics>,
+    /// When the operator was heard of last.
+    pub heard: Heard,
 }
 
 /// Why a step was not done.
@@ -98,6 +103,7 @@ struct Seen {
     pool: Option<PoolView>,
     quota: Option<QuotaRoom>,
     log: Log,
+    image: Option<String>,
     is_followed: bool,
     memory_bytes: Option<i64>,
 }
@@ -132,8 +138,12 @@ impl Worker {
             steps = MOST_STEPS,
             "row goes round in circles; it is looked at again later"
         );
-        let status =
-            advance::with_backoff(&claim.row, "takes too many steps at once".to_owned(), jitter(), now());
+        let status = advance::with_backoff(
+            &claim.row,
+            "takes too many steps at once".to_owned(),
+            jitter(),
+            self.store.clock(),
+        );
         self.store.record(&claim, &status, &Changes { releases: true, ..Changes::default() }).await?;
         Ok(Turn::BackedOff)
     }
@@ -152,13 +162,14 @@ impl Worker {
         }
         if error.is_final(state) {
             tracing::warn!(row = claim.row.id, namespace = %claim.row.namespace, %reason, "row failed");
-            let status = advance::with_failure(&claim.row, reason, self.settings.keep_jobs, now());
+            let status =
+                advance::with_failure(&claim.row, reason, self.settings.keep_jobs, self.store.clock());
             let written = self.store.record(claim, &status, &changes).await?;
             self.metrics.count_state(&claim.row.status, &written.row.status);
             return Ok(Turn::Failed);
         }
         tracing::warn!(row = claim.row.id, namespace = %claim.row.namespace, %reason, "step is tried again later");
-        let status = advance::with_backoff(&claim.row, reason, jitter(), now());
+        let status = advance::with_backoff(&claim.row, reason, jitter(), self.store.clock());
         self.store.record(claim, &status, &changes).await?;
         Ok(Turn::BackedOff)
     }
@@ -174,10 +185,11 @@ impl Worker {
             pool: seen.pool.as_ref(),
             quota: seen.quota.as_ref(),
             log: &seen.log,
+            image: seen.image.as_deref(),
             is_followed: seen.is_followed,
             memory_bytes: seen.memory_bytes,
             settings: &self.settings,
-            now: now(),
+            now: self.store.clock(),
         });
         self.metrics.count_step(step.action.name());
         tracing::debug!(row = claim.row.id, action = step.action.name(), "step");
@@ -190,7 +202,7 @@ impl Worker {
         let status = &row.status;
         match status.state {
             State::Completed | State::Failed | State::Cancelled => {
-                if status.job_expiry_time.is_some_and(|time| time.to_jiff() <= now()) {
+                if status.job_expiry_time.is_some_and(|time| time.to_jiff() <= self.store.clock()) {
                     seen.job = self.view_of(row, &job_name(row.id, status.submission)).await?;
                     seen.probe = self.view_of(row, &probe_name(row, advance::probe_left_by(row))).await?;
                 }
@@ -205,6 +217,12 @@ impl Worker {
                 let found = self.view(row, &probe_name(row, Probe::Inspection), &[]).await?;
                 seen.log = self.log_of_ended(row, found.as_ref()).await?;
                 seen.pool = self.pool().await?;
+                if let Some((job, view)) = found.as_ref().filter(|(_, view)| view.phase == Phase::Completed) {
+                    let attempt = view.last_attempt().map_or(1, |attempt| attempt.number);
+                    let image_id = self.cluster.image_id(&row.namespace, job, attempt).await?;
+                    let requested = requested_image(row, &self.manifest);
+                    seen.image = image_id.and_then(|image_id| pinned_image(&requested, &image_id));
+                }
                 seen.probe = found.map(|(_, view)| view);
             }
             State::Tuning => {
@@ -231,8 +249,11 @@ impl Worker {
         } else {
             seen.log = self.log_of_ended(row, found.as_ref()).await?;
         }
-        // While it runs, nothing about the pool matters.
-        if phase != Some(Phase::Running) {
+        // While it runs, nothing about the pool matters, unless an earlier attempt has ended that nobody has seen: on
+        // which nodes it can have run goes with what it measured.
+        let has_news =
+            found.as_ref().is_some_and(|(_, view)| view.has_ended_since(row.status.attempts_recorded));
+        if phase != Some(Phase::Running) || has_news {
             seen.pool = self.pool().await?;
         }
         let waiting_reason = found.as_ref().and_then(|(_, view)| view.waiting_reason);
@@ -276,8 +297,14 @@ impl Worker {
             || follower.follow(row, job, attempt.start_time))
     }
 
+    /// The pool, with the time at which this process first saw what the operator wrote down: the operator's clock is
+    /// another one.
     async fn pool(&self) -> Result<Option<PoolView>, StepError> {
-        Ok(self.cluster.pool().await?.as_ref().map(PoolView::new))
+        let mut view = self.cluster.pool().await?.as_ref().map(PoolView::new);
+        if let Some(view) = &mut view {
+            view.update_time = self.heard.of(view.update_time, self.store.clock());
+        }
+        Ok(view)
     }
 
     async fn view_of(&self, row: &GromacsToTune, name: &str) -> Result<Option<JobView>, StepError> {
@@ -336,6 +363,7 @@ impl Worker {
                     ladder: None,
                     attempts: step.attempts,
                     observations: step.observations,
+                    refused: step.refused,
                     clears_requests: step.clears_requests,
                     releases,
                 };
@@ -347,6 +375,8 @@ impl Worker {
                 let nodes = pool.map(|pool| pool.nodes.as_slice()).unwrap_or_default();
                 let limits = pool.map_or_else(|| row.limits(), |pool| pool.limits.bound(&row.limits()));
                 let ladder = self.tuner.ladder(row, *system, limits, nodes).await?;
+                let refusals = self.store.refusals(row.id).await?;
+                let ladder = advance::without_refused(ladder, &refusals).map_err(StepError::FitPool)?;
                 let (status, ladder) = advance::with_ladder(row, ladder, pool).map_err(StepError::FitPool)?;
                 let changes = Changes { ladder: Some(ladder), ..Changes::default() };
                 return Ok(Progress::Written(Box::new(self.store.record(claim, &status, &changes).await?)));
@@ -374,7 +404,7 @@ impl Worker {
                 let replaced = self.cluster.replace(&job, &resource_version).await?;
                 tracing::info!(row = row.id, rung, ?replaced, "replaces the configuration");
                 if let Replaced::Refused(words) = replaced {
-                    let status = advance::with_refusal(row, rung, &words, now());
+                    let status = advance::with_refusal(row, rung, &words, self.store.clock());
                     let changes = Changes { releases: true, ..Changes::default() };
                     let written = self.store.record(claim, &status, &changes).await?;
                     return Ok(Progress::Settled(Box::new(written)));
@@ -429,12 +459,4 @@ fn log_change(before: &RowStatus, row: &GromacsToTune) {
 
 fn jitter() -> f64 {
     rand::random()
-}
-
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the clock is read here, at the edge, and handed to what decides"
-)]
-pub(crate) fn now() -> Timestamp {
-    Timestamp::now()
 }

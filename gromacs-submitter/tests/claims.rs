@@ -105,15 +105,26 @@ fn expected(
     };
     let free = || rows.iter().filter(|row| row.is_free(busy));
 
-    let active = free().filter(|row| {
-        row.is_due(options.early)
-            && matches!(row.state, "inspecting" | "submitted" | "running" | "interrupted")
-    });
-    add(&mut taken, active.map(|row| (row.due_in, row.id)).collect());
     let asked = |row: &&Waiting| options.early || row.due_in <= 0;
-    add(&mut taken, free().filter(asked).filter(|row| row.retry_requested).map(|row| (0, row.id)).collect());
-    let cancels = free().filter(asked).filter(|row| row.cancel_requested && row.is_queued());
+    let has_ended = |row: &&Waiting| matches!(row.state, "completed" | "failed");
+    let cancels = free().filter(asked).filter(|row| row.cancel_requested && !has_ended(row));
     add(&mut taken, cancels.map(|row| (0, row.id)).collect());
+    add(&mut taken, free().filter(asked).filter(|row| row.retry_requested).map(|row| (0, row.id)).collect());
+
+    let mut active: Vec<(i64, i64)> = free()
+        .filter(|row| {
+            row.is_due(options.early)
+                && matches!(row.state, "inspecting" | "submitted" | "running" | "interrupted")
+                && !taken.contains(&row.id)
+        })
+        .map(|row| (row.due_in, row.id))
+        .collect();
+    active.sort_unstable();
+    let left = options.limit - taken.len();
+    // A quarter, or one of two, is for new rows.
+    let share = if left >= 2 { (left / 4).max(1) } else { 0 };
+    let later = active.split_off(active.len().min(left - share));
+    add(&mut taken, active);
 
     let mut queued: Vec<&Waiting> = free()
         .filter(|row| row.is_queued() && row.is_due(options.early) && !taken.contains(&row.id))
@@ -138,6 +149,7 @@ fn expected(
         }
     }
     add(&mut taken, turns);
+    add(&mut taken, later);
 
     let ended = free().filter(|row| {
         row.is_due(options.early) && row.expires_in.is_some_and(|time| time <= 0) && !taken.contains(&row.id)
@@ -247,6 +259,60 @@ async fn a_claim_takes_what_the_rule_says() {
         kinds.extend(expected.iter().map(|id| of(id).state));
     }
     assert_eq!(kinds, STATES.into_iter().collect(), "rows of every kind should have been taken");
+}
+
+/// Rows in work that nobody keeps up with, an old cancel behind them all, and a new row.
+#[tokio::test]
+async fn neither_requests_nor_new_rows_wait_behind_rows_in_work() {
+    let (submitter, url) = migrated_store("a").await;
+    let admin = store(&as_role(&url, "tester"), "admin");
+    let rows: Vec<Waiting> = (1..=60)
+        .map(|id| Waiting {
+            id,
+            owner: "owner-0".to_owned(),
+            namespace: "lab-0".to_owned(),
+            priority: 0,
+            state: if id == 60 { "queued" } else { "running" },
+            // The one that is to be cancelled has only just become due.
+            due_in: if id >= 59 { -1 } else { -1000 - id },
+            failures: 0,
+            lease: None,
+            cancel_requested: id == 59,
+            retry_requested: false,
+            expires_in: None,
+        })
+        .collect();
+    insert(&admin, &rows, &BTreeMap::new()).await;
+    let options = ClaimOptions { limit: 4, except: Vec::new(), max_waiting: 20, early: false };
+    let claims = submitter.claim(&options).await.expect("should claim");
+    let claimed: BTreeSet<i64> = claims.iter().map(|claim| claim.row.id).collect();
+    assert_eq!(claimed, [57, 58, 59, 60].into());
+}
+
+#[tokio::test]
+async fn a_row_that_is_held_is_not_begun_until_it_is_released() {
+    let (submitter, _) = migrated_store("a").await;
+    for (name, held) in [("a.tpr", Some(true)), ("b.tpr", None)] {
+        let row = NewRow {
+            namespace: "lab".to_owned(),
+            persistent_volume_claim: "data".to_owned(),
+            tpr_path: name.to_owned(),
+            held,
+            ..NewRow::default()
+        };
+        submitter.add(&row).await.expect("should add");
+    }
+    let early = ClaimOptions { early: true, ..any(10) };
+    let ids = |claims: Vec<gromacs_submitter::store::Claim>| -> Vec<i64> {
+        claims.iter().map(|claim| claim.row.id).collect()
+    };
+    assert_eq!(ids(submitter.claim(&early).await.expect("should claim")), [2]);
+    sqlx::query("update gromacs_to_tune set held = false where id = 1")
+        .execute(submitter.pool())
+        .await
+        .expect("should release");
+    let busy = ClaimOptions { except: vec![2], ..any(10) };
+    assert_eq!(ids(submitter.claim(&busy).await.expect("should claim")), [1]);
 }
 
 /// What a plan thinks of the rows is what there was when it was made.

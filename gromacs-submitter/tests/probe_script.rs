@@ -275,3 +275,42 @@ fn a_checkpoint_tells_its_step() {
     let empty = Volume::new("exit 0");
     assert_eq!(empty.run(VERIFY_SCRIPT, &[&empty.file("state.cpt")]).status.code(), Some(7));
 }
+
+/// `flock` stands for the file system: where locks are not implemented it fails, whatever the file.
+#[test]
+fn whether_the_file_system_can_lock_is_tried() {
+    for (flock, expected, append) in [
+        ("exec \"$3\"", "locks=yes\n", None),
+        ("echo 'flock: 3: Function not implemented' >&2; exit 71", "locks=no\n", Some(false)),
+    ] {
+        let volume = Volume::new(&dumping());
+        let program = volume.0.join("bin/flock");
+        std::fs::write(&program, format!("#!/bin/sh\n{flock}\n")).expect("should write flock");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("should set");
+        let folder = volume.0.join("gromacs-1");
+        let output = volume.run(INSPECT_SCRIPT, &[&volume.file("a.tpr"), &folder]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(volume.message().contains(expected), "{}", volume.message());
+        assert_eq!(parse_inspection(&volume.message()).expect("should be read").append, append);
+        assert_eq!(std::fs::read_dir(&folder).expect("should be a folder").count(), 0, "nothing is left");
+    }
+    // Here locks work.
+    let volume = Volume::new(&dumping());
+    let output = volume.run(INSPECT_SCRIPT, &[&volume.file("a.tpr"), &volume.0.join("gromacs-1")]);
+    assert!(output.status.success() && volume.message().contains("locks=yes\n"), "{}", volume.message());
+}
+
+#[test]
+fn a_file_that_changes_has_another_checksum() {
+    let volume = Volume::new(&dumping());
+    let folder = volume.0.join("gromacs-1");
+    let file = volume.file("a.tpr");
+    let checksum = || {
+        volume.run(INSPECT_SCRIPT, &[&file, &folder]);
+        parse_inspection(&volume.message()).expect("should be read").values["tpr-checksum"].clone()
+    };
+    let before = checksum();
+    assert_eq!(before, checksum());
+    std::fs::write(&file, "y").expect("should write");
+    assert_ne!(before, checksum());
+}

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::tuning::release_year;
 
 /// Settings that the rules look at, under the names that `gmx dump` gives them.
-pub const SETTINGS: [&str; 18] = [
+pub const SETTINGS: [&str; 19] = [
     "integrator",
     "cutoff-scheme",
     "coulombtype",
@@ -24,6 +24,7 @@ pub const SETTINGS: [&str; 18] = [
     "pull",
     "awh",
     "mts",
+    "nwall",
     "rotation",
     "swapcoords",
     "cos-acceleration",
@@ -72,14 +73,19 @@ pub fn allowed(values: &BTreeMap<String, String>) -> Allowed {
     // With Lorentz-Berthelot rules for the grid part mdrun falls back to CPUs.
     let lj_pme = word("vdw-type") == "pme";
     let mixed_rules = lj_pme && word("lj-pme-comb-rule") != "geometric";
-    let never = no_gpu || mixed_rules || word("cutoff-scheme") == "group";
+    // `-nb gpu` ends mdrun where energies of groups are kept apart, and with most schemes of multiple time steps. A wall
+    // is a group of its own and does no harm.
+    let walls = values.get("nwall").and_then(|walls| walls.parse::<u64>().ok()).unwrap_or(0);
+    let one_group = values
+        .get(ENERGY_GROUPS)
+        .is_none_or(|groups| groups.parse().is_ok_and(|groups: u64| groups <= walls.saturating_add(1)));
+    let never = no_gpu || mixed_rules || word("cutoff-scheme") == "group" || !one_group || !off("mts");
 
     let uses_pme = word("coulombtype").starts_with("pme");
     let perturbed = !off("free-energy");
     // Two grids, for the two states of perturbed charges, since 2021. HIP (2025) has pair interactions only.
     let pme = word("pme-order") == "4" && !lj_pme && (!perturbed || since(2021)) && !hip && !never;
-    let one_group = values.get(ENERGY_GROUPS).is_none_or(|groups| groups.parse().is_ok_and(|n: u64| n <= 1));
-    let bonded = off("mts") && one_group && !opencl && !hip && !never;
+    let bonded = !opencl && !hip && !never;
     // From 2023 on mdrun itself updates on the GPU where it can; before, some of the features below were refused.
     let update = || {
         since(2023)
@@ -125,6 +131,7 @@ mod tests {
             ("pull", "false"),
             ("awh", "false"),
             ("mts", "false"),
+            ("nwall", "0"),
             ("rotation", "false"),
             ("swapcoords", "no"),
             ("cos-acceleration", "0"),
@@ -147,6 +154,9 @@ mod tests {
 
     const ALL: Allowed = Allowed { nonbonded: None, pme: Some(true), bonded: None, update: Some(true) };
 
+    const NOTHING: Allowed =
+        Allowed { nonbonded: Some(false), pme: Some(false), bonded: Some(false), update: Some(false) };
+
     #[test]
     fn usual_settings_may_go_to_the_gpu_as_a_whole() {
         assert_eq!(with(&[]), ALL);
@@ -157,9 +167,7 @@ mod tests {
 
     #[test]
     fn nothing_goes_to_a_gpu_that_the_build_does_not_know() {
-        let nothing =
-            Allowed { nonbonded: Some(false), pme: Some(false), bonded: Some(false), update: Some(false) };
-        assert_eq!(with(&[(GPU_SUPPORT, "disabled")]), nothing);
+        assert_eq!(with(&[(GPU_SUPPORT, "disabled")]), NOTHING);
         let opencl = Allowed { bonded: Some(false), update: Some(false), ..ALL };
         assert_eq!(with(&[(GPU_SUPPORT, "OpenCL")]), opencl);
         assert_eq!(with(&[(GPU_SUPPORT, "HIP")]), Allowed { pme: Some(false), ..opencl });
@@ -171,8 +179,10 @@ mod tests {
         for (changes, expected) in [
             (&[("vdw-type", "PME")][..], Allowed { pme: Some(false), update: Some(false), ..ALL }),
             (&[("pme-order", "6")], Allowed { pme: Some(false), update: Some(false), ..ALL }),
-            (&[("mts", "true")], Allowed { bonded: Some(false), update: Some(false), ..ALL }),
-            (&[(ENERGY_GROUPS, "3")], Allowed { bonded: Some(false), ..ALL }),
+            (&[("mts", "true")], NOTHING),
+            (&[(ENERGY_GROUPS, "3")], NOTHING),
+            (&[(ENERGY_GROUPS, "3"), ("nwall", "2")], ALL),
+            (&[(ENERGY_GROUPS, "4"), ("nwall", "2")], NOTHING),
             (&[("free-energy", "yes")], Allowed { update: Some(false), ..ALL }),
             (
                 &[("free-energy", "yes"), (VERSION, "2019.6")],

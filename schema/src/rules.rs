@@ -48,6 +48,10 @@ pub fn sentence(name: &str) -> Option<&'static str> {
         "bonded_interactions_valid" => "bonded_interactions must not be negative",
         "constraints_valid" => "constraints must not be negative",
         "gromacs_version_valid" => "gromacs_version must be at most 100 characters",
+        "project_valid" => "project must be 1 to 100 characters without control characters",
+        "labels_valid" => {
+            "labels must be an object of names and texts such as {\"T\": \"310\"}, at most 4096 bytes; a name has 1 to 63 characters, without '=' and ','"
+        }
         "kind_valid" => "kind must be simulation or calibration",
         "benchmark_of_simulation" => {
             "only a calibration has benchmark_ columns; leave them out, or set kind to calibration"

@@ -29,6 +29,9 @@ pub const LABEL_ROW: &str = "scavenger.dev/row";
 /// Label on a ScavengerJob: the queue (database) its row is in. Two queues that share a cluster may both have a row 1.
 pub const LABEL_QUEUE: &str = "scavenger.dev/queue";
 
+/// Annotation on a simulation's ScavengerJob: the configuration of each generation of its spec, such as `1=1,3=2`.
+pub const ANNOTATION_CONFIGURATIONS: &str = "scavenger.dev/configurations";
+
 /// Label that says which program manages an object; for ours the value is [`names::SUBMITTER`].
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
@@ -218,6 +221,8 @@ pub struct GromacsToTune {
     pub tpr_path: String,
     /// Container image, if not the default.
     pub image: Option<String>,
+    /// The same by its digest, as the inspection ran it.
+    pub pinned_image: Option<String>,
     /// User id it runs as.
     pub run_as_user: i64,
     /// Group id it runs as, if not the same.
@@ -234,6 +239,8 @@ pub struct GromacsToTune {
     pub interruption_after_seconds: i32,
     /// Seconds it waits for room before it falls back, if not the default.
     pub fallback_after_seconds: Option<i32>,
+    /// False if each restart writes new output files; mdrun appends unless it is.
+    pub append: Option<bool>,
     /// ServiceAccount it runs as, if not the namespace's default.
     pub service_account: Option<String>,
     /// The simulated system, as far as it is known.
@@ -244,6 +251,8 @@ pub struct GromacsToTune {
     pub benchmark_columns: BenchmarkColumns,
     /// True once the .tpr file was read, and the working directory made.
     pub is_inspected: bool,
+    /// What the inspection printed: what the file says, whatever the row says of it.
+    pub inspected: Option<Json<BTreeMap<String, String>>>,
     /// The owner wants it stopped.
     pub cancel_requested: bool,
     /// The owner wants it tried again.
@@ -297,6 +306,42 @@ impl System {
     #[must_use]
     pub fn last_step(&self) -> Option<i64> {
         self.nsteps?.checked_add(self.init_step.unwrap_or(0))
+    }
+
+    /// What the columns hold after a file with these values was read. `given` are the columns until then, and `before` is
+    /// what the reading before found: a column that differs from that was given by the user, and stays.
+    #[must_use]
+    pub fn kept_from(&self, given: &Self, before: &Self) -> Self {
+        macro_rules! keep {
+            ($($field:ident),+ $(,)?) => {
+                Self {
+                    $($field: if given.$field.is_some() && given.$field != before.$field {
+                        given.$field.clone()
+                    } else {
+                        self.$field.clone()
+                    },)+
+                }
+            };
+        }
+        keep!(
+            atoms,
+            box_nm,
+            nsteps,
+            init_step,
+            dt_ps,
+            cutoff_nm,
+            rlist_nm,
+            nstlist,
+            pme_grid,
+            pme_order,
+            bonded_interactions,
+            constraints,
+            gpu_nonbonded,
+            gpu_pme,
+            gpu_bonded,
+            gpu_update,
+            gromacs_version,
+        )
     }
 
     /// As the tuner wants it; none until the number of atoms is known.
@@ -474,6 +519,16 @@ pub struct RowStatus {
     pub peak_memory_bytes: Option<i64>,
     /// When the ScavengerJob of a row that has ended is removed.
     pub job_expiry_time: Option<Timestamp>,
+    /// Starts in a row that ended before the first step for a reason that goes by.
+    pub start_failures: i32,
+    /// Before this time its next submission is not begun.
+    pub not_before: Option<Timestamp>,
+    /// Step that a checkpoint is known to have reached.
+    pub checkpoint_step: Option<i64>,
+    /// Measured speed divided by the predicted one.
+    pub speed_ratio: Option<f64>,
+    /// The .tpr file is read again before the next submission.
+    pub inspect_again: bool,
 }
 
 /// A configuration that the tuner proposed.
@@ -559,6 +614,16 @@ mod tests {
         let versions: Vec<i64> = MIGRATIONS.iter().map(|migration| migration.version).collect();
         assert_eq!(versions[0], 1);
         assert!(versions.is_sorted_by(|one, next| one < next), "{versions:?}");
+    }
+
+    #[test]
+    fn what_the_user_gave_stays_and_what_was_read_is_read_again() {
+        let read = |nsteps, atoms| System { nsteps: Some(nsteps), atoms: Some(atoms), ..System::default() };
+        let given = System { atoms: Some(9), dt_ps: Some(0.004), ..System::default() };
+        let first = read(1000, 10).kept_from(&given, &System::default());
+        assert_eq!((first.nsteps, first.atoms, first.dt_ps), (Some(1000), Some(9), Some(0.004)));
+        let second = read(2000, 11).kept_from(&first, &read(1000, 10));
+        assert_eq!((second.nsteps, second.atoms, second.dt_ps), (Some(2000), Some(9), Some(0.004)));
     }
 
     #[test]

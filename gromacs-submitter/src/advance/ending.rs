@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, State};
 use scavenger_vocabulary::{Phase, Reason};
 
+use super::inspecting::{answer, probe_failure};
 use super::waiting::reset_clock;
 use super::{
-    Action, AttemptRecord, Input, Measurement, Observation, Step, act, answer, fail, name_taken,
-    next_submission, probe_failure, record, said, settle,
+    Action, AttemptRecord, Input, Measurement, Observation, Step, act, fail, name_taken, next_submission,
+    record, said, settle, start,
 };
 use crate::manifest::{Probe, probe_name};
 use crate::mdrun_log::{LogFacts, error_message, last_lines, last_warning};
-use crate::probe::parse_verification;
+use crate::probe::{file_system, parse_verification};
 use crate::view::{AttemptView, JobView};
 
 /// A shorter run measures start-up. How much weight a short one has is the tuner's business: it sees the wall time.
@@ -115,7 +116,7 @@ pub(super) fn observation(attempt: &AttemptRecord, input: &Input<'_>) -> Option<
     let rung = input.ladder.iter().find(|rung| Some(rung.rung) == attempt.view.rung)?;
     Some(Observation {
         attempt: attempt.view.number,
-        system: input.row.system.description()?,
+        system: file_system(input.row).description().or_else(|| input.row.system.description())?,
         rung: rung.rung,
         node_labels: common_labels(rung, input),
         measured,
@@ -161,8 +162,13 @@ fn stopped_short(status: &RowStatus, step: i64, input: &Input<'_>, job: &JobView
 }
 
 /// What was just learned of the submission that ended stays known in the next one.
-fn with_history(next: RowStatus, ended: &RowStatus) -> RowStatus {
-    RowStatus { interruptions: ended.interruptions, start_time: ended.start_time, ..next }
+pub(super) fn with_history(next: RowStatus, ended: &RowStatus) -> RowStatus {
+    RowStatus {
+        interruptions: ended.interruptions,
+        start_time: ended.start_time,
+        checkpoint_step: next.checkpoint_step.max(ended.checkpoint_step),
+        ..next
+    }
 }
 
 /// The peak in the row is that of the attempt that it speaks of.
@@ -191,29 +197,33 @@ pub(super) fn failed(status: RowStatus, input: &Input<'_>, job: &JobView) -> Ste
     }
     let attempts =
         attempt.map(|attempt| record_of(attempt, peak_of_last(&status, Some(attempt)))).into_iter().collect();
-    let reason = match job.failure_reason {
-        Some(Reason::ContainerFailed) => {
-            let message = attempt.and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
-            let told = [input.log.text(), message];
-            match told.into_iter().find_map(error_message) {
-                Some(words) => format!("mdrun failed: {words}"),
-                // It crashed. The operator's sentence ends in mdrun's greeting, whose smile begins with a colon.
-                None => match told.into_iter().find_map(last_warning) {
-                    Some(words) => format!("mdrun failed: {words} ({})", before_greeting(&said(job))),
-                    None => said(job),
-                },
-            }
-        }
-        _ => said(job),
+    if job.failure_reason != Some(Reason::ContainerFailed) {
+        return Step { attempts, ..record(end_of(status, said(job), input, job)) };
+    }
+    let message = attempt.and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
+    let told = [input.log.text(), message];
+    let words = told.into_iter().find_map(error_message);
+    let words = words.or_else(|| told.into_iter().find_map(last_warning));
+    let reason = match (&words, told.into_iter().find_map(error_message)) {
+        (Some(words), Some(_)) => format!("mdrun failed: {words}"),
+        // It crashed. The operator's sentence ends in mdrun's greeting, whose smile begins with a colon.
+        (Some(words), None) => format!("mdrun failed: {words} ({})", before_greeting(&said(job))),
+        (None, _) => said(job),
     };
-    Step { attempts, ..record(end_of(status, reason, input, job)) }
+    let made_a_step = last_step.is_some_and(|last| first_step.is_none_or(|first| last > first));
+    let start = words.filter(|_| !made_a_step && input.row.kind == Kind::Simulation);
+    let step = match start {
+        Some(words) => start::failed(status, &words, reason, input, job),
+        None => record(end_of(status, reason, input, job)),
+    };
+    Step { attempts, ..step }
 }
 
 fn before_greeting(sentence: &str) -> &str {
     sentence.split(": :-)").next().unwrap_or(sentence).lines().next().unwrap_or_default()
 }
 
-fn end_of(status: RowStatus, reason: String, input: &Input<'_>, job: &JobView) -> RowStatus {
+pub(super) fn end_of(status: RowStatus, reason: String, input: &Input<'_>, job: &JobView) -> RowStatus {
     RowStatus {
         state: State::Failed,
         reason: Some(reason),

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, RowStatus, State, job_name};
 use scavenger_vocabulary::{Outcome, Phase};
 
+use super::checkpoint::{lost, saved_step, speed_ratio};
 use super::ending::{completed, failed};
 use super::ladder::describe;
 use super::waiting::{reset_clock, stop_clock, wait_for_room};
@@ -32,6 +33,7 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
         return match (&row.status.job_uid, row.cancel_requested) {
             (_, true) => cancelled(input),
             (None, false) => act(Action::CreateJob(row.status.rung.unwrap_or(1)), row),
+            (Some(_), false) if lost(row).is_some() => fail(input, lost(row).unwrap_or_default()),
             (Some(_), false) => fail(
                 input,
                 format!(
@@ -50,6 +52,10 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
     }
     if row.cancel_requested && !ended {
         let reason = format!("cancel requested; waits until {name} and its pods are gone");
+        let action = Action::DeleteJob { submission: row.status.submission, uid: job.uid.clone() };
+        return delete_and_wait(action, job, reason, input);
+    }
+    if let Some(reason) = lost(row).filter(|_| !ended) {
         let action = Action::DeleteJob { submission: row.status.submission, uid: job.uid.clone() };
         return delete_and_wait(action, job, reason, input);
     }
@@ -98,7 +104,14 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
             peak_memory_bytes: status.peak_memory_bytes.filter(|_| is_known),
             ..AttemptRecord::of(attempt)
         });
+        if is_known {
+            status.speed_ratio =
+                speed_ratio(attempt.rung, status.first_step.and(status.ns_per_day), input.ladder)
+                    .or(status.speed_ratio);
+            status.checkpoint_step = saved_step(input.row, &status);
+        }
         if attempt.number > status.attempt {
+            status.checkpoint_step = saved_step(input.row, &status);
             // A new attempt starts from its checkpoint, which is not known before its log says so.
             status.attempt = attempt.number;
             status.first_step = None;
@@ -108,6 +121,8 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
             status.attempts_recorded = attempt.number;
         }
         if attempt.outcome == Some(Outcome::Interrupted) {
+            // Nothing runs any more; where it started is in `checkpoint_step`.
+            status.first_step = None;
             status.interruptions = status.interruptions.saturating_add(1);
             reset_clock(&mut status);
         }
@@ -166,6 +181,9 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     if let Some(facts) = input.log.facts() {
         let start_time = attempt.and_then(|attempt| attempt.start_time);
         take_progress(status, facts, input.row, start_time, input.now);
+    }
+    if status.first_step.is_some() && status.step > status.first_step {
+        status.start_failures = 0;
     }
     status.peak_memory_bytes = status.peak_memory_bytes.max(input.memory_bytes);
     let learned_start = !knew_start && status.first_step.is_some();

@@ -5,9 +5,12 @@
 //! recorded when the next step sees it, so a step that is repeated after a crash finds what it made and goes on.
 
 mod calibration;
+mod checkpoint;
 mod ending;
 mod follow;
+mod inspecting;
 mod ladder;
+mod start;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -17,14 +20,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, State, job_name};
 use scavenger_schema::tuning::{PredictRequest, SystemDescription};
-use scavenger_vocabulary::{Phase, Reason};
+use scavenger_vocabulary::Phase;
 
 pub use follow::take_progress;
 pub use ladder::with_ladder;
+pub use start::{Refusal, Refused, without_refused};
 
-use crate::manifest::{MOST_PROBE_MEMORY, Probe, probe_name};
-use crate::mdrun_log::{LogFacts, error_message};
-use crate::probe::{Inspection, ProbeError, advice, parse_inspection};
+use crate::manifest::{Probe, probe_name};
+use crate::mdrun_log::LogFacts;
+use crate::probe::Inspection;
 use crate::quota::QuotaRoom;
 use crate::view::{AttemptView, JobView, PoolView};
 
@@ -75,6 +79,8 @@ pub struct Input<'a> {
     pub quota: Option<&'a QuotaRoom>,
     /// The log of the last attempt, or of the probe.
     pub log: &'a Log,
+    /// The image that ran the inspection, by its digest.
+    pub image: Option<&'a str>,
     /// True if somebody follows the log and writes the progress down.
     pub is_followed: bool,
     /// Memory that the running attempt uses now, bytes; none where the cluster does not measure it.
@@ -131,7 +137,9 @@ pub struct Step {
     pub attempts: Vec<AttemptRecord>,
     /// What these attempts measured.
     pub observations: Vec<Observation>,
-    /// Takes back `cancel_requested` and `retry_requested`.
+    /// The configuration that mdrun refused.
+    pub refused: Option<Refused>,
+    /// Takes back `cancel_requested` and `retry_requested`, and forgets what mdrun refused.
     pub clears_requests: bool,
 }
 
@@ -253,7 +261,7 @@ pub fn advance(input: &Input<'_>) -> Step {
     let mut step = match row.status.state {
         State::Completed | State::Failed | State::Cancelled => return finished(input),
         State::Queued => queued(input),
-        State::Inspecting => inspecting(input),
+        State::Inspecting => inspecting::inspecting(input),
         State::Tuning => tuning(input),
         State::Submitted | State::Running | State::Interrupted => follow::follow(input),
     };
@@ -323,7 +331,11 @@ pub fn backoff(failures: i32, jitter: f64) -> Duration {
 fn finished(input: &Input<'_>) -> Step {
     let row = input.row;
     if row.retry_requested && row.status.state != State::Completed {
-        let status = next_submission(row, "retry requested".to_owned());
+        let status = RowStatus {
+            start_failures: 0,
+            inspect_again: true,
+            ..next_submission(row, "retry requested".to_owned())
+        };
         return Step { clears_requests: true, ..record(status) };
     }
     if row.status.job_expiry_time.is_none_or(|time| time.to_jiff() > input.now) {
@@ -366,6 +378,9 @@ fn next_submission(row: &GromacsToTune, reason: String) -> RowStatus {
         failures: 0,
         peak_memory_bytes: None,
         job_expiry_time: None,
+        not_before: None,
+        checkpoint_step: checkpoint::saved_step(row, &row.status),
+        speed_ratio: None,
         ..row.status.clone()
     }
 }
@@ -390,107 +405,13 @@ fn queued(input: &Input<'_>) -> Step {
     if row.cancel_requested {
         return cancelled(input);
     }
+    if let Some(time) = row.status.not_before.map(|time| time.to_jiff()).filter(|time| *time > input.now) {
+        return settle_until(row.status.clone(), None, time);
+    }
     // The box of a calibration that is tried again is made again: nobody promised to keep it.
-    let is_ready = row.is_inspected && row.kind == Kind::Simulation;
+    let is_ready = row.is_inspected && row.kind == Kind::Simulation && !row.status.inspect_again;
     let state = if is_ready { State::Tuning } else { State::Inspecting };
     record(RowStatus { state, reason: None, ..row.status.clone() })
-}
-
-fn inspecting(input: &Input<'_>) -> Step {
-    let row = input.row;
-    if row.cancel_requested {
-        return cancel_probe(Probe::Inspection, input);
-    }
-    let Some(probe) = input.probe else {
-        // Without a pool nothing starts, and the policy that checks ScavengerJobs lets none be made.
-        let Some(pool) = input.pool else {
-            return settle(row.status.clone(), Some(NO_POOL.to_owned()), input);
-        };
-        if let Some(reason) = ladder::refused_by_pool(row, pool) {
-            return fail(input, reason);
-        }
-        // A box that no node may make would wait forever.
-        return match calibration::refused_by_nodes(input) {
-            Some(reason) => fail(input, reason),
-            None => act(Action::CreateProbe(Probe::Inspection), row),
-        };
-    };
-    let name = probe_name(row, Probe::Inspection);
-    if !probe.ours {
-        return fail(input, name_taken(&name, row));
-    }
-    if probe.deleting {
-        return settle(row.status.clone(), Some(format!("waits until {name} is gone")), input);
-    }
-    match probe.phase {
-        Phase::Completed => match answer(probe, input.log, parse_inspection) {
-            Ok(inspection) => match contradiction(row, &inspection) {
-                None => Step {
-                    inspection: Some(inspection),
-                    ..record(RowStatus {
-                        state: State::Tuning,
-                        reason: None,
-                        failures: 0,
-                        ..row.status.clone()
-                    })
-                },
-                Some(reason) => fail(input, reason),
-            },
-            Err(error) => fail(input, error.to_string()),
-        },
-        Phase::Failed if probe.failure_reason == Some(Reason::OOMKilled) => {
-            inspect_with_more_memory(probe, &name, input)
-        }
-        Phase::Failed => {
-            let what = match row.kind {
-                Kind::Simulation => format!("reading {} failed", row.tpr_path),
-                Kind::Calibration => "making the box of water failed".to_owned(),
-            };
-            fail(input, probe_failure(probe, input.log, &what))
-        }
-        Phase::Waiting | Phase::Starting | Phase::Running | Phase::Interrupted => {
-            let does = match row.kind {
-                Kind::Simulation => "reads the .tpr file",
-                Kind::Calibration => "makes the box of water",
-            };
-            settle(row.status.clone(), Some(format!("{does}: {}", said(probe))), input)
-        }
-    }
-}
-
-/// Why the row cannot have what it asks for. What the user gave wins where the tuner only reckons with it; which steps
-/// are computed mdrun reads in the file, and its `-nsteps` would begin again after each interruption.
-fn contradiction(row: &GromacsToTune, inspection: &Inspection) -> Option<String> {
-    let (given, found) = (&row.system, &inspection.system);
-    [("nsteps", given.nsteps, found.nsteps), ("init_step", given.init_step, found.init_step)]
-        .into_iter()
-        .find(|(_, given, found)| given.is_some() && found.is_some() && given != found)
-        .map(|(name, given, found)| {
-            let (given, found) = (given.unwrap_or_default(), found.unwrap_or_default());
-            format!(
-                "{name} of the row is {given}, but {} says {found}, and mdrun computes what the file says; add it again \
-                 without {name}, or change the file (gmx convert-tpr)",
-                row.tpr_path
-            )
-        })
-}
-
-/// Killed for lack of memory, the inspection is made again with more, until the row's or the pool's limits are reached.
-fn inspect_with_more_memory(probe: &JobView, name: &str, input: &Input<'_>) -> Step {
-    let row = input.row;
-    let limit = probe.last_attempt().and_then(|attempt| attempt.memory_bytes).unwrap_or(i64::MAX);
-    if row.status.outgrown_memory_bytes.is_some_and(|outgrown| outgrown >= limit) {
-        return act(Action::DeleteProbe(Probe::Inspection), row);
-    }
-    let own = row.limits().max_memory_bytes;
-    let of_pool = input.pool.and_then(|pool| pool.limits.max_memory_bytes);
-    let most = own.into_iter().chain(of_pool).chain([MOST_PROBE_MEMORY]).min().unwrap_or(MOST_PROBE_MEMORY);
-    if u64::try_from(limit).is_ok_and(|limit| limit >= most) {
-        let reason = format!("{name} was killed with {} MiB of memory, and may not have more", limit >> 20);
-        return fail(input, reason);
-    }
-    let reason = format!("{name} was killed with {} MiB of memory; reads the file with more", limit >> 20);
-    record(RowStatus { outgrown_memory_bytes: Some(limit), reason: Some(reason), ..row.status.clone() })
 }
 
 fn tuning(input: &Input<'_>) -> Step {
@@ -554,40 +475,6 @@ fn delete_and_wait(action: Action, job: &JobView, reason: String, input: &Input<
     if job.deleting { settle(input.row.status.clone(), Some(reason), input) } else { act(action, input.row) }
 }
 
-/// What a probe said: its last words in the status, else its log.
-fn answer<T>(
-    probe: &JobView,
-    log: &Log,
-    parse: impl Fn(&str) -> Result<T, ProbeError>,
-) -> Result<T, ProbeError> {
-    let message = probe.last_attempt().and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
-    match parse(message) {
-        Err(ProbeError::FindAnswer(_)) => parse(log.text()),
-        read => read,
-    }
-}
-
-/// Why a probe failed, in GROMACS's or the script's own words where there are any.
-fn probe_failure(probe: &JobView, log: &Log, what: &str) -> String {
-    if probe.failure_reason != Some(Reason::ContainerFailed) {
-        return format!("{what}: {}", said(probe));
-    }
-    let message = probe.last_attempt().and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
-    let words = [log.text(), message]
-        .into_iter()
-        .find_map(error_message)
-        .or_else(|| last_line(log.text()))
-        .unwrap_or_else(|| said(probe));
-    match advice(&words) {
-        Some(advice) => format!("{what}: {words}; {advice}"),
-        None => format!("{what}: {words}"),
-    }
-}
-
-fn last_line(text: &str) -> Option<String> {
-    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(ToOwned::to_owned)
-}
-
 /// The operator's sentence, or that there is none yet.
 fn said(job: &JobView) -> String {
     job.message.clone().unwrap_or_else(|| match job.phase {
@@ -614,6 +501,7 @@ fn step(action: Action, status: RowStatus) -> Step {
         inspection: None,
         attempts: Vec::new(),
         observations: Vec::new(),
+        refused: None,
         clears_requests: false,
     }
 }

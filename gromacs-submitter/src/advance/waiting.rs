@@ -47,6 +47,9 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
         return next;
     }
     let mut step = match why {
+        _ if is_refused_by_nodes(rung, job) => {
+            fall_back(status, rung, "nodes refuse its pods twice", input, job)
+        }
         Some(WaitingReason::NeverFits) => fall_back(status, rung, &said(job), input, job),
         Some(WaitingReason::QuotaExceeded) => within_quota(status, rung, input, job),
         Some(WaitingReason::NoRoom | WaitingReason::Unscheduled) if is_operator_away(input) => {
@@ -79,6 +82,24 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
         step.status.next_attempt_time = step.status.next_attempt_time.to_jiff().min(soon).into();
     }
     step
+}
+
+/// What a kubelet says that keeps its CPU cores whole or its NUMA nodes apart, and that has none to offer: whole cores
+/// for an odd number of hyper-threads, or more cores than a NUMA node has. Other amounts may find their place.
+const REFUSALS_OF_AMOUNTS: [&str; 2] = ["SMTAlignmentError", "TopologyAffinityError"];
+
+/// So often: the first refusal may be of one node, or of a moment.
+const REFUSALS_TO_FALL_BACK: usize = 2;
+
+/// True if kubelets refused this configuration's pods again and again: like what never fits, but no scheduler knows.
+fn is_refused_by_nodes(rung: i32, job: &JobView) -> bool {
+    let is_refusal = |attempt: &&AttemptView| {
+        let said = attempt.message.as_deref().unwrap_or_default();
+        attempt.outcome == Some(Outcome::Withdrawn)
+            && REFUSALS_OF_AMOUNTS.iter().any(|words| said.contains(words))
+    };
+    let last = job.attempts.iter().rev().take_while(|attempt| attempt.rung == Some(rung));
+    last.take_while(is_refusal).count() >= REFUSALS_TO_FALL_BACK
 }
 
 /// Nothing to do until the next event.

@@ -1,6 +1,7 @@
 //! The verbs, a file each. Exit codes: 0 done, 1 work failed, 2 usage or environment.
 
 mod add;
+mod edit;
 mod list;
 mod migrate;
 mod report;
@@ -49,6 +50,10 @@ pub async fn main(cli: Cli) -> ExitCode {
         Command::Watch(options) => Box::pin(watch::exec(&cli.database, &options)).await,
         Command::Cancel(options) => request::cancel(&cli.database, &options.selection).await,
         Command::Retry(options) => request::retry(&cli.database, options).await,
+        Command::Hold(options) => request::hold(&cli.database, &options.selection).await,
+        Command::Release(options) => request::release(&cli.database, &options.selection).await,
+        Command::Edit(options) => Box::pin(edit::exec(&cli.database, &options)).await,
+        Command::Rm(options) => request::remove(&cli.database, &options.selection).await,
         Command::Report(options) => report::exec(&cli.database, &options).await,
         Command::Tenant(options) => tenant::exec(&cli.database, options).await,
     };
@@ -125,6 +130,8 @@ fn row_filter(filter: &Filter) -> RowFilter {
         states: filter.state.clone(),
         owner: filter.owner.clone(),
         namespace: filter.namespace.clone(),
+        project: filter.project.clone(),
+        labels: filter.label.iter().cloned().collect(),
         ..RowFilter::default()
     }
 }

@@ -1,4 +1,4 @@
-//! `cancel` and `retry`: ask the submitter for something.
+//! `cancel` and `retry` ask the submitter for something; `hold`, `release` and `rm` do it at once.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,6 +15,9 @@ use crate::store::RowFilter;
 enum Request {
     Cancel,
     Retry,
+    Hold,
+    Release,
+    Remove,
 }
 
 impl Request {
@@ -22,6 +25,20 @@ impl Request {
         match self {
             Self::Cancel => "cancel",
             Self::Retry => "retry",
+            Self::Hold => "hold",
+            Self::Release => "release",
+            Self::Remove => "remove",
+        }
+    }
+
+    /// What was done.
+    fn done(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel requested",
+            Self::Retry => "retry requested",
+            Self::Hold => "held",
+            Self::Release => "released",
+            Self::Remove => "removed",
         }
     }
 
@@ -30,6 +47,8 @@ impl Request {
         match (self, state.parse::<State>()) {
             (Self::Cancel, Ok(state)) => !state.is_final(),
             (Self::Retry, Ok(state)) => matches!(state, State::Failed | State::Cancelled),
+            (Self::Hold | Self::Release, Ok(state)) => state == State::Queued,
+            (Self::Remove, Ok(state)) => state.is_final(),
             (_, Err(_)) => false,
         }
     }
@@ -40,6 +59,14 @@ impl Request {
             (Self::Cancel, Some(state)) => format!("it is {state} already"),
             (Self::Retry, Some(state)) => {
                 format!("it is {state}; only failed and cancelled rows can be tried again")
+            }
+            (Self::Hold | Self::Release, Some(state)) => {
+                format!("it is {state}; only queued rows can be held and released")
+            }
+            (Self::Remove, Some(state)) => {
+                format!(
+                    "it is {state}; only completed, failed and cancelled rows can be removed: cancel it first"
+                )
             }
         }
     }
@@ -56,17 +83,22 @@ pub(super) async fn retry(database: &Database, mut options: RetryOptions) -> any
     exec(database, &options.selection, Request::Retry).await
 }
 
+pub(super) async fn hold(database: &Database, selection: &Selection) -> anyhow::Result<Outcome> {
+    exec(database, selection, Request::Hold).await
+}
+
+pub(super) async fn release(database: &Database, selection: &Selection) -> anyhow::Result<Outcome> {
+    exec(database, selection, Request::Release).await
+}
+
+pub(super) async fn remove(database: &Database, selection: &Selection) -> anyhow::Result<Outcome> {
+    exec(database, selection, Request::Remove).await
+}
+
 async fn exec(database: &Database, selection: &Selection, request: Request) -> anyhow::Result<Outcome> {
     let store = open_current(database).await?;
     let named = !selection.rows.is_empty();
-    let filter = RowFilter {
-        rows: named.then(|| selection.rows.clone()),
-        states: selection.state.clone(),
-        owner: selection.owner.clone(),
-        namespace: selection.namespace.clone(),
-        ..RowFilter::default()
-    };
-    let found = store.select(&filter).await?;
+    let found = store.select(&selected(selection)).await?;
     // A filter means those of its rows that can be asked; a row that is named must be one of these.
     let states: HashMap<i64, String> = found.iter().cloned().collect();
     let rows: Vec<i64> = if named {
@@ -92,6 +124,9 @@ async fn exec(database: &Database, selection: &Selection, request: Request) -> a
         _ if selection.dry_run => possible,
         Request::Cancel => store.request_cancel(&possible).await?,
         Request::Retry => store.request_retry(&possible).await?,
+        Request::Hold => store.set_held(&possible, true).await?,
+        Request::Release => store.set_held(&possible, false).await?,
+        Request::Remove => store.remove(&possible).await?,
     };
     store.close().await;
     let done: HashSet<i64> = done.into_iter().collect();
@@ -114,7 +149,7 @@ async fn exec(database: &Database, selection: &Selection, request: Request) -> a
         } else if selection.dry_run {
             print_line(&format!("row {row}: would {verb} it, it is {}", state.unwrap_or_default()));
         } else {
-            print_line(&format!("row {row}: {verb} requested"));
+            print_line(&format!("row {row}: {}", request.done()));
         }
     }
     if selection.output.is_json() {
@@ -123,4 +158,17 @@ async fn exec(database: &Database, selection: &Selection, request: Request) -> a
         print_line(&format!("no row to {verb}"));
     }
     Ok(outcome)
+}
+
+/// What a selection means to the store.
+pub(super) fn selected(selection: &Selection) -> RowFilter {
+    RowFilter {
+        rows: (!selection.rows.is_empty()).then(|| selection.rows.clone()),
+        states: selection.state.clone(),
+        owner: selection.owner.clone(),
+        namespace: selection.namespace.clone(),
+        project: selection.in_project.clone(),
+        labels: selection.with_label.iter().cloned().collect(),
+        ..RowFilter::default()
+    }
 }

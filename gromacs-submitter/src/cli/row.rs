@@ -32,6 +32,8 @@ pub(super) struct QueueRow {
     pub(super) run_seconds: Option<i64>,
     pub(super) scavenger_job: String,
     pub(super) kind: String,
+    #[serde(default)]
+    pub(super) project: Option<String>,
 }
 
 impl QueueRow {
@@ -82,8 +84,12 @@ pub(super) fn table(rows: &[QueueRow]) -> Table {
     let differ =
         |value: fn(&QueueRow) -> &String| rows.windows(2).any(|pair| value(&pair[0]) != value(&pair[1]));
     let (owners, namespaces) = (differ(|row| &row.owner), differ(|row| &row.namespace));
+    let projects = rows.iter().any(|row| row.project.is_some());
     let kinds = rows.iter().any(|row| row.kind != "simulation");
     let mut headings = HEADINGS.to_vec();
+    if projects {
+        headings.insert(1, "PROJECT");
+    }
     if kinds {
         headings.insert(1, "KIND");
     }
@@ -96,6 +102,9 @@ pub(super) fn table(rows: &[QueueRow]) -> Table {
     let mut table = Table::new(&headings);
     for row in rows {
         let mut cells = row.cells();
+        if projects {
+            cells.insert(1, row.project.clone().unwrap_or_else(|| "-".to_owned()));
+        }
         if kinds {
             cells.insert(1, row.kind.clone());
         }
@@ -140,6 +149,7 @@ pub(super) mod tests {
             run_seconds: Some(60),
             scavenger_job: format!("gromacs-{id}-1"),
             kind: "simulation".to_owned(),
+            project: None,
         }
     }
 

@@ -16,6 +16,7 @@ use crate::config::{Database, RunOptions};
 use crate::daemon::{self, Pace};
 use crate::follower::Follower;
 use crate::health::{self, Metrics};
+use crate::heard::Heard;
 use crate::manifest::ManifestSettings;
 use crate::store::{Claim, ClaimOptions, Store, StoreError};
 use crate::tuner_client::TunerClient;
@@ -72,6 +73,7 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
             image_pull_policy: options.image_pull_policy.into(),
         },
         metrics: Arc::clone(&metrics),
+        heard: Heard::default(),
     });
     let pace = Pace {
         concurrency: options.concurrency.into(),

@@ -42,6 +42,11 @@ pub(super) fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr(), "error: {}", lines.join("\n"));
 }
 
+/// Prints what a person may want to know beside the data.
+pub(super) fn print_note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "note: {}", shown(text));
+}
+
 /// Width of the terminal that stdout is, none if it is none.
 pub(super) fn terminal_width() -> Option<usize> {
     if !std::io::stdout().is_terminal() {

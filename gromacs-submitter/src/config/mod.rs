@@ -10,9 +10,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use scavenger_schema::scavenger_job::ImagePullPolicy;
 
+pub(crate) use queue::label;
 pub use queue::{
-    AddOptions, CancelOptions, Filter, ListOptions, MigrateOptions, Output, OutputFormat, ReportOptions,
-    RetryOptions, Selection, ShowOptions, Since, WatchOptions,
+    AddOptions, CancelOptions, EditOptions, Filter, ListOptions, MigrateOptions, Output, OutputFormat,
+    ReportOptions, RetryOptions, RowsOptions, Selection, ShowOptions, Since, WatchOptions,
 };
 pub use tenant::{AddTenantOptions, ListTenantsOptions, RemoveTenantOptions, TenantCommand, TenantOptions};
 
@@ -73,6 +74,21 @@ pub enum Command {
     ///
     /// They go on from their last checkpoint.
     Retry(RetryOptions),
+    /// Begin none of these simulations until they are released
+    ///
+    /// Only simulations that are queued can be held: what has begun goes on. A held row keeps its number and its place.
+    Hold(RowsOptions),
+    /// Let simulations begin that were held
+    Release(RowsOptions),
+    /// Change what simulations ask for, or what they belong to
+    ///
+    /// Project and labels can be changed at any time, everything else while a row is queued or has ended: cancel a row,
+    /// change it, and retry it. The limits of the tenant hold as they do for add.
+    Edit(EditOptions),
+    /// Remove simulations that have ended from the queue, with their history
+    ///
+    /// Their files stay on the volume, and what was measured stays for the tuner.
+    Rm(RowsOptions),
     /// Sum up what ran: a table, CSV and a picture
     ///
     /// Every attempt that ran in the time asked for, how it ended and how fast it was.

@@ -87,6 +87,18 @@ pub struct AddOptions {
     /// Run as group GID [default: the user's number]
     #[arg(long, value_name = "GID", env = "SCAVENGER_SUBMITTER_RUN_AS_GROUP")]
     pub run_as_group: Option<i64>,
+    /// Go on in the output files there are, or write new parts after each interruption [default: what the volume allows]
+    #[arg(long, value_name = "BOOL", env = "SCAVENGER_SUBMITTER_APPEND")]
+    pub append: Option<bool>,
+    /// What the rows belong to
+    #[arg(long, value_name = "PROJECT", env = "SCAVENGER_SUBMITTER_PROJECT")]
+    pub project: Option<String>,
+    /// Give the rows this label; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", env = "SCAVENGER_SUBMITTER_LABEL", value_delimiter = ',', value_parser = label)]
+    pub label: Vec<(String, String)>,
+    /// Begin none of them until they are released
+    #[arg(long, env = "SCAVENGER_SUBMITTER_HOLD", help_heading = "Scheduling")]
+    pub hold: bool,
     /// Start before rows of yours of lower priority [default: 0]
     #[arg(
         long,
@@ -159,6 +171,12 @@ pub struct Filter {
     /// Only rows that run in NAMESPACE
     #[arg(long, value_name = "NAMESPACE", env = "SCAVENGER_SUBMITTER_ONLY_NAMESPACE")]
     pub namespace: Option<String>,
+    /// Only rows of PROJECT
+    #[arg(long, value_name = "PROJECT", env = "SCAVENGER_SUBMITTER_ONLY_PROJECT")]
+    pub project: Option<String>,
+    /// Only rows with this label; may be repeated, then all must be there
+    #[arg(long, value_name = "NAME=VALUE", env = "SCAVENGER_SUBMITTER_ONLY_LABEL", value_delimiter = ',', value_parser = label)]
+    pub label: Vec<(String, String)>,
 }
 
 /// Options of `list`.
@@ -167,7 +185,10 @@ pub struct ListOptions {
     /// Filter.
     #[command(flatten)]
     pub filter: Filter,
-    /// Only the newest COUNT rows
+    /// Sum up each project instead of listing its rows
+    #[arg(long, env = "SCAVENGER_SUBMITTER_BY_PROJECT", conflicts_with = "limit")]
+    pub by_project: bool,
+    /// Only the newest COUNT rows [default: 200]
     #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_LIMIT", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
     /// Format.
@@ -210,7 +231,7 @@ pub struct WatchOptions {
     pub output: Output,
 }
 
-/// Which rows `cancel` and `retry` are about.
+/// Which rows a verb is about that changes them.
 #[derive(Debug, Clone, Args)]
 pub struct Selection {
     /// Numbers of the rows
@@ -230,12 +251,23 @@ pub struct Selection {
         conflicts_with = "rows"
     )]
     pub namespace: Option<String>,
+    /// All rows of PROJECT
+    #[arg(
+        long = "in-project",
+        value_name = "PROJECT",
+        env = "SCAVENGER_SUBMITTER_SELECT_PROJECT",
+        conflicts_with = "rows"
+    )]
+    pub in_project: Option<String>,
+    /// All rows with this label; may be repeated, then all must be there
+    #[arg(long = "with-label", value_name = "NAME=VALUE", env = "SCAVENGER_SUBMITTER_SELECT_LABEL", value_delimiter = ',', value_parser = label, conflicts_with = "rows")]
+    pub with_label: Vec<(String, String)>,
     /// Do it for every row that the filters select
     ///
     /// Not needed for rows named by their numbers.
     #[arg(long, env = "SCAVENGER_SUBMITTER_YES", help_heading = "Safety")]
     pub yes: bool,
-    /// Print which rows would be asked for, and ask for nothing
+    /// Print which rows it would be done for, and do nothing
     #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
     pub dry_run: bool,
     /// Format.
@@ -245,7 +277,7 @@ pub struct Selection {
 
 /// Options of `cancel`.
 #[derive(Debug, Clone, Args)]
-#[command(group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace"]).multiple(true).required(true))]
+#[command(group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "in_project", "with_label"]).multiple(true).required(true))]
 pub struct CancelOptions {
     /// Which rows.
     #[command(flatten)]
@@ -254,7 +286,7 @@ pub struct CancelOptions {
 
 /// Options of `retry`.
 #[derive(Debug, Clone, Args)]
-#[command(group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "all_failed"]).multiple(true).required(true))]
+#[command(group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "in_project", "with_label", "all_failed"]).multiple(true).required(true))]
 pub struct RetryOptions {
     /// Which rows.
     #[command(flatten)]
@@ -262,6 +294,73 @@ pub struct RetryOptions {
     /// All failed rows, the same as --state failed
     #[arg(long, env = "SCAVENGER_SUBMITTER_ALL_FAILED", conflicts_with_all = ["rows", "state"])]
     pub all_failed: bool,
+}
+
+/// Options of `hold`, `release` and `rm`.
+#[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "in_project", "with_label"]).multiple(true).required(true))]
+pub struct RowsOptions {
+    /// Which rows.
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// Options of `edit`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "in_project", "with_label"]).multiple(true).required(true),
+    group = ArgGroup::new("what").args(["project", "label", "image", "append", "priority", "max_cpu_millicores", "max_memory_bytes", "max_gpus", "interruption_after", "fallback_after"]).multiple(true).required(true)
+)]
+pub struct EditOptions {
+    /// Which rows.
+    #[command(flatten)]
+    pub selection: Selection,
+    /// What they belong to from now on
+    #[arg(long, value_name = "PROJECT", env = "SCAVENGER_SUBMITTER_PROJECT")]
+    pub project: Option<String>,
+    /// Give them this label; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", env = "SCAVENGER_SUBMITTER_LABEL", value_delimiter = ',', value_parser = label)]
+    pub label: Vec<(String, String)>,
+    /// Run in IMAGE; the file is read again with it
+    #[arg(long, value_name = "IMAGE", env = "SCAVENGER_SUBMITTER_ROW_IMAGE")]
+    pub image: Option<String>,
+    /// Go on in the output files there are, or write new parts after each interruption
+    #[arg(long, value_name = "BOOL", env = "SCAVENGER_SUBMITTER_APPEND")]
+    pub append: Option<bool>,
+    /// Start before rows of yours of lower priority
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        env = "SCAVENGER_SUBMITTER_PRIORITY",
+        allow_hyphen_values = true,
+        help_heading = "Scheduling"
+    )]
+    pub priority: Option<i32>,
+    /// Ask for at most this many thousandths of a core
+    #[arg(
+        long,
+        value_name = "MILLICORES",
+        env = "SCAVENGER_SUBMITTER_MAX_CPU_MILLICORES",
+        help_heading = "Scheduling"
+    )]
+    pub max_cpu_millicores: Option<i32>,
+    /// Ask for at most this much memory
+    #[arg(
+        long,
+        value_name = "BYTES",
+        env = "SCAVENGER_SUBMITTER_MAX_MEMORY_BYTES",
+        help_heading = "Scheduling"
+    )]
+    pub max_memory_bytes: Option<i64>,
+    /// Ask for at most this many GPUs
+    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_MAX_GPUS", help_heading = "Scheduling")]
+    pub max_gpus: Option<i32>,
+    /// Write a checkpoint every TIME
+    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_INTERRUPTION_AFTER", value_parser = duration, help_heading = "Scheduling")]
+    pub interruption_after: Option<Duration>,
+    /// Try the next smaller configuration after TIME without room
+    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_ROW_FALLBACK_AFTER", value_parser = duration, help_heading = "Scheduling")]
+    pub fallback_after: Option<Duration>,
 }
 
 /// Options of `report`.
@@ -303,6 +402,14 @@ impl Since {
             Self::Ago(duration) => now.checked_sub(duration).unwrap_or(Timestamp::UNIX_EPOCH),
             Self::Moment(moment) => moment,
         }
+    }
+}
+
+/// Reads `T=310`.
+pub(crate) fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} is not a label; write NAME=VALUE, such as T=310")),
     }
 }
 

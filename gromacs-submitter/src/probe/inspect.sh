@@ -24,11 +24,18 @@ if [ -n "${3-}" ]; then
         printf '%s\n' "$3" >"$2/.row" || exit 6
     fi
 fi
+# mdrun appends only to a file that it can lock. A file that nobody else has can be locked wherever locks work.
+locks=unknown
+if command -v flock >/dev/null 2>&1; then
+    touch -- "$2/.lock-$$" || exit 6
+    if flock -n "$2/.lock-$$" true 2>/dev/null; then locks=yes; else locks=no; fi
+    rm -f -- "$2/.lock-$$"
+fi
 # The dump ends before the coordinates: awk leaves there, and gmx with it. The exit code is awk's.
 found=$(gmx -quiet dump -s "$1" | awk '
 BEGIN {
     split("integrator dt nsteps init-step nstlist rlist verlet-buffer-tolerance coulombtype vdw-type rcoulomb rvdw" \
-        " fourier-nx fourier-ny fourier-nz pme-order tcoupl pcoupl free-energy pull awh mts simulation-part #atoms" \
+        " fourier-nx fourier-ny fourier-nz pme-order tcoupl pcoupl free-energy pull awh mts nwall simulation-part #atoms" \
         " cutoff-scheme lj-pme-comb-rule epsilon-surface rotation swapcoords cos-acceleration constraint-algorithm" \
         " simulated-tempering", names, " ")
     for (i in names) wanted[names[i]] = 1
@@ -77,6 +84,8 @@ $1 == "GROMACS" && $2 == "version:" { print "gromacs-version=" $3 }
 $1 == "GPU" && $2 == "support:" { print "gpu-support=" $3 }
 ')
 found="$found
-$build"
+$build
+locks=$locks
+tpr-checksum=$(cksum <"$1" | awk '{ print $1 "-" $2 }')"
 printf '%s\n' "$found"
 printf '%s\n' "$found" >"${TERMINATION_LOG:-/dev/termination-log}"

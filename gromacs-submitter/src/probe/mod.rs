@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use scavenger_schema::simulation::System;
+use scavenger_schema::simulation::{GromacsToTune, System};
 use scavenger_schema::{bounds, gpu_offload};
 
 /// Reads the .tpr file and makes the working directory.
@@ -66,8 +66,63 @@ pub fn advice(words: &str) -> Option<&'static str> {
 pub struct Inspection {
     /// The columns it can fill.
     pub system: System,
+    /// The image that ran it, by its digest; none if the node does not say.
+    pub image: Option<String>,
+    /// False if mdrun cannot lock its files there; none if nothing says so.
+    pub append: Option<bool>,
     /// Every value it printed, for people and for later.
     pub values: BTreeMap<String, String>,
+}
+
+/// What the row's .tpr file says, as it was read last; nothing before the inspection.
+#[must_use]
+pub fn file_system(row: &GromacsToTune) -> System {
+    let values = row.inspected.as_ref().map(|values| values.0.clone());
+    values.and_then(|values| inspection_of(values).ok()).map(|found| found.system).unwrap_or_default()
+}
+
+/// Key of the .tpr file's checksum and size.
+const CHECKSUM: &str = "tpr-checksum";
+
+/// What may differ between two readings of one file, or of a file that only goes on for longer.
+const MAY_DIFFER: [&str; 7] = [
+    CHECKSUM,
+    "nsteps",
+    "simulation-part",
+    "locks",
+    gpu_offload::VERSION,
+    gpu_offload::GPU_SUPPORT,
+    // Written by the run itself when it went on.
+    "box",
+];
+
+/// How the .tpr file has changed since it was read before, as far as it matters to a run that is on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// It is the same.
+    None,
+    /// It goes on for longer, or ends earlier: the checkpoint fits.
+    Steps,
+    /// It is another one. What differs is named, unless it is nothing that the inspection sees.
+    Other(Vec<String>),
+}
+
+/// Compares two readings. Without a checksum of both, nobody can say.
+#[must_use]
+pub fn change(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Change {
+    if before.get(CHECKSUM).is_none() || before.get(CHECKSUM) == after.get(CHECKSUM) {
+        return Change::None;
+    }
+    let differ: Vec<String> = after
+        .iter()
+        .filter(|(key, value)| !MAY_DIFFER.contains(&key.as_str()) && before.get(*key) != Some(value))
+        .map(|(key, _)| key.clone())
+        .collect();
+    if differ.is_empty() && before.get("nsteps") != after.get("nsteps") {
+        Change::Steps
+    } else {
+        Change::Other(differ)
+    }
 }
 
 /// Reads what the inspection script printed, wherever in `text` it stands.
@@ -75,7 +130,10 @@ pub struct Inspection {
 /// # Errors
 /// [`ProbeError`] with a sentence for the row.
 pub fn parse_inspection(text: &str) -> Result<Inspection, ProbeError> {
-    let values = values_behind(text, "inspection=1")?;
+    inspection_of(values_behind(text, "inspection=1")?)
+}
+
+fn inspection_of(values: BTreeMap<String, String>) -> Result<Inspection, ProbeError> {
     let word = |key: &str| values.get(key).map(String::as_str).unwrap_or_default();
     let integrator = word("integrator");
     if !["md", "md-vv", "md-vv-avek", "sd", "sd1", "bd"].contains(&integrator) {
@@ -131,7 +189,8 @@ pub fn parse_inspection(text: &str) -> Result<Inspection, ProbeError> {
             .filter(|version| !version.is_empty() && version.len() <= 100)
             .map(ToOwned::to_owned),
     };
-    Ok(Inspection { system, values })
+    let append = (word("locks") == "no").then_some(false);
+    Ok(Inspection { system, image: None, append, values })
 }
 
 /// Reads the step that the verification script printed.
@@ -252,6 +311,28 @@ mod tests {
         ] {
             assert_eq!(parse_inspection(&WATER.replace(from, to)), Err(error), "{to}");
         }
+    }
+
+    #[test]
+    fn a_file_that_was_written_again_is_told_from_one_that_goes_on_for_longer() {
+        let read = |text: &str| parse_inspection(text).expect("should be a good answer").values;
+        let with = |sum: &str, text: &str| read(&format!("{text}\ntpr-checksum={sum}\n"));
+        let before = with("1-2", WATER);
+        assert_eq!(change(&before, &with("1-2", WATER)), Change::None);
+        assert_eq!(change(&read(WATER), &with("1-2", WATER)), Change::None, "nobody knows");
+        let longer = WATER.replace("nsteps=4000", "nsteps=8000");
+        assert_eq!(change(&before, &with("3-2", &longer)), Change::Steps);
+        let other = longer.replace("dt=0.002", "dt=0.001");
+        assert_eq!(change(&before, &with("3-2", &other)), Change::Other(vec!["dt".to_owned()]));
+        assert_eq!(change(&before, &with("3-2", WATER)), Change::Other(Vec::new()));
+    }
+
+    #[test]
+    fn without_locks_output_is_not_appended_to() {
+        let append = |text: String| parse_inspection(&text).expect("should be a good answer").append;
+        assert_eq!(append(format!("{WATER}locks=no\n")), Some(false));
+        assert_eq!(append(format!("{WATER}locks=yes\n")), None);
+        assert_eq!(append(WATER.to_owned()), None);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Rows that people add: one statement for many, and what is wrong with each that is refused.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use scavenger_schema::simulation::System;
+use sqlx::types::Json;
 use sqlx::{Acquire as _, PgConnection, Postgres, QueryBuilder};
 
 use super::{Store, StoreError};
@@ -38,9 +39,21 @@ pub struct NewRow {
     pub interruption_after_seconds: Option<i32>,
     /// Seconds before it falls back.
     pub fallback_after_seconds: Option<i32>,
+    /// False if each restart writes new output files.
+    pub append: Option<bool>,
+    /// What it belongs to.
+    pub project: Option<String>,
+    /// Names and values that filters look for.
+    pub labels: Option<Labels>,
+    /// True if it is not begun until it is released.
+    pub held: Option<bool>,
     /// The simulated system, as far as it is known.
     pub system: System,
 }
+
+/// Labels of a row: names and values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Labels(pub BTreeMap<String, String>);
 
 /// How to add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -220,10 +233,11 @@ enum Cell<'a> {
     Flag(bool),
     Reals(&'a [f64]),
     Smalls(&'a [i32]),
+    Names(&'a Labels),
 }
 
 /// Every column that a user may give, with its value.
-fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 29] {
+fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 33] {
     let system = &row.system;
     [
         ("namespace", Some(Cell::Text(&row.namespace))),
@@ -238,6 +252,10 @@ fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 29] {
         ("max_gpus", row.max_gpus.map(Cell::Small)),
         ("interruption_after_seconds", row.interruption_after_seconds.map(Cell::Small)),
         ("fallback_after_seconds", row.fallback_after_seconds.map(Cell::Small)),
+        ("append", row.append.map(Cell::Flag)),
+        ("project", row.project.as_deref().map(Cell::Text)),
+        ("labels", row.labels.as_ref().map(Cell::Names)),
+        ("held", row.held.map(Cell::Flag)),
         ("atoms", system.atoms.map(Cell::Big)),
         ("box_nm", system.box_nm.as_deref().map(Cell::Reals)),
         ("nsteps", system.nsteps.map(Cell::Big)),
@@ -283,6 +301,7 @@ async fn insert(connection: &mut PgConnection, rows: &[NewRow]) -> Result<Vec<i6
                 Some(Cell::Flag(value)) => query.push_bind(*value),
                 Some(Cell::Reals(value)) => query.push_bind(*value),
                 Some(Cell::Smalls(value)) => query.push_bind(*value),
+                Some(Cell::Names(value)) => query.push_bind(Json(&value.0)),
             };
         }
         query.push(")");

@@ -2,6 +2,8 @@
 //! the function `gromacs_claim` in `schema/migrations`, which says why it is one.
 
 mod add;
+mod clock;
+mod edit;
 mod error;
 mod progress;
 mod queue;
@@ -17,28 +19,31 @@ use scavenger_schema::simulation::{
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{PgExecutor, PgPool};
 
-pub use add::{AddMode, Added, NewRow};
+pub use add::{AddMode, Added, Labels, NewRow};
+pub use edit::Edit;
 pub use error::StoreError;
 pub use progress::Progress;
-pub use queue::{Ran, RowFilter};
+pub use queue::{ProjectSum, Ran, RowFilter};
 pub use tenant::{Change, Removal, Tenant};
 
-use crate::advance::{AttemptRecord, Observation};
+use crate::advance::{AttemptRecord, Observation, Refusal, Refused};
 use crate::probe::Inspection;
+use clock::Clock;
 
-/// Every column of [`GromacsToTune`], and `wakes`.
+/// Every column of [`GromacsToTune`], `wakes`, and the time.
 macro_rules! columns {
     () => {
-        "id, kind, owner, namespace, persistent_volume_claim, tpr_path, image, run_as_user, run_as_group, priority,
-        max_cpu_millicores, max_memory_bytes, max_gpus, interruption_after_seconds, fallback_after_seconds,
+        "id, kind, owner, namespace, persistent_volume_claim, tpr_path, image, pinned_image, run_as_user, run_as_group, priority,
+        max_cpu_millicores, max_memory_bytes, max_gpus, interruption_after_seconds, fallback_after_seconds, append,
         service_account, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order,
         bonded_interactions, constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version,
         benchmark_atoms, benchmark_ranks, benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels,
-        inspected is not null as is_inspected, cancel_requested, retry_requested,
+        inspected is not null as is_inspected, inspected, cancel_requested, retry_requested,
         state, reason, submission, job_uid, rung, next_rung, laps, next_lap_time, no_room_since, no_room_seconds,
         attempt, attempts_recorded, first_step, step, ns_per_day, progress_time, interruptions, verifying,
         start_time, finish_time, next_attempt_time, failures, outgrown_memory_bytes, peak_memory_bytes,
-        job_expiry_time, wakes"
+        job_expiry_time, start_failures, not_before, checkpoint_step, speed_ratio, inspect_again, wakes,
+        clock_timestamp() as read_time"
     };
 }
 use columns;
@@ -52,6 +57,7 @@ pub struct Store {
     pool: PgPool,
     holder: String,
     lease: Duration,
+    clock: Clock,
 }
 
 /// A row that this submitter holds the lease of.
@@ -62,6 +68,8 @@ pub struct Claim {
     pub row: GromacsToTune,
     /// Its count of wakes then: if it has risen since, the row is due again at once.
     pub wakes: i64,
+    /// When it was read, by the database's clock.
+    pub read_time: jiff_sqlx::Timestamp,
 }
 
 /// Which rows to claim.
@@ -88,7 +96,9 @@ pub struct Changes {
     pub attempts: Vec<AttemptRecord>,
     /// Measured runs.
     pub observations: Vec<Observation>,
-    /// Takes back the user's requests.
+    /// The configuration that mdrun refused, and its words.
+    pub refused: Option<Refused>,
+    /// Takes back the user's requests, and forgets what mdrun refused before.
     pub clears_requests: bool,
     /// Gives the lease back.
     pub releases: bool,
@@ -118,7 +128,7 @@ impl Store {
                 // connection that the others need; the step is repeated.
                 ("lock_timeout", LOCK_TIMEOUT),
             ]));
-        Ok(Self { pool, holder, lease })
+        Ok(Self { pool, holder, lease, clock: Clock::default() })
     }
 
     /// Applies the migrations that are missing; returns the version of the schema.
@@ -215,7 +225,7 @@ impl Store {
         options: &ClaimOptions,
     ) -> Result<Vec<Claim>, StoreError> {
         const CLAIM: &str = concat!("select ", columns!(), " from gromacs_claim($1, $2, $3, $4, $5, $6)");
-        Ok(sqlx::query_as(CLAIM)
+        let claims: Vec<Claim> = sqlx::query_as(CLAIM)
             .bind(&self.holder)
             .bind(self.lease.as_secs_f64())
             .bind(&options.except)
@@ -223,7 +233,11 @@ impl Store {
             .bind(options.early)
             .bind(i32::try_from(options.max_waiting).unwrap_or(i32::MAX))
             .fetch_all(executor)
-            .await?)
+            .await?;
+        if let Some(claim) = claims.last() {
+            self.clock.set(claim.read_time.to_jiff());
+        }
+        Ok(claims)
     }
 
     /// Seconds until a row in work, or one that waits for its submission before to be gone, is due; none if there is
@@ -239,7 +253,7 @@ impl Store {
                     and (lease_until is null or lease_until < now())
                 union all
                 select min(next_attempt_time) from gromacs_to_tune
-                where state = 'queued' and submission > 1 and (lease_until is null or lease_until < now())) d",
+                where state = 'queued' and submission > 1 and not held and (lease_until is null or lease_until < now())) d",
         )
         .fetch_one(&self.pool)
         .await?)
@@ -274,6 +288,20 @@ impl Store {
         )
         .bind(row)
         .bind(submission)
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// What mdrun refused of a row since somebody last asked for it.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn refusals(&self, row: i64) -> Result<Vec<Refusal>, StoreError> {
+        Ok(sqlx::query_as(
+            "select layout, refused as words from gromacs_ladder where row_id = $1 and refused is not null
+            order by submission, rung",
+        )
+        .bind(row)
         .fetch_all(&self.pool)
         .await?)
     }
@@ -322,14 +350,63 @@ impl Store {
         .await?)
     }
 
-    /// Number of rows by state.
+    /// Number of rows by state, from the lines that each change of a state leaves; sums these up.
     ///
     /// # Errors
     /// The database's.
     pub async fn count_by_state(&self) -> Result<Vec<(String, i64)>, StoreError> {
-        Ok(sqlx::query_as("select state, count(*) from gromacs_to_tune group by state")
-            .fetch_all(&self.pool)
-            .await?)
+        // What another submitter sums up at the moment is left to it.
+        sqlx::query(
+            "with gone as (
+                delete from gromacs_state_count where id in (
+                    select id from gromacs_state_count order by id for update skip locked)
+                returning state, rows)
+            insert into gromacs_state_count (state, rows) select state, sum(rows) from gone group by state",
+        )
+        .execute(&self.pool)
+        .await?;
+        Ok(sqlx::query_as(
+            "select state, sum(rows)::bigint from gromacs_state_count group by state having sum(rows) > 0",
+        )
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// Says that this process works on the queue, and lets `max_waiting` rows of an owner wait in the cluster. What has
+    /// not been heard of for a day is forgotten.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn is_alive(&self, max_waiting: usize) -> Result<(), StoreError> {
+        sqlx::query(
+            "with forgotten as (
+                delete from gromacs_submitter_seen where seen_time < now() - interval '1 day' and holder <> $1)
+            insert into gromacs_submitter_seen (holder, max_waiting) values ($1, $2)
+            on conflict (holder) do update set max_waiting = excluded.max_waiting, seen_time = now()",
+        )
+        .bind(&self.holder)
+        .bind(i32::try_from(max_waiting).unwrap_or(i32::MAX))
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// Says that this process works no more.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn is_gone(&self) -> Result<(), StoreError> {
+        sqlx::query("delete from gromacs_submitter_seen where holder = $1")
+            .bind(&self.holder)
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    /// The time by the database's clock, which all submitters and all claims go by, as of the last row that was read.
+    #[must_use]
+    pub fn clock(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// Closes all connections.

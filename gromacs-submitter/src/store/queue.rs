@@ -1,9 +1,12 @@
 //! What people ask about the queue, and ask it to do.
 
+use std::collections::BTreeMap;
+
 use jiff_sqlx::Timestamp;
 use scavenger_schema::simulation::State;
 use serde_json::Value;
 use sqlx::Row as _;
+use sqlx::types::Json;
 
 use super::{Claim, ClaimOptions, Store, StoreError, sql_time};
 
@@ -18,6 +21,10 @@ pub struct RowFilter {
     pub owner: Option<String>,
     /// Only of this namespace.
     pub namespace: Option<String>,
+    /// Only of this project.
+    pub project: Option<String>,
+    /// Only with these labels.
+    pub labels: BTreeMap<String, String>,
     /// These in any case.
     pub besides: Vec<i64>,
     /// The newest so many.
@@ -27,6 +34,10 @@ pub struct RowFilter {
 impl RowFilter {
     fn states(&self) -> Vec<&'static str> {
         self.states.iter().map(|state| state.as_str()).collect()
+    }
+
+    fn labels(&self) -> Option<Json<&BTreeMap<String, String>>> {
+        Some(Json(&self.labels)).filter(|labels| !labels.is_empty())
     }
 }
 
@@ -75,17 +86,43 @@ pub struct Ran {
     pub ns_per_day: Option<f64>,
 }
 
-// $1 rows, $2 states, $3 owner, $4 namespace.
+/// What became of the rows of a project.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, sqlx::FromRow)]
+pub struct ProjectSum {
+    /// The project; none for rows without.
+    pub project: Option<String>,
+    /// Its rows.
+    pub rows: i64,
+    /// Those that are completed.
+    pub completed: i64,
+    /// Those that failed.
+    pub failed: i64,
+    /// Those that were cancelled.
+    pub cancelled: i64,
+    /// Those that run.
+    pub running: i64,
+    /// Those that wait, in the cluster or in line.
+    pub waiting: i64,
+    /// Seconds until the rest is done at the speed of what runs now; none if nothing runs, or if the size of some rows is
+    /// not known and cannot be guessed from others.
+    pub seconds_left: Option<f64>,
+    /// Why rows failed, and how many for each reason, the most frequent first. Numbers are left out.
+    #[sqlx(json)]
+    pub failures: Vec<(String, i64)>,
+}
+
+// $1 rows, $2 states, $3 owner, $4 namespace, $5 project, $6 labels.
 macro_rules! matches {
     () => {
         "($1::bigint[] is null or q.id = any($1)) and (cardinality($2::text[]) = 0 or q.state = any($2))
-            and ($3::text is null or q.owner = $3) and ($4::text is null or q.namespace = $4)"
+            and ($3::text is null or q.owner = $3) and ($4::text is null or q.namespace = $4)
+            and ($5::text is null or q.project = $5) and ($6::jsonb is null or q.labels @> $6)"
     };
 }
 
 impl Store {
     /// Rows of the view `gromacs_queue` in the order of their numbers, one JSON object each, with the seconds that are
-    /// left by the database's clock.
+    /// left by the database's clock. The rows are chosen by an index, and only for these the view is worked out.
     ///
     /// # Errors
     /// The database's.
@@ -94,17 +131,22 @@ impl Store {
             "select to_jsonb(q) || jsonb_build_object('seconds_left',
                 case when q.expected_finish_time is not null then
                     greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end)
-            from gromacs_queue q where (",
+            from gromacs_queue q where q.id = any(array(
+                select q.id from gromacs_to_tune q where ",
             matches!(),
-            ") or q.id = any($5) order by q.id desc limit $6"
+            " order by q.id desc limit $8) || $7::bigint[]) order by q.id desc"
         );
         let mut rows: Vec<Value> = sqlx::query_scalar(SELECT)
             .bind(&filter.rows)
             .bind(filter.states())
             .bind(&filter.owner)
             .bind(&filter.namespace)
+            .bind(&filter.project)
+            .bind(filter.labels())
             .bind(&filter.besides)
             .bind(filter.limit.map(i64::from))
+            // Planned for these values each time: an index for a state is of no use to a plan for all states.
+            .persistent(false)
             .fetch_all(&self.pool)
             .await?;
         rows.reverse();
@@ -126,7 +168,8 @@ impl Store {
                     'run_as_user', t.run_as_user, 'run_as_group', t.run_as_group, 'priority', t.priority,
                     'max_cpu_millicores', t.max_cpu_millicores, 'max_memory_bytes', t.max_memory_bytes,
                     'max_gpus', t.max_gpus, 'interruption_after_seconds', t.interruption_after_seconds,
-                    'fallback_after_seconds', t.fallback_after_seconds, 'atoms', t.atoms, 'box_nm', t.box_nm,
+                    'fallback_after_seconds', t.fallback_after_seconds, 'append', t.append,
+                    'project', t.project, 'labels', t.labels, 'held', t.held, 'pinned_image', t.pinned_image, 'atoms', t.atoms, 'box_nm', t.box_nm,
                     'nsteps', t.nsteps, 'init_step', t.init_step, 'dt_ps', t.dt_ps, 'cutoff_nm', t.cutoff_nm,
                     'pme_grid', t.pme_grid, 'pme_order', t.pme_order, 'constraints', t.constraints,
                     'gromacs_version', t.gromacs_version, 'benchmark_atoms', t.benchmark_atoms,
@@ -136,7 +179,7 @@ impl Store {
                     'retry_requested', t.retry_requested, 'state_time', t.state_time, 'submission', t.submission,
                     'seconds_in_state', extract(epoch from now() - t.state_time)::bigint,
                     'rows_ahead', case when t.state = 'queued' then (
-                        select count(*) from gromacs_to_tune a where a.state = 'queued' and a.owner = t.owner
+                        select count(*) from gromacs_to_tune a where a.state = 'queued' and not a.held and a.owner = t.owner
                             and (a.priority > t.priority or (a.priority = t.priority and a.id < t.id))) end),
                 'ladder', (select coalesce(jsonb_agg(to_jsonb(l) order by l.submission, l.rung), '[]')
                     from gromacs_ladder l where l.row_id = q.id),
@@ -154,6 +197,55 @@ impl Store {
         Ok(found.map(|row| row.try_get("story")).transpose()?)
     }
 
+    /// The rows that `filter` selects, summed up by project.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn projects(&self, filter: &RowFilter) -> Result<Vec<ProjectSum>, StoreError> {
+        const SELECT: &str = concat!(
+            "with chosen as materialized (
+                select q.project, q.state, regexp_replace(left(q.reason, 120), '[0-9]+', 'N', 'g') as why,
+                    q.nsteps * q.dt_ps / 1000 as ns,
+                    greatest(0, q.nsteps - greatest(0, coalesce(q.step, 0) - coalesce(q.init_step, 0)))
+                        * q.dt_ps / 1000 as ns_left,
+                    case when q.state = 'running' then q.ns_per_day end as speed
+                from gromacs_to_tune q where ",
+            matches!(),
+            "),
+            sums as (
+                select project, count(*) as rows,
+                    count(*) filter (where state = 'completed') as completed,
+                    count(*) filter (where state = 'failed') as failed,
+                    count(*) filter (where state = 'cancelled') as cancelled,
+                    count(*) filter (where state = 'running') as running,
+                    avg(ns) as usual, sum(speed) as speed,
+                    sum(ns_left) filter (where state not in ('completed', 'failed', 'cancelled')) as ns_left,
+                    count(*) filter (where ns_left is null and state not in ('completed', 'failed', 'cancelled'))
+                        as unknown
+                from chosen group by project)
+            select project, rows, completed, failed, cancelled, running,
+                rows - completed - failed - cancelled - running as waiting,
+                case when speed > 0 and rows > completed + failed + cancelled
+                    then (coalesce(ns_left, 0) + case when unknown > 0 then unknown * usual else 0 end) / speed * 86400
+                end::double precision as seconds_left,
+                (select coalesce(jsonb_agg(jsonb_build_array(why, times) order by times desc, why), '[]')
+                    from (select coalesce(c.why, '') as why, count(*) as times from chosen c
+                        where c.state = 'failed' and c.project is not distinct from s.project group by 1) f)
+                    as failures
+            from sums s order by project nulls last"
+        );
+        Ok(sqlx::query_as(SELECT)
+            .bind(&filter.rows)
+            .bind(filter.states())
+            .bind(&filter.owner)
+            .bind(&filter.namespace)
+            .bind(&filter.project)
+            .bind(filter.labels())
+            .persistent(false)
+            .fetch_all(&self.pool)
+            .await?)
+    }
+
     /// Number and state of the rows that `filter` selects, and of those of its rows that exist.
     ///
     /// # Errors
@@ -166,6 +258,9 @@ impl Store {
             .bind(filter.states())
             .bind(&filter.owner)
             .bind(&filter.namespace)
+            .bind(&filter.project)
+            .bind(filter.labels())
+            .persistent(false)
             .fetch_all(&self.pool)
             .await?)
     }
@@ -214,7 +309,7 @@ impl Store {
             from gromacs_attempt a join gromacs_to_tune q on q.id = a.row_id
             left join gromacs_ladder l
                 on l.row_id = a.row_id and l.submission = a.submission and l.rung = a.rung
-            where a.start_time is not null and coalesce(a.end_time, now()) >= $5 and ",
+            where a.start_time is not null and coalesce(a.end_time, now()) >= $7 and ",
             matches!(),
             " order by a.start_time, a.row_id, a.attempt"
         );
@@ -223,6 +318,8 @@ impl Store {
             .bind(filter.states())
             .bind(&filter.owner)
             .bind(&filter.namespace)
+            .bind(&filter.project)
+            .bind(filter.labels())
             .bind(sql_time(since))
             .fetch_all(&self.pool)
             .await?)

@@ -7,7 +7,7 @@ use sqlx::{Postgres, Transaction};
 
 use super::{Changes, Claim, Store, StoreError, columns, sql_time};
 use crate::advance::{AttemptRecord, Observation};
-use crate::probe::Inspection;
+use crate::probe::{Inspection, file_system};
 
 pub(super) async fn changes(
     transaction: &mut Transaction<'_, Postgres>,
@@ -26,6 +26,17 @@ pub(super) async fn changes(
     for observation in &changes.observations {
         insert_observation(transaction, row, observation).await?;
     }
+    if let Some(refused) = &changes.refused {
+        sqlx::query(
+            "update gromacs_ladder set refused = $4 where row_id = $1 and submission = $2 and rung = $3",
+        )
+        .bind(row.id)
+        .bind(row.status.submission)
+        .bind(refused.rung)
+        .bind(&refused.words)
+        .execute(&mut **transaction)
+        .await?;
+    }
     if changes.clears_requests {
         sqlx::query(
             "update gromacs_to_tune set cancel_requested = false, retry_requested = false where id = $1",
@@ -33,6 +44,11 @@ pub(super) async fn changes(
         .bind(row.id)
         .execute(&mut **transaction)
         .await?;
+        // A person may have changed the image or the file since.
+        sqlx::query("update gromacs_ladder set refused = null where row_id = $1 and refused is not null")
+            .bind(row.id)
+            .execute(&mut **transaction)
+            .await?;
     }
     Ok(())
 }
@@ -51,7 +67,8 @@ pub(super) async fn status(
             next_lap_time = $11, no_room_since = $12, no_room_seconds = $13, attempt = $14, attempts_recorded = $15,
             first_step = $16, step = $17, ns_per_day = $18, progress_time = $19, interruptions = $20,
             verifying = $21, start_time = $22, finish_time = $23, failures = $24,
-            outgrown_memory_bytes = $28, peak_memory_bytes = $29, job_expiry_time = $30,
+            outgrown_memory_bytes = $28, peak_memory_bytes = $29, job_expiry_time = $30, start_failures = $31,
+            not_before = $32, checkpoint_step = $33, speed_ratio = $34, inspect_again = $35,
             next_attempt_time = case when wakes = $25 then $26 else now() end,
             lease_holder = case when $27 then null else lease_holder end,
             lease_until = case when $27 then null else now() + make_interval(secs => $3) end
@@ -61,7 +78,7 @@ pub(super) async fn status(
     if matches!(status.state, State::Cancelled | State::Failed) {
         close_attempts(transaction, &claim.row, status).await?;
     }
-    sqlx::query_as(UPDATE)
+    let written: Claim = sqlx::query_as(UPDATE)
         .bind(claim.row.id)
         .bind(&store.holder)
         .bind(store.lease.as_secs_f64())
@@ -92,9 +109,16 @@ pub(super) async fn status(
         .bind(status.outgrown_memory_bytes)
         .bind(status.peak_memory_bytes)
         .bind(status.job_expiry_time)
+        .bind(status.start_failures)
+        .bind(status.not_before)
+        .bind(status.checkpoint_step)
+        .bind(status.speed_ratio)
+        .bind(status.inspect_again)
         .fetch_optional(&mut **transaction)
         .await?
-        .ok_or(StoreError::LoseLease(claim.row.id))
+        .ok_or(StoreError::LoseLease(claim.row.id))?;
+    store.clock.set(written.read_time.to_jiff());
+    Ok(written)
 }
 
 /// An attempt whose ScavengerJob was deleted under it has nobody left to tell its end.
@@ -122,22 +146,19 @@ async fn close_attempts(
     Ok(())
 }
 
-/// Values that the user gave win.
+/// Values that the user gave win; what an earlier inspection had found gives way to what this one found.
 async fn fill_system(
     transaction: &mut Transaction<'_, Postgres>,
     row: &GromacsToTune,
     inspection: &Inspection,
 ) -> Result<(), StoreError> {
-    let system = &inspection.system;
+    let system = &inspection.system.kept_from(&row.system, &file_system(row));
     sqlx::query(
         "update gromacs_to_tune set
-            atoms = coalesce(atoms, $2), box_nm = coalesce(box_nm, $3), nsteps = coalesce(nsteps, $4),
-            init_step = coalesce(init_step, $5), dt_ps = coalesce(dt_ps, $6), cutoff_nm = coalesce(cutoff_nm, $7),
-            rlist_nm = coalesce(rlist_nm, $8), nstlist = coalesce(nstlist, $9), pme_grid = coalesce(pme_grid, $10),
-            pme_order = coalesce(pme_order, $11), bonded_interactions = coalesce(bonded_interactions, $12),
-            constraints = coalesce(constraints, $13), gpu_nonbonded = coalesce(gpu_nonbonded, $14),
-            gpu_pme = coalesce(gpu_pme, $15), gpu_bonded = coalesce(gpu_bonded, $16),
-            gpu_update = coalesce(gpu_update, $17), gromacs_version = coalesce(gromacs_version, $18), inspected = $19
+            atoms = $2, box_nm = $3, nsteps = $4, init_step = $5, dt_ps = $6, cutoff_nm = $7, rlist_nm = $8,
+            nstlist = $9, pme_grid = $10, pme_order = $11, bonded_interactions = $12, constraints = $13,
+            gpu_nonbonded = $14, gpu_pme = $15, gpu_bonded = $16, gpu_update = $17, gromacs_version = $18,
+            inspected = $19, append = coalesce(append, $20), pinned_image = $21
         where id = $1",
     )
     .bind(row.id)
@@ -159,6 +180,8 @@ async fn fill_system(
     .bind(system.gpu_update)
     .bind(&system.gromacs_version)
     .bind(Json(&inspection.values))
+    .bind(inspection.append)
+    .bind(&inspection.image)
     .execute(&mut **transaction)
     .await?;
     Ok(())
@@ -214,8 +237,8 @@ async fn upsert_attempt(
     sqlx::query(
         "insert into gromacs_attempt (row_id, submission, attempt, rung, cpu_millicores, memory_bytes, gpus,
             mdrun_args, creation_time, start_time, end_time, outcome, reason, message, first_step, last_step,
-            ns_per_day, peak_memory_bytes, log_end)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+            ns_per_day, peak_memory_bytes, log_end, image)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
         on conflict (row_id, submission, attempt) do update set
             rung = excluded.rung, cpu_millicores = excluded.cpu_millicores, memory_bytes = excluded.memory_bytes,
             gpus = excluded.gpus, mdrun_args = excluded.mdrun_args,
@@ -249,6 +272,7 @@ async fn upsert_attempt(
     .bind(attempt.measured.map(|measured| measured.ns_per_day))
     .bind(attempt.peak_memory_bytes)
     .bind(&attempt.log_end)
+    .bind(row.pinned_image.as_ref().or(row.image.as_ref()))
     .execute(&mut **transaction)
     .await?;
     let Some(first_step) = attempt.first_step else { return Ok(()) };
@@ -289,7 +313,7 @@ async fn insert_observation(
     .bind(i64::try_from(observation.system.atoms).unwrap_or(i64::MAX))
     .bind(Json(&observation.system))
     .bind(Json(&observation.node_labels))
-    .bind(&row.system.gromacs_version)
+    .bind(file_system(row).gromacs_version.or_else(|| row.system.gromacs_version.clone()))
     .bind(observation.measured.ns_per_day)
     .bind(observation.measured.steps)
     .bind(observation.measured.wall_seconds)

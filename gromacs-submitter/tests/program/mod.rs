@@ -89,7 +89,7 @@ impl Program {
 
     /// Number of rows in the queue.
     pub fn rows(&self) -> usize {
-        self.json(&["list"]).as_array().expect("should be a list").len()
+        self.json(&["list", "--limit", "1000000"]).as_array().expect("should be a list").len()
     }
 
     pub async fn sql(&self, statement: &'static str) {

@@ -99,7 +99,7 @@ fn a_larger_configuration_of_the_tuner_is_kept_as_it_is() {
 fn what_can_not_save_in_time_is_left_out() {
     let mut proposed = ladder();
     // 4 s for a step, 50 steps until it can stop.
-    proposed[2].ns_per_day_p50 = 0.043;
+    proposed[2].ns_per_day_p10 = 0.043;
     let (_, kept) = with_ladder(&submitted(), proposed.clone(), Some(&pool())).expect("should be a ladder");
     assert_eq!(
         kept.iter().map(|rung| (rung.rung, rung.cpu_millicores)).collect::<Vec<_>>(),
@@ -219,7 +219,8 @@ fn a_crash_says_what_mdrun_warned_of() {
     assert_eq!(
         reason(&Scene::with_job(submitted(), job.clone()).read(warned).step()),
         "mdrun failed: step 0: One or more water molecules can not be settled. (ContainerFailed: pod gromacs-7-1-1-0-x \
-         exited with code 139)"
+         exited with code 139); the forces are too large at the start; minimise the energy, or equilibrate with a \
+         shorter time step, and add the result"
     );
     assert_eq!(reason(&Scene::with_job(submitted(), job).step()), message);
 }

@@ -195,3 +195,31 @@ fn the_clock_stands_still_while_the_operator_is_away() {
     scene.after(100);
     assert_eq!(scene.go().status.next_rung, Some(2));
 }
+
+#[test]
+fn what_kubelets_refuse_twice_falls_back() {
+    for (words, falls_back) in [
+        ("the node refused pod x: SMTAlignmentError: not enough free physical CPUs", true),
+        ("the node refused pod x: TopologyAffinityError: Resources cannot be allocated", true),
+        ("the node refused pod x: OutOfcpu: Node didn't have enough resource", false),
+    ] {
+        let refused = |number| AttemptView {
+            message: Some(words.to_owned()),
+            start_time: None,
+            ..attempt(number, 1, Some(Outcome::Withdrawn))
+        };
+        let waiting = |attempts| JobView { attempts, ..waits(1, WaitingReason::BackingOff) };
+        let mut scene = Scene::with_job(submitted(), waiting(vec![refused(1)]));
+        assert_eq!(scene.go().status.next_rung, None, "once may be one node");
+        scene.job = Some(waiting(vec![refused(1), refused(2)]));
+        let step = scene.go();
+        assert_eq!(step.status.next_rung, falls_back.then_some(2), "{words}");
+        if falls_back {
+            assert!(reason(&step).starts_with("nodes refuse its pods twice; falls back to"), "{step:?}");
+        }
+        // What was refused with another configuration says nothing of this one.
+        let smaller =
+            JobView { attempts: vec![refused(1), refused(2)], ..waits(2, WaitingReason::BackingOff) };
+        assert_eq!(Scene::with_job(submitted(), smaller).go().status.next_rung, None);
+    }
+}

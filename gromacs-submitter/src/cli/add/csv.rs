@@ -7,13 +7,13 @@ use std::str::FromStr;
 use anyhow::{Context as _, bail};
 
 use super::Entry;
-use crate::store::NewRow;
+use crate::store::{Labels, NewRow};
 
 /// Fills one column of a row from a cell.
 type Fill = fn(&mut NewRow, &str) -> Result<(), String>;
 
 /// Every column that a user may give.
-const COLUMNS: [(&str, Fill); 29] = [
+const COLUMNS: [(&str, Fill); 33] = [
     ("namespace", |row, cell| text(&mut row.namespace, cell)),
     ("persistent_volume_claim", |row, cell| text(&mut row.persistent_volume_claim, cell)),
     ("tpr_path", |row, cell| text(&mut row.tpr_path, cell)),
@@ -26,6 +26,10 @@ const COLUMNS: [(&str, Fill); 29] = [
     ("max_gpus", |row, cell| number(&mut row.max_gpus, cell)),
     ("interruption_after_seconds", |row, cell| number(&mut row.interruption_after_seconds, cell)),
     ("fallback_after_seconds", |row, cell| number(&mut row.fallback_after_seconds, cell)),
+    ("append", |row, cell| flag(&mut row.append, cell)),
+    ("project", |row, cell| number(&mut row.project, cell)),
+    ("labels", |row, cell| labels(&mut row.labels, cell)),
+    ("held", |row, cell| flag(&mut row.held, cell)),
     ("atoms", |row, cell| number(&mut row.system.atoms, cell)),
     ("box_nm", |row, cell| list(&mut row.system.box_nm, cell)),
     ("nsteps", |row, cell| number(&mut row.system.nsteps, cell)),
@@ -184,6 +188,13 @@ fn flag(column: &mut Option<bool>, cell: &str) -> Result<(), String> {
         "false" | "f" | "no" | "0" => false,
         _ => return Err(format!("{} is neither true nor false", quote(cell))),
     });
+    Ok(())
+}
+
+/// `T=310 lambda=0.3`.
+fn labels(value: &mut Option<Labels>, cell: &str) -> Result<(), String> {
+    let pairs = cell.split_whitespace().map(crate::config::label).collect::<Result<_, _>>()?;
+    *value = Some(Labels(pairs));
     Ok(())
 }
 

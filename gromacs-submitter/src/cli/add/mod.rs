@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::text::{json as print_json, number_of, shown};
 use super::{Outcome, open_current, print_error, print_line};
 use crate::config::{AddOptions, Database};
-use crate::store::{AddMode, Added, NewRow};
+use crate::store::{AddMode, Added, Labels, NewRow};
 
 /// A row that the user wants, or why it is none.
 struct Entry {
@@ -188,6 +188,10 @@ fn defaults(options: &AddOptions) -> NewRow {
         max_gpus: options.max_gpus,
         interruption_after_seconds: seconds(options.interruption_after),
         fallback_after_seconds: seconds(options.fallback_after),
+        append: options.append,
+        project: options.project.clone(),
+        labels: (!options.label.is_empty()).then(|| Labels(options.label.iter().cloned().collect())),
+        held: options.hold.then_some(true),
         ..NewRow::default()
     }
 }

@@ -25,6 +25,9 @@ const CONNECTIONS: u32 = 2;
 /// Many changes at once are one reason to look: four times a second is as fast as anybody reads.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
 
+/// The newest so many rows are shown of those that a filter selects.
+const MOST_SHOWN: u32 = 1000;
+
 /// Rows that ended stay on the screen, the newest so many of them.
 const MOST_ENDED: usize = 1000;
 
@@ -62,6 +65,10 @@ fn first_filter(options: &WatchOptions) -> RowFilter {
         filter.rows = Some(options.rows.clone());
     } else if filter.states.is_empty() {
         filter.states = State::ALL.into_iter().filter(|state| !state.is_final()).collect();
+    }
+    // Who waits for the end waits for all; nobody reads more.
+    if options.rows.is_empty() && !options.until_finished {
+        filter.limit = Some(MOST_SHOWN);
     }
     filter
 }

@@ -1,6 +1,11 @@
 //! From a row to its ScavengerJobs. Pure: the same row and configuration give the same object, so an object that is
 //! there already can be compared with the one that would be made.
 
+mod configurations;
+mod image;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,15 +13,18 @@ use kube::{ResourceExt, api::ObjectMeta};
 use scavenger_schema::names;
 use scavenger_schema::quantity::{format_bytes, format_milli};
 use scavenger_schema::scavenger_job::{
-    Checkpoint, DEFAULT_TTL_SECONDS, ImagePullPolicy, PersistentVolumeClaimMount, Quantity, Resources,
-    ScavengerJob, ScavengerJobSpec,
+    Checkpoint, DEFAULT_TTL_SECONDS, EnvVar, ImagePullPolicy, PersistentVolumeClaimMount, Quantity,
+    Resources, ScavengerJob, ScavengerJobSpec,
 };
 use scavenger_schema::simulation::{
-    Benchmark, GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, LadderRung, inspection_name,
-    job_name, verification_name,
+    ANNOTATION_CONFIGURATIONS, Benchmark, GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW,
+    LadderRung, inspection_name, job_name, verification_name,
 };
 use scavenger_schema::tuning::{Device, release_year};
 use sha2::{Digest, Sha256};
+
+pub use configurations::Configurations;
+pub use image::{pinned_image, requested_image};
 
 use crate::mdrun_log::step_interval;
 use crate::probe::{INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT};
@@ -95,15 +103,23 @@ pub fn probe_name(row: &GromacsToTune, probe: Probe) -> String {
     }
 }
 
-/// Seconds that mdrun needs after SIGTERM for its last checkpoint, at the speed of `rung`.
+/// Seconds that mdrun needs after SIGTERM for its last checkpoint, at the slow end of what `rung` may do.
 #[must_use]
 pub fn needed_grace_seconds(row: &GromacsToTune, rung: &LadderRung) -> i64 {
-    let steps_per_second = rung.ns_per_day_p50 * 1000.0 / row.system.dt_ps.unwrap_or(0.002) / 86400.0;
+    let steps_per_second = slow_ns_per_day(row, rung) * 1000.0 / row.system.dt_ps.unwrap_or(0.002) / 86400.0;
     let steps = f64::from(steps_to_stop(row, rung));
     let atoms = row.system.atoms.unwrap_or(0) as f64;
     let writing = atoms * CHECKPOINT_BYTES_PER_ATOM / SLOW_VOLUME_BYTES_PER_SECOND;
     // A float that is too large becomes the largest integer.
     (STOP_SECONDS + steps / steps_per_second + writing).ceil() as i64
+}
+
+/// What is measured varies by as much, and mdrun may be told to stop in a slow moment.
+const SLOW_MOMENT: f64 = 0.8;
+
+/// The slow end of what may be: a prediction may be off by a factor of three, a measurement of this row is not.
+fn slow_ns_per_day(row: &GromacsToTune, rung: &LadderRung) -> f64 {
+    row.status.speed_ratio.map_or(rung.ns_per_day_p10, |ratio| rung.ns_per_day_p50 * ratio * SLOW_MOMENT)
 }
 
 fn steps_to_stop(row: &GromacsToTune, rung: &LadderRung) -> i32 {
@@ -125,9 +141,16 @@ pub fn simulation_job(
 ) -> ScavengerJob {
     let interval = Duration::from_secs(u64::try_from(row.interruption_after_seconds).unwrap_or(600));
     let mut spec = base_spec(row, settings);
+    pin(row, &mut spec);
     spec.args = mdrun_args(row, rung);
     spec.working_dir = Some(working_directory(row));
     spec.resources = requests(rung);
+    // mdrun refuses to start where the image sets another number.
+    spec.env = vec![EnvVar {
+        name: "OMP_NUM_THREADS".to_owned(),
+        value: Some(rung.layout.ntomp.to_string()),
+        value_from: None,
+    }];
     spec.interruption_after = interval.into();
     if row.benchmark().is_some() {
         // It starts over each time: what an interrupted attempt left is written over, not kept beside.
@@ -141,6 +164,7 @@ pub fn simulation_job(
         needed_grace_seconds(row, rung).max(USUAL_GRACE_SECONDS).min(longest_grace);
     let mut job = job(row, job_name(row.id, row.status.submission), spec, settings);
     job.labels_mut().insert(names::LABEL_FOLDER.to_owned(), folder_label(row));
+    job.annotations_mut().insert(ANNOTATION_CONFIGURATIONS.to_owned(), Configurations::new(rung.rung).text());
     job
 }
 
@@ -157,6 +181,9 @@ fn folder_label(row: &GromacsToTune) -> String {
 #[must_use]
 pub fn probe_job(row: &GromacsToTune, probe: Probe, settings: &ManifestSettings) -> ScavengerJob {
     let mut spec = base_spec(row, settings);
+    if probe == Probe::Verification {
+        pin(row, &mut spec);
+    }
     let (mut cpu, mut memory) = (PROBE_CPU.to_owned(), format_bytes(probe_memory_bytes(row)));
     let (script, arguments) = match (probe, row.benchmark()) {
         (Probe::Inspection, Some(benchmark)) => {
@@ -194,22 +221,6 @@ fn probe_memory_bytes(row: &GromacsToTune) -> i64 {
     more.map_or(PROBE_MEMORY_BYTES, |more| more.min(most).max(PROBE_MEMORY_BYTES))
 }
 
-/// The rung of `ladder` that has these requests and arguments; what ran is told by this, not by what was wished.
-#[must_use]
-pub fn rung_of(
-    row: &GromacsToTune,
-    ladder: &[LadderRung],
-    requests_of_pod: &BTreeMap<String, Quantity>,
-    args: &[String],
-) -> Option<i32> {
-    ladder
-        .iter()
-        .find(|rung| {
-            same_requests(&requests(rung).requests, requests_of_pod) && mdrun_args(row, rung) == args
-        })
-        .map(|rung| rung.rung)
-}
-
 /// Compares amounts, not spellings: an API server or a person may write `1000m` for `1`.
 fn same_requests(left: &BTreeMap<String, Quantity>, right: &BTreeMap<String, Quantity>) -> bool {
     left.len() == right.len()
@@ -244,6 +255,9 @@ fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
     let mut args = vec!["-s".to_owned(), literal(&tpr_file(row))];
     args.extend(["-cpi", "state.cpt", "-cpo", "state.cpt", "-cpt"].map(ToOwned::to_owned));
     args.push(format!("{checkpoint_minutes:.4}"));
+    if row.append == Some(false) {
+        args.push("-noappend".to_owned());
+    }
     args.extend(rung.layout.mdrun_args(row.system.gromacs_version.as_deref()));
     args.extend(progress);
     args
@@ -275,9 +289,16 @@ fn literal(text: &str) -> String {
     text.replace('$', "$$")
 }
 
+/// The image that the inspection ran, or what is requested if that is not known.
+fn pin(row: &GromacsToTune, spec: &mut ScavengerJobSpec) {
+    if let Some(image) = &row.pinned_image {
+        spec.image.clone_from(image);
+    }
+}
+
 fn base_spec(row: &GromacsToTune, settings: &ManifestSettings) -> ScavengerJobSpec {
     ScavengerJobSpec {
-        image: row.image.clone().unwrap_or_else(|| settings.gromacs_image.clone()),
+        image: requested_image(row, settings),
         image_pull_policy: Some(settings.image_pull_policy),
         image_pull_secrets: Vec::new(),
         command: Vec::new(),
@@ -335,171 +356,5 @@ fn job(
         },
         spec,
         status: None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixtures::{calibration, ladder, manifest_settings, row};
-
-    #[test]
-    fn mdrun_is_process_one_with_an_explicit_layout() {
-        let job = simulation_job(&row(), &ladder()[0], &manifest_settings(), 60);
-        assert_eq!(job.metadata.name.as_deref(), Some("gromacs-7-1"));
-        assert_eq!(job.spec.command, ["gmx", "mdrun"]);
-        assert_eq!(
-            job.spec.args.join(" "),
-            "-s /data/water/topol.tpr -cpi state.cpt -cpo state.cpt -cpt 9.0000 \
-             -ntmpi 1 -ntomp 2 -npme 0 -pin off -nb cpu -v -stepout 181"
-        );
-        assert_eq!(job.spec.working_dir.as_deref(), Some("/data/water/gromacs-7"));
-        assert_eq!(job.spec.resources.requests["cpu"].0, "2");
-        assert_eq!(job.spec.resources.requests["memory"].0, "300Mi");
-        assert_eq!(job.spec.image, "gromacs:test");
-    }
-
-    #[test]
-    fn a_folder_of_a_claim_has_one_label_whoever_names_it() {
-        let label = |row: &GromacsToTune| {
-            let job = simulation_job(row, &ladder()[0], &manifest_settings(), 60);
-            job.metadata
-                .labels
-                .unwrap_or_default()
-                .remove(names::LABEL_FOLDER)
-                .expect("it should be labelled")
-        };
-        let first = row();
-        let other_claim = GromacsToTune { persistent_volume_claim: "other".to_owned(), ..row() };
-        let other_row = GromacsToTune { id: 8, ..row() };
-        assert_eq!(label(&first), label(&row()));
-        assert_eq!(label(&first).len(), 32);
-        assert_ne!(label(&first), label(&other_claim));
-        assert_ne!(label(&first), label(&other_row));
-        let probe = probe_job(&first, Probe::Inspection, &manifest_settings());
-        assert!(!probe.metadata.labels.unwrap_or_default().contains_key(names::LABEL_FOLDER));
-    }
-
-    #[test]
-    fn what_is_made_holds_its_name_until_its_pods_are_gone() {
-        let simulation = simulation_job(&row(), &ladder()[0], &manifest_settings(), 60);
-        let probe = probe_job(&row(), Probe::Inspection, &manifest_settings());
-        for job in [simulation, probe] {
-            assert_eq!(job.metadata.finalizers.unwrap_or_default(), [names::FINALIZER]);
-        }
-    }
-
-    #[test]
-    fn strings_of_the_user_reach_neither_a_shell_nor_kubernetes_variables() {
-        let mut row = row();
-        row.tpr_path = "a $(SCAVENGER_HOSTS) `id` $HOME/'; rm -rf x #.tpr".to_owned();
-        let job = probe_job(&row, Probe::Inspection, &manifest_settings());
-        assert_eq!(job.spec.command[2], INSPECT_SCRIPT.replace('$', "$$"));
-        assert_eq!(job.spec.args[0], "inspect");
-        assert_eq!(job.spec.args[1], "/data/a $$(SCAVENGER_HOSTS) `id` $$HOME/'; rm -rf x #.tpr");
-        assert_eq!(job.spec.args[2], "/data/a $$(SCAVENGER_HOSTS) `id` $$HOME/gromacs-7");
-        // workingDir is not expanded by Kubernetes.
-        let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), 60);
-        assert_eq!(
-            mdrun.spec.working_dir.as_deref(),
-            Some("/data/a $(SCAVENGER_HOSTS) `id` $HOME/gromacs-7")
-        );
-    }
-
-    #[test]
-    fn a_calibration_runs_one_layout_once_through_on_its_kind_of_node() {
-        let row = calibration();
-        let job = simulation_job(&row, &ladder()[1], &manifest_settings(), 60);
-        assert_eq!(job.spec.command, ["gmx", "-nobackup", "mdrun"]);
-        assert_eq!(
-            job.spec.args.join(" "),
-            "-s /data/calibration-7/water.tpr -cpt -1 -ntmpi 1 -ntomp 1 -npme 0 -pin off -nb cpu \
-             -notunepme -noconfout -resetstep 600 -v -stepout 104"
-        );
-        assert_eq!(job.spec.working_dir.as_deref(), Some("/data/calibration-7/gromacs-7"));
-        assert_eq!(job.spec.node_selector["kubernetes.io/arch"], "amd64");
-        assert!(job.spec.checkpoint.is_none(), "it has none to go on from");
-        let probe = probe_job(&row, Probe::Inspection, &manifest_settings());
-        assert_eq!(
-            probe.spec.args,
-            [
-                "water",
-                "/data/calibration-7/water.tpr",
-                "/data/calibration-7/gromacs-7",
-                "2",
-                "3",
-                "3",
-                "1200"
-            ]
-        );
-        assert_eq!(probe.spec.resources.requests["memory"].0, "325Mi");
-        assert_eq!(probe.spec.node_selector, job.spec.node_selector);
-        assert!(
-            probe.spec.command[2].contains("genconf") && probe.spec.command[2].contains("gmx -quiet dump")
-        );
-        assert!(probe.spec.command[2].len() < 16384, "the API server takes no longer one");
-    }
-
-    #[test]
-    fn everything_of_a_row_runs_as_its_tenants_service_account() {
-        let mut row = row();
-        row.service_account = Some("simulations".to_owned());
-        let settings = manifest_settings();
-        for job in [
-            simulation_job(&row, &ladder()[0], &settings, 60),
-            probe_job(&row, Probe::Inspection, &settings),
-            probe_job(&row, Probe::Verification, &settings),
-        ] {
-            assert_eq!(job.spec.service_account_name.as_deref(), Some("simulations"));
-        }
-    }
-
-    #[test]
-    fn a_file_in_the_root_of_the_volume_has_its_folder_there() {
-        let mut row = row();
-        row.tpr_path = "topol.tpr".to_owned();
-        let job = simulation_job(&row, &ladder()[0], &manifest_settings(), 60);
-        assert_eq!(job.spec.working_dir.as_deref(), Some("/data/gromacs-7"));
-    }
-
-    #[test]
-    fn a_rung_is_recognised_by_what_runs() {
-        let (row, ladder) = (row(), ladder());
-        for rung in &ladder {
-            let spec = simulation_job(&row, rung, &manifest_settings(), 60).spec;
-            assert_eq!(rung_of(&row, &ladder, &spec.resources.requests, &spec.args), Some(rung.rung));
-        }
-        let mut spec = simulation_job(&row, &ladder[0], &manifest_settings(), 60).spec;
-        spec.resources.requests.insert("cpu".to_owned(), "2000m".into());
-        assert_eq!(rung_of(&row, &ladder, &spec.resources.requests, &spec.args), Some(1));
-        spec.resources.requests.insert("cpu".to_owned(), "3".into());
-        assert_eq!(rung_of(&row, &ladder, &spec.resources.requests, &spec.args), None);
-    }
-
-    #[test]
-    fn the_last_checkpoint_has_the_time_it_needs() {
-        let (mut row, mut rung) = (row(), ladder().remove(2));
-        // 22 ns/day at 2 fs are 127 steps/s: 200 steps take 1.6 s.
-        row.system.gromacs_version = Some("2025.2-Debian_2025.2_1".to_owned());
-        assert_eq!(needed_grace_seconds(&row, &rung), 7);
-        let grace = |row: &GromacsToTune, rung: &LadderRung, longest| {
-            simulation_job(row, rung, &manifest_settings(), longest).spec.termination_grace_period_seconds
-        };
-        assert_eq!((grace(&row, &rung, 60), grace(&row, &rung, 30), grace(&row, &rung, 600)), (60, 30, 60));
-        // 0.05 ns/day: 3.5 s for a step, 691 s for 200 of them; 10 million atoms take 48 s more to write.
-        rung.ns_per_day_p50 = 0.05;
-        row.system.atoms = Some(10_000_000);
-        assert_eq!(needed_grace_seconds(&row, &rung), 745);
-        assert_eq!(grace(&row, &rung, 900), 745);
-        // Two pair searches are 80 steps on CPU cores, whatever fewer the file asks for, and 200 with a GPU.
-        row.system.gromacs_version = Some("2022.5-Debian_2022.5_2".to_owned());
-        row.system.nstlist = Some(10);
-        assert_eq!(needed_grace_seconds(&row, &rung), 330);
-        rung.layout.nb = Device::Gpu;
-        assert_eq!(needed_grace_seconds(&row, &rung), 745);
-        row.system.nstlist = Some(200);
-        assert!(needed_grace_seconds(&row, &rung) > 1400);
-        rung.ns_per_day_p50 = 0.0;
-        assert!(needed_grace_seconds(&row, &rung) > 1_000_000);
     }
 }

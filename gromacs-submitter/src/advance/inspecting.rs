@@ -1,0 +1,162 @@
+//! The .tpr file is read: what its probe says, and what is made of it.
+
+use scavenger_schema::simulation::{GromacsToTune, Kind, RowStatus, State};
+use scavenger_vocabulary::{Phase, Reason};
+
+use super::{
+    Action, Input, Log, NO_POOL, Step, act, calibration, cancel_probe, fail, ladder, name_taken, record,
+    said, settle,
+};
+use crate::manifest::{MOST_PROBE_MEMORY, Probe, probe_name};
+use crate::mdrun_log::error_message;
+use crate::probe::{Change, Inspection, ProbeError, advice, change, parse_inspection};
+use crate::view::JobView;
+
+pub(super) fn inspecting(input: &Input<'_>) -> Step {
+    let row = input.row;
+    if row.cancel_requested {
+        return cancel_probe(Probe::Inspection, input);
+    }
+    let Some(probe) = input.probe else {
+        // Without a pool nothing starts, and the policy that checks ScavengerJobs lets none be made.
+        let Some(pool) = input.pool else {
+            return settle(row.status.clone(), Some(NO_POOL.to_owned()), input);
+        };
+        if let Some(reason) = ladder::refused_by_pool(row, pool) {
+            return fail(input, reason);
+        }
+        // A box that no node may make would wait forever.
+        return match calibration::refused_by_nodes(input) {
+            Some(reason) => fail(input, reason),
+            None => act(Action::CreateProbe(Probe::Inspection), row),
+        };
+    };
+    let name = probe_name(row, Probe::Inspection);
+    if !probe.ours {
+        return fail(input, name_taken(&name, row));
+    }
+    if probe.deleting {
+        return settle(row.status.clone(), Some(format!("waits until {name} is gone")), input);
+    }
+    match probe.phase {
+        Phase::Completed => match answer(probe, input.log, parse_inspection) {
+            Ok(inspection) => match contradiction(row, &inspection).or_else(|| changed(row, &inspection)) {
+                None => Step {
+                    inspection: Some(Inspection { image: input.image.map(ToOwned::to_owned), ..inspection }),
+                    ..record(RowStatus {
+                        state: State::Tuning,
+                        reason: None,
+                        failures: 0,
+                        inspect_again: false,
+                        ..row.status.clone()
+                    })
+                },
+                Some(reason) => fail(input, reason),
+            },
+            Err(error) => fail(input, error.to_string()),
+        },
+        Phase::Failed if probe.failure_reason == Some(Reason::OOMKilled) => {
+            inspect_with_more_memory(probe, &name, input)
+        }
+        Phase::Failed => {
+            let what = match row.kind {
+                Kind::Simulation => format!("reading {} failed", row.tpr_path),
+                Kind::Calibration => "making the box of water failed".to_owned(),
+            };
+            fail(input, probe_failure(probe, input.log, &what))
+        }
+        Phase::Waiting | Phase::Starting | Phase::Running | Phase::Interrupted => {
+            let does = match row.kind {
+                Kind::Simulation => "reads the .tpr file",
+                Kind::Calibration => "makes the box of water",
+            };
+            settle(row.status.clone(), Some(format!("{does}: {}", said(probe))), input)
+        }
+    }
+}
+
+/// Why the row cannot have what it asks for. What the user gave wins where the tuner only reckons with it; which steps
+/// are computed mdrun reads in the file, and its `-nsteps` would begin again after each interruption.
+fn contradiction(row: &GromacsToTune, inspection: &Inspection) -> Option<String> {
+    let (read, found) = (crate::probe::file_system(row), &inspection.system);
+    // What an earlier inspection filled in nobody asked for.
+    let given = [(row.system.nsteps, read.nsteps), (row.system.init_step, read.init_step)]
+        .map(|(column, read)| column.filter(|_| column != read));
+    [("nsteps", given[0], found.nsteps), ("init_step", given[1], found.init_step)]
+        .into_iter()
+        .find(|(_, given, found)| given.is_some() && found.is_some() && given != found)
+        .map(|(name, given, found)| {
+            let (given, found) = (given.unwrap_or_default(), found.unwrap_or_default());
+            format!(
+                "{name} of the row is {given}, but {} says {found}, and mdrun computes what the file says; add it again \
+                 without {name}, or change the file (gmx convert-tpr)",
+                row.tpr_path
+            )
+        })
+}
+
+/// Why what was computed does not belong to the file as it is now.
+fn changed(row: &GromacsToTune, inspection: &Inspection) -> Option<String> {
+    let computed = row.status.checkpoint_step.max(row.status.step).filter(|step| *step > 0)?;
+    match change(&row.inspected.as_ref()?.0, &inspection.values) {
+        Change::None | Change::Steps => None,
+        Change::Other(differ) => Some(format!(
+            "{} has changed since it was read{}, and {computed} steps belong to the file as it was; put that back and \
+             retry, or add the new file under another name",
+            row.tpr_path,
+            if differ.is_empty() { String::new() } else { format!(" ({})", differ.join(", ")) }
+        )),
+    }
+}
+
+/// Killed for lack of memory, the inspection is made again with more, until the row's or the pool's limits are reached.
+fn inspect_with_more_memory(probe: &JobView, name: &str, input: &Input<'_>) -> Step {
+    let row = input.row;
+    let limit = probe.last_attempt().and_then(|attempt| attempt.memory_bytes).unwrap_or(i64::MAX);
+    if row.status.outgrown_memory_bytes.is_some_and(|outgrown| outgrown >= limit) {
+        return act(Action::DeleteProbe(Probe::Inspection), row);
+    }
+    let own = row.limits().max_memory_bytes;
+    let of_pool = input.pool.and_then(|pool| pool.limits.max_memory_bytes);
+    let most = own.into_iter().chain(of_pool).chain([MOST_PROBE_MEMORY]).min().unwrap_or(MOST_PROBE_MEMORY);
+    if u64::try_from(limit).is_ok_and(|limit| limit >= most) {
+        let reason = format!("{name} was killed with {} MiB of memory, and may not have more", limit >> 20);
+        return fail(input, reason);
+    }
+    let reason = format!("{name} was killed with {} MiB of memory; reads the file with more", limit >> 20);
+    record(RowStatus { outgrown_memory_bytes: Some(limit), reason: Some(reason), ..row.status.clone() })
+}
+
+/// What a probe said: its last words in the status, else its log.
+pub(super) fn answer<T>(
+    probe: &JobView,
+    log: &Log,
+    parse: impl Fn(&str) -> Result<T, ProbeError>,
+) -> Result<T, ProbeError> {
+    let message = probe.last_attempt().and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
+    match parse(message) {
+        Err(ProbeError::FindAnswer(_)) => parse(log.text()),
+        read => read,
+    }
+}
+
+/// Why a probe failed, in GROMACS's or the script's own words where there are any.
+pub(super) fn probe_failure(probe: &JobView, log: &Log, what: &str) -> String {
+    if probe.failure_reason != Some(Reason::ContainerFailed) {
+        return format!("{what}: {}", said(probe));
+    }
+    let message = probe.last_attempt().and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
+    let words = [log.text(), message]
+        .into_iter()
+        .find_map(error_message)
+        .or_else(|| last_line(log.text()))
+        .unwrap_or_else(|| said(probe));
+    match advice(&words) {
+        Some(advice) => format!("{what}: {words}; {advice}"),
+        None => format!("{what}: {words}"),
+    }
+}
+
+fn last_line(text: &str) -> Option<String> {
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(ToOwned::to_owned)
+}

@@ -1,0 +1,144 @@
+//! Where an attempt starts, how fast it was, and what a retry finds of the file.
+
+use sqlx::types::Json;
+
+use super::*;
+
+fn running(number: i32) -> JobView {
+    JobView { attempts: vec![attempt(number, 1, None)], has_run: true, ..job(Phase::Running, 1) }
+}
+
+fn started_at(step: i64) -> String {
+    format!(
+        "starting mdrun 'W'\n400000000 steps, 800000.0 ps (continuing from step {step}, 0.2 ps).\n\rstep {step}\r"
+    )
+}
+
+/// An attempt that has run for hours, 4,000,000 steps far, then was interrupted.
+fn interrupted() -> Scene {
+    let mut row = submitted();
+    row.system.nsteps = Some(400_000_000);
+    row.status.state = State::Running;
+    row.status.attempt = 1;
+    row.status.first_step = Some(0);
+    row.status.step = Some(4_000_000);
+    // 86.4 ns/day at 2 fs are 500 steps/s: 900,000 in three intervals of 10 minutes.
+    row.status.ns_per_day = Some(86.4);
+    let job = JobView {
+        attempts: vec![attempt(1, 1, Some(Outcome::Interrupted))],
+        has_run: true,
+        phase: Phase::Interrupted,
+        ..waits(1, WaitingReason::BackingOff)
+    };
+    let mut scene = Scene::with_job(row, job);
+    let step = scene.go();
+    assert_eq!(step.status.checkpoint_step, Some(3_100_000));
+    assert_eq!(step.status.speed_ratio, Some(86.4 / 78.0));
+    scene
+}
+
+#[test]
+fn a_run_that_begins_again_is_stopped_and_fails() {
+    let mut scene = interrupted();
+    scene.job = Some(running(2));
+    scene = scene.read("starting mdrun 'W'\n400000000 steps, 800000.0 ps.\n\rstep 0\r");
+    assert_eq!(scene.go().status.first_step, Some(0));
+    assert_eq!(scene.step().action, Action::DeleteJob { submission: 1, uid: "uid-1".to_owned() });
+    scene.job = Some(JobView { deleting: true, ..running(2) });
+    let step = scene.go();
+    assert_eq!(step.action, Action::Settle);
+    assert!(reason(&step).starts_with("mdrun started at step 0, but a checkpoint had reached step 3100000"));
+    scene.job = None;
+    let step = scene.go();
+    assert_eq!(step.status.state, State::Failed);
+    assert!(reason(&step).contains("state.cpt in the folder gromacs-7"), "{}", reason(&step));
+    // A retry does not forget it.
+    scene.row.retry_requested = true;
+    assert_eq!(scene.go().status.checkpoint_step, Some(3_100_000));
+}
+
+#[test]
+fn a_start_from_a_checkpoint_of_the_last_intervals_is_well() {
+    let mut scene = interrupted();
+    scene.job = Some(running(2));
+    scene = scene.read(&started_at(3_500_000));
+    scene.go();
+    assert_eq!(scene.go().action, Action::Settle);
+    // It is the least that the next one must start from.
+    scene.job = Some(running(3));
+    scene.log = Log::NotRead;
+    assert_eq!(scene.go().status.checkpoint_step, Some(3_500_000));
+    scene = scene.read(&started_at(3_499_999));
+    scene.go();
+    assert!(matches!(scene.step().action, Action::DeleteJob { .. }));
+}
+
+#[test]
+fn the_next_submission_must_not_start_before_either() {
+    let mut scene = interrupted();
+    scene.job = Some(failed_job(Reason::OOMKilled));
+    let step = scene.go();
+    assert_eq!((step.status.submission, step.status.checkpoint_step), (2, Some(3_100_000)));
+    assert_eq!(step.status.speed_ratio, None, "it was of another ladder");
+}
+
+#[test]
+fn a_retry_reads_the_file_again() {
+    let answer = |text: &str, sum: &str| {
+        let mut done = attempt(1, 1, Some(Outcome::Completed));
+        done.message = Some(format!("{text}\ntpr-checksum={sum}\n"));
+        JobView { attempts: vec![done], ..job(Phase::Completed, 1) }
+    };
+    let before =
+        crate::probe::parse_inspection(&format!("{ANSWER}\ntpr-checksum=1-1\n")).expect("should be read");
+    let longer = ANSWER.replace("nsteps=4000", "nsteps=8000");
+    let other = ANSWER.replace("atoms=2652", "atoms=2655");
+    for (text, sum, computed, expected) in [
+        (ANSWER, "1-1", Some(100), State::Tuning),
+        (longer.as_str(), "2-1", Some(100), State::Tuning),
+        (other.as_str(), "2-1", Some(100), State::Failed),
+        (ANSWER, "2-1", Some(100), State::Failed),
+        (other.as_str(), "2-1", None, State::Tuning),
+    ] {
+        let mut row = submitted();
+        row.system = before.system.clone();
+        row.inspected = Some(Json(before.values.clone()));
+        row.status = with_failure(&row, "disk full".to_owned(), KEEP_JOBS, now());
+        row.status.step = computed;
+        row.retry_requested = true;
+        let mut scene = Scene::of(row);
+        assert!(scene.go().status.inspect_again);
+        scene.row.retry_requested = false;
+        assert_eq!(scene.go().status.state, State::Inspecting, "not on from what was read before");
+        scene.probe = Some(answer(text, sum));
+        let step = scene.go();
+        assert_eq!(step.status.state, expected, "{sum} {computed:?}: {}", reason(&step));
+        match expected {
+            State::Failed => assert!(
+                reason(&step).starts_with("water/topol.tpr has changed since it was read"),
+                "{}",
+                reason(&step)
+            ),
+            _ => assert!(!step.status.inspect_again),
+        }
+    }
+}
+
+#[test]
+fn what_is_learned_is_what_the_file_says() {
+    let mut scene = Scene::with_job(submitted(), completed_job()).read(CONTINUED);
+    let read = crate::probe::parse_inspection(ANSWER).expect("should be read");
+    scene.row.system = System { atoms: Some(10), ..read.system.clone() };
+    scene.row.inspected = Some(Json(read.values));
+    let step = scene.go();
+    assert_eq!(step.observations[0].system.atoms, 2652, "10 is what the user says of it");
+}
+
+/// Nobody looked while the first attempt ran and ended, and the second one runs.
+#[test]
+fn what_ended_unseen_is_known_to_need_the_pool() {
+    let attempts = vec![attempt(1, 1, Some(Outcome::Interrupted)), attempt(2, 1, None)];
+    let job = JobView { attempts, has_run: true, ..job(Phase::Running, 1) };
+    assert!(job.has_ended_since(0));
+    assert!(!job.has_ended_since(1));
+}

@@ -1,0 +1,125 @@
+//! mdrun ends before its first step: the next configuration, another try, or a person.
+
+use scavenger_schema::tuning::Layout;
+use sqlx::types::Json;
+
+use super::*;
+
+fn ended_at_start(rung: i32, words: &str) -> Scene {
+    let attempts = vec![attempt(1, rung, Some(Outcome::Failed))];
+    let job = JobView { attempts, ..failed_job(Reason::ContainerFailed) };
+    Scene::with_job(submitted(), job).read(&format!("Program: gmx mdrun\n\nFatal error:\n{words}\n\n"))
+}
+
+const NO_DOMAINS: &str = "There is no domain decomposition for 2 ranks that is compatible with the\ngiven box and a \
+                          minimum cell size of 1.6 nm";
+
+#[test]
+fn a_refused_configuration_is_marked_and_the_next_is_tried() {
+    let mut scene = ended_at_start(1, NO_DOMAINS);
+    scene.row.status.interruptions = 3;
+    let step = scene.go();
+    assert_eq!((step.status.state, step.status.submission), (State::Queued, 2));
+    assert_eq!((step.status.interruptions, step.status.not_before), (3, None));
+    let words = NO_DOMAINS.replace('\n', " ");
+    assert_eq!(step.refused, Some(Refused { rung: 1, words: words.clone() }));
+    assert_eq!(reason(&step), format!("mdrun refuses configuration 1: {words}; tries the next one"));
+    assert_eq!(step.attempts.len(), 1);
+}
+
+#[test]
+fn what_was_refused_is_left_out_of_the_ladder_and_one_rank_is_the_last_resort() {
+    let mut proposed = ladder();
+    proposed[0].layout = Json(Layout::cpu(4, 1));
+    proposed[1].layout = Json(Layout::cpu(2, 1));
+    let refusal = |layout: Layout, words: &str| Refusal { layout: Json(layout), words: words.to_owned() };
+    let two = refusal(Layout::cpu(2, 1), NO_DOMAINS);
+    let left = without_refused(proposed.clone(), std::slice::from_ref(&two)).expect("one rank is left");
+    assert_eq!(left.iter().map(|rung| rung.cpu_millicores).collect::<Vec<_>>(), [500], "four are no better");
+    proposed.pop();
+    proposed[1].cpu_millicores = 3000;
+    let left =
+        without_refused(proposed.clone(), std::slice::from_ref(&two)).expect("should fall to one rank");
+    assert_eq!(left.len(), 1);
+    assert_eq!((left[0].layout.0, left[0].gpus, left[0].cpu_millicores), (Layout::cpu(1, 3), 0, 3000));
+    assert_eq!(left[0].reason, "one rank on the CPU, since mdrun refuses all others");
+    let three = refusal(Layout::cpu(1, 3), "OMP_NUM_THREADS is odd");
+    assert_eq!(
+        without_refused(proposed, &[two, three]),
+        Err("mdrun refuses every configuration: OMP_NUM_THREADS is odd".to_owned())
+    );
+}
+
+#[test]
+fn a_lock_that_is_held_is_tried_again_with_growing_delay_and_ends() {
+    let mut tries = 0;
+    let mut scene = ended_at_start(1, "Failed to lock: md.log. Already running simulation?");
+    for delay in [30, 60, 120] {
+        tries += 1;
+        let began = scene.now;
+        let step = scene.go();
+        assert_eq!((step.status.state, step.status.start_failures), (State::Queued, tries));
+        let due = began + SignedDuration::from_secs(delay);
+        assert_eq!(step.status.not_before.map(|time| time.to_jiff()), Some(due));
+        assert!(reason(&step).starts_with("mdrun could not start: Failed to lock: md.log."), "{step:?}");
+        assert_eq!(step.refused, None);
+        // The one before goes; an event makes it due at once, which shortens no delay.
+        let job = scene.job.take();
+        scene.row.is_inspected = true;
+        let log = std::mem::take(&mut scene.log);
+        let step = scene.go();
+        assert_eq!((step.status.state, step.status.next_attempt_time.to_jiff()), (State::Queued, due));
+        scene.after(delay);
+        assert_eq!(scene.go().status.state, State::Tuning);
+        scene.row.status.state = State::Submitted;
+        (scene.job, scene.log) = (job, log);
+    }
+    scene.row.status.start_failures = 20;
+    let step = scene.go();
+    assert_eq!(step.status.state, State::Failed);
+    assert!(reason(&step).ends_with("20 starts ended so: remove the cause, and retry"), "{}", reason(&step));
+}
+
+#[test]
+fn a_step_that_was_made_forgets_the_failed_starts() {
+    let running = JobView { attempts: vec![attempt(1, 1, None)], ..job(Phase::Running, 1) };
+    let mut scene = Scene::with_job(submitted(), running).read(TERMINATED);
+    scene.row.status.start_failures = 3;
+    assert_eq!(scene.go().status.start_failures, 0);
+}
+
+#[test]
+fn what_a_person_must_change_is_said() {
+    let step =
+        ended_at_start(1, "Checkpoint file corrupted/truncated, or maybe you are out of disk space?").step();
+    assert_eq!(step.status.state, State::Failed);
+    assert!(
+        reason(&step).ends_with("copy state_prev.cpt over state.cpt in the folder of the row, and retry")
+    );
+    let step = ended_at_start(1, "Nobody knows these words").step();
+    assert_eq!((step.status.state, reason(&step)), (State::Failed, "mdrun failed: Nobody knows these words"));
+}
+
+#[test]
+fn after_its_first_step_a_failure_is_no_matter_of_the_start() {
+    let mut scene = ended_at_start(1, NO_DOMAINS);
+    let text = format!(
+        "starting mdrun 'W'\n4000 steps, 8.0 ps.\n\rstep 0\rstep 100\r\n\nFatal error:\n{NO_DOMAINS}\n\n"
+    );
+    scene = scene.read(&text);
+    assert_eq!(scene.step().status.state, State::Failed);
+    // With the step that it began with it has computed nothing.
+    scene = scene.read(&text.replace("step 100\r", ""));
+    assert_eq!(scene.step().status.state, State::Queued);
+}
+
+#[test]
+fn a_retry_forgets_the_failed_starts() {
+    let mut row = submitted();
+    row.status.start_failures = 20;
+    row.status = with_failure(&row, "locked".to_owned(), KEEP_JOBS, now());
+    row.retry_requested = true;
+    let step = Scene::of(row).step();
+    assert_eq!((step.status.start_failures, step.status.not_before), (0, None));
+    assert!(step.clears_requests);
+}

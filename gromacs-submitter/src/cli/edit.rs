@@ -1,0 +1,78 @@
+//! `edit`: changes what rows ask for.
+
+use std::time::Duration;
+
+use scavenger_schema::simulation::State;
+use serde_json::{Value, json};
+
+use super::request::selected;
+use super::text::{json as print_json, number_of};
+use super::{Outcome, open_current, print_error, print_line};
+use crate::config::{Database, EditOptions};
+use crate::store::{Edit, Labels};
+
+pub(super) async fn exec(database: &Database, options: &EditOptions) -> anyhow::Result<Outcome> {
+    let store = open_current(database).await?;
+    let selection = &options.selection;
+    let edit = edit(options);
+    let named = !selection.rows.is_empty();
+    let found = store.select(&selected(selection)).await?;
+    // Rows that are named are all changed or none; of those that a filter selects, those that can be.
+    let rows: Vec<i64> = if named {
+        selection.rows.clone()
+    } else {
+        found.iter().filter(|(_, state)| is_possible(&edit, state)).map(|(row, _)| *row).collect()
+    };
+    anyhow::ensure!(
+        named || selection.yes || selection.dry_run || rows.is_empty(),
+        "this would change {}; say --yes to do it, or --dry-run to see which",
+        number_of(rows.len(), "row")
+    );
+    let changed = store.edit(&rows, &edit, selection.dry_run).await?;
+    store.close().await;
+    let mut outcome = Outcome::Done;
+    let mut results: Vec<Value> = Vec::new();
+    for row in &rows {
+        let is_changed = changed.contains(row);
+        if !is_changed {
+            outcome = Outcome::Failed;
+        }
+        if selection.output.is_json() {
+            results.push(json!({ "id": row, "changed": is_changed, "dry_run": selection.dry_run }));
+        } else if !is_changed {
+            print_error(&format!("row {row}: there is no such row"));
+        } else if selection.dry_run {
+            print_line(&format!("row {row}: would be changed"));
+        } else {
+            print_line(&format!("row {row}: changed"));
+        }
+    }
+    if selection.output.is_json() {
+        print_line(&print_json(&Value::Array(results)));
+    } else if rows.is_empty() {
+        print_line("no row to change");
+    }
+    Ok(outcome)
+}
+
+fn edit(options: &EditOptions) -> Edit {
+    // Too long for the column is too long for its rule, which has the better sentence.
+    let seconds = |time: Option<Duration>| time.map(|time| i32::try_from(time.as_secs()).unwrap_or(i32::MAX));
+    Edit {
+        project: options.project.clone(),
+        labels: (!options.label.is_empty()).then(|| Labels(options.label.iter().cloned().collect())),
+        image: options.image.clone(),
+        append: options.append,
+        priority: options.priority,
+        max_cpu_millicores: options.max_cpu_millicores,
+        max_memory_bytes: options.max_memory_bytes,
+        max_gpus: options.max_gpus,
+        interruption_after_seconds: seconds(options.interruption_after),
+        fallback_after_seconds: seconds(options.fallback_after),
+    }
+}
+
+fn is_possible(edit: &Edit, state: &str) -> bool {
+    edit.is_about_names()
+        || state.parse().is_ok_and(|state: State| state.is_final() || state == State::Queued)
+}

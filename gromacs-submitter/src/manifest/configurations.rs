@@ -1,0 +1,75 @@
+//! Which configuration a ScavengerJob runs, told by a number that it carries.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+use scavenger_schema::scavenger_job::{Quantity, ScavengerJob};
+use scavenger_schema::simulation::{ANNOTATION_CONFIGURATIONS, LadderRung};
+
+use super::{requests, same_requests};
+
+/// Which configuration each generation of a ScavengerJob's spec is, as the submitter that wrote it says: arguments may
+/// change with a release of the submitter, and a number does not. A generation that is not named, since somebody else
+/// changed the spec, has the configuration of the one before.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Configurations(BTreeMap<i64, i32>);
+
+/// More than a ScavengerJob's status lists attempts.
+const MOST_GENERATIONS: usize = 100;
+
+impl Configurations {
+    /// Of a ScavengerJob that is made with `rung`.
+    #[must_use]
+    pub fn new(rung: i32) -> Self {
+        Self(BTreeMap::from([(1, rung)]))
+    }
+
+    /// Reads the annotation; what is none says nothing.
+    #[must_use]
+    pub fn of(job: &ScavengerJob) -> Self {
+        let text = job.annotations().get(ANNOTATION_CONFIGURATIONS).map(String::as_str).unwrap_or_default();
+        let pair = |pair: &str| {
+            let (generation, rung) = pair.split_once('=')?;
+            Some((generation.parse().ok()?, rung.parse().ok()?))
+        };
+        Self(text.split(',').filter_map(pair).collect())
+    }
+
+    /// With `rung` from `generation` on.
+    #[must_use]
+    pub fn and(mut self, generation: i64, rung: i32) -> Self {
+        self.0.insert(generation, rung);
+        while self.0.len() > MOST_GENERATIONS {
+            self.0.pop_first();
+        }
+        self
+    }
+
+    /// The configuration of a generation, if its requests are those of that configuration: a person may have given it
+    /// others.
+    #[must_use]
+    pub fn rung(
+        &self,
+        generation: i64,
+        ladder: &[LadderRung],
+        requests_of_pod: &BTreeMap<String, Quantity>,
+    ) -> Option<i32> {
+        let (_, number) = self.0.range(..=generation).next_back()?;
+        ladder
+            .iter()
+            .find(|rung| rung.rung == *number && same_requests(&requests(rung).requests, requests_of_pod))
+            .map(|rung| rung.rung)
+    }
+
+    /// The latest one.
+    #[must_use]
+    pub fn last(&self) -> Option<i32> {
+        self.0.last_key_value().map(|(_, rung)| *rung)
+    }
+
+    /// As the annotation has it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.0.iter().map(|(generation, rung)| format!("{generation}={rung}")).collect::<Vec<_>>().join(",")
+    }
+}

@@ -1,0 +1,209 @@
+//! Rows and the ScavengerJobs that are made of them.
+
+use super::*;
+use crate::fixtures::{calibration, ladder, manifest_settings, row};
+
+#[test]
+fn mdrun_is_process_one_with_an_explicit_layout() {
+    let job = simulation_job(&row(), &ladder()[0], &manifest_settings(), 60);
+    assert_eq!(job.metadata.name.as_deref(), Some("gromacs-7-1"));
+    assert_eq!(job.spec.command, ["gmx", "mdrun"]);
+    assert_eq!(
+        job.spec.args.join(" "),
+        "-s /data/water/topol.tpr -cpi state.cpt -cpo state.cpt -cpt 9.0000 \
+         -ntmpi 1 -ntomp 2 -npme 0 -pin off -nb cpu -v -stepout 181"
+    );
+    assert_eq!(job.spec.working_dir.as_deref(), Some("/data/water/gromacs-7"));
+    assert_eq!(job.spec.resources.requests["cpu"].0, "2");
+    assert_eq!(job.spec.resources.requests["memory"].0, "300Mi");
+    assert_eq!(job.spec.image, "gromacs:test");
+}
+
+#[test]
+fn the_threads_of_the_image_do_not_contradict_those_of_the_layout() {
+    for rung in ladder() {
+        let job = simulation_job(&row(), &rung, &manifest_settings(), 60);
+        let found: Vec<_> =
+            job.spec.env.iter().map(|env| (env.name.as_str(), env.value.as_deref())).collect();
+        assert_eq!(found, [("OMP_NUM_THREADS", Some(rung.layout.ntomp.to_string().as_str()))]);
+    }
+}
+
+#[test]
+fn the_image_is_the_one_that_read_the_file() {
+    let sum = "sha256:0123";
+    for (requested, image_id, pinned) in [
+        ("gromacs:test", "docker.io/library/gromacs@sha256:0123", Some("gromacs@sha256:0123")),
+        ("lab/gromacs:1", "docker.io/lab/gromacs@sha256:0123", Some("lab/gromacs@sha256:0123")),
+        ("r.example:5000/g:1", "r.example:5000/g@sha256:0123", Some("r.example:5000/g@sha256:0123")),
+        (
+            "r.example:5000/g",
+            "docker-pullable://r.example:5000/g@sha256:0123",
+            Some("r.example:5000/g@sha256:0123"),
+        ),
+        ("gromacs:test", "docker.io/library/import-2026-11-22@sha256:0123", None),
+        ("gromacs:test", sum, None),
+        ("gromacs:test", "", None),
+    ] {
+        assert_eq!(pinned_image(requested, image_id).as_deref(), pinned, "{image_id}");
+    }
+    let mut row = row();
+    row.pinned_image = Some(format!("gromacs@{sum}"));
+    let settings = manifest_settings();
+    let image = |job: ScavengerJob| job.spec.image;
+    assert_eq!(image(simulation_job(&row, &ladder()[0], &settings, 60)), "gromacs@sha256:0123");
+    assert_eq!(image(probe_job(&row, Probe::Verification, &settings)), "gromacs@sha256:0123");
+    assert_eq!(image(probe_job(&row, Probe::Inspection, &settings)), "gromacs:test", "it looks again");
+}
+
+#[test]
+fn without_locks_each_restart_writes_new_files() {
+    let args = |append| {
+        simulation_job(&GromacsToTune { append, ..row() }, &ladder()[0], &manifest_settings(), 60).spec.args
+    };
+    assert!(args(Some(false)).contains(&"-noappend".to_owned()));
+    for append in [None, Some(true)] {
+        assert!(!args(append).iter().any(|arg| arg.contains("append")), "the default of mdrun");
+    }
+}
+
+#[test]
+fn a_folder_of_a_claim_has_one_label_whoever_names_it() {
+    let label = |row: &GromacsToTune| {
+        let job = simulation_job(row, &ladder()[0], &manifest_settings(), 60);
+        job.metadata.labels.unwrap_or_default().remove(names::LABEL_FOLDER).expect("it should be labelled")
+    };
+    let first = row();
+    let other_claim = GromacsToTune { persistent_volume_claim: "other".to_owned(), ..row() };
+    let other_row = GromacsToTune { id: 8, ..row() };
+    assert_eq!(label(&first), label(&row()));
+    assert_eq!(label(&first).len(), 32);
+    assert_ne!(label(&first), label(&other_claim));
+    assert_ne!(label(&first), label(&other_row));
+    let probe = probe_job(&first, Probe::Inspection, &manifest_settings());
+    assert!(!probe.metadata.labels.unwrap_or_default().contains_key(names::LABEL_FOLDER));
+}
+
+#[test]
+fn what_is_made_holds_its_name_until_its_pods_are_gone() {
+    let simulation = simulation_job(&row(), &ladder()[0], &manifest_settings(), 60);
+    let probe = probe_job(&row(), Probe::Inspection, &manifest_settings());
+    for job in [simulation, probe] {
+        assert_eq!(job.metadata.finalizers.unwrap_or_default(), [names::FINALIZER]);
+    }
+}
+
+#[test]
+fn strings_of_the_user_reach_neither_a_shell_nor_kubernetes_variables() {
+    let mut row = row();
+    row.tpr_path = "a $(SCAVENGER_HOSTS) `id` $HOME/'; rm -rf x #.tpr".to_owned();
+    let job = probe_job(&row, Probe::Inspection, &manifest_settings());
+    assert_eq!(job.spec.command[2], INSPECT_SCRIPT.replace('$', "$$"));
+    assert_eq!(job.spec.args[0], "inspect");
+    assert_eq!(job.spec.args[1], "/data/a $$(SCAVENGER_HOSTS) `id` $$HOME/'; rm -rf x #.tpr");
+    assert_eq!(job.spec.args[2], "/data/a $$(SCAVENGER_HOSTS) `id` $$HOME/gromacs-7");
+    // workingDir is not expanded by Kubernetes.
+    let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), 60);
+    assert_eq!(mdrun.spec.working_dir.as_deref(), Some("/data/a $(SCAVENGER_HOSTS) `id` $HOME/gromacs-7"));
+}
+
+#[test]
+fn a_calibration_runs_one_layout_once_through_on_its_kind_of_node() {
+    let row = calibration();
+    let job = simulation_job(&row, &ladder()[1], &manifest_settings(), 60);
+    assert_eq!(job.spec.command, ["gmx", "-nobackup", "mdrun"]);
+    assert_eq!(
+        job.spec.args.join(" "),
+        "-s /data/calibration-7/water.tpr -cpt -1 -ntmpi 1 -ntomp 1 -npme 0 -pin off -nb cpu \
+         -notunepme -noconfout -resetstep 600 -v -stepout 104"
+    );
+    assert_eq!(job.spec.working_dir.as_deref(), Some("/data/calibration-7/gromacs-7"));
+    assert_eq!(job.spec.node_selector["kubernetes.io/arch"], "amd64");
+    assert!(job.spec.checkpoint.is_none(), "it has none to go on from");
+    let probe = probe_job(&row, Probe::Inspection, &manifest_settings());
+    assert_eq!(
+        probe.spec.args,
+        ["water", "/data/calibration-7/water.tpr", "/data/calibration-7/gromacs-7", "2", "3", "3", "1200"]
+    );
+    assert_eq!(probe.spec.resources.requests["memory"].0, "325Mi");
+    assert_eq!(probe.spec.node_selector, job.spec.node_selector);
+    assert!(probe.spec.command[2].contains("genconf") && probe.spec.command[2].contains("gmx -quiet dump"));
+    assert!(probe.spec.command[2].len() < 16384, "the API server takes no longer one");
+}
+
+#[test]
+fn everything_of_a_row_runs_as_its_tenants_service_account() {
+    let mut row = row();
+    row.service_account = Some("simulations".to_owned());
+    let settings = manifest_settings();
+    for job in [
+        simulation_job(&row, &ladder()[0], &settings, 60),
+        probe_job(&row, Probe::Inspection, &settings),
+        probe_job(&row, Probe::Verification, &settings),
+    ] {
+        assert_eq!(job.spec.service_account_name.as_deref(), Some("simulations"));
+    }
+}
+
+#[test]
+fn a_file_in_the_root_of_the_volume_has_its_folder_there() {
+    let mut row = row();
+    row.tpr_path = "topol.tpr".to_owned();
+    let job = simulation_job(&row, &ladder()[0], &manifest_settings(), 60);
+    assert_eq!(job.spec.working_dir.as_deref(), Some("/data/gromacs-7"));
+}
+
+#[test]
+fn a_configuration_is_recognised_by_its_number_and_requests() {
+    let (row, ladder) = (row(), ladder());
+    for rung in &ladder {
+        let job = simulation_job(&row, rung, &manifest_settings(), 60);
+        let numbers = Configurations::of(&job);
+        assert_eq!(numbers.rung(1, &ladder, &job.spec.resources.requests), Some(rung.rung));
+    }
+    let requests =
+        |rung: usize| simulation_job(&row, &ladder[rung], &manifest_settings(), 60).spec.resources.requests;
+    // Replaced in generation 3; 2 and 4 were somebody's who suspended it.
+    let numbers = Configurations::new(1).and(3, 2);
+    assert_eq!(numbers.text(), "1=1,3=2");
+    assert_eq!(numbers.rung(2, &ladder, &requests(0)), Some(1));
+    assert_eq!(numbers.rung(4, &ladder, &requests(1)), Some(2));
+    assert_eq!(numbers.rung(4, &ladder, &requests(0)), None, "somebody gave it other requests");
+    let mut same = requests(0);
+    same.insert("cpu".to_owned(), "2000m".into());
+    assert_eq!(numbers.rung(1, &ladder, &same), Some(1), "amounts, not spellings");
+    assert_eq!(Configurations::default().rung(1, &ladder, &requests(0)), None);
+}
+
+#[test]
+fn the_last_checkpoint_has_the_time_it_needs() {
+    let (mut row, mut rung) = (row(), ladder().remove(2));
+    // 22 ns/day at 2 fs are 127 steps/s: 200 steps take 1.6 s.
+    row.system.gromacs_version = Some("2025.2-Debian_2025.2_1".to_owned());
+    assert_eq!(needed_grace_seconds(&row, &rung), 7);
+    // A build that is three times as slow as was predicted.
+    rung.ns_per_day_p10 = 22.0 / 20.0;
+    assert_eq!(needed_grace_seconds(&row, &rung), 37, "200 steps at the slow end of the interval");
+    row.status.speed_ratio = Some(0.25);
+    assert_eq!(needed_grace_seconds(&row, &rung), 13, "once measured, at a quarter of what was predicted");
+    row.status.speed_ratio = None;
+    let grace = |row: &GromacsToTune, rung: &LadderRung, longest| {
+        simulation_job(row, rung, &manifest_settings(), longest).spec.termination_grace_period_seconds
+    };
+    assert_eq!((grace(&row, &rung, 60), grace(&row, &rung, 30), grace(&row, &rung, 600)), (60, 30, 60));
+    // 0.05 ns/day: 3.5 s for a step, 691 s for 200 of them; 10 million atoms take 48 s more to write.
+    rung.ns_per_day_p10 = 0.05;
+    row.system.atoms = Some(10_000_000);
+    assert_eq!(needed_grace_seconds(&row, &rung), 745);
+    assert_eq!(grace(&row, &rung, 900), 745);
+    // Two pair searches are 80 steps on CPU cores, whatever fewer the file asks for, and 200 with a GPU.
+    row.system.gromacs_version = Some("2022.5-Debian_2022.5_2".to_owned());
+    row.system.nstlist = Some(10);
+    assert_eq!(needed_grace_seconds(&row, &rung), 330);
+    rung.layout.nb = Device::Gpu;
+    assert_eq!(needed_grace_seconds(&row, &rung), 745);
+    row.system.nstlist = Some(200);
+    assert!(needed_grace_seconds(&row, &rung) > 1400);
+    rung.ns_per_day_p10 = 0.0;
+    assert!(needed_grace_seconds(&row, &rung) > 1_000_000);
+}

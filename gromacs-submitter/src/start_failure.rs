@@ -1,0 +1,188 @@
+//! Why mdrun ended before its first step, told by mdrun's own words.
+//!
+//! Only here stands which words mean what. They are GROMACS's own, of releases 2019 to 2026, and are kept exactly:
+//! `tests` has them as `gmx mdrun` of 2022.5 printed them, and those of GPUs as its sources have them.
+
+use scavenger_schema::tuning::{Device, Layout};
+
+/// What an end before the first step asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartFailure {
+    /// This configuration cannot run the system; another one may.
+    Layout(Fault),
+    /// It is expected to go by without a person: start again later.
+    Transient,
+    /// A person must change something. The text says what, as far as it is known.
+    Input(Option<&'static str>),
+}
+
+/// What of a configuration mdrun refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// So many domains do not fit into the box, nor do more.
+    Domains,
+    /// What it does on a GPU.
+    Gpu,
+    /// This division into ranks and threads, and no other.
+    Division,
+}
+
+const MINIMISE: Option<&str> = Some(
+    "the forces are too large at the start; minimise the energy, or equilibrate with a shorter time step, and add the \
+     result",
+);
+const NEW_PARTS: Option<&str> = Some(
+    "put the files back, or set append to false so that mdrun writes new parts (gromacs-submitter edit), and retry",
+);
+
+/// The first line whose words occur decides: what is more special stands above what is more general.
+const PATTERNS: &[(&str, StartFailure)] = &[
+    // Its sentence ends in "or maybe you are out of disk space?", which it is not.
+    (
+        "Checkpoint file corrupted/truncated",
+        StartFailure::Input(Some("copy state_prev.cpt over state.cpt in the folder of the row, and retry")),
+    ),
+    ("There is no domain decomposition for", StartFailure::Layout(Fault::Domains)),
+    ("is smaller than the cell size limit", StartFailure::Layout(Fault::Domains)),
+    ("contains a large prime factor", StartFailure::Layout(Fault::Division)),
+    ("request a parallel simulation, but", StartFailure::Layout(Fault::Division)),
+    ("OMP_NUM_THREADS", StartFailure::Layout(Fault::Division)),
+    ("interactions on the GPU were required", StartFailure::Layout(Fault::Gpu)),
+    ("interactions on the GPU were requested", StartFailure::Layout(Fault::Gpu)),
+    ("interactions on a GPU because", StartFailure::Layout(Fault::Gpu)),
+    ("Cannot compute PME interactions on a GPU", StartFailure::Layout(Fault::Gpu)),
+    ("Cannot run PME on a GPU because", StartFailure::Layout(Fault::Gpu)),
+    ("Cannot run coordinate update on a GPU because", StartFailure::Layout(Fault::Gpu)),
+    ("Update task can not run on the GPU", StartFailure::Layout(Fault::Gpu)),
+    ("Update task on the GPU was required", StartFailure::Layout(Fault::Gpu)),
+    ("Multiple energy groups is not implemented for GPUs", StartFailure::Layout(Fault::Gpu)),
+    ("CUDA error", StartFailure::Layout(Fault::Gpu)),
+    ("CUDA driver version is insufficient", StartFailure::Layout(Fault::Gpu)),
+    ("Already running simulation?", StartFailure::Transient),
+    ("Stale file handle", StartFailure::Transient),
+    ("Stale NFS file handle", StartFailure::Transient),
+    ("No locks available", StartFailure::Transient),
+    ("Transport endpoint is not connected", StartFailure::Transient),
+    ("No space left", StartFailure::Transient),
+    ("Disk quota exceeded", StartFailure::Transient),
+    ("out of disk space", StartFailure::Transient),
+    ("File locking is not supported on this system", StartFailure::Input(NEW_PARTS)),
+    ("output files by the current program", StartFailure::Input(NEW_PARTS)),
+    ("output files listed in the checkpoint file", StartFailure::Input(NEW_PARTS)),
+    ("Cannot do appending because of this condition", StartFailure::Input(NEW_PARTS)),
+    (
+        "is only supported with thread-MPI",
+        StartFailure::Input(Some(
+            "the gmx of the image is built for library MPI; name an image with a thread-MPI build",
+        )),
+    ),
+    ("can not be settled", StartFailure::Input(MINIMISE)),
+    ("LINCS warnings", StartFailure::Input(MINIMISE)),
+    ("LINCS WARNING", StartFailure::Input(MINIMISE)),
+    ("The total potential energy is", StartFailure::Input(MINIMISE)),
+];
+
+/// What mdrun's `words` ask for. Words that nobody knows are taken for the input's fault: a person must read them.
+#[must_use]
+pub fn classify(words: &str) -> StartFailure {
+    PATTERNS
+        .iter()
+        .find(|(pattern, _)| words.contains(pattern))
+        .map_or(StartFailure::Input(None), |(_, failure)| *failure)
+}
+
+/// True if mdrun, having refused `refused` in these `words`, will refuse `candidate` as well.
+#[must_use]
+pub fn rules_out(words: &str, refused: &Layout, candidate: &Layout) -> bool {
+    let domains = |layout: &Layout| layout.ntmpi.saturating_sub(layout.npme);
+    match classify(words) {
+        StartFailure::Layout(Fault::Domains) => domains(candidate) >= domains(refused),
+        StartFailure::Layout(Fault::Gpu) => on_gpu(refused)
+            .into_iter()
+            .zip(on_gpu(candidate))
+            .all(|(refused, candidate)| candidate || !refused),
+        StartFailure::Layout(Fault::Division) | StartFailure::Transient | StartFailure::Input(_) => {
+            candidate == refused
+        }
+    }
+}
+
+fn on_gpu(layout: &Layout) -> [bool; 4] {
+    [layout.nb, layout.pme, layout.bonded, layout.update].map(|device| device == Device::Gpu)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mdrun_log::error_message;
+
+    /// Ends of the standard error of `gmx mdrun` 2022.5 (Debian), each provoked.
+    const SEEN: &str = include_str!("../tests/fixtures/mdrun-refusals.txt");
+
+    fn seen(name: &str) -> String {
+        let behind = SEEN.split_once(&format!("=== {name}\n")).expect("should be in the file").1;
+        let text = behind.split("=== ").next().unwrap_or_default();
+        error_message(text).unwrap_or_else(|| panic!("{name} should hold a message"))
+    }
+
+    #[test]
+    fn what_mdrun_was_seen_to_say_is_known() {
+        for (name, expected) in [
+            ("too many ranks", StartFailure::Layout(Fault::Domains)),
+            ("a cell too small", StartFailure::Layout(Fault::Domains)),
+            ("a large prime", StartFailure::Layout(Fault::Division)),
+            ("one rank for PME", StartFailure::Layout(Fault::Division)),
+            ("threads of the image", StartFailure::Layout(Fault::Division)),
+            ("a build without GPUs", StartFailure::Layout(Fault::Gpu)),
+            ("PME on a GPU", StartFailure::Layout(Fault::Gpu)),
+            ("a lock that is held", StartFailure::Transient),
+            ("a full volume", StartFailure::Transient),
+            ("a damaged checkpoint", PATTERNS[0].1),
+            ("output that is missing", StartFailure::Input(NEW_PARTS)),
+            ("output that was changed", StartFailure::Input(NEW_PARTS)),
+        ] {
+            assert_eq!(classify(&seen(name)), expected, "{name}: {}", seen(name));
+        }
+    }
+
+    /// Words of releases and hardware that are not here.
+    #[test]
+    fn what_the_sources_say_is_known() {
+        for (words, expected) in [
+            (
+                "Nonbonded interactions on the GPU were required, but not supported for these simulation settings.",
+                StartFailure::Layout(Fault::Gpu),
+            ),
+            (
+                "Cannot run short-ranged nonbonded interactions on a GPU because no GPU is detected.",
+                StartFailure::Layout(Fault::Gpu),
+            ),
+            ("Failed to lock: md.log. Stale file handle.", StartFailure::Transient),
+            (
+                "File locking is not supported on this system. Use mdrun -noappend to restart.",
+                StartFailure::Input(NEW_PARTS),
+            ),
+            ("step 0: One or more water molecules can not be settled.", StartFailure::Input(MINIMISE)),
+            ("some new words", StartFailure::Input(None)),
+        ] {
+            assert_eq!(classify(words), expected, "{words}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_rules_out_what_would_meet_it_as_well() {
+        let words = seen("too many ranks");
+        let ranks = |ntmpi, npme| Layout { npme, ..Layout::cpu(ntmpi, 1) };
+        assert!(rules_out(&words, &ranks(16, 4), &ranks(12, 0)), "12 domains each");
+        assert!(rules_out(&words, &ranks(16, 4), &ranks(32, 0)));
+        assert!(!rules_out(&words, &ranks(16, 4), &ranks(8, 0)));
+        let prime = seen("a large prime");
+        assert!(rules_out(&prime, &ranks(14, 0), &ranks(14, 0)));
+        assert!(!rules_out(&prime, &ranks(14, 0), &ranks(16, 0)));
+        let gpu = Layout::water(1, 8, 1);
+        let words = seen("a build without GPUs");
+        assert!(rules_out(&words, &gpu, &Layout::water(1, 4, 1)));
+        assert!(!rules_out(&words, &gpu, &Layout { pme: Device::Cpu, ..gpu }), "less of it is on the GPU");
+        assert!(!rules_out(&words, &gpu, &Layout::cpu(1, 8)));
+    }
+}

@@ -1,0 +1,115 @@
+//! What people change of rows that are there already.
+
+use sqlx::types::Json;
+use sqlx::{Postgres, QueryBuilder};
+
+use super::{Labels, Store, StoreError};
+
+/// New values; what is none stays.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Edit {
+    /// What it belongs to.
+    pub project: Option<String>,
+    /// Labels that are added, or get another value.
+    pub labels: Option<Labels>,
+    /// Container image.
+    pub image: Option<String>,
+    /// False if each restart writes new output files.
+    pub append: Option<bool>,
+    /// Priority among the owner's rows.
+    pub priority: Option<i32>,
+    /// Most CPU, millicores.
+    pub max_cpu_millicores: Option<i32>,
+    /// Most memory, bytes.
+    pub max_memory_bytes: Option<i64>,
+    /// Most GPUs.
+    pub max_gpus: Option<i32>,
+    /// Seconds between checkpoints.
+    pub interruption_after_seconds: Option<i32>,
+    /// Seconds before it falls back.
+    pub fallback_after_seconds: Option<i32>,
+}
+
+impl Edit {
+    /// True if it changes nothing but project and labels, which is possible in every state.
+    #[must_use]
+    pub fn is_about_names(&self) -> bool {
+        let names = Self { project: self.project.clone(), labels: self.labels.clone(), ..Self::default() };
+        *self == names
+    }
+}
+
+impl Store {
+    /// Changes rows, all or none, and returns those that are there; with `dry_run` the change is taken back.
+    ///
+    /// # Errors
+    /// [`StoreError::BreakRule`] with a sentence for the value or the row that cannot be changed, or the database's.
+    pub async fn edit(&self, rows: &[i64], edit: &Edit, dry_run: bool) -> Result<Vec<i64>, StoreError> {
+        if *edit == Edit::default() || rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut query: QueryBuilder<Postgres> = QueryBuilder::new("update gromacs_to_tune set ");
+        {
+            let mut columns = query.separated(", ");
+            // Only what is given is named: the database needs to grant, and to check, no more than that.
+            macro_rules! set {
+                ($($field:ident),+ $(,)?) => {
+                    $(if let Some(value) = &edit.$field {
+                        columns.push(concat!(stringify!($field), " = ")).push_bind_unseparated(value);
+                    })+
+                };
+            }
+            set!(
+                project,
+                image,
+                append,
+                priority,
+                max_cpu_millicores,
+                max_memory_bytes,
+                max_gpus,
+                interruption_after_seconds,
+                fallback_after_seconds,
+            );
+            if let Some(labels) = &edit.labels {
+                columns.push("labels = labels || ").push_bind_unseparated(Json(&labels.0));
+            }
+        }
+        query.push(" where id = any(").push_bind(rows).push(") returning id");
+        let mut transaction = self.pool.begin().await?;
+        let changed = query.build_query_scalar().persistent(false).fetch_all(&mut *transaction).await?;
+        if dry_run {
+            transaction.rollback().await?;
+        } else {
+            transaction.commit().await?;
+        }
+        Ok(changed)
+    }
+
+    /// Holds those of `rows` that are queued, or releases them; returns these.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn set_held(&self, rows: &[i64], held: bool) -> Result<Vec<i64>, StoreError> {
+        Ok(sqlx::query_scalar(
+            "update gromacs_to_tune set held = $2 where id = any($1) and state = 'queued' returning id",
+        )
+        .bind(rows)
+        .bind(held)
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// Deletes those of `rows` that have ended, with their history; returns these.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn remove(&self, rows: &[i64]) -> Result<Vec<i64>, StoreError> {
+        Ok(sqlx::query_scalar(
+            "delete from gromacs_to_tune where id = any($1)
+                and state in ('completed', 'failed', 'cancelled') returning id",
+        )
+        .bind(rows)
+        .fetch_all(&self.pool)
+        .await?)
+    }
+}
