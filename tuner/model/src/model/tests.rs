@@ -1,5 +1,6 @@
 use super::*;
 use crate::ladder::fixtures::{node, water};
+use scavenger_schema::tuning::{Device, PredictRequest, Resources};
 
 fn request() -> PredictRequest {
     PredictRequest {
