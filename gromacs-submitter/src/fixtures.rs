@@ -47,6 +47,7 @@ pub(crate) fn row() -> GromacsToTune {
         },
         benchmark_columns: BenchmarkColumns::default(),
         is_inspected: false,
+        inspected: None,
         cancel_requested: false,
         retry_requested: false,
         status: RowStatus {

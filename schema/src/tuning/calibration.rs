@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Interval, Layout, NodeShape, Resources, SystemDescription};
+use super::{Build, Interval, Layout, NodeShape, Resources, SystemDescription};
 #[cfg(feature = "openapi")]
 use crate::bounds;
 use crate::strict;
@@ -19,6 +19,9 @@ pub struct CalibrationRequest {
     #[cfg_attr(feature = "openapi", schemars(length(max = bounds::VERSION_LENGTH.max)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gromacs_version: Option<String>,
+    /// How that GROMACS was built. Missing: built for the processor, in mixed precision.
+    #[serde(default, skip_serializing_if = "Build::is_unknown", deserialize_with = "strict::object")]
+    pub build: Build,
     /// Most benchmarks to propose.
     #[cfg_attr(feature = "openapi", schemars(range(min = bounds::BENCHMARKS.min, max = bounds::BENCHMARKS.max)))]
     #[serde(default = "three", deserialize_with = "strict::integer")]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Interval, Layout, NodeShape, Resources, SystemDescription};
+use super::{Build, Interval, Layout, NodeShape, Resources, SystemDescription};
 #[cfg(feature = "openapi")]
 use crate::bounds;
 use crate::strict;
@@ -23,6 +23,9 @@ pub struct LadderRequest {
     #[cfg_attr(feature = "openapi", schemars(length(max = bounds::VERSION_LENGTH.max)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gromacs_version: Option<String>,
+    /// How that GROMACS was built. Missing: built for the processor, in mixed precision.
+    #[serde(default, skip_serializing_if = "Build::is_unknown", deserialize_with = "strict::object")]
+    pub build: Build,
     /// Whose simulation it is, by the name that their measured runs bear: these are believed before those of others.
     /// Missing: what all runs say together.
     #[cfg_attr(feature = "openapi", schemars(length(min = bounds::OWNER_LENGTH.min, max = bounds::OWNER_LENGTH.max)))]

@@ -8,22 +8,27 @@
 //! | module | holds |
 //! |---|---|
 //! | `system` | what is simulated |
+//! | `settings` | settings that make a step dearer or cheaper |
+//! | `build` | how GROMACS was built |
 //! | `nodes` | where it may run |
 //! | `ladder` | the ladder: request and reply |
 //! | `predict` | the prediction for one layout |
 //! | `calibration` | benchmarks to run |
 //! | `hardware` | classes, and what was learned of them |
 
+mod build;
 mod calibration;
 mod hardware;
 mod ladder;
 mod nodes;
 mod predict;
+mod settings;
 mod system;
 
 use serde::{Deserialize, Serialize};
 
 pub use crate::layout::{BONDED_ON_GPU, Device, Layout, PME_ON_GPU, UPDATE_ON_GPU, release_year};
+pub use build::{Build, MPI, PRECISION, SIMD};
 pub use calibration::{Benchmark, CalibrationReply, CalibrationRequest};
 pub use hardware::{
     ClassResidual, CpuHardware, DroppedRuns, GpuHardware, HardwareReply, ModelClass, ModelReply,
@@ -34,6 +39,7 @@ pub use ladder::{
 };
 pub use nodes::{NodeShape, Resources};
 pub use predict::{PredictReply, PredictRequest, StepCost};
+pub use settings::{COST_SETTINGS, LjPme, PERTURBED_ATOMS, Settings, VdwModifier};
 pub use system::{GpuOffload, PmeDescription, SystemDescription};
 
 /// Path of the ladder of configurations.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Settings;
 #[cfg(feature = "openapi")]
 use crate::bounds;
 use crate::strict;
@@ -40,7 +41,7 @@ pub struct SystemDescription {
     #[cfg_attr(feature = "openapi", schemars(range(min = bounds::NSTLIST.min, max = bounds::NSTLIST.max)))]
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_integer")]
     pub nstlist: Option<u32>,
-    /// Particle-mesh Ewald, if the simulation uses it.
+    /// Particle-mesh Ewald, if the simulation uses it. Missing: reaction field or a plain cut-off.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_object")]
     pub pme: Option<PmeDescription>,
     /// Bonded interactions (bonds, angles, dihedrals) evaluated per step. Missing: a typical solvated
@@ -55,6 +56,9 @@ pub struct SystemDescription {
     /// What the settings of the run allow on a GPU.
     #[serde(default, deserialize_with = "strict::object")]
     pub gpu_offload: GpuOffload,
+    /// Settings that make a step dearer or cheaper. Missing: plain molecular dynamics.
+    #[serde(default, skip_serializing_if = "Settings::is_plain", deserialize_with = "strict::object")]
+    pub settings: Settings,
 }
 
 /// Particle-mesh Ewald electrostatics.

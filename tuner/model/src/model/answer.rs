@@ -3,17 +3,18 @@
 use scavenger_schema::bounds;
 use scavenger_schema::tuning::{Layout, NodeShape, PredictReply, PredictRequest, Resources, StepCost};
 
-use super::{Job, Model};
+use super::Model;
 use crate::error::{FieldError, TuneError, length_within, within};
 use crate::hardware::{CpuClass, Hardware, hardware_of};
+use crate::ladder::{Asking, Sane};
 use crate::performance::StepTime;
 use crate::{layout, memory};
 
 impl Model {
     /// Answers a whole request for one layout.
     pub fn answer(&self, request: &PredictRequest) -> Result<PredictReply, TuneError> {
-        let job = Job::new(&request.system, request.gromacs_version.as_deref())?
-            .asked_by(request.owner.as_deref())?;
+        let sane = Sane::new(&Asking::prediction(request))?;
+        let job = &sane.job;
         let node = &request.node;
         check_node("node", node)?;
         let layout = request.layout;
@@ -28,7 +29,7 @@ impl Model {
             .map_err(|refusal| FieldError::combination("layout", refusal.to_string()))?;
         let cpu_millicores =
             request.cpu_millicores.unwrap_or_else(|| layout.threads().saturating_mul(bounds::WHOLE_CORE));
-        let peak = self.peak_bytes(&job, &layout);
+        let peak = self.peak_bytes(job, &layout);
         let resources =
             Resources { cpu_millicores, memory_bytes: memory::request_bytes(peak), gpus: layout.gpus };
         if !resources.fits_in(&node.allocatable) {
@@ -41,15 +42,22 @@ impl Model {
                 ),
             )));
         }
-        let prediction = self.about(&job, &[hardware]).predict(&hardware, &layout, cpu_millicores);
+        let prediction = self.about(job, &[hardware]).predict(&hardware, &layout, cpu_millicores);
+        let spread = sane.spread.as_ref();
+        let spread = spread.map(|job| self.about(job, &[hardware]).speed(&hardware, &layout, cpu_millicores));
+        let ns_per_day = sane.widened(prediction.ns_per_day, spread);
+        let hours_to_finish = job.system.hours(ns_per_day.p50);
+        let mut notes = sane.notes.clone();
+        notes.extend(Sane::note_on_hours("this configuration", hours_to_finish));
         Ok(PredictReply {
             model_version: self.version.clone(),
             hardware_class: class_name(hardware.cpu, &hardware, &layout),
-            ns_per_day: prediction.ns_per_day,
-            hours_to_finish: job.system.hours(prediction.ns_per_day.p50),
+            ns_per_day,
+            hours_to_finish,
             memory_bytes: peak,
             resources,
             step: step_cost(&prediction.step),
+            notes,
         })
     }
 }

@@ -6,7 +6,8 @@ use super::{Job, Model, SIGMA_SHARED, features};
 use crate::hardware::Hardware;
 use crate::interval::{combine, log_normal};
 use crate::learn::{About, Features};
-use crate::performance::StepTime;
+use crate::performance::{Part, StepTime};
+use crate::work::Doubts;
 
 /// The same if a CPU of Kubernetes is a hardware thread: what runs on the other one is not known.
 const SIGMA_SMT: f64 = 0.15;
@@ -94,9 +95,25 @@ impl Asked<'_> {
             * combine(&[
                 sigma,
                 SIGMA_SHARED,
+                sigma_of_settings(&self.job.work.doubts, &step),
                 self.sigma_of_threads(hardware, &features),
                 self.model.unmeasured_gpus(&features),
             ]);
         Prediction { ns_per_day: log_normal(self.job.system.ns_per_day(step.total), sigma), step }
     }
+}
+
+/// Uncertainty of ln(time) because of settings that were not measured: of each kind of work by its share of the step. What
+/// does not depend on the atoms is in the part for threads.
+fn sigma_of_settings(doubts: &Doubts, step: &StepTime) -> f64 {
+    if *doubts == Doubts::default() {
+        return 0.0;
+    }
+    let share = |parts: &[Part]| parts.iter().map(|part| step.shares[*part as usize]).sum::<f64>();
+    combine(&[
+        doubts.pair * share(&[Part::Pair]),
+        doubts.pme * share(&[Part::Spread, Part::Mesh, Part::Transpose]),
+        doubts.other * share(&[Part::Other, Part::Host]),
+        doubts.rest * share(&[Part::Threads]),
+    ])
 }

@@ -136,7 +136,8 @@ impl Model {
             .map_or((1.0, 1.0), |factors| (factors.pair, factors.other));
         let pair_cycles = cpu.pair_cycles_with(job.simd) * pair;
         let built = CpuClass { pair_cycles, ipc: cpu.ipc / other, ..*cpu };
-        step_time(&job.system, &job.work, &built, place, &self.constants).scaled(job.slowdown)
+        let constants = Constants { gpu_launch: self.constants.gpu_launch * job.launch, ..self.constants };
+        step_time(&job.system, &job.work, &built, place, &constants).scaled(job.slowdown)
     }
 
     /// Version of code and knowledge: equal versions answer equally.

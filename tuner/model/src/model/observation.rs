@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use scavenger_schema::bounds::{self, Bounds};
-use scavenger_schema::tuning::{Layout, Resources, SystemDescription};
+use scavenger_schema::tuning::{Build, Layout, Resources, SystemDescription};
 
 use super::job::{Job, local_site};
 use super::place::{placement, throttling};
@@ -67,6 +67,12 @@ impl Observation {
             memory_residual: None,
             wall_seconds: None,
         })
+    }
+
+    /// The same run with a build of GROMACS of that version.
+    pub fn built(self, gromacs_version: Option<&str>, build: &Build) -> Result<Self, FieldError> {
+        let job = self.job.built(gromacs_version, build)?;
+        Ok(Self { site: job.site, job, ..self })
     }
 
     /// The same run, which took `seconds` on the clock.
