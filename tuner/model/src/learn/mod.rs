@@ -295,7 +295,7 @@ impl Class {
         let Some(own) = self.by_system.get(&origin.system) else {
             return about(&self.kept, self.view(owner), origin);
         };
-        // Whoever has no runs here asks for the common answer.
+        // An owner without runs here gets the common answer.
         let owner = owner.filter(|owner| {
             self.kept.iter().any(|run| run.owner == *owner) || own.iter().any(|run| run.owner == *owner)
         });
