@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use scavenger_schema::bounds;
 use scavenger_schema::simulation::{GromacsToTune, LadderRung};
 use scavenger_schema::tuning::{
-    ErrorCode, ErrorReply, LADDER_PATH, LadderReply, LadderRequest, Limits, NodeShape, PREDICT_PATH,
-    PredictReply, PredictRequest, Rung, SystemDescription,
+    ErrorCode, ErrorReply, Explore, LADDER_PATH, LadderReply, LadderRequest, Limits, MeasuredRun, NodeShape,
+    PREDICT_PATH, PredictReply, PredictRequest, Rung, SystemDescription,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -94,7 +95,7 @@ impl TunerClient {
         Ok(Self { url, client })
     }
 
-    /// Asks for the configurations of a row within `limits`.
+    /// Asks for the configurations of a row within `limits`. `measured` is what earlier submissions of it measured.
     ///
     /// # Errors
     /// [`TunerError`], which knows whether asking again can help.
@@ -104,15 +105,17 @@ impl TunerClient {
         system: SystemDescription,
         limits: Limits,
         nodes: &[NodeShape],
+        measured: Vec<MeasuredRun>,
     ) -> Result<Vec<LadderRung>, TunerError> {
         let request = LadderRequest {
             system,
             limits,
             gromacs_version: row.system.gromacs_version.clone(),
+            build: row.build(),
             owner: Some(row.owner.clone()),
             nodes: nodes.to_vec(),
             turnover_seconds: None,
-            explore: None,
+            explore: explore(row, measured),
         };
         let reply: LadderReply = self.ask(LADDER_PATH, &request).await?;
         if reply.rungs.is_empty() {
@@ -193,6 +196,13 @@ impl TunerClient {
     }
 }
 
+/// Asks for another layout now and then, where something was measured. Each submission of each row draws anew.
+fn explore(row: &GromacsToTune, measured: Vec<MeasuredRun>) -> Option<Explore> {
+    let number = u64::try_from(row.id).unwrap_or(0) << 16 ^ u64::try_from(row.status.submission).unwrap_or(0);
+    let seed = number & bounds::SEED.max;
+    (!measured.is_empty()).then_some(Explore { seed, measured })
+}
+
 /// True if a field of a request comes from the pool: nodes, and limits, whose own part the database has checked.
 fn is_of_pool(field: &str) -> bool {
     ["nodes", "node", "limits"].iter().any(|of_pool| {
@@ -244,7 +254,7 @@ mod tests {
     async fn ask(client: &TunerClient) -> Result<Vec<LadderRung>, TunerError> {
         let row = row();
         let system = row.system.description().expect("should have atoms");
-        client.ladder(&row, system, row.limits(), &pool().nodes).await
+        client.ladder(&row, system, row.limits(), &pool().nodes, Vec::new()).await
     }
 
     fn error(code: ErrorCode) -> String {
@@ -290,6 +300,51 @@ mod tests {
         assert_eq!(ladder[0].model_version, "7");
     }
 
+    /// What the client sends for a row, with what earlier submissions measured.
+    async fn sent(row: &GromacsToTune, measured: Vec<MeasuredRun>) -> LadderRequest {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("should listen");
+        let address = listener.local_addr().expect("should have an address");
+        let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
+        let router = Router::new().fallback(post(move |body: String| async move {
+            sender.send(body).await.expect("the test should wait for the request");
+            reply(vec![rung(2000)])
+        }));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let client = TunerClient::new(&format!("http://{address}/")).expect("should be an address");
+        let system = row.description().expect("should have atoms");
+        client.ladder(row, system, row.limits(), &pool().nodes, measured).await.expect("should be a ladder");
+        let body = receiver.recv().await.expect("should have been asked");
+        serde_json::from_str(&body).expect("should be a request")
+    }
+
+    #[tokio::test]
+    async fn what_the_inspection_found_of_the_build_and_the_settings_is_sent() {
+        let mut row = row();
+        let plain = sent(&row, Vec::new()).await;
+        assert!(plain.build.is_unknown() && plain.system.settings.is_plain());
+        let text = include_str!("../tests/fixtures/inspection-2022.txt")
+            .replace("free-energy=no", "free-energy=yes");
+        let inspection = crate::probe::parse_inspection(&text).expect("should be a good answer");
+        row.inspected = Some(Json(inspection.values));
+        let request = sent(&row, Vec::new()).await;
+        assert_eq!(request.build.words(), "SSE4.1 mixed thread_mpi disabled");
+        assert!(request.system.settings.free_energy);
+        assert_eq!(request.owner.as_deref(), Some("chemist"));
+        assert_eq!(request.explore, None);
+    }
+
+    #[tokio::test]
+    async fn a_restart_sends_what_was_measured_and_draws_anew() {
+        let mut row = row();
+        let run = MeasuredRun { cpu_millicores: 2000, layout: Layout::cpu(2, 1), ns_per_day: 12.0 };
+        let first = sent(&row, vec![run]).await.explore.expect("should explore");
+        assert_eq!(first.measured, [run]);
+        row.status.submission += 1;
+        let next = sent(&row, vec![run]).await.explore.expect("should explore");
+        assert_ne!(first.seed, next.seed);
+    }
+
     #[tokio::test]
     async fn what_is_expected_of_a_configuration_is_a_ladder_of_one_rung() {
         let reply = PredictReply {
@@ -300,6 +355,7 @@ mod tests {
             memory_bytes: 1 << 26,
             resources: Resources { cpu_millicores: 2000, memory_bytes: 1 << 27, gpus: 0 },
             step: StepCost { pair_us: 1.0, pme_us: 1.0, other_us: 1.0, overhead_us: 1.0, total_us: 4.0 },
+            notes: Vec::new(),
         };
         let body = serde_json::to_string(&reply).expect("should be JSON");
         let client = answering(StatusCode::OK, body).await;
@@ -309,6 +365,7 @@ mod tests {
             node: pool().nodes.remove(0),
             cpu_millicores: None,
             gromacs_version: None,
+            build: scavenger_schema::tuning::Build::default(),
             owner: None,
         };
         let rung = client.expectation(&request).await.expect("should be a rung");

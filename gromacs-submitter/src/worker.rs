@@ -374,7 +374,14 @@ impl Worker {
                 let pool = seen.pool.as_ref();
                 let nodes = pool.map(|pool| pool.nodes.as_slice()).unwrap_or_default();
                 let limits = pool.map_or_else(|| row.limits(), |pool| pool.limits.bound(&row.limits()));
-                let ladder = self.tuner.ladder(row, *system, limits, nodes).await?;
+                // A restart on resources that were measured is a free experiment: the tuner may choose another layout.
+                let submission = row.status.submission;
+                let measured = if submission > 1 {
+                    self.store.measured_runs(row.id, submission).await?
+                } else {
+                    Vec::new()
+                };
+                let ladder = self.tuner.ladder(row, *system, limits, nodes, measured).await?;
                 let refusals = self.store.refusals(row.id).await?;
                 let ladder = advance::without_refused(ladder, &refusals).map_err(StepError::FitPool)?;
                 let (status, ladder) = advance::with_ladder(row, ladder, pool).map_err(StepError::FitPool)?;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use gromacs_submitter::probe::{
     INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT, parse_inspection, parse_verification,
 };
-use scavenger_schema::gmx_dump;
+use scavenger_schema::{gmx_dump, tuning};
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 
@@ -117,6 +117,45 @@ fn releases_before_and_after_are_read_the_same() {
         assert_eq!(system.box_nm, Some(vec![2.2, 2.2, 2.2]));
         assert!(volume.message().contains("update-obstacles=none\n"), "{build}: {}", volume.message());
     }
+}
+
+/// Settings and words of the build that the tuner asks for, with two perturbed atoms in each of 340 molecules.
+#[test]
+fn the_build_and_what_makes_a_step_dear_are_found() {
+    let volume = Volume::new(
+        "case \"$*\" in
+        *--version*) cat <<'VERSION'
+GROMACS version:    2025.2
+Precision:          mixed
+MPI library:        MPI (CUDA-aware)
+GPU support:        CUDA
+SIMD instructions:  AVX2_256
+VERSION
+        ;;
+        *'dump -s '*) cat \"$(dirname \"$0\")/../dump\" ;;
+        esac",
+    );
+    let atom = |type_b: u32, charge_b: &str| {
+        format!(
+            "            atom[     0]={{type=  0, typeB=  {type_b}, ptype=    Atom, m= 1.6e+01, q=-8.2e-01, mB= 1.6e+01, \
+             qB={charge_b}, resind=    0, atomnumber=  8}}\n"
+        )
+    };
+    let atoms = [atom(1, "-8.2e-01"), atom(0, " 0.0e+00"), atom(0, "-8.2e-01")].concat();
+    let dump = include_str!("fixtures/dump-2025.txt");
+    let water =
+        dump.lines().find(|line| line.trim_start().starts_with("moltype (1):")).expect("should have water");
+    let dump = dump.replacen(&format!("{water}\n"), &format!("{water}\n{atoms}"), 1);
+    std::fs::write(volume.0.join("dump"), dump).expect("should write a dump");
+    let output = volume.run(INSPECT_SCRIPT, &[&volume.file("a.tpr"), &volume.0.join("gromacs-1")]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let values = parse_inspection(&volume.message()).expect("should be a good answer").values;
+    assert_eq!(values[tuning::PERTURBED_ATOMS], (2 * 340).to_string());
+    assert_eq!(tuning::Build::of(&values).words(), "AVX2_256 mixed MPI CUDA");
+    for key in tuning::COST_SETTINGS.iter().filter(|key| !key.starts_with("mts-")) {
+        assert!(values.contains_key(*key), "{key}");
+    }
+    assert!(volume.message().len() < 1000, "the operator copies at most 1 kB");
 }
 
 /// The script cannot read the table, so it has its own.

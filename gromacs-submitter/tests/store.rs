@@ -368,6 +368,10 @@ async fn a_whole_life_is_written_down() {
         releases: true,
         ..Changes::default()
     };
+    let mut claim = claim;
+    let found =
+        [("simd", "AVX2_256"), ("precision", "mixed")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    claim.row.inspected = Some(sqlx::types::Json(found.into()));
     let mut again = claim.clone();
     store.record(&claim, &status, &changes).await.expect("should record the end");
     // The same once more, as after a crash in between: nothing is counted twice.
@@ -384,6 +388,18 @@ async fn a_whole_life_is_written_down() {
     .await
     .expect("should count");
     assert_eq!(counts, (1, 1));
+    let build: serde_json::Value = sqlx::query_scalar("select gromacs_build from gromacs_observation")
+        .fetch_one(store.pool())
+        .await
+        .expect("should read");
+    assert_eq!(build, serde_json::json!({ "simd": "AVX2_256", "precision": "mixed" }));
+    let earlier = store.measured_runs(id, 2).await.expect("should read");
+    assert_eq!(earlier.len(), 1);
+    assert_eq!((earlier[0].ns_per_day, earlier[0].layout), (41.5, ladder[1].layout.0));
+    assert!(
+        store.measured_runs(id, 1).await.expect("should read").is_empty(),
+        "only earlier submissions count"
+    );
     let first_step: Option<i64> = sqlx::query_scalar("select first_step from gromacs_attempt")
         .fetch_one(store.pool())
         .await

@@ -40,6 +40,13 @@ pub const PME_ORDER: Bounds<u32> = Bounds { min: 3, max: 12 };
 /// Bonded interactions or constraints.
 pub const INTERACTIONS: Bounds<u64> = Bounds { min: 0, max: 100_000_000_000 };
 
+/// Atoms that differ in the two states of a free-energy calculation.
+pub const PERTURBED_ATOMS: Bounds<u64> = Bounds { min: 0, max: ATOMS.max };
+/// Steps between evaluations of long-range forces.
+pub const MTS_INTERVAL: Bounds<u32> = Bounds { min: 1, max: 100 };
+/// Bytes of trajectory per step.
+pub const OUTPUT_BYTES: Bounds<f64> = Bounds { min: 0.0, max: 1e12 };
+
 /// Limit for the CPU of a pod, in thousandths of a core.
 pub const MAX_CPU_MILLICORES: Bounds<u32> = Bounds { min: HALF_CORE, max: 1_024_000 };
 /// Limit for the memory of a pod, in bytes.
@@ -97,6 +104,8 @@ pub const BENCHMARK_ATOMS: Bounds<u64> = Bounds { min: 5184, max: 10_000_000 };
 pub const BENCHMARK_SECONDS: Bounds<f64> = Bounds { min: 20.0, max: 600.0 };
 /// Characters of a version of GROMACS: what the queue's column holds.
 pub const VERSION_LENGTH: Bounds<usize> = Bounds { min: 0, max: 100 };
+/// Characters of a word of `gmx --version` about the build.
+pub const BUILD_WORD_LENGTH: Bounds<usize> = Bounds { min: 0, max: 63 };
 /// Characters of an owner's name: what Postgres allows for a role.
 pub const OWNER_LENGTH: Bounds<usize> = Bounds { min: 1, max: 63 };
 

@@ -40,6 +40,21 @@ pub fn is_virtual_sites(kind: &str) -> bool {
     kind.starts_with("Vir") && kind.contains(" site ")
 }
 
+/// True for an atom with two states: `atom[ 0]={type= 0, typeB= 1, ptype= Atom, m= 1, q= 0, mB= 1, qB= 0, ...`.
+#[must_use]
+pub fn has_two_states(line: &str) -> bool {
+    let Some((_, atom)) = line.split_once('{') else { return false };
+    let value = |name: &str| {
+        atom.split(',').find_map(|part| {
+            let (key, value) = part.split_once('=')?;
+            (key.trim() == name).then(|| value.trim())
+        })
+    };
+    [("type", "typeB"), ("m", "mB"), ("q", "qB")]
+        .iter()
+        .any(|(a, b)| value(b).is_some_and(|b| value(a) != Some(b)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +67,18 @@ mod tests {
         for kind in ["Vir. Temp.", "Vir. Temp. (not used)", "Position Rest."] {
             assert!(!is_virtual_sites(kind), "{kind}");
         }
+    }
+
+    #[test]
+    fn an_atom_with_two_states_is_found() {
+        let atom = |type_b: &str, charge_b: &str| {
+            format!(
+                "   atom[     0]={{type=  0, typeB={type_b}, ptype=    Atom, m= 1.6e+01, q=-8.2e-01, mB= 1.6e+01, \
+                 qB={charge_b}, resind=    0, atomnumber=  8}}"
+            )
+        };
+        assert!(!has_two_states(&atom("  0", "-8.2e-01")));
+        assert!(has_two_states(&atom("  1", "-8.2e-01")) && has_two_states(&atom("  0", " 0.0e+00")));
+        assert!(!has_two_states("atom (3):") && !has_two_states("atom[0]={name=\"OW\"}"));
     }
 }

@@ -5,6 +5,7 @@
 //! | [`names`] | - | labels, annotations, finalizer, field managers, object names |
 //! | [`quantity`] | - | Kubernetes quantities as integers |
 //! | [`rules`] | - | the database's rules as sentences |
+//! | [`colours`] | - | the colours of all pictures |
 //! | [`gmx_dump`] | - | what `gmx dump` calls the interactions |
 //! | [`terminal`] | - | text that others wrote, as it may be printed |
 //! | [`water`] | - | the boxes of water that benchmarks run |
@@ -22,6 +23,7 @@
 pub mod bounds;
 #[cfg(feature = "crd")]
 mod cel;
+pub mod colours;
 pub mod gmx_dump;
 #[cfg(feature = "http")]
 pub mod gpu_offload;

@@ -11,7 +11,9 @@ use scavenger_vocabulary::Outcome;
 use sqlx::types::Json;
 
 use crate::names;
-use crate::tuning::{GpuOffload, Layout, Limits, NodeShape, PmeDescription, Resources, SystemDescription};
+use crate::tuning::{
+    Build, GpuOffload, Layout, Limits, NodeShape, PmeDescription, Resources, Settings, SystemDescription,
+};
 use crate::water::WaterBox;
 
 /// The migrations, embedded. An applied one is never edited.
@@ -344,7 +346,7 @@ impl System {
         )
     }
 
-    /// As the tuner wants it; none until the number of atoms is known.
+    /// As the tuner wants it, but for its settings; none until the number of atoms is known.
     #[must_use]
     pub fn description(&self) -> Option<SystemDescription> {
         let usual = GpuOffload::default();
@@ -365,6 +367,7 @@ impl System {
                 bonded: self.gpu_bonded.unwrap_or(usual.bonded),
                 update: self.gpu_update.unwrap_or(usual.update),
             },
+            settings: Settings::default(),
         })
     }
 
@@ -451,6 +454,28 @@ impl GromacsToTune {
             node_labels: columns.benchmark_node_labels.as_ref()?.0.clone(),
         })
         .filter(|_| self.kind == Kind::Calibration)
+    }
+
+    /// The system as the tuner wants it, with the settings that the inspection found; none until the number of atoms is
+    /// known.
+    #[must_use]
+    pub fn description(&self) -> Option<SystemDescription> {
+        self.describe(&self.system)
+    }
+
+    /// As [`Self::description`], of a system that the columns may not hold: what the file says, say.
+    #[must_use]
+    pub fn describe(&self, system: &System) -> Option<SystemDescription> {
+        let system = system.description()?;
+        let settings =
+            self.inspected.as_ref().map(|found| Settings::of(&found.0, system.atoms)).unwrap_or_default();
+        Some(SystemDescription { settings, ..system })
+    }
+
+    /// How the image's GROMACS was built, as far as the inspection found it.
+    #[must_use]
+    pub fn build(&self) -> Build {
+        self.inspected.as_ref().map(|found| Build::of(&found.0)).unwrap_or_default()
     }
 
     /// The user's limits as the tuner wants them.

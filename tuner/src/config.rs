@@ -408,6 +408,15 @@ pub struct RecommendOptions {
         conflicts_with = "request"
     )]
     pub gromacs_version: Option<String>,
+    /// Vector instructions of the build, such as AVX2_256 [default: those of the processor]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "SCAVENGER_TUNER_SIMD",
+        help_heading = "Simulation",
+        conflicts_with = "request"
+    )]
+    pub simd: Option<String>,
     /// A node it may run on, may be given several times [default: this machine]
     ///
     /// Cores and memory, then GPUs and labels that tell the hardware, such as

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use scavenger_schema::tuning::{Device, GpuOffload, Layout, PmeDescription, Resources, SystemDescription};
+use scavenger_schema::tuning::{
+    Device, GpuOffload, Layout, PmeDescription, Resources, Settings, SystemDescription,
+};
 use scavenger_tuner_model::Model;
 use scavenger_tuner_model::hardware;
 use scavenger_tuner_model::model::{Observation, class_name};
@@ -156,6 +158,7 @@ fn checked(
         constraints: None,
         // It ran, so everything was allowed where it was.
         gpu_offload: GpuOffload { update: true, ..GpuOffload::default() },
+        settings: Settings::default(),
     };
     let gpus = line.gpus.unwrap_or(0);
     let device = if gpus > 0 { Device::Gpu } else { Device::Cpu };

@@ -7,8 +7,8 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use scavenger_schema::tuning::{GpuOffload, PmeDescription, SystemDescription};
-use scavenger_schema::{gmx_dump, gpu_offload};
+use scavenger_schema::tuning::{GpuOffload, PmeDescription, Settings, SystemDescription};
+use scavenger_schema::{gmx_dump, gpu_offload, tuning};
 
 /// Longest line of a dump that is looked at, in bytes; what is longer is no line of parameters.
 const LONGEST_LINE: u64 = 64 * 1024;
@@ -51,7 +51,13 @@ pub fn build(program: &str) -> BTreeMap<String, String> {
 }
 
 fn build_of(text: &str) -> BTreeMap<String, String> {
-    let keys = [("GROMACS version:", gpu_offload::VERSION), ("GPU support:", gpu_offload::GPU_SUPPORT)];
+    let keys = [
+        ("GROMACS version:", gpu_offload::VERSION),
+        ("GPU support:", gpu_offload::GPU_SUPPORT),
+        ("SIMD instructions:", tuning::SIMD),
+        ("Precision:", tuning::PRECISION),
+        ("MPI library:", tuning::MPI),
+    ];
     let lines = text.lines().filter_map(|line| {
         let (title, key) = keys.iter().find(|(title, _)| line.starts_with(title))?;
         let word = line.strip_prefix(title)?.split_whitespace().next()?;
@@ -95,6 +101,7 @@ pub fn parse(
     let mut molecules: BTreeMap<u64, f64> = BTreeMap::new();
     let (mut block, mut molecule) = (0, 0);
     let mut kind = String::new();
+    let mut perturbed = 0.0;
     let (mut bonded, mut constraints) = (0.0, 0.0);
     let mut bytes = Vec::new();
     for _ in 0..MOST_LINES {
@@ -120,6 +127,10 @@ pub fn parse(
                 None => {}
             }
             kind.clear();
+        } else if line.starts_with("atom[") {
+            if gmx_dump::has_two_states(line) {
+                perturbed += molecules.get(&molecule).copied().unwrap_or(0.0);
+            }
         } else if let Some(rest) = line.strip_prefix("moltype (") {
             molecule = leading_number(rest);
             kind.clear();
@@ -158,6 +169,7 @@ pub fn parse(
     let found = if obstacles.is_empty() { gpu_offload::NO_OBSTACLES.to_owned() } else { obstacles };
     values.insert(gpu_offload::OBSTACLES.to_owned(), found);
     values.insert(gpu_offload::ENERGY_GROUPS.to_owned(), groups.to_string());
+    values.insert(tuning::PERTURBED_ATOMS.to_owned(), perturbed.to_string());
     describe(&values, edges, bonded, constraints)
 }
 
@@ -183,6 +195,7 @@ fn obstacle_of(kind: &str, numbers: f64, bonds: &mut f64) -> Option<&'static str
 
 fn is_wanted(key: &str) -> bool {
     gpu_offload::SETTINGS.contains(&key)
+        || tuning::COST_SETTINGS.contains(&key)
         || matches!(
             key,
             "#atoms"
@@ -262,6 +275,7 @@ fn describe(
             bonded: on_gpu.bonded.unwrap_or(usual.bonded),
             update: on_gpu.update.unwrap_or(usual.update),
         },
+        settings: Settings::of(values, atoms),
     })
 }
 

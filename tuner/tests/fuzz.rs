@@ -245,8 +245,8 @@ async fn right_requests_are_among_those_that_are_made() {
         let schema = &document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"];
         let mut state = 1_u32;
         let mut right = 0;
-        for _ in 0..200 {
-            let drawn: Vec<u32> = (0..150)
+        for _ in 0..400 {
+            let drawn: Vec<u32> = (0..300)
                 .map(|_| {
                     state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                     state >> 8
@@ -256,6 +256,6 @@ async fn right_requests_are_among_those_that_are_made() {
             let (status, _) = send(&service, path, asked.into_bytes()).await;
             right += u32::from(status.is_success());
         }
-        assert!(right > 5, "{path}: {right} of 200");
+        assert!(right > 5, "{path}: {right} of 400");
     }
 }

@@ -116,7 +116,7 @@ pub(super) fn observation(attempt: &AttemptRecord, input: &Input<'_>) -> Option<
     let rung = input.ladder.iter().find(|rung| Some(rung.rung) == attempt.view.rung)?;
     Some(Observation {
         attempt: attempt.view.number,
-        system: file_system(input.row).description().or_else(|| input.row.system.description())?,
+        system: input.row.describe(&file_system(input.row)).or_else(|| input.row.description())?,
         rung: rung.rung,
         node_labels: common_labels(rung, input),
         measured,

@@ -433,7 +433,7 @@ fn tuning(input: &Input<'_>) -> Step {
     if let Some(reason) = ladder::refused_by_pool(row, pool) {
         return fail(input, reason);
     }
-    match (row.system.description(), row.benchmark()) {
+    match (row.description(), row.benchmark()) {
         (Some(system), Some(benchmark)) => calibration::tune(&benchmark, system, pool, input),
         (Some(system), None) => act(Action::AskTuner(Box::new(system)), row),
         (None, _) => {

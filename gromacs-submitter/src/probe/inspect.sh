@@ -37,7 +37,8 @@ BEGIN {
     split("integrator dt nsteps init-step nstlist rlist verlet-buffer-tolerance coulombtype vdw-type rcoulomb rvdw" \
         " fourier-nx fourier-ny fourier-nz pme-order tcoupl pcoupl free-energy pull awh mts nwall simulation-part #atoms" \
         " cutoff-scheme lj-pme-comb-rule epsilon-surface rotation swapcoords cos-acceleration constraint-algorithm" \
-        " simulated-tempering", names, " ")
+        " simulated-tempering vdw-modifier mts-level2-factor mts-level2-forces nstxout nstvout nstfout nstxout-compressed",\
+        names, " ")
     for (i in names) wanted[names[i]] = 1
     split("Bond:3,G96Bond:3,Morse:3,Cubic Bonds:3,Harmonic Pot.:3,FENE Bonds:3,Angle:4,G96Angle:4,U-B:4,Quartic Angles:4," \
         "Restricted Angles:4,Restr. Angles:4,Lin. Angle:4,Tab. Bonds:3,Tab. Angles:4,Tab. Dih.:5,CBT Dih.:5," \
@@ -48,6 +49,11 @@ BEGIN {
 /^ *x \(/ { exit }
 $1 == "moltype" && $2 == "=" { block = $3; next }
 $1 == "#molecules" && $2 == "=" { molecules[block] += $3; next }
+/^ *atom\[.*typeB=/ {
+    sub(/^[^{]*[{]/, ""); gsub(/ /, ""); split($0, field, /[,=}]/)
+    if (field[2] != field[4] || field[8] != field[12] || field[10] != field[14]) perturbed += molecules[molecule]
+    next
+}
 $1 == "moltype" { molecule = substr($2, 2) + 0; kind = ""; bonds = 0; next }
 /^ +[A-Z][^=]*:$/ { kind = $0; sub(/^ +/, "", kind); sub(/:$/, "", kind); next }
 $1 == "nr:" {
@@ -74,6 +80,7 @@ END {
     print "inspection=1"
     for (name in value) { key = name; sub(/^#/, "", key); print key "=" value[name] }
     printf "bonded=%d\nconstraints=%d\n", bonded, constraints
+    if (perturbed > 0) printf "perturbed-atoms=%d\n", perturbed
     for (name in obstacle) obstacles = obstacles (obstacles == "" ? "" : ",") name
     printf "energy-groups=%d\nupdate-obstacles=%s\n", groups, obstacles == "" ? "none" : obstacles
     if (2 in box) print "box=" box[0] "," box[1] "," box[2]
@@ -82,6 +89,9 @@ END {
 build=$(gmx --version 2>/dev/null | awk '
 $1 == "GROMACS" && $2 == "version:" { print "gromacs-version=" $3 }
 $1 == "GPU" && $2 == "support:" { print "gpu-support=" $3 }
+$1 == "SIMD" && $2 == "instructions:" { print "simd=" $3 }
+$1 == "Precision:" { print "precision=" $2 }
+$1 == "MPI" && $2 == "library:" { print "mpi=" $3 }
 ')
 found="$found
 $build

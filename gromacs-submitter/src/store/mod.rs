@@ -13,10 +13,13 @@ mod write;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use scavenger_schema::bounds;
 use scavenger_schema::simulation::{
     EVENT_CHANNEL, GromacsToTune, LadderRung, MIGRATIONS, NOTIFY_CHANNEL, RowStatus,
 };
+use scavenger_schema::tuning::{Layout, MeasuredRun};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use sqlx::types::Json;
 use sqlx::{PgExecutor, PgPool};
 
 pub use add::{AddMode, Added, Labels, NewRow};
@@ -304,6 +307,32 @@ impl Store {
         .bind(row)
         .fetch_all(&self.pool)
         .await?)
+    }
+
+    /// What attempts of earlier submissions of a row measured, newest first: as much as a request to the tuner holds.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn measured_runs(&self, row: i64, submission: i32) -> Result<Vec<MeasuredRun>, StoreError> {
+        let runs: Vec<(i32, Json<Layout>, f64)> = sqlx::query_as(
+            "select l.cpu_millicores, l.layout, a.ns_per_day
+            from gromacs_attempt a
+            join gromacs_ladder l on l.row_id = a.row_id and l.submission = a.submission and l.rung = a.rung
+            where a.row_id = $1 and a.submission < $2 and a.ns_per_day > 0
+            order by a.submission desc, a.attempt desc limit $3",
+        )
+        .bind(row)
+        .bind(submission)
+        .bind(i64::try_from(bounds::MEASURED_RUNS.max).unwrap_or(i64::MAX))
+        .fetch_all(&self.pool)
+        .await?;
+        let measured = |(cpu, layout, ns_per_day): (i32, Json<Layout>, f64)| {
+            let cpu_millicores = u32::try_from(cpu).ok()?;
+            let run = MeasuredRun { cpu_millicores, layout: layout.0, ns_per_day };
+            (bounds::MAX_CPU_MILLICORES.contain(&cpu_millicores) && bounds::NS_PER_DAY.contain(&ns_per_day))
+                .then_some(run)
+        };
+        Ok(runs.into_iter().filter_map(measured).collect())
     }
 
     /// Makes rows due at once because something happened to their ScavengerJobs.

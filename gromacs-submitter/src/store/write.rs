@@ -300,9 +300,9 @@ async fn insert_observation(
     sqlx::query(
         "insert into gromacs_observation (row_id, submission, attempt, owner, source, atoms, system, cpu_millicores,
             gpus, layout, hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds,
-            peak_memory_bytes)
+            peak_memory_bytes, gromacs_build)
         select $1, $2, $3, $4, $14, $5, $6, l.cpu_millicores, l.gpus, l.layout, l.hardware_class, $7, $8, $9,
-            $10, $11, $13
+            $10, $11, $13, $15
         from gromacs_ladder l where l.row_id = $1 and l.submission = $2 and l.rung = $12
         on conflict on constraint gromacs_observation_once do nothing",
     )
@@ -320,6 +320,7 @@ async fn insert_observation(
     .bind(observation.rung)
     .bind(observation.peak_memory_bytes)
     .bind(row.kind.as_str())
+    .bind(Some(row.build()).filter(|build| !build.is_unknown()).map(Json))
     .execute(&mut **transaction)
     .await?;
     Ok(())

@@ -7,7 +7,7 @@
 use scavenger_schema::bounds;
 use scavenger_schema::tuning::{
     Benchmark, CalibrationReply, CalibrationRequest, GpuOffload, Interval, Layout, PmeDescription, Resources,
-    SystemDescription,
+    Settings, SystemDescription,
 };
 use scavenger_schema::water::WaterBox;
 
@@ -53,6 +53,7 @@ fn usual(atoms: u64, box_nm: [f64; 3]) -> SystemDescription {
         bonded_interactions: Some(0),
         constraints: Some(atoms),
         gpu_offload: GpuOffload::default(),
+        settings: Settings::default(),
     }
 }
 
@@ -168,7 +169,8 @@ fn runs(
     let model = Model::prior();
     let mut found = Vec::new();
     for system in systems {
-        let job = Job::new(system, request.gromacs_version.as_deref())?;
+        let version = request.gromacs_version.as_deref();
+        let job = Job::new(system, version)?.built(version, &request.build)?;
         for cores in &counts {
             let layouts = match hardware.gpu {
                 Some(gpu) => Vec::from_iter(gpu_layout(&job.system, *cores, gpu)),
@@ -224,11 +226,13 @@ mod tests {
     use super::*;
     use crate::ladder::fixtures::{labelled, node};
     use crate::model::Observation;
+    use scavenger_schema::tuning::Build;
 
     fn request(cores: u32, gpus: u32) -> CalibrationRequest {
         CalibrationRequest {
             node: labelled(&node(cores * 1000, 64), &[], gpus),
             gromacs_version: Some("2024.1".to_owned()),
+            build: Build::default(),
             max_benchmarks: 3,
             max_cpu_millicores: None,
             max_atoms: None,

@@ -24,6 +24,8 @@ const PER_HALO_ATOM: f64 = 560.0;
 const PER_RANK: f64 = 0.4e6;
 /// Bytes per PME grid point: two real grids and one complex one, per set.
 const PER_GRID_POINT: f64 = 12.0;
+/// Memory per atom in double precision, relative to mixed.
+const DOUBLE_ATOM: f64 = 1.7;
 /// Host memory of a GPU context, its pinned buffers included.
 const PER_GPU_CONTEXT: f64 = 450e6;
 
@@ -41,9 +43,14 @@ pub fn peak_bytes(system: &System, layout: &Layout) -> u64 {
     let halo = system.atoms * halo_share(system, ranks);
     let threaded = if threads > 1.0 { PER_THREADED_ATOM } else { 0.0 };
     let per_thread = threaded + PER_ATOM_AND_THREAD * (threads - 1.0);
-    let atoms = PER_ATOM * system.atoms + PER_HALO_ATOM * halo + per_thread * (system.atoms + halo);
+    // Coordinates, forces and grids take twice as much in double precision; lists of pairs and the topology do not.
+    let (of_atoms, of_grid) = if system.double { (DOUBLE_ATOM, 2.0) } else { (1.0, 1.0) };
+    let atoms =
+        of_atoms * (PER_ATOM * system.atoms + PER_HALO_ATOM * halo + per_thread * (system.atoms + halo));
     let workers = PER_RANK * (ranks - 1.0) + PER_THREAD * ranks * (threads - 1.0);
-    let grid = system.pme.map_or(0.0, |pme| pme.points() * PER_GRID_POINT);
+    let states = if system.settings.free_energy { 2.0 } else { 1.0 };
+    let grids = states + crate::work::lj_grids(system.settings.lj_pme);
+    let grid = system.pme.map_or(0.0, |pme| pme.points() * PER_GRID_POINT * of_grid * grids);
     let gpu = if layout.gpus > 0 { PER_GPU_CONTEXT * f64::from(layout.gpus) } else { 0.0 };
     // Bounded: 1e9 atoms, each kept by at most 730 domains (of 1.25 nm, with lists of 10 nm), and 4096^3 points are far
     // below 2^63.

@@ -1,7 +1,7 @@
 //! A simulated system, checked once: later steps cannot fail on it.
 
 use scavenger_schema::bounds;
-use scavenger_schema::tuning::{GpuOffload, PmeDescription, SystemDescription};
+use scavenger_schema::tuning::{GpuOffload, PmeDescription, Settings, SystemDescription};
 
 use crate::error::{FieldError, within};
 
@@ -33,6 +33,10 @@ pub struct System {
     pub constraints: f64,
     /// What may run on a GPU, made consistent.
     pub gpu_offload: GpuOffload,
+    /// Settings that make a step dearer or cheaper.
+    pub settings: Settings,
+    /// True if it is computed in double precision.
+    pub double: bool,
 }
 
 /// PME grid and order.
@@ -104,6 +108,8 @@ impl System {
             bonded: interactions("bondedInteractions", raw.bonded_interactions, 0.4)?,
             constraints: interactions("constraints", raw.constraints, 0.9)?,
             gpu_offload: offload(raw.gpu_offload, pme, raw.bonded_interactions),
+            settings: check_settings(&raw.settings).map_err(|error| error.within("settings"))?,
+            double: false,
             pme,
         })
     }
@@ -120,6 +126,15 @@ impl System {
     pub fn ns_per_day(&self, seconds_per_step: f64) -> f64 {
         self.dt_ps / 1000.0 * 86_400.0 / seconds_per_step
     }
+}
+
+fn check_settings(raw: &Settings) -> Result<Settings, FieldError> {
+    if let Some(atoms) = raw.perturbed_atoms {
+        within("perturbedAtoms", atoms, bounds::PERTURBED_ATOMS)?;
+    }
+    within("mtsInterval", raw.mts_interval, bounds::MTS_INTERVAL)?;
+    within("outputBytesPerStep", raw.output_bytes_per_step, bounds::OUTPUT_BYTES)?;
+    Ok(raw.clone())
 }
 
 /// The radius of the pair list; it may be shorter than the cut-off by rounding only.

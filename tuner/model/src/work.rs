@@ -3,6 +3,9 @@
 //! The counts follow GROMACS's own estimate of its costs (`perf_est.cpp`): cycles of a reference core, later
 //! scaled by what a hardware class does per cycle.
 
+use scavenger_schema::tuning::{LjPme, VdwModifier};
+
+use crate::interval::combine;
 use crate::system::{Pme, System};
 
 /// Operations of one step.
@@ -18,6 +21,78 @@ pub struct Work {
     pub bonded: f64,
     /// Constraints, integration, pair search over its interval, in reference cycles.
     pub update: f64,
+    /// Pairs with an atom that has two states, in reference cycles.
+    pub perturbed: f64,
+    /// Bytes of trajectory.
+    pub output_bytes: f64,
+    /// What is doubtful about it.
+    pub doubts: Doubts,
+}
+
+/// Uncertainty of the logarithm of each kind of work because of settings that no row of `tuner/data` has.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Doubts {
+    /// Of pairs.
+    pub pair: f64,
+    /// Of PME.
+    pub pme: f64,
+    /// Of all other work.
+    pub other: f64,
+    /// Of what does not depend on the atoms: writing output.
+    pub rest: f64,
+}
+
+/// A factor on work that a setting makes, and the uncertainty of its logarithm. The centres are physics (operations of the
+/// kernels, further grids); runs of 5,184 atoms of water on one core with GROMACS 2022 agree within the uncertainty
+/// (`tuner/data/settings.csv`).
+struct Multiplier {
+    factor: f64,
+    sigma: f64,
+}
+
+/// Pairs with a potential that is switched: a polynomial of the distance and its derivative more.
+const POTENTIAL_SWITCH: Multiplier = Multiplier { factor: 1.3, sigma: 0.15 };
+/// The same with a force that is switched.
+const FORCE_SWITCH: Multiplier = Multiplier { factor: 1.1, sigma: 0.1 };
+/// Pairs without the Ewald correction: fewer operations, the same loads and stores.
+const REACTION_FIELD: Multiplier = Multiplier { factor: 0.9, sigma: 0.15 };
+/// Pairs with the grid part of Lennard-Jones interactions taken out.
+const LJ_PME_PAIR: Multiplier = Multiplier { factor: 1.1, sigma: 0.15 };
+/// A grid of Lennard-Jones interactions relative to that of charges, where many atoms have none.
+const LJ_GRID: Multiplier = Multiplier { factor: 0.7, sigma: 0.4 };
+/// Charges of two states: two grids.
+const TWO_STATES: Multiplier = Multiplier { factor: 1.8, sigma: 0.2 };
+/// Half as many numbers per vector instruction, and twice the bytes.
+const DOUBLE_PAIR: Multiplier = Multiplier { factor: 1.9, sigma: 0.15 };
+/// The same of work that is vectorised less.
+const DOUBLE_OTHER: Multiplier = Multiplier { factor: 1.7, sigma: 0.2 };
+/// Reference cycles of a pair with an atom that has two states: soft-core powers for both, one pair after the other.
+const PERTURBED_PAIR: Multiplier = Multiplier { factor: 90.0, sigma: 0.4 };
+/// Perturbed atoms if their number is not known: those of a small molecule.
+const SMALL_MOLECULE: f64 = 40.0;
+/// Uncertainty of ln(their number) then.
+const SIGMA_SMALL_MOLECULE: f64 = 0.7;
+/// Uncertainty of ln(time) of the long-range part with multiple time steps.
+const SIGMA_MTS: f64 = 0.2;
+/// Uncertainty of ln(time) that writing takes: volumes on the network differ by as much.
+const SIGMA_OUTPUT: f64 = 1.0;
+
+/// Further grids that PME for Lennard-Jones interactions needs.
+#[must_use]
+pub(crate) fn lj_grids(lj_pme: LjPme) -> f64 {
+    match lj_pme {
+        LjPme::None => 0.0,
+        LjPme::Geometric => 1.0,
+        LjPme::LorentzBerthelot => 7.0,
+    }
+}
+
+impl Multiplier {
+    /// Applies it to an amount of work, and adds its uncertainty.
+    fn apply(&self, work: &mut f64, doubt: &mut f64) {
+        *work *= self.factor;
+        *doubt = combine(&[*doubt, self.sigma]);
+    }
 }
 
 /// Pairs per atom inside the inner pair list.
@@ -40,12 +115,68 @@ impl Work {
     #[must_use]
     pub fn of(system: &System) -> Self {
         let (spread, mesh) = system.pme.map_or((0.0, 0.0), |pme| (spread(system, pme), mesh(pme)));
-        Self {
+        let mut work = Self {
             pairs: system.atoms * pairs_per_atom(system),
             spread,
             mesh,
             bonded: 60.0 * system.bonded,
             update: 80.0 * system.atoms + 40.0 * system.constraints,
+            perturbed: 0.0,
+            output_bytes: system.settings.output_bytes_per_step,
+            doubts: Doubts::default(),
+        };
+        work.set(system);
+        work
+    }
+
+    /// Applies the settings.
+    fn set(&mut self, system: &System) {
+        let (settings, doubts) = (&system.settings, &mut self.doubts);
+        match settings.vdw_modifier {
+            VdwModifier::None => {}
+            VdwModifier::PotentialSwitch => POTENTIAL_SWITCH.apply(&mut self.pairs, &mut doubts.pair),
+            VdwModifier::ForceSwitch => FORCE_SWITCH.apply(&mut self.pairs, &mut doubts.pair),
+        }
+        if system.pme.is_none() {
+            REACTION_FIELD.apply(&mut self.pairs, &mut doubts.pair);
+        }
+        let mut pme = 1.0;
+        if settings.free_energy {
+            TWO_STATES.apply(&mut pme, &mut doubts.pme);
+            // Soft-core pairs are looked up as far as the list goes.
+            let sphere = 4.0 / 3.0 * std::f64::consts::PI * system.rlist_nm.powi(3) * system.density;
+            let atoms =
+                settings.perturbed_atoms.map_or(SMALL_MOLECULE, |atoms| atoms as f64).min(system.atoms);
+            self.perturbed = atoms * sphere.min(system.atoms) * PERTURBED_PAIR.factor;
+            let number = if settings.perturbed_atoms.is_some() { 0.0 } else { SIGMA_SMALL_MOLECULE };
+            let share = self.perturbed / (self.perturbed + self.bonded + self.update).max(1.0);
+            doubts.other = combine(&[doubts.other, combine(&[PERTURBED_PAIR.sigma, number]) * share]);
+        }
+        if settings.lj_pme != LjPme::None {
+            LJ_PME_PAIR.apply(&mut self.pairs, &mut doubts.pair);
+            pme += lj_grids(settings.lj_pme) * LJ_GRID.factor;
+            doubts.pme = combine(&[doubts.pme, LJ_GRID.sigma]);
+        }
+        if settings.mts_interval > 1 {
+            pme /= f64::from(settings.mts_interval);
+            doubts.pme = combine(&[doubts.pme, SIGMA_MTS]);
+        }
+        self.spread *= pme;
+        self.mesh *= pme;
+        if system.double {
+            DOUBLE_PAIR.apply(&mut self.pairs, &mut doubts.pair);
+            let mut other = 1.0;
+            DOUBLE_OTHER.apply(&mut other, &mut doubts.other);
+            doubts.pme = combine(&[doubts.pme, DOUBLE_OTHER.sigma]);
+            for work in
+                [&mut self.spread, &mut self.mesh, &mut self.bonded, &mut self.update, &mut self.perturbed]
+            {
+                *work *= other;
+            }
+            self.output_bytes *= 2.0;
+        }
+        if self.output_bytes > 0.0 {
+            doubts.rest = SIGMA_OUTPUT;
         }
     }
 }
@@ -63,6 +194,7 @@ fn mesh(pme: Pme) -> f64 {
 mod tests {
     use super::*;
     use crate::ladder::fixtures::water;
+    use scavenger_schema::tuning::SystemDescription;
 
     fn work(atoms: u64) -> Work {
         Work::of(&System::check(&water(atoms)).expect("water should be accepted"))
@@ -89,5 +221,45 @@ mod tests {
         raw.pme = None;
         let work = Work::of(&System::check(&raw).expect("water should be accepted"));
         assert_eq!((work.spread, work.mesh), (0.0, 0.0));
+    }
+
+    fn with(spoil: impl FnOnce(&mut SystemDescription)) -> Work {
+        let mut raw = water(30_000);
+        spoil(&mut raw);
+        Work::of(&System::check(&raw).expect("water should be accepted"))
+    }
+
+    /// Work relative to plain molecular dynamics: pairs and PME.
+    fn relative(spoil: impl FnOnce(&mut SystemDescription)) -> (f64, f64) {
+        let (plain, other) = (work(30_000), with(spoil));
+        (other.pairs / plain.pairs, other.mesh / plain.mesh)
+    }
+
+    #[test]
+    fn settings_that_were_not_measured_leave_doubts() {
+        assert_eq!(work(30_000).doubts, Doubts::default());
+        let free = with(|raw| raw.settings.free_energy = true);
+        assert!(free.perturbed > 0.0 && free.doubts.pme > 0.15 && free.doubts.other > 0.1, "{free:?}");
+        let few = with(|raw| {
+            raw.settings.free_energy = true;
+            raw.settings.perturbed_atoms = Some(10);
+        });
+        assert!(few.perturbed < free.perturbed && few.doubts.other < free.doubts.other, "{few:?}");
+        let output = with(|raw| raw.settings.output_bytes_per_step = 360_000.0);
+        assert_eq!((output.output_bytes, output.doubts.rest), (360_000.0, SIGMA_OUTPUT));
+    }
+
+    #[test]
+    fn settings_multiply_their_part_of_the_work() {
+        let near = |(pairs, mesh): (f64, f64), expected: (f64, f64)| {
+            assert!((pairs - expected.0).abs() < 0.05 && (mesh - expected.1).abs() < 0.05, "{pairs} {mesh}");
+        };
+        near(relative(|raw| raw.settings.free_energy = true), (1.0, 1.8));
+        near(relative(|raw| raw.settings.lj_pme = LjPme::Geometric), (1.1, 1.7));
+        near(relative(|raw| raw.settings.lj_pme = LjPme::LorentzBerthelot), (1.1, 5.9));
+        near(relative(|raw| raw.settings.vdw_modifier = VdwModifier::PotentialSwitch), (1.3, 1.0));
+        near(relative(|raw| raw.settings.vdw_modifier = VdwModifier::ForceSwitch), (1.1, 1.0));
+        near(relative(|raw| raw.settings.mts_interval = 2), (1.0, 0.5));
+        near(relative(|raw| raw.pme = None), (0.9, 0.0));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use scavenger_schema::tuning::{GpuOffload, PmeDescription, SystemDescription};
+use scavenger_schema::tuning::{GpuOffload, PmeDescription, Settings, SystemDescription};
 use scavenger_tuner_model::hardware::{CpuClass, GpuClass, Simd};
 use scavenger_tuner_model::learn::Site;
 use scavenger_tuner_model::model::Job;
@@ -113,6 +113,7 @@ fn job<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Job> {
         bonded_interactions: None,
         constraints: None,
         gpu_offload: GpuOffload::default(),
+        settings: Settings::default(),
     };
     Job::new(&system, Some(cell("gromacs_version"))).ok()
 }

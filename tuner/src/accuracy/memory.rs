@@ -1,7 +1,7 @@
 //! The memory that is requested against peaks measured with thread-MPI. `tuner/data/README.md` says how they were
 //! measured.
 
-use scavenger_schema::tuning::{GpuOffload, Layout, MIB, PmeDescription, SystemDescription};
+use scavenger_schema::tuning::{GpuOffload, Layout, MIB, PmeDescription, Settings, SystemDescription};
 use scavenger_tuner_model::memory::{peak_bytes, request_bytes};
 use scavenger_tuner_model::system::System;
 
@@ -43,6 +43,7 @@ fn peak<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Peak> {
         bonded_interactions: Some(0),
         constraints: Some(atoms),
         gpu_offload: GpuOffload::default(),
+        settings: Settings::default(),
     };
     let system = System::check(&system).ok()?;
     let count = |name: &str| Some(number(cell(name))? as u32);

@@ -7,6 +7,7 @@ pub mod fitted;
 pub mod memory;
 pub mod plain;
 pub mod report;
+pub mod settings;
 mod widening;
 
 use std::collections::BTreeMap;

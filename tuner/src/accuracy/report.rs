@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use scavenger_schema::tuning::Interval;
+
 use super::components::Compared;
 use super::memory::Peak;
 use super::{Accuracy, Errors, Regime};
@@ -31,6 +33,7 @@ pub fn table(accuracy: &Accuracy) -> String {
     }
     memory_row(&mut text, &accuracy.memory);
     components(&mut text, &accuracy.components);
+    settings(&mut text, &super::settings::compared());
     for (part, regimes) in &accuracy.parts {
         let _ = writeln!(text, "\nThe rows on {part}:\n");
         rows(&mut text, regimes);
@@ -51,6 +54,24 @@ fn components(text: &mut String, compared: &[Compared]) {
             "| {} | {logs} | {low:.2} / {middle:.2} / {high:.2} | {} |",
             component.name(),
             machines.join(", ")
+        );
+    }
+}
+
+fn settings(text: &mut String, compared: &[super::settings::Compared]) {
+    text.push_str(
+        "\nSettings that no other row has, one core, after the plain run was measured (settings.csv):\n\n\
+         | setting | measured, us per step | predicted | within the interval |\n|---|---:|---:|---|\n",
+    );
+    for one in compared {
+        let Interval { p10, p50, p90 } = one.predicted;
+        let digits = usize::from(one.measured < 100.0);
+        let _ = writeln!(
+            text,
+            "| {} | {:.digits$} | {p50:.digits$} ({p10:.digits$} to {p90:.digits$}) | {} |",
+            one.name,
+            one.measured,
+            if one.is_covered() { "yes" } else { "no" }
         );
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::anyhow;
-use scavenger_schema::tuning::{CalibrationReply, CalibrationRequest, MIB};
+use scavenger_schema::tuning::{Build, CalibrationReply, CalibrationRequest, MIB};
 use scavenger_tuner_model::calibrate;
 use serde::Serialize;
 
@@ -49,6 +49,7 @@ async fn run(options: &CalibrateOptions) -> Result<(), Failure> {
     let request = CalibrationRequest {
         node,
         gromacs_version: options.gromacs_version.clone(),
+        build: Build::default(),
         max_benchmarks: options.max_benchmarks,
         max_cpu_millicores: options.max_cores.map(|cores| cores.saturating_mul(1000)),
         max_atoms: options.max_atoms,

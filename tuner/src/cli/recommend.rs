@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow};
 use scavenger_schema::gpu_offload;
 use scavenger_schema::tuning::{
-    GpuOffload, LadderReply, LadderRequest, Limits, MIB, NodeShape, PmeDescription, Resources,
-    SystemDescription,
+    Build, GpuOffload, LadderReply, LadderRequest, Limits, MIB, NodeShape, PmeDescription, Resources,
+    Settings, SystemDescription,
 };
 use scavenger_tuner_model::{hardware, ladder};
 
@@ -55,8 +55,10 @@ fn request(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
                 system.nsteps = options.nsteps;
             }
             let mut request = with_nodes(options, system)?;
+            let found = Build::of(&build);
             let version = || build.get(gpu_offload::VERSION).cloned();
             request.gromacs_version = request.gromacs_version.or_else(version);
+            request.build = Build { simd: request.build.simd.take().or(found.simd), ..found };
             request
         }
         (None, None) => described(options)?,
@@ -119,6 +121,7 @@ fn described(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
         bonded_interactions: None,
         constraints: None,
         gpu_offload: GpuOffload::default(),
+        settings: Settings::default(),
     };
     with_nodes(options, system)
 }
@@ -129,6 +132,7 @@ fn with_nodes(options: &RecommendOptions, system: SystemDescription) -> Result<L
         system,
         limits: Limits::default(),
         gromacs_version: options.gromacs_version.clone(),
+        build: Build { simd: options.simd.clone(), ..Build::default() },
         owner: None,
         nodes: node,
         turnover_seconds: None,

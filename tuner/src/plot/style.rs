@@ -5,6 +5,7 @@ use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use scavenger_schema::colours;
 
 /// Height of a row of a legend.
 const LEGEND_ROW: i32 = 18;
@@ -15,19 +16,13 @@ pub(super) const TITLE: i32 = 48;
 /// Size of most text in pixels.
 pub(super) const TEXT: i32 = 13;
 pub(super) const FONT: &str = "sans-serif";
-pub(super) const GRID: RGBColor = RGBColor(222, 222, 222);
-pub(super) const GREY: RGBColor = RGBColor(90, 90, 90);
+pub(super) const GRID: RGBColor = rgb(colours::GRID);
+pub(super) const GREY: RGBColor = rgb(colours::GREY);
 
-/// Distinct without colour vision (Okabe and Ito), the dark ones first: yellow and light blue are faint on white.
-const COLOURS: [RGBColor; 7] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 0, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-];
+const fn rgb((red, green, blue): (u8, u8, u8)) -> RGBColor {
+    RGBColor(red, green, blue)
+}
+
 /// Length and gap of dashes in pixels; the first line is drawn through.
 const DASHES: [(i32, i32); 5] = [(1, 0), (9, 4), (3, 3), (14, 5), (6, 7)];
 
@@ -47,7 +42,7 @@ impl Style {
     }
 
     pub(super) fn colour(self) -> RGBColor {
-        COLOURS[self.index % COLOURS.len()]
+        rgb(colours::DISTINCT[self.index % colours::DISTINCT.len()])
     }
 
     /// Draws a line through points.

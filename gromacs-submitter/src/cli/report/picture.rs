@@ -10,6 +10,7 @@ use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use scavenger_schema::colours;
 
 use super::super::text::{cut, number_of, shown};
 use super::clock;
@@ -28,24 +29,21 @@ const TEXT: i32 = 13;
 /// Pixels that a letter takes in the legend: about what sans-serif does.
 const LETTER: f64 = 7.0;
 const FONT: &str = "sans-serif";
-/// Distinct without colour vision (Okabe and Ito), the same as in the tuner's pictures.
-const COLOURS: [RGBColor; 7] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 0, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-];
+const fn rgb((red, green, blue): (u8, u8, u8)) -> RGBColor {
+    RGBColor(red, green, blue)
+}
+/// The colour of a row; after the last the first comes again.
+const fn colour(place: usize) -> RGBColor {
+    rgb(colours::DISTINCT[place % colours::DISTINCT.len()])
+}
 /// Length and gap of the dashes of a row; the first is drawn through.
 const DASHES: [(i32, i32); 7] = [(1, 0), (9, 3), (3, 3), (14, 4), (5, 6), (9, 7), (2, 6)];
 /// Light, medium and dark in grey, too.
 const INTERRUPTED: RGBColor = RGBColor(240, 190, 80);
 const COMPLETED: RGBColor = RGBColor(0, 140, 105);
 const FAILED: RGBColor = RGBColor(90, 20, 0);
-const GREY: RGBColor = RGBColor(90, 90, 90);
-const GRID: RGBColor = RGBColor(226, 226, 226);
+const GREY: RGBColor = rgb(colours::GREY);
+const GRID: RGBColor = rgb(colours::GRID);
 
 /// The whole picture, with coordinates in pixels.
 type Root<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -167,8 +165,8 @@ fn running(root: &Root<'_>, ran: &[Ran], time: &Time, sums: &Sums) -> Result<()>
     let right = time.at(sums.until);
     points.push(pixel(right, panel.at(f64::from(number))));
     points.push(pixel(right, panel.bottom));
-    root.draw(&Polygon::new(points.clone(), COLOURS[0].mix(0.25)))?;
-    Ok(root.draw(&PathElement::new(points, COLOURS[0].stroke_width(2)))?)
+    root.draw(&Polygon::new(points.clone(), colour(0).mix(0.25)))?;
+    Ok(root.draw(&PathElement::new(points, colour(0).stroke_width(2)))?)
 }
 
 /// How attempts ended in each stretch, on top of each other.
@@ -198,7 +196,7 @@ fn speeds(root: &Root<'_>, ran: &[Ran], time: &Time, sums: &Sums) -> Result<()> 
     rows.sort_unstable();
     rows.dedup();
     // More rows than colours cannot be distinguished, and a colour that returns would say that two rows are the same.
-    let one_each = rows.len() <= COLOURS.len();
+    let one_each = rows.len() <= colours::DISTINCT.len();
     for attempt in ran {
         let Some(ns_per_day) = attempt.ns_per_day else { continue };
         let place = rows.iter().position(|(row, _)| *row == attempt.row_id).unwrap_or(0);
@@ -208,8 +206,8 @@ fn speeds(root: &Root<'_>, ran: &[Ran], time: &Time, sums: &Sums) -> Result<()> 
         let to = time.at(end).max(from + 3.0).min(WIDTH - RIGHT);
         let y = panel.at(ns_per_day);
         let ends = vec![pixel(from.min(to - 3.0), y), pixel(to, y)];
-        let place = if one_each { place % COLOURS.len() } else { 0 };
-        let stroke = COLOURS[place].mix(if one_each { 1.0 } else { 0.45 }).stroke_width(3);
+        let place = if one_each { place } else { 0 };
+        let stroke = colour(place).mix(if one_each { 1.0 } else { 0.45 }).stroke_width(3);
         dashed(root, ends, place, stroke)?;
     }
     if one_each {
@@ -218,7 +216,7 @@ fn speeds(root: &Root<'_>, ran: &[Ran], time: &Time, sums: &Sums) -> Result<()> 
         let name = |row: i64, path: &str| cut(&format!("{row} {}", file_name(path)), letters);
         let names: Vec<String> = rows.iter().map(|(row, path)| name(*row, path)).collect();
         let entries: Vec<(RGBColor, &str)> =
-            names.iter().enumerate().map(|(place, name)| (COLOURS[place], name.as_str())).collect();
+            names.iter().enumerate().map(|(place, name)| (colour(place), name.as_str())).collect();
         legend(root, &panel, &entries, true)?;
     }
     Ok(())
@@ -234,7 +232,7 @@ fn throughput(root: &Root<'_>, time: &Time, sums: &Sums) -> Result<()> {
     let panel = Panel::new(3, most);
     frame(root, &panel, time, sums, "speed of all together (ns/day)")?;
     for bin in sums.bins.iter().filter(|bin| bin.ns_per_day > 0.0) {
-        bar(root, &panel, (time.at(bin.from), time.at(bin.to)), (0.0, bin.ns_per_day), COLOURS[0])?;
+        bar(root, &panel, (time.at(bin.from), time.at(bin.to)), (0.0, bin.ns_per_day), colour(0))?;
     }
     Ok(())
 }
@@ -385,7 +383,7 @@ mod tests {
             assert!(svg.contains(words), "{words}");
         }
         // Each row has its colour: of its line, and of the piece of it in the legend.
-        for RGBColor(red, green, blue) in &COLOURS[..5] {
+        for (red, green, blue) in &colours::DISTINCT[..5] {
             let hex = format!("#{red:02X}{green:02X}{blue:02X}");
             assert!(svg.matches(&hex).count() >= 2, "{hex}");
         }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use scavenger_schema::tuning::{
-    GpuOffload, LadderRequest, Limits, NodeShape, PmeDescription, Resources, SystemDescription,
+    Build, GpuOffload, LadderRequest, Limits, NodeShape, PmeDescription, Resources, Settings,
+    SystemDescription,
 };
 
 /// A cube of water with the usual settings; the PME grid has a spacing of 0.12 nm.
@@ -23,6 +24,7 @@ pub fn water(atoms: u64) -> SystemDescription {
         bonded_interactions: Some(0),
         constraints: Some(atoms),
         gpu_offload: GpuOffload::default(),
+        settings: Settings::default(),
     }
 }
 
@@ -54,6 +56,7 @@ pub fn request(system: SystemDescription, nodes: Vec<NodeShape>) -> LadderReques
         system,
         limits: Limits::default(),
         gromacs_version: None,
+        build: Build::default(),
         owner: None,
         nodes,
         turnover_seconds: None,

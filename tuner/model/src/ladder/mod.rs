@@ -32,7 +32,7 @@ pub(crate) use candidates::MOST_CORES_PER_GPU;
 use candidates::{Candidate, Kind, Question, candidates, holding, kinds_of};
 use explore::Restart;
 use lines::{Chosen, choose, lines_of};
-use sanity::Sane;
+pub(crate) use sanity::{Asking, Sane};
 
 use crate::error::{FieldError, TuneError, within};
 use crate::hardware::{Hardware, UNKNOWN};
@@ -64,7 +64,7 @@ pub fn build(model: &Model, request: &LadderRequest) -> Result<LadderReply, Tune
                 .to_owned(),
         );
     }
-    notes.extend(Sane::note_on_hours(fastest));
+    notes.extend(Sane::note_on_hours("even the fastest configuration", fastest));
     notes.extend(sane.notes);
     Ok(LadderReply { model_version: model.version().to_owned(), rungs, shared_gpu, notes })
 }
@@ -137,7 +137,7 @@ struct Checked<'a> {
 
 /// Checks a request and counts the work of its system.
 fn checked(request: &LadderRequest) -> Result<Checked<'_>, TuneError> {
-    let sane = Sane::new(request)?;
+    let sane = Sane::new(&Asking::ladder(request))?;
     if let Some(seconds) = request.turnover_seconds {
         within("turnoverSeconds", seconds, bounds::TURNOVER_SECONDS)?;
     }

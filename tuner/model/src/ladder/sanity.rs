@@ -4,7 +4,7 @@
 //! but it must not look as certain as the rest.
 
 use scavenger_schema::bounds::Bounds;
-use scavenger_schema::tuning::{Interval, LadderRequest, SystemDescription};
+use scavenger_schema::tuning::{Build, Interval, LadderRequest, PredictRequest, SystemDescription};
 
 use crate::error::FieldError;
 use crate::interval::{Z90, combine};
@@ -44,16 +44,15 @@ pub(crate) struct Sane {
 
 impl Sane {
     /// Checks the system of a request and looks at it as an expert would.
-    pub(crate) fn new(request: &LadderRequest) -> Result<Self, FieldError> {
-        let mut sane =
-            Self { spread: None, sigma: 0.0, notes: Vec::new(), job: job(request, &request.system)? };
-        sane.look_at_density(request)?;
+    pub(crate) fn new(asked: &Asking<'_>) -> Result<Self, FieldError> {
+        let mut sane = Self { spread: None, sigma: 0.0, notes: Vec::new(), job: asked.job(asked.system)? };
+        sane.look_at_density(asked)?;
         sane.look_at_cutoff();
         sane.look_at_size();
         Ok(sane)
     }
 
-    fn look_at_density(&mut self, request: &LadderRequest) -> Result<(), FieldError> {
+    fn look_at_density(&mut self, asked: &Asking<'_>) -> Result<(), FieldError> {
         let System { density, dt_ps, .. } = self.job.system;
         if density > DENSE {
             self.notes.push(format!(
@@ -62,8 +61,8 @@ impl Sane {
         } else if dt_ps < COARSE_DT_PS && density < SPARSE {
             // Atoms attract each other: what does not fill its box is a droplet, a slab or a molecule in vacuum, and each
             // atom has about as many neighbours as in water.
-            let filled = SystemDescription { box_nm: None, ..request.system.clone() };
-            self.spread = Some(std::mem::replace(&mut self.job, job(request, &filled)?));
+            let filled = SystemDescription { box_nm: None, ..asked.system.clone() };
+            self.spread = Some(std::mem::replace(&mut self.job, asked.job(&filled)?));
             self.notes.push(format!(
                 "the box holds {} atoms per nm³, water has 100; the speeds are for a droplet or a slab of ordinary \
                  density, and atoms spread evenly would be as fast as p90",
@@ -121,19 +120,48 @@ impl Sane {
         Interval { p10: p50 / wider(p50 / p10), p50, p90: p90.max(spread_p90.unwrap_or(0.0)) }
     }
 
-    /// A sentence if the fastest of these, in hours, is not for this life.
-    pub(crate) fn note_on_hours(fastest: Option<f64>) -> Option<String> {
+    /// A sentence if `what` takes so many hours that it is not for this life.
+    pub(crate) fn note_on_hours(what: &str, fastest: Option<f64>) -> Option<String> {
         let hours = fastest.filter(|hours| *hours > YEAR_HOURS)?;
         Some(format!(
-            "even the fastest configuration takes {} years; fewer steps or more simulations side by side may help",
+            "{what} takes {} years; fewer steps or more simulations side by side may help",
             three_digits(hours / YEAR_HOURS)
         ))
     }
 }
 
-/// The job of a request, for this description of its system.
-fn job(request: &LadderRequest, system: &SystemDescription) -> Result<Job, FieldError> {
-    Job::new(system, request.gromacs_version.as_deref())?.asked_by(request.owner.as_deref())
+/// What is simulated, with which GROMACS, and who asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking<'a> {
+    pub(crate) system: &'a SystemDescription,
+    pub(crate) gromacs_version: Option<&'a str>,
+    pub(crate) build: &'a Build,
+    pub(crate) owner: Option<&'a str>,
+}
+
+impl<'a> Asking<'a> {
+    pub(crate) fn ladder(request: &'a LadderRequest) -> Self {
+        Self {
+            system: &request.system,
+            gromacs_version: request.gromacs_version.as_deref(),
+            build: &request.build,
+            owner: request.owner.as_deref(),
+        }
+    }
+
+    pub(crate) fn prediction(request: &'a PredictRequest) -> Self {
+        Self {
+            system: &request.system,
+            gromacs_version: request.gromacs_version.as_deref(),
+            build: &request.build,
+            owner: request.owner.as_deref(),
+        }
+    }
+
+    /// The job for this description of the system.
+    fn job(&self, system: &SystemDescription) -> Result<Job, FieldError> {
+        Job::new(system, self.gromacs_version)?.built(self.gromacs_version, self.build)?.asked_by(self.owner)
+    }
 }
 
 /// Three significant digits, without an exponent up to a million.
@@ -166,7 +194,8 @@ mod tests {
     fn sane(spoil: impl FnOnce(&mut SystemDescription)) -> Sane {
         let mut system = water(100_000);
         spoil(&mut system);
-        Sane::new(&request(system, vec![node(1000, 1)])).expect("the system should be accepted")
+        Sane::new(&Asking::ladder(&request(system, vec![node(1000, 1)])))
+            .expect("the system should be accepted")
     }
 
     fn first(spoil: impl FnOnce(&mut SystemDescription)) -> (Interval, Vec<String>) {

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use scavenger_schema::tuning::{ErrorCode, MIB, Rung};
+use scavenger_schema::tuning::{Build, ErrorCode, MIB, Rung};
 
 use super::candidates::{core_counts, price};
 use super::fixtures::{labelled, node, request, water};
@@ -296,7 +296,7 @@ prop_compose! {
         let limits = Limits {
             max_cpu_millicores: max_cpu, max_rungs, min_efficiency, max_gpus, ..Limits::default()
         };
-        LadderRequest { system, limits, gromacs_version: None, owner: None, nodes, turnover_seconds: None, explore: None }
+        LadderRequest { system, limits, gromacs_version: None, build: Build::default(), owner: None, nodes, turnover_seconds: None, explore: None }
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
-use crate::ladder::fixtures::{node, water};
+use crate::ladder::fixtures::{labelled, node, water};
+use scavenger_schema::tuning::{Build, Device, Interval, PredictRequest, Resources, SystemDescription};
 
 fn request() -> PredictRequest {
     PredictRequest {
@@ -8,6 +9,7 @@ fn request() -> PredictRequest {
         node: node(2000, 4),
         cpu_millicores: None,
         gromacs_version: None,
+        build: Build::default(),
         owner: None,
     }
 }
@@ -198,4 +200,111 @@ fn refuses_what_mdrun_or_the_node_would_refuse() {
     assert_eq!(field(|r| r.cpu_millicores = Some(1500)), "cpuMillicores");
     assert_eq!(field(|r| r.node.allocatable.gpus = 1_000_000), "node.allocatable.gpus");
     assert_eq!(field(|r| r.system.atoms = 0), "system.atoms");
+}
+
+/// A node of Zen 4, and a request for two of its cores with a build for `simd` in `precision`.
+fn built(simd: &str, precision: &str) -> PredictRequest {
+    let mut request = request();
+    request.node = labelled(&node(16_000, 64), &[("node.kubernetes.io/instance-type", "c7a.4xlarge")], 0);
+    request.build.simd = Some(simd.to_owned());
+    request.build.precision = Some(precision.to_owned());
+    request
+}
+
+#[test]
+fn vector_instructions_and_precision_decide_the_speed() {
+    let speed = |request: &PredictRequest| {
+        Model::prior().answer(request).expect("the layout should run").ns_per_day.p50
+    };
+    let own = speed(&built("AVX_512", "mixed"));
+    let unknown = PredictRequest { build: Build::default(), ..built("", "") };
+    assert_eq!(own, speed(&unknown), "a build that is not known is one for the processor");
+    assert_eq!(own, speed(&built("tomorrow", "mixed")));
+    let narrow = own / speed(&built("SSE4.1", "mixed"));
+    assert!((1.5..4.0).contains(&narrow), "{narrow}");
+    let double = own / speed(&built("AVX_512", "double"));
+    assert!((1.5..2.2).contains(&double), "{double}");
+}
+
+#[test]
+fn a_run_says_more_of_its_own_build_than_of_another() {
+    let request = built("AVX_512", "mixed");
+    let model = Model::prior();
+    let before = model.answer(&request).expect("the layout should run");
+    let version = request.gromacs_version.as_deref();
+    let speed = before.ns_per_day.p50 * 0.8;
+    let run = Observation::local(
+        &request.system,
+        version,
+        &request.layout,
+        &before.resources,
+        &request.node.labels,
+        speed,
+        "chemist",
+    )
+    .and_then(|run| run.built(version, &request.build))
+    .expect("the run should be accepted");
+    let learned = model.learn(&[run]);
+    let width = |request: &PredictRequest| {
+        let Interval { p10, p90, .. } = learned.answer(request).expect("the layout should run").ns_per_day;
+        p90 / p10
+    };
+    let mut other = request.clone();
+    other.build.gpu_backend = Some("CUDA".to_owned());
+    assert!(width(&request) < width(&other), "{} {}", width(&request), width(&other));
+    other.build = Build { mpi: Some("MPI".to_owned()), ..request.build.clone() };
+    assert!(width(&request) < width(&other));
+}
+
+#[test]
+fn a_build_without_gpus_gets_none() {
+    let gpu_node = labelled(&node(16_000, 64), &[("nvidia.com/gpu.product", "NVIDIA-A100")], 1);
+    let mut asked = crate::ladder::fixtures::request(water(100_000), vec![gpu_node]);
+    asked.gromacs_version = Some("2024.4".to_owned());
+    let gpus = |asked: &scavenger_schema::tuning::LadderRequest| {
+        let reply = crate::ladder::build(&Model::prior(), asked).expect("there should be a ladder");
+        reply.rungs.iter().filter(|rung| rung.resources.gpus > 0).count()
+    };
+    assert!(gpus(&asked) > 0);
+    asked.build.gpu_backend = Some("disabled".to_owned());
+    assert_eq!(gpus(&asked), 0);
+    asked.build.gpu_backend = Some("CUDA".to_owned());
+    assert!(gpus(&asked) > 0);
+    asked.build.precision = Some("double".to_owned());
+    assert_eq!(gpus(&asked), 0, "there is no double precision on GPUs");
+}
+
+/// What a request for one layout says of a system that `spoil` made odd: its interval and its notes.
+fn odd(spoil: impl FnOnce(&mut SystemDescription)) -> (Interval, Vec<String>) {
+    let mut request = PredictRequest { system: water(100_000), node: node(2000, 512), ..request() };
+    spoil(&mut request.system);
+    let reply = Model::prior().answer(&request).expect("the layout should run");
+    (reply.ns_per_day, reply.notes)
+}
+
+#[test]
+fn odd_systems_are_told_and_less_certain() {
+    let width = |interval: Interval| interval.p90 / interval.p10;
+    let (ordinary, notes) = odd(|_| {});
+    assert_eq!(notes, Vec::<String>::new());
+    let says = |notes: &[String], words: &str| {
+        assert!(notes.iter().any(|note| note.contains(words)), "{words}: {notes:?}");
+    };
+    let (droplet, notes) = odd(|system| system.box_nm = Some([40.0; 3]));
+    says(&notes, "1.56 atoms per nm³");
+    assert!((droplet.p50 / ordinary.p50 - 1.0).abs() < 0.2 && width(droplet) > 1.5 * width(ordinary));
+    let (cut, notes) = odd(|system| {
+        system.atoms = 30_000;
+        system.box_nm = Some([1.9, 12.0, 13.2]);
+    });
+    says(&notes, "cut-off of 1 nm");
+    assert!(width(cut) > 1.1 * width(ordinary), "{cut:?} {ordinary:?}");
+    let (few, notes) = odd(|system| system.atoms = 30);
+    says(&notes, "30 atoms are fewer than");
+    assert!(width(few) > width(ordinary));
+    let (many, notes) = odd(|system| system.atoms = 100_000_000);
+    says(&notes, "100,000,000 atoms are more than");
+    assert!(width(many) > width(ordinary));
+    let (_, notes) = odd(|system| system.nsteps = 50_000_000_000);
+    says(&notes, "this configuration takes");
 }

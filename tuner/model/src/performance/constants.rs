@@ -17,7 +17,7 @@ impl ClassFactors {
         Self { class: "broadwell", pair: 1.181, other: 0.834 },
         Self { class: "ivybridge", pair: 1.058, other: 0.959 },
         Self { class: "skylake-sp", pair: 0.997, other: 0.905 },
-        Self { class: "zen2", pair: 0.887, other: 1.018 },
+        Self { class: "zen2", pair: 0.885, other: 1.018 },
         Self { class: "zen3", pair: 1.212, other: 1.041 },
     ];
 
@@ -106,13 +106,13 @@ constants! {
     /// Relative load imbalance per relative size of the halo.
     imbalance: 0.05 within 0.6, fitted 0.108;
     /// Seconds per message between ranks of one node.
-    latency: 2e-6 within 0.8, fitted 2.32e-6;
+    latency: 2e-6 within 0.8, fitted 2.31e-6;
     /// Seconds per message between nodes.
-    net_latency: 4e-6 within 0.8, fitted 5.59e-6;
+    net_latency: 4e-6 within 0.8, fitted 5.49e-6;
     /// Growth of that per node, relative: more ranks share links and wait for the slowest.
     net_growth: 0.1 within 1.0, fitted 0.186;
     /// Bytes per second of one node's network.
-    net_bandwidth: 8e9 within 0.7, fitted 1.2e10;
+    net_bandwidth: 8e9 within 0.7, fitted 1.19e10;
     /// GPU: operations per pair relative to the peak.
     gpu_pair: 150.0 within 0.3, fitted 142.0;
     /// GPU: passes over memory per PME grid point and per spread point.

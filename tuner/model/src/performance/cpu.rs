@@ -6,9 +6,11 @@ use crate::hardware::CpuClass;
 use crate::system::System;
 use crate::work::Work;
 
-/// Power of the threads of a rank with which a barrier of OpenMP takes longer. A step has some fifty parallel regions
-/// and barriers; published measurements of one are below 1 µs for a few threads and 10 to 20 µs for 128.
-const BARRIER_GROWTH: f64 = 0.75;
+/// Reference cycles of a step that do not depend on the system: calls, timers, checks of signals, the state of the thermostat.
+/// One molecule in an empty box shows them (`tuner/data/settings.csv`).
+const STEP_CYCLES: f64 = 15_000.0;
+/// Bytes of trajectory that a run writes per second to a volume on the network.
+const OUTPUT_BANDWIDTH: f64 = 150e6;
 /// Transposes of the PME grid per step: two forth, two back.
 const TRANSPOSES: f64 = 4.0;
 /// Bytes per grid point and transpose: one complex number for two real points.
@@ -66,7 +68,7 @@ pub(super) fn step(
     let pme_cores = speed.cores * pme_ranks / place.ranks;
 
     let pair = work.pairs * constants.pair * cpu.pair_cycles / speed.clock / pp_cores;
-    let other = (work.bonded + work.update) * constants.other / speed.reference / pp_cores;
+    let other = (work.bonded + work.update + work.perturbed) * constants.other / speed.reference / pp_cores;
     let spread = work.spread * constants.spread / speed.reference / pme_cores;
     let mesh = work.mesh * constants.mesh / speed.reference / pme_cores;
     let (traffic_atoms, traffic_points) = traffic(system, cpu, place, constants);
@@ -101,11 +103,20 @@ pub(super) fn step(
             network(place, constants, TRANSPOSES * points * BYTES_PER_GRID_POINT);
     }
     second[Part::Redistribution as usize] = charges / pme_ranks * constants.redistribution / speed.reference;
-    parts.after[Part::Threads as usize] = constants.barrier * (place.threads.powf(BARRIER_GROWTH) - 1.0);
+    parts.after[Part::Threads as usize] = constants.barrier * (barrier_growth(place.threads) - 1.0)
+        + STEP_CYCLES / speed.reference
+        + work.output_bytes / OUTPUT_BANDWIDTH;
     if apart {
         parts.after[Part::Redistribution as usize] = 2.0 * (pp_ranks / place.npme) * latency;
     }
     (parts, speed.boost)
+}
+
+/// How much longer a barrier of OpenMP takes with so many threads: the power 3/4. A step has some fifty parallel regions
+/// and barriers; published measurements of one are below 1 µs for a few threads and 10 to 20 µs for 128.
+fn barrier_growth(threads: f64) -> f64 {
+    let root = threads.sqrt();
+    root * root.sqrt()
 }
 
 /// Seconds in which the atoms and the grid come from memory: all of it where the caches of the cores that work hold

@@ -46,6 +46,8 @@ pub(super) fn step(
         parts.second[Part::Host as usize] = on_cpu(work.bonded * constants.other);
     }
     // Positions there and forces back, unless the update is there too.
+    // Perturbed pairs have no kernel on GPUs.
+    parts.second[Part::Host as usize] += on_cpu(work.perturbed * constants.other);
     let mut between = constants.gpu_launch * class.launch * (1.0 + 0.5 * gpu.count.log2());
     if !gpu.update {
         parts.after[Part::Host as usize] = on_cpu(work.update * HOST_UPDATE);

@@ -1,27 +1,35 @@
 //! Measured runs from Postgres. Read only: the submitter writes them.
 
-use std::collections::BTreeMap;
+mod archive;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use scavenger_schema::tuning::{DroppedRuns, Layout, Resources, SystemDescription};
+use scavenger_schema::tuning::{Build, DroppedRuns, Layout, Resources, SystemDescription};
 use scavenger_tuner_model::Model;
 use scavenger_tuner_model::error::Fault;
 use scavenger_tuner_model::hardware::UNKNOWN;
 use scavenger_tuner_model::model::Observation;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{FromRow as _, PgPool};
 
 use crate::http::Service;
+pub use archive::Archive;
+use archive::{Entry, OVERLAP};
 
 /// Longest wait for a connection or an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Most runs of one owner on one class of hardware: nobody's runs can crowd out those of others.
-const MOST_PER_OWNER: i64 = 200;
+const MOST_PER_OWNER: usize = 200;
 /// Most runs in all.
-const MOST: i64 = 100_000;
+const MOST: usize = 100_000;
+/// Rows that one query for new ones reads.
+const BATCH: i64 = 5000;
+/// Longest wait for the query that reads everything: a million rows are ranked in seconds.
+const PATIENCE_FOR_ALL: Duration = Duration::from_secs(60);
 /// What the database notifies on when runs were added (schema/migrations).
 const CHANNEL: &str = "gromacs_observation";
 /// Wait after a notification for further ones.
@@ -39,8 +47,8 @@ pub enum ReadError {
     #[error("cannot read gromacs_observation")]
     Query(#[source] sqlx::Error),
     /// The database took too long.
-    #[error("the database did not answer within {PATIENCE:?}")]
-    Timeout,
+    #[error("the database did not answer within {0:?}")]
+    Timeout(Duration),
 }
 
 /// Why a run is not learned from.
@@ -65,13 +73,12 @@ pub enum Dropped {
     Refused,
 }
 
-/// What was read.
-#[derive(Debug)]
-pub struct Read {
-    /// Runs to learn from.
-    pub runs: Vec<Observation>,
-    /// How many others there are, by reason.
-    pub dropped: Vec<DroppedRuns>,
+/// The columns of [`Row`].
+macro_rules! columns {
+    () => {
+        "id, hardware_class, system, layout, node_labels, cpu_millicores, gpus, gromacs_version, gromacs_build,
+        ns_per_day, owner, peak_memory_bytes, wall_seconds"
+    };
 }
 
 /// Where the runs are.
@@ -81,17 +88,17 @@ pub struct Source {
     pool: PgPool,
 }
 
-/// What is compared to see whether anything is new: rows are only added.
-type Newest = (i64, Option<i64>);
-
 #[derive(sqlx::FromRow)]
 struct Row {
+    id: i64,
+    hardware_class: String,
     system: Value,
     layout: Value,
     node_labels: Value,
     cpu_millicores: i32,
     gpus: i32,
     gromacs_version: Option<String>,
+    gromacs_build: Option<Value>,
     ns_per_day: f64,
     owner: String,
     peak_memory_bytes: Option<i64>,
@@ -112,64 +119,87 @@ impl Source {
         &self.pool
     }
 
-    async fn newest(&self) -> Result<Newest, ReadError> {
-        let query = sqlx::query_as("select count(*), max(id) from gromacs_observation").fetch_one(&self.pool);
-        patiently(query).await
+    /// Number of the newest row, and how many there are.
+    async fn count(&self) -> Result<(i64, i64), ReadError> {
+        let query = sqlx::query_as("select coalesce(max(id), 0), count(*) from gromacs_observation");
+        patiently(query.fetch_one(&self.pool)).await
     }
 
     /// All runs that count; see [`Self::read`].
     pub async fn observations(&self) -> Result<Vec<Observation>, ReadError> {
-        Ok(self.read().await?.runs)
+        Ok(self.read().await?.runs())
     }
 
-    /// All runs that count, and how many do not: round robin over owners, each owner's newest last.
-    ///
-    /// The order decides which runs are kept where there are too many: the last ones.
-    pub async fn read(&self) -> Result<Read, ReadError> {
-        let query = sqlx::query(
-            "select system, layout, node_labels, cpu_millicores, gpus, gromacs_version, ns_per_day, owner,
-                peak_memory_bytes, wall_seconds
-            from (
+    /// Reads everything. Of each owner's runs on a class of hardware the newest count, and of all the newest again, one of
+    /// each owner in turn.
+    pub async fn read(&self) -> Result<Archive, ReadError> {
+        let (newest, rows) = self.count().await?;
+        let recent = sqlx::query_scalar("select id from gromacs_observation where id > $1 and id <= $2")
+            .bind(newest - OVERLAP)
+            .bind(newest)
+            .fetch_all(&self.pool);
+        let recent: BTreeSet<i64> = patiently(recent).await?.into_iter().collect();
+        let query = sqlx::query(concat!(
+            "select ",
+            columns!(),
+            " from (
                 select *, row_number() over (partition by owner, hardware_class order by id desc) as age
                 from gromacs_observation
-                where wall_seconds >= $1 and (node_labels <> '{}' or hardware_class = $4)
+                where wall_seconds >= $1 and (node_labels <> '{}' or hardware_class = $4) and id <= $5
             ) as ranked
-            where age <= $2 order by age, id desc limit $3",
-        )
+            where age <= $2 order by age, id desc limit $3"
+        ))
         .bind(SHORTEST_SECONDS)
-        .bind(MOST_PER_OWNER)
-        .bind(MOST)
+        .bind(i64::try_from(MOST_PER_OWNER).unwrap_or(i64::MAX))
+        .bind(i64::try_from(MOST).unwrap_or(i64::MAX))
         .bind(UNKNOWN)
+        .bind(newest)
         // Row by row: 100,000 of them as JSON would take most of a gigabyte.
-        .try_map(|row| Row::from_row(&row).map(observation))
+        .try_map(|row| Row::from_row(&row).map(Row::entry))
         .fetch_all(&self.pool);
-        // Where there are too many, the oldest are left out; those that are read go to the model oldest first.
-        let rows: Vec<Result<Observation, Dropped>> = patiently(query).await?;
-        let mut dropped = self.left_out(rows.len()).await?;
-        let mut runs = Vec::with_capacity(rows.len());
-        for row in rows.into_iter().rev() {
-            match row {
-                Ok(run) => runs.push(run),
-                Err(reason) => *dropped.entry(reason).or_default() += 1,
+        let entries = within(PATIENCE_FOR_ALL, query).await?;
+        let dropped = self.left_out(rows, entries.len()).await?;
+        let mut archive = Archive::starting(newest, rows, recent, dropped);
+        entries.into_iter().rev().for_each(|entry| archive.put(entry));
+        Ok(archive)
+    }
+
+    /// Adds what is new; returns how many rows there were.
+    pub async fn catch_up(&self, archive: &mut Archive) -> Result<usize, ReadError> {
+        let mut added = 0;
+        loop {
+            let query = sqlx::query(concat!(
+                "select ",
+                columns!(),
+                " from gromacs_observation where id > $1 and id <> all($2) order by id limit $3"
+            ))
+            .bind(archive.since())
+            .bind(archive.known())
+            .bind(BATCH)
+            .try_map(|row| Row::from_row(&row).map(Row::entry))
+            .fetch_all(&self.pool);
+            let entries = patiently(query).await?;
+            let read = entries.len();
+            entries.into_iter().for_each(|entry| archive.add(entry));
+            archive.trim();
+            added += read;
+            if i64::try_from(read).is_ok_and(|read| read < BATCH) {
+                return Ok(added);
             }
         }
-        tracing::debug!(usable = runs.len(), ?dropped, "read measured runs");
-        let dropped = dropped.into_iter().filter(|(_, runs)| *runs > 0);
-        let dropped = dropped.map(|(reason, runs)| DroppedRuns { reason: reason.to_string(), runs });
-        Ok(Read { runs, dropped: dropped.collect() })
     }
 
     /// Runs that the query does not return.
-    async fn left_out(&self, read: usize) -> Result<BTreeMap<Dropped, u64>, ReadError> {
+    async fn left_out(&self, all: i64, read: usize) -> Result<BTreeMap<Dropped, u64>, ReadError> {
         let query = sqlx::query_as(
-            "select count(*), count(*) filter (where wall_seconds < $1),
+            "select count(*) filter (where wall_seconds < $1),
                 count(*) filter (where wall_seconds >= $1 and node_labels = '{}' and hardware_class <> $2)
             from gromacs_observation",
         )
         .bind(SHORTEST_SECONDS)
         .bind(UNKNOWN)
         .fetch_one(&self.pool);
-        let (all, short, without_labels): (i64, i64, i64) = patiently(query).await?;
+        let (short, without_labels): (i64, i64) = within(PATIENCE_FOR_ALL, query).await?;
         let count = |runs: i64| u64::try_from(runs).unwrap_or(0);
         let many = count(all).saturating_sub(read as u64 + count(short) + count(without_labels));
         Ok(BTreeMap::from([
@@ -181,7 +211,32 @@ impl Source {
 }
 
 async fn patiently<T>(query: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, ReadError> {
-    tokio::time::timeout(PATIENCE, query).await.map_err(|_| ReadError::Timeout)?.map_err(ReadError::Query)
+    within(PATIENCE, query).await
+}
+
+async fn within<T>(
+    patience: Duration,
+    query: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, ReadError> {
+    tokio::time::timeout(patience, query)
+        .await
+        .map_err(|_| ReadError::Timeout(patience))?
+        .map_err(ReadError::Query)
+}
+
+impl Row {
+    /// The row with what it tells.
+    fn entry(self) -> Entry {
+        let (id, owner, hardware_class) = (self.id, self.owner.clone(), self.hardware_class.clone());
+        let run = if self.wall_seconds < SHORTEST_SECONDS {
+            Err(Dropped::Short)
+        } else if self.hardware_class != UNKNOWN && self.node_labels.as_object().is_some_and(Map::is_empty) {
+            Err(Dropped::SeveralKinds)
+        } else {
+            observation(self)
+        };
+        Entry { id, owner, hardware_class, run }
+    }
 }
 
 /// Rows are imported by people too, so a bad one is skipped and counted, not fatal.
@@ -189,6 +244,7 @@ fn observation(row: Row) -> Result<Observation, Dropped> {
     let labels: BTreeMap<String, String> = parsed(row.node_labels)?;
     let system: SystemDescription = parsed(row.system)?;
     let layout: Layout = parsed(row.layout)?;
+    let build: Build = row.gromacs_build.map(parsed).transpose()?.unwrap_or_default();
     let amount = |amount: i32| u32::try_from(amount).map_err(|_| Dropped::Unreadable);
     let resources =
         Resources { cpu_millicores: amount(row.cpu_millicores)?, memory_bytes: 0, gpus: amount(row.gpus)? };
@@ -198,6 +254,8 @@ fn observation(row: Row) -> Result<Observation, Dropped> {
             Fault::Value => Dropped::Unreadable,
             Fault::Combination => Dropped::Refused,
         })?
+        .built(version, &build)
+        .map_err(|_| Dropped::Unreadable)?
         .lasting(row.wall_seconds);
     Ok(match row.peak_memory_bytes.and_then(|bytes| u64::try_from(bytes).ok()) {
         Some(bytes) => run.with_peak_memory(&layout, bytes),
@@ -215,7 +273,7 @@ fn parsed<T: DeserializeOwned>(value: Value) -> Result<T, Dropped> {
 pub async fn follow(service: Service, source: Source, every: Duration) {
     let mut timer = tokio::time::interval(every);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut known: Newest = (0, None);
+    let mut known: Option<Archive> = None;
     let mut listener: Option<PgListener> = None;
     loop {
         let told = tokio::select! {
@@ -223,21 +281,20 @@ pub async fn follow(service: Service, source: Source, every: Duration) {
             heard = hear(&mut listener) => heard,
         };
         if told {
-            // Runs end in bursts, and each look reads them all: one look per burst.
+            // Runs end in bursts, and each look makes a model: one look per burst.
             tokio::time::sleep(BURST).await;
         }
         // Before looking, so that nothing falls between the look and the listening.
         if listener.is_none() {
             listener = listen(&source.pool).await;
         }
-        match look(&source, known).await {
+        match look(&source, &mut known, told).await {
             Ok(None) => {}
-            Ok(Some((newest, model, dropped))) => {
+            Ok(Some((model, dropped))) => {
                 service.set_dropped(dropped);
                 let runs: u64 = model.classes().iter().map(|class| class.runs).sum();
                 tracing::info!(runs, model = model.version(), "learned from measured runs");
                 service.set_model(model);
-                known = newest;
             }
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
@@ -272,18 +329,36 @@ async fn hear(listener: &mut Option<PgListener>) -> bool {
     }
 }
 
-/// A new model, if there is anything new.
+/// A new model, if there is anything new. Everything is read first, and again if rows are gone or came where nothing looks
+/// for them; the rows are counted when no notification asked for the look.
 async fn look(
     source: &Source,
-    known: Newest,
-) -> Result<Option<(Newest, Model, Vec<DroppedRuns>)>, ReadError> {
-    let newest = source.newest().await?;
-    if newest == known {
+    known: &mut Option<Archive>,
+    told: bool,
+) -> Result<Option<(Model, Vec<DroppedRuns>)>, ReadError> {
+    let (mut is_new, is_first) = (false, known.is_none());
+    if let Some(archive) = known.as_mut() {
+        is_new = source.catch_up(archive).await? > 0;
+        if !told && source.count().await?.1 != archive.rows() {
+            *known = None;
+        }
+    }
+    let archive = match known {
+        Some(archive) => archive,
+        None => {
+            let archive = known.insert(source.read().await?);
+            // An empty table says nothing, unless there were rows before.
+            is_new = archive.rows() > 0 || !is_first;
+            archive
+        }
+    };
+    if !is_new {
         return Ok(None);
     }
-    let Read { runs, dropped } = source.read().await?;
+    let (runs, dropped) = (archive.runs(), archive.dropped());
+    tracing::debug!(usable = runs.len(), ?dropped, "read measured runs");
     // Off the threads that answer requests: with many runs this takes a while.
     let learned = tokio::task::spawn_blocking(move || Model::prior().learn(&runs)).await;
     // It fails only if it panics or the runtime stops; then the old model stays.
-    Ok(learned.ok().map(|model| (newest, model, dropped)))
+    Ok(learned.ok().map(|model| (model, dropped)))
 }

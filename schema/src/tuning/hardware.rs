@@ -1,0 +1,126 @@
+//! What the tuner knows of hardware.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The table of hardware classes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct HardwareReply {
+    /// Micro-architectures of CPUs.
+    pub cpus: Vec<CpuHardware>,
+    /// GPU products.
+    pub gpus: Vec<GpuHardware>,
+}
+
+/// A micro-architecture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct CpuHardware {
+    /// Name of the class, as in `hardwareClass` of a rung.
+    pub class: String,
+    /// Products it stands for.
+    pub products: String,
+    /// Vector instructions, as GROMACS names its builds.
+    pub simd: String,
+    /// Typical all-core clock under vector load in GHz.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
+    pub clock_ghz: f64,
+    /// Half-width of the 80% interval without a measurement, as a factor above 1.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 1.0)))]
+    pub half_width: f64,
+    /// Where the figures are published.
+    pub source: String,
+}
+
+/// A GPU product.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct GpuHardware {
+    /// Name of the class, as in `hardwareClass` of a rung.
+    pub class: String,
+    /// Peak single precision in TFLOP/s of one device.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
+    pub teraflops: f64,
+    /// Memory bandwidth in GB/s.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
+    pub bandwidth_gb_per_second: f64,
+    /// Device memory in GiB.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
+    pub memory_gib: f64,
+    /// Half-width of the 80% interval without a measurement, as a factor above 1.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 1.0)))]
+    pub half_width: f64,
+    /// Where the figures are published.
+    pub source: String,
+}
+
+/// The model in use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ModelReply {
+    /// Version, as in `modelVersion` of a ladder.
+    pub model_version: String,
+    /// Measured runs of this cluster that it knows.
+    pub runs: u64,
+    /// Every hardware class: its constants, and what was learned about it.
+    pub classes: Vec<ModelClass>,
+    /// Measured runs that were read and not used, by reason.
+    pub dropped: Vec<DroppedRuns>,
+}
+
+/// What the model knows of a hardware class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ModelClass {
+    /// Name of the class, as in `hardwareClass` of a rung.
+    pub class: String,
+    /// `cpu` or `gpu`.
+    pub kind: String,
+    /// Its constants by name, with the unit in the name.
+    pub constants: BTreeMap<String, f64>,
+    /// Half-width of the 80% interval without a measurement, as a factor above 1.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 1.0)))]
+    pub half_width: f64,
+    /// Where the constants are published.
+    pub source: String,
+    /// Measured runs of this cluster on it.
+    pub runs: u64,
+    /// How far these were from the physics, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub residual: Option<ClassResidual>,
+}
+
+/// Measured runs that were not used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct DroppedRuns {
+    /// Why, for a person.
+    pub reason: String,
+    /// How many.
+    pub runs: u64,
+}
+
+/// How far measured runs of a hardware class were from the physics.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ClassResidual {
+    /// Name of the class.
+    pub class: String,
+    /// Measured runs of it.
+    pub runs: u64,
+    /// Median of measured over predicted time.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
+    pub median_ratio: f64,
+    /// Median absolute deviation of its logarithm.
+    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
+    pub spread: f64,
+}

@@ -1,0 +1,124 @@
+//! The reply to a request for one layout.
+
+use scavenger_schema::bounds;
+use scavenger_schema::tuning::{Layout, NodeShape, PredictReply, PredictRequest, Resources, StepCost};
+
+use super::Model;
+use crate::error::{FieldError, TuneError, length_within, within};
+use crate::hardware::{CpuClass, Hardware, hardware_of};
+use crate::ladder::{Asking, Sane};
+use crate::performance::StepTime;
+use crate::{layout, memory};
+
+impl Model {
+    /// Answers a whole request for one layout.
+    pub fn answer(&self, request: &PredictRequest) -> Result<PredictReply, TuneError> {
+        let sane = Sane::new(&Asking::prediction(request))?;
+        let job = &sane.job;
+        let node = &request.node;
+        check_node("node", node)?;
+        let layout = request.layout;
+        check_layout(&layout)?;
+        if let Some(cpu) = request.cpu_millicores.filter(|cpu| !bounds::is_pod_cpu(*cpu)) {
+            let (half, whole, most) = (bounds::HALF_CORE, bounds::WHOLE_CORE, bounds::CPU_MILLICORES.max);
+            let problem = format!("must be {half} or a multiple of {whole}, at most {most}, is {cpu}");
+            return Err(FieldError::new("cpuMillicores", problem).into());
+        }
+        let hardware = hardware_of(&node.labels, node.allocatable.gpus);
+        layout::check(&job.system, &layout, hardware.gpu)
+            .map_err(|refusal| FieldError::combination("layout", refusal.to_string()))?;
+        let cpu_millicores =
+            request.cpu_millicores.unwrap_or_else(|| layout.threads().saturating_mul(bounds::WHOLE_CORE));
+        let peak = self.peak_bytes(job, &layout);
+        let resources =
+            Resources { cpu_millicores, memory_bytes: memory::request_bytes(peak), gpus: layout.gpus };
+        if !resources.fits_in(&node.allocatable) {
+            return Err(TuneError::NothingFits(FieldError::new(
+                "node.allocatable",
+                format!(
+                    "the layout needs {} and the node offers {}",
+                    display(&resources),
+                    display(&node.allocatable)
+                ),
+            )));
+        }
+        let prediction = self.about(job, &[hardware]).predict(&hardware, &layout, cpu_millicores);
+        let spread = sane.spread.as_ref();
+        let spread = spread.map(|job| self.about(job, &[hardware]).speed(&hardware, &layout, cpu_millicores));
+        let ns_per_day = sane.widened(prediction.ns_per_day, spread);
+        let hours_to_finish = job.system.hours(ns_per_day.p50);
+        let mut notes = sane.notes.clone();
+        notes.extend(Sane::note_on_hours("this configuration", hours_to_finish));
+        Ok(PredictReply {
+            model_version: self.version.clone(),
+            hardware_class: class_name(hardware.cpu, &hardware, &layout),
+            ns_per_day,
+            hours_to_finish,
+            memory_bytes: peak,
+            resources,
+            step: step_cost(&prediction.step),
+            notes,
+        })
+    }
+}
+
+fn step_cost(step: &StepTime) -> StepCost {
+    StepCost {
+        pair_us: step.pair * 1e6,
+        pme_us: step.pme * 1e6,
+        other_us: step.other * 1e6,
+        overhead_us: step.overhead * 1e6,
+        total_us: step.total * 1e6,
+    }
+}
+
+/// Name of what a prediction was made for: `zen2`, `zen2+a100`.
+#[must_use]
+pub fn class_name(cpu: &CpuClass, hardware: &Hardware, layout: &Layout) -> String {
+    match hardware.gpu {
+        Some(gpu) if layout.gpus > 0 => format!("{}+{}", cpu.key, gpu.key),
+        _ => cpu.key.to_owned(),
+    }
+}
+
+/// Checks what a request says of a node.
+pub(crate) fn check_node(path: &str, node: &NodeShape) -> Result<(), FieldError> {
+    let check = || {
+        within("count", node.count, bounds::NODES)?;
+        for (name, amount) in
+            [("allocatable", Some(&node.allocatable)), ("largestFree", node.largest_free.as_ref())]
+        {
+            let Some(amount) = amount else { continue };
+            within(&format!("{name}.cpuMillicores"), amount.cpu_millicores, bounds::CPU_MILLICORES)?;
+            within(&format!("{name}.memoryBytes"), amount.memory_bytes, bounds::MEMORY_BYTES)?;
+            within(&format!("{name}.gpus"), amount.gpus, bounds::GPUS)?;
+        }
+        for (name, value) in &node.labels {
+            length_within("labels", name, bounds::LABEL_NAME_LENGTH)?;
+            length_within(&format!("labels.{name}"), value, bounds::LABEL_VALUE_LENGTH)?;
+        }
+        Ok(())
+    };
+    check().map_err(|error: FieldError| error.within(path))
+}
+
+/// Checks the numbers of a layout one by one; whether they go together is for [`layout::check`].
+pub(crate) fn check_layout(layout: &Layout) -> Result<(), FieldError> {
+    within("layout.ntmpi", layout.ntmpi, bounds::RANKS)?;
+    within("layout.ntomp", layout.ntomp, bounds::THREADS)?;
+    within("layout.npme", layout.npme, bounds::PME_RANKS)?;
+    within("layout.gpus", layout.gpus, bounds::GPUS)?;
+    Ok(())
+}
+
+/// Resources for a person.
+pub(crate) fn display(resources: &Resources) -> String {
+    let cores = f64::from(resources.cpu_millicores) / 1000.0;
+    let mebibytes = resources.memory_bytes / scavenger_schema::tuning::MIB;
+    let gpus = match resources.gpus {
+        0 => String::new(),
+        1 => ", 1 GPU".to_owned(),
+        n => format!(", {n} GPUs"),
+    };
+    format!("{cores} cores, {mebibytes} MiB{gpus}")
+}

@@ -1,0 +1,119 @@
+//! The model asked about one job.
+
+use scavenger_schema::tuning::{Interval, Layout};
+
+use super::{Job, Model, SIGMA_SHARED, features};
+use crate::hardware::Hardware;
+use crate::interval::{combine, log_normal};
+use crate::learn::{About, Features};
+use crate::performance::{Part, StepTime};
+use crate::work::Doubts;
+
+/// The same if a CPU of Kubernetes is a hardware thread: what runs on the other one is not known.
+const SIGMA_SMT: f64 = 0.15;
+
+/// The same if it is not known whether it is one: between a thread and a core lies a factor of 1.7. A measurement on
+/// such nodes tells.
+const SIGMA_UNKNOWN_SMT: f64 = 0.25;
+
+/// What the model says of one layout on one kind of node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// Speed in ns per day.
+    pub ns_per_day: Interval,
+    /// Where the time goes.
+    pub step: StepTime,
+}
+
+/// A model that is asked about one job; see [`Model::about`].
+#[derive(Clone, Debug)]
+pub struct Asked<'a> {
+    pub(super) model: &'a Model,
+    pub(super) job: &'a Job,
+    pub(super) about: Vec<(&'static str, About)>,
+}
+
+impl Asked<'_> {
+    fn about(&self, features: &Features) -> Option<&About> {
+        let origin = features.origin();
+        let mine = |key: &str| origin.gpus() <= 1 && key == origin.class();
+        self.about.iter().find(|(key, _)| mine(key)).map(|(_, about)| about)
+    }
+
+    /// Expected residual, its standard deviation, and the factor that calibrates it.
+    fn learned(&self, features: &Features, on_gpu: bool) -> (f64, f64, f64) {
+        let answer = |about: &About| {
+            let (shift, sigma) = about.ask(features);
+            (shift, sigma, about.known().widening(on_gpu))
+        };
+        match self.about(features) {
+            Some(about) => answer(about),
+            None => answer(&self.model.knowledge.about(features.origin(), self.job.asker)),
+        }
+    }
+
+    /// Uncertainty from hardware threads.
+    fn sigma_of_threads(&self, hardware: &Hardware, features: &Features) -> f64 {
+        if hardware.smt {
+            SIGMA_SMT
+        } else if !hardware.smt_known
+            && !self.model.knowledge.knows(features.origin().class(), features.origin().gpus())
+        {
+            SIGMA_UNKNOWN_SMT
+        } else {
+            0.0
+        }
+    }
+
+    /// Median speed in ns per day of `layout` with `cpu_millicores` on `hardware`: [`Self::predict`] without
+    /// the interval, for comparing many layouts.
+    #[must_use]
+    pub fn speed(&self, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> f64 {
+        let (place, step) = self.model.physical_step(self.job, hardware, layout, cpu_millicores);
+        if self.about.is_empty() {
+            return self.job.system.ns_per_day(step.total);
+        }
+        let features = features(self.job, hardware.cpu, &place, self.job.site, &step);
+        let shift = self.about(&features).map_or(0.0, |about| about.mean(&features));
+        self.job.system.ns_per_day(step.total * shift.exp())
+    }
+
+    /// True if nothing was learned about any of the hardware.
+    #[must_use]
+    pub fn is_prior(&self) -> bool {
+        self.about.is_empty()
+    }
+
+    /// Speed of `layout` with `cpu_millicores` on `hardware`, with its interval.
+    #[must_use]
+    pub fn predict(&self, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> Prediction {
+        let (place, physics) = self.model.physical_step(self.job, hardware, layout, cpu_millicores);
+        let features = features(self.job, hardware.cpu, &place, self.job.site, &physics);
+        let (shift, sigma, widening) = self.learned(&features, place.gpu.is_some());
+        let step = physics.scaled(shift.exp());
+        let sigma = widening
+            * combine(&[
+                sigma,
+                SIGMA_SHARED,
+                sigma_of_settings(&self.job.work.doubts, &step),
+                self.sigma_of_threads(hardware, &features),
+                self.model.unmeasured_gpus(&features),
+            ]);
+        Prediction { ns_per_day: log_normal(self.job.system.ns_per_day(step.total), sigma), step }
+    }
+}
+
+/// Uncertainty of ln(time) because of settings that were not measured: of each kind of work by its share of the step. What
+/// does not depend on the atoms is in the part for threads.
+fn sigma_of_settings(doubts: &Doubts, step: &StepTime) -> f64 {
+    if *doubts == Doubts::default() {
+        return 0.0;
+    }
+    let share = |parts: &[Part]| parts.iter().map(|part| step.shares[*part as usize]).sum::<f64>();
+    combine(&[
+        doubts.pair * share(&[Part::Pair]),
+        doubts.pme * share(&[Part::Spread, Part::Mesh, Part::Transpose]),
+        doubts.other * share(&[Part::Other, Part::Host]),
+        doubts.rest * share(&[Part::Threads]),
+    ])
+}

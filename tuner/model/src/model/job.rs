@@ -1,0 +1,142 @@
+//! A system with its work counted, and who asks about it with which build.
+
+use scavenger_schema::bounds;
+use scavenger_schema::tuning::{
+    BONDED_ON_GPU, Build, GpuOffload, PME_ON_GPU, SystemDescription, UPDATE_ON_GPU, release_year,
+};
+
+use crate::error::{FieldError, length_within};
+use crate::hardware::Simd;
+use crate::learn::{Site, hash};
+use crate::system::System;
+use crate::work::Work;
+
+/// Releases before 2018 lack the dual pair list: the same machine was 18 to 20% slower with 2016.
+const BEFORE_2018: f64 = 1.2;
+/// Launches of OpenCL and SYCL relative to those of CUDA: published timings of empty kernels differ by 1.2 to 2.
+const PORTABLE_LAUNCH: f64 = 1.5;
+
+/// A system with its work counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// The checked system.
+    pub system: System,
+    /// Its work per step.
+    pub work: Work,
+    /// Time per step relative to a recent release of GROMACS.
+    pub(super) slowdown: f64,
+    /// Vector instructions that the build of GROMACS uses; none if it is not known, and the processor's own are assumed.
+    pub(super) simd: Option<Simd>,
+    /// Site of the knowledge that is asked: this cluster and the version of GROMACS.
+    pub(super) site: Site,
+    /// Time to launch work on a GPU with the build's backend, relative to what the class of GPU assumes.
+    pub(super) launch: f64,
+    /// Who asks, as a number.
+    pub(super) asker: Option<u64>,
+    /// Tells the system from others.
+    pub(crate) key: u64,
+    pub(crate) ln_atoms: f64,
+}
+
+impl Job {
+    /// Checks a system and counts its work. Fields of the error are relative to the request.
+    pub fn new(system: &SystemDescription, gromacs_version: Option<&str>) -> Result<Self, FieldError> {
+        let mut system = System::check(system).map_err(|error| error.within("system"))?;
+        length_within("gromacsVersion", gromacs_version.unwrap_or_default(), bounds::VERSION_LENGTH)?;
+        system.gpu_offload = offload_of_release(system.gpu_offload, gromacs_version);
+        let work = Work::of(&system);
+        let slowdown = match gromacs_version.and_then(release_year) {
+            Some(year) if year < 2018 => BEFORE_2018,
+            _ => 1.0,
+        };
+        let site = local_site(gromacs_version);
+        let grid = system.pme.map_or(0.0, |pme| pme.points());
+        let key = [system.atoms, grid, system.cutoff_nm, system.dt_ps]
+            .iter()
+            .fold(0, |state: u64, value| hash(&[state.to_le_bytes(), value.to_le_bytes()].concat()));
+        let key = if system.settings.is_plain() {
+            key
+        } else {
+            key ^ hash(format!("{:?}", system.settings).as_bytes())
+        };
+        let ln_atoms = system.atoms.ln();
+        Ok(Self { system, work, slowdown, simd: None, site, launch: 1.0, asker: None, key, ln_atoms })
+    }
+
+    /// The same with a build of GROMACS of that version: what it computes with decides the work, and its words the site.
+    pub fn built(self, gromacs_version: Option<&str>, build: &Build) -> Result<Self, FieldError> {
+        let words = [
+            ("build.simd", &build.simd),
+            ("build.precision", &build.precision),
+            ("build.mpi", &build.mpi),
+            ("build.gpuBackend", &build.gpu_backend),
+        ];
+        for (field, word) in words {
+            length_within(field, word.as_deref().unwrap_or_default(), bounds::BUILD_WORD_LENGTH)?;
+        }
+        let simd = build.simd.as_deref().and_then(Simd::of_build);
+        let mut system = System { double: build.is_double(), ..self.system };
+        if build.lacks_gpus() {
+            system.gpu_offload = GpuOffload { nonbonded: false, pme: false, bonded: false, update: false };
+        }
+        let site = site_of_build(gromacs_version, build);
+        let launch = launch_of(build);
+        // In another precision it is another system: what one costs says little of the other.
+        let key = if system.double { !self.key } else { self.key };
+        Ok(Self { work: Work::of(&system), system, simd, site, launch, key, ..self })
+    }
+
+    /// The same with a build of GROMACS for these vector instructions.
+    #[must_use]
+    pub fn built_for(self, simd: Option<Simd>) -> Self {
+        Self { simd, ..self }
+    }
+
+    /// Vector instructions that the build of GROMACS uses, if they are known.
+    #[must_use]
+    pub fn simd(&self) -> Option<Simd> {
+        self.simd
+    }
+
+    /// The same, asked about by the owner of that name: their own runs are believed before those of others.
+    pub fn asked_by(self, owner: Option<&str>) -> Result<Self, FieldError> {
+        if let Some(owner) = owner {
+            length_within("owner", owner, bounds::OWNER_LENGTH)?;
+        }
+        Ok(Self { asker: owner.map(|owner| hash(owner.as_bytes())), ..self })
+    }
+}
+
+/// Where runs on this cluster with that version are known to be from.
+#[must_use]
+pub fn local_site(gromacs_version: Option<&str>) -> Site {
+    Site::new("local", gromacs_version.unwrap_or_default())
+}
+
+/// The same with a build of that version. A build that is not known is told by its version alone.
+#[must_use]
+pub fn site_of_build(gromacs_version: Option<&str>, build: &Build) -> Site {
+    match (gromacs_version, build.words()) {
+        (version, words) if words.is_empty() => local_site(version),
+        (version, words) => local_site(Some(&format!("{} {words}", version.unwrap_or_default()))),
+    }
+}
+
+/// How much longer than with CUDA or HIP a backend takes to launch work: OpenCL and SYCL put a queue of their own between.
+fn launch_of(build: &Build) -> f64 {
+    match build.gpu_backend.as_deref().map(str::to_ascii_lowercase).as_deref() {
+        Some("opencl" | "sycl") => PORTABLE_LAUNCH,
+        _ => 1.0,
+    }
+}
+
+/// What this release of GROMACS does not compute on GPUs, a run of it keeps off them.
+fn offload_of_release(allowed: GpuOffload, gromacs_version: Option<&str>) -> GpuOffload {
+    let Some(year) = gromacs_version.and_then(release_year) else { return allowed };
+    GpuOffload {
+        nonbonded: allowed.nonbonded,
+        pme: allowed.pme && year >= PME_ON_GPU,
+        bonded: allowed.bonded && year >= BONDED_ON_GPU,
+        update: allowed.update && year >= UPDATE_ON_GPU,
+    }
+}

@@ -1,0 +1,97 @@
+//! A measured run.
+
+use std::collections::BTreeMap;
+
+use scavenger_schema::bounds::{self, Bounds};
+use scavenger_schema::tuning::{Build, Layout, Resources, SystemDescription};
+
+use super::job::{Job, local_site};
+use super::place::{placement, throttling};
+use crate::error::{FieldError, within};
+use crate::hardware::{CpuClass, hardware_of};
+use crate::learn::{Site, hash};
+use crate::performance::Placement;
+use crate::{layout, memory};
+
+/// Seconds by which the start of a run may falsify its speed: first touches of memory, clocks that rise.
+const START_SECONDS: f64 = 0.5;
+
+/// A measured run.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// What ran.
+    pub job: Job,
+    /// CPU it ran on.
+    pub cpu: &'static CpuClass,
+    /// How it ran.
+    pub place: Placement,
+    /// Time relative to the same cores without a limit below one; see [`Model::physics`].
+    pub slowdown: f64,
+    /// Where and with which build: [`local_site`] for runs on this cluster.
+    pub site: Site,
+    /// Measured speed.
+    pub ns_per_day: f64,
+    /// Whose run it was, as a number.
+    pub owner: u64,
+    /// ln(measured peak memory / predicted), if it was measured.
+    pub memory_residual: Option<f64>,
+    /// Seconds on the clock, if they are known: a short run says less.
+    pub wall_seconds: Option<f64>,
+}
+
+impl Observation {
+    /// A run of a pod on this cluster, from what its requests and the labels of its node said.
+    pub fn local(
+        system: &SystemDescription,
+        gromacs_version: Option<&str>,
+        layout: &Layout,
+        resources: &Resources,
+        labels: &BTreeMap<String, String>,
+        ns_per_day: f64,
+        owner: &str,
+    ) -> Result<Self, FieldError> {
+        let hardware = hardware_of(labels, resources.gpus);
+        let job = Job::new(system, gromacs_version)?;
+        layout::check(&job.system, layout, hardware.gpu)
+            .map_err(|refusal| FieldError::combination("layout", refusal.to_string()))?;
+        let some = Bounds { min: 1, ..bounds::CPU_MILLICORES };
+        within("cpuMillicores", resources.cpu_millicores, some)?;
+        Ok(Self {
+            place: placement(&hardware, layout, resources.cpu_millicores),
+            slowdown: throttling(resources.cpu_millicores),
+            cpu: hardware.cpu,
+            site: local_site(gromacs_version),
+            job,
+            ns_per_day,
+            owner: hash(owner.as_bytes()),
+            memory_residual: None,
+            wall_seconds: None,
+        })
+    }
+
+    /// The same run with a build of GROMACS of that version.
+    pub fn built(self, gromacs_version: Option<&str>, build: &Build) -> Result<Self, FieldError> {
+        let job = self.job.built(gromacs_version, build)?;
+        Ok(Self { site: job.site, job, ..self })
+    }
+
+    /// The same run, which took `seconds` on the clock.
+    #[must_use]
+    pub fn lasting(self, seconds: f64) -> Self {
+        Self { wall_seconds: Some(seconds), ..self }
+    }
+
+    /// Variance of ln(time) because the run was short.
+    pub(super) fn noise(&self) -> f64 {
+        let seconds = self.wall_seconds.filter(|seconds| seconds.is_finite() && *seconds > 0.0);
+        seconds.map_or(0.0, |seconds| (START_SECONDS / seconds).min(1.0).powi(2))
+    }
+
+    /// The same run, whose memory was at most `bytes` with this layout.
+    #[must_use]
+    pub fn with_peak_memory(self, layout: &Layout, bytes: u64) -> Self {
+        let predicted = memory::peak_bytes(&self.job.system, layout);
+        let memory_residual = (bytes > 0).then(|| (bytes as f64 / predicted as f64).ln());
+        Self { memory_residual, ..self }
+    }
+}
