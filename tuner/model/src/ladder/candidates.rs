@@ -14,6 +14,9 @@ const MOST_CPU: u32 = bounds::MAX_CPU_MILLICORES.max;
 /// Most cores that are considered beside one GPU: from 20 to 40 cores was seen to gain 5 to 9%.
 pub(crate) const MOST_CORES_PER_GPU: u32 = 24;
 
+/// A layout that is slower by physics, relative to the best one, is not made the best by what was learned of the same cores.
+const WORTH_A_LOOK: f64 = 0.85;
+
 /// One amount of resources with its best layout.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Candidate {
@@ -204,11 +207,15 @@ fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> 
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.1.memory_bytes.cmp(&b.1.1.memory_bytes)));
     let restart = question.restart.as_ref().filter(|restart| restart.knows(cpu_millicores, first.gpus));
     // Where nothing was learned, the ranking stands; at a restart all have their chance.
-    ranked.truncate(match restart {
-        Some(_) => usize::MAX,
-        None if question.asked.is_prior() => 1,
-        None => 2,
-    });
+    let fastest = ranked.first().map_or(0.0, |(speed, _)| *speed);
+    match restart {
+        Some(_) => {}
+        None if question.asked.is_prior() => ranked.truncate(1),
+        None => {
+            ranked.truncate(2);
+            ranked.retain(|(speed, _)| *speed >= WORTH_A_LOOK * fastest);
+        }
+    }
 
     let mut found: Vec<Candidate> = Vec::with_capacity(ranked.len());
     for (_, (layout, resources, peak_bytes)) in ranked {

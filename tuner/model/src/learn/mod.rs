@@ -21,15 +21,20 @@
 
 mod features;
 mod fit;
+mod kept;
 mod kernel;
 mod owners;
+mod prepared;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::performance::{Part, PerPart};
 use fit::Fit;
+pub(crate) use kept::median;
+use kept::{Kept, thinned};
 use kernel::{DIMENSIONS, Direction, covariance, shared};
 use owners::Owners;
+use prepared::{Near, Prepared};
 
 pub use features::{Features, Origin, Site};
 
@@ -145,6 +150,7 @@ struct Class {
     common: View,
     /// For each owner whose runs the others contradict, the same with these runs as they are.
     of_owners: BTreeMap<u64, View>,
+    prepared: Prepared,
 }
 
 /// The runs of a class, each believed as far as it is for one who asks.
@@ -253,91 +259,6 @@ impl About {
     }
 }
 
-/// A run that is kept.
-#[derive(Clone, Copy, Debug)]
-struct Kept {
-    residual: Residual,
-    /// Kept runs of builds on its site that are newer than its own.
-    newer: f64,
-}
-
-impl Kept {
-    fn origin(&self) -> &Origin {
-        &self.residual.features.origin
-    }
-}
-
-/// Merges repetitions and keeps at most `most`: the owners take turns, each with its newest run of the newest
-/// build first.
-fn thinned(residuals: &[&Residual], most: usize) -> Vec<Kept> {
-    // By release, and of builds of one release by which was seen first: which was used last says nothing where owners
-    // use several at the same time.
-    let mut builds: BTreeMap<(u64, u64), ((u32, u32), usize)> = BTreeMap::new();
-    for (index, residual) in residuals.iter().enumerate() {
-        let Site { machine, build, release } = residual.features.origin.site;
-        builds.entry((machine, build)).or_insert((release, index));
-    }
-    let age = |residual: &Residual| {
-        let Site { machine, build, .. } = residual.features.origin.site;
-        let own = builds[&(machine, build)];
-        builds.range((machine, 0)..=(machine, u64::MAX)).filter(|(_, other)| **other > own).count()
-    };
-    let mut by_owner: BTreeMap<u64, Vec<(usize, Kept, Vec<f64>)>> = BTreeMap::new();
-    let mut place_of: HashMap<(u64, u64), usize> = HashMap::new();
-    for residual in residuals.iter().rev() {
-        let kept = by_owner.entry(residual.owner).or_default();
-        let value = residual.value.clamp(-BOUND, BOUND);
-        match place_of.get(&(residual.owner, residual.features.key)) {
-            Some(place) => {
-                let (_, first, values) = &mut kept[*place];
-                first.residual.count += residual.count;
-                first.residual.noise = first.residual.noise.min(residual.noise);
-                values.push(value);
-            }
-            None if kept.len() < 4 * most => {
-                place_of.insert((residual.owner, residual.features.key), kept.len());
-                kept.push((age(residual), Kept { residual: **residual, newer: 0.0 }, vec![value]));
-            }
-            None => {}
-        }
-    }
-    let mut queues: Vec<_> = by_owner
-        .into_values()
-        .map(|mut kept| {
-            kept.sort_by_key(|(age, ..)| *age);
-            kept.into_iter().map(|(age, kept, values)| {
-                let residual = Residual { value: median(values), ..kept.residual };
-                (age, Kept { residual, ..kept })
-            })
-        })
-        .collect();
-    let mut chosen: Vec<(usize, Kept)> = Vec::new();
-    while chosen.len() < most {
-        let turn: Vec<_> = queues.iter_mut().filter_map(Iterator::next).take(most - chosen.len()).collect();
-        if turn.is_empty() {
-            break;
-        }
-        chosen.extend(turn);
-    }
-    let ages: Vec<(u64, usize)> =
-        chosen.iter().map(|(age, kept)| (kept.residual.features.origin.site.machine, *age)).collect();
-    chosen
-        .into_iter()
-        .map(|(age, kept)| {
-            let machine = kept.residual.features.origin.site.machine;
-            let newer = ages.iter().filter(|(other, younger)| *other == machine && *younger < age).count();
-            Kept { newer: newer as f64, ..kept }
-        })
-        .collect()
-}
-
-/// The middle of the values of repetitions: one that hung or was disturbed does not move it.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] }
-}
-
 impl Class {
     fn new(key: (&'static str, u32), residuals: &[&Residual]) -> Self {
         let kept = &thinned(residuals, MOST_RUNS)[..];
@@ -362,7 +283,7 @@ impl Class {
             .collect();
         let common = View::new(kept, &bounded);
         let kept = kept.iter().map(|kept| kept.residual).collect();
-        Self { key, kept, by_system, common, of_owners }
+        Self { key, kept, by_system, common, of_owners, prepared: Prepared::default() }
     }
 
     fn view(&self, owner: Option<u64>) -> &View {
@@ -374,6 +295,17 @@ impl Class {
         let Some(own) = self.by_system.get(&origin.system) else {
             return about(&self.kept, self.view(owner), origin);
         };
+        // An owner without runs here gets the common answer.
+        let owner = owner.filter(|owner| {
+            self.kept.iter().any(|run| run.owner == *owner) || own.iter().any(|run| run.owner == *owner)
+        });
+        let key = (origin.system, origin.site.machine, owner);
+        let near = self.prepared.get(key, || self.near(own, origin, owner));
+        about(&near.0, &near.1, origin)
+    }
+
+    /// The runs of the system of `origin` and those nearest to it, as `owner` sees them.
+    fn near(&self, own: &[Residual], origin: &Origin, owner: Option<u64>) -> Near {
         let distance = |run: &Residual| {
             let other = &run.features.origin;
             let elsewhere = if other.site.machine == origin.site.machine { 0.0 } else { FAR };
@@ -390,7 +322,7 @@ impl Class {
         let owners = Owners::new(&kept, &believed);
         let values = owner.map_or_else(|| owners.common(), |owner| owners.of(owner));
         let residuals: Vec<Residual> = kept.iter().map(|kept| kept.residual).collect();
-        about(&residuals, &View::new(&kept, &values), origin)
+        (residuals, View::new(&kept, &values))
     }
 }
 

@@ -88,8 +88,9 @@ impl<'a> Owners<'a> {
 
     /// The residuals as `owner` sees them: the own ones as they are, the others near what these say.
     pub(super) fn of(&self, owner: u64) -> Vec<f64> {
-        let Some(own) = self.opinions.get(&owner) else { return self.values.to_vec() };
         let common = self.common();
+        // An owner without runs gets the common answer.
+        let Some(own) = self.opinions.get(&owner) else { return common };
         let seen = |((run, value), common): ((&Kept, &f64), f64)| {
             if run.residual.owner == owner {
                 return *value;
