@@ -52,7 +52,7 @@ impl Name {
         &self.0
     }
 
-    /// Name of another cluster that belongs to this one: the second, or the third.
+    /// Name of another cluster that belongs to this one: the second, say.
     pub(crate) fn numbered(&self, number: usize) -> Result<Self> {
         let name = format!("{}-{number}", self.0);
         name.parse().map_err(|error| anyhow::anyhow!("cluster {number} cannot be named {name}: {error}"))

@@ -25,7 +25,7 @@ pub struct Observation {
     pub cpu: &'static CpuClass,
     /// How it ran.
     pub place: Placement,
-    /// Time relative to the same cores without a limit below one; see [`Model::physics`].
+    /// Time relative to the same cores without a limit below one; see [`super::Model::physics`].
     pub slowdown: f64,
     /// Where and with which build: [`local_site`] for runs on this cluster.
     pub site: Site,
