@@ -125,6 +125,20 @@ impl Source {
         patiently(query.fetch_one(&self.pool)).await
     }
 
+    /// The build of the newest run with this version of GROMACS, or with any: what runs next is most likely built alike.
+    /// Empty if no run tells.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn newest_build(&self, gromacs_version: Option<&str>) -> Result<Build, ReadError> {
+        let query = sqlx::query_scalar(
+            "select gromacs_build from gromacs_observation
+            where gromacs_build is not null and ($1::text is null or gromacs_version = $1) order by id desc limit 1",
+        );
+        let build: Option<Value> = patiently(query.bind(gromacs_version).fetch_optional(&self.pool)).await?;
+        Ok(build.and_then(|build| parsed(build).ok()).unwrap_or_default())
+    }
+
     /// All runs that count; see [`Self::read`].
     pub async fn observations(&self) -> Result<Vec<Observation>, ReadError> {
         Ok(self.read().await?.runs())
