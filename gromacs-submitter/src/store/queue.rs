@@ -120,6 +120,19 @@ macro_rules! matches {
     };
 }
 
+/// Gives a query with [`matches!`] its values.
+macro_rules! bound {
+    ($query:expr, $filter:expr) => {
+        $query
+            .bind(&$filter.rows)
+            .bind($filter.states())
+            .bind(&$filter.owner)
+            .bind(&$filter.namespace)
+            .bind(&$filter.project)
+            .bind($filter.labels())
+    };
+}
+
 impl Store {
     /// Rows of the view `gromacs_queue` in the order of their numbers, one JSON object each, with the seconds that are
     /// left by the database's clock. The rows are chosen by an index, and only for these the view is worked out.
@@ -136,13 +149,7 @@ impl Store {
             matches!(),
             " order by q.id desc limit $8) || $7::bigint[]) order by q.id desc"
         );
-        let mut rows: Vec<Value> = sqlx::query_scalar(SELECT)
-            .bind(&filter.rows)
-            .bind(filter.states())
-            .bind(&filter.owner)
-            .bind(&filter.namespace)
-            .bind(&filter.project)
-            .bind(filter.labels())
+        let mut rows: Vec<Value> = bound!(sqlx::query_scalar(SELECT), filter)
             .bind(&filter.besides)
             .bind(filter.limit.map(i64::from))
             // Planned for these values each time: an index for a state is of no use to a plan for all states.
@@ -234,16 +241,7 @@ impl Store {
                     as failures
             from sums s order by project nulls last"
         );
-        Ok(sqlx::query_as(SELECT)
-            .bind(&filter.rows)
-            .bind(filter.states())
-            .bind(&filter.owner)
-            .bind(&filter.namespace)
-            .bind(&filter.project)
-            .bind(filter.labels())
-            .persistent(false)
-            .fetch_all(&self.pool)
-            .await?)
+        Ok(bound!(sqlx::query_as(SELECT), filter).persistent(false).fetch_all(&self.pool).await?)
     }
 
     /// Number and state of the rows that `filter` selects, and of those of its rows that exist.
@@ -253,16 +251,7 @@ impl Store {
     pub async fn select(&self, filter: &RowFilter) -> Result<Vec<(i64, String)>, StoreError> {
         const SELECT: &str =
             concat!("select q.id, q.state from gromacs_to_tune q where ", matches!(), " order by q.id");
-        Ok(sqlx::query_as(SELECT)
-            .bind(&filter.rows)
-            .bind(filter.states())
-            .bind(&filter.owner)
-            .bind(&filter.namespace)
-            .bind(&filter.project)
-            .bind(filter.labels())
-            .persistent(false)
-            .fetch_all(&self.pool)
-            .await?)
+        Ok(bound!(sqlx::query_as(SELECT), filter).persistent(false).fetch_all(&self.pool).await?)
     }
 
     /// Sets `cancel_requested` on those of `rows` that have not ended; returns these.
@@ -313,16 +302,7 @@ impl Store {
             matches!(),
             " order by a.start_time, a.row_id, a.attempt"
         );
-        Ok(sqlx::query_as(SELECT)
-            .bind(&filter.rows)
-            .bind(filter.states())
-            .bind(&filter.owner)
-            .bind(&filter.namespace)
-            .bind(&filter.project)
-            .bind(filter.labels())
-            .bind(sql_time(since))
-            .fetch_all(&self.pool)
-            .await?)
+        Ok(bound!(sqlx::query_as(SELECT), filter).bind(sql_time(since)).fetch_all(&self.pool).await?)
     }
 
     /// The rows that [`Store::claim`] would take now to go on with, in the order of their numbers; the leases are taken
