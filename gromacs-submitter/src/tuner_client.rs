@@ -196,7 +196,7 @@ impl TunerClient {
     }
 }
 
-/// Asks for another layout now and then, where something was measured. Each submission of each row draws anew.
+/// Asks for another layout now and then, where something was measured. Each submission of each row draws again.
 fn explore(row: &GromacsToTune, measured: Vec<MeasuredRun>) -> Option<Explore> {
     let number = u64::try_from(row.id).unwrap_or(0) << 16 ^ u64::try_from(row.status.submission).unwrap_or(0);
     let seed = number & bounds::SEED.max;
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_restart_sends_what_was_measured_and_draws_anew() {
+    async fn a_restart_sends_what_was_measured_and_draws_again() {
         let mut row = row();
         let run = MeasuredRun { cpu_millicores: 2000, layout: Layout::cpu(2, 1), ns_per_day: 12.0 };
         let first = sent(&row, vec![run]).await.explore.expect("should explore");

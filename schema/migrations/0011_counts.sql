@@ -8,7 +8,7 @@ create index gromacs_to_tune_open on gromacs_to_tune (owner, id desc)
 -- The foreign key to gromacs_tenant, and the counts of a tenant.
 create index gromacs_to_tune_tenant on gromacs_to_tune (owner, namespace, state);
 
--- Rows by state. Whoever changes a state adds a line, so that nobody waits for another's; a submitter sums them up.
+-- Rows by state. Each change of a state adds a line, so that no transaction waits for another; a submitter sums them up.
 create table gromacs_state_count (
     id bigint generated always as identity primary key,
     state text not null,

@@ -51,11 +51,11 @@ begin
 
     -- New rows: who has least in the cluster comes first, then each owner's first rows in turn.
     if cardinality(taken) < wanted then
-        -- One at a time, so that two submitters do not both count the same room under max_waiting. Whoever has it waits
+        -- One at a time, so that two submitters do not both count the same room under max_waiting. The one that has it waits
         -- for no row.
         lock table gromacs_claim_lock in exclusive mode;
         -- What somebody else writes at the moment is skipped. Only if rows were missed by that are more looked at than
-        -- are wanted: whoever holds more than 8 holds up nobody else's.
+        -- are wanted: a transaction that holds more than 8 holds up nobody else's.
         foreach further in array array[0, 8] loop
             -- Owners and their namespaces are found by skipping from one to the next in the index, so that neither a
             -- backlog of one nor its length costs the others anything. Only what is taken is locked.

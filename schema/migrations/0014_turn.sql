@@ -17,7 +17,7 @@ create policy gromacs_submitter_seen_submitter on gromacs_submitter_seen to grom
 create policy gromacs_submitter_seen_chemist on gromacs_submitter_seen for select to gromacs_chemist using (true);
 create policy gromacs_submitter_seen_reader on gromacs_submitter_seen for select to gromacs_reader using (true);
 
--- With the rights of whoever asks: of others' rows nobody sees even a number. Nobody counts further than to the limit.
+-- With the rights of the role that asks: nobody sees even a number of others' rows. Nobody counts further than to the limit.
 create function gromacs_turn(of_owner text, of_namespace text) returns text language plpgsql stable as $$
 declare
     seen gromacs_submitter_seen;
@@ -98,7 +98,7 @@ select
     q.state,
     case
         when q.state = 'queued' and q.held then 'is held; release it to begin'
-        -- Whoever has changed or locked the row and has not committed.
+        -- Transactions that have changed or locked the row and have not committed.
         when q.state = 'queued' and q.lease_holder is null and gromacs_in_transaction(q.xmax)
             then 'waits for its turn: an open transaction holds the row; commit it'
         when q.reason is null and q.state = 'queued'

@@ -3,7 +3,7 @@
 use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus};
 
 /// A checkpoint is due every interval, and written at the next pair search. A slow volume may take one more, and the
-/// speed that is reckoned with may be off by as much.
+/// speed that is assumed may be off by as much.
 const INTERVALS_UNTIL_SAVED: f64 = 3.0;
 
 /// The step that a checkpoint of the row must have reached by now: that which its last attempt started from, or what it

@@ -68,7 +68,7 @@ fn without_locks_each_restart_writes_new_files() {
 }
 
 #[test]
-fn a_folder_of_a_claim_has_one_label_whoever_names_it() {
+fn a_folder_of_a_claim_has_one_label_for_everybody() {
     let label = |row: &GromacsToTune| {
         let job = simulation_job(row, &ladder()[0], &manifest_settings(), 60);
         job.metadata.labels.unwrap_or_default().remove(names::LABEL_FOLDER).expect("it should be labelled")

@@ -16,7 +16,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// The database's clock says `time` now. The way of the answer, some milliseconds, is not reckoned with.
+    /// The database's clock says `time` now. The milliseconds that the answer took are left out.
     pub(super) fn set(&self, time: Timestamp) {
         self.ahead.store(time.as_microsecond() - own_now().as_microsecond(), Ordering::Relaxed);
     }

@@ -94,7 +94,7 @@ pub struct ErrorReply {
 pub enum ErrorCode {
     /// 4xx: the request is not what the OpenAPI document asks for; the same request will always fail.
     Invalid,
-    /// 422: each field is right by itself but not together with others, such as a box that is too small for its atoms
+    /// 422: each field alone is right but not together with others, such as a box that is too small for its atoms
     /// or a layout that mdrun refuses for the system; the same request will always fail.
     Inconsistent,
     /// 422: the request is well formed, but no node and no layout can run the system within the limits;

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_objects_are_equal_whoever_wrote_them() {
+    fn the_same_objects_are_equal_however_they_are_written() {
         let ours = objects("kind: B\n---\nkind: A\nlist: [{name: x}, {name: w, most: 1.0}]\n").unwrap();
         let others = objects("kind: A\nlist: [{name: w, most: 1}, {name: x}]\n---\nkind: B\n---\n").unwrap();
         assert_eq!(ours, others);
