@@ -45,7 +45,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{pool_border::Border, postgres::NAMESPACE};
+use crate::{metrics::Metrics, pool_border::Border, postgres::NAMESPACE};
 
 /// Environment variable with the path of the operator's program.
 pub const OPERATOR: &str = "SCAVENGER_E2E_OPERATOR";
@@ -201,6 +201,11 @@ impl Proxy {
     /// Refuses every request, or no longer. Connections of watches are cut either way.
     pub fn set_down(&self, down: bool) {
         self.shared.rules(|rules| rules.down = down);
+        self.cut_watches();
+    }
+
+    /// Cuts the connections of watches: the operator opens new ones.
+    pub fn cut_watches(&self) {
         self.shared.cut.send_modify(|cuts| *cuts += 1);
     }
 
@@ -366,6 +371,19 @@ fn delayed(
     Body::from_stream(frames)
 }
 
+/// Removes the Lease of an operator that was killed, so that the next one need not wait for its end.
+///
+/// # Errors
+/// What the API server says.
+pub async fn free_lease(client: &Client) -> Result<()> {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), NAMESPACE);
+    match leases.delete(names::OPERATOR, &DeleteParams::default()).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// An operator as a process of its own, which reaches the API server through a proxy.
 pub struct Operator {
     child: Child,
@@ -379,12 +397,7 @@ impl Operator {
     /// # Errors
     /// If the program does not start.
     pub async fn start(proxy: &Proxy, client: &Client) -> Result<Self> {
-        let leases: Api<Lease> = Api::namespaced(client.clone(), NAMESPACE);
-        match leases.delete(names::OPERATOR, &DeleteParams::default()).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            Err(error) => return Err(error.into()),
-        }
+        free_lease(client).await?;
         let program =
             PathBuf::from(std::env::var_os(OPERATOR).context("the tests have no operator to start")?);
         let file = proxy.kubeconfig()?;
@@ -395,7 +408,7 @@ impl Operator {
         };
         let health = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
         let child = Command::new(program)
-            .args(["run", &format!("--listen={health}"), "--max-watch-age=90s"])
+            .args(["run", &format!("--listen={health}"), "--max-watch-age=90s", "--reports-listen=off"])
             .env("KUBECONFIG", file.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -411,8 +424,29 @@ impl Operator {
     /// # Errors
     /// If it does not answer.
     pub async fn health(&self) -> Result<(bool, String)> {
+        self.get("healthz").await
+    }
+
+    /// Whether it is ready: a leader that plans, or a replica that stands by.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub async fn is_ready(&self) -> Result<bool> {
+        Ok(self.get("readyz").await?.0)
+    }
+
+    /// Value of a metric, as the text of the metrics has its name and labels; 0 if it is not there.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub async fn metric(&self, name: &str) -> Result<f64> {
+        Ok(Metrics::from(self.get("metrics").await?.1).value(name))
+    }
+
+    /// True if a page answers 200, and what it says.
+    async fn get(&self, page: &str) -> Result<(bool, String)> {
         let mut connection = TcpStream::connect(self.health).await?;
-        connection.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await?;
+        connection.write_all(format!("GET /{page} HTTP/1.0\r\n\r\n").as_bytes()).await?;
         let mut answer = String::new();
         connection.read_to_string(&mut answer).await?;
         let (head, said) = answer.split_once("\r\n\r\n").context("the operator's answer is no HTTP")?;

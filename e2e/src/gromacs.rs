@@ -35,6 +35,20 @@ pub struct Computed {
 /// # Errors
 /// If the energies are not continuous, or the pod that looks does not succeed.
 pub async fn computed(world: &World, id: i64) -> Result<Computed> {
+    let report = look(world, id).await?;
+    energies_go_on(&report).and_then(|()| read(&report)).with_context(|| format!("row {id}: {report}"))
+}
+
+/// Like [`computed`], of a simulation that was stopped before its end, which leaves a frame of energies of its own.
+///
+/// # Errors
+/// If the pod that looks does not succeed.
+pub async fn computed_so_far(world: &World, id: i64) -> Result<Computed> {
+    let report = look(world, id).await?;
+    read(&report).with_context(|| format!("row {id}: {report}"))
+}
+
+async fn look(world: &World, id: i64) -> Result<String> {
     let name = format!("check-{id}");
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
@@ -63,13 +77,17 @@ pub async fn computed(world: &World, id: i64) -> Result<Computed> {
     .await?;
     let report = pods.logs(&name, &LogParams::default()).await?;
     pods.delete(&name, &DeleteParams::default()).await?;
-    read(&report).with_context(|| format!("row {id}: {report}"))
+    Ok(report)
 }
 
-fn read(report: &str) -> Result<Computed> {
+fn energies_go_on(report: &str) -> Result<()> {
     if let Some(line) = report.lines().find(|line| line.contains("don't match") || line.contains("rror")) {
         bail!("gmx check finds the energies not continuous: {}", line.trim());
     }
+    Ok(())
+}
+
+fn read(report: &str) -> Result<Computed> {
     let frames = report
         .lines()
         .find_map(|line| line.trim().strip_prefix("Found")?.split_whitespace().next()?.parse().ok())
@@ -109,7 +127,7 @@ mod tests {
 
     #[test]
     fn gaps_are_found() {
-        assert!(read("Found 3 frames\nTimesteps at t=2 don't match (0.2, 0.4)\n").is_err());
+        assert!(energies_go_on("Found 3 frames\nTimesteps at t=2 don't match (0.2, 0.4)\n").is_err());
         assert!(read("step 0\nrestart\n").is_err());
         assert!(read("Found 3 frames\nrestart\n").is_err());
     }

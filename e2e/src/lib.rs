@@ -3,16 +3,21 @@
 //! The tests run against the cluster named by [`KUBECONFIG`], with operator, tuner and submitter installed;
 //! `cargo xtask test` makes one. Without it they say that they are skipped, except in CI, where that is a failure.
 
+pub mod alone;
 pub mod faults;
 pub mod forward;
 pub mod gromacs;
 pub mod halted;
+pub mod interruption;
 pub mod kubectl;
+pub mod load;
 pub mod local;
+pub mod metrics;
 pub mod played;
 mod pool_border;
 pub mod postgres;
 pub mod queue;
+pub mod registry;
 pub mod room;
 pub mod sql_proxy;
 pub mod users;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::{core::v1::Pod, scheduling::v1::PriorityClass};
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use scavenger_schema::{
     names,
@@ -70,6 +70,27 @@ pub async fn patch_pool(world: &World, spec: &Value) -> Result<()> {
     Ok(())
 }
 
+/// Keeps 3 of 10 slots free once more than 8 are used.
+///
+/// # Errors
+/// What the API server says, or the test.
+pub async fn with_headroom<F>(world: &World, slot: &str, test: impl FnOnce() -> F) -> Result<()>
+where
+    F: Future<Output = Result<()>>,
+{
+    let overrides = |start: Value, target: Value, interrupt: Value| {
+        json!({
+            "startThresholdOverrides": { slot: start },
+            "headroomTargetOverrides": { slot: target },
+            "interruptThresholdOverrides": { slot: interrupt },
+        })
+    };
+    patch_pool(world, &overrides(json!(0.5), json!(0.7), json!(0.8))).await?;
+    let result = test().await;
+    patch_pool(world, &overrides(Value::Null, Value::Null, Value::Null)).await?;
+    result
+}
+
 /// A ScavengerJob that counts for a long time and holds `slots`; one that does not save loses what it counted since
 /// its last checkpoint, as far as the operator knows.
 #[must_use]
@@ -92,6 +113,20 @@ pub async fn start(world: &World, job: Value) -> Result<()> {
     world.create::<ScavengerJob>(job).await?;
     world.phase(&name, Phase::Running).await?;
     Ok(())
+}
+
+/// Deletes all ScavengerJobs of the namespace at once, since their pods take their time to end, and waits until they are
+/// gone.
+///
+/// # Errors
+/// If they do not go.
+pub async fn delete_all(world: &World) -> Result<()> {
+    let sjs = world.api::<ScavengerJob>();
+    sjs.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    until("all ScavengerJobs are gone", || async {
+        Ok(sjs.list(&ListParams::default()).await?.items.is_empty().then_some(()))
+    })
+    .await
 }
 
 /// Waits until a ScavengerJob was interrupted this often, and returns why the last time.

@@ -1,6 +1,11 @@
 //! A namespace on the cluster and what a test does in it.
 
-use std::{collections::BTreeMap, fmt::Debug, future::Future, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    future::Future,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
@@ -8,6 +13,7 @@ use k8s_openapi::{
     NamespaceResourceScope,
     api::{
         apps::v1::Deployment,
+        batch::v1::Job as BatchJob,
         coordination::v1::Lease,
         core::v1::{Event, Namespace, Node, PersistentVolumeClaim, Pod},
     },
@@ -95,16 +101,25 @@ where
             .expect("a namespace should be made on the test cluster");
         // Leaked: one for each test of a process that ends after its tests, and futures may borrow it freely.
         let world: &'static World = Box::leak(Box::new(world));
+        let began = Instant::now();
         let result = tokio::time::timeout(limit, test(world))
             .await
             .unwrap_or_else(|_| bail!("the test took too long"));
+        let (took, ended) = (began.elapsed(), Instant::now());
         if let Err(error) = &result {
             eprintln!("{name} failed: {error:?}");
+            world.describe_surroundings().await;
             world.describe().await;
         }
         if result.is_ok() || std::env::var_os(crate::KEEP).is_none() {
             world.remove().await;
         }
+        // Where the time of a run goes.
+        println!(
+            "{name}: {:.0} s, and {:.0} s to clear up",
+            took.as_secs_f64(),
+            ended.elapsed().as_secs_f64()
+        );
         if let Err(error) = result {
             panic!("{name}: {error:#}");
         }
@@ -132,6 +147,10 @@ impl World {
         if let Err(error) = namespaces.delete(&self.namespace, &DeleteParams::default()).await {
             eprintln!("namespace {} was not removed: {error}", self.namespace);
         }
+        // The namespace controller begins only after 5 s.
+        self.remove_all::<ScavengerJob>().await;
+        self.remove_all::<BatchJob>().await;
+        self.remove_all::<Pod>().await;
         // Volumes and room of one test must not be missed by the next.
         let pods: Api<Pod> = self.api();
         let gone = until("the namespace's pods are gone", || async {
@@ -139,6 +158,49 @@ impl World {
         });
         if let Err(error) = gone.await {
             eprintln!("{error}");
+        }
+    }
+
+    /// Deletes the objects of a kind. What is not deleted is left to the namespace controller.
+    async fn remove_all<K>(&self)
+    where
+        K: Resource<Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+        K::DynamicType: Default,
+    {
+        let delete = DeleteParams::background();
+        if let Err(error) = self.api::<K>().delete_collection(&delete, &ListParams::default()).await {
+            eprintln!("not everything in namespace {} was deleted: {error}", self.namespace);
+        }
+    }
+
+    /// Prints what is wrong with the nodes and the installation: a full disk or an operator that cannot start fails tests
+    /// whose own objects say nothing of it.
+    async fn describe_surroundings(&self) {
+        let nodes = Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await;
+        for node in nodes.into_iter().flatten() {
+            let status = node.status.as_ref();
+            for condition in status.and_then(|status| status.conditions.as_deref()).unwrap_or_default() {
+                let good = if condition.type_ == "Ready" { "True" } else { "False" };
+                if condition.status != good {
+                    let message = condition.message.as_deref().unwrap_or_default();
+                    eprintln!(
+                        "node {}: {} is {}: {message}",
+                        node.name_any(),
+                        condition.type_,
+                        condition.status
+                    );
+                }
+            }
+        }
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let pods = pods.list(&ListParams::default()).await;
+        for pod in pods.into_iter().flatten() {
+            let status = pod.status.as_ref();
+            let mut conditions =
+                status.into_iter().filter_map(|status| status.conditions.as_deref()).flatten();
+            if !conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True") {
+                eprintln!("pod {NAMESPACE}/{} is not ready: {}", pod.name_any(), json!(status));
+            }
         }
     }
 
@@ -302,7 +364,8 @@ impl World {
     pub async fn leader(&self) -> Result<String> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), NAMESPACE);
         let holder = leases.get(names::OPERATOR).await?.spec.and_then(|spec| spec.holder_identity);
-        let holder = holder.context("no operator leads")?;
+        // One that leaves in good order empties it.
+        let holder = holder.filter(|holder| !holder.is_empty()).context("no operator leads")?;
         // Then follow what tells one process of a pod from the next.
         Ok(holder.split('_').next().unwrap_or_default().to_owned())
     }

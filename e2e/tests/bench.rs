@@ -1,28 +1,21 @@
 //! How fast ScavengerJobs become Jobs, on a cluster with many played nodes, and what they cost the API server, next to
 //! plain Jobs from one client in the same run. Figures, no verdicts: `cargo xtask bench` runs it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::{
     batch::v1::Job as BatchJob,
     core::v1::{Node, Pod},
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, PostParams},
-    runtime::{WatchStreamExt, watcher},
+    api::{DeleteParams, ListParams},
+    runtime::watcher,
 };
 use scavenger_e2e::{
     World,
-    kubectl::kubectl,
-    postgres::NAMESPACE,
-    room::patch_pool,
+    load::{AT_ONCE, LONGEST, Load, Seen, create, on_played_nodes, peak_bytes},
     world::{played, run_within},
 };
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
@@ -33,26 +26,11 @@ use tokio::task::JoinSet;
 const COUNT: usize = 2_000;
 const COUNT_VARIABLE: &str = "SCAVENGER_E2E_BENCH_JOBS";
 
-/// Requests that one client has under way, as many as the operator by default.
-const AT_ONCE: usize = 32;
-
-/// How often one is sent at most.
-const TRIES: usize = 5;
-
 /// Share of the raw rate that is aimed at.
 const AIM: f64 = 0.7;
 
 /// How many times as long it may take until all run: an aim, too.
 const AIM_RUN: f64 = 2.0;
-
-/// Verbs of the API server that write.
-const WRITES: [&str; 5] = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
-
-/// What is written all the time, whatever anybody creates.
-const BACKGROUND: [&str; 2] = ["leases", "nodes"];
-
-/// Longest time for one of the two runs.
-const LONGEST: Duration = Duration::from_secs(900);
 
 /// A plain Job as the operator makes one of the ScavengerJob beside it, down to what the pod asks for.
 fn plain(name: &str) -> Value {
@@ -79,146 +57,13 @@ fn plain(name: &str) -> Value {
     })
 }
 
-/// A ScavengerJob as plain as that; it runs long enough for its running priority to rise only after the measurement.
+/// A ScavengerJob as plain as that, without the supervisor's container; it runs long enough for its running priority to
+/// rise only after the measurement.
 fn scavenger_job(name: &str) -> Value {
     let mut job = played(name, "100m");
+    job["spec"]["supervisor"] = json!({ "enabled": false });
     job["spec"]["interruptionAfter"] = "10m".into();
     job
-}
-
-/// Creates all of them from one client, and returns when each was answered.
-async fn create<K>(
-    api: &Api<K>,
-    count: usize,
-    object: impl Fn(usize) -> Value,
-) -> Result<BTreeMap<String, Instant>>
-where
-    K: kube::Resource + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
-{
-    let all = (0..count).map(|number| {
-        let object = serde_json::from_value::<K>(object(number));
-        async move {
-            let object = object?;
-            // Connections break under load; whatever a broken one carried is sent again.
-            for _ in 0..TRIES {
-                match api.create(&PostParams::default(), &object).await {
-                    Ok(_) => return Ok((object.name_any(), Instant::now())),
-                    Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                        return Ok((object.name_any(), Instant::now()));
-                    }
-                    Err(kube::Error::Api(status)) => return Err(kube::Error::Api(status).into()),
-                    Err(_) => {}
-                }
-            }
-            anyhow::bail!("{} could not be created in {TRIES} tries", object.name_any())
-        }
-    });
-    futures::stream::iter(all).buffer_unordered(AT_ONCE).try_collect().await
-}
-
-/// When something was first seen, by name.
-#[derive(Clone, Default)]
-struct Seen(Arc<Mutex<BTreeMap<String, Instant>>>);
-
-impl Seen {
-    /// Watches objects of a kind; `name` says under which name one is to be noted, or that it is not yet.
-    fn watch<K>(
-        api: Api<K>,
-        which: watcher::Config,
-        name: impl Fn(&K) -> Option<String> + Send + 'static,
-    ) -> (Self, JoinSet<()>)
-    where
-        K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
-    {
-        let seen = Self::default();
-        let into = seen.clone();
-        let mut watching = JoinSet::new();
-        watching.spawn(async move {
-            let mut stream = watcher(api, which).default_backoff().applied_objects().boxed();
-            while let Some(event) = stream.next().await {
-                let Some(name) = event.ok().and_then(|object| name(&object)) else { continue };
-                into.all().entry(name).or_insert_with(Instant::now);
-            }
-        });
-        (seen, watching)
-    }
-
-    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until there are so many; returns how long after `began` the last of them was seen.
-    async fn reach(&self, count: usize, what: &str, began: Instant) -> Result<f64> {
-        let reached = async {
-            let mut every = tokio::time::interval(Duration::from_millis(100));
-            while self.all().len() < count {
-                every.tick().await;
-            }
-        };
-        let reached = tokio::time::timeout(LONGEST, reached).await;
-        reached.with_context(|| format!("only {} of {count} {what}", self.all().len()))?;
-        let last = self.all().values().max().copied().context("nothing was seen")?;
-        Ok(last.duration_since(began).as_secs_f64())
-    }
-}
-
-/// What the API server has done since it started.
-struct Load {
-    /// Seconds of processor time.
-    cpu: f64,
-    /// Writes that succeeded, by kind ("status of pods, PATCH").
-    writes: BTreeMap<String, f64>,
-    /// Writes that it refused.
-    refused: f64,
-}
-
-impl Load {
-    async fn read(world: &World) -> Result<Self> {
-        let metrics = world.client.request_text(http::Request::get("/metrics").body(Vec::new())?).await?;
-        Ok(Self::parse(&metrics))
-    }
-
-    fn parse(metrics: &str) -> Self {
-        let mut load = Self { cpu: 0.0, writes: BTreeMap::new(), refused: 0.0 };
-        for line in metrics.lines() {
-            let Some((name, value)) = line.rsplit_once(' ') else { continue };
-            let Ok(value) = value.parse::<f64>() else { continue };
-            if name == "process_cpu_seconds_total" {
-                load.cpu = value;
-            }
-            let Some(labels) = name.strip_prefix("apiserver_request_total{") else { continue };
-            let label = |wanted: &str| {
-                let (_, rest) = labels.split_once(&format!("{wanted}=\""))?;
-                rest.split_once('"').map(|(text, _)| text)
-            };
-            let (resource, verb) = (label("resource").unwrap_or(""), label("verb").unwrap_or(""));
-            // "resource" is also the end of "subresource", which comes after it.
-            let part = label("subresource").unwrap_or("");
-            if !WRITES.contains(&verb)
-                || BACKGROUND.contains(&resource)
-                || !label("dry_run").unwrap_or("").is_empty()
-            {
-                continue;
-            }
-            if !label("code").unwrap_or("").starts_with('2') {
-                load.refused += value;
-                continue;
-            }
-            let of = if part.is_empty() { String::new() } else { format!("{part} of ") };
-            *load.writes.entry(format!("{of}{resource}, {verb}")).or_default() += value;
-        }
-        load
-    }
-
-    /// What was done between an earlier look and this one.
-    fn since(mut self, earlier: &Self) -> Self {
-        self.cpu -= earlier.cpu;
-        self.refused -= earlier.refused;
-        for (kind, count) in &mut self.writes {
-            *count -= earlier.writes.get(kind).copied().unwrap_or_default();
-        }
-        self
-    }
 }
 
 /// A table of what the API server did for each of them.
@@ -346,64 +191,11 @@ async fn measure(world: &World, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// The most memory that the whole process of the leader had so far.
-async fn peak_bytes(world: &World) -> Result<f64> {
-    let operator = world.leader().await?;
-    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{operator}:8080/proxy/metrics");
-    let metrics = world.client.request_text(http::Request::get(path).body(Vec::new())?).await?;
-    let name = "scavenger_peak_resident_memory_bytes ";
-    metrics
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
-        .with_context(|| format!("{name}is not served"))
-}
-
-#[test]
-fn writes_are_counted_by_kind() {
-    let before = "process_cpu_seconds_total 10\n\
-        apiserver_request_total{code=\"201\",component=\"apiserver\",dry_run=\"\",group=\"batch\",resource=\"jobs\",\
-        scope=\"resource\",subresource=\"\",verb=\"POST\",version=\"v1\"} 5\n";
-    let after = before.replace("total 10", "total 12.5").replace("} 5", "} 9")
-        + "apiserver_request_total{code=\"200\",dry_run=\"\",resource=\"pods\",subresource=\"status\",verb=\"PATCH\"} 3\n\
-           apiserver_request_total{code=\"409\",dry_run=\"\",resource=\"pods\",subresource=\"status\",verb=\"PATCH\"} 2\n\
-           apiserver_request_total{code=\"200\",dry_run=\"\",resource=\"leases\",subresource=\"\",verb=\"PUT\"} 7\n\
-           apiserver_request_total{code=\"200\",dry_run=\"\",resource=\"jobs\",subresource=\"\",verb=\"WATCH\"} 7\n";
-    let load = Load::parse(&after).since(&Load::parse(before));
-    let writes = [("jobs, POST".to_owned(), 4.0), ("status of pods, PATCH".to_owned(), 3.0)];
-    assert_eq!(load.writes, BTreeMap::from(writes));
-    assert_eq!((load.cpu, load.refused), (2.5, 2.0));
-}
-
 #[test]
 #[ignore = "a measurement of minutes: `cargo xtask bench`"]
 fn scavenger_jobs_become_jobs() {
     run_within(3 * LONGEST, "bench", |world| async move {
         let count = std::env::var(COUNT_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(COUNT);
-        let pool = json!({
-            "nodeSelector": { "type": "kwok" }, "toleratedTaints": ["kwok.x-k8s.io/node"],
-            // Else it would be measured how long kube-scheduler takes for ten pods.
-            "maxConcurrentStarts": 1000,
-            // As it is by default; the tests shorten it.
-            "pendingTimeout": "60s",
-        });
-        patch_pool(world, &pool).await?;
-        // Here it shares its cores with the whole control plane, and by its 50m it would get a twentieth of what the API
-        // server gets: the scheduler of the kernel would be measured.
-        let system = ["--namespace", NAMESPACE];
-        let operator = "deployment/scavenger-operator";
-        kubectl(&[&["set", "resources", operator, "--requests=cpu=400m"], &system[..]].concat()).await?;
-        kubectl(&[&["rollout", "status", operator, "--timeout=120s"], &system[..]].concat()).await?;
-        scavenger_e2e::world::until("the pool lets its tolerations in", || async {
-            let probe = serde_json::from_value(played("probe", "10m"))?;
-            let dry_run = PostParams { dry_run: true, ..PostParams::default() };
-            Ok(world.api::<ScavengerJob>().create(&dry_run, &probe).await.ok().map(|_| ()))
-        })
-        .await?;
-        let result = measure(world, count).await;
-        let before = json!({
-            "nodeSelector": null, "toleratedTaints": null, "maxConcurrentStarts": null, "pendingTimeout": null,
-        });
-        patch_pool(world, &before).await?;
-        result
+        on_played_nodes(world, || measure(world, count)).await
     });
 }

@@ -3,14 +3,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
-use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::{batch::v1::Job as BatchJob, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
@@ -18,10 +17,11 @@ use kube::{
 };
 use scavenger_e2e::{
     World,
-    faults::{Fate, OPERATOR, Operator, Proxy, Witness},
+    alone::{alone, in_phase, submit},
+    faults::{Fate, Operator, Witness},
     repetitions,
     room::status,
-    world::{OPERATORS, played, run_within, until},
+    world::{played, until},
 };
 use scavenger_schema::{
     names,
@@ -29,79 +29,13 @@ use scavenger_schema::{
     scavenger_pool::ScavengerPool,
 };
 use scavenger_vocabulary::{Reason, WaitingReason, pool_condition::MEMORY_MEASURED};
-use serde_json::{Value, json};
-
-/// There is one pool, and only one operator may work on it.
-static TURN: Mutex<()> = Mutex::new(());
+use serde_json::json;
 
 /// Cores of the played nodes: three with 64 each.
 const CORES: f64 = 192.0;
 
 /// Share of them that ScavengerJobs may take, as e2e/deploy sets it.
 const THRESHOLD: f64 = 0.95;
-
-/// Runs a test while the cluster's own operator rests and the pool consists of played nodes.
-fn alone<F>(name: &str, test: impl FnOnce(&'static World, Proxy) -> F + Copy)
-where
-    F: Future<Output = Result<()>>,
-{
-    // Before the test's own time begins. One that failed must not make the others fail.
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    // Every kill point takes two hours.
-    let limit = Duration::from_secs(if repetitions(1) > 1 { 4 * 3600 } else { 1200 });
-    run_within(limit, name, move |world| async move {
-        if std::env::var_os(OPERATOR).is_none() {
-            eprintln!("skipped {name}: {OPERATOR} is not set; `cargo xtask test` sets it");
-            ensure!(std::env::var_os("CI").is_none(), "{OPERATOR} is not set");
-            return Ok(());
-        }
-        let played_nodes = json!({ "spec": {
-            "nodeSelector": { "type": "kwok" }, "toleratedTaints": ["kwok.x-k8s.io/node"],
-        } });
-        let as_before = json!({ "spec": { "nodeSelector": null, "toleratedTaints": null } });
-        world.operators(0).await?;
-        set_pool(world, &played_nodes).await?;
-        // The policy that reads the pool learns of the change a moment later.
-        until("the pool lets its tolerations in", || async {
-            let probe = serde_json::from_value(played("probe", "10m"))?;
-            let dry_run = PostParams { dry_run: true, ..PostParams::default() };
-            Ok(world.api::<ScavengerJob>().create(&dry_run, &probe).await.ok().map(|_| ()))
-        })
-        .await?;
-        let result = async { test(world, Proxy::start().await?).await }.await;
-        // As it was, whatever became of the test.
-        set_pool(world, &as_before).await?;
-        world.operators(OPERATORS).await?;
-        result
-    });
-}
-
-async fn set_pool(world: &World, patch: &Value) -> Result<()> {
-    let pools: Api<ScavengerPool> = Api::all(world.client.clone());
-    pools.patch(names::DEFAULT_POOL, &PatchParams::default(), &Patch::Merge(patch)).await?;
-    Ok(())
-}
-
-async fn submit(world: &World, count: usize, cpu: &str) -> Result<()> {
-    let jobs: Api<ScavengerJob> = world.api();
-    let all = (0..count).map(|number| {
-        let jobs = jobs.clone();
-        async move {
-            let job = serde_json::from_value(played(&format!("job-{number}"), cpu))?;
-            jobs.create(&PostParams::default(), &job).await?;
-            anyhow::Ok(())
-        }
-    });
-    futures::stream::iter(all).buffer_unordered(16).try_collect::<Vec<()>>().await?;
-    Ok(())
-}
-
-/// How many are in a phase.
-async fn in_phase(world: &World, phase: Phase) -> Result<usize> {
-    let jobs = world.api::<ScavengerJob>().list(&ListParams::default()).await?;
-    let is = |job: &&ScavengerJob| job.status.as_ref().is_some_and(|status| status.phase == Some(phase));
-    Ok(jobs.iter().filter(is).count())
-}
 
 /// Waits until so many run, and nothing has been started for a while: twice the operator's longest pause.
 async fn settles(world: &World, witness: &Witness, running: usize) -> Result<()> {

@@ -1,5 +1,5 @@
-//! Nodes that go: drained by an admin, lost, and taken out of the pool. The nodes are played, and the pool consists of them for as long, so
-//! this is a program of its own.
+//! Nodes that go (drained by an admin, lost, taken out of the pool), and one whose containers cannot start. The nodes are
+//! played, and the pool consists of them for as long, so this is a program of its own.
 
 use std::{
     collections::BTreeSet,
@@ -9,17 +9,20 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::{
     batch::v1::Job as BatchJob,
+    coordination::v1::Lease,
     core::v1::{Node, Pod},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use scavenger_e2e::{
     World,
+    alone::pool_of_played_nodes,
     faults::Witness,
     kubectl::kubectl,
-    room::{has_reason, patch_pool, status},
+    room::{has_reason, patch_pool, pools, status},
     world::{LIMIT, played, run_within, until, until_within},
 };
 use scavenger_schema::{
@@ -39,15 +42,7 @@ where
 {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     run_within(std::time::Duration::from_secs(900), name, move |world| async move {
-        let played = json!({ "nodeSelector": { "type": "kwok" }, "toleratedTaints": ["kwok.x-k8s.io/node"] });
-        patch_pool(world, &played).await?;
-        // The policy that reads the pool learns of the change a moment later.
-        until("the pool lets its tolerations in", || async {
-            let probe = serde_json::from_value(scavenger_e2e::world::played("probe", "10m"))?;
-            let dry_run = PostParams { dry_run: true, ..PostParams::default() };
-            Ok(world.api::<ScavengerJob>().create(&dry_run, &probe).await.ok().map(|_| ()))
-        })
-        .await?;
+        pool_of_played_nodes(world).await?;
         let result = test(world).await;
         patch_pool(world, &json!({ "nodeSelector": null, "toleratedTaints": null })).await?;
         result
@@ -82,7 +77,9 @@ fn kubectl_drain_ends_and_they_go_on_elsewhere() {
         // Both go: that of the gang which is on the node takes the other one with it.
         let node = node_of(world, "gang").await?;
         let moved = node_of(world, "alone").await? == node;
-        let drained = kubectl(&["drain", &node, "--ignore-daemonsets", "--timeout=120s"]).await;
+        // The supervisor's program lies in an emptyDir.
+        let flags = ["--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s"];
+        let drained = kubectl(&[&["drain", node.as_str()], &flags[..]].concat()).await;
         let result = async {
             let said = drained?;
             ensure!(said.contains("drained"), "{said}");
@@ -287,6 +284,119 @@ fn pods_stay_on_selected_nodes_and_a_node_that_leaves_gives_them_back() {
         }
         // Merged into what the other tests' pool selects by.
         patch_pool(world, &json!({ "nodeSelector": { SELECTED: null } })).await?;
+        result
+    });
+}
+
+/// What runc says on a node whose driver was upgraded under the runtime.
+const BROKEN: &str = "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create \
+                      failed: unable to start container process: error during container init: error running prestart hook \
+                      #0: exit status 1: nvidia-container-cli: initialization error: nvml error: driver/library version \
+                      mismatch";
+
+/// Plays the kubelet of a node on which no container can be started: its Lease is renewed, and each pod fails.
+async fn play_broken_kubelet(world: &World, node: &str) -> Result<()> {
+    let leases: Api<Lease> = Api::namespaced(world.client.clone(), "kube-node-lease");
+    let pods = world.api::<Pod>();
+    let here = ListParams::default().fields(&format!("spec.nodeName={node},status.phase=Pending"));
+    let mut every = tokio::time::interval(std::time::Duration::from_millis(500));
+    loop {
+        every.tick().await;
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": node },
+            "spec": { "holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": MicroTime(now()) },
+        });
+        leases.patch(node, &PatchParams::apply("e2e").force(), &Patch::Apply(&lease)).await?;
+        for pod in pods.list(&here).await? {
+            let failed = json!({ "status": {
+                "phase": "Failed", "startTime": pod.creation_timestamp(),
+                "containerStatuses": [{
+                    "name": "main", "image": "played", "imageID": "", "ready": false, "restartCount": 0,
+                    "state": { "terminated": {
+                        "exitCode": 128, "reason": "StartError", "message": BROKEN,
+                        "startedAt": "1970-01-01T00:00:00Z", "finishedAt": now().to_string(),
+                    } },
+                }],
+            } });
+            match pods
+                .patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(&failed))
+                .await
+            {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the clock of a played kubelet")]
+fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
+
+/// True if a ScavengerJob has had no attempt but the one that runs.
+fn never_failed(sj: &ScavengerJob) -> bool {
+    status(sj).attempt.is_some_and(|attempt| attempt.number == 1)
+}
+
+async fn close_a_broken_node(world: &World, broken: &str) -> Result<()> {
+    let witness = Witness::start(&world.client, &world.namespace);
+    let here = |name: &str| {
+        let mut sj = played(name, "100m");
+        sj["spec"]["nodeSelector"] = json!({ LABEL: world.namespace });
+        sj
+    };
+    // There is no other node for them.
+    for name in ["first", "second", "third"] {
+        world.create::<ScavengerJob>(here(name)).await?;
+    }
+    let closed = until("the node is closed", || async {
+        let pool = pools(world).get(names::DEFAULT_POOL).await?.status.unwrap_or_default();
+        let said = pool.conditions.into_iter().map(|one| one.message);
+        Ok(said.into_iter().find(|message| message.contains("takes no ScavengerJobs until")))
+    })
+    .await?;
+    println!("{closed}");
+    ensure!(closed.contains(&format!("node {broken} takes no")) && closed.contains("nvml error"), "{closed}");
+    for name in ["first", "second", "third"] {
+        let sj = status(&world.api::<ScavengerJob>().get(name).await?);
+        ensure!(sj.phase != Some(Phase::Failed), "{name}: {sj:?}");
+    }
+    // It looks empty, and still nothing is sent there any more.
+    let elsewhere = json!({ "metadata": { "labels": { LABEL: world.namespace } } });
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    nodes.patch("fake-0001", &PatchParams::default(), &Patch::Merge(&elsewhere)).await?;
+    for number in 0..6 {
+        world.create::<ScavengerJob>(here(&format!("later-{number}"))).await?;
+    }
+    for number in 0..6 {
+        let sj = world.phase(&format!("later-{number}"), Phase::Running).await?;
+        ensure!(never_failed(&sj), "{:?}", status(&sj));
+    }
+    for name in ["first", "second", "third"] {
+        let sj = status(&world.phase(name, Phase::Running).await?);
+        ensure!(sj.start_times.len() == 1, "{name}: {sj:?}");
+        ensure!(node_of(world, name).await? == "fake-0001", "{name} runs on {}", node_of(world, name).await?);
+    }
+    witness.is_content()
+}
+
+#[test]
+fn a_node_whose_containers_cannot_start_is_closed_after_three() {
+    on_played_nodes("broken-node", |world| async move {
+        let broken = format!("broken-{}", world.namespace);
+        unattended_node(world, &broken).await?;
+        let result = tokio::select! {
+            result = close_a_broken_node(world, &broken) => result,
+            ended = play_broken_kubelet(world, &broken) => ended.context("the played kubelet"),
+        };
+        let nodes: Api<Node> = Api::all(world.client.clone());
+        let unlabelled = json!({ "metadata": { "labels": { LABEL: null } } });
+        nodes.patch("fake-0001", &PatchParams::default(), &Patch::Merge(&unlabelled)).await?;
+        nodes.delete(&broken, &DeleteParams::default()).await?;
+        let leases: Api<Lease> = Api::namespaced(world.client.clone(), "kube-node-lease");
+        leases.delete(&broken, &DeleteParams::default()).await?;
         result
     });
 }

@@ -5,39 +5,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use scavenger_e2e::{
     World,
     room::{
-        delete_pod, holding, in_mode_operator, interrupted, owner_of_class, patch_pool, pools, start, status,
+        delete_all, delete_pod, holding, in_mode_operator, interrupted, owner_of_class, pools, start, status,
+        with_headroom,
     },
     run,
     world::until,
 };
-use scavenger_schema::{
-    names,
-    scavenger_job::{Phase, ScavengerJob},
-};
+use scavenger_schema::{names, scavenger_job::Phase};
 use scavenger_vocabulary::{Reason, pool_condition};
 use serde_json::{Value, json};
-
-/// Keeps 3 of 10 slots free once more than 8 are used.
-async fn with_headroom<F>(world: &World, slot: &str, test: impl FnOnce() -> F) -> Result<()>
-where
-    F: Future<Output = Result<()>>,
-{
-    let overrides = |start: Value, target: Value, interrupt: Value| {
-        json!({
-            "startThresholdOverrides": { slot: start },
-            "headroomTargetOverrides": { slot: target },
-            "interruptThresholdOverrides": { slot: interrupt },
-        })
-    };
-    patch_pool(world, &overrides(json!(0.5), json!(0.7), json!(0.8))).await?;
-    let result = test().await;
-    patch_pool(world, &overrides(Value::Null, Value::Null, Value::Null)).await?;
-    result
-}
 
 #[test]
 fn the_cheapest_goes_before_others_need_its_room() {
@@ -119,13 +99,8 @@ async fn time_to_run(world: &World, class: Option<&str>, slot: &str) -> Result<D
 /// Two that fill a node below the threshold: an older one that would lose little, and a younger one that would lose much.
 /// Those of the round before go first: after each interruption one waits twice as long before it starts again.
 async fn two_anew(world: &World, slot: &str) -> Result<()> {
-    let jobs = world.api::<ScavengerJob>();
+    delete_all(world).await?;
     for (name, saves) in [("cheap", true), ("dear", false)] {
-        if jobs.get_opt(name).await?.is_some() {
-            jobs.delete(name, &DeleteParams::default()).await?;
-        }
-        until(&format!("{name} is gone"), || async { Ok(jobs.get_opt(name).await?.is_none().then_some(())) })
-            .await?;
         start(world, holding(name, slot, 5, saves)).await?;
     }
     Ok(())

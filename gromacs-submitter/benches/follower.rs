@@ -36,7 +36,7 @@ use axum::routing::get;
 use futures::StreamExt as _;
 use gromacs_submitter::cluster::Cluster;
 use gromacs_submitter::follower::Follower;
-use gromacs_submitter::manifest::{ManifestSettings, simulation_job};
+use gromacs_submitter::manifest::{ManifestSettings, Terms, simulation_job};
 use gromacs_submitter::store::Store;
 use jiff::Timestamp;
 use postgres::{as_role, migrated_store, store};
@@ -406,9 +406,11 @@ async fn follow_all(follower: &Follower, submitter: &Store, admin: &Store, first
         queue_id: "bench".to_owned(),
         gromacs_image: "gromacs".to_owned(),
         image_pull_policy: ImagePullPolicy::IfNotPresent,
+        gpu_runtime_class: None,
     };
+    let terms = Terms { longest_grace: 60, supervised: false };
     for claim in claims {
-        let mut job = simulation_job(&claim.row, &rung(1, 1000), &settings, 60);
+        let mut job = simulation_job(&claim.row, &rung(1, 1000), &settings, terms);
         job.metadata.uid = Some(claim.row.id.to_string());
         assert!(follower.follow(&claim.row, &job, Some(Timestamp::now())), "should follow");
     }

@@ -11,7 +11,7 @@ use scavenger_schema::simulation::{
 use scavenger_schema::tuning::{Layout, NodeShape, Resources};
 use scavenger_vocabulary::{Outcome, Phase};
 
-use crate::manifest::{ManifestSettings, simulation_job};
+use crate::manifest::{ManifestSettings, Terms, simulation_job};
 use crate::view::{AttemptView, JobView, PoolLimits, PoolView};
 
 /// The time at which every test starts.
@@ -36,10 +36,14 @@ pub(crate) fn row() -> GromacsToTune {
         max_cpu_millicores: None,
         max_memory_bytes: None,
         max_gpus: None,
+        min_cpu_millicores: None,
+        min_ns_per_day: None,
         interruption_after_seconds: 600,
         fallback_after_seconds: None,
         append: None,
+        checkpoint_path: None,
         service_account: None,
+        after: Vec::new(),
         system: System {
             atoms: Some(2652),
             nsteps: Some(4000),
@@ -50,6 +54,7 @@ pub(crate) fn row() -> GromacsToTune {
         benchmark_columns: BenchmarkColumns::default(),
         is_inspected: false,
         inspected: None,
+        extended_nsteps: None,
         cancel_requested: false,
         retry_requested: false,
         status: RowStatus {
@@ -76,6 +81,7 @@ pub(crate) fn row() -> GromacsToTune {
             next_attempt_time: now().into(),
             failures: 0,
             outgrown_memory_bytes: None,
+            probe_outgrown_memory_bytes: None,
             peak_memory_bytes: None,
             job_expiry_time: None,
             start_failures: 0,
@@ -146,7 +152,12 @@ pub(crate) fn manifest_settings() -> ManifestSettings {
         queue_id: "queue".to_owned(),
         gromacs_image: "gromacs:test".to_owned(),
         image_pull_policy: ImagePullPolicy::IfNotPresent,
+        gpu_runtime_class: None,
     }
+}
+
+pub(crate) fn terms() -> Terms {
+    Terms { longest_grace: 60, supervised: false }
 }
 
 pub(crate) fn pool() -> PoolView {
@@ -154,6 +165,7 @@ pub(crate) fn pool() -> PoolView {
     PoolView {
         pending_timeout: Duration::from_secs(60),
         update_time: Some(now()),
+        supervises: false,
         limits: PoolLimits {
             min_interruption_after: Duration::from_secs(60),
             max_interruption_after: Duration::from_secs(7200),
@@ -194,13 +206,14 @@ pub(crate) fn job(phase: Phase, rung: i32) -> JobView {
 pub(crate) fn attempt(number: i32, rung: i32, outcome: Option<Outcome>) -> AttemptView {
     let (row, ladder) = (row(), ladder());
     let index = usize::try_from(rung - 1).expect("should be a rung");
-    let spec = simulation_job(&row, &ladder[index], &manifest_settings(), 60).spec;
+    let spec = simulation_job(&row, &ladder[index], &manifest_settings(), terms()).spec;
     AttemptView {
         number,
         rung: Some(rung),
         cpu_millicores: Some(ladder[index].cpu_millicores),
         memory_bytes: Some(ladder[index].memory_bytes),
         gpus: Some(0),
+        node: None,
         args: spec.args,
         creation_time: now(),
         start_time: Some(now()),
@@ -208,5 +221,6 @@ pub(crate) fn attempt(number: i32, rung: i32, outcome: Option<Outcome>) -> Attem
         outcome,
         reason: None,
         message: None,
+        lost_seconds: None,
     }
 }

@@ -76,14 +76,16 @@ impl TunerError {
 pub struct TunerClient {
     url: String,
     client: reqwest::Client,
+    /// What the site asks of every ladder: how many configurations, and at which prices.
+    site: Limits,
 }
 
 impl TunerClient {
-    /// A client of the tuner at `url`. The process must have a TLS provider installed.
+    /// A client of the tuner at `url`, for a site with these prices, efficiency and length of ladders. The process must have a TLS provider installed.
     ///
     /// # Errors
     /// If the TLS set-up fails.
-    pub fn new(url: &str) -> Result<Self, TunerError> {
+    pub fn new(url: &str, site: Limits) -> Result<Self, TunerError> {
         let url = url.trim_end_matches('/').to_owned();
         // No proxy: the tuner is a neighbour in the cluster.
         let client = reqwest::Client::builder()
@@ -92,7 +94,7 @@ impl TunerClient {
             .no_proxy()
             .build()
             .map_err(|source| TunerError::BuildClient { url: url.clone(), source })?;
-        Ok(Self { url, client })
+        Ok(Self { url, client, site })
     }
 
     /// Asks for the configurations of a row within `limits`. `measured` is what earlier submissions of it measured.
@@ -109,7 +111,12 @@ impl TunerClient {
     ) -> Result<Vec<LadderRung>, TunerError> {
         let request = LadderRequest {
             system,
-            limits,
+            limits: Limits {
+                max_rungs: self.site.max_rungs,
+                min_efficiency: self.site.min_efficiency,
+                weights: self.site.weights,
+                ..limits
+            },
             gromacs_version: row.system.gromacs_version.clone(),
             build: row.build(),
             owner: Some(row.owner.clone()),
@@ -236,7 +243,7 @@ mod tests {
     use axum::Router;
     use axum::http::StatusCode;
     use axum::routing::post;
-    use scavenger_schema::tuning::{Interval, Layout, Resources, StepCost};
+    use scavenger_schema::tuning::{Interval, Layout, PriceWeights, Resources, StepCost};
 
     use super::*;
     use crate::fixtures::{pool, row};
@@ -248,7 +255,7 @@ mod tests {
         let address = listener.local_addr().expect("should have an address");
         let router = Router::new().fallback(post(move || async move { (status, body) }));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        TunerClient::new(&format!("http://{address}/")).expect("should be an address")
+        TunerClient::new(&format!("http://{address}/"), Limits::default()).expect("should be an address")
     }
 
     async fn ask(client: &TunerClient) -> Result<Vec<LadderRung>, TunerError> {
@@ -300,6 +307,12 @@ mod tests {
         assert_eq!(ladder[0].model_version, "7");
     }
 
+    /// A site that has few cores and idle GPUs.
+    fn site() -> Limits {
+        let weights = PriceWeights { gpu: 2.0, ..PriceWeights::default() };
+        Limits { max_rungs: 5, min_efficiency: 0.5, weights, ..Limits::default() }
+    }
+
     /// What the client sends for a row, with what earlier submissions measured.
     async fn sent(row: &GromacsToTune, measured: Vec<MeasuredRun>) -> LadderRequest {
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -311,7 +324,7 @@ mod tests {
             reply(vec![rung(2000)])
         }));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let client = TunerClient::new(&format!("http://{address}/")).expect("should be an address");
+        let client = TunerClient::new(&format!("http://{address}/"), site()).expect("should be an address");
         let system = row.description().expect("should have atoms");
         client.ladder(row, system, row.limits(), &pool().nodes, measured).await.expect("should be a ladder");
         let body = receiver.recv().await.expect("should have been asked");
@@ -332,6 +345,14 @@ mod tests {
         assert!(request.system.settings.free_energy);
         assert_eq!(request.owner.as_deref(), Some("chemist"));
         assert_eq!(request.explore, None);
+    }
+
+    #[tokio::test]
+    async fn what_the_site_asks_for_stands_beside_the_limits_of_the_row() {
+        let mut row = row();
+        row.max_cpu_millicores = Some(4000);
+        let limits = sent(&row, Vec::new()).await.limits;
+        assert_eq!(limits, Limits { max_cpu_millicores: Some(4000), ..site() });
     }
 
     #[tokio::test]
@@ -404,7 +425,7 @@ mod tests {
     #[tokio::test]
     async fn a_tuner_that_is_down_is_named() {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = TunerClient::new("http://127.0.0.1:1").expect("should be an address");
+        let client = TunerClient::new("http://127.0.0.1:1", Limits::default()).expect("should be an address");
         let error = ask(&client).await.expect_err("should not connect");
         assert!(!error.is_final());
         let text = error.to_string();

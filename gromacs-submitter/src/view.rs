@@ -6,9 +6,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use scavenger_schema::quantity;
-use scavenger_schema::scavenger_job::{Attempt, Quantity, ScavengerJob};
+use scavenger_schema::scavenger_job::{Attempt, AttemptNode, Quantity, ScavengerJob};
 use scavenger_schema::scavenger_pool::{Limits, ScavengerPool};
 use scavenger_schema::simulation::{GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, LadderRung};
+use scavenger_schema::supervisor::Switch;
 use scavenger_schema::{bounds, names, tuning};
 use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason, condition};
 
@@ -59,6 +60,8 @@ pub struct AttemptView {
     pub memory_bytes: Option<i64>,
     /// GPUs.
     pub gpus: Option<i32>,
+    /// Where it ran, if the operator says so, and if that is one kind of node.
+    pub node: Option<NodeView>,
     /// Arguments.
     pub args: Vec<String>,
     /// When it was decided.
@@ -73,6 +76,8 @@ pub struct AttemptView {
     pub reason: Option<Reason>,
     /// Why, one sentence, with the container's last words.
     pub message: Option<String>,
+    /// Seconds that it ran after its last checkpoint, if its supervisor measured that.
+    pub lost_seconds: Option<i64>,
 }
 
 impl JobView {
@@ -148,6 +153,7 @@ impl AttemptView {
             cpu_millicores: request("cpu").and_then(|cpu| cpu.milli().ok()?.try_into().ok()),
             memory_bytes: request("memory").and_then(|memory| memory.units().ok()),
             gpus: request("nvidia.com/gpu").map_or(Some(0), |gpus| gpus.units().ok()?.try_into().ok()),
+            node: NodeView::new(&attempt.nodes),
             args: attempt.args.clone(),
             creation_time: attempt.creation_time.0,
             start_time: attempt.start_time.as_ref().map(|time| time.0),
@@ -155,6 +161,28 @@ impl AttemptView {
             outcome: attempt.outcome,
             reason: attempt.reason.clone(),
             message: said(attempt.message.clone()),
+            lost_seconds: attempt.lost_seconds,
+        }
+    }
+}
+
+/// The node of an attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeView {
+    /// Name.
+    pub name: String,
+    /// Labels that tell which hardware it is.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl NodeView {
+    /// None also for a node that the operator did not see, of which nothing is known.
+    fn new(nodes: &[AttemptNode]) -> Option<Self> {
+        match nodes {
+            [node] if !node.allocatable.is_empty() => {
+                Some(Self { name: node.name.clone(), labels: node.labels.clone() })
+            }
+            _ => None,
         }
     }
 }
@@ -175,6 +203,8 @@ pub struct PoolView {
     pub limits: PoolLimits,
     /// When the operator last wrote down what is free.
     pub update_time: Option<Timestamp>,
+    /// True if workloads run under the supervisor unless they refuse it.
+    pub supervises: bool,
 }
 
 /// What a ScavengerJob may ask for, as far as a row needs it.
@@ -215,6 +245,11 @@ impl PoolView {
             nodes: nodes.collect(),
             limits: PoolLimits::new(&pool.spec.limits),
             update_time: status.update_time.map(|time| time.0),
+            supervises: pool
+                .spec
+                .supervisor
+                .as_ref()
+                .is_some_and(|supervisor| supervisor.default == Switch::On),
         }
     }
 
@@ -320,13 +355,13 @@ mod tests {
     /// What another release of the submitter made, with a flag that this one does not know.
     #[test]
     fn attempts_are_recognised_whatever_their_arguments() {
-        use crate::fixtures::{ladder, manifest_settings, row};
+        use crate::fixtures::{ladder, manifest_settings, row, terms};
         let (row, ladder) = (row(), ladder());
-        let mut job = crate::manifest::simulation_job(&row, &ladder[1], &manifest_settings(), 60);
+        let mut job = crate::manifest::simulation_job(&row, &ladder[1], &manifest_settings(), terms());
         job.spec.args.push("-new-flag".to_owned());
         job.metadata.generation = Some(2);
         let attempt = |number: i64, generation: i64, rung: usize| {
-            let of_rung = crate::manifest::simulation_job(&row, &ladder[rung], &manifest_settings(), 60);
+            let of_rung = crate::manifest::simulation_job(&row, &ladder[rung], &manifest_settings(), terms());
             json!({ "number": number, "jobName": "x", "generation": generation, "podCount": 1,
                 "requests": of_rung.spec.resources.requests, "args": ["-old-flag"], "priorityClassName": "p",
                 "creationTime": "2026-11-21T10:00:00Z" })

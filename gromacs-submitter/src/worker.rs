@@ -12,8 +12,8 @@ use crate::follower::Follower;
 use crate::health::Metrics;
 use crate::heard::Heard;
 use crate::manifest::{
-    ManifestSettings, Probe, USUAL_GRACE_SECONDS, pinned_image, probe_job, probe_name, requested_image,
-    simulation_job,
+    ManifestSettings, Probe, Terms, USUAL_GRACE_SECONDS, pinned_image, probe_job, probe_name,
+    requested_image, simulation_job,
 };
 use crate::mdrun_log;
 use crate::quota::QuotaRoom;
@@ -116,7 +116,8 @@ impl Worker {
     pub async fn run(&self, mut claim: Claim) -> Result<Turn, StoreError> {
         for _ in 0..MOST_STEPS {
             let before = claim.row.status.clone();
-            match self.step(&claim).await {
+            // On the heap: many rows are worked on at a time, and a step holds a whole ScavengerJob.
+            match Box::pin(self.step(&claim)).await {
                 Ok(Progress::Continue) => {}
                 Ok(Progress::Written(written)) => {
                     log_change(&before, &written.row);
@@ -362,6 +363,7 @@ impl Worker {
                     inspection: step.inspection,
                     ladder: None,
                     attempts: step.attempts,
+                    lost: step.lost,
                     observations: step.observations,
                     refused: step.refused,
                     clears_requests: step.clears_requests,
@@ -402,12 +404,12 @@ impl Worker {
             }
             Action::CreateJob(rung) => {
                 let rung_found = find_rung(row, &seen.ladder, rung)?;
-                let job = simulation_job(row, rung_found, &self.manifest, seen.longest_grace());
+                let job = simulation_job(row, rung_found, &self.manifest, seen.terms());
                 self.cluster.create(&job).await?;
             }
             Action::ReplaceJob { rung, resource_version } => {
                 let rung_found = find_rung(row, &seen.ladder, rung)?;
-                let job = simulation_job(row, rung_found, &self.manifest, seen.longest_grace());
+                let job = simulation_job(row, rung_found, &self.manifest, seen.terms());
                 let replaced = self.cluster.replace(&job, &resource_version).await?;
                 tracing::info!(row = row.id, rung, ?replaced, "replaces the configuration");
                 if let Replaced::Refused(words) = replaced {
@@ -426,8 +428,12 @@ impl Worker {
 }
 
 impl Seen {
-    fn longest_grace(&self) -> i64 {
-        self.pool.as_ref().map_or(USUAL_GRACE_SECONDS, |pool| pool.limits.max_grace_seconds)
+    fn terms(&self) -> Terms {
+        let pool = self.pool.as_ref();
+        Terms {
+            longest_grace: pool.map_or(USUAL_GRACE_SECONDS, |pool| pool.limits.max_grace_seconds),
+            supervised: pool.is_some_and(|pool| pool.supervises),
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 mod postgres;
 mod program;
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -14,6 +14,7 @@ use clap::CommandFactory as _;
 use gromacs_submitter::config::Cli;
 use program::{Program, SUBMITTER, text};
 use serde_json::Value;
+use sqlx::{Connection as _, Executor as _, PgConnection};
 
 /// Help as it is printed, at a width that no terminal changes.
 fn pages(render: fn(&mut clap::Command) -> clap::builder::StyledStr) -> String {
@@ -94,6 +95,24 @@ async fn an_empty_database_says_what_to_do_and_migrates() {
     let again: Value = program.json(&["migrate"]);
     assert_eq!(again["migrations"], serde_json::json!([]));
     assert!(program.good(&["list"]).starts_with("ROW"));
+}
+
+#[tokio::test]
+async fn a_database_that_is_not_made_yet_is_waited_for() {
+    let url = postgres::empty_database().await;
+    let late = Program::new(postgres::as_role(&url, "late"));
+    let short = late.run(&["migrate", "--wait", "1s"]);
+    assert_eq!(short.status.code(), Some(2), "{}", text(&short.stderr));
+    let mut waiting = late.command(&["migrate", "--wait", "1m"]);
+    let mut waiting = waiting.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("should start");
+    let mut said = String::new();
+    let mut stderr = BufReader::new(waiting.stderr.take().expect("should have stderr"));
+    stderr.read_line(&mut said).expect("should read");
+    assert!(said.contains("late") && said.contains("trying again for up to 60 s"), "{said}");
+    let mut admin = PgConnection::connect(&url).await.expect("should connect");
+    admin.execute("create role late login superuser").await.expect("should make the role");
+    let output = waiting.wait_with_output().expect("should end");
+    assert!(output.status.success() && text(&output.stdout).contains("the schema has version"), "{output:?}");
 }
 
 #[tokio::test]

@@ -1,59 +1,15 @@
 //! The inspection and verification scripts as a pod runs them: by `sh`, with a `gmx` that prints a recorded dump.
 
+mod volume;
+
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use gromacs_submitter::probe::{
     INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT, parse_inspection, parse_verification,
 };
 use scavenger_schema::{gmx_dump, tuning};
-
-static FOLDERS: AtomicU32 = AtomicU32::new(0);
-
-/// A folder with a `gmx` in it; removed at the end.
-struct Volume(PathBuf);
-
-impl Volume {
-    fn new(gmx: &str) -> Self {
-        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("submitter-probe-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(folder.join("bin")).expect("should make a folder");
-        let program = folder.join("bin/gmx");
-        std::fs::write(&program, format!("#!/bin/sh\n{gmx}\n")).expect("should write gmx");
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))
-            .expect("should be executable");
-        Self(folder)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, "x").expect("should write a file");
-        path
-    }
-
-    fn run(&self, script: &str, arguments: &[&Path]) -> Output {
-        let path = format!("{}:{}", self.0.join("bin").display(), std::env::var("PATH").unwrap_or_default());
-        Command::new("sh")
-            .args(["-c", script, "probe"])
-            .args(arguments)
-            .env("PATH", path)
-            .env("TERMINATION_LOG", self.0.join("message"))
-            .output()
-            .expect("should run sh")
-    }
-
-    fn message(&self) -> String {
-        std::fs::read_to_string(self.0.join("message")).unwrap_or_default()
-    }
-}
-
-impl Drop for Volume {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use volume::Volume;
 
 /// Prints the dump of a solvated peptide, and far more coordinates than anybody should read.
 fn dumping() -> String {
@@ -352,4 +308,20 @@ fn a_file_that_changes_has_another_checksum() {
     assert_eq!(before, checksum());
     std::fs::write(&file, "y").expect("should write");
     assert_ne!(before, checksum());
+}
+
+/// A shell takes a file without a first line of that kind for its own, so it stands for a program here.
+#[test]
+fn a_script_in_the_place_of_the_program_is_told() {
+    let volume = Volume::new(&dumping());
+    let inspect = || volume.run(INSPECT_SCRIPT, &[&volume.0.join("a.tpr"), &volume.0.join("gromacs-1")]);
+    volume.file("a.tpr");
+    assert!(inspect().status.success());
+    assert!(volume.message().contains("\nlauncher=script\nlocks="), "{}", volume.message());
+    let program = volume.0.join("bin/gmx");
+    let text = std::fs::read_to_string(&program).expect("should be there");
+    std::fs::write(&program, text.trim_start_matches("#!/bin/sh\n")).expect("should write gmx");
+    assert!(inspect().status.success());
+    assert!(!volume.message().contains("launcher"), "{}", volume.message());
+    assert!(volume.message().contains("\nlocks="), "{}", volume.message());
 }

@@ -144,9 +144,10 @@ async fn no_question_reads_the_whole_table() {
     connection.execute("set session_replication_role = replica").await.expect("should prepare");
     sqlx::query(
         "insert into gromacs_to_tune (owner, namespace, persistent_volume_claim, tpr_path, run_as_user,
-            interruption_after_seconds, state, project)
+            interruption_after_seconds, state, project, after, waits_for_rows)
         select case when n % 2 = 0 then 'alice' else 'rich' end, 'lab', 'data', n || '.tpr', 1000, 600,
-            case when n % 100 = 0 then 'queued' when n % 1000 = 1 then 'running' else 'completed' end, 'p' || n % 50
+            case when n % 100 = 0 then 'queued' when n % 1000 = 1 then 'running' else 'completed' end, 'p' || n % 50,
+            case when n % 200 = 0 then array[n - 100] else '{}' end, n % 200 = 0
         from generate_series(1, $1) n",
     )
     .bind(ROWS)
@@ -180,6 +181,18 @@ async fn no_question_reads_the_whole_table() {
             where state in ('inspecting', 'tuning', 'submitted', 'running', 'interrupted')"
                 .to_owned(),
         ),
+        (
+            &submitter,
+            "select q.id from gromacs_to_tune q where q.after <> '{}' and q.after @> array[100::bigint]
+            and q.waits_for_rows order by q.id for update"
+                .to_owned(),
+        ),
+        (
+            &submitter,
+            "select id, gromacs_waits_for(id, after) from gromacs_to_tune
+            where state = 'queued' and waits_for_rows order by id limit 200"
+                .to_owned(),
+        ),
     ];
     for (store, question) in questions {
         let plan: Vec<String> = sqlx::query_scalar(sqlx::AssertSqlSafe(format!("explain {question}")))
@@ -193,7 +206,37 @@ async fn no_question_reads_the_whole_table() {
     let rows = alice.list(&RowFilter { limit: Some(3), ..RowFilter::default() }).await.expect("should list");
     let ids: Vec<_> = rows.iter().map(|row| row["id"].as_i64().unwrap_or_default()).collect();
     assert_eq!(ids, [ROWS - 4, ROWS - 2, ROWS]);
-    submitter.claim(&any(4)).await.expect("should claim");
+    // What a claim and the completion of a row run is in functions: nothing of it reads the table, nor rows that wait.
+    let scans = || async {
+        let mut connection = admin.pool().acquire().await.expect("should connect");
+        connection.execute("select pg_stat_force_next_flush()").await.expect("should ask");
+        let scans: i64 =
+            sqlx::query_scalar("select seq_scan from pg_stat_user_tables where relname = 'gromacs_to_tune'")
+                .fetch_one(&mut *connection)
+                .await
+                .expect("should read");
+        scans
+    };
+    let before = scans().await;
+    let claimed = submitter.claim(&any(4)).await.expect("should claim");
+    assert!(claimed.iter().all(|claim| claim.row.after.is_empty()), "{claimed:?}");
+    let completed = admin
+        .pool()
+        .execute("update gromacs_to_tune set state = 'completed' where id = 100")
+        .await
+        .expect("should complete");
+    assert_eq!(completed.rows_affected(), 1);
+    assert!(!waits(&admin, 200).await, "it came after row 100");
+    assert!(waits(&admin, 400).await);
+    assert_eq!(scans().await, before, "something read the whole table");
+}
+
+async fn waits(store: &Store, row: i64) -> bool {
+    sqlx::query_scalar("select waits_for_rows from gromacs_to_tune where id = $1")
+        .bind(row)
+        .fetch_one(store.pool())
+        .await
+        .expect("should be there")
 }
 
 #[tokio::test]
@@ -388,4 +431,45 @@ async fn projects_holds_edits_and_removals_on_the_command_line() {
     assert_eq!(program.good(&["rm", "--dry-run", "1"]), "row 1: would remove it, it is failed\n");
     assert_eq!(program.good(&["rm", "1", "2"]), "row 1: removed\nrow 2: removed\n");
     assert_eq!(ids(&["list"]), [3, 4]);
+}
+
+#[tokio::test]
+async fn the_least_that_a_row_runs_with() {
+    let (submitter, _, alice) = queue().await;
+    let least = |cpu, speed| NewRow {
+        min_cpu_millicores: Some(cpu),
+        min_ns_per_day: Some(speed),
+        ..new_row("a.tpr")
+    };
+    let row = alice.add(&least(2000, 10.0)).await.expect("should add");
+    let edit = Edit { min_cpu_millicores: Some(4000), min_ns_per_day: Some(0.0), ..Edit::default() };
+    assert_eq!(alice.edit(&[row], &edit, false).await.expect("should change"), [row]);
+    let claim = submitter.claim(&any(1)).await.expect("should claim").remove(0);
+    assert_eq!((claim.row.min_cpu_millicores, claim.row.min_ns_per_day), (Some(4000), Some(0.0)));
+    // The tenant allows 8000.
+    for (cpu, speed, words) in [
+        (9000, 0.0, "min_cpu_millicores must be between 0 and 1024000"),
+        (-1, 0.0, "min_cpu_millicores must be between 0 and 1024000"),
+        (0, -1.0, "min_ns_per_day must be between 0 and 1000000"),
+        (0, f64::NAN, "min_ns_per_day must be between 0 and 1000000"),
+    ] {
+        let error = alice.add(&least(cpu, speed)).await.expect_err("should refuse");
+        assert!(error.to_string().starts_with(words), "{error}");
+    }
+    let calibration =
+        "insert into gromacs_to_tune (kind, namespace, persistent_volume_claim, benchmark_atoms,
+            benchmark_ranks, benchmark_threads, nsteps, min_ns_per_day)
+        values ('calibration', 'lab', 'data', 10000, 1, 1, 1000, 5)";
+    let error = alice.pool().execute(calibration).await.map_err(StoreError::from).expect_err("should refuse");
+    assert!(error.to_string().starts_with("a calibration runs with one configuration"), "{error}");
+
+    let program = Program::migrated().await;
+    program.good(&["add", "a.tpr", "--min-cpu-millicores", "2500", "--min-ns-per-day", "12.5"]);
+    let table = program.with_stdin(&["add", "--from", "-"], "tpr_path,min_ns_per_day\nb.tpr,3\n");
+    assert!(table.status.success(), "{}", text(&table.stderr));
+    let story = program.good(&["show", "1"]);
+    assert!(story.contains("at least 2.5 cores, at least 12.5 ns/day"), "{story}");
+    program.good(&["edit", "1", "--min-cpu-millicores", "0", "--min-ns-per-day", "0"]);
+    assert!(!program.good(&["show", "1"]).contains("at least"));
+    assert_eq!(program.json(&["show", "2"])["simulation"]["min_ns_per_day"], 3.0);
 }

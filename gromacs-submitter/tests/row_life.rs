@@ -163,6 +163,7 @@ async fn the_end_of_a_log_and_the_highest_peak_stay() {
         cpu_millicores: Some(1000),
         memory_bytes: Some(64 << 20),
         gpus: Some(0),
+        node: None,
         args: Vec::new(),
         creation_time: now(),
         start_time: Some(now()),
@@ -170,6 +171,7 @@ async fn the_end_of_a_log_and_the_highest_peak_stay() {
         outcome: Some(Outcome::Failed),
         reason: Some(Reason::OOMKilled),
         message: None,
+        lost_seconds: None,
     };
     let failed = AttemptRecord {
         peak_memory_bytes: Some(64 << 20),

@@ -5,13 +5,13 @@
 mod postgres;
 mod rows;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use gromacs_submitter::advance::{AttemptRecord, Measurement, Observation, with_failure};
+use gromacs_submitter::advance::{AttemptRecord, Measurement, Observation, Place, with_failure};
 use gromacs_submitter::probe::parse_inspection;
 use gromacs_submitter::store::{Changes, Claim, ClaimOptions, NewRow, RowFilter, Store, StoreError};
-use gromacs_submitter::view::AttemptView;
+use gromacs_submitter::view::{AttemptView, NodeView};
 use jiff::{SignedDuration, Timestamp};
 use postgres::{as_role, empty_database, migrated_store, store};
 use rows::{any, rung};
@@ -39,6 +39,10 @@ fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).expect("should be a time")
 }
 
+fn zen3() -> BTreeMap<String, String> {
+    BTreeMap::from([("node.kubernetes.io/instance-type".to_owned(), "c6a.16xlarge".to_owned())])
+}
+
 fn attempt(number: i32, rung: i32, outcome: Option<Outcome>) -> AttemptRecord {
     AttemptRecord {
         view: AttemptView {
@@ -47,6 +51,7 @@ fn attempt(number: i32, rung: i32, outcome: Option<Outcome>) -> AttemptRecord {
             cpu_millicores: Some(1000),
             memory_bytes: Some(314_572_800),
             gpus: Some(0),
+            node: Some(NodeView { name: "worker-1".to_owned(), labels: zen3() }),
             args: vec!["-v".to_owned()],
             creation_time: now(),
             start_time: Some(now()),
@@ -54,6 +59,7 @@ fn attempt(number: i32, rung: i32, outcome: Option<Outcome>) -> AttemptRecord {
             outcome,
             reason: None,
             message: None,
+            lost_seconds: None,
         },
         first_step: Some(0),
         last_step: None,
@@ -358,9 +364,10 @@ async fn a_whole_life_is_written_down() {
         attempt: 1,
         system: claim.row.system.description().expect("should have atoms"),
         rung: 2,
-        node_labels: std::collections::BTreeMap::new(),
-        measured,
+        place: Place::of(&ended.view),
+        measured: Some(measured),
         peak_memory_bytes: Some(31_457_280),
+        killed_for_memory: false,
     };
     let changes = Changes {
         attempts: vec![ended],
@@ -393,6 +400,15 @@ async fn a_whole_life_is_written_down() {
         .await
         .expect("should read");
     assert_eq!(build, serde_json::json!({ "simd": "AVX2_256", "precision": "mixed" }));
+    let where_it_ran: Vec<(String, String, serde_json::Value)> = sqlx::query_as(
+        "select node, hardware_class, node_labels from gromacs_attempt
+        union all select node, hardware_class, node_labels from gromacs_observation",
+    )
+    .fetch_all(store.pool())
+    .await
+    .expect("should read");
+    let labels = serde_json::to_value(zen3()).expect("should serialise");
+    assert_eq!(where_it_ran, vec![("worker-1".to_owned(), "zen3".to_owned(), labels); 2]);
     let earlier = store.measured_runs(id, 2).await.expect("should read");
     assert_eq!(earlier.len(), 1);
     assert_eq!((earlier[0].ns_per_day, earlier[0].layout), (41.5, ladder[1].layout.0));
@@ -421,6 +437,28 @@ async fn a_whole_life_is_written_down() {
 }
 
 #[tokio::test]
+async fn a_fall_back_is_told_even_if_the_next_attempt_runs_by_then() {
+    let (store, _) = migrated_store("a").await;
+    let id = store.add(&new_row("x.tpr")).await.expect("should add");
+    let claim = claim_one(&store).await;
+    let mut status = RowStatus { state: State::Submitted, rung: Some(1), ..claim.row.status.clone() };
+    let why = "exceeded quota; falls back to configuration 2 of 2";
+    (status.next_rung, status.reason) = (Some(2), Some(why.to_owned()));
+    let claim = store.record(&claim, &status, &Changes::default()).await.expect("should announce it");
+    (status.rung, status.next_rung, status.state) = (Some(2), None, State::Running);
+    status.start_time = Some(now().into());
+    status.reason = Some("attempt 2 runs".to_owned());
+    store.record(&claim, &status, &Changes::default()).await.expect("should write");
+    let said: Vec<Option<String>> =
+        sqlx::query_scalar("select message from gromacs_event where row_id = $1 and rung = 2 order by id")
+            .bind(id)
+            .fetch_all(store.pool())
+            .await
+            .expect("should read the history");
+    assert_eq!(said, [Some(why.to_owned()), Some("attempt 2 runs".to_owned())]);
+}
+
+#[tokio::test]
 async fn the_next_attempt_tells_how_far_the_one_before_came() {
     let (store, _) = migrated_store("a").await;
     store.add(&new_row("x.tpr")).await.expect("should add");
@@ -440,6 +478,28 @@ async fn the_next_attempt_tells_how_far_the_one_before_came() {
             .await
             .expect("should read");
     assert_eq!(steps, [Some(1080), None, None]);
+}
+
+#[tokio::test]
+async fn what_an_attempt_lost_can_be_written_after_it() {
+    let (store, _) = migrated_store("a").await;
+    let id = store.add(&new_row("x.tpr")).await.expect("should add");
+    let claim = claim_one(&store).await;
+    let mut second = attempt(2, 1, Some(Outcome::Completed));
+    second.view.lost_seconds = Some(0);
+    let attempts = vec![attempt(1, 1, Some(Outcome::Interrupted)), second];
+    let changes = Changes { attempts, ..Changes::default() };
+    let claim = store.record(&claim, &claim.row.status, &changes).await.expect("should write");
+    let story = store.show(id).await.expect("should ask").expect("should be there");
+    assert_eq!(story["row"]["lost_seconds"], 0, "of what is known");
+    let changes = Changes { lost: vec![(1, 7), (3, 1)], ..Changes::default() };
+    store.record(&claim, &claim.row.status, &changes).await.expect("should write");
+    let story = store.show(id).await.expect("should ask").expect("should be there");
+    assert_eq!(story["row"]["lost_seconds"], 7);
+    assert_eq!(story["attempts"][0]["lost_seconds"], 7);
+    let ran = store.ran(&RowFilter::default(), now() - SignedDuration::from_hours(24)).await;
+    let lost: Vec<_> = ran.expect("should read").iter().map(|ran| ran.lost_seconds).collect();
+    assert_eq!(lost, [Some(7), Some(0)]);
 }
 
 #[tokio::test]
@@ -498,4 +558,25 @@ async fn a_database_that_is_not_there_is_an_error_without_its_password() {
         std::time::Duration::ZERO,
     );
     assert!(!format!("{:?}", bad.expect_err("should refuse")).contains("secret"));
+}
+
+/// A run that was killed for its memory has no speed; nothing else may be without one.
+#[tokio::test]
+async fn an_observation_tells_of_speed_or_of_memory() {
+    let url = empty_database().await;
+    let store = store(&url, "a");
+    store.migrate().await.expect("should migrate");
+    let insert = async |values: &str| {
+        let statement = format!(
+            "insert into gromacs_observation (owner, source, atoms, system, cpu_millicores, gpus, layout, node_labels,
+                ns_per_day, steps, wall_seconds, peak_memory_bytes, killed_for_memory)
+            values ('a', 'simulation', 1, '{{}}', 1, 0, '{{}}', '{{}}', {values})"
+        );
+        sqlx::query(sqlx::AssertSqlSafe(statement)).execute(store.pool()).await.is_ok()
+    };
+    assert!(insert("1, 1, 1, null, false").await, "a class is not known, and no memory");
+    assert!(insert("null, null, null, 1, true").await, "killed");
+    assert!(!insert("null, null, null, null, false").await, "nothing was measured");
+    assert!(!insert("1, null, 1, 1, false").await, "a speed without steps");
+    assert!(!insert("1, 1, 1, 1, true").await, "what was killed has no speed");
 }

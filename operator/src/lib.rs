@@ -6,7 +6,8 @@
 //! | plan | crate `scavenger-planner` | decides, without I/O |
 //! | apply | `execute`, `evict`, `manifest`, `status` | carries the actions out |
 //!
-//! `controller` is the loop between them; `pool` is what the ScavengerPool's status says.
+//! `controller` is the loop between them; `pool` is what the ScavengerPool's status says; `reports` takes what the
+//! supervisors in pods say.
 
 pub mod cli;
 mod controller;
@@ -19,5 +20,6 @@ mod metrics;
 mod node_shapes;
 mod observe;
 mod pool;
+mod reports;
 mod status;
 mod validate;

@@ -10,18 +10,9 @@ use scavenger_planner::{
     resources::{CPU, MEMORY, PODS, Resources, is_in_bytes},
     values::Name,
 };
-use scavenger_schema::scavenger_pool::NodeShape;
+use scavenger_schema::{hardware::is_told_by, scavenger_pool::NodeShape};
 
 use crate::pool::{count, quantities};
-
-/// Prefixes and names of labels that describe hardware; the tuner recognises the processor and the GPU by them.
-const HARDWARE_LABELS: [&str; 5] = [
-    "kubernetes.io/arch",
-    "node.kubernetes.io/instance-type",
-    "feature.node.kubernetes.io/",
-    "nvidia.com/",
-    "amd.com/",
-];
 
 /// Shapes that are told, those of most nodes: each may have some kB of labels, and an object 1.5 MiB.
 const MOST: usize = 200;
@@ -30,8 +21,9 @@ const MOST: usize = 200;
 /// firmware and kernel keep for themselves, mostly by less than a thousandth.
 const DIGITS: u32 = 5;
 
-/// What nodes of one shape have in common.
-type Kind = (Resources, BTreeMap<Name, Name>);
+/// What nodes of one shape have in common; last whether devices are free on them. Cores that are free on a node without a
+/// free device would otherwise not be told beside a node with free devices and few cores.
+type Kind = (Resources, BTreeMap<Name, Name>, bool);
 
 /// Nodes of one kind.
 struct Shape {
@@ -52,9 +44,9 @@ fn grouped<'a>(
 ) -> BTreeMap<Kind, Shape> {
     let mut shapes = BTreeMap::new();
     for (allocatable, labels, free) in nodes {
-        let labels = labels.iter().filter(|(key, _)| describes_hardware(key));
+        let labels = labels.iter().filter(|(key, _)| is_told_by(key));
         let labels = labels.map(|(key, value)| (key.clone(), value.clone())).collect();
-        match shapes.entry((rounded(allocatable), labels)) {
+        match shapes.entry((rounded(allocatable), labels, devices(&free) > 0)) {
             Entry::Vacant(shape) => {
                 shape.insert(Shape { count: 1, allocatable: allocatable.clone(), free });
             }
@@ -79,7 +71,7 @@ fn told(shapes: BTreeMap<Kind, Shape>) -> Vec<NodeShape> {
     by_count.sort_by(|(one, _), (other, _)| one.cmp(other));
     by_count
         .into_iter()
-        .map(|((_, labels), shape)| NodeShape {
+        .map(|((_, labels, _), shape)| NodeShape {
             count: count(shape.count),
             labels: labels.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
             allocatable: quantities(&shape.allocatable),
@@ -91,9 +83,12 @@ fn told(shapes: BTreeMap<Kind, Shape>) -> Vec<NodeShape> {
 /// Which of two nodes has more room: more devices, then more cores, then more memory. What is told is free on one node,
 /// not the cores of one beside the memory of another.
 fn room(free: &Resources) -> (i64, i64, i64) {
+    (devices(free), free.get(CPU), free.get(MEMORY))
+}
+
+fn devices(free: &Resources) -> i64 {
     let is_device = |name: &str| name != CPU && name != PODS && !is_in_bytes(name);
-    let devices = free.iter().filter(|(name, _)| is_device(name)).map(|(_, amount)| amount).sum();
-    (devices, free.get(CPU), free.get(MEMORY))
+    free.iter().filter(|(name, _)| is_device(name)).map(|(_, amount)| amount).sum()
 }
 
 fn rounded(resources: &Resources) -> Resources {
@@ -108,14 +103,6 @@ fn leading(amount: i64) -> i64 {
 
 fn smaller(one: &Resources, other: &Resources) -> Resources {
     one.map(|name, amount| amount.min(other.get(name)))
-}
-
-fn describes_hardware(label: &str) -> bool {
-    // The moment at which the labels were made: of each node its own, so that no two would look alike.
-    label != "nvidia.com/gfd.timestamp"
-        && HARDWARE_LABELS
-            .iter()
-            .any(|known| if known.ends_with('/') { label.starts_with(known) } else { label == *known })
 }
 
 #[cfg(test)]
@@ -142,10 +129,25 @@ mod tests {
 
     #[test]
     fn labels_that_differ_between_equal_nodes_make_no_shapes() {
-        assert!(describes_hardware("nvidia.com/gpu.product") && describes_hardware("kubernetes.io/arch"));
-        assert!(
-            !describes_hardware("nvidia.com/gfd.timestamp") && !describes_hardware("kubernetes.io/hostname")
-        );
+        let label = |name: &str, value: &str| (Name::from(name), Name::from(value));
+        let node = |kernel: &str, product: &str| {
+            BTreeMap::from([
+                label("feature.node.kubernetes.io/kernel-version.full", kernel),
+                label("kubernetes.io/hostname", kernel),
+                label("nvidia.com/gfd.timestamp", kernel),
+                label("cloud.google.com/gke-accelerator", product),
+                label("kubernetes.io/arch", "amd64"),
+            ])
+        };
+        let nodes = [node("6.1", "nvidia-l4"), node("6.8", "nvidia-l4"), node("6.8", "nvidia-tesla-t4")];
+        let resources = resources(8000, 64 << 30, 1);
+        let found = told(grouped(nodes.iter().map(|labels| (&resources, labels, resources.clone()))));
+        let kinds: Vec<(i32, &str)> = found
+            .iter()
+            .map(|shape| (shape.count, shape.labels["cloud.google.com/gke-accelerator"].as_str()))
+            .collect();
+        assert_eq!(kinds, [(2, "nvidia-l4"), (1, "nvidia-tesla-t4")]);
+        assert_eq!(found[0].labels.len(), 2, "{:?}", found[0].labels);
     }
 
     #[test]
@@ -168,9 +170,17 @@ mod tests {
     fn what_is_free_is_free_on_one_node() {
         let node = resources(8000, 64 << 30, 2);
         let free = |cpu, memory, gpus| (node.clone(), "a", resources(cpu, memory, gpus));
-        let found = shapes(&[free(8000, 0, 0), free(0, 64 << 30, 0), free(2000, 8 << 30, 1)]);
-        assert_eq!(found[0].largest_free["nvidia.com/gpu"].0, "1");
-        assert_eq!((&*found[0].largest_free["cpu"].0, &*found[0].largest_free["memory"].0), ("2", "8Gi"));
+        let found =
+            shapes(&[free(8000, 0, 0), free(0, 64 << 30, 0), free(2000, 8 << 30, 1), free(7000, 1 << 30, 1)]);
+        let told: Vec<_> = found
+            .iter()
+            .map(|shape| {
+                let free = ["nvidia.com/gpu", "cpu", "memory"].map(|name| &*shape.largest_free[name].0);
+                (shape.count, free)
+            })
+            .collect();
+        // Cores without a GPU are told beside GPUs with few cores.
+        assert_eq!(told, [(2, ["0", "8", "0"]), (2, ["1", "7", "1Gi"])]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use scavenger_schema::{
     scavenger_job::Quantity,
     scavenger_pool::{Queue, ScavengerPoolStatus},
 };
-use scavenger_vocabulary::pool_condition::{MEMORY_MEASURED, READY, UNJUDGED_PODS};
+use scavenger_vocabulary::pool_condition::{MEMORY_MEASURED, READY, SUPERVISOR_STARTS, UNJUDGED_PODS};
 
 use crate::node_shapes;
 
@@ -41,7 +41,10 @@ pub(crate) fn status(pool: &PoolReport<'_>, now: Timestamp) -> ScavengerPoolStat
     ScavengerPoolStatus {
         observed_generation: None,
         update_time: None,
-        conditions: vec![ready, unjudged_pods(pool, now), memory_measured(pool, now)],
+        conditions: [ready, unjudged_pods(pool, now), memory_measured(pool, now)]
+            .into_iter()
+            .chain(supervisor_starts(pool, now))
+            .collect(),
         nodes: count(pool.nodes.len()),
         allocatable: quantities(pool.allocatable),
         used: quantities(&pool.used),
@@ -87,6 +90,17 @@ fn memory_measured(pool: &PoolReport<'_>, now: Timestamp) -> Condition {
     let message = "metrics.k8s.io is not served: ScavengerJobs go when their node reports a pressure condition, which \
                    can be too late where the kubelet has hard eviction thresholds only: set soft ones";
     condition(MEMORY_MEASURED, false, "PressureConditionsOnly", message, now)
+}
+
+/// Whether ScavengerJobs that are to run under the supervisor do; none in a pool that has none.
+fn supervisor_starts(pool: &PoolReport<'_>, now: Timestamp) -> Option<Condition> {
+    let held = pool.without_supervisor.as_ref()?;
+    if held.is_empty() {
+        return Some(condition(SUPERVISOR_STARTS, true, "Starts", "", now));
+    }
+    let more = if held.len() > NAMED { "; ..." } else { "" };
+    let message = format!("{}{more}", held[..held.len().min(NAMED)].join("; "));
+    Some(condition(SUPERVISOR_STARTS, false, "NotStarted", &message, now))
 }
 
 fn condition(kind: &str, is: bool, reason: &str, message: &str, now: Timestamp) -> Condition {

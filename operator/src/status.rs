@@ -8,11 +8,12 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 use scavenger_planner::values::{
-    Admitted, Attempt, Demand, Disruption, HISTORY, Name, Phase, Placement, ScavengerJobStatus, Waiting,
+    Admitted, Attempt, AttemptNode, Demand, Disruption, HISTORY, Measured, Name, ObservedSaves, Phase,
+    Placement, ScavengerJobStatus, Supervised, Supervision, Waiting,
 };
 use scavenger_schema::{
     names,
@@ -20,7 +21,7 @@ use scavenger_schema::{
 };
 use scavenger_vocabulary::{Event, Reason, WaitingReason, condition};
 
-use crate::validate;
+use crate::{pool::quantities, validate};
 
 /// Most bytes of arguments that are written into the status. The spec has them too, and etcd takes objects of 1.5 MiB.
 const MAX_ARGS: usize = 64 << 10;
@@ -51,6 +52,7 @@ pub(crate) fn replacing(
         active_seconds: new.active_seconds,
         priority_start_over_timestamp: new.priority_start_over.map(Time),
         last_checkpoint_time: new.last_checkpoint.map(Time),
+        progress: new.progress,
         start_times: times(&new.start_times),
         interruption_times: times(&new.interruption_times),
         finish_time: new.finish_time.map(Time),
@@ -112,12 +114,20 @@ fn to_crd_attempt(sj: &str, attempt: &Attempt, runs_with: RunsWith) -> crd::Atte
         outcome: attempt.outcome,
         reason: attempt.reason.clone(),
         message: attempt.message.clone(),
+        nodes: attempt.nodes.iter().map(to_crd_node).collect(),
+        supervised: attempt.supervised,
+        lent: attempt.lent,
+        last_checkpoint_time: attempt.measured.last_checkpoint.map(Time),
+        lost_seconds: attempt.measured.lost.map(|span| span.as_secs()),
+        expected_lost_seconds: attempt.measured.expected.map(|span| span.as_secs()),
+        answered_sigterm: attempt.measured.answered_sigterm,
     }
 }
 
-/// The history with one more attempt, the newest [`HISTORY`]. Of a history that grows too long the oldest attempts lose
+/// The history with one more attempt, the newest [`HISTORY`]; one that is there already is replaced. Of a history that grows too long the oldest attempts lose
 /// their arguments, and go if that is not enough.
 fn appended(mut history: Vec<crd::Attempt>, ended: crd::Attempt) -> Vec<crd::Attempt> {
+    history.retain(|attempt| attempt.number != ended.number);
     history.push(ended);
     let excess = history.len().saturating_sub(HISTORY);
     history.drain(..excess);
@@ -159,7 +169,7 @@ fn conditions(status: &ScavengerJobStatus) -> Vec<Condition> {
         last_transition_time: Time(since),
         observed_generation: Some(status.observed_generation),
     };
-    let mut conditions = Vec::new();
+    let mut conditions = supervision(status, entry);
     if let Some(admitted) = &status.admitted {
         conditions.push(match &admitted.waiting {
             Some(waiting) => {
@@ -188,6 +198,28 @@ fn conditions(status: &ScavengerJobStatus) -> Vec<Condition> {
     conditions
 }
 
+/// Conditions Supervised and SavesOnSigterm.
+fn supervision(
+    status: &ScavengerJobStatus,
+    entry: impl Fn(&str, bool, &str, &str, Timestamp) -> Condition,
+) -> Vec<Condition> {
+    let supervised = status.supervised.as_ref().map(|supervised| {
+        let is_supervised = supervised.why == Supervision::Supervised;
+        entry(
+            condition::SUPERVISED,
+            is_supervised,
+            supervised.why.name(),
+            &supervised.message,
+            supervised.since,
+        )
+    });
+    let saves = status.observed_saves.as_ref().map(|observed| {
+        let reason = if observed.saves { "CheckpointWritten" } else { "NoCheckpoint" };
+        entry(condition::SAVES_ON_SIGTERM, observed.saves, reason, &observed.message, observed.since)
+    });
+    supervised.into_iter().chain(saves).collect()
+}
+
 /// The planner's status of a ScavengerJob, as the API server has it.
 pub(crate) fn from_crd(status: Option<&crd::ScavengerJobStatus>) -> ScavengerJobStatus {
     let Some(status) = status else { return ScavengerJobStatus::default() };
@@ -213,6 +245,19 @@ pub(crate) fn from_crd(status: Option<&crd::ScavengerJobStatus>) -> ScavengerJob
         active_seconds: status.active_seconds.max(0),
         priority_start_over: status.priority_start_over_timestamp.as_ref().map(|time| time.0),
         last_checkpoint: status.last_checkpoint_time.as_ref().map(|time| time.0),
+        progress: status.progress,
+        supervised: condition(condition::SUPERVISED).and_then(|condition| {
+            Some(Supervised {
+                why: Supervision::from_name(&condition.reason)?,
+                message: condition.message.clone(),
+                since: condition.last_transition_time.0,
+            })
+        }),
+        observed_saves: condition(condition::SAVES_ON_SIGTERM).map(|condition| ObservedSaves {
+            saves: condition.status == "True",
+            message: condition.message.clone(),
+            since: condition.last_transition_time.0,
+        }),
         start_times: times(&status.start_times),
         interruption_times: times(&status.interruption_times),
         failure: condition(condition::FAILED)
@@ -257,6 +302,37 @@ fn attempt(attempt: &crd::Attempt) -> Attempt {
         outcome: attempt.outcome,
         reason: attempt.reason.clone(),
         message: attempt.message.clone(),
+        supervised: attempt.supervised,
+        lent: attempt.lent,
+        measured: Measured {
+            last_checkpoint: attempt.last_checkpoint_time.as_ref().map(|time| time.0),
+            lost: attempt.lost_seconds.map(SignedDuration::from_secs),
+            expected: attempt.expected_lost_seconds.map(SignedDuration::from_secs),
+            answered_sigterm: attempt.answered_sigterm,
+        },
+        nodes: attempt.nodes.iter().map(node).collect(),
+    }
+}
+
+fn to_crd_node(node: &AttemptNode) -> crd::AttemptNode {
+    let texts = node.labels.iter().map(|(label, value)| (label.to_string(), value.to_string()));
+    let mut allocatable = quantities(&node.allocatable);
+    allocatable.retain(|name, _| node.allocatable.get(name) > 0);
+    crd::AttemptNode {
+        name: node.name.to_string(),
+        pod_count: i32::try_from(node.pod_count).unwrap_or(i32::MAX),
+        labels: texts.collect(),
+        allocatable,
+    }
+}
+
+fn node(node: &crd::AttemptNode) -> AttemptNode {
+    let names = node.labels.iter().map(|(label, value)| (label.as_str().into(), value.as_str().into()));
+    AttemptNode {
+        name: node.name.as_str().into(),
+        pod_count: clamped(i64::from(node.pod_count)),
+        labels: names.collect(),
+        allocatable: validate::resources("allocatable", &node.allocatable).unwrap_or_default(),
     }
 }
 
@@ -405,6 +481,25 @@ mod tests {
             outcome: Some(Outcome::Interrupted),
             reason: Some(Reason::EvictionByEvictionAPI),
             message: Some("evicted (pod job-3-0)".to_owned()),
+            supervised: true,
+            lent: true,
+            measured: Measured {
+                last_checkpoint: Some(at(26)),
+                lost: Some(SignedDuration::from_secs(4)),
+                expected: Some(SignedDuration::from_secs(20)),
+                answered_sigterm: Some(false),
+            },
+            nodes: vec![AttemptNode {
+                name: "worker-1".into(),
+                pod_count: 2,
+                labels: [("kubernetes.io/arch".into(), "amd64".into())].into(),
+                allocatable: Resources {
+                    cpu_milli: 7900,
+                    memory_bytes: 61 << 30,
+                    other: [("nvidia.com/gpu".into(), 1)].into(),
+                    ..Resources::default()
+                },
+            }],
             ..Attempt::first(Demand { per_pod, pod_count: 2, placement: Placement::default() }.into(), at(10))
         };
         let waiting = Waiting { reason: WaitingReason::NoRoom, message: "it waits".to_owned() };
@@ -421,6 +516,17 @@ mod tests {
             active_seconds: 600,
             priority_start_over: Some(at(25)),
             last_checkpoint: Some(at(26)),
+            progress: Some(0.25),
+            supervised: Some(Supervised {
+                why: Supervision::NoCommand,
+                message: "no command".to_owned(),
+                since: at(10),
+            }),
+            observed_saves: Some(ObservedSaves {
+                saves: false,
+                message: "attempt 2 wrote none".to_owned(),
+                since: at(9),
+            }),
             start_times: vec![at(1), at(20)],
             interruption_times: vec![at(2), at(30)],
             failure: None,

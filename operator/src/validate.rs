@@ -7,7 +7,8 @@ use jiff::SignedDuration;
 use scavenger_planner::{
     resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, Share, Thresholds},
     values::{
-        Controls, Demand, Headroom, Name, Placement, PreemptionMode, ScavengerJobSpec, Settings, Toleration,
+        Controls, Demand, Headroom, Name, Placement, PreemptionMode, Rank, ScavengerJobSpec, Settings,
+        SupervisionSpec, Supervisor, Toleration,
     },
     weights::{Weight, Weights},
 };
@@ -15,6 +16,7 @@ use scavenger_schema::{
     quantity::QuantityError,
     scavenger_job::{self, Quantity, TaintEffect, TolerationOperator},
     scavenger_pool::{self as crd, ScavengerPoolSpec},
+    supervisor::Switch,
 };
 use thiserror::Error;
 
@@ -88,7 +90,30 @@ pub(crate) fn sj_spec(spec: &scavenger_job::ScavengerJobSpec) -> Result<Scavenge
             .filter(|interval| *interval >= SignedDuration::from_secs(1)),
         saves_on_sigterm: checkpoint.is_some_and(|checkpoint| checkpoint.saves_on_sigterm),
         restart: SignedDuration::from_secs(restart_seconds.clamp(0, 86_400)),
+        grace_period: SignedDuration::from_secs(spec.termination_grace_period_seconds.clamp(0, 86_400)),
+        supervision: supervision(spec),
     })
+}
+
+/// What a ScavengerJob says about the supervisor. All of its pods mount the same claims, so what one pod of a gang writes
+/// there all of them see: one rank counts. Elsewhere each pod has a checkpoint of its own, and the oldest counts.
+fn supervision(spec: &scavenger_job::ScavengerJobSpec) -> SupervisionSpec {
+    let checkpoint = spec.checkpoint.as_ref();
+    let path = checkpoint.and_then(|checkpoint| checkpoint.path.as_deref());
+    let is_below = |path: &str, mount: &str| {
+        path.strip_prefix(mount.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
+    };
+    let is_on_claim = path.is_some_and(|path| {
+        spec.persistent_volume_claims.iter().any(|claim| is_below(path, &claim.mount_path))
+    });
+    let named = checkpoint.and_then(|checkpoint| checkpoint.rank).and_then(|rank| u32::try_from(rank).ok());
+    SupervisionSpec {
+        enabled: spec.supervisor.as_ref().and_then(|supervisor| supervisor.enabled),
+        has_command: !spec.command.is_empty(),
+        names_checkpoint: path.is_some(),
+        can_be_asked: path.is_some() && checkpoint.is_some_and(|checkpoint| checkpoint.request.is_some()),
+        rank: named.or(is_on_claim.then_some(0)).map_or(Rank::Oldest, Rank::One),
+    }
 }
 
 /// What of a ScavengerJob's spec may change at any time; its schema keeps the numbers in their bounds.
@@ -150,6 +175,15 @@ pub(crate) fn settings(spec: &ScavengerPoolSpec) -> Result<Settings, SpecError> 
         },
         paused: spec.paused,
         drain: spec.drain,
+        supervisor: spec.supervisor.as_ref().map(|supervisor| Supervisor {
+            image: supervisor.image.as_str().into(),
+            image_pull_secrets: supervisor
+                .image_pull_secrets
+                .iter()
+                .map(|name| name.as_str().into())
+                .collect(),
+            by_default: supervisor.default == Switch::On,
+        }),
     })
 }
 

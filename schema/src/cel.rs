@@ -3,6 +3,8 @@
 
 use kube::core::Rule;
 
+use crate::supervisor::MOUNT_PATH;
+
 /// Hours, minutes, seconds and milliseconds with a bound for each, so that `duration()` never fails: it holds 292 years.
 const DURATION: &str = "^([0-9]{1,7}([.][0-9]{1,9})?(ms|s|m)|[0-9]{1,5}([.][0-9]{1,9})?h)+$";
 
@@ -128,6 +130,61 @@ pub(crate) fn input() -> Rule {
         "command, args and env must have at most {LONGEST_INPUT} characters together; put larger input into a ConfigMap \
          or onto a volume"
     ))
+}
+
+/// The supervisor is put in front of a command.
+pub(crate) fn supervisor_needs_a_command() -> Rule {
+    Rule::new(
+        "!has(self.supervisor) || !has(self.supervisor.enabled) || !self.supervisor.enabled || \
+         (has(self.command) && self.command.size() > 0)",
+    )
+    .message(
+        "supervisor.enabled needs command: the operator cannot know the image's ENTRYPOINT (docs/checkpointing.md says how \
+         to read it)",
+    )
+    .field_path(".supervisor.enabled")
+}
+
+/// What is watched lies where it outlives the pod.
+pub(crate) fn on_a_claim(field: &str) -> Rule {
+    let path = format!("self.checkpoint.{field}");
+    Rule::new(format!(
+        "!has(self.checkpoint) || !has({path}) || (has(self.persistentVolumeClaims) && \
+         self.persistentVolumeClaims.exists(m, !(has(m.readOnly) && m.readOnly) && \
+         {path}.startsWith(m.mountPath.endsWith('/') ? m.mountPath : m.mountPath + '/')))"
+    ))
+    .message(&*format!(
+        "checkpoint.{field} must lie below the mountPath of one of persistentVolumeClaims that is not readOnly: what lies \
+         elsewhere is gone with the pod"
+    ))
+    .field_path(format!(".checkpoint.{field}"))
+}
+
+/// Without a path nobody sees whether the checkpoint was written.
+pub(crate) fn request_needs_a_path() -> Rule {
+    Rule::new("!has(self.checkpoint) || !has(self.checkpoint.request) || has(self.checkpoint.path)")
+        .message(
+            "checkpoint.request needs checkpoint.path: the operator waits until a checkpoint is seen there",
+        )
+        .field_path(".checkpoint.request")
+}
+
+/// A rank is the index of a pod.
+pub(crate) fn rank_of_a_pod() -> Rule {
+    Rule::new("!has(self.checkpoint) || !has(self.checkpoint.rank) || self.checkpoint.rank < self.podCount")
+        .message("checkpoint.rank must be less than podCount: pods are counted from 0")
+        .field_path(".checkpoint.rank")
+}
+
+/// Where the supervisor's files are, nothing else is mounted.
+pub(crate) fn beside_the_supervisor() -> Rule {
+    let free = |field: &str| {
+        let is_taken = format!("m.mountPath == '{MOUNT_PATH}' || m.mountPath.startsWith('{MOUNT_PATH}/')");
+        format!("(!has(self.{field}) || !self.{field}.exists(m, {is_taken}))")
+    };
+    let fields = ["persistentVolumeClaims", "configMaps", "secrets"];
+    Rule::new(fields.map(free).join(" && "))
+        .message(&*format!("mountPath must not be {MOUNT_PATH} or below: the supervisor's files are there"))
 }
 
 /// What Kubernetes takes for the key of a label or an annotation.

@@ -10,6 +10,7 @@
 //! | [`terminal`] | - | text that others wrote, as it may be printed |
 //! | [`water`] | - | the boxes of water that benchmarks run |
 //! | `scavenger_job`, `scavenger_pool` | `crd` | the two custom resources |
+//! | `supervisor` | `crd` | what the custom resources say about the supervisor |
 //! | `supervision` | `supervision` | what the supervisor of a pod reports |
 //! | `bounds` | `http` | what the tuner accepts of each field |
 //! | `gpu_offload` | `http` | what settings and build allow on a GPU |
@@ -47,10 +48,14 @@ pub mod simulation;
 pub mod strict;
 #[cfg(feature = "supervision")]
 pub mod supervision;
+#[cfg(feature = "crd")]
+pub mod supervisor;
 pub mod terminal;
 #[cfg(feature = "http")]
 pub mod tuning;
 pub mod water;
+
+pub use scavenger_vocabulary::hardware;
 
 /// The custom resource definitions as one YAML document stream, as `kubectl apply` takes it.
 ///

@@ -22,6 +22,12 @@ pub fn sentence(name: &str) -> Option<&'static str> {
         "tpr_path_valid" => {
             "tpr_path must be the path of a .tpr file relative to the root of the volume, at most 900 bytes, without '..', '//' and control characters, for example water/topol.tpr"
         }
+        "checkpoint_path_valid" => {
+            "checkpoint_path must be the path of a .cpt file relative to the root of the volume, at most 900 bytes, without '..', '//' and control characters, for example water/state.cpt"
+        }
+        "checkpoint_path_append" => {
+            "a simulation that starts from a checkpoint writes new parts of its output; leave append out, or say false"
+        }
         "image_valid" => "image must be a container image without blanks",
         "run_as_user_valid" => "run_as_user must be between 1 and 2147483647: nothing runs as root",
         "run_as_group_valid" => "run_as_group must be between 1 and 2147483647",
@@ -31,6 +37,13 @@ pub fn sentence(name: &str) -> Option<&'static str> {
         }
         "max_memory_bytes_valid" => "max_memory_bytes must be at least 16 MiB",
         "max_gpus_valid" => "max_gpus must be between 0 and 16",
+        "min_cpu_millicores_valid" => {
+            "min_cpu_millicores must be between 0 and 1024000 thousandths of a core, and at most max_cpu_millicores"
+        }
+        "min_ns_per_day_valid" => "min_ns_per_day must be between 0 and 1000000",
+        "benchmark_minimum" => {
+            "a calibration runs with one configuration; leave min_cpu_millicores and min_ns_per_day out"
+        }
         "interruption_after_seconds_valid" => {
             "interruption_after_seconds must be between 1 second and 7 days"
         }
@@ -38,6 +51,7 @@ pub fn sentence(name: &str) -> Option<&'static str> {
         "atoms_valid" => "atoms must be between 1 and 1000000000",
         "box_nm_valid" | "box_nm_dimensions" => "box_nm must be three positive lengths in nm",
         "nsteps_valid" => "nsteps must not be negative: a simulation without an end never completes",
+        "extended_nsteps_valid" => "extended_nsteps must be between 1 and 1000000000000000",
         "init_step_valid" => "init_step must not be negative",
         "dt_ps_valid" => "dt_ps must be above 0 and at most 1 ps",
         "cutoff_nm_valid" => "cutoff_nm must be above 0 and at most 5 nm",
@@ -52,6 +66,7 @@ pub fn sentence(name: &str) -> Option<&'static str> {
         "labels_valid" => {
             "labels must be an object of names and texts such as {\"T\": \"310\"}, at most 4096 bytes; a name has 1 to 63 characters, without '=' and ','"
         }
+        "after_valid" => "after must be a list of at most 100 numbers of rows, such as {7, 8}",
         "kind_valid" => "kind must be simulation or calibration",
         "benchmark_of_simulation" => {
             "only a calibration has benchmark_ columns; leave them out, or set kind to calibration"

@@ -12,7 +12,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use crate::shapes::Quantity;
-use crate::{cel, shapes};
+use crate::{
+    cel, shapes,
+    supervisor::{CheckpointRequest, JobSupervisor},
+};
 
 /// A low-priority batch job that may be interrupted whenever something else needs the room, and continues from its
 /// own checkpoint later. Its workload must write a checkpoint at least every `interruptionAfter`, resume from it
@@ -30,6 +33,7 @@ use crate::{cel, shapes};
     derive = "PartialEq",
     doc = "A low-priority batch job that may be interrupted whenever something else needs the room, and continues from its own checkpoint later.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Progress", type_ = "number", json_path = ".status.progress"),
     printcolumn(name = "Interruptions", type_ = "integer", json_path = ".status.interruptedCount"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message"),
@@ -41,6 +45,12 @@ use crate::{cel, shapes};
     validation = cel::at_least("interruptionAfter", "1s"),
     validation = cel::checkpoint_interval(),
     validation = cel::input(),
+    validation = cel::supervisor_needs_a_command(),
+    validation = cel::on_a_claim("path"),
+    validation = cel::on_a_claim("progressPath"),
+    validation = cel::rank_of_a_pod(),
+    validation = cel::request_needs_a_path(),
+    validation = cel::beside_the_supervisor(),
     validation = Rule::new("((has(self.persistentVolumeClaims) ? self.persistentVolumeClaims.map(m, m.mountPath) : []) + (has(self.configMaps) ? self.configMaps.map(m, m.mountPath) : []) + (has(self.secrets) ? self.secrets.map(m, m.mountPath) : [])).all(p, ((has(self.persistentVolumeClaims) ? self.persistentVolumeClaims.map(m, m.mountPath) : []) + (has(self.configMaps) ? self.configMaps.map(m, m.mountPath) : []) + (has(self.secrets) ? self.secrets.map(m, m.mountPath) : [])).exists_one(q, q == p))").message("mountPath must be distinct among persistentVolumeClaims, configMaps and secrets")
 )]
 pub struct ScavengerJobSpec {
@@ -128,6 +138,10 @@ pub struct ScavengerJobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Checkpoint>,
 
+    /// What the workload wants of the supervisor, the program that the pool can put in front of `command` as process 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supervisor: Option<JobSupervisor>,
+
     /// Seconds between SIGTERM and SIGKILL: enough to write the last checkpoint. 30 by default.
     #[serde(default = "default_grace_period")]
     #[schemars(range(min = 1, max = 3600))]
@@ -142,6 +156,12 @@ pub struct ScavengerJobSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub tolerations: Vec<Toleration>,
+
+    /// RuntimeClass of the pods, for example `nvidia` where that is not the runtime of every pod. What its overhead takes of a
+    /// node is not counted when a ScavengerJob starts, only once its pods are there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub runtime_class_name: Option<String>,
 
     /// Service account of the pods. Without one they run as `default` and get no token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,7 +194,7 @@ pub struct ScavengerJobSpec {
 
 /// Fields of the spec that may change only while no attempt is active: all but `suspend`, `activeDeadlineSeconds` and
 /// `ttlSecondsAfterFinished`.
-const FROZEN: [&str; 22] = [
+const FROZEN: [&str; 24] = [
     "image",
     "imagePullPolicy",
     "imagePullSecrets",
@@ -192,9 +212,11 @@ const FROZEN: [&str; 22] = [
     "fsGroup",
     "interruptionAfter",
     "checkpoint",
+    "supervisor",
     "terminationGracePeriodSeconds",
     "nodeSelector",
     "tolerations",
+    "runtimeClassName",
     "serviceAccountName",
     "podMetadata",
 ];
@@ -317,6 +339,31 @@ pub struct Checkpoint {
     #[serde(default = "default_restart_seconds")]
     #[schemars(range(min = 0, max = 86400))]
     pub restart_seconds: i64,
+
+    /// Where the workload writes its checkpoints, as the container sees it: a path or a glob (`/data/state*.cpt`), of which
+    /// the newest file counts. It lies on a PersistentVolumeClaim of the spec. The supervisor watches it, and what it sees
+    /// decides instead of what was promised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "shapes::optional_watched_path")]
+    pub path: Option<String>,
+
+    /// A file in which the workload keeps a number between 0 and 1: how far it has come. It lies on a
+    /// PersistentVolumeClaim of the spec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "shapes::optional_watched_path")]
+    pub progress_path: Option<String>,
+
+    /// How the workload can be asked for a checkpoint. Before an interruption that the operator plans (for headroom, a drain or
+    /// a node that left the pool) it is asked, and its pods are evicted when the checkpoint is written, or after 30 seconds.
+    /// Not asked are workloads that save upon SIGTERM anyway. It needs `path`, and the supervisor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<CheckpointRequest>,
+
+    /// The pod of a gang whose checkpoints and progress count, by its index; 0 by default, since all pods mount the same
+    /// claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 999))]
+    pub rank: Option<i32>,
 }
 
 /// An environment variable.
@@ -478,7 +525,8 @@ pub struct ScavengerJobStatus {
     /// Why it is in this phase, in one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Conditions Admitted, Complete and Failed.
+    /// Conditions Admitted, Complete and Failed; in a pool with a supervisor also Supervised (false: why the last attempt
+    /// runs without it) and SavesOnSigterm (false: an attempt that was told to stop wrote no checkpoint).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "shapes::conditions")]
     pub conditions: Vec<Condition>,
@@ -504,14 +552,19 @@ pub struct ScavengerJobStatus {
     /// rises in the pool's `prioritySteps` over `interruptionAfter`, and starts over at its end or at a reported checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_start_over_timestamp: Option<Time>,
-    /// When the workload last reported a checkpoint: from then on the running priority rises again.
+    /// When the workload last wrote a checkpoint, as its supervisor reported: from then on the running priority rises again.
+    /// Reports are written together with other changes, or within a minute or so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_checkpoint_time: Option<Time>,
+    /// How far the workload has come, from 0 to 1, as it last said in `spec.checkpoint.progressPath`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub progress: Option<f64>,
     /// When it started to run, the newest 50 times, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub start_times: Vec<Time>,
-    /// When it was interrupted, the newest 50 times, oldest first.
+    /// When it was interrupted, the newest 50 times, oldest first. Without the ends of loans (reason Reclaimed).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub interruption_times: Vec<Time>,
@@ -570,6 +623,25 @@ pub struct Attempt {
     /// First sign that it was taken away from outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disruption: Option<Disruption>,
+    /// True if it runs under the supervisor.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub supervised: bool,
+    /// True if it was started on capacity that is reserved for another ScavengerJob. It ends when that can start.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub lent: bool,
+    /// When it wrote its last checkpoint. A checkpoint that was written after SIGTERM comes after `endTime`, which is when
+    /// it was told to stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_checkpoint_time: Option<Time>,
+    /// Seconds that it ran after its last checkpoint, or in all if it wrote none. Not given if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_seconds: Option<i64>,
+    /// Seconds that the operator expected it to lose when it was taken away; to compare with `lostSeconds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_lost_seconds: Option<i64>,
+    /// Whether it wrote a checkpoint after it was told to stop. Not given if it was not told, or if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_sigterm: Option<bool>,
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
@@ -579,6 +651,29 @@ pub struct Attempt {
     /// The reason as a sentence, with the container's last words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// On what it ran: one node of each kind, at most 4 kinds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub nodes: Vec<AttemptNode>,
+}
+
+/// A node on which pods of an attempt ran. Nodes are of one kind if they have the same hardware labels and offer the same.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+pub struct AttemptNode {
+    /// Its name: the first of its kind.
+    pub name: String,
+    /// How many pods of the attempt ran on nodes of its kind.
+    pub pod_count: i32,
+    /// Its labels that tell which hardware it is (architecture, instance type, CPU model, GPU product).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+    pub labels: BTreeMap<String, String>,
+    /// CPU, memory and devices that it has for pods. Empty if the operator did not see the node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::atomic_resource_list")]
+    pub allocatable: BTreeMap<String, Quantity>,
 }
 
 /// First sign that an attempt was taken away from outside. It is written down when it is first seen, since the pod

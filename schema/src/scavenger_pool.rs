@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cel,
     shapes::{self, Quantity},
+    supervisor::PoolSupervisor,
 };
 
 /// The nodes on which ScavengerJobs may run, and the rules for using them. One object named `default` for now.
@@ -158,6 +159,11 @@ pub struct ScavengerPoolSpec {
     #[serde(default = "default_trusted_creators")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 512)))]
     pub trusted_creators: Vec<String>,
+
+    /// The program that runs as process 1 of ScavengerJobs' containers: it brings signals to the workload and reports its
+    /// checkpoints. None if not given: then workloads run without it, and nobody sees their checkpoints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supervisor: Option<PoolSupervisor>,
 }
 
 fn default_trusted_creators() -> Vec<String> {
@@ -330,6 +336,7 @@ impl Default for ScavengerPoolSpec {
             drain: false,
             limits: Limits::default(),
             trusted_creators: default_trusted_creators(),
+            supervisor: None,
         }
     }
 }
@@ -346,8 +353,9 @@ pub struct ScavengerPoolStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_time: Option<Time>,
     /// Conditions Ready (false with the reason while nothing can be admitted), UnjudgedPods (true while pending
-    /// pods wait for which nothing is interrupted, since not all of their constraints can be judged) and
-    /// MemoryMeasured (false: only pressure conditions of nodes are seen).
+    /// pods wait for which nothing is interrupted, since not all of their constraints can be judged),
+    /// MemoryMeasured (false: only pressure conditions of nodes are seen) and, in a pool with `spec.supervisor`,
+    /// SupervisorStarts (false: ScavengerJobs run without the supervisor because it could not be started).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "shapes::conditions")]
     pub conditions: Vec<Condition>,
@@ -375,21 +383,22 @@ pub struct ScavengerPoolStatus {
     pub queue: Queue,
 }
 
-/// Nodes with about the same allocatable resources and the same hardware labels.
+/// Nodes with about the same allocatable resources and the same hardware labels. Those that have devices (GPUs) are two
+/// shapes if some have free devices and others have none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct NodeShape {
     /// How many such nodes there are.
     pub count: i32,
-    /// Their common labels that describe hardware (architecture, CPU model and features, GPU product).
+    /// Their common labels that tell which hardware they are (architecture, instance type, CPU model, GPU product).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
     pub labels: BTreeMap<String, String>,
     /// What each of them has for pods.
     #[schemars(schema_with = "shapes::atomic_resource_list")]
     pub allocatable: BTreeMap<String, Quantity>,
-    /// What is free on the one with the most room: most devices, then most cpu, then most memory.
+    /// What is free on one of them: the one with the most free devices, then the most free cpu, then the most free memory.
     #[schemars(schema_with = "shapes::atomic_resource_list")]
     pub largest_free: BTreeMap<String, Quantity>,
 }

@@ -73,6 +73,14 @@ pub(crate) fn optional_relative_path(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// A path in the container, or a glob of such paths, without `.` and `..` among its parts.
+pub(crate) fn optional_watched_path(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string", "nullable": true, "minLength": 2, "maxLength": 512,
+        "pattern": r"^(/([^/.\n]|\.[^/.\n]|\.\.[^/\n])[^/\n]*)+$"
+    })
+}
+
 /// Labels or annotations of a pod.
 pub(crate) fn pod_labels(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

@@ -237,14 +237,22 @@ pub struct GromacsToTune {
     pub max_memory_bytes: Option<i64>,
     /// Most GPUs it may ask for.
     pub max_gpus: Option<i32>,
+    /// Least CPU it runs with, millicores.
+    pub min_cpu_millicores: Option<i32>,
+    /// Least predicted speed it runs with, ns per day.
+    pub min_ns_per_day: Option<f64>,
     /// Seconds between checkpoints.
     pub interruption_after_seconds: i32,
     /// Seconds it waits for room before it falls back, if not the default.
     pub fallback_after_seconds: Option<i32>,
     /// False if each restart writes new output files; mdrun appends unless it is.
     pub append: Option<bool>,
+    /// Path of the checkpoint that it starts from, in that volume.
+    pub checkpoint_path: Option<String>,
     /// ServiceAccount it runs as, if not the namespace's default.
     pub service_account: Option<String>,
+    /// Rows that must be completed before this one begins.
+    pub after: Vec<i64>,
     /// The simulated system, as far as it is known.
     #[sqlx(flatten)]
     pub system: System,
@@ -255,6 +263,8 @@ pub struct GromacsToTune {
     pub is_inspected: bool,
     /// What the inspection printed: what the file says, whatever the row says of it.
     pub inspected: Option<Json<BTreeMap<String, String>>>,
+    /// Steps in all to which it was extended after it had been completed.
+    pub extended_nsteps: Option<i64>,
     /// The owner wants it stopped.
     pub cancel_requested: bool,
     /// The owner wants it tried again.
@@ -540,6 +550,8 @@ pub struct RowStatus {
     pub failures: i32,
     /// Most memory with which mdrun was killed for using more, bytes.
     pub outgrown_memory_bytes: Option<i64>,
+    /// The same of the probes that read its files.
+    pub probe_outgrown_memory_bytes: Option<i64>,
     /// Most memory that the attempt was seen to use, bytes.
     pub peak_memory_bytes: Option<i64>,
     /// When the ScavengerJob of a row that has ended is removed.

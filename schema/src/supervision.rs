@@ -3,6 +3,7 @@
 //! A report carries no name. Its sender is known by its token, which is bound to the pod.
 
 use jiff::Timestamp;
+pub use scavenger_vocabulary::supervisor::Stop;
 use serde::{Deserialize, Serialize};
 
 /// The newest checkpoint that the workload wrote since the supervisor started it.
@@ -36,20 +37,6 @@ pub struct Answer {
     /// The workload shall write a checkpoint now.
     #[serde(default)]
     pub checkpoint: bool,
-}
-
-/// Whether the workload was asked to stop, and what it did then.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Stop {
-    /// No signal to stop came.
-    #[default]
-    NotAsked,
-    /// A checkpoint was written after the signal.
-    Answered,
-    /// No checkpoint was written after the signal.
-    Unanswered,
-    /// A signal came, and no checkpoint path is known, or none that could be read.
-    Unknown,
 }
 
 /// What a supervisor leaves in the termination message.

@@ -151,3 +151,51 @@ async fn measured_runs_change_the_answers() {
     following.abort();
     following_too.abort();
 }
+
+/// A run that was killed for its memory raises what is asked for the system, and says nothing of its speed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_for_memory_is_learned_from() {
+    let postgres = Postgres::start(&["fsync=off"]).expect("should start a Postgres");
+    let url = postgres.url("postgres");
+    let mut connection = PgConnection::connect(&url).await.expect("should connect");
+    MIGRATIONS.run(&mut connection).await.expect("should migrate from zero");
+    let asked = request(water(1_000_000), vec![node(2000, 64)]);
+    let one_core = |service: &Service| {
+        let reply = ladder::build(&service.model(), &asked).expect("there should be a ladder");
+        let rung = reply.rungs.into_iter().find(|rung| rung.resources.cpu_millicores == 1000);
+        rung.expect("there should be a rung of one core")
+    };
+    let service = Service::new(Model::prior(), Duration::from_secs(5), 1 << 20);
+    let before = one_core(&service);
+    let limit = before.resources.memory_bytes;
+    let system = serde_json::to_value(water(1_000_000)).expect("should serialise");
+    // One that was killed, and two whose speed is not learned from.
+    sqlx::query(
+        "insert into gromacs_observation (owner, source, atoms, system, cpu_millicores, gpus, layout, hardware_class,
+            node_labels, ns_per_day, steps, wall_seconds, peak_memory_bytes, killed_for_memory)
+        values ('a', 'simulation', 1000000, $1, 1000, 0, $2, null, '{}', null, null, null, $3, true),
+            ('a', 'simulation', 1000000, $1, 1000, 0, $2, null, '{}', 1, 50000, 60, null, false),
+            ('a', 'simulation', 1000000, $1, 1000, 0, $2, 'unknown', '{}', 1, 50000, 1, null, false)",
+    )
+    .bind(system)
+    .bind(Json(Layout::cpu(1, 1)))
+    .bind(i64::try_from(limit).expect("it should be small"))
+    .execute(&mut connection)
+    .await
+    .expect("should insert observations");
+    let source = Source::new(&url).expect("the URL should be right");
+    let following = tokio::spawn(follow(service.clone(), source, Duration::from_millis(100)));
+    let learned = until(&service, |model| !model.dropped.is_empty()).await;
+    let dropped: Vec<(&str, u64)> =
+        learned.dropped.iter().map(|dropped| (dropped.kind.as_str(), dropped.runs)).collect();
+    assert_eq!((learned.runs, dropped), (0, vec![("short", 1), ("several_kinds", 1)]));
+    let after = one_core(&service);
+    let ratio = after.resources.memory_bytes as f64 / limit as f64;
+    assert!((ratio - 1.25 * 2.0_f64.sqrt()).abs() < 0.05, "{ratio}");
+    assert_eq!(after.ns_per_day, before.ns_per_day);
+    let metrics = get(&service, "/metrics").await.1;
+    for line in ["{reason=\"short\"} 1", "{reason=\"several_kinds\"} 1"] {
+        assert!(metrics.contains(&format!("scavenger_tuner_dropped_runs{line}")), "{metrics}");
+    }
+    following.abort();
+}

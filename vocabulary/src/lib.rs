@@ -8,8 +8,11 @@
 //! | [`Outcome`] | how an attempt ended |
 //! | [`WaitingReason`] | why a ScavengerJob waits |
 //! | [`Reason`] | why an attempt was interrupted or ended, or why a ScavengerJob failed |
+//! | [`Supervision`] | why an attempt runs under the supervisor or without it |
 //! | [`Event`] | reasons of the operator's events |
 //! | [`condition`], [`pool_condition`] | types of conditions |
+//! | [`supervisor`] | where the supervisor's files are in a container |
+//! | [`hardware`] | labels of nodes that tell which hardware they are |
 
 /// An enum with the list of its variants, their names, and the way back from a name.
 macro_rules! words {
@@ -50,11 +53,13 @@ macro_rules! words {
     };
 }
 
+pub mod hardware;
 mod reason;
+pub mod supervisor;
 mod words;
 
 pub use reason::Reason;
-pub use words::{Event, Outcome, Phase, WaitingReason};
+pub use words::{Event, Outcome, Phase, Supervision, WaitingReason};
 
 /// Condition types of a ScavengerJob.
 pub mod condition {
@@ -64,6 +69,11 @@ pub mod condition {
     pub const COMPLETE: &str = "Complete";
     /// True once the ScavengerJob failed for good.
     pub const FAILED: &str = "Failed";
+    /// Whether the active or last attempt runs under the supervisor, and why it does not.
+    pub const SUPERVISED: &str = "Supervised";
+    /// False once an attempt that was told to stop wrote no checkpoint although the spec promises one; True again once an
+    /// attempt writes one.
+    pub const SAVES_ON_SIGTERM: &str = "SavesOnSigterm";
 }
 
 /// Condition types of a ScavengerPool.
@@ -74,4 +84,6 @@ pub mod pool_condition {
     pub const UNJUDGED_PODS: &str = "UnjudgedPods";
     /// False while only pressure conditions of nodes are seen, not the memory that is really used.
     pub const MEMORY_MEASURED: &str = "MemoryMeasured";
+    /// False while ScavengerJobs start without the supervisor because it could not be started. Only in a pool that has one.
+    pub const SUPERVISOR_STARTS: &str = "SupervisorStarts";
 }

@@ -74,6 +74,8 @@ reasons! {
     NodePressure,
     /// The operator: the node does not belong to the pool any more.
     NodeLeftPool,
+    /// The operator: the attempt ran on capacity that is reserved for another ScavengerJob, which can start now.
+    Reclaimed,
     /// `spec.suspend` was set.
     Suspended,
 
@@ -107,17 +109,21 @@ reasons! {
     QuotaExceeded,
     /// Withdrawn: the namespace is being terminated and takes no new objects.
     NamespaceTerminating,
+    /// Withdrawn: the supervisor's image cannot be pulled, or its program cannot be run on the node. The next attempt starts
+    /// without it.
+    SupervisorNotStarted,
 }
 
 impl Reason {
     /// True if an interruption for this reason can advance a ScavengerJob in the queue and raise its PriorityClass: those
     /// by the scheduler, the eviction API, the taint manager, the node or the operator. Otherwise users could buy a higher
-    /// rank by deleting their own pods. An interruption for an unknown reason does not count either. They may evict their
-    /// own pods, too: an eviction counts only where the planner knows that it was not their doing.
+    /// rank by deleting their own pods. An interruption for an unknown reason, or at the end of a loan, does not count
+    /// either. They may evict their own pods, too: an eviction counts only where the planner knows that it was not their doing.
     #[must_use]
     pub fn advances_in_queue(&self) -> bool {
         match self {
-            Self::Deleted | Self::Unknown | Self::Suspended => false,
+            // What was lent to it brought it nothing but a start that it would not have had yet.
+            Self::Deleted | Self::Unknown | Self::Suspended | Self::Reclaimed => false,
             Self::Completed
             | Self::ContainerFailed
             | Self::OOMKilled
@@ -144,6 +150,7 @@ impl Reason {
             | Self::Unscheduled
             | Self::QuotaExceeded
             | Self::NamespaceTerminating
+            | Self::SupervisorNotStarted
             | Self::Other(_) => true,
         }
     }
@@ -170,6 +177,7 @@ impl Reason {
             | Self::Drained
             | Self::NodePressure
             | Self::NodeLeftPool
+            | Self::Reclaimed
             | Self::Suspended
             | Self::Deleted
             | Self::PreemptionByScheduler
@@ -180,6 +188,7 @@ impl Reason {
             | Self::Unscheduled
             | Self::QuotaExceeded
             | Self::NamespaceTerminating
+            | Self::SupervisorNotStarted
             | Self::Other(_) => true,
         }
     }
@@ -205,6 +214,7 @@ impl Reason {
             | Self::Drained
             | Self::NodePressure
             | Self::NodeLeftPool
+            | Self::Reclaimed
             | Self::Suspended
             | Self::Deleted
             | Self::NodeFailure
@@ -218,6 +228,7 @@ impl Reason {
             | Self::Unscheduled
             | Self::QuotaExceeded
             | Self::NamespaceTerminating
+            | Self::SupervisorNotStarted
             | Self::Other(_) => false,
         }
     }
@@ -230,7 +241,8 @@ impl Reason {
             | Self::PreemptedByOperator
             | Self::Drained
             | Self::NodePressure
-            | Self::NodeLeftPool => true,
+            | Self::NodeLeftPool
+            | Self::Reclaimed => true,
             Self::Completed
             | Self::ContainerFailed
             | Self::OOMKilled
@@ -255,8 +267,16 @@ impl Reason {
             | Self::Unscheduled
             | Self::QuotaExceeded
             | Self::NamespaceTerminating
+            | Self::SupervisorNotStarted
             | Self::Other(_) => false,
         }
+    }
+
+    /// True if the operator plans an interruption for this reason, and nobody waits for the capacity meanwhile: there is time
+    /// for one more checkpoint.
+    #[must_use]
+    pub fn leaves_time(&self) -> bool {
+        matches!(self, Self::Headroom | Self::Drained | Self::NodeLeftPool)
     }
 }
 
@@ -332,10 +352,10 @@ mod tests {
         use Reason::{
             Completed, ContainerFailed, Deleted, DeletionByPodGC, DeletionByTaintManager, Drained, Headroom,
             LimitExceeded, NodeFailure, NodeLeftPool, NodePressure, OOMKilled, PreemptedByOperator,
-            Suspended, Unknown,
+            Reclaimed, Suspended, Unknown,
         };
         let of = |is: &dyn Fn(&Reason) -> bool| Reason::ALL.into_iter().filter(is).collect::<Vec<_>>();
-        assert_eq!(of(&|reason| !reason.advances_in_queue()), [Suspended, Deleted, Unknown]);
+        assert_eq!(of(&|reason| !reason.advances_in_queue()), [Reclaimed, Suspended, Deleted, Unknown]);
         assert_eq!(
             of(&|reason| !reason.got_sigterm()),
             [NodeFailure, Unknown, DeletionByTaintManager, DeletionByPodGC]
@@ -346,8 +366,9 @@ mod tests {
         );
         assert_eq!(
             of(&Reason::is_operators_decision),
-            [Headroom, PreemptedByOperator, Drained, NodePressure, NodeLeftPool]
+            [Headroom, PreemptedByOperator, Drained, NodePressure, NodeLeftPool, Reclaimed]
         );
+        assert_eq!(of(&Reason::leaves_time), [Headroom, Drained, NodeLeftPool]);
         let foreign = Reason::Other("Foreign".into());
         assert!(foreign.advances_in_queue() && foreign.got_sigterm());
         assert!(!foreign.job_ends_on_its_own() && !foreign.is_operators_decision());

@@ -54,7 +54,7 @@ words! {
         Failed,
         /// It was taken away from outside after a container had started.
         Interrupted,
-        /// It ended before any container had started; this is no interruption.
+        /// It ended because not all of its pods could start; this is no interruption.
         Withdrawn,
     }
 }
@@ -106,6 +106,23 @@ words! {
     }
 }
 
+words! {
+    /// Why an attempt runs under the supervisor or without it: reason of the condition Supervised.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum Supervision {
+        /// The supervisor is process 1 of its containers.
+        Supervised,
+        /// The spec names no command: the operator cannot know the image's ENTRYPOINT.
+        NoCommand,
+        /// The spec switches it off, or the pool does by default.
+        SwitchedOff,
+        /// The pool has no supervisor.
+        NotInPool,
+        /// It could not be started a moment ago: its image cannot be pulled, or the node does not run it.
+        NotStarted,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,6 +145,7 @@ mod tests {
         check(&Outcome::ALL, Outcome::name, Outcome::from_name);
         check(&WaitingReason::ALL, WaitingReason::name, WaitingReason::from_name);
         check(&Event::ALL, Event::name, Event::from_name);
+        check(&Supervision::ALL, Supervision::name, Supervision::from_name);
     }
 
     #[test]

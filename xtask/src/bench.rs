@@ -24,6 +24,15 @@ pub(crate) struct Arguments {
     /// Jobs of each kind
     #[arg(long, default_value_t = 2000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     jobs: u32,
+    /// Pods that report, of `--only reports`
+    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    reporters: u32,
+    /// Pods of each ScavengerJob, of `--only reports`; starts are what takes long
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pods_each: u32,
+    /// Minutes for which they report
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=600))]
+    minutes: u32,
     /// Measure only this
     #[arg(long, value_name = "WHAT")]
     only: Option<Part>,
@@ -45,11 +54,16 @@ enum Part {
     Planner,
     /// The operator on a cluster
     Cluster,
+    /// What the supervisor costs a start
+    Supervisor,
+    /// What pods that report cost the API server; only if it is named
+    Reports,
 }
 
 /// Measures, and takes the cluster down again.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    if arguments.only != Some(Part::Cluster) {
+    let is_wanted = |part| arguments.only.is_none_or(|only| only == part);
+    if is_wanted(Part::Planner) {
         let bench =
             ["bench", "--locked", "--package", "scavenger-planner", "--bench", "planner", "--", "tables"];
         shell::run(&mut shell::cargo(&bench))?;
@@ -58,13 +72,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     let name = arguments.name.as_str();
-    let options = cluster::Options { no_install: arguments.no_install, fake_nodes: arguments.nodes };
+    let options = cluster::Options {
+        no_install: arguments.no_install,
+        fake_nodes: arguments.nodes,
+        ..cluster::Options::default()
+    };
     cluster::check(&options)?;
-    let mut wanted: Vec<&str> = packages::CLUSTER.to_vec();
-    wanted.extend(images::PACKAGES);
-    packages::ensure(&wanted, !arguments.no_install)?;
+    packages::ensure(packages::CLUSTER, !arguments.no_install)?;
+    images::ensure(!arguments.no_install)?;
     // What is compiled needs both cores, which a cluster would disturb.
-    let mut bench = vec!["test", "--locked", "--workspace", "--test", "bench"];
+    let mut bench = vec!["test", "--locked", "--workspace"];
+    for (part, target) in [(Part::Cluster, "bench"), (Part::Supervisor, "bench_supervisor")] {
+        if is_wanted(part) {
+            bench.extend(["--test", target]);
+        }
+    }
+    // It leaves the API server with more than the others should begin with.
+    if arguments.only == Some(Part::Reports) {
+        bench.extend(["--test", "bench_reports"]);
+    }
     if !arguments.dev {
         // The one that measures is a client of the same API server on the same cores, and reads all that happens.
         bench.push("--release");
@@ -77,7 +103,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let result = install::install(&cluster, By::Kustomization("e2e/deploy"), profile).and_then(|()| {
         let mut tests = shell::cargo(&bench);
         test::on(&cluster, tests.args(["--", "--show-output", "--ignored"]))?;
-        tests.env("SCAVENGER_E2E_BENCH_JOBS", arguments.jobs.to_string());
+        tests
+            .env("SCAVENGER_E2E_BENCH_JOBS", arguments.jobs.to_string())
+            .env("SCAVENGER_E2E_BENCH_REPORTERS", arguments.reporters.to_string())
+            .env("SCAVENGER_E2E_BENCH_PODS_EACH", arguments.pods_each.to_string())
+            .env("SCAVENGER_E2E_BENCH_MINUTES", arguments.minutes.to_string());
         shell::run(&mut tests)
     });
     if arguments.keep {

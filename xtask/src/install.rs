@@ -41,21 +41,19 @@ pub(crate) fn install(cluster: &Cluster, by: By, profile: Profile) -> Result<()>
     cluster.load(&paths)?;
 
     let task = Task::start("installing operator, tuner, submitter and Postgres");
+    let deployments = ["-n", NAMESPACE, "get", "deployments", "--output", "name"];
+    let earlier = cluster.kubectl_output(&deployments)?;
     match by {
         By::Kustomization(overlay) => kustomize(cluster, overlay)?,
         By::Chart(folder) => helm_install(cluster, folder)?,
     }
     // Images have a fixed tag: pods of an earlier installation must be replaced to run what was just built. Postgres is
-    // not ours to rebuild, and its restart would only cost time.
-    cluster.kubectl_output(&[
-        "-n",
-        NAMESPACE,
-        "rollout",
-        "restart",
-        WORKLOADS[1],
-        WORKLOADS[2],
-        WORKLOADS[3],
-    ])?;
+    // not ours to rebuild, and its restart would only cost time. So would that of pods which were made just now.
+    for workload in &WORKLOADS[1..] {
+        if earlier.lines().any(|name| name.ends_with(&workload.replace("deployment", ""))) {
+            cluster.kubectl_output(&["-n", NAMESPACE, "rollout", "restart", workload])?;
+        }
+    }
     for workload in WORKLOADS {
         task.detail(&format!("waiting for {workload}"));
         cluster.kubectl_output(&["-n", NAMESPACE, "rollout", "status", "--timeout=180s", workload])?;

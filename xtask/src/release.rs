@@ -10,7 +10,6 @@ use sha2::{Digest, Sha256};
 use crate::{
     chart,
     images::{self, Image, Profile},
-    packages,
     shell::ROOT,
 };
 
@@ -60,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         fs::read_to_string(&changes).with_context(|| format!("cannot read {}", changes.display()))?;
     write("notes.md", &notes(&changes, env!("CARGO_PKG_VERSION"))?)?;
     if !arguments.no_images {
-        packages::ensure(images::PACKAGES, !arguments.no_install)?;
+        images::ensure(!arguments.no_install)?;
         for archive in images::build(&Image::all(), Profile::Release)? {
             archive.copy_to(&folder)?;
         }

@@ -32,6 +32,13 @@ scavenger-system
 {{- if eq .Values.preemption.mode "Operator" -}}
 {{- $_ := set $spec "preemptionMode" "Operator" -}}
 {{- end -}}
+{{- if and .Values.supervisor.enabled (not (hasKey $spec "supervisor")) -}}
+{{- $supervisor := dict "image" (include "scavenger.image" (list . .Values.supervisor.image)) -}}
+{{- with .Values.supervisor.pullSecrets -}}
+{{- $_ := set $supervisor "imagePullSecrets" . -}}
+{{- end -}}
+{{- $_ := set $spec "supervisor" $supervisor -}}
+{{- end -}}
 {{- if and (ne .Release.Namespace "scavenger-system") (not (hasKey $spec "trustedCreators")) -}}
 {{- $_ := set $spec "trustedCreators" (list (printf "system:serviceaccount:%s:gromacs-submitter" .Release.Namespace)) -}}
 {{- end -}}

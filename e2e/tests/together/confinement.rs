@@ -6,7 +6,7 @@ use k8s_openapi::{
     NamespaceResourceScope,
     api::{
         batch::v1::Job as BatchJob,
-        core::v1::{Pod, Service},
+        core::v1::{ConfigMap, Pod, Secret, Service},
         rbac::v1::{Role, RoleBinding},
     },
 };
@@ -56,72 +56,130 @@ fn job() -> Value {
         "spec": { "template": { "spec": {
             "priorityClassName": "scavenger-0", "restartPolicy": "Never",
             "securityContext": { "runAsNonRoot": true, "runAsUser": 1000 },
-            "initContainers": [{ "name": "first", "image": COUNTER, "securityContext": context }],
+            "initContainers": [{
+                "name": "scavenger-supervisor", "image": COUNTER, "securityContext": context,
+                "command": ["/scavenger-supervisor", "copy", "/.scavenger/bin"],
+                "volumeMounts": [{ "name": "scavenger-supervisor", "mountPath": "/.scavenger/bin" }],
+            }],
             "containers": [{ "name": "main", "image": COUNTER, "securityContext": context }],
             "volumes": [
                 { "name": "data", "persistentVolumeClaim": { "claimName": "data" } },
-                { "name": "scratch", "emptyDir": {} },
-                { "name": "token", "projected": { "sources": [{ "serviceAccountToken": { "path": "token" } }] } },
+                { "name": "scavenger-supervisor", "emptyDir": { "sizeLimit": "8Mi" } },
+                { "name": "scavenger-supervisor-token", "projected": { "sources": [{ "serviceAccountToken": {
+                    "path": "token", "audience": "scavenger.dev/supervisor", "expirationSeconds": 3600 } }] } },
+                { "name": "scavenger-supervisor-ca", "configMap": {
+                    "name": "scavenger-supervisor-ca", "optional": true,
+                    "items": [{ "key": "ca.crt", "path": "ca.crt" }] } },
             ],
         } } },
     })
+}
+
+/// Jobs that differ from [`job`] in one thing the policies refuse, with a word of the refusal.
+fn wrong_jobs() -> Vec<(&'static str, Value)> {
+    let added = |list: &str, value: Value| {
+        let mut job = job();
+        let list = job["spec"]["template"]["spec"][list].as_array_mut().expect("the list should be there");
+        list.push(value);
+        job
+    };
+    let set = |path: &str, value: Value| {
+        let mut job = job();
+        *job.pointer_mut(path).expect("the field should be there") = value;
+        job
+    };
+    let pod = "/spec/template/spec";
+    let token = format!("{pod}/volumes/2/projected/sources/0/serviceAccountToken");
+    let context = json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } });
+    let with = |field: &str, value: Value| {
+        let mut job = job();
+        job["spec"]["template"]["spec"][field] = value;
+        job
+    };
+    vec![
+        ("PriorityClass", set(&format!("{pod}/priorityClassName"), json!("system-node-critical"))),
+        ("metadata.ownerReferences", set("/metadata/ownerReferences", json!([]))),
+        ("hostNetwork", with("hostNetwork", json!(true))),
+        ("hostNetwork", with("hostPID", json!(true))),
+        ("hostNetwork", with("hostIPC", json!(true))),
+        ("others: host", added("volumes", json!({ "name": "host", "hostPath": { "path": "/" } }))),
+        (
+            "others: secret",
+            added(
+                "volumes",
+                json!({ "name": "secret", "projected": { "sources": [{ "secret": { "name": "s" } }] } }),
+            ),
+        ),
+        (
+            "others: scratch",
+            added("volumes", json!({ "name": "scratch", "emptyDir": { "sizeLimit": "1Mi" } })),
+        ),
+        (
+            "others: scavenger-supervisor",
+            set(&format!("{pod}/volumes/1"), json!({ "name": "scavenger-supervisor", "emptyDir": {} })),
+        ),
+        (
+            "others: scavenger-supervisor",
+            set(&format!("{pod}/volumes/1/emptyDir"), json!({ "sizeLimit": "8Mi", "medium": "Memory" })),
+        ),
+        ("others: scavenger-supervisor", set(&format!("{pod}/volumes/1/emptyDir/sizeLimit"), json!("9Mi"))),
+        (
+            "others: scavenger-supervisor-token",
+            set(&format!("{token}/audience"), json!("https://kubernetes.default.svc")),
+        ),
+        ("others: scavenger-supervisor-token", set(&format!("{token}/expirationSeconds"), json!(7200))),
+        (
+            "others: token",
+            added(
+                "volumes",
+                json!({ "name": "token", "projected": { "sources": [{ "serviceAccountToken": {
+                    "path": "token", "audience": "scavenger.dev/supervisor" } }] } }),
+            ),
+        ),
+        (
+            "others: first",
+            added("initContainers", json!({ "name": "first", "image": COUNTER, "securityContext": context })),
+        ),
+        (
+            "others: scavenger-supervisor",
+            set(&format!("{pod}/initContainers/0/command"), json!(["/bin/sh", "-c", "id"])),
+        ),
+        (
+            "others: scavenger-supervisor",
+            set(
+                &format!("{pod}/initContainers/0/volumeMounts/0"),
+                json!({ "name": "data", "mountPath": "/.scavenger/bin" }),
+            ),
+        ),
+        ("run as root", set(&format!("{pod}/securityContext"), json!({}))),
+        (
+            "privileged",
+            set(&format!("{pod}/initContainers/0/securityContext"), json!({ "privileged": true })),
+        ),
+        (
+            "add capabilities",
+            set(&format!("{pod}/containers/0/securityContext/capabilities"), json!({ "add": ["SYS_ADMIN"] })),
+        ),
+    ]
+}
+
+#[test]
+fn the_operators_jobs_are_confined_to_what_it_makes() {
+    run("confined-jobs", |world| async move {
+        let operator = account(world, "scavenger-operator").await?;
+        try_out::<BatchJob>(&operator, &job()).await?;
+        for (word, job) in wrong_jobs() {
+            let words = ["scavenger-operator-jobs", word];
+            refused(word, try_out::<BatchJob>(&operator, &job).await, &words)?;
+        }
+        Ok(())
+    });
 }
 
 #[test]
 fn the_operators_account_is_confined_to_scavenger_jobs() {
     run("confined", |world| async move {
         let operator = account(world, "scavenger-operator").await?;
-        try_out::<BatchJob>(&operator, &job()).await?;
-        let added = |list: &str, value: Value| {
-            let mut job = job();
-            let list =
-                job["spec"]["template"]["spec"][list].as_array_mut().expect("the list should be there");
-            list.push(value);
-            job
-        };
-        let set = |path: &str, value: Value| {
-            let mut job = job();
-            *job.pointer_mut(path).expect("the field should be there") = value;
-            job
-        };
-        let pod = "/spec/template/spec";
-        let with = |field: &str, value: Value| {
-            let mut job = job();
-            job["spec"]["template"]["spec"][field] = value;
-            job
-        };
-        let wrong = [
-            ("PriorityClass", set(&format!("{pod}/priorityClassName"), json!("system-node-critical"))),
-            ("metadata.ownerReferences", set("/metadata/ownerReferences", json!([]))),
-            ("hostNetwork", with("hostNetwork", json!(true))),
-            ("hostNetwork", with("hostPID", json!(true))),
-            ("hostNetwork", with("hostIPC", json!(true))),
-            ("others: host", added("volumes", json!({ "name": "host", "hostPath": { "path": "/" } }))),
-            (
-                "others: secret",
-                added(
-                    "volumes",
-                    json!({ "name": "secret", "projected": { "sources": [{ "secret": { "name": "s" } }] } }),
-                ),
-            ),
-            ("run as root", set(&format!("{pod}/securityContext"), json!({}))),
-            (
-                "privileged",
-                set(&format!("{pod}/initContainers/0/securityContext"), json!({ "privileged": true })),
-            ),
-            (
-                "add capabilities",
-                set(
-                    &format!("{pod}/containers/0/securityContext/capabilities"),
-                    json!({ "add": ["SYS_ADMIN"] }),
-                ),
-            ),
-        ];
-        for (word, job) in wrong {
-            let words = ["scavenger-operator-jobs", word];
-            refused(word, try_out::<BatchJob>(&operator, &job).await, &words)?;
-        }
-
         let service = |spec: Value| {
             json!({
                 "apiVersion": "v1", "kind": "Service", "spec": spec,
@@ -161,6 +219,42 @@ fn the_operators_account_is_confined_to_scavenger_jobs() {
         let patch = Patch::Strategic(&marked);
         let answer = operator.api::<Pod>().patch_status("own", &PatchParams::default(), &patch).await;
         refused("marking an ordinary pod", answer, &words)
+    });
+}
+
+#[test]
+fn the_operators_account_writes_one_secret_and_config_maps_of_one_name() {
+    run("confined-certificates", |world| async move {
+        let operator = account(world, "scavenger-operator").await?;
+        let name = "scavenger-supervisor-ca";
+        let map = |name: &str, data: Value| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": data });
+        let right = json!({ "ca.crt": "certificate" });
+        try_out::<ConfigMap>(&operator, &map(name, right.clone())).await?;
+        for (word, wrong) in [
+            ("metadata.name", map("settings", right.clone())),
+            ("only the key ca.crt", map(name, json!({ "ca.crt": "certificate", "more": "x" }))),
+        ] {
+            let answer = try_out::<ConfigMap>(&operator, &wrong).await;
+            refused(word, answer, &["scavenger-operator-configmaps", word])?;
+        }
+        // Nor may it change others' that are there.
+        world.create::<ConfigMap>(map("settings", json!({ "a": "b" }))).await?;
+        let change = Patch::Merge(json!({ "data": { "a": "c" } }));
+        let answer = operator.api::<ConfigMap>().patch("settings", &PatchParams::default(), &change).await;
+        refused("another ConfigMap", answer, &["forbidden"])?;
+
+        let own = World { client: operator.client.clone(), namespace: NAMESPACE.to_owned() };
+        let secret = |name: &str, kind: &str| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "type": kind });
+        for (word, wrong) in [
+            ("metadata.name", secret("another", "Opaque")),
+            ("of type Opaque", secret(name, "example.org/other")),
+        ] {
+            refused(word, try_out::<Secret>(&own, &wrong).await, &["scavenger-operator-secrets", word])?;
+        }
+        let answer = own.api::<Secret>().get("postgres").await;
+        refused("reading another Secret", answer, &["forbidden"])?;
+        let answer = try_out::<Secret>(&operator, &secret(name, "Opaque")).await;
+        refused("a Secret in another namespace", answer, &["forbidden"])
     });
 }
 

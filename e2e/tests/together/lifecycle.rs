@@ -17,7 +17,7 @@ use scavenger_e2e::{
     world::{counter, resumed_at, until},
 };
 use scavenger_schema::scavenger_job::{Outcome, Phase, ScavengerJob};
-use scavenger_vocabulary::{Reason, WaitingReason};
+use scavenger_vocabulary::{Reason, WaitingReason, condition};
 use serde_json::{Value, json};
 
 fn message(job: &ScavengerJob) -> String {
@@ -26,7 +26,10 @@ fn message(job: &ScavengerJob) -> String {
 
 /// The reason why it waits, or why it ended.
 fn reason(job: &ScavengerJob) -> String {
-    status(job).conditions.first().map(|condition| condition.reason.clone()).unwrap_or_default()
+    let kinds = [condition::ADMITTED, condition::COMPLETE, condition::FAILED];
+    let conditions = status(job).conditions;
+    let condition = conditions.into_iter().find(|condition| kinds.contains(&condition.type_.as_str()));
+    condition.map(|condition| condition.reason).unwrap_or_default()
 }
 
 async fn change(world: &World, spec: Value) -> kube::Result<ScavengerJob> {

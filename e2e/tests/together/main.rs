@@ -9,5 +9,7 @@ mod operator;
 mod pipeline;
 mod policies;
 mod quotas;
+mod registry;
 mod row_life;
+mod sidecar;
 mod tenants;

@@ -14,6 +14,7 @@ use kube::{
 use scavenger_e2e::{
     World,
     kubectl::kubectl,
+    metrics::Metrics,
     postgres::NAMESPACE,
     room::{has_reason, has_run_for, status},
     run,
@@ -233,7 +234,12 @@ fn its_story_is_told_in_events_and_counted_in_metrics() {
         let job = format!("{}/count", world.namespace);
         let operator = ["exec", "--namespace", NAMESPACE, "deployment/scavenger-operator", "--"];
         let explain = ["scavenger-operator", "explain", &job];
-        let told = kubectl(&[&operator[..], &explain[..]].concat()).await?;
+        // On a busy machine the replica that answers may lose its Lease and end, and the command with it.
+        let told = until("explain answers", || async {
+            let told = kubectl(&[&operator[..], &explain[..]].concat()).await;
+            Ok(told.inspect_err(|error| println!("explain: {error:#}")).ok())
+        })
+        .await?;
         for words in
             ["Completed", "interrupted once", "nothing: it has ended", "the pod was deleted", "cpu left"]
         {
@@ -264,22 +270,22 @@ fn its_story_is_told_in_events_and_counted_in_metrics() {
             Ok(complete.then_some(()))
         })
         .await?;
-        let operator = world.leader().await?;
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{operator}:8080/proxy/metrics");
-        let metrics = world.client.request_text(http::Request::get(path).body(Vec::new())?).await?;
-        let value =
-            |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+        // A leader that is new counts from 0, and the other tests go on giving it something to count.
         for name in [
-            "scavenger_starts_total ",
-            "scavenger_completions_total ",
-            "scavenger_interruptions_total{reason=\"Deleted\"} ",
-            "scavenger_start_latency_seconds_count ",
-            "scavenger_launch_duration_seconds_count ",
-            "scavenger_action_duration_seconds_count{task=\"create_job\"} ",
-            "scavenger_pool_allocatable{resource=\"cpu\",unit=\"core\"} ",
-            "scavenger_leader ",
+            "scavenger_starts_total",
+            "scavenger_completions_total",
+            "scavenger_interruptions_total{reason=\"Deleted\"}",
+            "scavenger_start_latency_seconds_count",
+            "scavenger_launch_duration_seconds_count",
+            "scavenger_action_duration_seconds_count{task=\"create_job\"}",
+            "scavenger_pool_allocatable{resource=\"cpu\",unit=\"core\"}",
+            "scavenger_leader",
         ] {
-            ensure!(value(name).is_some_and(|value| value >= 1.0), "{name}is not counted in:\n{metrics}");
+            until(&format!("{name} is counted"), || async {
+                let metrics = Metrics::read(world).await.ok();
+                Ok(metrics.filter(|metrics| metrics.value(name) >= 1.0))
+            })
+            .await?;
         }
         Ok(())
     });
@@ -412,7 +418,7 @@ async fn refusal(world: &World, spoil: impl FnOnce(&mut Value)) -> Result<String
 fn a_bad_one_is_refused_with_the_name_of_its_field() {
     run("refused", |world| async move {
         type Spoil = fn(&mut Value);
-        let cases: [(&str, Spoil); 32] = [
+        let cases: [(&str, Spoil); 41] = [
             ("spec.resources.limits", |spec| {
                 spec["resources"]["limits"] = json!({ "cpu": "30m", "memory": "16Mi" });
             }),
@@ -472,6 +478,29 @@ fn a_bad_one_is_refused_with_the_name_of_its_field() {
             ("spec.nodeSelector", |spec| spec["nodeSelector"] = json!({ "zone": "z".repeat(64) })),
             ("spec.checkpoint.restartSeconds", |spec| spec["checkpoint"]["restartSeconds"] = json!(-1)),
             ("spec.checkpoint.restartSeconds", |spec| spec["checkpoint"]["restartSeconds"] = json!(86_401)),
+            ("supervisor.enabled needs command", |spec| {
+                spec["command"] = json!([]);
+                spec["supervisor"] = json!({ "enabled": true });
+            }),
+            ("checkpoint.path must lie below the mountPath", |spec| {
+                spec["checkpoint"]["path"] = json!("/tmp/count");
+            }),
+            ("checkpoint.path must lie below the mountPath", |spec| {
+                spec["checkpoint"]["path"] = json!("/database/count");
+            }),
+            ("checkpoint.path must lie below the mountPath", |spec| {
+                spec["checkpoint"]["path"] = json!("/data/count");
+                spec["persistentVolumeClaims"][0]["readOnly"] = json!(true);
+            }),
+            ("checkpoint.progressPath must lie below", |spec| {
+                spec["checkpoint"]["progressPath"] = json!("/tmp/progress");
+            }),
+            ("spec.checkpoint.path", |spec| spec["checkpoint"]["path"] = json!("data/count")),
+            ("spec.checkpoint.path", |spec| spec["checkpoint"]["path"] = json!("/data/../etc/passwd")),
+            ("checkpoint.rank must be less than podCount", |spec| spec["checkpoint"]["rank"] = json!(1)),
+            ("mountPath must not be /.scavenger or below", |spec| {
+                spec["secrets"] = json!([{ "secretName": "s", "mountPath": "/.scavenger/bin" }]);
+            }),
         ];
         for (field, spoil) in cases {
             let message = refusal(world, spoil).await.with_context(|| format!("{field} was not refused"))?;

@@ -1,12 +1,13 @@
 //! From a row in Postgres to its result: the submitter, the tuner and real `gmx mdrun`.
 
-use anyhow::ensure;
-use k8s_openapi::api::core::v1::Pod;
-use kube::{ResourceExt, api::DeleteParams};
+use anyhow::{bail, ensure};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{Api, ResourceExt, api::DeleteParams};
 use scavenger_e2e::{
+    gromacs::{Computed, computed},
     postgres::NAMESPACE,
-    queue::{attempts, insert, is_complete, prepare, row, simulations, state},
-    run,
+    queue::{Row, attempts, insert, is_complete, prepare, prepare_with, row, simulations, state},
+    repetitions, run,
     world::until,
 };
 
@@ -24,6 +25,15 @@ fn a_row_comes_down_the_ladder_and_completes() {
         let observations: Vec<serde_json::Value> =
             database.rows(&format!("select * from gromacs_observation where row_id = {id}")).await?;
         ensure!(observations.len() == 1, "{observations:?}");
+        let attempts: Vec<serde_json::Value> =
+            database.rows(&format!("select * from gromacs_attempt where row_id = {id}")).await?;
+        for ran in observations.iter().chain(&attempts) {
+            let nodes: Api<Node> = Api::all(world.client.clone());
+            let node = nodes.get_opt(ran["node"].as_str().unwrap_or("none")).await?;
+            ensure!(node.is_some(), "the node of the run is not known: {ran}");
+            ensure!(ran["node_labels"]["kubernetes.io/arch"].is_string(), "{ran}");
+            ensure!(ran["hardware_class"].is_string() && ran["gromacs_version"].is_string(), "{ran}");
+        }
         until("the tuner has learned from it", || async {
             let path = format!("/api/v1/namespaces/{NAMESPACE}/services/scavenger-tuner:http/proxy/v1/model");
             let request = http::Request::get(path).body(Vec::new())?;
@@ -66,6 +76,79 @@ fn an_interrupted_simulation_continues_from_its_checkpoint() {
         ensure!(attempts.len() == 2, "{attempts:?}");
         ensure!(attempts[0].outcome.as_deref() == Some("interrupted"), "{attempts:?}");
         ensure!(attempts[1].first_step.is_some_and(|step| step > 200), "it did not resume: {attempts:?}");
+        Ok(())
+    });
+}
+
+/// Four rows, each after the one before; the second one is interrupted, and the last one goes on for as long again.
+#[test]
+fn a_chain_goes_on_through_an_interruption_and_its_end_is_extended() {
+    // Long enough to be interrupted in the middle on a fast machine, too.
+    const SHORT: u32 = 4000;
+    // Too short for a speed to be measured after an interruption.
+    let is_done = |row: &Row, steps: u32| {
+        let ends = (row.step, row.last_step);
+        ensure!(
+            ends == (Some(i64::from(steps)), Some(i64::from(steps))),
+            "it did not reach its last step: {row:?}"
+        );
+        Ok(())
+    };
+    run("chain", move |world| async move {
+        let database = prepare_with(world, SHORT, "").await?;
+        // Five in soak.
+        for _ in 0..repetitions(1).min(5) {
+            let mut rows: Vec<i64> = Vec::new();
+            for _ in 0..4 {
+                let after = rows.last().map_or("'{}'".to_owned(), |row| format!("'{{{row}}}'"));
+                let columns = [("max_cpu_millicores", "500"), ("after", after.as_str())];
+                rows.push(insert(world, &database, "water/water.tpr", &columns).await?);
+            }
+            let waits = row(&database, rows[3]).await?;
+            ensure!(waits.state == "queued", "{waits:?}");
+            let reason = waits.reason.unwrap_or_default();
+            ensure!(
+                reason.contains(&format!("row {}", rows[2])),
+                "it does not say what it waits for: {reason}"
+            );
+
+            is_done(&state(&database, rows[0], "completed").await?, SHORT)?;
+            until("the second one computes", || async {
+                Ok(row(&database, rows[1]).await?.step.filter(|step| *step > 100))
+            })
+            .await?;
+            let pod = world.pod(&format!("gromacs-{}-1", rows[1])).await?.name_any();
+            world.api::<Pod>().delete(&pod, &DeleteParams::default()).await?;
+            for id in &rows[1..] {
+                is_done(&state(&database, *id, "completed").await?, SHORT)?;
+            }
+            ensure!(row(&database, rows[1]).await?.interruptions == 1, "nobody interrupted it");
+            // Other tests insert rows into the same table, and their numbers lie between these.
+            let [first, second, third, fourth] = rows[..] else { bail!("a chain of four: {rows:?}") };
+            let early = format!(
+                "select id from (select id, start_time, lag(finish_time) over (order by id) as before \
+                 from gromacs_to_tune where id in ({first}, {second}, {third}, {fourth})) chain \
+                 where start_time < before"
+            );
+            let early = database.sql(&early).await?;
+            ensure!(early.is_empty(), "rows began before the ones before them had ended: {early}");
+
+            let extend =
+                format!("update gromacs_to_tune set extended_nsteps = {} where id = {}", 2 * SHORT, rows[3]);
+            database.sql(&extend).await?;
+            let extended = until("the last one has gone on", || async {
+                let row = row(&database, rows[3]).await?;
+                ensure!(row.state != "failed", "{row:?}");
+                let is_longer = row.last_step == Some(i64::from(2 * SHORT));
+                Ok((row.state == "completed" && is_longer).then_some(row))
+            })
+            .await?;
+            is_done(&extended, 2 * SHORT)?;
+            let steps = i64::from(2 * SHORT);
+            let expected = Computed { steps, last_step: steps, restarts: 1, frames: steps / 100 + 1 };
+            let found = computed(world, rows[3]).await?;
+            ensure!(found == expected, "an extended run must be continuous: {found:?}");
+        }
         Ok(())
     });
 }

@@ -1,10 +1,11 @@
 //! What is different about a calibration: its configuration is given, so the tuner is asked only what it expects of it,
 //! and what is measured must be told of one kind of nodes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use scavenger_schema::simulation::Benchmark;
 use scavenger_schema::tuning::{NodeShape, PredictRequest, Resources, SystemDescription};
+use scavenger_tuner_model::hardware::class_of_labels;
 
 use super::ladder::describe;
 use super::{Action, Input, Step, act, fail};
@@ -59,13 +60,16 @@ fn node_for<'a>(benchmark: &Benchmark, pool: &'a PoolView) -> Result<&'a NodeSha
     };
     let roomy: Vec<&NodeShape> =
         about.iter().copied().filter(|node| wanted.fits_in(&node.allocatable)).collect();
-    let kinds: BTreeSet<&BTreeMap<String, String>> = roomy.iter().map(|node| &node.labels).collect();
+    let class = |node: &&NodeShape| class_of_labels(&node.labels, benchmark.layout.gpus);
+    // One of each class; what else differs between nodes does not matter.
+    let kinds: BTreeMap<String, &BTreeMap<String, String>> =
+        roomy.iter().map(|node| (class(node), &node.labels)).collect();
     if kinds.len() > 1 {
         return Err(format!(
             "nodes of {} kinds can run it, and what it measures would tell of none of them; add a calibration with \
              labels that only one kind has: {}",
             kinds.len(),
-            kinds.into_iter().map(shown).collect::<Vec<_>>().join(" or ")
+            kinds.into_values().map(shown).collect::<Vec<_>>().join(" or ")
         ));
     }
     roomy.into_iter().max_by_key(|node| node.allocatable.memory_bytes).ok_or_else(|| {

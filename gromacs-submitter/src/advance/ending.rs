@@ -1,23 +1,18 @@
 //! The end of a ScavengerJob: what it means for the row, and what was measured.
 
-use std::collections::BTreeMap;
-
-use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, State};
+use scavenger_schema::simulation::{GromacsToTune, Kind, RowStatus, State};
 use scavenger_vocabulary::{Phase, Reason};
 
 use super::inspecting::{answer, probe_failure};
 use super::waiting::reset_clock;
 use super::{
-    Action, AttemptRecord, Input, Measurement, Observation, Step, act, fail, name_taken, next_submission,
-    record, said, settle, start,
+    Action, AttemptRecord, Input, Measurement, Step, act, fail, name_taken, next_submission, record, said,
+    settle, start,
 };
 use crate::manifest::{Probe, probe_name};
 use crate::mdrun_log::{LogFacts, error_message, last_lines, last_warning};
-use crate::probe::{file_system, parse_verification};
+use crate::probe::parse_verification;
 use crate::view::{AttemptView, JobView};
-
-/// A shorter run measures start-up. How much weight a short one has is the tuner's business: it sees the wall time.
-const SHORTEST_MEASUREMENT_SECONDS: f64 = 1.0;
 
 /// The ScavengerJob is Completed, which is exit code 0 and no proof: mdrun also exits with 0 after `-maxh`.
 pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
@@ -108,32 +103,6 @@ fn measurement(
     let reset_step = row.benchmark().map_or(0, |benchmark| benchmark.reset_step());
     let steps = last_step.checked_sub(first_step?.max(reset_step)).filter(|steps| *steps > 0)?;
     Some(Measurement { ns_per_day: facts.ns_per_day?, steps, wall_seconds: facts.wall_seconds? })
-}
-
-/// What the tuner learns from an attempt, if that measured anything.
-pub(super) fn observation(attempt: &AttemptRecord, input: &Input<'_>) -> Option<Observation> {
-    let measured = attempt.measured.filter(|it| it.wall_seconds >= SHORTEST_MEASUREMENT_SECONDS)?;
-    let rung = input.ladder.iter().find(|rung| Some(rung.rung) == attempt.view.rung)?;
-    Some(Observation {
-        attempt: attempt.view.number,
-        system: input.row.describe(&file_system(input.row)).or_else(|| input.row.description())?,
-        rung: rung.rung,
-        node_labels: common_labels(rung, input),
-        measured,
-        peak_memory_bytes: attempt.peak_memory_bytes,
-    })
-}
-
-/// Labels of the nodes that can run `rung`, if these all have the same.
-fn common_labels(rung: &LadderRung, input: &Input<'_>) -> BTreeMap<String, String> {
-    let benchmark = input.row.benchmark();
-    let nodes = input.pool.map(|pool| pool.nodes.as_slice()).unwrap_or_default();
-    let mut candidates = nodes
-        .iter()
-        .filter(|node| benchmark.as_ref().is_none_or(|benchmark| benchmark.is_about(node)))
-        .filter(|node| rung.resources().fits_in(&node.allocatable))
-        .map(|node| &node.labels);
-    candidates.next().filter(|first| candidates.all(|labels| labels == *first)).cloned().unwrap_or_default()
 }
 
 /// Exit code 0 before the last step: a next submission goes on from the checkpoint, if there was any progress.

@@ -81,7 +81,10 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
         Phase::Completed => completed(status, input, job),
         Phase::Failed => failed(status, input, job),
     };
-    with_attempts(step, attempts)
+    let is_recorded = |attempt: &&AttemptView| attempt.number <= input.row.status.attempts_recorded;
+    let recorded = job.attempts.iter().filter(is_recorded);
+    let lost = recorded.filter_map(|attempt| Some((attempt.number, attempt.lost_seconds?))).collect();
+    with_attempts(Step { lost, ..step }, attempts)
 }
 
 /// Takes over what the ScavengerJob says of itself, and lists the attempts that are not recorded yet.

@@ -12,6 +12,9 @@ use crate::mdrun_log::error_message;
 use crate::probe::{Change, Inspection, ProbeError, advice, change, parse_inspection};
 use crate::view::JobView;
 
+/// What the inspection's script says of a file that is missing.
+const NO_FILE: &str = "there is no file ";
+
 pub(super) fn inspecting(input: &Input<'_>) -> Step {
     let row = input.row;
     if row.cancel_requested {
@@ -60,10 +63,13 @@ pub(super) fn inspecting(input: &Input<'_>) -> Step {
         }
         Phase::Failed => {
             let what = match row.kind {
+                Kind::Simulation if row.extended_nsteps.is_some() => {
+                    format!("extending {} failed", row.tpr_path)
+                }
                 Kind::Simulation => format!("reading {} failed", row.tpr_path),
                 Kind::Calibration => "making the box of water failed".to_owned(),
             };
-            fail(input, probe_failure(probe, input.log, &what))
+            fail(input, with_advice_on_chain(row, probe_failure(probe, input.log, &what)))
         }
         Phase::Waiting | Phase::Starting | Phase::Running | Phase::Interrupted => {
             let does = match row.kind {
@@ -73,6 +79,16 @@ pub(super) fn inspecting(input: &Input<'_>) -> Step {
             settle(row.status.clone(), Some(format!("{does}: {}", said(probe))), input)
         }
     }
+}
+
+/// The file of a row that comes after others is mostly made of what these computed.
+fn with_advice_on_chain(row: &GromacsToTune, reason: String) -> String {
+    let before: Vec<String> = row.after.iter().map(ToString::to_string).collect();
+    if before.is_empty() || !reason.contains(NO_FILE) {
+        return reason;
+    }
+    let rows = if before.len() == 1 { "row" } else { "rows" };
+    format!("{reason}; make it of what {rows} {} computed (gmx grompp), and retry", before.join(", "))
 }
 
 /// Why the row cannot have what it asks for. What the user gave wins where the tuner only reckons with it; which steps
@@ -113,7 +129,7 @@ fn changed(row: &GromacsToTune, inspection: &Inspection) -> Option<String> {
 fn inspect_with_more_memory(probe: &JobView, name: &str, input: &Input<'_>) -> Step {
     let row = input.row;
     let limit = probe.last_attempt().and_then(|attempt| attempt.memory_bytes).unwrap_or(i64::MAX);
-    if row.status.outgrown_memory_bytes.is_some_and(|outgrown| outgrown >= limit) {
+    if row.status.probe_outgrown_memory_bytes.is_some_and(|outgrown| outgrown >= limit) {
         return act(Action::DeleteProbe(Probe::Inspection), row);
     }
     let own = row.limits().max_memory_bytes;
@@ -124,7 +140,7 @@ fn inspect_with_more_memory(probe: &JobView, name: &str, input: &Input<'_>) -> S
         return fail(input, reason);
     }
     let reason = format!("{name} was killed with {} MiB of memory; reads the file with more", limit >> 20);
-    record(RowStatus { outgrown_memory_bytes: Some(limit), reason: Some(reason), ..row.status.clone() })
+    record(RowStatus { probe_outgrown_memory_bytes: Some(limit), reason: Some(reason), ..row.status.clone() })
 }
 
 /// What a probe said: its last words in the status, else its log.

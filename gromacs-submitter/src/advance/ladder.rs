@@ -29,7 +29,7 @@ pub(super) fn refused_by_pool(row: &GromacsToTune, pool: &PoolView) -> Option<St
 
 /// The row and its ladder when the tuner has answered.
 ///
-/// What cannot save its last checkpoint in the time that the pool allows is left out, and what has no more memory
+/// The ladder ends at the least that the row runs with. What cannot save its last checkpoint in the time that the pool allows is left out, and what has no more memory
 /// than mdrun was killed with gets twice as much, as far as nodes and limits go.
 ///
 /// # Errors
@@ -39,7 +39,7 @@ pub fn with_ladder(
     ladder: Vec<LadderRung>,
     pool: Option<&PoolView>,
 ) -> Result<(RowStatus, Vec<LadderRung>), String> {
-    let in_time = stops_in_time(row, ladder, pool)?;
+    let in_time = stops_in_time(row, large_enough(row, ladder)?, pool)?;
     let mut ladder = with_more_memory(row, in_time, pool)?;
     for (rung, number) in ladder.iter_mut().zip(1..) {
         rung.rung = number;
@@ -72,6 +72,40 @@ pub fn with_ladder(
 fn digits(ns_per_day: f64) -> String {
     let decimals = if ns_per_day >= 100.0 { 0 } else { 2 - usize::from(ns_per_day >= 10.0) };
     format!("{ns_per_day:.decimals$}")
+}
+
+/// What is less than the row's own minimum is not tried: the row waits for room instead.
+fn large_enough(row: &GromacsToTune, ladder: Vec<LadderRung>) -> Result<Vec<LadderRung>, String> {
+    let least_cpu = row.min_cpu_millicores.unwrap_or(0);
+    let least_speed = row.min_ns_per_day.unwrap_or(0.0);
+    let most_cpu = ladder.iter().map(|rung| rung.cpu_millicores).max().unwrap_or(0);
+    let most_speed = ladder.iter().map(|rung| rung.ns_per_day_p50).fold(0.0, f64::max);
+    let (large, small): (Vec<_>, Vec<_>) = ladder
+        .into_iter()
+        .partition(|rung| rung.cpu_millicores >= least_cpu && rung.ns_per_day_p50 >= least_speed);
+    if !large.is_empty() || small.is_empty() {
+        return Ok(large);
+    }
+    let cores = |millicores: i32| {
+        let cpu_millicores = u32::try_from(millicores).unwrap_or(0);
+        describe(Resources { cpu_millicores, memory_bytes: 0, gpus: 0 })
+    };
+    Err(if most_cpu < least_cpu {
+        format!(
+            "no configuration that nodes, limits and mdrun allow has {} (min_cpu_millicores), the largest has {}: lower \
+             min_cpu_millicores, and retry",
+            cores(least_cpu),
+            cores(most_cpu)
+        )
+    } else {
+        let large = if least_cpu > 0 { format!(" of at least {}", cores(least_cpu)) } else { String::new() };
+        format!(
+            "no configuration{large} is predicted to do {} ns/day (min_ns_per_day), the fastest of all does {}: lower \
+             min_ns_per_day, and retry",
+            digits(least_speed),
+            digits(most_speed)
+        )
+    })
 }
 
 fn stops_in_time(

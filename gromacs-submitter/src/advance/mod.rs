@@ -7,9 +7,11 @@
 mod calibration;
 mod checkpoint;
 mod ending;
+mod finished;
 mod follow;
 mod inspecting;
 mod ladder;
+mod observation;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -22,8 +24,10 @@ use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, S
 use scavenger_schema::tuning::{PredictRequest, SystemDescription};
 use scavenger_vocabulary::Phase;
 
+pub use finished::probe_left_by;
 pub use follow::take_progress;
 pub use ladder::with_ladder;
+pub use observation::{Observation, Place};
 pub use start::{Refusal, Refused, without_refused};
 
 use crate::manifest::{Probe, probe_name};
@@ -135,6 +139,8 @@ pub struct Step {
     pub inspection: Option<Inspection>,
     /// Attempts to record.
     pub attempts: Vec<AttemptRecord>,
+    /// What attempts that are recorded already have lost, in seconds: that is measured after their end.
+    pub lost: Vec<(i32, i64)>,
     /// What these attempts measured.
     pub observations: Vec<Observation>,
     /// The configuration that mdrun refused.
@@ -237,36 +243,19 @@ pub struct Measurement {
     pub wall_seconds: f64,
 }
 
-/// A measured run, from which the tuner learns.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Observation {
-    /// The attempt.
-    pub attempt: i32,
-    /// The system.
-    pub system: SystemDescription,
-    /// The configuration it ran with.
-    pub rung: i32,
-    /// Labels of the nodes it can have run on; empty if these were of several kinds.
-    pub node_labels: std::collections::BTreeMap<String, String>,
-    /// What it measured.
-    pub measured: Measurement,
-    /// Most memory it was seen to use, bytes.
-    pub peak_memory_bytes: Option<i64>,
-}
-
 /// Decides the next step of a row.
 #[must_use]
 pub fn advance(input: &Input<'_>) -> Step {
     let row = input.row;
     let mut step = match row.status.state {
-        State::Completed | State::Failed | State::Cancelled => return finished(input),
+        State::Completed | State::Failed | State::Cancelled => return finished::finished(input),
         State::Queued => queued(input),
         State::Inspecting => inspecting::inspecting(input),
         State::Tuning => tuning(input),
         State::Submitted | State::Running | State::Interrupted => follow::follow(input),
     };
     step.observations =
-        step.attempts.iter().filter_map(|attempt| ending::observation(attempt, input)).collect();
+        step.attempts.iter().filter_map(|attempt| observation::of_attempt(attempt, input)).collect();
     let keeps = match step.status.state {
         State::Completed | State::Failed => input.settings.keep_jobs,
         State::Cancelled => SWEEP_DELAY,
@@ -326,35 +315,6 @@ pub fn backoff(failures: i32, jitter: f64) -> Duration {
     let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(0).min(10);
     let full = Duration::from_secs(2_u64 << doublings).min(Duration::from_secs(300));
     full.mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0)
-}
-
-fn finished(input: &Input<'_>) -> Step {
-    let row = input.row;
-    if row.retry_requested && row.status.state != State::Completed {
-        let status = RowStatus {
-            start_failures: 0,
-            inspect_again: true,
-            ..next_submission(row, "retry requested".to_owned())
-        };
-        return Step { clears_requests: true, ..record(status) };
-    }
-    if row.status.job_expiry_time.is_none_or(|time| time.to_jiff() > input.now) {
-        return settle(row.status.clone(), None, input);
-    }
-    let is_there = |job: &&JobView| job.ours && !job.deleting;
-    if let Some(job) = input.job.filter(is_there) {
-        return act(Action::DeleteJob { submission: row.status.submission, uid: job.uid.clone() }, row);
-    }
-    if input.probe.is_some_and(|probe| is_there(&probe)) {
-        return act(Action::DeleteProbe(probe_left_by(row)), row);
-    }
-    settle(RowStatus { job_expiry_time: None, ..row.status.clone() }, None, input)
-}
-
-/// The probe that a row that has ended may have left: the inspection is removed before anything is submitted.
-#[must_use]
-pub fn probe_left_by(row: &GromacsToTune) -> Probe {
-    if row.status.job_uid.is_some() { Probe::Verification } else { Probe::Inspection }
 }
 
 /// The row starts over, from its checkpoint, with a ScavengerJob of its own.
@@ -500,6 +460,7 @@ fn step(action: Action, status: RowStatus) -> Step {
         status,
         inspection: None,
         attempts: Vec::new(),
+        lost: Vec::new(),
         observations: Vec::new(),
         refused: None,
         clears_requests: false,

@@ -63,10 +63,17 @@ fn edit(options: &EditOptions) -> Edit {
         labels: (!options.label.is_empty()).then(|| Labels(options.label.iter().cloned().collect())),
         image: options.image.clone(),
         append: options.append,
+        after: if options.no_after {
+            Some(Vec::new())
+        } else {
+            (!options.after.is_empty()).then(|| options.after.clone())
+        },
         priority: options.priority,
         max_cpu_millicores: options.max_cpu_millicores,
         max_memory_bytes: options.max_memory_bytes,
         max_gpus: options.max_gpus,
+        min_cpu_millicores: options.min_cpu_millicores,
+        min_ns_per_day: options.min_ns_per_day,
         interruption_after_seconds: seconds(options.interruption_after),
         fallback_after_seconds: seconds(options.fallback_after),
     }

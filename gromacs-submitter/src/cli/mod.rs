@@ -1,7 +1,9 @@
 //! The verbs, a file each. Exit codes: 0 done, 1 work failed, 2 usage or environment.
 
 mod add;
+mod asked;
 mod edit;
+mod extend;
 mod list;
 mod migrate;
 mod report;
@@ -53,6 +55,7 @@ pub async fn main(cli: Cli) -> ExitCode {
         Command::Hold(options) => request::hold(&cli.database, &options.selection).await,
         Command::Release(options) => request::release(&cli.database, &options.selection).await,
         Command::Edit(options) => Box::pin(edit::exec(&cli.database, &options)).await,
+        Command::Extend(options) => extend::exec(&cli.database, &options).await,
         Command::Rm(options) => request::remove(&cli.database, &options.selection).await,
         Command::Report(options) => report::exec(&cli.database, &options).await,
         Command::Tenant(options) => tenant::exec(&cli.database, options).await,

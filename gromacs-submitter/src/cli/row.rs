@@ -30,6 +30,8 @@ pub(super) struct QueueRow {
     pub(super) finish_time: Option<String>,
     pub(super) wall_seconds: Option<i64>,
     pub(super) run_seconds: Option<i64>,
+    #[serde(default)]
+    pub(super) lost_seconds: Option<i64>,
     pub(super) scavenger_job: String,
     pub(super) kind: String,
     #[serde(default)]
@@ -147,6 +149,7 @@ pub(super) mod tests {
             finish_time: None,
             wall_seconds: Some(60),
             run_seconds: Some(60),
+            lost_seconds: None,
             scavenger_job: format!("gromacs-{id}-1"),
             kind: "simulation".to_owned(),
             project: None,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
+use scavenger_schema::simulation::State;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
@@ -18,7 +19,7 @@ use crate::follower::Follower;
 use crate::health::{self, Metrics};
 use crate::heard::Heard;
 use crate::manifest::ManifestSettings;
-use crate::store::{Claim, ClaimOptions, Store, StoreError};
+use crate::store::{Claim, ClaimOptions, Store, StoreError, WaitingRow};
 use crate::tuner_client::TunerClient;
 use crate::worker::Worker;
 
@@ -32,6 +33,9 @@ const MOST_CONNECTIONS: u32 = 10;
 /// a watch for each namespace.
 const OTHER_FILES: rlim_t = 256;
 
+/// Rows that wait for others, as a dry run names them.
+const MOST_WAITING_ROWS: i64 = 200;
+
 pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Result<Outcome> {
     anyhow::ensure!(
         options.lease.as_secs() >= 30,
@@ -44,8 +48,9 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
     if options.dry_run {
         store.check_schema().await?;
         let due = due(&store, &options).await?;
+        let waiting = store.waiting_for_rows(MOST_WAITING_ROWS).await?;
         store.close().await;
-        print_due(&due, options.output.is_json());
+        print_due(&due, &waiting, options.output.is_json());
         return Ok(Outcome::Done);
     }
     let queue_id = first_contact(&store, options.once).await?;
@@ -60,7 +65,7 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
         store: store.clone(),
         cluster,
         follower,
-        tuner: TunerClient::new(&options.tuner_url)?,
+        tuner: TunerClient::new(&options.tuner_url, options.ladder.limits())?,
         settings: Settings {
             fallback_after: options.fallback_after,
             progress_interval: options.progress_interval,
@@ -71,6 +76,7 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
             queue_id,
             gromacs_image: options.gromacs_image,
             image_pull_policy: options.image_pull_policy.into(),
+            gpu_runtime_class: options.gpu_runtime_class,
         },
         metrics: Arc::clone(&metrics),
         heard: Heard::default(),
@@ -145,14 +151,18 @@ async fn due(store: &Store, options: &RunOptions) -> Result<Vec<Claim>, StoreErr
     store.would_claim(&claim).await
 }
 
-fn print_due(due: &[Claim], as_json: bool) {
+fn print_due(due: &[Claim], waiting: &[WaitingRow], as_json: bool) {
     if as_json {
         let rows = due.iter().map(|claim| {
             let row = &claim.row;
             json!({ "id": row.id, "owner": row.owner, "namespace": row.namespace, "tpr_path": row.tpr_path,
-                "state": row.status.state.as_str() })
+                "state": row.status.state.as_str(), "due": true, "reason": null })
         });
-        print_line(&print_json(&Value::Array(rows.collect())));
+        let waiting = waiting.iter().map(|row| {
+            json!({ "id": row.id, "owner": row.owner, "namespace": row.namespace, "tpr_path": row.tpr_path,
+                "state": State::Queued.as_str(), "due": false, "reason": row.reason })
+        });
+        print_line(&print_json(&Value::Array(rows.chain(waiting).collect())));
         return;
     }
     let mut table = Table::new(&[">ROW", "OWNER", "NAMESPACE", "STATE", "FILE"]);
@@ -169,6 +179,9 @@ fn print_due(due: &[Claim], as_json: bool) {
         print_line("no row is due");
     } else {
         table.render(terminal_width()).iter().for_each(|line| print_line(line));
+    }
+    for row in waiting {
+        print_line(&format!("row {} is not due: {}", row.id, row.reason));
     }
 }
 

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
+use super::asked::asked;
 use super::row::QueueRow;
-use super::text::{Table, cores, count, cut, json, number_of, shown, speed, stretch, terminal_width};
+use super::text::{Table, cores, count, cut, json, number_of, short, shown, speed, stretch, terminal_width};
 use super::{Outcome, open_current, print_error, print_line};
 use crate::config::{Database, ShowOptions};
 
@@ -82,7 +83,8 @@ fn facts(row: &QueueRow, simulation: &Value) -> Vec<(&'static str, String)> {
     if let Some(reason) = &row.reason {
         facts.push(("why", reason.clone()));
     }
-    for (requested, what) in [("cancel_requested", "cancel"), ("retry_requested", "retry")] {
+    let retry = if row.state == "completed" { "extension" } else { "retry" };
+    for (requested, what) in [("cancel_requested", "cancel"), ("retry_requested", retry)] {
         if simulation[requested] == true {
             facts.push(("requested", format!("{what}; the submitter sees to it")));
         }
@@ -101,7 +103,14 @@ fn facts(row: &QueueRow, simulation: &Value) -> Vec<(&'static str, String)> {
             .unwrap_or_default();
         facts.push(("runs with", format!("{configuration}{place}")));
     }
+    if let Some(path) = simulation["checkpoint_path"].as_str() {
+        facts.push(("starts from", path.to_owned()));
+    }
+    if let Some(nsteps) = simulation["extended_nsteps"].as_i64() {
+        facts.push(("extended", format!("to {} steps in all", count(nsteps))));
+    }
     facts.push(("asked for", asked(simulation)));
+    facts.extend(rows_of(&simulation["after"]).map(|rows| ("after", rows)));
     facts.push(("time", times(row)));
     let folder = row.tpr_path.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
     facts.push(("results", format!("{folder}gromacs-{} on the volume", row.id)));
@@ -183,29 +192,11 @@ fn system(simulation: &Value) -> Option<String> {
     Some(parts.join(", "))
 }
 
-/// Three digits behind the point at most, and none that is zero.
-fn short(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-fn asked(simulation: &Value) -> String {
-    let mut parts = Vec::new();
-    parts.extend(simulation["image"].as_str().map(|image| format!("image {image}")));
-    parts.extend(simulation["run_as_user"].as_i64().map(|user| format!("user {user}")));
-    parts.extend(simulation["run_as_group"].as_i64().map(|group| format!("group {group}")));
-    parts.extend(
-        simulation["priority"].as_i64().filter(|priority| *priority != 0).map(|it| format!("priority {it}")),
-    );
-    parts.extend(simulation["max_cpu_millicores"].as_f64().map(|most| format!("at most {}", cores(most))));
-    parts.extend(simulation["max_memory_bytes"].as_i64().map(|most| format!("at most {} MiB", most >> 20)));
-    parts.extend(simulation["max_gpus"].as_i64().map(|most| format!("at most {most} GPUs")));
-    parts.extend(
-        simulation["interruption_after_seconds"]
-            .as_i64()
-            .map(|seconds| format!("a checkpoint every {}", stretch(seconds))),
-    );
-    parts.join(", ")
+/// `row 7`, `rows 7, 8`; none if there is none.
+fn rows_of(numbers: &Value) -> Option<String> {
+    let rows: Vec<String> = numbers.as_array()?.iter().map(text).collect();
+    let word = if rows.len() == 1 { "row" } else { "rows" };
+    (!rows.is_empty()).then(|| format!("{word} {}", rows.join(", ")))
 }
 
 fn times(row: &QueueRow) -> String {
@@ -220,12 +211,18 @@ fn times(row: &QueueRow) -> String {
         1 => "interrupted once".to_owned(),
         times => format!("interrupted {times} times"),
     });
+    if let Some(lost) = row.lost_seconds.filter(|_| row.interruptions > 0) {
+        parts.push(if lost == 0 { "nothing lost".to_owned() } else { format!("lost {}", stretch(lost)) });
+    }
     parts.join(", ")
 }
 
 /// What a person can do.
 fn next(row: &QueueRow) -> Option<String> {
     match row.state.as_str() {
+        "completed" if row.kind == "simulation" => {
+            Some(format!("to go on for longer: gromacs-submitter extend {} --ns NANOSECONDS", row.id))
+        }
         "failed" => Some(format!("remove the cause, then: gromacs-submitter retry {}", row.id)),
         "cancelled" => Some(format!("to go on from its last checkpoint: gromacs-submitter retry {}", row.id)),
         _ => None,
@@ -268,7 +265,7 @@ fn ladder(row: &QueueRow, story: &Value) -> Table {
 
 fn attempts(story: &Value) -> Table {
     let mut table = Table::new(&[
-        "ATTEMPT", ">CORES", ">MEMORY", "STARTED", ">RAN", ">STEPS", ">NS/DAY", "ENDED", "REASON",
+        "ATTEMPT", ">CORES", ">MEMORY", "STARTED", ">RAN", ">LOST", ">STEPS", ">NS/DAY", "ENDED", "REASON",
     ]);
     for attempt in items(story, "attempts") {
         let steps = match (attempt["first_step"].as_i64(), attempt["last_step"].as_i64()) {
@@ -284,6 +281,7 @@ fn attempts(story: &Value) -> Table {
             mebibytes(&attempt["memory_bytes"]),
             attempt["start_time"].as_str().map_or_else(|| "-".to_owned(), minute),
             ran,
+            attempt["lost_seconds"].as_i64().map_or_else(|| "-".to_owned(), stretch),
             steps,
             attempt["ns_per_day"].as_f64().map_or_else(|| "-".to_owned(), speed),
             attempt["outcome"].as_str().unwrap_or("runs").to_owned(),

@@ -1,5 +1,7 @@
 //! What can be set, on the command line or in the environment.
 
+mod edit;
+mod ladder;
 mod queue;
 mod tenant;
 
@@ -10,10 +12,12 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use scavenger_schema::scavenger_job::ImagePullPolicy;
 
+pub use edit::{EditOptions, ExtendOptions};
+pub use ladder::LadderOptions;
 pub(crate) use queue::label;
 pub use queue::{
-    AddOptions, CancelOptions, EditOptions, Filter, ListOptions, MigrateOptions, Output, OutputFormat,
-    ReportOptions, RetryOptions, RowsOptions, Selection, ShowOptions, Since, WatchOptions,
+    AddOptions, CancelOptions, Filter, ListOptions, MigrateOptions, Output, OutputFormat, ReportOptions,
+    RetryOptions, RowsOptions, Selection, ShowOptions, Since, WatchOptions,
 };
 pub use tenant::{AddTenantOptions, ListTenantsOptions, RemoveTenantOptions, TenantCommand, TenantOptions};
 
@@ -85,6 +89,11 @@ pub enum Command {
     /// Project and labels can be changed at any time, everything else while a row is queued or has ended: cancel a row,
     /// change it, and retry it. The limits of the tenant hold as they do for add.
     Edit(EditOptions),
+    /// Let completed simulations go on for longer
+    ///
+    /// They go on from their last checkpoint, in the same folder and the same output files. The .tpr file stays as it is:
+    /// mdrun reads a copy with more steps, extended.tpr in the folder of the row.
+    Extend(ExtendOptions),
     /// Remove simulations that have ended from the queue, with their history
     ///
     /// Their files stay on the volume, and what was measured stays for the tuner.
@@ -185,6 +194,14 @@ pub struct RunOptions {
         help_heading = "Connection"
     )]
     pub listen: SocketAddr,
+    /// Run configurations with GPUs with the RuntimeClass NAME [default: that of the cluster]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "SCAVENGER_SUBMITTER_GPU_RUNTIME_CLASS",
+        help_heading = "Scheduling"
+    )]
+    pub gpu_runtime_class: Option<String>,
     /// Run rows that name no image in IMAGE
     #[arg(
         long,
@@ -214,6 +231,9 @@ pub struct RunOptions {
     /// Work on at most COUNT rows at the same time
     #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000), help_heading = "Scheduling")]
     pub concurrency: u16,
+    /// Which configurations are tried.
+    #[command(flatten)]
+    pub ladder: LadderOptions,
     /// Write the progress of running simulations down every TIME
     #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_PROGRESS_INTERVAL", default_value = "5s", value_parser = duration, help_heading = "Scheduling")]
     pub progress_interval: Duration,

@@ -40,6 +40,11 @@ pub struct MigrateOptions {
     /// Print which migrations would be applied, and apply none
     #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
     pub dry_run: bool,
+    /// Wait up to TIME for a database that does not let this program in yet
+    ///
+    /// A new database server first starts, and then makes its roles. Without this the first error ends the program.
+    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_WAIT", value_parser = duration)]
+    pub wait: Option<Duration>,
     /// Format.
     #[command(flatten)]
     pub output: Output,
@@ -90,6 +95,12 @@ pub struct AddOptions {
     /// Go on in the output files there are, or write new parts after each interruption [default: what the volume allows]
     #[arg(long, value_name = "BOOL", env = "SCAVENGER_SUBMITTER_APPEND")]
     pub append: Option<bool>,
+    /// Start from the checkpoint FILE, a path on the volume as PATH is, instead of from the beginning
+    ///
+    /// FILE is of the same run, such as one that began on another machine: mdrun refuses that of another system or of
+    /// other settings. It stays as it is. The output is written in new parts.
+    #[arg(long, value_name = "FILE", env = "SCAVENGER_SUBMITTER_CHECKPOINT")]
+    pub checkpoint: Option<String>,
     /// What the rows belong to
     #[arg(long, value_name = "PROJECT", env = "SCAVENGER_SUBMITTER_PROJECT")]
     pub project: Option<String>,
@@ -99,6 +110,18 @@ pub struct AddOptions {
     /// Begin none of them until they are released
     #[arg(long, env = "SCAVENGER_SUBMITTER_HOLD", help_heading = "Scheduling")]
     pub hold: bool,
+    /// Begin only after the row ROW is completed; may be repeated
+    ///
+    /// Until then not even the file is read, so it may be made meanwhile. If ROW fails or is cancelled, the rows wait
+    /// for its retry.
+    #[arg(
+        long,
+        value_name = "ROW",
+        env = "SCAVENGER_SUBMITTER_AFTER",
+        value_delimiter = ',',
+        help_heading = "Scheduling"
+    )]
+    pub after: Vec<i64>,
     /// Start before rows of yours of lower priority [default: 0]
     #[arg(
         long,
@@ -127,6 +150,22 @@ pub struct AddOptions {
     /// Ask for at most this many GPUs
     #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_MAX_GPUS", help_heading = "Scheduling")]
     pub max_gpus: Option<i32>,
+    /// Wait rather than run with fewer than this many thousandths of a core, 0 for none
+    #[arg(
+        long,
+        value_name = "MILLICORES",
+        env = "SCAVENGER_SUBMITTER_MIN_CPU_MILLICORES",
+        help_heading = "Scheduling"
+    )]
+    pub min_cpu_millicores: Option<i32>,
+    /// Wait rather than run with a configuration that is predicted to be slower than this, 0 for none
+    #[arg(
+        long,
+        value_name = "NS_PER_DAY",
+        env = "SCAVENGER_SUBMITTER_MIN_NS_PER_DAY",
+        help_heading = "Scheduling"
+    )]
+    pub min_ns_per_day: Option<f64>,
     /// Write a checkpoint every TIME [default: 10m]
     #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_INTERRUPTION_AFTER", value_parser = duration, help_heading = "Scheduling")]
     pub interruption_after: Option<Duration>,
@@ -303,64 +342,6 @@ pub struct RowsOptions {
     /// Which rows.
     #[command(flatten)]
     pub selection: Selection,
-}
-
-/// Options of `edit`.
-#[derive(Debug, Clone, Args)]
-#[command(
-    group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "in_project", "with_label"]).multiple(true).required(true),
-    group = ArgGroup::new("what").args(["project", "label", "image", "append", "priority", "max_cpu_millicores", "max_memory_bytes", "max_gpus", "interruption_after", "fallback_after"]).multiple(true).required(true)
-)]
-pub struct EditOptions {
-    /// Which rows.
-    #[command(flatten)]
-    pub selection: Selection,
-    /// What they belong to from now on
-    #[arg(long, value_name = "PROJECT", env = "SCAVENGER_SUBMITTER_PROJECT")]
-    pub project: Option<String>,
-    /// Give them this label; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", env = "SCAVENGER_SUBMITTER_LABEL", value_delimiter = ',', value_parser = label)]
-    pub label: Vec<(String, String)>,
-    /// Run in IMAGE; the file is read again with it
-    #[arg(long, value_name = "IMAGE", env = "SCAVENGER_SUBMITTER_ROW_IMAGE")]
-    pub image: Option<String>,
-    /// Go on in the output files there are, or write new parts after each interruption
-    #[arg(long, value_name = "BOOL", env = "SCAVENGER_SUBMITTER_APPEND")]
-    pub append: Option<bool>,
-    /// Start before rows of yours of lower priority
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        env = "SCAVENGER_SUBMITTER_PRIORITY",
-        allow_hyphen_values = true,
-        help_heading = "Scheduling"
-    )]
-    pub priority: Option<i32>,
-    /// Ask for at most this many thousandths of a core
-    #[arg(
-        long,
-        value_name = "MILLICORES",
-        env = "SCAVENGER_SUBMITTER_MAX_CPU_MILLICORES",
-        help_heading = "Scheduling"
-    )]
-    pub max_cpu_millicores: Option<i32>,
-    /// Ask for at most this much memory
-    #[arg(
-        long,
-        value_name = "BYTES",
-        env = "SCAVENGER_SUBMITTER_MAX_MEMORY_BYTES",
-        help_heading = "Scheduling"
-    )]
-    pub max_memory_bytes: Option<i64>,
-    /// Ask for at most this many GPUs
-    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_MAX_GPUS", help_heading = "Scheduling")]
-    pub max_gpus: Option<i32>,
-    /// Write a checkpoint every TIME
-    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_INTERRUPTION_AFTER", value_parser = duration, help_heading = "Scheduling")]
-    pub interruption_after: Option<Duration>,
-    /// Try the next smaller configuration after TIME without room
-    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_ROW_FALLBACK_AFTER", value_parser = duration, help_heading = "Scheduling")]
-    pub fallback_after: Option<Duration>,
 }
 
 /// Options of `report`.

@@ -1,6 +1,7 @@
 //! From a row to its ScavengerJobs. Pure: the same row and configuration give the same object, so an object that is
 //! there already can be compared with the one that would be made.
 
+mod checkpoint;
 mod configurations;
 mod image;
 #[cfg(test)]
@@ -13,13 +14,14 @@ use kube::{ResourceExt, api::ObjectMeta};
 use scavenger_schema::names;
 use scavenger_schema::quantity::{format_bytes, format_milli};
 use scavenger_schema::scavenger_job::{
-    Checkpoint, DEFAULT_TTL_SECONDS, EnvVar, ImagePullPolicy, PersistentVolumeClaimMount, Quantity,
-    Resources, ScavengerJob, ScavengerJobSpec,
+    DEFAULT_TTL_SECONDS, EnvVar, ImagePullPolicy, PersistentVolumeClaimMount, Quantity, Resources,
+    ScavengerJob, ScavengerJobSpec,
 };
 use scavenger_schema::simulation::{
     ANNOTATION_CONFIGURATIONS, Benchmark, GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW,
     LadderRung, inspection_name, job_name, verification_name,
 };
+use scavenger_schema::supervisor::JobSupervisor;
 use scavenger_schema::tuning::{Device, release_year};
 use sha2::{Digest, Sha256};
 
@@ -58,6 +60,12 @@ const STOP_SECONDS: f64 = 5.0;
 /// A probe has nothing to save, and its shell ignores SIGTERM.
 const PROBE_GRACE_SECONDS: i64 = 1;
 
+/// The run input of a row that was extended, in the folder of the row. The inspection makes it.
+const EXTENDED_FILE: &str = "extended.tpr";
+
+/// What the inspection's script is told if the row was not extended.
+const NO_STEPS: &str = "-";
+
 /// What a probe asks for: `gmx dump` needs one core for less than a second, and about 100 bytes per atom.
 const PROBE_CPU: &str = "100m";
 const PROBE_MEMORY_BYTES: i64 = 256 << 20;
@@ -83,6 +91,17 @@ pub struct ManifestSettings {
     pub gromacs_image: String,
     /// When the kubelet pulls it.
     pub image_pull_policy: ImagePullPolicy,
+    /// RuntimeClass of configurations with GPUs.
+    pub gpu_runtime_class: Option<String>,
+}
+
+/// What the pool does with the ScavengerJob of a simulation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// Seconds of the longest grace period that it allows.
+    pub longest_grace: i64,
+    /// True if the workload runs under the supervisor, which brings SIGTERM past a script to mdrun.
+    pub supervised: bool,
 }
 
 /// What a probe reads.
@@ -131,37 +150,36 @@ fn steps_to_stop(row: &GromacsToTune, rung: &LadderRung) -> i32 {
     }
 }
 
-/// The ScavengerJob that runs `rung`, in a pool that allows a grace period of `longest_grace` seconds.
+/// The ScavengerJob that runs `rung` on the terms of the pool.
 #[must_use]
 pub fn simulation_job(
     row: &GromacsToTune,
     rung: &LadderRung,
     settings: &ManifestSettings,
-    longest_grace: i64,
+    terms: Terms,
 ) -> ScavengerJob {
-    let interval = Duration::from_secs(u64::try_from(row.interruption_after_seconds).unwrap_or(600));
     let mut spec = base_spec(row, settings);
     pin(row, &mut spec);
     spec.args = mdrun_args(row, rung);
     spec.working_dir = Some(working_directory(row));
     spec.resources = requests(rung);
+    spec.runtime_class_name = settings.gpu_runtime_class.clone().filter(|_| rung.gpus > 0);
     // mdrun refuses to start where the image sets another number.
     spec.env = vec![EnvVar {
         name: "OMP_NUM_THREADS".to_owned(),
         value: Some(rung.layout.ntomp.to_string()),
         value_from: None,
     }];
-    spec.interruption_after = interval.into();
+    spec.interruption_after = checkpoint::interval(row).into();
     if row.benchmark().is_some() {
         // It starts over each time: what an interrupted attempt left is written over, not kept beside.
         spec.command = ["gmx", "-nobackup", "mdrun"].map(ToOwned::to_owned).to_vec();
     } else {
         spec.command = ["gmx", "mdrun"].map(ToOwned::to_owned).to_vec();
-        spec.checkpoint =
-            Some(Checkpoint { interval: Some(interval.into()), saves_on_sigterm: true, restart_seconds: 30 });
+        spec.checkpoint = Some(checkpoint::promise(row, terms));
     }
     spec.termination_grace_period_seconds =
-        needed_grace_seconds(row, rung).max(USUAL_GRACE_SECONDS).min(longest_grace);
+        needed_grace_seconds(row, rung).max(USUAL_GRACE_SECONDS).min(terms.longest_grace);
     let mut job = job(row, job_name(row.id, row.status.submission), spec, settings);
     job.labels_mut().insert(names::LABEL_FOLDER.to_owned(), folder_label(row));
     job.annotations_mut().insert(ANNOTATION_CONFIGURATIONS.to_owned(), Configurations::new(rung.rung).text());
@@ -197,19 +215,25 @@ pub fn probe_job(row: &GromacsToTune, probe: Probe, settings: &ManifestSettings)
         }
         (Probe::Inspection, None) => {
             let whose = format!("row {} of queue {}", row.id, settings.queue_id);
-            (INSPECT_SCRIPT, vec!["inspect".to_owned(), tpr_file(row), working_directory(row), whose])
+            let mut arguments = vec!["inspect".to_owned(), tpr_file(row), working_directory(row), whose];
+            let steps = row.extended_nsteps.map(|nsteps| nsteps.to_string());
+            arguments.push(steps.unwrap_or_else(|| NO_STEPS.to_owned()));
+            arguments.extend(row.checkpoint_path.as_ref().map(|path| format!("{MOUNT_PATH}/{path}")));
+            (INSPECT_SCRIPT, arguments)
         }
-        (Probe::Verification, _) => {
-            (VERIFY_SCRIPT, vec!["verify".to_owned(), format!("{}/state.cpt", working_directory(row))])
-        }
+        (Probe::Verification, _) => (
+            VERIFY_SCRIPT,
+            vec!["verify".to_owned(), format!("{}/{}", working_directory(row), checkpoint::FILE)],
+        ),
     };
     spec.command = vec!["sh".to_owned(), "-c".to_owned(), literal(script)];
     spec.args = arguments.iter().map(|argument| literal(argument)).collect();
     spec.resources.requests =
         BTreeMap::from([("cpu".to_owned(), Quantity(cpu)), ("memory".to_owned(), Quantity(memory))]);
     // The row's own, which the pool's limits must allow anyhow.
-    spec.interruption_after =
-        Duration::from_secs(u64::try_from(row.interruption_after_seconds).unwrap_or(600)).into();
+    spec.interruption_after = checkpoint::interval(row).into();
+    // It writes no checkpoint, and its answer is short: an init container would only make it slower.
+    spec.supervisor = Some(JobSupervisor { enabled: Some(false), signal: None });
     spec.termination_grace_period_seconds = PROBE_GRACE_SECONDS;
     job(row, probe_name(row, probe), spec, settings)
 }
@@ -217,7 +241,8 @@ pub fn probe_job(row: &GromacsToTune, probe: Probe, settings: &ManifestSettings)
 fn probe_memory_bytes(row: &GromacsToTune) -> i64 {
     let own = row.limits().max_memory_bytes.unwrap_or(MOST_PROBE_MEMORY).min(MOST_PROBE_MEMORY);
     let most = i64::try_from(own).unwrap_or(i64::MAX);
-    let more = row.status.outgrown_memory_bytes.map(|outgrown| outgrown.saturating_mul(MORE_PROBE_MEMORY));
+    let outgrown = row.status.probe_outgrown_memory_bytes;
+    let more = outgrown.map(|outgrown| outgrown.saturating_mul(MORE_PROBE_MEMORY));
     more.map_or(PROBE_MEMORY_BYTES, |more| more.min(most).max(PROBE_MEMORY_BYTES))
 }
 
@@ -240,6 +265,14 @@ fn tpr_file(row: &GromacsToTune) -> String {
     format!("{MOUNT_PATH}/{}", row.tpr_path)
 }
 
+/// What mdrun reads: the user's file, or the copy of it with more steps that the inspection made.
+fn run_input(row: &GromacsToTune) -> String {
+    match row.extended_nsteps {
+        Some(_) => format!("{}/{EXTENDED_FILE}", working_directory(row)),
+        None => tpr_file(row),
+    }
+}
+
 /// mdrun's own file names, in a folder of the row's own: no `-deffnm`, with which a run with pull code could not
 /// append to its output after an interruption. Appending is the default; said explicitly, mdrun refuses to start
 /// without a checkpoint, as it must at first.
@@ -250,12 +283,11 @@ fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
     if let Some(benchmark) = row.benchmark() {
         return benchmark_args(row, &benchmark).into_iter().chain(progress).collect();
     }
-    // mdrun writes at the first pair search after the time is over, so a tenth less keeps the promise.
-    let checkpoint_minutes = f64::from(row.interruption_after_seconds) * 0.9 / 60.0;
-    let mut args = vec!["-s".to_owned(), literal(&tpr_file(row))];
-    args.extend(["-cpi", "state.cpt", "-cpo", "state.cpt", "-cpt"].map(ToOwned::to_owned));
-    args.push(format!("{checkpoint_minutes:.4}"));
-    if row.append == Some(false) {
+    let mut args = vec!["-s".to_owned(), literal(&run_input(row))];
+    args.extend(["-cpi", checkpoint::FILE, "-cpo", checkpoint::FILE, "-cpt"].map(ToOwned::to_owned));
+    args.push(checkpoint::mdrun_minutes(row));
+    // It can append only to the output files that its checkpoint names, which are not in the folder of the row.
+    if row.append == Some(false) || row.checkpoint_path.is_some() {
         args.push("-noappend".to_owned());
     }
     args.extend(rung.layout.mdrun_args(row.system.gromacs_version.as_deref()));
@@ -320,11 +352,13 @@ fn base_spec(row: &GromacsToTune, settings: &ManifestSettings) -> ScavengerJobSp
         fs_group: None,
         interruption_after: Duration::from_secs(60).into(),
         checkpoint: None,
+        supervisor: None,
         termination_grace_period_seconds: PROBE_GRACE_SECONDS,
         // Its box is made on the same kind of node: a volume that is bound to the first node that uses it must not be
         // bound to another kind.
         node_selector: row.benchmark().map(|benchmark| benchmark.node_labels).unwrap_or_default(),
         tolerations: Vec::new(),
+        runtime_class_name: None,
         service_account_name: row.service_account.clone(),
         pod_metadata: None,
         suspend: false,

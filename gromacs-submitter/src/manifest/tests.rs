@@ -1,11 +1,11 @@
 //! Rows and the ScavengerJobs that are made of them.
 
 use super::*;
-use crate::fixtures::{calibration, ladder, manifest_settings, row};
+use crate::fixtures::{calibration, ladder, manifest_settings, row, terms};
 
 #[test]
 fn mdrun_is_process_one_with_an_explicit_layout() {
-    let job = simulation_job(&row(), &ladder()[0], &manifest_settings(), 60);
+    let job = simulation_job(&row(), &ladder()[0], &manifest_settings(), terms());
     assert_eq!(job.metadata.name.as_deref(), Some("gromacs-7-1"));
     assert_eq!(job.spec.command, ["gmx", "mdrun"]);
     assert_eq!(
@@ -22,7 +22,7 @@ fn mdrun_is_process_one_with_an_explicit_layout() {
 #[test]
 fn the_threads_of_the_image_do_not_contradict_those_of_the_layout() {
     for rung in ladder() {
-        let job = simulation_job(&row(), &rung, &manifest_settings(), 60);
+        let job = simulation_job(&row(), &rung, &manifest_settings(), terms());
         let found: Vec<_> =
             job.spec.env.iter().map(|env| (env.name.as_str(), env.value.as_deref())).collect();
         assert_eq!(found, [("OMP_NUM_THREADS", Some(rung.layout.ntomp.to_string().as_str()))]);
@@ -51,7 +51,7 @@ fn the_image_is_the_one_that_read_the_file() {
     row.pinned_image = Some(format!("gromacs@{sum}"));
     let settings = manifest_settings();
     let image = |job: ScavengerJob| job.spec.image;
-    assert_eq!(image(simulation_job(&row, &ladder()[0], &settings, 60)), "gromacs@sha256:0123");
+    assert_eq!(image(simulation_job(&row, &ladder()[0], &settings, terms())), "gromacs@sha256:0123");
     assert_eq!(image(probe_job(&row, Probe::Verification, &settings)), "gromacs@sha256:0123");
     assert_eq!(image(probe_job(&row, Probe::Inspection, &settings)), "gromacs:test", "it looks again");
 }
@@ -59,7 +59,9 @@ fn the_image_is_the_one_that_read_the_file() {
 #[test]
 fn without_locks_each_restart_writes_new_files() {
     let args = |append| {
-        simulation_job(&GromacsToTune { append, ..row() }, &ladder()[0], &manifest_settings(), 60).spec.args
+        simulation_job(&GromacsToTune { append, ..row() }, &ladder()[0], &manifest_settings(), terms())
+            .spec
+            .args
     };
     assert!(args(Some(false)).contains(&"-noappend".to_owned()));
     for append in [None, Some(true)] {
@@ -70,7 +72,7 @@ fn without_locks_each_restart_writes_new_files() {
 #[test]
 fn a_folder_of_a_claim_has_one_label_for_everybody() {
     let label = |row: &GromacsToTune| {
-        let job = simulation_job(row, &ladder()[0], &manifest_settings(), 60);
+        let job = simulation_job(row, &ladder()[0], &manifest_settings(), terms());
         job.metadata.labels.unwrap_or_default().remove(names::LABEL_FOLDER).expect("it should be labelled")
     };
     let first = row();
@@ -86,7 +88,7 @@ fn a_folder_of_a_claim_has_one_label_for_everybody() {
 
 #[test]
 fn what_is_made_holds_its_name_until_its_pods_are_gone() {
-    let simulation = simulation_job(&row(), &ladder()[0], &manifest_settings(), 60);
+    let simulation = simulation_job(&row(), &ladder()[0], &manifest_settings(), terms());
     let probe = probe_job(&row(), Probe::Inspection, &manifest_settings());
     for job in [simulation, probe] {
         assert_eq!(job.metadata.finalizers.unwrap_or_default(), [names::FINALIZER]);
@@ -103,14 +105,14 @@ fn strings_of_the_user_reach_neither_a_shell_nor_kubernetes_variables() {
     assert_eq!(job.spec.args[1], "/data/a $$(SCAVENGER_HOSTS) `id` $$HOME/'; rm -rf x #.tpr");
     assert_eq!(job.spec.args[2], "/data/a $$(SCAVENGER_HOSTS) `id` $$HOME/gromacs-7");
     // workingDir is not expanded by Kubernetes.
-    let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), 60);
+    let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), terms());
     assert_eq!(mdrun.spec.working_dir.as_deref(), Some("/data/a $(SCAVENGER_HOSTS) `id` $HOME/gromacs-7"));
 }
 
 #[test]
 fn a_calibration_runs_one_layout_once_through_on_its_kind_of_node() {
     let row = calibration();
-    let job = simulation_job(&row, &ladder()[1], &manifest_settings(), 60);
+    let job = simulation_job(&row, &ladder()[1], &manifest_settings(), terms());
     assert_eq!(job.spec.command, ["gmx", "-nobackup", "mdrun"]);
     assert_eq!(
         job.spec.args.join(" "),
@@ -132,12 +134,37 @@ fn a_calibration_runs_one_layout_once_through_on_its_kind_of_node() {
 }
 
 #[test]
+fn a_row_that_starts_from_a_checkpoint_writes_new_parts() {
+    let path = Some("old run/$(X).cpt".to_owned());
+    let row = GromacsToTune { checkpoint_path: path, ..row() };
+    let probe = probe_job(&row, Probe::Inspection, &manifest_settings());
+    assert_eq!(probe.spec.args[4..], ["-", "/data/old run/$$(X).cpt"]);
+    let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), terms());
+    assert!(mdrun.spec.args.contains(&"-noappend".to_owned()), "{:?}", mdrun.spec.args);
+    let extended = GromacsToTune { extended_nsteps: Some(9000), ..row };
+    let probe = probe_job(&extended, Probe::Inspection, &manifest_settings());
+    assert_eq!(probe.spec.args[4..], ["9000", "/data/old run/$$(X).cpt"]);
+}
+
+#[test]
+fn a_row_that_is_extended_runs_a_copy_of_its_file() {
+    let row = GromacsToTune { extended_nsteps: Some(9000), ..row() };
+    let probe = probe_job(&row, Probe::Inspection, &manifest_settings());
+    assert_eq!(
+        probe.spec.args[1..],
+        ["/data/water/topol.tpr", "/data/water/gromacs-7", "row 7 of queue queue", "9000"]
+    );
+    let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), terms());
+    assert_eq!(mdrun.spec.args[..4], ["-s", "/data/water/gromacs-7/extended.tpr", "-cpi", "state.cpt"]);
+}
+
+#[test]
 fn everything_of_a_row_runs_as_its_tenants_service_account() {
     let mut row = row();
     row.service_account = Some("simulations".to_owned());
     let settings = manifest_settings();
     for job in [
-        simulation_job(&row, &ladder()[0], &settings, 60),
+        simulation_job(&row, &ladder()[0], &settings, terms()),
         probe_job(&row, Probe::Inspection, &settings),
         probe_job(&row, Probe::Verification, &settings),
     ] {
@@ -149,7 +176,7 @@ fn everything_of_a_row_runs_as_its_tenants_service_account() {
 fn a_file_in_the_root_of_the_volume_has_its_folder_there() {
     let mut row = row();
     row.tpr_path = "topol.tpr".to_owned();
-    let job = simulation_job(&row, &ladder()[0], &manifest_settings(), 60);
+    let job = simulation_job(&row, &ladder()[0], &manifest_settings(), terms());
     assert_eq!(job.spec.working_dir.as_deref(), Some("/data/gromacs-7"));
 }
 
@@ -157,12 +184,13 @@ fn a_file_in_the_root_of_the_volume_has_its_folder_there() {
 fn a_configuration_is_recognised_by_its_number_and_requests() {
     let (row, ladder) = (row(), ladder());
     for rung in &ladder {
-        let job = simulation_job(&row, rung, &manifest_settings(), 60);
+        let job = simulation_job(&row, rung, &manifest_settings(), terms());
         let numbers = Configurations::of(&job);
         assert_eq!(numbers.rung(1, &ladder, &job.spec.resources.requests), Some(rung.rung));
     }
-    let requests =
-        |rung: usize| simulation_job(&row, &ladder[rung], &manifest_settings(), 60).spec.resources.requests;
+    let requests = |rung: usize| {
+        simulation_job(&row, &ladder[rung], &manifest_settings(), terms()).spec.resources.requests
+    };
     // Replaced in generation 3; 2 and 4 were somebody's who suspended it.
     let numbers = Configurations::new(1).and(3, 2);
     assert_eq!(numbers.text(), "1=1,3=2");
@@ -188,7 +216,8 @@ fn the_last_checkpoint_has_the_time_it_needs() {
     assert_eq!(needed_grace_seconds(&row, &rung), 13, "once measured, at a quarter of what was predicted");
     row.status.speed_ratio = None;
     let grace = |row: &GromacsToTune, rung: &LadderRung, longest| {
-        simulation_job(row, rung, &manifest_settings(), longest).spec.termination_grace_period_seconds
+        let terms = Terms { longest_grace: longest, ..terms() };
+        simulation_job(row, rung, &manifest_settings(), terms).spec.termination_grace_period_seconds
     };
     assert_eq!((grace(&row, &rung, 60), grace(&row, &rung, 30), grace(&row, &rung, 600)), (60, 30, 60));
     // 0.05 ns/day: 3.5 s for a step, 691 s for 200 of them; 10 million atoms take 48 s more to write.
@@ -206,4 +235,88 @@ fn the_last_checkpoint_has_the_time_it_needs() {
     assert!(needed_grace_seconds(&row, &rung) > 1400);
     rung.ns_per_day_p10 = 0.0;
     assert!(needed_grace_seconds(&row, &rung) > 1_000_000);
+}
+
+#[test]
+fn the_checkpoint_that_is_watched_is_the_one_that_mdrun_writes() {
+    let spec = |row: &GromacsToTune| simulation_job(row, &ladder()[0], &manifest_settings(), terms()).spec;
+    let mut row = row();
+    for (seconds, minutes) in [(60, 0.9), (600, 9.0), (7200, 108.0)] {
+        row.interruption_after_seconds = seconds;
+        let spec = spec(&row);
+        let checkpoint = spec.checkpoint.expect("it should promise checkpoints");
+        let behind = |flag: &str| {
+            let at = spec.args.iter().position(|arg| arg == flag).expect("the flag should be there");
+            spec.args[at + 1].clone()
+        };
+        let folder = spec.working_dir.clone().expect("it should have a folder");
+        assert_eq!(checkpoint.path, Some(format!("{folder}/{}", behind("-cpo"))));
+        assert_eq!(behind("-cpi"), behind("-cpo"));
+        assert_eq!(behind("-cpt").parse(), Ok(minutes));
+        let interval: Duration = checkpoint.interval.expect("it should promise an interval").into();
+        assert!(interval.as_secs_f64() > minutes * 60.0, "mdrun writes at the first pair search after that");
+        assert!(interval <= Duration::from(spec.interruption_after), "the definition demands it");
+    }
+}
+
+/// The path is a glob on a claim, with at most 512 characters, as the definition demands.
+#[test]
+fn a_folder_with_any_name_is_watched_alone() {
+    let path = |tpr_path: String| {
+        let row = GromacsToTune { tpr_path, ..row() };
+        simulation_job(&row, &ladder()[0], &manifest_settings(), terms()).spec.checkpoint.unwrap().path
+    };
+    assert_eq!(
+        path("T=[310]/a*b?/$x.tpr".to_owned()).as_deref(),
+        Some("/data/T=[[]310[]]/a[*]b[?]/gromacs-7/state.cpt")
+    );
+    assert_eq!(path("a.tpr".to_owned()).as_deref(), Some("/data/gromacs-7/state.cpt"));
+    let longest = 512 - "/data//gromacs-7/state.cpt".len();
+    assert_eq!(path(format!("{}/a.tpr", "ü".repeat(longest))).map(|path| path.chars().count()), Some(512));
+    assert_eq!(path(format!("{}/a.tpr", "x".repeat(longest + 1))), None);
+    assert_eq!(path(format!("{}/a.tpr", "*".repeat(longest / 2))), None);
+}
+
+#[test]
+fn everything_has_a_command_and_only_a_simulation_a_supervisor() {
+    for row in [row(), calibration()] {
+        let settings = manifest_settings();
+        let simulation = simulation_job(&row, &ladder()[0], &settings, terms()).spec;
+        assert!(!simulation.command.is_empty() && simulation.supervisor.is_none(), "the pool decides");
+        for probe in [Probe::Inspection, Probe::Verification] {
+            let spec = probe_job(&row, probe, &settings).spec;
+            assert!(!spec.command.is_empty() && spec.checkpoint.is_none());
+            assert_eq!(spec.supervisor.and_then(|supervisor| supervisor.enabled), Some(false));
+        }
+    }
+}
+
+#[test]
+fn sigterm_reaches_mdrun_behind_a_script_only_under_a_supervisor() {
+    let mut row = row();
+    let saves = |row: &GromacsToTune, supervised: bool| {
+        let terms = Terms { supervised, ..terms() };
+        let spec = simulation_job(row, &ladder()[0], &manifest_settings(), terms).spec;
+        spec.checkpoint.expect("it should promise checkpoints").saves_on_sigterm
+    };
+    assert_eq!([false, true].map(|supervised| saves(&row, supervised)), [true, true]);
+    let values = BTreeMap::from([("launcher".to_owned(), "script".to_owned())]);
+    row.inspected = Some(sqlx::types::Json(values));
+    assert_eq!([false, true].map(|supervised| saves(&row, supervised)), [false, true]);
+}
+
+#[test]
+fn only_what_has_gpus_has_their_runtime_class() {
+    let mut settings = manifest_settings();
+    let mut rung = ladder().remove(0);
+    let class = |rung: &LadderRung, settings: &ManifestSettings| {
+        simulation_job(&row(), rung, settings, terms()).spec.runtime_class_name
+    };
+    rung.gpus = 1;
+    assert_eq!(class(&rung, &settings), None, "the cluster's default");
+    settings.gpu_runtime_class = Some("nvidia".to_owned());
+    assert_eq!(class(&rung, &settings).as_deref(), Some("nvidia"));
+    rung.gpus = 0;
+    assert_eq!(class(&rung, &settings), None);
+    assert_eq!(probe_job(&row(), Probe::Inspection, &settings).spec.runtime_class_name, None);
 }

@@ -1,5 +1,6 @@
-# $1: the .tpr file, $2: the working directory of the simulation, $3: whose it is, if that matters. Run by sh -c; no user's
-# string is ever part of it.
+# $1: the .tpr file, $2: the working directory of the simulation, $3: whose it is, if that matters, $4: steps in all if the
+# simulation is extended, else -, $5: the checkpoint that it starts from, if there is one. Run by sh -c; no user's string is
+# ever part of it.
 if ! [ -f "$1" ]; then
     echo "there is no file $1 on the volume" >&2
     exit 4
@@ -24,6 +25,26 @@ if [ -n "${3-}" ]; then
         printf '%s\n' "$3" >"$2/.row" || exit 6
     fi
 fi
+# What the simulation has written itself since it started goes before the checkpoint that it started from.
+if [ -n "${5-}" ] && ! [ -e "$2/state.cpt" ]; then
+    if ! [ -f "$5" ]; then
+        echo "there is no checkpoint $5 on the volume" >&2
+        exit 4
+    fi
+    cp -- "$5" "$2/new.cpt" && mv -f -- "$2/new.cpt" "$2/state.cpt" || exit 6
+fi
+# A simulation that is extended goes on from its checkpoint, with a copy of its file that has more steps. It is made of the
+# user's file each time, whole or not at all, so that it can be made again.
+file=$1
+if [ "${4:--}" != - ]; then
+    if ! [ -f "$2/state.cpt" ]; then
+        echo "there is no checkpoint $2/state.cpt on the volume to go on from; put it back, and retry" >&2
+        exit 4
+    fi
+    gmx -quiet -nobackup convert-tpr -s "$1" -nsteps "$4" -o "$2/new.tpr" </dev/null >&2 || exit 8
+    file=$2/extended.tpr
+    mv -f -- "$2/new.tpr" "$file" || exit 6
+fi
 # mdrun appends only to a file that it can lock. A file that nobody else has can be locked wherever locks work.
 locks=unknown
 if command -v flock >/dev/null 2>&1; then
@@ -32,7 +53,7 @@ if command -v flock >/dev/null 2>&1; then
     rm -f -- "$2/.lock-$$"
 fi
 # The dump ends before the coordinates: awk leaves there, and gmx with it. The exit code is awk's.
-found=$(gmx -quiet dump -s "$1" | awk '
+found=$(gmx -quiet dump -s "$file" | awk '
 BEGIN {
     split("integrator dt nsteps init-step nstlist rlist verlet-buffer-tolerance coulombtype vdw-type rcoulomb rvdw" \
         " fourier-nx fourier-ny fourier-nz pme-order tcoupl pcoupl free-energy pull awh mts nwall simulation-part #atoms" \
@@ -93,9 +114,14 @@ $1 == "SIMD" && $2 == "instructions:" { print "simd=" $3 }
 $1 == "Precision:" { print "precision=" $2 }
 $1 == "MPI" && $2 == "library:" { print "mpi=" $3 }
 ')
+# The checksum is of the user's file: copies that convert-tpr makes of it differ, though nothing in them does.
+# A script is process 1 in the place of mdrun.
+launcher=
+if [ "$(dd if="$(command -v gmx)" bs=2 count=1 2>/dev/null | tr -d '\000')" = '#!' ]; then launcher="launcher=script
+"; fi
 found="$found
 $build
-locks=$locks
+${launcher}locks=$locks
 tpr-checksum=$(cksum <"$1" | awk '{ print $1 "-" $2 }')"
 printf '%s\n' "$found"
 printf '%s\n' "$found" >"${TERMINATION_LOG:-/dev/termination-log}"

@@ -84,9 +84,19 @@ pub fn file_system(row: &GromacsToTune) -> System {
 /// Key of the .tpr file's checksum and size.
 const CHECKSUM: &str = "tpr-checksum";
 
+/// Key of what `gmx` of the image is, where it is no program.
+const LAUNCHER: &str = "launcher";
+
+/// True if the image's `gmx` is a script: process 1 is then a shell, which ignores SIGTERM and passes it on to nobody.
+#[must_use]
+pub fn starts_by_script(row: &GromacsToTune) -> bool {
+    row.inspected.as_ref().is_some_and(|values| values.get(LAUNCHER).is_some_and(|kind| kind == "script"))
+}
+
 /// What may differ between two readings of one file, or of a file that only goes on for longer.
-const MAY_DIFFER: [&str; 7] = [
+const MAY_DIFFER: [&str; 8] = [
     CHECKSUM,
+    LAUNCHER,
     "nsteps",
     "simulation-part",
     "locks",

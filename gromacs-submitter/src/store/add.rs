@@ -35,18 +35,26 @@ pub struct NewRow {
     pub max_memory_bytes: Option<i64>,
     /// Most GPUs.
     pub max_gpus: Option<i32>,
+    /// Least CPU, millicores.
+    pub min_cpu_millicores: Option<i32>,
+    /// Least predicted speed, ns per day.
+    pub min_ns_per_day: Option<f64>,
     /// Seconds between checkpoints.
     pub interruption_after_seconds: Option<i32>,
     /// Seconds before it falls back.
     pub fallback_after_seconds: Option<i32>,
     /// False if each restart writes new output files.
     pub append: Option<bool>,
+    /// The checkpoint that it starts from.
+    pub checkpoint_path: Option<String>,
     /// What it belongs to.
     pub project: Option<String>,
     /// Names and values that filters look for.
     pub labels: Option<Labels>,
     /// True if it is not begun until it is released.
     pub held: Option<bool>,
+    /// Rows that must be completed before it begins.
+    pub after: Option<Vec<i64>>,
     /// The simulated system, as far as it is known.
     pub system: System,
 }
@@ -104,10 +112,9 @@ impl Store {
         let mut transaction = self.pool.begin().await?;
         let mut fates: Vec<Option<Added>> = vec![None; new.len()];
         if !mode.allow_duplicate {
-            // One at a time, or two crons would both find that a file has no row yet.
-            sqlx::query("select pg_advisory_xact_lock(hashtext('gromacs_to_tune add'))")
-                .execute(&mut *transaction)
-                .await?;
+            // One command of a role at a time, or two crons would both find that a file has no row yet. Others see
+            // other rows, and hold nobody up.
+            sqlx::query("select gromacs_lock_adding()").execute(&mut *transaction).await?;
             find_duplicates(&mut transaction, new, mode.skip_existing, &mut fates).await?;
         }
         let wanted: Vec<usize> = (0..new.len()).filter(|index| fates[*index].is_none()).collect();
@@ -233,11 +240,12 @@ enum Cell<'a> {
     Flag(bool),
     Reals(&'a [f64]),
     Smalls(&'a [i32]),
+    Bigs(&'a [i64]),
     Names(&'a Labels),
 }
 
 /// Every column that a user may give, with its value.
-fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 33] {
+fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 37] {
     let system = &row.system;
     [
         ("namespace", Some(Cell::Text(&row.namespace))),
@@ -250,12 +258,16 @@ fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 33] {
         ("max_cpu_millicores", row.max_cpu_millicores.map(Cell::Small)),
         ("max_memory_bytes", row.max_memory_bytes.map(Cell::Big)),
         ("max_gpus", row.max_gpus.map(Cell::Small)),
+        ("min_cpu_millicores", row.min_cpu_millicores.map(Cell::Small)),
+        ("min_ns_per_day", row.min_ns_per_day.map(Cell::Real)),
         ("interruption_after_seconds", row.interruption_after_seconds.map(Cell::Small)),
         ("fallback_after_seconds", row.fallback_after_seconds.map(Cell::Small)),
         ("append", row.append.map(Cell::Flag)),
+        ("checkpoint_path", row.checkpoint_path.as_deref().map(Cell::Text)),
         ("project", row.project.as_deref().map(Cell::Text)),
         ("labels", row.labels.as_ref().map(Cell::Names)),
         ("held", row.held.map(Cell::Flag)),
+        ("after", row.after.as_deref().map(Cell::Bigs)),
         ("atoms", system.atoms.map(Cell::Big)),
         ("box_nm", system.box_nm.as_deref().map(Cell::Reals)),
         ("nsteps", system.nsteps.map(Cell::Big)),
@@ -301,6 +313,7 @@ async fn insert(connection: &mut PgConnection, rows: &[NewRow]) -> Result<Vec<i6
                 Some(Cell::Flag(value)) => query.push_bind(*value),
                 Some(Cell::Reals(value)) => query.push_bind(*value),
                 Some(Cell::Smalls(value)) => query.push_bind(*value),
+                Some(Cell::Bigs(value)) => query.push_bind(*value),
                 Some(Cell::Names(value)) => query.push_bind(Json(&value.0)),
             };
         }

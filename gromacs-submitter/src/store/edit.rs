@@ -16,6 +16,8 @@ pub struct Edit {
     pub image: Option<String>,
     /// False if each restart writes new output files.
     pub append: Option<bool>,
+    /// Rows that must be completed before they begin.
+    pub after: Option<Vec<i64>>,
     /// Priority among the owner's rows.
     pub priority: Option<i32>,
     /// Most CPU, millicores.
@@ -24,10 +26,36 @@ pub struct Edit {
     pub max_memory_bytes: Option<i64>,
     /// Most GPUs.
     pub max_gpus: Option<i32>,
+    /// Least CPU, millicores.
+    pub min_cpu_millicores: Option<i32>,
+    /// Least predicted speed, ns per day.
+    pub min_ns_per_day: Option<f64>,
     /// Seconds between checkpoints.
     pub interruption_after_seconds: Option<i32>,
     /// Seconds before it falls back.
     pub fallback_after_seconds: Option<i32>,
+}
+
+/// How long a completed row shall become, in ns of simulated time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Length {
+    /// So much longer than it is.
+    More(f64),
+    /// So long in all.
+    Until(f64),
+}
+
+/// A row that is to go on.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct Extended {
+    /// The row.
+    pub id: i64,
+    /// Its length until now, ns.
+    pub from_ns: f64,
+    /// Its length from now on, ns.
+    pub to_ns: f64,
+    /// The same in steps.
+    pub extended_nsteps: i64,
 }
 
 impl Edit {
@@ -63,10 +91,13 @@ impl Store {
                 project,
                 image,
                 append,
+                after,
                 priority,
                 max_cpu_millicores,
                 max_memory_bytes,
                 max_gpus,
+                min_cpu_millicores,
+                min_ns_per_day,
                 interruption_after_seconds,
                 fallback_after_seconds,
             );
@@ -83,6 +114,38 @@ impl Store {
             transaction.commit().await?;
         }
         Ok(changed)
+    }
+
+    /// Requests that completed rows go on for longer, all or none, and returns what becomes of those that are there; with
+    /// `dry_run` the request is taken back.
+    ///
+    /// # Errors
+    /// [`StoreError::BreakRule`] with a sentence for the row that cannot be extended, or the database's.
+    pub async fn extend(
+        &self,
+        rows: &[i64],
+        length: Length,
+        dry_run: bool,
+    ) -> Result<Vec<Extended>, StoreError> {
+        // What does not fit is far beyond the rule for the column, which has the better sentence.
+        const EXTEND: &str = "update gromacs_to_tune set extended_nsteps = least(1e18,
+                case when $3 then nsteps else 0 end + round($2::numeric * 1000 / dt_ps::numeric))::bigint
+            where id = any($1)
+            returning id, nsteps * dt_ps / 1000 as from_ns, extended_nsteps * dt_ps / 1000 as to_ns, extended_nsteps";
+        let (ns, is_more) = match length {
+            Length::More(ns) => (ns, true),
+            Length::Until(ns) => (ns, false),
+        };
+        let mut transaction = self.pool.begin().await?;
+        let mut extended: Vec<Extended> =
+            sqlx::query_as(EXTEND).bind(rows).bind(ns).bind(is_more).fetch_all(&mut *transaction).await?;
+        if dry_run {
+            transaction.rollback().await?;
+        } else {
+            transaction.commit().await?;
+        }
+        extended.sort_by_key(|row| row.id);
+        Ok(extended)
     }
 
     /// Holds those of `rows` that are queued, or releases them; returns these.

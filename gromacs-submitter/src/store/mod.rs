@@ -18,15 +18,15 @@ use scavenger_schema::simulation::{
     EVENT_CHANNEL, GromacsToTune, LadderRung, MIGRATIONS, NOTIFY_CHANNEL, RowStatus,
 };
 use scavenger_schema::tuning::{Layout, MeasuredRun};
-use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions, PgRow};
 use sqlx::types::Json;
-use sqlx::{PgExecutor, PgPool};
+use sqlx::{FromRow as _, PgExecutor, PgPool, Row as _};
 
 pub use add::{AddMode, Added, Labels, NewRow};
-pub use edit::Edit;
+pub use edit::{Edit, Extended, Length};
 pub use error::StoreError;
 pub use progress::Progress;
-pub use queue::{ProjectSum, Ran, RowFilter};
+pub use queue::{ProjectSum, Ran, RowFilter, WaitingRow};
 pub use tenant::{Change, Removal, Tenant};
 
 use crate::advance::{AttemptRecord, Observation, Refusal, Refused};
@@ -37,14 +37,16 @@ use clock::Clock;
 macro_rules! columns {
     () => {
         "id, kind, owner, namespace, persistent_volume_claim, tpr_path, image, pinned_image, run_as_user, run_as_group, priority,
-        max_cpu_millicores, max_memory_bytes, max_gpus, interruption_after_seconds, fallback_after_seconds, append,
-        service_account, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order,
+        max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores, min_ns_per_day, interruption_after_seconds,
+        fallback_after_seconds, append, checkpoint_path,
+        service_account, after, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order,
         bonded_interactions, constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version,
         benchmark_atoms, benchmark_ranks, benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels,
-        inspected is not null as is_inspected, inspected, cancel_requested, retry_requested,
+        inspected is not null as is_inspected, inspected, extended_nsteps, cancel_requested, retry_requested,
         state, reason, submission, job_uid, rung, next_rung, laps, next_lap_time, no_room_since, no_room_seconds,
         attempt, attempts_recorded, first_step, step, ns_per_day, progress_time, interruptions, verifying,
-        start_time, finish_time, next_attempt_time, failures, outgrown_memory_bytes, peak_memory_bytes,
+        start_time, finish_time, next_attempt_time, failures, outgrown_memory_bytes, probe_outgrown_memory_bytes,
+        peak_memory_bytes,
         job_expiry_time, start_failures, not_before, checkpoint_step, speed_ratio, inspect_again, wakes,
         clock_timestamp() as read_time"
     };
@@ -97,6 +99,8 @@ pub struct Changes {
     pub ladder: Option<Vec<LadderRung>>,
     /// Attempts.
     pub attempts: Vec<AttemptRecord>,
+    /// What earlier attempts lost, in seconds.
+    pub lost: Vec<(i32, i64)>,
     /// Measured runs.
     pub observations: Vec<Observation>,
     /// The configuration that mdrun refused, and its words.
@@ -228,7 +232,7 @@ impl Store {
         options: &ClaimOptions,
     ) -> Result<Vec<Claim>, StoreError> {
         const CLAIM: &str = concat!("select ", columns!(), " from gromacs_claim($1, $2, $3, $4, $5, $6)");
-        let claims: Vec<Claim> = sqlx::query_as(CLAIM)
+        let rows = sqlx::query(CLAIM)
             .bind(&self.holder)
             .bind(self.lease.as_secs_f64())
             .bind(&options.except)
@@ -237,6 +241,16 @@ impl Store {
             .bind(i32::try_from(options.max_waiting).unwrap_or(i32::MAX))
             .fetch_all(executor)
             .await?;
+        // A row that a newer submitter made may be of a kind that this one does not know: the others are worked on.
+        let readable = |row: PgRow| match Claim::from_row(&row) {
+            Ok(claim) => Some(claim),
+            Err(error) => {
+                let row = row.try_get::<i64, _>("id").unwrap_or_default();
+                tracing::error!(row, %error, "a row cannot be read; is the database schema newer than this program?");
+                None
+            }
+        };
+        let claims: Vec<Claim> = rows.into_iter().filter_map(readable).collect();
         if let Some(claim) = claims.last() {
             self.clock.set(claim.read_time.to_jiff());
         }
@@ -256,7 +270,8 @@ impl Store {
                     and (lease_until is null or lease_until < now())
                 union all
                 select min(next_attempt_time) from gromacs_to_tune
-                where state = 'queued' and submission > 1 and not held and (lease_until is null or lease_until < now())) d",
+                where state = 'queued' and submission > 1 and not held and not waits_for_rows
+                    and (lease_until is null or lease_until < now())) d",
         )
         .fetch_one(&self.pool)
         .await?)

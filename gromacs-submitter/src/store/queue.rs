@@ -84,6 +84,23 @@ pub struct Ran {
     pub dt_ps: Option<f64>,
     /// Measured speed; of one that runs, what the row estimates.
     pub ns_per_day: Option<f64>,
+    /// Seconds that it ran after its last checkpoint, if they were measured.
+    pub lost_seconds: Option<i64>,
+}
+
+/// A row that waits for others.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct WaitingRow {
+    /// The row.
+    pub id: i64,
+    /// Its owner.
+    pub owner: String,
+    /// Namespace it runs in.
+    pub namespace: String,
+    /// The file.
+    pub tpr_path: String,
+    /// Which rows it waits for, and what to do if one of them has failed.
+    pub reason: String,
 }
 
 /// What became of the rows of a project.
@@ -174,9 +191,11 @@ impl Store {
                     'persistent_volume_claim', t.persistent_volume_claim, 'image', t.image,
                     'run_as_user', t.run_as_user, 'run_as_group', t.run_as_group, 'priority', t.priority,
                     'max_cpu_millicores', t.max_cpu_millicores, 'max_memory_bytes', t.max_memory_bytes,
-                    'max_gpus', t.max_gpus, 'interruption_after_seconds', t.interruption_after_seconds,
-                    'fallback_after_seconds', t.fallback_after_seconds, 'append', t.append,
-                    'project', t.project, 'labels', t.labels, 'held', t.held, 'pinned_image', t.pinned_image, 'atoms', t.atoms, 'box_nm', t.box_nm,
+                    'max_gpus', t.max_gpus, 'min_cpu_millicores', t.min_cpu_millicores,
+                    'min_ns_per_day', t.min_ns_per_day, 'interruption_after_seconds', t.interruption_after_seconds,
+                    'fallback_after_seconds', t.fallback_after_seconds, 'append', t.append, 'checkpoint_path', t.checkpoint_path,
+                    'project', t.project, 'labels', t.labels, 'held', t.held, 'after', t.after,
+                    'pinned_image', t.pinned_image, 'extended_nsteps', t.extended_nsteps, 'atoms', t.atoms, 'box_nm', t.box_nm,
                     'nsteps', t.nsteps, 'init_step', t.init_step, 'dt_ps', t.dt_ps, 'cutoff_nm', t.cutoff_nm,
                     'pme_grid', t.pme_grid, 'pme_order', t.pme_order, 'constraints', t.constraints,
                     'gromacs_version', t.gromacs_version, 'benchmark_atoms', t.benchmark_atoms,
@@ -186,7 +205,8 @@ impl Store {
                     'retry_requested', t.retry_requested, 'state_time', t.state_time, 'submission', t.submission,
                     'seconds_in_state', extract(epoch from now() - t.state_time)::bigint,
                     'rows_ahead', case when t.state = 'queued' then (
-                        select count(*) from gromacs_to_tune a where a.state = 'queued' and not a.held and a.owner = t.owner
+                        select count(*) from gromacs_to_tune a where a.state = 'queued' and not a.held
+                            and not a.waits_for_rows and a.owner = t.owner
                             and (a.priority > t.priority or (a.priority = t.priority and a.id < t.id))) end),
                 'ladder', (select coalesce(jsonb_agg(to_jsonb(l) order by l.submission, l.rung), '[]')
                     from gromacs_ladder l where l.row_id = q.id),
@@ -294,7 +314,8 @@ impl Store {
                 a.first_step, case when a.end_time is null and q.submission = a.submission and q.attempt = a.attempt
                     then greatest(a.last_step, q.step) else a.last_step end as last_step,
                 q.dt_ps, case when a.end_time is null and q.submission = a.submission and q.attempt = a.attempt
-                    then coalesce(a.ns_per_day, q.ns_per_day) else a.ns_per_day end as ns_per_day
+                    then coalesce(a.ns_per_day, q.ns_per_day) else a.ns_per_day end as ns_per_day,
+                a.lost_seconds
             from gromacs_attempt a join gromacs_to_tune q on q.id = a.row_id
             left join gromacs_ladder l
                 on l.row_id = a.row_id and l.submission = a.submission and l.rung = a.rung
@@ -318,6 +339,20 @@ impl Store {
         claims.retain(|claim| !claim.row.status.state.is_final() || claim.row.retry_requested);
         claims.sort_by_key(|claim| claim.row.id);
         Ok(claims)
+    }
+
+    /// Queued rows that wait for other rows, and for which: the first so many.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn waiting_for_rows(&self, limit: i64) -> Result<Vec<WaitingRow>, StoreError> {
+        Ok(sqlx::query_as(
+            "select q.id, q.owner, q.namespace, q.tpr_path, coalesce(gromacs_waits_for(q.id, q.after), '') as reason
+            from gromacs_to_tune q where q.state = 'queued' and q.waits_for_rows order by q.id limit $1",
+        )
+        .bind(limit)
+        .fetch_all(&self.pool)
+        .await?)
     }
 
     /// The database's clock, which stamped all times.

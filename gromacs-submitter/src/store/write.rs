@@ -1,12 +1,13 @@
 //! The writes of one step.
 
 use scavenger_schema::simulation::{GromacsToTune, RowStatus, State, outcome_name};
+use scavenger_schema::tuning::Build;
 use scavenger_vocabulary::Reason;
 use sqlx::types::Json;
 use sqlx::{Postgres, Transaction};
 
 use super::{Changes, Claim, Store, StoreError, columns, sql_time};
-use crate::advance::{AttemptRecord, Observation};
+use crate::advance::{AttemptRecord, Observation, Place};
 use crate::probe::{Inspection, file_system};
 
 pub(super) async fn changes(
@@ -22,6 +23,9 @@ pub(super) async fn changes(
     }
     for attempt in &changes.attempts {
         upsert_attempt(transaction, row, attempt).await?;
+    }
+    if !changes.lost.is_empty() {
+        write_lost(transaction, row, &changes.lost).await?;
     }
     for observation in &changes.observations {
         insert_observation(transaction, row, observation).await?;
@@ -69,6 +73,7 @@ pub(super) async fn status(
             verifying = $21, start_time = $22, finish_time = $23, failures = $24,
             outgrown_memory_bytes = $28, peak_memory_bytes = $29, job_expiry_time = $30, start_failures = $31,
             not_before = $32, checkpoint_step = $33, speed_ratio = $34, inspect_again = $35,
+            probe_outgrown_memory_bytes = $36,
             next_attempt_time = case when wakes = $25 then $26 else now() end,
             lease_holder = case when $27 then null else lease_holder end,
             lease_until = case when $27 then null else now() + make_interval(secs => $3) end
@@ -114,6 +119,7 @@ pub(super) async fn status(
         .bind(status.checkpoint_step)
         .bind(status.speed_ratio)
         .bind(status.inspect_again)
+        .bind(status.probe_outgrown_memory_bytes)
         .fetch_optional(&mut **transaction)
         .await?
         .ok_or(StoreError::LoseLease(claim.row.id))?;
@@ -227,6 +233,28 @@ async fn replace_ladder(
     Ok(())
 }
 
+/// What was written before is not written again.
+async fn write_lost(
+    transaction: &mut Transaction<'_, Postgres>,
+    row: &GromacsToTune,
+    lost: &[(i32, i64)],
+) -> Result<(), StoreError> {
+    let (attempts, seconds): (Vec<i32>, Vec<i64>) = lost.iter().copied().unzip();
+    sqlx::query(
+        "update gromacs_attempt a set lost_seconds = m.lost_seconds
+        from unnest($3::integer[], $4::bigint[]) as m (attempt, lost_seconds)
+        where a.row_id = $1 and a.submission = $2 and a.attempt = m.attempt
+            and a.lost_seconds is distinct from m.lost_seconds",
+    )
+    .bind(row.id)
+    .bind(row.status.submission)
+    .bind(attempts)
+    .bind(seconds)
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
 /// What was known of an attempt stays known: a later look at the ScavengerJob may no longer show its log.
 async fn upsert_attempt(
     transaction: &mut Transaction<'_, Postgres>,
@@ -234,11 +262,14 @@ async fn upsert_attempt(
     attempt: &AttemptRecord,
 ) -> Result<(), StoreError> {
     let view = &attempt.view;
+    let place = Place::of(view);
     sqlx::query(
         "insert into gromacs_attempt (row_id, submission, attempt, rung, cpu_millicores, memory_bytes, gpus,
             mdrun_args, creation_time, start_time, end_time, outcome, reason, message, first_step, last_step,
-            ns_per_day, peak_memory_bytes, log_end, image)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
+            ns_per_day, peak_memory_bytes, log_end, image, node, node_labels, hardware_class, gromacs_version,
+            gromacs_build, lost_seconds)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
+            $23, $24, $25, $26)
         on conflict (row_id, submission, attempt) do update set
             rung = excluded.rung, cpu_millicores = excluded.cpu_millicores, memory_bytes = excluded.memory_bytes,
             gpus = excluded.gpus, mdrun_args = excluded.mdrun_args,
@@ -251,7 +282,11 @@ async fn upsert_attempt(
             last_step = coalesce(excluded.last_step, gromacs_attempt.last_step),
             ns_per_day = coalesce(excluded.ns_per_day, gromacs_attempt.ns_per_day),
             peak_memory_bytes = greatest(excluded.peak_memory_bytes, gromacs_attempt.peak_memory_bytes),
-            log_end = coalesce(excluded.log_end, gromacs_attempt.log_end)",
+            lost_seconds = coalesce(excluded.lost_seconds, gromacs_attempt.lost_seconds),
+            log_end = coalesce(excluded.log_end, gromacs_attempt.log_end),
+            node = coalesce(excluded.node, gromacs_attempt.node),
+            node_labels = coalesce(excluded.node_labels, gromacs_attempt.node_labels),
+            hardware_class = coalesce(excluded.hardware_class, gromacs_attempt.hardware_class)",
     )
     .bind(row.id)
     .bind(row.status.submission)
@@ -272,7 +307,13 @@ async fn upsert_attempt(
     .bind(attempt.measured.map(|measured| measured.ns_per_day))
     .bind(attempt.peak_memory_bytes)
     .bind(&attempt.log_end)
-    .bind(row.pinned_image.as_ref().or(row.image.as_ref()))
+    .bind(image(row))
+    .bind(place.as_ref().and_then(|place| place.node.as_ref()))
+    .bind(place.as_ref().map(|place| Json(&place.labels)))
+    .bind(place.as_ref().map(|place| &place.class))
+    .bind(version(row))
+    .bind(build(row))
+    .bind(view.lost_seconds)
     .execute(&mut **transaction)
     .await?;
     let Some(first_step) = attempt.first_step else { return Ok(()) };
@@ -292,6 +333,19 @@ async fn upsert_attempt(
     Ok(())
 }
 
+/// The image that the row runs in, as exactly as is known.
+fn image(row: &GromacsToTune) -> Option<&String> {
+    row.pinned_image.as_ref().or(row.image.as_ref())
+}
+
+fn version(row: &GromacsToTune) -> Option<String> {
+    file_system(row).gromacs_version.or_else(|| row.system.gromacs_version.clone())
+}
+
+fn build(row: &GromacsToTune) -> Option<Json<Build>> {
+    Some(row.build()).filter(|build| !build.is_unknown()).map(Json)
+}
+
 async fn insert_observation(
     transaction: &mut Transaction<'_, Postgres>,
     row: &GromacsToTune,
@@ -300,9 +354,9 @@ async fn insert_observation(
     sqlx::query(
         "insert into gromacs_observation (row_id, submission, attempt, owner, source, atoms, system, cpu_millicores,
             gpus, layout, hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds,
-            peak_memory_bytes, gromacs_build)
-        select $1, $2, $3, $4, $14, $5, $6, l.cpu_millicores, l.gpus, l.layout, l.hardware_class, $7, $8, $9,
-            $10, $11, $13, $15
+            peak_memory_bytes, gromacs_build, killed_for_memory, node, image)
+        select $1, $2, $3, $4, $14, $5, $6, l.cpu_millicores, l.gpus, l.layout, $16, $7, $8, $9,
+            $10, $11, $13, $15, $17, $18, $19
         from gromacs_ladder l where l.row_id = $1 and l.submission = $2 and l.rung = $12
         on conflict on constraint gromacs_observation_once do nothing",
     )
@@ -312,15 +366,19 @@ async fn insert_observation(
     .bind(&row.owner)
     .bind(i64::try_from(observation.system.atoms).unwrap_or(i64::MAX))
     .bind(Json(&observation.system))
-    .bind(Json(&observation.node_labels))
-    .bind(file_system(row).gromacs_version.or_else(|| row.system.gromacs_version.clone()))
-    .bind(observation.measured.ns_per_day)
-    .bind(observation.measured.steps)
-    .bind(observation.measured.wall_seconds)
+    .bind(Json(observation.place.as_ref().map(|place| place.labels.clone()).unwrap_or_default()))
+    .bind(version(row))
+    .bind(observation.measured.map(|measured| measured.ns_per_day))
+    .bind(observation.measured.map(|measured| measured.steps))
+    .bind(observation.measured.map(|measured| measured.wall_seconds))
     .bind(observation.rung)
     .bind(observation.peak_memory_bytes)
     .bind(row.kind.as_str())
-    .bind(Some(row.build()).filter(|build| !build.is_unknown()).map(Json))
+    .bind(build(row))
+    .bind(observation.place.as_ref().map(|place| &place.class))
+    .bind(observation.killed_for_memory)
+    .bind(observation.place.as_ref().and_then(|place| place.node.as_ref()))
+    .bind(image(row))
     .execute(&mut **transaction)
     .await?;
     Ok(())

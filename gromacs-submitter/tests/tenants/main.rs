@@ -124,9 +124,10 @@ async fn a_life(queue: &Queue, claim: Claim) -> Claim {
         attempt: 1,
         system: claim.row.system.description().expect("should have atoms"),
         rung: 1,
-        node_labels: std::collections::BTreeMap::new(),
-        measured: Measurement { ns_per_day: 41.5, steps: 4000, wall_seconds: 60.0 },
+        place: None,
+        measured: Some(Measurement { ns_per_day: 41.5, steps: 4000, wall_seconds: 60.0 }),
         peak_memory_bytes: None,
+        killed_for_memory: false,
     };
     let changes = Changes { observations: vec![observation], ..Changes::default() };
     let claim = queue.submitter.record(&claim, &status, &changes).await.expect("should observe");

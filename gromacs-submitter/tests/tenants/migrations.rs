@@ -1,11 +1,9 @@
-//! What migrations leave behind: everything is protected, what was there goes on, and no superuser is needed.
+//! What migrations leave behind: everything is protected, and no superuser is needed.
 
-use gromacs_submitter::store::{Changes, RowFilter, StoreError};
-use scavenger_schema::simulation::MIGRATIONS;
+use gromacs_submitter::store::RowFilter;
 use sqlx::Executor as _;
 
 use super::postgres::{as_role, empty_database, migrated_database, store};
-use super::rows::any;
 use super::{Queue, a_life, count, new_row, tenant};
 
 /// Whatever a later migration adds must be protected, too.
@@ -52,58 +50,6 @@ async fn everything_is_behind_a_policy() {
             and not (has_column_privilege('submitter', c.oid, a.attnum, 'select')
                 and has_column_privilege('submitter', c.oid, a.attnum, 'update'))");
     assert_eq!(kept.await, Vec::<String>::new(), "columns that the submitter cannot write");
-}
-
-/// The migrations up to the one before this, rows of two owners, then the rest.
-#[tokio::test]
-async fn rows_that_are_there_already_go_on() {
-    let made = migrated_database().await;
-    let url = empty_database().await;
-    assert_ne!(made, url);
-    let admin = store(&url, "admin");
-    let before = sqlx::migrate::Migrator {
-        migrations: MIGRATIONS.iter().filter(|migration| migration.version < 3).cloned().collect(),
-        ..sqlx::migrate::Migrator::DEFAULT
-    };
-    before.run(admin.pool()).await.expect("should migrate to the version before");
-    // Rights that were given by hand, and a role that is no chemist yet.
-    admin
-        .pool()
-        .execute(
-            "create role carol login;
-            grant all on all tables in schema public to carol;
-            grant update (owner) on gromacs_to_tune to carol;
-            insert into gromacs_to_tune (owner, namespace, persistent_volume_claim, tpr_path, run_as_user)
-                values ('carol', 'old', 'd', 'x.tpr', 4711), ('gone', 'old', 'd', 'y.tpr', 4711),
-                    ('tester', 'new', 'd', 'z.tpr', 4711);
-            update gromacs_to_tune set state = 'running', box_nm = '{1,2,3}' where owner = 'gone'",
-        )
-        .await
-        .expect("should insert");
-    admin.migrate().await.expect("should migrate");
-    let tenants: Vec<(String, String)> =
-        sqlx::query_as("select database_role, namespace from gromacs_tenant order by database_role")
-            .fetch_all(admin.pool())
-            .await
-            .expect("should list");
-    let expected = [("carol", "old"), ("gone", "old"), ("tester", "new")]
-        .map(|(role, namespace)| (role.to_owned(), namespace.to_owned()));
-    assert_eq!(tenants, expected);
-    let submitter = store(&as_role(&url, "submitter"), "submitter");
-    let claims = submitter.claim(&any(10)).await.expect("should claim");
-    assert_eq!(claims.len(), 3);
-    for claim in &claims {
-        assert_eq!(claim.row.run_as_user, 4711);
-        submitter.record(claim, &claim.row.status, &Changes::default()).await.expect("should write");
-    }
-    let carol = store(&as_role(&url, "carol"), "carol");
-    let rows = carol.list(&RowFilter::default()).await.expect("should see her own");
-    assert_eq!(rows.len(), 1, "{rows:?}");
-    carol.add(&new_row("old")).await.expect("should add");
-    carol.add(&new_row("new")).await.expect_err("should refuse");
-    let taken = carol.pool().execute("update gromacs_to_tune set owner = 'tester'").await;
-    let error = StoreError::from(taken.expect_err("rights given by hand are gone"));
-    assert!(matches!(error, StoreError::Forbid(_)), "{error}");
 }
 
 /// A managed Postgres gives nobody a superuser.

@@ -1,8 +1,11 @@
 //! What one role's requests and locks can do to the rows of others, and to its own at odd moments.
 
+use std::time::Duration;
+
+use gromacs_submitter::store::{AddMode, Added};
 use sqlx::Executor as _;
 
-use super::{Queue, new_row, refused};
+use super::{Queue, count, new_row, refused};
 
 #[tokio::test]
 async fn nobody_but_the_submitter_holds_up_its_claims() {
@@ -15,6 +18,60 @@ async fn nobody_but_the_submitter_holds_up_its_claims() {
     bob.execute("begin").await.expect("should begin");
     let sentence = refused(&mut bob, "lock table gromacs_claim_lock in access exclusive mode").await;
     assert!(sentence.contains("permission denied"), "{sentence}");
+}
+
+#[tokio::test]
+async fn nobody_else_holds_up_who_adds_rows() {
+    let queue = Queue::new().await;
+    let mut bob = queue.connect("bob").await;
+    // What adding was locked by once, and the line of another role.
+    bob.execute("select pg_advisory_lock(hashtext('gromacs_to_tune add'))").await.expect("should lock");
+    bob.execute("begin; select gromacs_lock_adding()").await.expect("it is his own");
+    let rows = [new_row("chem")];
+    let added = queue.alice.add_all(&rows, AddMode::default());
+    let (added, is_there) = tokio::time::timeout(Duration::from_secs(20), added)
+        .await
+        .expect("nobody waits")
+        .expect("should add");
+    assert!(is_there && matches!(added[..], [Added::Row(_)]), "{added:?}");
+    let mut bob = queue.connect("bob").await;
+    for statement in
+        ["insert into gromacs_add_lock values ('alice')", "select from gromacs_add_lock for update"]
+    {
+        let sentence = refused(&mut bob, statement).await;
+        assert!(sentence.contains("permission denied"), "{sentence}");
+    }
+}
+
+#[tokio::test]
+async fn two_commands_of_a_role_add_a_file_once() {
+    let queue = Queue::new().await;
+    let rows = [new_row("chem")];
+    let (one, other) = tokio::join!(
+        queue.alice.add_all(&rows, AddMode::default()),
+        queue.alice.add_all(&rows, AddMode::default())
+    );
+    let added = [one.expect("should answer").1, other.expect("should answer").1];
+    assert!(added.contains(&true) && added.contains(&false), "{added:?}");
+}
+
+#[tokio::test]
+async fn a_cancel_wins_against_a_retry_that_was_not_carried_out() {
+    let queue = Queue::new().await;
+    queue.alice.add(&new_row("chem")).await.expect("should add");
+    let claim = queue.claim().await;
+    queue.fail(&claim).await;
+    let mut alice = queue.connect("alice").await;
+    let both = "update gromacs_to_tune set retry_requested = true, cancel_requested = true";
+    alice.execute(both).await.expect("should ask");
+    let asked = "gromacs_to_tune where retry_requested";
+    assert_eq!(count(&mut alice, asked).await, 0);
+    // What was cancelled once can be tried again, and that cancelled.
+    for (request, retries) in [("retry", 1), ("cancel", 0), ("retry", 1)] {
+        let statement = format!("update gromacs_to_tune set {request}_requested = true");
+        alice.execute(sqlx::AssertSqlSafe(statement)).await.expect("should ask");
+        assert_eq!(count(&mut alice, asked).await, retries, "{request}");
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,9 @@ use jiff::{SignedDuration, Timestamp};
 pub use scavenger_vocabulary::Event;
 use serde::{Deserialize, Serialize};
 
-use crate::values::{Attempt, Confinement, Job, Key, Name, Pod, ScavengerJob, ScavengerJobStatus};
+use crate::values::{
+    Attempt, Confinement, Job, Key, Name, Pod, ScavengerJob, ScavengerJobStatus, Supervisor,
+};
 
 /// One thing to do about one ScavengerJob. There is at most one under way for each ScavengerJob.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,6 +40,9 @@ pub enum Task {
         priority_class: u32,
         /// What the pool adds to where its pods may go.
         confinement: Box<Confinement>,
+        /// The program under which the workload runs, if it runs under one.
+        #[serde(default)]
+        supervisor: Option<Box<Supervisor>>,
     },
     /// Read a Job live. Answered with [`Answer::Job`], or [`Answer::JobGone`] if no Job of that name has this
     /// UID.
@@ -106,7 +111,7 @@ pub struct StatusWrite {
     pub resource_version: u64,
     /// The new status.
     pub status: ScavengerJobStatus,
-    /// An attempt that ended with this write and goes into the history.
+    /// An attempt that ended and goes into the history, in the place of what is there of the same number.
     pub ended: Option<Attempt>,
     /// Event to be published once the write succeeded.
     pub event: Option<Event>,

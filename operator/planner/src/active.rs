@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     action::Task,
-    interruption,
+    inform, interruption,
     known::{Known, earlier, later},
     next::{Ending, Next, Transition},
     starting,
@@ -48,17 +48,24 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
         is_to_blame: known.is_to_blame,
         now: known.now,
     };
-    match verdict::judge(&case) {
+    let judged_at = match verdict::judge(&case) {
         Verdict::Ended(ending) => {
             return Next::Change(Transition::End(interruption::explained(attempt, ending)));
         }
         Verdict::NeedsList => return Next::Do(Task::ListPods { job: None }),
-        // It has failed, whoever is to blame: there is nothing to interrupt or to suspend.
-        Verdict::OpenUntil(time) => return Next::Wait(Some(time)),
-        Verdict::Open => {}
-    }
+        Verdict::OpenUntil(time) => Some(time),
+        Verdict::Open => None,
+    };
+    // Whoever is to blame for a pod that failed: somebody counts on the capacity of its peers.
     if let Some(next) = interruption::next(known, attempt, &pods) {
-        return next;
+        return match next {
+            Next::Wait(timer) => Next::Wait(earlier(timer, judged_at)),
+            next => next,
+        };
+    }
+    // It has failed, so there is nothing to suspend.
+    if judged_at.is_some() {
+        return Next::Wait(judged_at);
     }
     // Only now: an end that has shown is not talked away.
     if known.sj.controls.suspend {
@@ -126,19 +133,19 @@ fn suspend(known: &Known<'_>, attempt: &Attempt) -> Transition {
     }
 }
 
-/// An attempt whose pods all run. Its running priority follows from the clock and is written down with whatever is written
-/// next; a checkpoint that the workload reports is the one thing that starts it over at once.
+/// An attempt whose pods all run. Its running priority follows from the clock and from what its supervisor reports, and is
+/// written down with whatever is written next. What is reported is written down for people, too, once a minute at most.
 fn next_running(known: &Known<'_>) -> Next {
     let status = &known.sj.status;
-    // Stored stamps have whole seconds.
-    let second = |time: Option<Timestamp>| time.map(Timestamp::as_second);
-    let began = status.active_attempt().and_then(|attempt| attempt.start_time);
-    let reported = status.last_checkpoint.filter(|time| Some(*time) > began);
-    if second(reported) > second(status.priority_start_over) {
-        return Next::Change(Transition::StartPriorityOver);
-    }
     if status.observed_generation != known.sj.generation {
         return Next::Inform(Transition::Observe, None);
+    }
+    if known.has_news {
+        let again = known.written.map(|written| later(written, inform::RETELL));
+        return match again.filter(|again| *again > known.now) {
+            Some(again) => Next::Wait(Some(again)),
+            None => Next::Inform(Transition::Report, None),
+        };
     }
     Next::Wait(None)
 }

@@ -8,7 +8,11 @@ use std::collections::BTreeSet;
 use jiff::SignedDuration;
 
 #[cfg(any(test, feature = "fixtures"))]
-use crate::{Plan, action::Task, values::Key};
+use crate::{
+    Plan,
+    action::Task,
+    values::{Key, ScavengerJob},
+};
 use crate::{
     Planner,
     known::later,
@@ -22,6 +26,8 @@ use crate::{
 pub struct Before {
     starting: BTreeSet<Key>,
     under_way: BTreeSet<Key>,
+    /// The attempts whose interruption was decided.
+    decided: BTreeSet<(Key, u32)>,
 }
 
 #[cfg(any(test, feature = "fixtures"))]
@@ -30,9 +36,11 @@ impl Before {
     #[must_use]
     pub fn of(planner: &Planner) -> Self {
         let under_way = planner.seen.iter().filter(|(_, tracked)| tracked.turn.is_under_way());
+        let decided = planner.seen.iter().filter(|(_, tracked)| tracked.is_decided());
         Self {
             starting: planner.promises.starting().clone(),
             under_way: under_way.map(|(key, _)| key.clone()).collect(),
+            decided: decided.map(|(key, tracked)| (key.clone(), attempt_number(tracked.sj()))).collect(),
         }
     }
 
@@ -42,6 +50,7 @@ impl Before {
     /// What is broken.
     pub fn check(&self, planner: &Planner, plan: &Plan) -> Result<(), String> {
         self.one_action_each(planner, plan)?;
+        self.decided_once(planner, plan)?;
         self.admitted_within_limits(planner)?;
         state(planner)
     }
@@ -57,10 +66,22 @@ impl Before {
                 format!("the action of {key} is not remembered")
             })?;
             if let Task::WriteStatus(write) = &action.task {
-                let old = tracked.sj().status.attempt.as_ref().map_or(0, |attempt| attempt.number);
+                let old = attempt_number(tracked.sj());
                 let new = write.status.attempt.as_ref().map_or(0, |attempt| attempt.number);
                 ensure(new == old || new == old + 1, || format!("{key} goes from attempt {old} to {new}"))?;
             }
+        }
+        Ok(())
+    }
+
+    fn decided_once(&self, planner: &Planner, plan: &Plan) -> Result<(), String> {
+        let mut ordered = BTreeSet::new();
+        for order in &plan.report.ordered {
+            let number = planner.seen.get(&order.sj).map_or(0, |tracked| attempt_number(tracked.sj()));
+            let attempt = (order.sj.clone(), number);
+            ensure(!self.decided.contains(&attempt) && ordered.insert(attempt), || {
+                format!("the interruption of {} is ordered again: {}", order.sj, order.message)
+            })?;
         }
         Ok(())
     }
@@ -92,6 +113,11 @@ impl Before {
         }
         Ok(())
     }
+}
+
+#[cfg(any(test, feature = "fixtures"))]
+fn attempt_number(sj: &ScavengerJob) -> u32 {
+    sj.status.attempt.as_ref().map_or(0, |attempt| attempt.number)
 }
 
 /// Compares the sums that are kept up change by change (how many are where, what is in flight, what is used) with what

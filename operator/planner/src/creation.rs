@@ -47,12 +47,28 @@ pub fn fault(reason: &str, message: &str) -> Fault {
     let is_own = match reason {
         "InvalidImageName" | "ErrImageNeverPull" | "SignatureValidationFailed" => true,
         // A registry in trouble may say both: that it is, and that it knows nobody.
-        _ if is_pull_error(reason) => !says(REGISTRY_IN_TROUBLE) && says(NO_SUCH_IMAGE),
+        _ if is_pull_error(reason) => !says(REGISTRY_IN_TROUBLE) && (says(NO_SUCH_IMAGE) || says(NOT_GIVEN)),
         "CreateContainerConfigError" => !says(API_SERVER_IN_TROUBLE) && says(BAD_CONFIG),
         "CreateContainerError" => says(&["no command specified"]),
         _ => false,
     };
     if is_own { Fault::Own } else { Fault::Cluster }
+}
+
+/// What the author of a ScavengerJob does about an image that the registry does not have, or does not give.
+#[must_use]
+pub fn remedy(reason: &str, message: &str) -> Option<&'static str> {
+    if !is_pull_error(reason) || fault(reason, message) == Fault::Cluster {
+        return None;
+    }
+    let message = message.to_ascii_lowercase();
+    let is_given = !NOT_GIVEN.iter().any(|words| message.contains(words));
+    Some(match is_given {
+        true => "check spec.image",
+        false => {
+            "name a Secret of this namespace with a login for the registry in spec.imagePullSecrets, and check spec.image"
+        }
+    })
 }
 
 /// True if a container was created, but its command could not be executed, as runc and crun say it. A broken node fails
@@ -66,6 +82,14 @@ pub fn names_a_bad_command(message: &str) -> bool {
         && says(&["executable file not found", "no such file or directory", "permission denied"]);
     (about_the_command || message.contains("exec format error"))
         && !says(&["hook", "error mounting", "nvidia-container-cli"])
+}
+
+/// True if an event of a pod only says that its container was not created. The container's status has the cause, or will
+/// have it in a moment, and the cause decides whose fault it is.
+pub fn is_shown_by_container(reason: &str, message: &str) -> bool {
+    let names_one = message.strip_prefix("Error: ").is_some_and(is_creation_error);
+    let pulls = message.starts_with("Failed to pull image") || message.starts_with("Back-off pulling image");
+    (reason == "Failed" && (names_one || pulls)) || (reason == "BackOff" && pulls)
 }
 
 /// A message of a pull that only says to wait: the kubelet of some versions keeps the registry's own words to itself
@@ -104,12 +128,18 @@ const REGISTRY_IN_TROUBLE: &[&str] = &[
     "no space left on device",
 ];
 
-/// How a registry says that there is no such image, or that whoever asks may not have it.
+/// How a registry says that there is no such image.
 const NO_SUCH_IMAGE: &[&str] = &[
     ": not found",
     "404 not found",
     "manifest unknown",
     "name unknown",
+    "no match for platform",
+    "invalid reference format",
+];
+
+/// How a registry says that the kubelet may not have an image. Many do not say whether there is one.
+const NOT_GIVEN: &[&str] = &[
     "repository does not exist",
     "pull access denied",
     "insufficient_scope",
@@ -118,8 +148,6 @@ const NO_SUCH_IMAGE: &[&str] = &[
     "unauthorized: ",
     "authentication required",
     "403 forbidden",
-    "no match for platform",
-    "invalid reference format",
 ];
 
 /// How the kubelet says that something which the container refers to does not exist, or that it must not run so.
@@ -241,6 +269,26 @@ mod tests {
                 ),
             ],
         );
+    }
+
+    /// As containerd 2.3 quotes a registry with HTTP's basic authentication.
+    #[test]
+    fn the_remedy_is_a_pull_secret_where_the_registry_gives_nothing_and_the_name_where_it_has_nothing() {
+        let pull = "failed to pull and unpack image \"r.io/a:1\": failed to resolve image: ";
+        let remedy = |words: &str| {
+            let message = format!("Back-off pulling image \"r.io/a:1\": ErrImagePull: {pull}{words}");
+            remedy("ImagePullBackOff", &message)
+        };
+        for words in [
+            "pull access denied, repository does not exist or may require authorization: authorization failed: no basic auth credentials",
+            "unexpected status from HEAD request to https://r.io/v2/a/manifests/1: 401 Unauthorized",
+            "unexpected status from HEAD request to https://r.io/v2/a/manifests/1: 403 Forbidden",
+        ] {
+            assert!(remedy(words).unwrap().contains("spec.imagePullSecrets"), "{words}");
+        }
+        assert_eq!(remedy("r.io/a:1: not found"), Some("check spec.image"));
+        assert_eq!(remedy("unexpected status from HEAD request: 503 Service Unavailable"), None);
+        assert_eq!(super::remedy("CreateContainerConfigError", "secret \"s\" not found"), None);
     }
 
     #[test]

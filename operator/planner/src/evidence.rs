@@ -16,7 +16,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     creation,
     known::later,
-    values::{Attempt, Container, Disruption, Job, Name, Outcome, Pod, PodPhase, Reason},
+    lost_work,
+    values::{Attempt, Container, Disruption, EndReport, Job, Name, Outcome, Pod, PodPhase, Reason},
 };
 
 /// How far the clocks of the API server and of a node may be apart.
@@ -49,11 +50,15 @@ pub struct Evidence {
     first_sign: Option<Timestamp>,
     /// When this planner first saw such an end. The clock of a node has no say in it.
     failure_seen: Option<Timestamp>,
+    /// The first pod that the kubelet lost track of.
+    lost_by_node: Option<Name>,
     /// Latest stamp of a container's end.
     last_end: Option<Timestamp>,
     /// Why a container could not be created, in words that say more than to wait: reason and message.
     not_created: Option<(String, String)>,
     pods: BTreeMap<Name, Seen>,
+    /// How the pods that run under the supervisor were deleted and ended.
+    ends: BTreeMap<Name, PodEnd>,
     /// The epoch in which this planner made the attempt itself, and so saw its pods from the first one on.
     since: Option<u64>,
     /// The newest epoch in which a pod was seen.
@@ -73,6 +78,20 @@ struct Seen {
     deleted: bool,
     /// True if its phase was Succeeded before anybody wanted it gone. That is final, and true whatever comes later.
     succeeded: bool,
+}
+
+/// How a pod that runs under the supervisor ended.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PodEnd {
+    /// Its index in its Job.
+    pub(crate) index: Option<u32>,
+    /// What its supervisor left.
+    pub(crate) report: Option<EndReport>,
+    /// True unless it was killed before its own grace period was over.
+    pub(crate) had_its_grace: bool,
+    /// When its deletion was requested, while a grace period was left.
+    deleted: Option<Timestamp>,
+    ended: bool,
 }
 
 impl Evidence {
@@ -99,9 +118,33 @@ impl Evidence {
         self.failure_seen
     }
 
+    /// The first pod that the kubelet lost track of, because its node went down.
+    pub(crate) fn lost_by_node(&self) -> Option<&Name> {
+        self.lost_by_node.as_ref()
+    }
+
     /// Why a container could not be created, in the last words that said more than to wait: reason and message.
     pub(crate) fn not_created(&self) -> Option<(&str, &str)> {
         self.not_created.as_ref().map(|(reason, message)| (reason.as_str(), message.as_str()))
+    }
+
+    /// How the pods ended that run under the supervisor.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = &PodEnd> {
+        self.ends.values().filter(|end| end.ended)
+    }
+
+    fn note_end(&mut self, pod: &Pod) {
+        let known = self.ends.entry(pod.key.name.clone()).or_default();
+        known.index = pod.index;
+        if !pod.deletion_forced {
+            known.deleted = known.deleted.or(pod.deletion_requested);
+        }
+        if let Container::Ended { exit_code, reason, time, .. } = &pod.container {
+            known.ended = true;
+            known.report = pod.end_report.or(known.report);
+            known.had_its_grace =
+                lost_work::had_its_grace(*exit_code, reason, *time, known.deleted, pod.grace_period);
+        }
     }
 
     /// A live list of the attempt's pods follows, of this resourceVersion: it skips versions, so there is no order among
@@ -114,6 +157,9 @@ impl Evidence {
     /// Takes in one version of a pod of the attempt. `epoch` rises whenever the pod watch lists everything again.
     pub fn note(&mut self, pod: &Pod, epoch: u64, now: Timestamp) {
         self.container_started |= pod.container.has_started();
+        if pod.supervisor.is_some() {
+            self.note_end(pod);
+        }
         if let Container::Waiting(Some((reason, message))) = &pod.container
             && creation::is_creation_error(reason)
             && !creation::only_backs_off(reason, message)
@@ -168,6 +214,9 @@ impl Evidence {
         };
         if failed {
             self.failure_seen.get_or_insert(now);
+        }
+        if pod.was_lost_by_node() {
+            self.lost_by_node.get_or_insert_with(|| pod.key.name.clone());
         }
         if failed && !before.is_some_and(|before| before.ended) {
             self.failed = true;

@@ -59,7 +59,8 @@ impl Planner {
         else {
             return Vec::new();
         };
-        let mut pool = Pool { seen, capacity, promises, occupancy, settings, now, ordered: Vec::new() };
+        let (ordered, hurried) = (Vec::new(), Vec::new());
+        let mut pool = Pool { seen, capacity, promises, occupancy, settings, now, ordered, hurried };
         causes.pending_pods.order(&mut pool);
         let served = causes.pending_pods.take_served();
         let mut helped: Vec<(Key, Help)> =

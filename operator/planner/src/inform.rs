@@ -1,6 +1,6 @@
-//! Status writes that only inform: why a ScavengerJob waits, what holds its deletion, that a change of its spec was seen.
-//! They start, stop and end nothing, so all of them come from one small budget: the oldest first, none for a ScavengerJob
-//! that starts, changes or goes before its turn has come.
+//! Status writes that only inform: why a ScavengerJob waits, what holds its deletion, that a change of its spec was seen,
+//! what a supervisor reported. They start, stop and end nothing, so all of them come from one small budget: the oldest
+//! first, reports of supervisors last, none for a ScavengerJob that starts, changes or goes before its turn has come.
 
 use std::collections::BTreeSet;
 
@@ -30,8 +30,8 @@ const SAVED: SignedDuration = SignedDuration::from_millis(800);
 /// Who is still to be told, and the budget for it.
 #[derive(Debug, Default)]
 pub(crate) struct Informing {
-    /// By the time since when their status does not say why they wait.
-    due: BTreeSet<(Timestamp, Key)>,
+    /// By whether they have only reports to tell, and by the time since when their status does not say what it should.
+    due: BTreeSet<(bool, Timestamp, Key)>,
     /// When what was spent so far would have been paid, at an even pace.
     paid: Timestamp,
 }
@@ -39,20 +39,32 @@ pub(crate) struct Informing {
 impl Informing {
     /// The status of a ScavengerJob may not say why it waits.
     pub(crate) fn add(&mut self, key: &Key, reported: &mut Reported, now: Timestamp) {
-        let since = *reported.due.get_or_insert(now);
-        self.due.insert((since, key.clone()));
+        let since = match reported.due {
+            Some((false, since)) => since,
+            _ => now,
+        };
+        self.remove(key, reported);
+        reported.due = Some((false, since));
+        self.due.insert((false, since, key.clone()));
+    }
+
+    /// The status does not tell what the supervisor of a ScavengerJob reported: it is written once there is nothing else to
+    /// tell about anybody.
+    pub(crate) fn add_last(&mut self, key: &Key, reported: &mut Reported, now: Timestamp) {
+        let (last, since) = *reported.due.get_or_insert((true, now));
+        self.due.insert((last, since, key.clone()));
     }
 
     /// A ScavengerJob does not wait any longer, or its status says why.
     pub(crate) fn remove(&mut self, key: &Key, reported: &mut Reported) {
-        if let Some(since) = reported.due.take() {
-            self.due.remove(&(since, key.clone()));
+        if let Some((last, since)) = reported.due.take() {
+            self.due.remove(&(last, since, key.clone()));
         }
     }
 
     /// Whose turn it is, if the budget allows a write now.
     pub(crate) fn next(&self, now: Timestamp) -> Option<Key> {
-        let (_, key) = self.due.first()?;
+        let (_, _, key) = self.due.first()?;
         (now >= self.allowed()).then(|| key.clone())
     }
 
@@ -101,8 +113,8 @@ pub(crate) struct Reported {
     pub(crate) time: Option<Timestamp>,
     /// The shortage that it tells.
     shortage: Option<Box<Shortage>>,
-    /// Since when it is to be told why it waits.
-    due: Option<Timestamp>,
+    /// Whether it has only reports to tell, and since when it is to be told something.
+    due: Option<(bool, Timestamp)>,
 }
 
 impl Reported {
@@ -251,6 +263,25 @@ mod tests {
         assert_eq!(told(&mut informing, at(1) + millis(200)), [5]);
         assert_eq!(told(&mut informing, at(2)), [6, 7, 8, 9]);
         assert_eq!(told(&mut informing, at(100)), [10, 11, 12, 13, 14]);
+    }
+
+    #[test]
+    fn reports_wait_until_nothing_else_is_to_be_told() {
+        let mut informing = Informing::default();
+        let mut reported = [Reported::default(), Reported::default()];
+        let (runs, waits) = (key("runs"), key("waits"));
+        informing.add_last(&runs, &mut reported[0], at(0));
+        informing.add(&waits, &mut reported[1], at(5));
+        assert_eq!(informing.next(at(5)), Some(waits.clone()));
+        // It has something else to tell now, since later than the other.
+        informing.add(&runs, &mut reported[0], at(6));
+        assert_eq!(informing.next(at(6)), Some(waits.clone()));
+        informing.remove(&waits, &mut reported[1]);
+        // What is told is told with everything else.
+        informing.add_last(&runs, &mut reported[0], at(7));
+        assert_eq!(informing.next(at(7)), Some(runs.clone()));
+        informing.remove(&runs, &mut reported[0]);
+        assert_eq!(informing.next(at(8)), None);
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! How an attempt is interrupted, whatever the cause ([`crate::causes`]).
 //!
-//! An interruption takes three steps, each of which may be the last one before a crash:
+//! An interruption takes four steps, each of which may be the last one before a crash:
 //!
 //! 1. The reason is written into the status, as the active attempt's disruption. From then on the attempt is going,
 //!    whoever plans next.
-//! 2. One of its pods is evicted ([`Task::Interrupt`]): the same path as for anybody else who evicts. That is enough for a
+//! 2. If there is time and the workload can be asked for a checkpoint, it is asked. It has 30 seconds to write one.
+//! 3. One of its pods is evicted ([`Task::Interrupt`]): the same path as for anybody else who evicts. That is enough for a
 //!    gang: the attempt ends when it shows, and its Job goes with all pods; if no operator works by then, the Job's
 //!    podFailurePolicy does the same. If nothing shows for 5 seconds the others are evicted as well.
-//! 3. The pods show it, and the attempt ends as any other that was taken away, with the reason of step 1.
+//! 4. The pods show it, and the attempt ends as any other that was taken away, with the reason of step 1.
 //!
-//! A workload that ends by itself before step 2 has ended by itself.
+//! A workload that ends before step 3 has come to its own end. A gang of which one pod failed has not ended before it is
+//! judged ([`crate::verdict`]), which takes up to a minute: what was decided about it is carried out meanwhile, and it is
+//! not asked for a checkpoint, which its pods write together.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,12 +22,15 @@ use crate::{
     action::Task,
     known::{Known, earlier, later},
     next::{Ending, Next, Transition},
-    values::{Attempt, Disruption, Name, Pod, Reason},
+    values::{Attempt, CheckpointRequest, Disruption, Name, Pod, Reason, ScavengerJob},
     verdict,
 };
 
 /// How long the eviction of one pod of a gang may show nothing.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
+
+/// How long a workload that is asked for a checkpoint may take.
+const FOR_A_CHECKPOINT: SignedDuration = SignedDuration::from_secs(30);
 
 /// A decision to interrupt.
 #[must_use]
@@ -50,6 +56,12 @@ pub fn next(known: &Known<'_>, attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>
     if let Some(any) = there().next() {
         let named = |pod: &Arc<Pod>| (pod.key.clone(), pod.uid.clone());
         let first = pods.values().filter_map(|pod| known.memory.evicted.get(&pod.uid)).min();
+        if first.is_none()
+            && let Some(until) = waits_for_checkpoint(known, attempt, decided)
+        {
+            let pods = pods.values().map(|pod| pod.uid.clone()).collect();
+            return Some(Next::Ask(CheckpointRequest { pods, since: decided.time }, until));
+        }
         return Some(match first.map(|time| later(*time, PATIENCE)) {
             // On a node that does not answer nothing would show it.
             None => {
@@ -69,6 +81,32 @@ pub fn next(known: &Known<'_>, attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>
     let outcome = verdict::taken_away(attempt, known.evidence);
     let ending = Ending::new(outcome, decided.reason.clone(), decided.message.clone());
     Some(Next::Change(Transition::End(ending)))
+}
+
+/// By when the pods of a decided interruption are evicted at the latest.
+#[must_use]
+pub(crate) fn evicted_by(sj: &ScavengerJob, decided: &Disruption) -> Timestamp {
+    let can_be_asked = sj.spec.as_ref().is_ok_and(|spec| spec.supervision.can_be_asked);
+    match can_be_asked && decided.reason.leaves_time() {
+        true => later(decided.time, FOR_A_CHECKPOINT),
+        false => decided.time,
+    }
+}
+
+/// Until when a workload is waited for that is asked for a checkpoint before its interruption. None if it is not asked: nobody
+/// waits that long for a reason that leaves no time, for one that saves when it is stopped, or for one that has not
+/// reported; none once it has answered or a pod of it failed, and none once somebody who cannot wait counts on its capacity
+/// ([`crate::causes::Cause::relies_on`]).
+fn waits_for_checkpoint(known: &Known<'_>, attempt: &Attempt, decided: &Disruption) -> Option<Timestamp> {
+    let until = evicted_by(known.sj, decided);
+    let is_asked = attempt.supervised
+        && attempt.start_time.is_some()
+        && known.is_heard
+        && known.evidence.failure_seen().is_none()
+        && known.memory.hurried != Some(attempt.number)
+        && !known.sj.saves_on_sigterm();
+    let has_answered = known.sj.status.last_checkpoint.is_some_and(|checkpoint| checkpoint > decided.time);
+    (is_asked && !has_answered && known.now < until).then_some(until)
 }
 
 /// An ending in the light of what was decided before: the reason of an interruption is the planner's own.

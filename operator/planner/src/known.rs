@@ -9,8 +9,9 @@ use crate::{
     capacity::Capacity,
     evidence::Evidence,
     memory::Memory,
-    seen::Attachments,
+    seen::{Attachments, Tracked},
     values::{Attempt, Disruption, Job, Key, Name, Pod, ScavengerJob, Settings},
+    volumes::ClaimHold,
 };
 
 /// Everything that is known of one ScavengerJob.
@@ -30,16 +31,26 @@ pub struct Known<'a> {
     pub memory: &'a Memory,
     /// True while capacity is reserved for what it asks for.
     pub has_reservation: bool,
+    /// For which other ScavengerJob the capacity is reserved that it starts on, if it is lent.
+    pub lent_by: Option<&'a Key>,
     /// Another ScavengerJob that works in the same folder, or is about to.
     pub folder_user: Option<&'a Key>,
     /// A node that is gone or not ready and to which one of its pods is bound that has not ended.
     pub lost_node: Option<&'a Name>,
     /// The nodes, and what is on them.
     pub(crate) capacity: &'a Capacity,
-    /// Why it cannot start yet, if a volume that it mounts is in use.
-    pub claim_in_use: Option<String>,
+    /// Why it cannot start yet because of a claim that it mounts.
+    pub claim_hold: Option<ClaimHold>,
     /// True if its containers cannot be started because of what it asks for, and not because of a node.
     pub is_to_blame: bool,
+    /// Why starts in its namespace go without the supervisor now.
+    pub supervisor_hold: Option<&'a str>,
+    /// True if its supervisor reported something that its status does not tell yet.
+    pub has_news: bool,
+    /// True if the supervisor of the active attempt has reported to this planner.
+    pub is_heard: bool,
+    /// When this planner last wrote its status.
+    pub written: Option<Timestamp>,
     /// Why the active attempt is to be interrupted, if a cause ordered it.
     pub order: Option<&'a Disruption>,
     /// Settings of the pool, or why nothing is admitted.
@@ -49,6 +60,15 @@ pub struct Known<'a> {
 }
 
 impl Planner {
+    /// True while neither the pool nor the cluster keeps a ScavengerJob from starting, but its user: it is suspended, or others
+    /// work in its folder or with its volume. That is no time for which it has waited for capacity.
+    pub(crate) fn is_held_back(&self, key: &Key) -> bool {
+        let Some(sj) = self.seen.get(key).map(Tracked::sj) else { return false };
+        let is_held =
+            || self.folders.user_beside(key).is_some() || self.seen.claim_hold(key, &self.promises).is_some();
+        sj.status.active_attempt().is_none() && (sj.controls.suspend || is_held())
+    }
+
     /// What is known of a ScavengerJob at `now`.
     pub(crate) fn known(&self, key: &Key, now: Timestamp) -> Option<Known<'_>> {
         let tracked = self.seen.get(key)?;
@@ -65,16 +85,21 @@ impl Planner {
             has_reservation: self.promises.is_made(key)
                 && active_attempt(sj).is_none()
                 && sj.spec.as_ref().is_ok_and(|spec| tracked.promise.is_for(&spec.demand)),
+            lent_by: tracked.promise.lent_by(),
             folder_user: self.folders.user_beside(key),
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !self.capacity.is_ready(node)),
             capacity: &self.capacity,
-            claim_in_use: self.seen.claim_in_use(key, &self.promises),
+            claim_hold: self.seen.claim_hold(key, &self.promises),
             is_to_blame: self.start_failures.blames(&sj.uid, |node| {
                 let placement = sj.spec.as_ref().map(|spec| &spec.demand.placement);
                 // One that is cordoned, closed or not ready may be its node later.
                 let mut others = self.capacity.all_pool_nodes().filter(|other| other.name != *node);
                 !others.any(|other| placement.is_ok_and(|placement| placement.admits_when_ready(other)))
             }),
+            supervisor_hold: self.supervisors.hold(&key.namespace, now),
+            has_news: tracked.has_news(),
+            is_heard: tracked.is_heard(),
+            written: tracked.reported.time,
             order: tracked.ordered(),
             settings: self.settings.as_ref().map_err(String::as_str),
             now,

@@ -100,6 +100,12 @@ impl Ledger {
         self.reservations.get(sj).map_or(0, |reservation| reservation.places.len())
     }
 
+    /// What is reserved for each pod of a ScavengerJob that was not seen yet, and the node, where one is known.
+    pub(crate) fn reserved_for(&self, sj: &Key) -> impl Iterator<Item = (Option<&Name>, &Resources)> {
+        let reservation = self.reservations.get(sj).into_iter();
+        reservation.flat_map(|one| one.places.iter().map(|place| (place.as_ref(), &one.per_pod)))
+    }
+
     /// Everything that is reserved.
     #[must_use]
     pub fn total(&self) -> &Resources {

@@ -11,13 +11,14 @@
 //! | Why does this one wait in the queue? | `queue/waiting.rs` | `Queue::waiting` |
 //! | Who starts next? | `queue/walk.rs` | `Queue::walk` |
 //! | Which namespaces are held, and who probes there? | `queue/hold.rs` | `Queue::settle_holds` |
+//! | To whom is lent what is kept, and who gives it back? | `queue/loans.rs` | `may_borrow` |
 //! | For whom is capacity kept? | `queue/reservation.rs` | `Queue::reservations` |
 //! | Is there capacity for it? | `capacity/questions.rs` | `Capacity::fits` |
 //! | Which nodes belong to the pool? | `values/settings.rs` | `Settings::lacks` |
 //! | On which nodes does the pool keep its pods? | `values/confinement.rs` | `Confinement::to_pool` |
 //! | Which nodes of the pool must a new pod not go to now? | `capacity/borders.rs` | `is_closed` |
 //! | Which nodes do its volumes allow? | `volumes.rs` | `Volumes::place_sj` |
-//! | When does it wait for a volume that is in use? | `volumes.rs` | `Volumes::in_use` |
+//! | When does it wait for a volume that is in use? | `volumes.rs` | `Volumes::hold` |
 //! | How long does it wait after an interruption? | `backoff.rs` | `after_interruption` |
 //! | What keeps an attempt from starting, and whose fault is that? | `starting.rs` | `next` |
 //! | Whose fault is it that a container is not created? | `creation.rs` | `fault` |
@@ -37,6 +38,11 @@
 //! | Who goes when a node leaves the pool? | `causes/left_pool.rs` | `order` |
 //! | Who loses least? | `causes/least_loss.rs` | `choose` |
 //! | What would an interruption throw away? | `loss.rs` | `Loss::of` |
+//! | Does an attempt run under the supervisor? | `supervision.rs` | `of_start` |
+//! | Why was the supervisor not started? | `supervision.rs` | `not_started` |
+//! | What do supervisors report of running workloads? | `live.rs` | `Live::overlay` |
+//! | What did an attempt lose, and does its workload save? | `lost_work.rs` | `of_ended` |
+//! | On which hardware did an attempt run? | `hardware.rs` | `of_attempt` |
 //! | How is an attempt interrupted? | `interruption.rs` | `next` |
 //! | How high is the running priority? | `priority.rs` | `step` |
 //! | Who makes room while no operator works? | `guard.rs` | `relieve` |
@@ -54,6 +60,7 @@
 
 pub mod action;
 mod active;
+mod admission;
 mod agenda;
 mod answers;
 mod backoff;
@@ -67,13 +74,16 @@ mod evidence;
 pub mod fixtures;
 mod folders;
 pub mod guard;
+mod hardware;
 mod inform;
 mod interruption;
 mod known;
 mod ledger;
 mod leftovers;
 mod lifecycle;
+mod live;
 pub mod loss;
+mod lost_work;
 mod memory;
 mod next;
 mod observe;
@@ -87,6 +97,7 @@ mod seen;
 mod shared;
 mod start_failures;
 mod starting;
+mod supervision;
 mod transition;
 pub mod urgency;
 pub mod values;
@@ -117,17 +128,18 @@ use action::{Action, Task};
 use agenda::Agenda;
 use capacity::Capacity;
 use causes::{Causes, Occupancy, Pool, drain};
-use folders::{Folders, Use};
+use folders::Folders;
 use inform::{Informing, Telling};
 use known::{active_attempt, earlier};
 use ledger::Ledger;
 use next::{Next, Transition};
 use promises::Promises;
-use queue::{Queue, Room, Starting};
+use queue::Queue;
 use report::{Ordered, Report};
 use seen::Seen;
 use start_failures::StartFailures;
-use values::{Key, Name, Phase, Reason, Settings, WaitingReason};
+use supervision::Supervisors;
+use values::{CheckpointRequest, Key, Name, Phase, Reason, Settings, WaitingReason};
 
 /// What is to be done now.
 #[derive(Debug, Default)]
@@ -163,7 +175,14 @@ pub struct Planner {
     folders: Folders,
     causes: Causes,
     start_failures: StartFailures,
+    supervisors: Supervisors,
+    /// Who is asked for a checkpoint.
+    asked: BTreeMap<Key, CheckpointRequest>,
     seen_version: u64,
+    /// ScavengerJobs that hold capacity that is reserved for others.
+    loans: BTreeSet<Key>,
+    /// When the first of them that gives its capacity back should have done so.
+    returns_at: Option<Timestamp>,
     /// True if the queue is to be walked along as soon as there are settings.
     walk_due: bool,
     /// When a cause of interruptions has something to do, or what it relies on should be gone at the latest.
@@ -184,7 +203,11 @@ impl Default for Planner {
             folders: Folders::default(),
             causes: Causes::default(),
             start_failures: StartFailures::default(),
+            supervisors: Supervisors::default(),
+            asked: BTreeMap::new(),
             seen_version: 0,
+            loans: BTreeSet::new(),
+            returns_at: None,
             walk_due: false,
             look_again: None,
         }
@@ -201,11 +224,14 @@ impl Planner {
         let open = self.start_failures.open(now);
         self.close_or_open(&open);
         // 2. Each ScavengerJob on the agenda: what it holds, and what is next for it.
-        let looked_at = self.follow_up(now, &mut actions);
+        let mut looked_at = self.follow_up(now, &mut actions);
         // 3. Who must go, cause by cause: before anybody starts.
-        let ordered = self.interrupt(now, &mut actions);
-        // 4. Who starts.
-        let admitted = self.admit(now, &mut actions);
+        let mut ordered = self.interrupt(now, &mut actions);
+        // 4. Who starts, and who gives back what was lent.
+        let admitted = self.admit(now, &mut actions, &mut ordered);
+        self.follow_loans(now);
+        // Those that share a folder with one that starts wait for it from now on.
+        looked_at += self.follow_up(now, &mut actions);
         // 5. Who is told why it waits: last, since it helps nobody to start.
         let informed = self.inform(now, &mut actions);
         // 6. When to plan again if nothing is seen until then.
@@ -244,18 +270,6 @@ impl Planner {
         }
     }
 
-    /// Brings in line how far a ScavengerJob has come with its folder. Those that name the same one are looked at again.
-    fn follow_folder(&mut self, key: &Key) {
-        let Some((tracked, attachments)) = self.seen.whole_mut(key) else { return };
-        let is_active = tracked.sj().status.phase.is_active() || !attachments.all_ended();
-        let uses = match self.promises.is_made(key) {
-            _ if is_active => Use::Active,
-            true => Use::Promised,
-            false => Use::None,
-        };
-        self.agenda.add_all(self.folders.set(key, tracked.sj().folder.as_ref(), uses).iter());
-    }
-
     /// Brings what a ScavengerJob holds in line with what is known of it, whatever comes next.
     fn follow(&mut self, key: &Key, now: Timestamp) {
         if let Ok(settings) = &self.settings {
@@ -268,6 +282,12 @@ impl Planner {
         }
         let nodes = attachments.bound().map(|(node, _)| node.clone()).collect();
         self.occupancy.set(key, nodes);
+        let was_lent = tracked.sj().status.attempt.as_ref().is_some_and(|attempt| attempt.lent);
+        if was_lent && (active_attempt(tracked.sj()).is_some() || attachments.bound().next().is_some()) {
+            self.walk_due |= self.loans.insert(key.clone());
+        } else {
+            self.loans.remove(key);
+        }
         if let Some(attempt) = active_attempt(tracked.sj()).cloned() {
             let is_starting = tracked.sj().status.phase == Phase::Starting;
             let nodes = |ledger: &Ledger| self.capacity.nodes_for(&attempt.demand, ledger).ok();
@@ -275,7 +295,9 @@ impl Planner {
             self.promises.follow(key, &mut tracked.promise, &attempt, pods, is_starting, nodes);
             let of_attempt =
                 pods.values().filter(|pod| pod.owner.as_ref().is_some_and(|(_, n)| *n == attempt.number));
-            let changed: Vec<Name> = of_attempt.flat_map(|pod| self.start_failures.see(pod, now)).collect();
+            // What the pool adds closes no node, and is not the user's command.
+            let own = of_attempt.filter(|pod| !self.supervisors.see(pod, now));
+            let changed: Vec<Name> = own.flat_map(|pod| self.start_failures.see(pod, now)).collect();
             self.close_or_open(&changed);
         } else if tracked.sj().status.phase == Phase::Failed {
             let is_to_blame = tracked.sj().status.failure == Some(Reason::ContainerNotCreated);
@@ -301,6 +323,8 @@ impl Planner {
             return None;
         }
         let refusal = tracked.refused.take();
+        let (held_back, was_ready) = (self.is_held_back(key), self.queue.contains(key));
+        self.seen.get_mut(key)?.set_held_back(held_back, was_ready, now);
         let known = self.known(key, now)?;
         let next = match refusal {
             Some(refusal) => lifecycle::after_refusal(&known, refusal),
@@ -361,12 +385,20 @@ impl Planner {
             });
             self.promises.end(key, attempt, lingering);
         }
+        self.asked.remove(key);
         let (task, timer) = match next {
             Next::Do(task) => (Some(task), None),
             Next::Wait(timer) => (None, timer),
+            Next::Ask(request, until) => {
+                self.asked.insert(key.clone(), request);
+                (None, Some(until))
+            }
             Next::Change(_) | Next::Candidate => (None, None),
-            Next::Inform(_, timer) => {
-                self.informing.add(key, &mut tracked.reported, now);
+            Next::Inform(transition, timer) => {
+                match transition {
+                    Transition::Report => self.informing.add_last(key, &mut tracked.reported, now),
+                    _ => self.informing.add(key, &mut tracked.reported, now),
+                }
                 (None, timer)
             }
             Next::Held(waiting, timer) => match tracked.hold(&waiting.into(), now) {
@@ -400,87 +432,14 @@ impl Planner {
         let Self { settings: Ok(settings), seen, capacity, promises, occupancy, causes, .. } = self else {
             return Vec::new();
         };
-        let mut pool = Pool { seen, capacity, promises, occupancy, settings, now, ordered: Vec::new() };
+        let (ordered, hurried) = (Vec::new(), Vec::new());
+        let mut pool = Pool { seen, capacity, promises, occupancy, settings, now, ordered, hurried };
         self.look_again = causes.order(&mut pool);
-        let ordered = pool.ordered;
-        for order in &ordered {
-            self.visit(&order.sj, now, actions);
+        let Pool { ordered, hurried, .. } = pool;
+        for sj in ordered.iter().map(|order| &order.sj).chain(&hurried) {
+            self.visit(sj, now, actions);
         }
         ordered
-    }
-
-    /// Starts whom there is capacity for, and informs the others why they wait.
-    fn admit(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> Vec<Key> {
-        let changed = self.seen_version != self.capacity.version();
-        self.seen_version = self.capacity.version();
-        self.follow_probes(now);
-        let is_due = self.walk_due
-            | self.promises.take_freed()
-            | self.queue.take_changed()
-            | self.queue.opens(now)
-            | changed;
-        // Others ask for the room there is, whether anybody may start or not.
-        self.capacity.settle(&mut self.promises);
-        self.walk_due = is_due;
-        let Ok(settings) = &self.settings else { return Vec::new() };
-        if !is_due {
-            return Vec::new();
-        }
-        self.walk_due = false;
-        let failed = |key: &&Key| {
-            self.seen.get(key).is_some_and(|tracked| tracked.sj().status.failed_starts > 0)
-                || self.queue.is_probe(key)
-        };
-        let starting = self.promises.starting();
-        let starting = Starting { all: starting.len(), failed: starting.iter().filter(failed).count() };
-        let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
-        let walk = self.queue.walk(&mut room, starting);
-        let mut admitted = Vec::new();
-        let is_new = |key: &&Key| walk.started.iter().any(|(started, _)| started == *key);
-        let before = self.promises.starting().iter().filter(|key| !is_new(key));
-        let mut taken: BTreeSet<Key> = match walk.started.is_empty() {
-            true => BTreeSet::new(),
-            false => before.flat_map(|key| self.seen.claims_to_attach(key)).collect(),
-        };
-        for (key, demand) in walk.started {
-            // The walk knows nothing of claims and folders: of those that share a claim that is mounted nowhere yet, or a
-            // folder, the first starts.
-            let claims = self.seen.claims_to_attach(&key);
-            if claims.iter().any(|claim| taken.contains(claim)) || self.folders.user_beside(&key).is_some() {
-                self.promises.release(&key);
-                self.visit(&key, now, actions);
-                continue;
-            }
-            taken.extend(claims);
-            self.follow_folder(&key);
-            if let Some(tracked) = self.seen.get_mut(&key) {
-                tracked.memory.prepared = None;
-                tracked.promise.made_for(demand);
-                // Being informed why it waits: it is prepared when that answer comes.
-                if !tracked.turn.is_under_way() {
-                    let resource_version = tracked.sj().resource_version;
-                    self.dispatch(&key, Task::Prepare { resource_version }, actions);
-                }
-            }
-            admitted.push(key);
-        }
-        for key in walk.told {
-            if let Some(tracked) = self.seen.get_mut(&key) {
-                self.informing.add(&key, &mut tracked.reported, now);
-            }
-        }
-        admitted
-    }
-
-    /// Tells the queue of the probes that are over: their namespaces took all of their pods, or something else came in
-    /// between. (Of a refusal it is told at once.)
-    fn follow_probes(&mut self, now: Timestamp) {
-        let over = |sj: &&Key| !self.promises.has_slot(sj);
-        let over: Vec<Key> = self.queue.probes().filter(over).cloned().collect();
-        for sj in over {
-            let is_active = self.seen.get(&sj).is_some_and(|tracked| active_attempt(tracked.sj()).is_some());
-            self.queue.probed(&sj, is_active, now);
-        }
     }
 
     pub(crate) fn dispatch(&mut self, key: &Key, task: Task, actions: &mut Vec<Action>) {

@@ -7,7 +7,7 @@ use crate::{
     action::{Failure, Task},
     active, deletion, interruption,
     known::{Known, earlier, later},
-    leftovers,
+    leftovers, lost_work,
     next::{Next, Transition},
     values::{Job, Reason, WaitingReason},
     waiting,
@@ -27,6 +27,11 @@ fn next_step(known: &Known<'_>) -> Next {
     let status = &known.sj.status;
     if known.sj.deleting {
         return deletion::next(known);
+    }
+    if !status.phase.is_active()
+        && let Some(next) = lost_work::next(known)
+    {
+        return next;
     }
     if status.phase.is_finished() {
         return next_finished(known);

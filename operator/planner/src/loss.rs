@@ -2,8 +2,9 @@
 //! stops ScavengerJobs: whoever loses least goes first.
 //!
 //! Loss = weighted resources × (time since the last checkpoint + time that a restart costs). The time since the last
-//! checkpoint is the ScavengerJob's own priority step, so it changes only at steps and is never more than the time
-//! between two checkpoints (`checkpoint.interval`, or else `interruptionAfter`); it is 0 for a workload that saves when it is stopped, and before it runs.
+//! checkpoint is the ScavengerJob's own priority step, so it changes only at steps. It is never more than the time between
+//! two checkpoints (`checkpoint.interval`, or else `interruptionAfter`); once a checkpoint was reported it rises to
+//! `interruptionAfter` and stays there. It is 0 for a workload that saves when it is stopped, and before it runs.
 
 use std::cmp::Reverse;
 
@@ -22,8 +23,9 @@ pub struct Loss {
     pub amount: u128,
     /// Who was interrupted less often goes first.
     pub interrupted_count: u32,
-    /// Then who started later; who does not run yet started last.
-    pub start: Reverse<Timestamp>,
+    /// Then whose last reported checkpoint, or else whose start, is newer: within a step that loses less. Before it runs
+    /// there is nothing to lose.
+    pub began: Reverse<Timestamp>,
     /// Then by UID.
     pub uid: Name,
 }
@@ -32,27 +34,46 @@ impl Loss {
     /// Loss of a ScavengerJob with an active attempt, if it were stopped at `now`.
     #[must_use]
     pub fn of(sj: &ScavengerJob, weights: &Weights, priority_steps: i32, now: Timestamp) -> Self {
-        let start = sj.status.active_attempt().and_then(|attempt| attempt.start_time);
         let held = sj.status.active_attempt().map(|attempt| attempt.demand.total()).unwrap_or_default();
         let (unsaved, restart) = match &sj.spec {
-            Ok(spec) => {
-                let unsaved = match Stretch::of(sj) {
-                    Some(stretch) if !spec.saves_on_sigterm => {
-                        let step = priority::step(&stretch, priority_steps, now);
-                        share_of_stretch(stretch.length, step.level, priority_steps)
-                    }
-                    _ => 0,
-                };
-                (unsaved, milliseconds(spec.restart))
-            }
+            Ok(spec) => (milliseconds(unsaved(sj, priority_steps, now)), milliseconds(spec.restart)),
             Err(_) => (0, 0),
         };
         Self {
             amount: weights.weigh(&held).saturating_mul(unsaved + restart),
             interrupted_count: sj.status.interrupted_count,
-            start: Reverse(start.unwrap_or(Timestamp::MAX)),
+            began: Reverse(Stretch::of(sj).map_or(Timestamp::MAX, |stretch| stretch.began)),
             uid: sj.uid.clone(),
         }
+    }
+}
+
+/// The run time that a ScavengerJob is expected to lose if it is stopped at `end`: the time itself, which the steps only
+/// round, so that it can be compared with what is measured afterwards.
+#[must_use]
+pub(crate) fn expected(sj: &ScavengerJob, end: Timestamp) -> SignedDuration {
+    let Some(stretch) = Stretch::of(sj).filter(|_| !sj.saves_on_sigterm()) else {
+        return SignedDuration::ZERO;
+    };
+    let elapsed = end.duration_since(stretch.began).max(SignedDuration::ZERO);
+    if stretch.is_reported {
+        return elapsed;
+    }
+    let length = stretch.length.as_millis().max(1);
+    let within = i64::try_from(elapsed.as_millis() % length);
+    within.map_or(SignedDuration::MAX, SignedDuration::from_millis)
+}
+
+/// The run time that a ScavengerJob would lose if it were stopped at `now`, rounded up to a step.
+#[must_use]
+fn unsaved(sj: &ScavengerJob, priority_steps: i32, now: Timestamp) -> SignedDuration {
+    match Stretch::of(sj) {
+        Some(stretch) if !sj.saves_on_sigterm() => {
+            let step = priority::step(&stretch, priority_steps, now);
+            let unsaved = share_of_stretch(stretch.length, step.level, priority_steps);
+            SignedDuration::from_millis(i64::try_from(unsaved).unwrap_or(i64::MAX))
+        }
+        _ => SignedDuration::ZERO,
     }
 }
 
@@ -70,20 +91,25 @@ pub struct Work {
 impl Work {
     /// Work of a ScavengerJob's last attempt, once it has ended; none if it did not run.
     ///
-    /// What was done up to the last checkpoint is kept: one that was reported, or else the end of the last whole
-    /// `checkpoint.interval` (or `interruptionAfter`), by which the workload promises to have written one. A workload that completes, or that
-    /// saves when it is stopped and was told to, keeps everything.
+    /// What was measured counts. Otherwise what was done up to the last checkpoint is kept: one that was reported, or else
+    /// the end of the last whole `checkpoint.interval` (or `interruptionAfter`), by which the workload promises to have
+    /// written one. A workload that completes, or that saves when it is stopped and was told to, keeps everything.
     #[must_use]
     pub fn of_ended(sj: &ScavengerJob) -> Option<Self> {
         let attempt = sj.status.attempt.as_ref()?;
         let (start, end) = (attempt.start_time?, attempt.end_time?);
         let ran = end.duration_since(start).max(SignedDuration::ZERO);
         let spec = sj.spec.as_ref().ok()?;
+        if let Some(lost) = attempt.measured.lost {
+            let useful = (ran - lost).max(SignedDuration::ZERO);
+            let before_first_checkpoint = attempt.measured.last_checkpoint.is_none() && useful.is_zero();
+            return Some(Self { useful, lost: ran - useful, before_first_checkpoint });
+        }
         let saved = match attempt.outcome? {
             Outcome::Completed => true,
             // One that was told to stop; the reason says whether anybody could.
             Outcome::Interrupted => {
-                spec.saves_on_sigterm && attempt.reason.as_ref().is_some_and(Reason::got_sigterm)
+                sj.saves_on_sigterm() && attempt.reason.as_ref().is_some_and(Reason::got_sigterm)
             }
             Outcome::Failed => false,
             Outcome::Withdrawn => return None,
@@ -198,11 +224,14 @@ mod tests {
     }
 
     #[test]
-    fn ties_go_to_the_less_interrupted_then_the_younger() {
+    fn ties_go_to_the_less_interrupted_then_the_newer_checkpoint_then_the_younger() {
         let loss = |sj: &ScavengerJob| Loss::of(sj, &settings().weights, 3, at(30));
         let (old, young) = (running("old", 21), running("young", 25));
         assert_eq!(amount(&old, 30), amount(&young, 30));
         assert!(loss(&young) < loss(&old));
+        let mut saved = old.clone();
+        saved.status.last_checkpoint = Some(at(28));
+        assert!(loss(&saved) < loss(&young), "in the same step, but with a newer checkpoint");
         let mut often = young;
         often.status.interrupted_count = 1;
         assert!(loss(&old) < loss(&often));

@@ -27,6 +27,9 @@ pub struct Memory {
     pub asks_why: bool,
     /// UIDs of the active attempt's pods that were evicted, and when; the watch may not show it yet.
     pub evicted: BTreeMap<Name, Timestamp>,
+    /// The attempt that is not waited for any more, if it is asked for a checkpoint: somebody who cannot wait counts on its
+    /// capacity.
+    pub hurried: Option<u32>,
     /// UIDs of pods that were deleted again, with their own grace period.
     pub deleted_again: BTreeSet<Name>,
     /// Set once it was asked live why the Job controller made no pods.
@@ -37,6 +40,10 @@ pub struct Memory {
     pub not_made: Option<(Timestamp, String)>,
     /// Live reads that found no Job although pods of the attempt are left.
     pub no_job: Option<NoJob>,
+    /// True while its user keeps it from starting, and it could not have started before.
+    pub held_back: bool,
+    /// Since when it could have started. Its status says so as the time before which it could not.
+    pub could_start: Option<Timestamp>,
     /// When this planner first saw that it is being deleted.
     pub deleting_since: Option<Timestamp>,
 }

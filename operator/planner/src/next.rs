@@ -4,7 +4,9 @@ use jiff::Timestamp;
 
 use crate::{
     action::Task,
-    values::{Disruption, Name, Outcome, Reason, Waiting, WaitingReason},
+    values::{
+        CheckpointRequest, Disruption, Measured, Name, ObservedSaves, Outcome, Reason, Waiting, WaitingReason,
+    },
 };
 
 /// What is to be done about one ScavengerJob.
@@ -19,6 +21,8 @@ pub enum Next {
     Inform(Transition, Option<Timestamp>),
     /// Nothing until something is seen, or until this time.
     Wait(Option<Timestamp>),
+    /// The supervisors of its pods ask for a checkpoint; it is looked at again at this time.
+    Ask(CheckpointRequest, Timestamp),
     /// It may start as soon as there is capacity for it.
     Candidate,
     /// It waits for another reason than capacity; to be reported if its status does not say so yet.
@@ -43,12 +47,14 @@ pub enum Transition {
     End(Ending),
     /// The attempt was taken away after a container had started.
     Interrupt(Ending, Waiting),
-    /// The attempt ended before any container had started.
+    /// The attempt ended because not all of its pods could start.
     Withdraw(Ending, Waiting),
     /// The ScavengerJob is completed, or failed.
     Finish(Ending),
-    /// The workload reported a checkpoint: the running priority starts over.
-    StartPriorityOver,
+    /// What the supervisor reported is put on record.
+    Report,
+    /// What was found out about the work of the last attempt is put on record.
+    Measure(Measured, Option<ObservedSaves>),
     /// What holds its deletion.
     ExplainDeletion(String),
     /// A spec that changes nothing was seen.

@@ -58,13 +58,20 @@ impl Planner {
                 let (scavenger_jobs, pods) = self.seen.remove_volume(&name);
                 self.replace(&scavenger_jobs, pods);
             }
+            Observation::VolumesKnown(known) => {
+                let mounting = self.seen.set_volumes_known(known);
+                self.agenda.add_all(mounting.iter());
+            }
             Observation::Usage(usage) => {
                 let changed = self.causes.measured_memory.set(usage, &self.capacity, now);
                 let changed: Vec<Name> = changed.into_iter().map(|(name, _)| name).collect();
                 self.close_or_open(&changed);
             }
+            Observation::Report(report) => self.see_report(&report, now),
             Observation::Pool(settings) => {
                 if self.settings != *settings {
+                    let supervisor = settings.as_ref().as_ref().ok();
+                    self.supervisors.set(supervisor.and_then(|settings| settings.supervisor.as_ref()));
                     self.settings = *settings;
                     self.capacity.set_settings(self.settings.as_ref().ok());
                     self.agenda.add_all(self.seen.keys());
@@ -101,6 +108,7 @@ impl Planner {
         self.queue.remove(key, &mut self.capacity);
         self.occupancy.set(key, BTreeSet::new());
         self.promises.release(key);
+        self.loans.remove(key);
     }
 
     /// True if no ScavengerJob may be added to a node for now, although it could take pods.

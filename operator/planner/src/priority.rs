@@ -1,6 +1,7 @@
 //! The running priority: the longer a ScavengerJob has run since its last checkpoint, the more would be lost if it
 //! were stopped, so its priority rises in equal steps until the next checkpoint (`checkpoint.interval`, or else
-//! `interruptionAfter`) and then starts over.
+//! `interruptionAfter`) and then starts over. Where the workload's checkpoints are reported, the priority starts over with
+//! each of them, rises over `interruptionAfter`, and stays at its highest step until the next one.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -33,12 +34,11 @@ impl Stretch {
     #[must_use]
     pub fn of(sj: &ScavengerJob) -> Option<Self> {
         let started = sj.status.active_attempt()?.start_time?;
-        let reported = sj.status.last_checkpoint.filter(|checkpoint| *checkpoint > started);
-        Some(Self {
-            began: reported.unwrap_or(started),
-            length: sj.spec.as_ref().ok()?.checkpoint_every(),
-            is_reported: reported.is_some(),
-        })
+        let reported = sj.status.last_checkpoint.filter(|checkpoint| *checkpoint >= started);
+        let spec = sj.spec.as_ref().ok()?;
+        // Of a promised checkpoint nobody knows whether it was written: it counts as soon as it is due.
+        let length = if reported.is_some() { spec.interruption_after } else { spec.checkpoint_every() };
+        Some(Self { began: reported.unwrap_or(started), length, is_reported: reported.is_some() })
     }
 }
 

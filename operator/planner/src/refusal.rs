@@ -47,13 +47,16 @@ pub fn judge(sentence: &str) -> Refusal {
     }
 }
 
-/// The resources that a refusal by a quota names, without "requests." or "limits.".
+/// The resources that a refusal by a quota names, without "requests.", "limits." or "count/": the sum of what pods request,
+/// or a kind of objects that are counted.
 #[must_use]
 pub fn resources_of_quota(sentence: &str) -> Vec<&str> {
     let asked = sentence.split_once(" requested: ").map_or("", |(_, rest)| rest);
     let asked = asked.split_once(", used: ").map_or("", |(asked, _)| asked);
     let names = asked.split(',').filter_map(|part| part.split_once('=')).map(|(name, _)| name);
-    names.map(|name| name.trim_start_matches("requests.").trim_start_matches("limits.")).collect()
+    let prefixes = ["requests.", "limits.", "count/"];
+    let bare = |name| prefixes.iter().find_map(|prefix| str::strip_prefix(name, prefix)).unwrap_or(name);
+    names.map(bare).collect()
 }
 
 /// True for a sentence with which somebody refused the object; others say that nobody answered.
@@ -134,7 +137,9 @@ mod tests {
         let sentence = r#"pods "a-1-0-x" is forbidden: exceeded quota: small, requested: limits.cpu=1,memory=1Gi,requests.nvidia.com/gpu=1, used: limits.cpu=0,memory=0,requests.nvidia.com/gpu=2, limited: limits.cpu=500m,memory=1,requests.nvidia.com/gpu=2"#;
         assert_eq!(resources_of_quota(sentence), ["cpu", "memory", "nvidia.com/gpu"]);
         let sentence = r#"jobs.batch "a-1" is forbidden: exceeded quota: small, requested: count/jobs.batch=1, used: count/jobs.batch=5, limited: count/jobs.batch=5"#;
-        assert_eq!(resources_of_quota(sentence), ["count/jobs.batch"]);
+        assert_eq!(resources_of_quota(sentence), ["jobs.batch"]);
+        let sentence = r#"services "a" is forbidden: exceeded quota: small, requested: count/services=1,services=1, used: count/services=5,services=5, limited: count/services=5,services=5"#;
+        assert_eq!(resources_of_quota(sentence), ["services", "services"]);
         assert!(resources_of_quota("exceeded quota: small").is_empty());
     }
 

@@ -61,6 +61,9 @@ pub struct PoolReport<'a> {
     pub nodes_to_avoid: Vec<&'a Name>,
     /// Those of them that take no ScavengerJobs for a while because containers could not be started there, and why.
     pub closed_nodes: Vec<(&'a Name, &'a str)>,
+    /// Why starts go without the supervisor, one message for each namespace where it could not be started; none if the
+    /// pool has no supervisor.
+    pub without_supervisor: Option<Vec<&'a str>>,
     /// True if somebody measures how much memory nodes really use.
     pub measures_memory: bool,
 }
@@ -110,6 +113,10 @@ impl Planner {
             unsupported_pods: unsupported.filter(|_| serves).collect(),
             nodes_to_avoid: self.capacity.nodes_to_avoid().collect(),
             closed_nodes: self.start_failures.closed().collect(),
+            without_supervisor: settings
+                .ok()
+                .and_then(|settings| settings.supervisor.as_ref())
+                .map(|_| self.supervisors.held().collect()),
             measures_memory: self.causes.measured_memory.is_measured(),
         }
     }
@@ -123,6 +130,21 @@ impl Planner {
         let why = left_pool::message(self.capacity.node(node)?.node, settings);
         let grace = left_pool::GRACE.as_secs();
         Some(format!("{why}; interrupted in turn, once the node was outside for {grace} s"))
+    }
+
+    /// Namespaces of ScavengerJobs that may run under the supervisor: its pods there need to know whom to trust. None if the
+    /// pool has no supervisor. Costs one look for each namespace.
+    #[must_use]
+    pub fn supervised_namespaces(&self) -> Vec<&Name> {
+        match self.settings.as_ref().ok().and_then(|settings| settings.supervisor.as_ref()) {
+            Some(_) => self.seen.namespaces().collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// UIDs of the pods that are asked for a checkpoint, each with the time after which one answers.
+    pub fn asked_for_checkpoint(&self) -> impl Iterator<Item = (&Name, Timestamp)> {
+        self.asked.values().flat_map(|request| request.pods.iter().map(|pod| (pod, request.since)))
     }
 
     /// How many are before a ScavengerJob in the queue of those that may start, and how many there are; none if it is

@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     creation,
     known::later,
-    values::{Container, Name, Pod},
+    values::{Container, Name, Pod, tells_of_loss},
 };
 
 /// So many failed starts close a node.
@@ -69,7 +69,7 @@ struct Closed {
 pub(crate) fn message_of(pod: &Pod) -> Option<&str> {
     match &pod.container {
         Container::Ended { exit_code, message, started: false, reason, .. }
-            if *exit_code != 0 && !matches!(&**reason, "ContainerStatusUnknown" | "Unknown") =>
+            if *exit_code != 0 && !tells_of_loss(reason) =>
         {
             Some(message)
         }

@@ -10,6 +10,7 @@ use crate::{
     known::{Known, later},
     next::{Next, Transition},
     refusal::{self, Refusal},
+    supervision,
     values::{
         Attempt, Confinement, Container, Job, Key, Name, Phase, Placement, Pod, Reason, Settings,
         WaitingReason,
@@ -38,6 +39,7 @@ pub(crate) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
             attempt: attempt.number,
             priority_class: attempt.priority_class,
             confinement: confinement.into(),
+            supervisor: settings.supervisor.clone().filter(|_| attempt.supervised).map(Box::new),
         }),
         Err(shortage) => Next::Change(Transition::withdraw(WaitingReason::NoRoom, shortage.message)),
     }
@@ -90,6 +92,10 @@ pub(crate) fn next(known: &Known<'_>, attempt: &Attempt, job: &Job, pods: &BTree
     let Ok(settings) = known.settings else { return Next::Wait(None) };
     let unscheduled_until = later(began(attempt, job), settings.pending_timeout);
     let created_until = later(began(attempt, job), settings.start_deadline);
+    if let Some((pod, why)) = pods.values().find_map(|pod| Some((pod, supervision::not_started(pod)?))) {
+        let message = supervision::message(pod, &why);
+        return Next::Change(Transition::give_up(Reason::SupervisorNotStarted, message));
+    }
     if pods.len() < attempt.demand.pod_count as usize && !job.is_over() {
         return of_missing_pods(known, attempt, job, settings);
     }
@@ -136,7 +142,10 @@ fn of_uncreated(known: &Known<'_>, pod: &Pod) -> Next {
         fault => fault,
     };
     Next::Change(match fault {
-        Fault::Own => Transition::fail(Reason::ContainerNotCreated, said),
+        Fault::Own => {
+            let remedy = creation::remedy(reason, message).map(|remedy| format!("; {remedy}"));
+            Transition::fail(Reason::ContainerNotCreated, said + &remedy.unwrap_or_default())
+        }
         Fault::Cluster => Transition::give_up(Reason::ContainerNotCreated, said),
     })
 }
@@ -195,7 +204,7 @@ fn of_silent_pods(known: &Known<'_>, pods: &BTreeMap<Name, Arc<Pod>>, created_un
                 "pod {pod} was placed but did not start within the pool's startDeadline, and nobody says why"
             ));
         };
-        if !event.warning {
+        if !event.warning || creation::is_shown_by_container(&event.reason, &event.message) {
             continue;
         }
         let message = format!("pod {pod}: {}: {}", event.reason, event.message);

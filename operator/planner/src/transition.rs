@@ -4,14 +4,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     action::{Event, StatusWrite, Task},
-    backoff, interruption,
+    backoff, hardware, interruption,
     known::{Known, later},
-    leftovers,
+    leftovers, loss, lost_work,
     next::{Ending, Transition},
-    priority, queue,
+    priority, queue, supervision,
     values::{
-        Admitted, Attempt, Disruption, HISTORY, Name, Outcome, Phase, Reason, ScavengerJob,
-        ScavengerJobStatus, Waiting, WaitingReason,
+        Admitted, Attempt, Disruption, HISTORY, Measured, Name, ObservedSaves, Outcome, Phase, Reason,
+        ScavengerJob, ScavengerJobStatus, Supervised, Supervision, Waiting, WaitingReason,
     },
 };
 
@@ -38,8 +38,9 @@ pub fn apply(known: &Known<'_>, transition: Transition) -> Task {
             status.message = message;
             (None, None)
         }
-        // The first is written with every transition; and nothing runs that could end.
-        (Transition::StartPriorityOver | Transition::Observe, _) | (_, None) => (None, None),
+        (Transition::Measure(measured, saves), _) => measure(&mut status, measured, saves),
+        // What is reported is written with every transition; and nothing runs that could end.
+        (Transition::Report | Transition::Observe, _) | (_, None) => (None, None),
     };
     write(known.sj, status, ended, event)
 }
@@ -70,11 +71,25 @@ fn start(known: &Known<'_>, status: &mut ScavengerJobStatus) -> Recorded {
     let Ok(spec) = &known.sj.spec else { return (None, None) };
     let number = status.attempt.as_ref().map_or(0, |attempt| attempt.number).saturating_add(1);
     status.phase = Phase::Starting;
-    status.message = format!("attempt {number} is starting");
+    status.message = match known.lent_by {
+        None => format!("attempt {number} is starting"),
+        Some(holder) => format!(
+            "attempt {number} is starting on capacity that is reserved for {holder}, and ends when that can start"
+        ),
+    };
     status.admitted = Some(Admitted { waiting: None, since: known.now });
     status.not_before = None;
+    status.supervised = supervision::of_start(known).map(|new| {
+        let before = status.supervised.take().filter(|before| before.why == new.why);
+        // Since when it has its status, as with any condition.
+        Supervised { since: before.map_or(new.since, |before| before.since), ..new }
+    });
+    let supervised =
+        status.supervised.as_ref().is_some_and(|supervised| supervised.why == Supervision::Supervised);
     status.attempt = Some(Box::new(Attempt {
         number,
+        supervised,
+        lent: known.lent_by.is_some(),
         generation: known.sj.generation,
         priority_class: status.counted_interruptions,
         ..Attempt::first(spec.demand.clone(), known.now)
@@ -85,13 +100,32 @@ fn start(known: &Known<'_>, status: &mut ScavengerJobStatus) -> Recorded {
 fn run(known: &Known<'_>, status: &mut ScavengerJobStatus, attempt: &Attempt, job_uid: Name) -> Recorded {
     status.phase = Phase::Running;
     status.message = format!("attempt {} is running", attempt.number);
+    if attempt.lent {
+        let limit = "on capacity that is reserved for another ScavengerJob, and ends when that can start";
+        status.message = format!("{} {limit}", status.message);
+    }
     status.failed_starts = 0;
     // That of an earlier attempt says nothing about this one.
     status.priority_start_over = None;
     push(&mut status.start_times, known.now);
-    let attempt = Attempt { job_uid: Some(job_uid), start_time: Some(known.now), ..attempt.clone() };
+    let attempt = Attempt {
+        job_uid: Some(job_uid),
+        start_time: Some(known.now),
+        nodes: hardware::of_attempt(known, attempt),
+        ..attempt.clone()
+    };
     status.attempt = Some(Box::new(attempt));
     (None, None)
+}
+
+/// The record of the last attempt, with what was found out about it.
+fn measure(status: &mut ScavengerJobStatus, measured: Measured, saves: Option<ObservedSaves>) -> Recorded {
+    if let Some(attempt) = &mut status.attempt {
+        attempt.measured = measured;
+    }
+    status.last_checkpoint = status.last_checkpoint.max(measured.last_checkpoint);
+    status.observed_saves = saves.or(status.observed_saves.take());
+    (status.attempt.as_deref().cloned(), None)
 }
 
 fn order_interruption(status: &mut ScavengerJobStatus, attempt: &Attempt, order: Disruption) -> Recorded {
@@ -144,7 +178,10 @@ fn interrupt(
     }
     status.interruptions_in_a_row =
         if made_progress { 1 } else { status.interruptions_in_a_row.saturating_add(1) };
-    push(&mut status.interruption_times, end);
+    // The end of a loan costs no rank in the queue: it waits as long as it would have waited without.
+    if ending.reason != Reason::Reclaimed {
+        push(&mut status.interruption_times, end);
+    }
     let least = known.settings.map_or(SignedDuration::ZERO, |settings| settings.interruption_backoff);
     let in_a_row = status.interruptions_in_a_row;
     let (times, uid) = (&status.interruption_times, &known.sj.uid);
@@ -256,7 +293,19 @@ fn ended(
         message: Some(ending.message.clone()),
         ..attempt.clone()
     };
+    let mut attempt = attempt;
+    if attempt.nodes.is_empty() && ran {
+        attempt.nodes = hardware::of_attempt(known, &attempt);
+    }
+    if attempt.supervised && ending.outcome == Outcome::Interrupted {
+        attempt.measured.expected = Some(loss::expected(known.sj, end));
+    }
+    let found = lost_work::of_ended(known, &attempt);
     status.attempt = Some(Box::new(attempt.clone()));
+    if let Some((measured, saves)) = found {
+        attempt.measured = measured;
+        measure(status, measured, saves);
+    }
     attempt
 }
 

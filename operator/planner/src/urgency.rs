@@ -30,7 +30,8 @@ impl Urgency {
             Task::Interrupt { .. } | Task::DeleteAgain { .. } | Task::DeleteJob { .. } => Self::Stops,
             // The order to interrupt: the pods are evicted only after it is on record.
             Task::WriteStatus(write) if write.orders_interruption() => Self::Stops,
-            Task::WriteStatus(write) if write.ended.is_some() => Self::Ends,
+            // Without an event it only adds what was found out about an attempt that ended before.
+            Task::WriteStatus(write) if write.ended.is_some() && write.event.is_some() => Self::Ends,
             Task::CreateJob { .. } => Self::Creates,
             Task::WriteStatus(write) if write.status.phase.is_active() => Self::Writes,
             Task::Prepare { .. }
@@ -100,7 +101,7 @@ mod tests {
         line.join(action("prepares", Task::Prepare { resource_version: 1 }));
         line.join(action(
             "creates",
-            Task::CreateJob { attempt: 1, priority_class: 0, confinement: Box::default() },
+            Task::CreateJob { attempt: 1, priority_class: 0, confinement: Box::default(), supervisor: None },
         ));
         line.join(action("prepares too", Task::Prepare { resource_version: 1 }));
         line.join(action("stops", Task::Interrupt { pods: Vec::new() }));
@@ -114,7 +115,12 @@ mod tests {
         for _ in 0..10 * LET_PAST {
             line.join(action(
                 "creates",
-                Task::CreateJob { attempt: 1, priority_class: 0, confinement: Box::default() },
+                Task::CreateJob {
+                    attempt: 1,
+                    priority_class: 0,
+                    confinement: Box::default(),
+                    supervisor: None,
+                },
             ));
         }
         let before = names(line).iter().position(|name| name == "prepares");

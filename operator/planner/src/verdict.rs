@@ -25,7 +25,8 @@ use crate::{
     evidence::Evidence,
     known::later,
     next::Ending,
-    values::{Attempt, Container, Disruption, Job, Name, Outcome, Pod, PodPhase, Reason},
+    supervision,
+    values::{Attempt, Container, Disruption, Job, Name, Outcome, Pod, PodPhase, Reason, tells_of_loss},
 };
 
 /// How long after its last heartbeat a node is called not ready, and a little more: `--node-monitor-grace-period` of
@@ -127,6 +128,8 @@ pub fn judge(case: &Case<'_>) -> Verdict {
     if let Some(mut ending) = pods
         .values()
         .filter_map(|pod| failure(pod, case.is_to_blame))
+        // Its peers failed because of it, and it may be gone by now: of a Job that failed, pods that are left are deleted.
+        .chain(evidence.lost_by_node().map(lost_by_node))
         .min_by_key(|(rank, _)| *rank)
         .map(|(_, ending)| ending)
     {
@@ -272,11 +275,11 @@ fn failure(pod: &Pod, is_to_blame: bool) -> Option<(u8, Ending)> {
         let ending = Ending { outcome: Outcome::Failed, reason, message, disruption: None };
         Some((rank, ending))
     };
-    let node_failure = |outcome: Outcome, message: String| {
-        let ending = Ending { outcome, reason: Reason::NodeFailure, message, disruption: None };
-        // Before a container that failed: peers fail when a node takes one of them down.
-        Some((1, ending))
-    };
+    if let Some(why) = supervision::not_started(pod) {
+        let message = supervision::message(pod, &why);
+        return Some((0, Ending::new(Outcome::Withdrawn, Reason::SupervisorNotStarted, message)));
+    }
+    let node_failure = |outcome: Outcome, message: String| Some((NODE_FAILURE, by_node(outcome, message)));
     let (status_reason, status_message) =
         pod.status_reason.as_ref().map_or(("", ""), |(reason, message)| (reason, message));
     let name = &pod.key.name;
@@ -295,10 +298,9 @@ fn failure(pod: &Pod, is_to_blame: bool) -> Option<(u8, Ending)> {
                 colon(message)
             ),
         ),
-        // The kubelet lost track of the container: the node went down under it.
-        Some((_, "ContainerStatusUnknown" | "Unknown", _, _)) => {
-            node_failure(Outcome::Interrupted, format!("the node lost pod {name}"))
-        }
+        _ if pod.was_lost_by_node() => Some(lost_by_node(name)),
+        // It was deleted, and then lost: who deleted it decides.
+        Some((_, reason, _, _)) if tells_of_loss(reason) => None,
         // A container that was injected beside it: a sidecar.
         Some((0, _, _, true)) => failed(
             2,
@@ -336,6 +338,19 @@ fn failure(pod: &Pod, is_to_blame: bool) -> Option<(u8, Ending)> {
             format!("the node refused pod {name}: {status_reason}{}", colon(status_message)),
         ),
     }
+}
+
+/// The rank of an end that the node is to blame for: before a container that failed, since peers fail when a node takes
+/// one of them down.
+const NODE_FAILURE: u8 = 1;
+
+fn by_node(outcome: Outcome, message: String) -> Ending {
+    Ending { outcome, reason: Reason::NodeFailure, message, disruption: None }
+}
+
+/// The end of a pod that the kubelet lost track of: the node went down under it.
+fn lost_by_node(pod: &Name) -> (u8, Ending) {
+    (NODE_FAILURE, by_node(Outcome::Interrupted, format!("the node lost pod {pod}")))
 }
 
 fn colon(message: &str) -> String {

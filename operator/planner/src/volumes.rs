@@ -1,6 +1,7 @@
 //! Where PersistentVolumes let pods go: a claim that is bound brings the node affinity of its volume with it. An
 //! ordinary pod with a claim that is not bound cannot be judged; a ScavengerJob with one may go anywhere, since the
-//! volume will be bound where its pod is placed.
+//! volume will be bound where its pod is placed. While volumes cannot be listed, a claim whose volume is not known may be bound
+//! all the same, so that ScavengerJob waits.
 //!
 //! A volume that one node at a time can mount (ReadWriteOnce) is attached where a pod that mounts it is. kube-scheduler
 //! does not look at that, and a pod on another node never starts. So a ScavengerJob goes where its volume is attached; and
@@ -33,6 +34,17 @@ pub(crate) struct Volumes {
     scavenger_jobs: BTreeMap<Key, BTreeSet<Key>>,
     /// Ordinary pods that wait and mount claims, as they were seen.
     waiting: BTreeMap<Key, Pod>,
+    /// True while volumes cannot be listed or watched, so that some may be missing here.
+    may_be_missing: bool,
+}
+
+/// Why a ScavengerJob cannot start because of a claim that it mounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ClaimHold {
+    /// Somebody else mounts its volume; the sentence says who.
+    InUse(String),
+    /// Its volume is not known, and volumes cannot be listed.
+    Unknown(Name),
 }
 
 /// A pod on a node that mounts a claim.
@@ -113,21 +125,30 @@ impl Volumes {
         attached.map(|nodes| NodeTerm::nodes(nodes.into_iter().collect()))
     }
 
-    /// Why a ScavengerJob cannot start yet because of a volume that is in use. `starting` are others that are starting.
-    pub(crate) fn in_use<'a>(
+    /// Why a ScavengerJob cannot start yet because of a claim that it mounts. `starting` are others that are starting.
+    pub(crate) fn hold<'a>(
         &self,
         sj: &ScavengerJob,
         starting: impl Iterator<Item = &'a ScavengerJob>,
-    ) -> Option<String> {
+    ) -> Option<ClaimHold> {
+        let claims = sj.spec.as_ref().map(|spec| spec.claims.as_slice()).unwrap_or_default();
+        let is_unknown = |claim: &&Name| {
+            !self.affinities.contains_key(&Key::new(sj.key.namespace.clone(), (*claim).clone()))
+        };
+        if self.may_be_missing
+            && let Some(claim) = claims.iter().find(is_unknown)
+        {
+            return Some(ClaimHold::Unknown(claim.clone()));
+        }
         let mut unattached: Vec<Key> = Vec::new();
         for (claim, access, mounts) in self.limited_claims(sj) {
             match (access, mounts.first()) {
                 (Access::OnePod, Some((pod, _))) => {
                     let claim = &claim.name;
-                    return Some(format!(
+                    return Some(ClaimHold::InUse(format!(
                         "PersistentVolumeClaim {claim:?} can be mounted by one pod, and pod {pod} mounts it; waits until \
                          that pod has ended"
-                    ));
+                    )));
                 }
                 (Access::OneNode, Some(_)) | (Access::ManyNodes, _) => {}
                 (Access::OneNode | Access::OnePod, None) => unattached.push(claim),
@@ -141,10 +162,10 @@ impl Volumes {
             for claim in claims {
                 if unattached.iter().any(|unattached| unattached.name == *claim) {
                     let other = &other.key.name;
-                    return Some(format!(
+                    return Some(ClaimHold::InUse(format!(
                         "PersistentVolumeClaim {claim:?} can be mounted on one node; waits until ScavengerJob {other}, \
                          which mounts it too, has a node"
-                    ));
+                    )));
                 }
             }
         }
@@ -260,6 +281,17 @@ impl Volumes {
             changed.push(claim);
         }
         changed
+    }
+
+    /// Takes in whether every volume is known, and returns true if that changed.
+    pub(crate) fn set_known(&mut self, known: bool) -> bool {
+        std::mem::replace(&mut self.may_be_missing, !known) == known
+    }
+
+    /// The ScavengerJobs that mount claims and have not ended.
+    pub(crate) fn mounting_scavenger_jobs(&self) -> Vec<Key> {
+        let all: BTreeSet<&Key> = self.scavenger_jobs.values().flatten().collect();
+        all.into_iter().cloned().collect()
     }
 
     /// The ScavengerJobs that mount a claim and have not ended.

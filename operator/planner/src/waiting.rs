@@ -9,6 +9,7 @@ use crate::{
     leftovers,
     next::{Next, Transition},
     values::{Reason, Waiting, WaitingReason},
+    volumes::ClaimHold,
 };
 
 /// How often it is looked again at pods that hold something up: their node can be lost without any of them changing.
@@ -93,9 +94,20 @@ pub fn next(known: &Known<'_>) -> Next {
             false => Next::Held(waiting, None),
         };
     }
-    if let Some(message) = &known.claim_in_use {
-        let waiting = Waiting { reason: WaitingReason::BehindInQueue, message: message.clone() };
-        return Next::Held(waiting, Some(later(now, CLAIM_AGAIN)));
+    if let Some(hold) = &known.claim_hold {
+        let (message, again) = match hold {
+            ClaimHold::InUse(message) => (message.clone(), Some(later(now, CLAIM_AGAIN))),
+            // It is looked at when they can be listed, or when its volume shows.
+            ClaimHold::Unknown(claim) => {
+                let message = format!(
+                    "the volume of PersistentVolumeClaim {:?} is not known; waits until the operator can list \
+                     PersistentVolumes",
+                    &**claim
+                );
+                (message, None)
+            }
+        };
+        return Next::Held(Waiting { reason: WaitingReason::BehindInQueue, message }, again);
     }
     if !known.has_reservation {
         return Next::Candidate;

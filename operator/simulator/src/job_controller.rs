@@ -94,6 +94,7 @@ impl Cluster {
             self.serial += 1;
             let mut pod = super::pod("", 0).of(&job.owner, job.attempt);
             // A pod of an earlier Job of this name may be left.
+            self.supervise(&job.uid, &mut pod, index);
             let mut index = index.to_string();
             pod.key = Key::new(job.key.namespace.clone(), format!("{}-{index}", job.key.name));
             while self.pods.contains_key(&pod.key) {

@@ -7,6 +7,7 @@
 //! | when a change reaches the planner | `watches` |
 //! | what the API server answers to actions, and what every write must keep | `api` |
 //! | what people do, and what kubelets do | `kubernetes` |
+//! | what supervisors do in pods | `supervisor` |
 //! | what the Job controller does | `job_controller` |
 //! | what the garbage collector does | `garbage_collector` |
 //! | what the scheduler does | `scheduler` |
@@ -27,10 +28,12 @@ mod namespaces;
 mod queries;
 mod resize;
 mod scheduler;
+mod supervisor;
 mod truth;
 mod watches;
 
 pub use cluster::{Cluster, Delays, Fault, Kill, Random, Workload};
+pub use supervisor::Unstartable;
 pub use watches::Stream;
 
 use scavenger_planner::fixtures::{at, key, millis, pod, seconds, settings};

@@ -2,13 +2,19 @@
 
 use scavenger_planner::{
     resources::Resources,
-    values::{Job, Key, Name},
+    values::{Job, Key, Name, ScavengerJob},
 };
 
 use super::cluster::Cluster;
 
 /// Name of the resource that counts Jobs in a quota.
 const JOBS: &str = "count/jobs.batch";
+
+/// Names of the resources that count Services.
+const SERVICES: [&str; 2] = ["services", "count/services"];
+
+/// Name of the resource that counts pods, whether they have ended or not; the other one is `pods`.
+const PODS: &str = "count/pods";
 
 impl Cluster {
     /// Why the API server does not take a Job with this name, if so.
@@ -21,6 +27,23 @@ impl Cluster {
         let used = i64::try_from(jobs).expect("few Jobs should be modelled");
         let hard = *self.quotas.get(&job.namespace)?.other.get(JOBS)?;
         (used + 1 > hard).then(|| exceeded(&what, JOBS, (1, used, hard)))
+    }
+
+    /// Why the API server does not take the Service of a gang, if it has none yet. It has one from its first Job on.
+    pub(super) fn service_refusal(&self, sj: &Key) -> Option<String> {
+        let has_service = |sj: &&ScavengerJob| {
+            self.made.iter().any(|(uid, _)| *uid == sj.uid)
+                && sj.spec.as_ref().is_ok_and(|spec| spec.demand.pod_count > 1)
+        };
+        if self.scavenger_jobs.get(sj).filter(has_service).is_some() {
+            return None;
+        }
+        let quota = self.quotas.get(&sj.namespace)?;
+        let (resource, hard) = SERVICES.iter().find_map(|name| Some((*name, *quota.other.get(*name)?)))?;
+        let others = self.scavenger_jobs.values().filter(|other| other.key.namespace == sj.namespace);
+        let used = i64::try_from(others.filter(has_service).count()).expect("few gangs should be modelled");
+        let what = format!("services {:?}", &*sj.name);
+        (used + 1 > hard).then(|| exceeded(&what, resource, (1, used, hard)))
     }
 
     /// Why the API server does not take the next pod of a Job, if there is to be one and it does not.
@@ -40,14 +63,25 @@ impl Cluster {
         let wanted = &self.pod_templates.get(&job.uid)?.per_pod;
         let mut used = Resources::default();
         let pods = self.pods.values().filter(|pod| pod.key.namespace == *namespace);
+        if let Some(hard) = hard.other.get(PODS) {
+            let used = i64::try_from(pods.clone().count()).expect("few pods should be modelled");
+            if used + 1 > *hard {
+                return Some(exceeded(&what, PODS, (1, used, *hard)));
+            }
+        }
         for pod in pods.filter(|pod| !pod.phase.is_terminal()) {
             used.add(&pod.requests);
         }
         let short = hard.iter().find(|(name, hard)| {
-            *hard > 0 && *name != JOBS && used.get(name).saturating_add(wanted.get(name)) > *hard
+            *hard > 0 && !is_of_objects(name) && used.get(name).saturating_add(wanted.get(name)) > *hard
         });
         short.map(|(name, hard)| exceeded(&what, name, (wanted.get(name), used.get(name), hard)))
     }
+}
+
+/// True for a resource that no pod requests.
+fn is_of_objects(resource: &str) -> bool {
+    resource == JOBS || resource == PODS || SERVICES.contains(&resource)
 }
 
 /// As kube-apiserver 1.36 says it, with plain numbers.

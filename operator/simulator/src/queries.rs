@@ -13,6 +13,15 @@ impl Cluster {
         &self.scavenger_jobs.get(&key(name)).unwrap_or_else(|| panic!("{name} should be there")).status
     }
 
+    /// A ScavengerJob as the API server has it.
+    ///
+    /// # Panics
+    /// If there is no such ScavengerJob.
+    #[must_use]
+    pub fn stored_sj(&self, name: &str) -> &ScavengerJob {
+        self.scavenger_jobs.get(&key(name)).unwrap_or_else(|| panic!("{name} should be there"))
+    }
+
     /// Why a ScavengerJob waits, if it does.
     #[must_use]
     pub fn waits(&self, name: &str) -> Option<WaitingReason> {

@@ -144,11 +144,16 @@ impl Cluster {
             Observation::NodeGone(name) => {
                 self.told.nodes.remove(name);
             }
+            Observation::Pool(pool) => {
+                let former = std::mem::replace(&mut self.heard_pool, pool.as_ref().clone().ok());
+                self.former_pools.extend(former.map(|settings| (self.now, settings)));
+            }
             Observation::PodsRelisted
             | Observation::Volume(_)
             | Observation::VolumeGone(_)
+            | Observation::VolumesKnown(_)
             | Observation::Usage(_)
-            | Observation::Pool(_)
+            | Observation::Report(_)
             | Observation::Done(_) => {}
         }
         self.planner.observe(observation, self.now);

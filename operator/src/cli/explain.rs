@@ -12,7 +12,7 @@ use scavenger_planner::{
     values::{Key, Observation, Phase, Pod, ScavengerJob},
 };
 use scavenger_schema::{scavenger_job as crd, terminal::shown};
-use scavenger_vocabulary::Reason;
+use scavenger_vocabulary::{Reason, Supervision};
 
 use super::{
     connect, plan,
@@ -100,6 +100,7 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
     if let Some((level, steps)) = planner.running_priority(key, snapshot.time) {
         lines.add("priority", &format!("step {level} of {steps}: the higher, the more would be lost"));
     }
+    supervision(&mut lines, sj, snapshot.time);
     queue(&mut lines, &planner, sj);
     if let Some(why) = planner.node_that_left(key) {
         lines.add("node", &why);
@@ -159,6 +160,28 @@ fn queue(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob) {
         lines.add(
             "queue",
             &format!("{place}, of {all} that may start (most interrupted first, then longest waiting)"),
+        );
+    }
+}
+
+/// Whether it runs under the supervisor, and what is known because of that.
+fn supervision(lines: &mut Lines, sj: &ScavengerJob, now: Timestamp) {
+    let status = &sj.status;
+    if let Some(supervised) = &status.supervised {
+        let text = match supervised.why {
+            Supervision::Supervised => "yes".to_owned(),
+            _ => format!("no: {}", supervised.message),
+        };
+        lines.add("supervised", &text);
+    }
+    if let Some(observed) = &status.observed_saves {
+        lines.add("on SIGTERM", &observed.message);
+    }
+    if let Some(time) = status.last_checkpoint {
+        let progress = status.progress.map(|progress| format!(", {:.0}% done", progress * 100.0));
+        lines.add(
+            "checkpoint",
+            &format!("{} ago{}", round(now.duration_since(time)), progress.unwrap_or_default()),
         );
     }
 }
@@ -242,9 +265,25 @@ fn history(sj: &crd::ScavengerJob) -> String {
         let outcome = attempt.outcome.map_or_else(String::new, |outcome| format!("{outcome:?}: "));
         let why =
             attempt.message.as_deref().or(attempt.reason.as_ref().map(Reason::name)).unwrap_or_default();
-        lines.add(&format!("attempt {}", attempt.number), &format!("{ran}; {outcome}{why}"));
+        let lost = lost(attempt);
+        lines.add(&format!("attempt {}", attempt.number), &format!("{ran}{lost}; {outcome}{why}"));
     }
     lines.text
+}
+
+/// What an attempt lost, beside what was expected.
+fn lost(attempt: &crd::Attempt) -> String {
+    let span = |seconds: i64| round(SignedDuration::from_secs(seconds));
+    let mut text = match (attempt.lost_seconds, attempt.expected_lost_seconds) {
+        (Some(lost), Some(expected)) => format!(", lost {} (expected {})", span(lost), span(expected)),
+        (Some(lost), None) => format!(", lost {}", span(lost)),
+        (None, Some(expected)) => format!(", lost an unknown time (expected {})", span(expected)),
+        (None, None) => String::new(),
+    };
+    if attempt.answered_sigterm == Some(false) {
+        text.push_str(", wrote no checkpoint after SIGTERM");
+    }
+    text
 }
 
 /// A duration in whole seconds, minutes and so on, as kubectl writes ages.
@@ -268,6 +307,22 @@ mod tests {
         for bad in ["water", "/water", "chem/", "a/b/c", ""] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_was_lost_stands_beside_what_was_expected() {
+        let attempt = |more: serde_json::Value| {
+            let mut attempt = serde_json::json!({
+                "number": 1, "jobName": "a-1", "generation": 1, "requests": {}, "podCount": 1,
+                "priorityClassName": "scavenger-0", "creationTime": "2026-01-01T00:00:00Z" });
+            attempt.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            lost(&serde_json::from_value(attempt).unwrap())
+        };
+        assert_eq!(attempt(serde_json::json!({})), "");
+        let both = attempt(serde_json::json!({ "lostSeconds": 3, "expectedLostSeconds": 200 }));
+        assert_eq!(both, ", lost 3s (expected 3m20s)");
+        let deaf = attempt(serde_json::json!({ "expectedLostSeconds": 0, "answeredSigterm": false }));
+        assert_eq!(deaf, ", lost an unknown time (expected 0s), wrote no checkpoint after SIGTERM");
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! `scavenger-operator run`: the operator itself.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, str::FromStr, sync::Arc};
 
 use anyhow::Context;
 use jiff::SignedDuration;
 use kube::{Client, Config, client::ClientBuilder};
 use scavenger_schema::names;
-use tokio::{net::TcpListener, signal::unix::SignalKind, sync::watch};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
 use tracing::info;
 use tracing_subscriber::EnvFilter;
 
@@ -15,8 +19,10 @@ use crate::{
     controller::{Controller, Health},
     health,
     leader::{Candidate, Election},
+    manifest,
     metrics::Metrics,
     observe::progress::{Listen, Progress},
+    reports::{self, Endpoint},
 };
 
 /// Run the operator
@@ -30,6 +36,19 @@ pub(super) struct Options {
     #[arg(long, env = "SCAVENGER_OPERATOR_LISTEN", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
     #[arg(help_heading = "Connection")]
     listen: SocketAddr,
+
+    /// Address at which the supervisors in pods report over HTTPS; `off`: nowhere
+    ///
+    /// The replica that leads takes reports, the others answer with status 421. The certificate is the operator's own: its
+    /// authority is in the Secret `scavenger-supervisor-ca` beside the Lease.
+    #[arg(
+        long,
+        env = "SCAVENGER_OPERATOR_REPORTS_LISTEN",
+        default_value = "0.0.0.0:8443",
+        value_name = "ADDRESS"
+    )]
+    #[arg(value_parser = reports_listen, help_heading = "Connection")]
+    reports_listen: ReportsListen,
 
     /// Calls to the API server that run at the same time
     #[arg(long, env = "SCAVENGER_OPERATOR_CONCURRENCY", default_value_t = 32, value_name = "N")]
@@ -66,6 +85,22 @@ enum LogFormat {
     Json,
 }
 
+/// Where supervisors report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReportsListen {
+    Off,
+    At(SocketAddr),
+}
+
+fn reports_listen(text: &str) -> Result<ReportsListen, String> {
+    if text == "off" {
+        return Ok(ReportsListen::Off);
+    }
+    SocketAddr::from_str(text)
+        .map(ReportsListen::At)
+        .map_err(|_| "write an address with its port, for example 0.0.0.0:8443, or off".to_owned())
+}
+
 /// `--max-watch-age` unless another is given.
 const DEFAULT_WATCH_AGE: &str = "3m";
 
@@ -85,6 +120,9 @@ fn max_watch_age(text: &str) -> Result<SignedDuration, String> {
 }
 
 pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
+    // First of all: process 1 of a container does not end by a signal that it has no handler for yet, so one that came
+    // before would be lost, and a leader that is to end would keep the Lease until it is killed.
+    let signal = end_signal();
     init_log(&options)?;
     let health = Arc::new(Health::default());
     let config = super::config().await?;
@@ -94,6 +132,16 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| Unusable(format!("could not listen on {} (--listen)", options.listen)))?;
+    let reports_listener = match options.reports_listen {
+        ReportsListen::Off => None,
+        ReportsListen::At(address) => {
+            let listener = TcpListener::bind(address).await;
+            Some(
+                listener
+                    .with_context(|| Unusable(format!("could not listen on {address} (--reports-listen)")))?,
+            )
+        }
+    };
     // The port that was got, if any was asked for.
     let listen = listener.local_addr().unwrap_or(options.listen);
     let metrics = Arc::new(Metrics::new());
@@ -101,7 +149,7 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
         health::router(Arc::clone(&health), Arc::clone(&metrics), options.max_watch_age.unsigned_abs());
     let (stopped, mut stop) = watch::channel(false);
     tokio::spawn(async move {
-        wait_for_signal().await;
+        signal.await;
         // Nobody listens any more if the loop ended first.
         let _ended = stopped.send(true);
     });
@@ -115,9 +163,25 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
         lease: options.lease.lease_name,
         identity: identity(),
     };
+    let namespace = candidate.namespace.clone();
     let election = Election::start(&client, candidate);
+    let report_url = reports_listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let report_url = report_url.map(|listen| reports::url(&namespace, listen.port()));
+    let (reports, ends) = reports::link();
+    // Its tasks end with this function.
+    let _endpoint = reports_listener.map(|listener| {
+        let endpoint = Endpoint {
+            listener,
+            client: client.clone(),
+            namespace,
+            leadership: election.state.clone(),
+            metrics: Arc::clone(&metrics),
+        };
+        endpoint.start(ends)
+    });
     let concurrency = options.concurrency.into();
-    let controller = Controller { client, once, watching, metrics, health, concurrency };
+    let manifests = manifest::Settings { report_url };
+    let controller = Controller { client, once, watching, metrics, health, concurrency, reports, manifests };
     let server = tokio::spawn(server.into_future());
     let stopped = async move {
         let _closed = stop.wait_for(|stopped| *stopped).await;
@@ -143,12 +207,16 @@ fn identity() -> String {
     format!("{host}_{}_{:x}", std::process::id(), jiff::Timestamp::now().as_nanosecond())
 }
 
-async fn wait_for_signal() {
-    let mut terminate = tokio::signal::unix::signal(SignalKind::terminate())
-        .expect("a handler for SIGTERM should be installable in any process");
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
+/// Ends with the first SIGTERM or SIGINT since it was called, whether it is waited for by then or not.
+fn end_signal() -> impl Future<Output = ()> {
+    let handled =
+        |kind| signal(kind).expect("a handler for SIGTERM and SIGINT should be installable in any process");
+    let (mut terminate, mut interrupt) = (handled(SignalKind::terminate()), handled(SignalKind::interrupt()));
+    async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
     }
 }
 
@@ -165,4 +233,19 @@ fn init_log(options: &Options) -> anyhow::Result<()> {
         LogFormat::Json => log.json().init(),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{process::Command, time::Duration};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_signal_that_comes_before_it_is_waited_for_is_not_lost() {
+        let signal = end_signal();
+        let own = std::process::id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &own]).status().unwrap().success());
+        tokio::time::timeout(Duration::from_secs(60), signal).await.unwrap();
+    }
 }

@@ -12,10 +12,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, Client, api::PostParams};
-use scavenger_planner::{Planner, action::ActionResult, check, urgency::Line, values::Observation};
+use scavenger_planner::{
+    Planner,
+    action::ActionResult,
+    check,
+    urgency::Line,
+    values::{Key, LiveReport, Name, Observation},
+};
 use scavenger_schema::{
     names,
     scavenger_pool::{ScavengerPool, ScavengerPoolStatus},
@@ -30,13 +36,18 @@ use tracing::{debug, info, warn};
 use crate::{
     execute::Executor,
     leader::Leadership,
+    manifest,
     metrics::Metrics,
     observe::{self, Reporting, Watched, progress::Progress},
     pool,
+    reports::{Link, Report},
 };
 
 /// Messages that may wait for the loop. A watch that is faster than the loop waits; nothing is dropped.
 const CHANNEL: usize = 4096;
+
+/// Checkpoints whose times are closer are one that was reported again: its age is measured each time.
+const ANOTHER: SignedDuration = SignedDuration::from_millis(500);
 
 /// Messages taken in before the next plan, so that a burst is planned once and a stream still gets its plans.
 const BATCH: usize = 1000;
@@ -126,6 +137,17 @@ impl View {
         Self { planner: Planner::default(), messages, unlisted: Watched::ALL.into(), _watches: watches }
     }
 
+    /// True if enough is known to plan: all, but for kinds that are not vital and cannot be listed or watched.
+    fn can_plan(&mut self, failing: &[Watched]) -> bool {
+        let is_missing = |watched: &Watched| watched.is_vital() || !failing.contains(watched);
+        let can_plan = !self.unlisted.iter().any(is_missing);
+        if can_plan {
+            let known = !failing.contains(&Watched::Volumes);
+            self.planner.observe(Observation::VolumesKnown(known), now());
+        }
+        can_plan
+    }
+
     /// Takes in a message and those that arrived with it.
     fn take_in(&mut self, message: Message) -> Result<(), ControllerError> {
         let mut next = Some(message);
@@ -133,6 +155,8 @@ impl View {
             let Some(message) = next else { break };
             match message {
                 Message::Seen(observation) => self.planner.observe(observation, now()),
+                // While it lists again, what was known of a kind that is not vital is good enough.
+                Message::Listing(watched) if !watched.is_vital() => {}
                 Message::Listing(watched) => {
                     self.unlisted.insert(watched);
                 }
@@ -152,6 +176,22 @@ impl View {
     }
 }
 
+impl View {
+    /// Takes in what a supervisor said. A pod that is not seen yet reports again.
+    fn hear(&mut self, report: Report, metrics: &Metrics) {
+        let Report { namespace, pod, pod_uid, checkpoint, progress, received, .. } = report;
+        let (pod, uid) = (Key::new(namespace.clone(), pod), Name::from(pod_uid));
+        let before = self.planner.checkpoint_of(&pod, &uid);
+        let report = LiveReport { pod: pod.clone(), uid: uid.clone(), checkpoint, progress };
+        self.planner.observe(Observation::Report(report), received);
+        if let Some(known) = self.planner.checkpoint_of(&pod, &uid)
+            && before.is_none_or(|before| known.duration_since(before) >= ANOTHER)
+        {
+            metrics.reports.checkpoint(namespace);
+        }
+    }
+}
+
 /// The operator's loop.
 pub(crate) struct Controller {
     pub(crate) client: Client,
@@ -164,13 +204,17 @@ pub(crate) struct Controller {
     pub(crate) health: Arc<Health>,
     /// Actions that run at the same time.
     pub(crate) concurrency: usize,
+    /// What the supervisors in pods say.
+    pub(crate) reports: Link,
+    /// What the operator's own settings add to the Jobs of attempts.
+    pub(crate) manifests: manifest::Settings,
 }
 
 impl Controller {
     /// Runs until `stop` ends, then waits for actions under way. A replica that stands by watches nothing: what it saw
     /// could not be trusted when it takes over, and would cost the API server as much as the leader does.
     pub(crate) async fn run(
-        self,
+        mut self,
         mut leadership: watch::Receiver<Leadership>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), ControllerError> {
@@ -179,6 +223,7 @@ impl Controller {
             self.once.clone(),
             leadership.clone(),
             Arc::clone(&self.metrics),
+            self.manifests.clone(),
         ));
         let reporting =
             Reporting { progress: Arc::clone(&self.health.progress), metrics: Arc::clone(&self.metrics) };
@@ -208,6 +253,9 @@ impl Controller {
                         take_in(&mut view.planner, result);
                     }
                 },
+                Some(report) = self.reports.reports.recv() => if let Some(view) = &mut view {
+                    view.hear(report, &self.metrics);
+                },
                 () = tokio::time::sleep(until(wake_at)) => {}
             }
             // Looked at in every turn: a leader that has lost the Lease must not plan one thing more.
@@ -230,15 +278,12 @@ impl Controller {
                 self.health.progress.begin();
                 self.health.set_ready(false);
                 self.metrics.leads(true);
+                self.reports.begin();
                 View::start(&self.watching, &reporting)
             });
-            // Half a view would show room that is not there and Jobs that seem to be gone.
-            if !view.unlisted.is_empty() {
+            let is_blind = self.is_blind(&mut failing);
+            if is_blind || !view.can_plan(&failing) {
                 // The next message wakes the loop; a timer that is due could not be served.
-                wake_at = None;
-                continue;
-            }
-            if self.is_blind(&mut failing) {
                 wake_at = None;
                 continue;
             }
@@ -260,6 +305,7 @@ impl Controller {
                     // As after a restart: what was planned in the old view is not begun, and what is under way is cut
                     // off, so that no answer of it is taken for one to the new view.
                     (line, under_way) = (Line::default(), JoinSet::new());
+                    self.reports.begin();
                     *view = View::start(&self.watching, &reporting);
                     wake_at = None;
                     continue;
@@ -276,6 +322,8 @@ impl Controller {
                 under_way.spawn(async move { executor.execute(action).await });
             }
             executor.set_busy(line.waits());
+            self.reports.serve(&view.planner.supervised_namespaces());
+            self.reports.requests.ask(view.planner.asked_for_checkpoint());
             pool_status.offer(&view.planner, &self.metrics);
         }
         info!(under_way = under_way.len(), "stopping: nothing new is planned");
@@ -292,13 +340,19 @@ impl Controller {
     /// showed, and pods that it last showed may have ended. `failing` is what was said about it last.
     fn is_blind(&self, failing: &mut Vec<Watched>) -> bool {
         let now_failing = self.health.progress.failing();
-        let is_blind = !now_failing.is_empty();
+        let is_blind = now_failing.iter().any(|watched| watched.is_vital());
         if now_failing != *failing {
             let kinds: Vec<&str> = now_failing.iter().map(|watched| watched.name()).collect();
+            let kinds = kinds.join(", ");
             if is_blind {
-                warn!(kinds = kinds.join(", "), "nothing is planned: watches have only failed for a while");
+                warn!(kinds, "nothing is planned: watches have only failed for a while");
+            } else if now_failing.is_empty() {
+                info!("every watch works again");
             } else {
-                info!("planning goes on: every watch works again");
+                warn!(
+                    kinds,
+                    "watches have only failed for a while; planning goes on with what was known last"
+                );
             }
             *failing = now_failing;
         }

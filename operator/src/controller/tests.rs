@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::observe::progress::Listen;
 
+const PODS: &str = "/pods";
+const VOLUMES: &str = "/persistentvolumes";
+
 /// How watches of one kind are answered.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Answer {
@@ -22,11 +25,12 @@ enum Answer {
     ErrorEvent(u16),
 }
 
-/// An empty cluster with a pool. Watches of pods are answered as the sender says; they are cut whenever it says it again.
-fn cluster(pods: &watch::Sender<Answer>, health: &Health) -> Client {
-    let pods = pods.subscribe();
+/// An empty cluster with a pool. Watches of one kind are answered as the sender says; they are cut whenever it says it
+/// again. Lists of volumes are answered in the same way, those of all others are complete.
+fn cluster(kind: &'static str, answers: &watch::Sender<Answer>, health: &Health) -> Client {
+    let answers = answers.subscribe();
     let service = tower::service_fn(move |request: Request<Body>| {
-        ready(Ok::<_, Infallible>(answer(&request, pods.clone())))
+        ready(Ok::<_, Infallible>(answer(&request, kind, answers.clone())))
     });
     let service = tower::ServiceBuilder::new().layer(Listen(Arc::clone(&health.progress))).service(service);
     Client::new(service, "lab")
@@ -46,20 +50,22 @@ fn failure(code: u16) -> Value {
 
 fn answer(
     request: &Request<Body>,
-    mut pods: watch::Receiver<Answer>,
+    kind: &str,
+    mut answers: watch::Receiver<Answer>,
 ) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
     let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+    let is_of_kind = path.ends_with(kind);
+    let now = *answers.borrow_and_update();
     if query.contains("watch=true") {
-        match *pods.borrow_and_update() {
-            Answer::Refused(code) if path.ends_with("/pods") => return whole(code, &failure(code)),
-            Answer::ErrorEvent(code) if path.ends_with("/pods") => {
+        match now {
+            Answer::Refused(code) if is_of_kind => return whole(code, &failure(code)),
+            Answer::ErrorEvent(code) if is_of_kind => {
                 return whole(200, &json!({ "type": "ERROR", "object": failure(code) }));
             }
             _ => {}
         }
-        let is_of_pods = path.ends_with("/pods");
         let cut = async move {
-            if !is_of_pods || pods.changed().await.is_err() {
+            if !is_of_kind || answers.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
         };
@@ -67,6 +73,12 @@ fn answer(
         return Response::new(StreamBody::new(body).boxed_unsync());
     }
     let items = if path.ends_with("/scavengerpools") { vec![pool()] } else { vec![] };
+    if let Answer::Refused(code) = now
+        && is_of_kind
+        && kind == VOLUMES
+    {
+        return whole(code, &failure(code));
+    }
     match path {
         _ if path.ends_with("/scavengerpools/default") || path.ends_with("/status") => whole(200, &pool()),
         _ if path.contains("metrics.k8s.io") => whole(404, &failure(404)),
@@ -100,12 +112,20 @@ async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn nothing_is_planned_while_a_watch_only_fails() {
-    for refusal in [Answer::Refused(403), Answer::Refused(500), Answer::ErrorEvent(500)] {
+/// An operator that leads on such a cluster.
+struct Lab {
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
+    answers: watch::Sender<Answer>,
+    running: tokio::task::JoinHandle<Result<(), ControllerError>>,
+    _lease: watch::Sender<Leadership>,
+}
+
+impl Lab {
+    fn start(kind: &'static str, answer: Answer) -> Self {
         let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::new()));
-        let pods = watch::Sender::new(Answer::Quiet);
-        let client = cluster(&pods, &health);
+        let answers = watch::Sender::new(answer);
+        let client = cluster(kind, &answers, &health);
         let controller = Controller {
             client: client.clone(),
             once: client.clone(),
@@ -113,11 +133,42 @@ async fn nothing_is_planned_while_a_watch_only_fails() {
             metrics: Arc::clone(&metrics),
             health: Arc::clone(&health),
             concurrency: 4,
+            reports: crate::reports::link().0,
+            manifests: manifest::Settings::default(),
         };
         let lease = watch::Sender::new(Leadership::Leader {
             until: tokio::time::Instant::now() + Duration::from_secs(3600),
         });
         let running = tokio::spawn(controller.run(lease.subscribe(), std::future::pending()));
+        Self { health, metrics, answers, running, _lease: lease }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn volumes_that_cannot_be_listed_keep_nobody_from_planning() {
+    let lab = Lab::start(VOLUMES, Answer::Refused(403));
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(plans(&lab.metrics), 0, "they may only be late");
+    within(Duration::from_secs(60), "ready without them", || lab.health.is_ready()).await;
+    within(Duration::from_secs(10), "planning", || plans(&lab.metrics) > 0).await;
+
+    lab.answers.send_replace(Answer::Quiet);
+    pass(Duration::from_secs(60)).await;
+    assert!(lab.health.is_ready());
+
+    // Known once, they may be listed again, or not at all.
+    lab.answers.send_replace(Answer::Refused(403));
+    let planned = plans(&lab.metrics);
+    pass(Duration::from_secs(600)).await;
+    assert!(lab.health.is_ready());
+    assert!(plans(&lab.metrics) >= planned + 60, "{} after {planned}", plans(&lab.metrics));
+    assert!(lab.running.now_or_never().is_none(), "the loop still runs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_planned_while_a_watch_only_fails() {
+    for refusal in [Answer::Refused(403), Answer::Refused(500), Answer::ErrorEvent(500)] {
+        let Lab { health, metrics, answers: pods, running, _lease } = Lab::start(PODS, Answer::Quiet);
         within(Duration::from_secs(30), "ready", || health.is_ready()).await;
 
         pods.send_replace(refusal);

@@ -37,8 +37,8 @@ use tokio::sync::watch;
 use tracing::warn;
 
 pub(crate) use self::errors::failure;
-use self::{events::Events, kept::Kept};
-use crate::{evict::Evictor, leader::Leadership, metrics::Metrics};
+use self::{events::Events, kept::Kept, start::Wanted};
+use crate::{evict::Evictor, leader::Leadership, manifest, metrics::Metrics};
 
 /// Longest time that one task may take. What takes longer failed, as far as the planner is concerned; since every task
 /// is idempotent, one that was carried out after all is found when it is tried again.
@@ -53,6 +53,7 @@ pub(crate) struct Executor {
     evictor: Evictor,
     events: Events,
     metrics: Arc<Metrics>,
+    manifests: manifest::Settings,
     kept: Kept,
 }
 
@@ -64,10 +65,11 @@ impl Executor {
         once: Client,
         leadership: watch::Receiver<Leadership>,
         metrics: Arc<Metrics>,
+        manifests: manifest::Settings,
     ) -> Self {
         let events = Events::start(client.clone(), Arc::clone(&metrics));
         let evictor = Evictor::new(once.clone(), names::OPERATOR);
-        Self { client, once, leadership, evictor, events, metrics, kept: Kept::default() }
+        Self { client, once, leadership, evictor, events, metrics, manifests, kept: Kept::default() }
     }
 
     /// Refuses to begin an attempt when another replica may lead. Asked right before the write: a process may be frozen
@@ -110,8 +112,9 @@ impl Executor {
         match task {
             Task::Prepare { resource_version } => self.prepare(sj, uid, resource_version).await,
             Task::WriteStatus(write) => self.write_status(sj, uid, *write).await,
-            Task::CreateJob { attempt, priority_class, confinement } => {
-                self.create_job(sj, uid, attempt, priority_class, &confinement).await
+            Task::CreateJob { attempt, priority_class, confinement, supervisor } => {
+                let wanted = Wanted { attempt, priority_class, confinement, supervisor };
+                self.create_job(sj, uid, wanted).await
             }
             Task::ReadJob { job, uid } => self.read_job(&job, &uid).await,
             Task::LookForJob { attempt } => self.look_for_job(sj, uid, attempt).await,

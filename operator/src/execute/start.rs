@@ -10,7 +10,7 @@ use kube::{
 };
 use scavenger_planner::{
     action::{Answer, Failure},
-    values::{Confinement, Key},
+    values::{Confinement, Key, Supervisor},
 };
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 
@@ -19,6 +19,14 @@ use super::{
     errors::{failure, refusal},
 };
 use crate::{manifest, observe::convert};
+
+/// The Job that is wanted for an attempt.
+pub(super) struct Wanted {
+    pub(super) attempt: u32,
+    pub(super) priority_class: u32,
+    pub(super) confinement: Box<Confinement>,
+    pub(super) supervisor: Option<Box<Supervisor>>,
+}
 
 impl Executor {
     pub(super) async fn prepare(&self, key: &Key, uid: &str, version: u64) -> Outcome {
@@ -78,14 +86,8 @@ impl Executor {
         Ok(())
     }
 
-    pub(super) async fn create_job(
-        &self,
-        key: &Key,
-        uid: &str,
-        attempt: u32,
-        priority_class: u32,
-        confinement: &Confinement,
-    ) -> Outcome {
+    pub(super) async fn create_job(&self, key: &Key, uid: &str, wanted: Wanted) -> Outcome {
+        let Wanted { attempt, priority_class, confinement, supervisor } = wanted;
         // Its spec cannot have changed since Starting was written, whatever version this is.
         let sj = match self.kept.take(uid) {
             Some(sj) => sj,
@@ -94,7 +96,8 @@ impl Executor {
         if sj.spec.pod_count > 1 {
             self.create_service(key, &sj, uid).await?;
         }
-        let wanted = manifest::job(&sj, attempt, priority_class, confinement);
+        let supervision = supervisor.as_deref().map(|supervisor| (supervisor, &self.manifests));
+        let wanted = manifest::job(&sj, attempt, priority_class, &confinement, supervision);
         let name = names::job(&key.name, attempt);
         let api = Api::<BatchJob>::namespaced(self.once.clone(), &key.namespace);
         self.must_lead()?;

@@ -2,6 +2,8 @@
 //!
 //! The pods meet the restricted Pod Security level by construction; the spec has no field that could change that.
 
+mod supervisor;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
@@ -21,11 +23,13 @@ use k8s_openapi::{
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use kube::{Resource, ResourceExt};
-use scavenger_planner::values::{Confinement, Expression, Name};
+use scavenger_planner::values::{Confinement, Expression, Name, Supervisor};
 use scavenger_schema::{
     names::{self, env},
     scavenger_job::{self as crd, ScavengerJob, ScavengerJobSpec},
 };
+
+pub(crate) use supervisor::Settings;
 
 /// Name of the container in every pod that runs the workload. What else a pod has was injected, by a service mesh say.
 pub(crate) const CONTAINER: &str = "main";
@@ -76,15 +80,22 @@ pub(crate) fn service(sj: &ScavengerJob) -> Service {
     }
 }
 
-/// The batch/v1 Job of an attempt.
+/// The batch/v1 Job of an attempt; with a supervisor, its workload runs under it.
 pub(crate) fn job(
     sj: &ScavengerJob,
     attempt: u32,
     priority_class: u32,
     confinement: &Confinement,
+    supervision: Option<(&Supervisor, &Settings)>,
 ) -> BatchJob {
     let name = names::job(&sj.name_any(), attempt);
     let labels = labels(sj, attempt);
+    let mut pod = pod_spec(sj, &name, attempt, priority_class, confinement);
+    let mut metadata = pod_metadata(sj, &labels);
+    if let Some((supervisor, settings)) = supervision {
+        supervisor::put_in_front(&mut pod, &sj.spec, supervisor, settings);
+        supervisor::let_nodes_go(&mut metadata, &pod);
+    }
     let spec = JobSpec {
         parallelism: Some(sj.spec.pod_count),
         completions: Some(sj.spec.pod_count),
@@ -104,10 +115,7 @@ pub(crate) fn job(
                 ..PodFailurePolicyRule::default()
             }],
         }),
-        template: PodTemplateSpec {
-            metadata: Some(pod_metadata(sj, &labels)),
-            spec: Some(pod_spec(sj, &name, attempt, priority_class, confinement)),
-        },
+        template: PodTemplateSpec { metadata: Some(metadata), spec: Some(pod) },
         ..JobSpec::default()
     };
     BatchJob {
@@ -185,6 +193,7 @@ fn pod_spec(
             }),
             ..PodSecurityContext::default()
         }),
+        runtime_class_name: spec.runtime_class_name.clone(),
         service_account_name: spec.service_account_name.clone(),
         automount_service_account_token: Some(spec.service_account_name.is_some()),
         enable_service_links: Some(false),

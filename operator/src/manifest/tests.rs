@@ -2,13 +2,14 @@
 
 use scavenger_planner::values::Operator;
 
-use scavenger_planner::values::{NodeTerm, Settings};
+use scavenger_planner::values::{NodeTerm, Settings as PoolSettings};
+use scavenger_schema::supervisor::{CheckpointRequest, RequestSignal};
 
 use super::*;
 
 /// The Job of an attempt in a pool of every node.
 fn job(sj: &ScavengerJob, attempt: u32, priority_class: u32) -> BatchJob {
-    super::job(sj, attempt, priority_class, &Confinement::default())
+    super::job(sj, attempt, priority_class, &Confinement::default(), None)
 }
 
 fn sj(pods: i32) -> ScavengerJob {
@@ -40,14 +41,14 @@ fn its_pods_are_kept_on_the_nodes_where_a_volume_is_attached() {
     };
     let kept_on = |nodes: &[&str], pool: Confinement| {
         let attached = nodes.iter().map(|node| Name::from(*node)).collect();
-        terms(&super::job(&sj(1), 1, 0, &Confinement { attached, ..pool }))
+        terms(&super::job(&sj(1), 1, 0, &Confinement { attached, ..pool }, None))
     };
     let on = |node: &str| serde_json::json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] });
     assert_eq!(kept_on(&[], Confinement::default()), None);
     let both = kept_on(&["n1", "n2"], Confinement::default());
     assert_eq!(both, Some(serde_json::json!([on("n1"), on("n2")])));
     let settings = scavenger_planner::fixtures::settings();
-    let settings = Settings { node_selector: [("pool".into(), "x".into())].into(), ..settings };
+    let settings = PoolSettings { node_selector: [("pool".into(), "x".into())].into(), ..settings };
     let in_pool = kept_on(&["n1", "n2"], Confinement::to_pool(&settings, [])).unwrap_or_default();
     for (index, node) in ["n1", "n2"].into_iter().enumerate() {
         assert_eq!(in_pool[index]["matchFields"], on(node)["matchFields"]);
@@ -61,6 +62,14 @@ fn a_service_account_is_always_looked_up() {
     assert_eq!(service_account(&sj.spec), "default");
     sj.spec.service_account_name = Some("chemist".to_owned());
     assert_eq!(service_account(&sj.spec), "chemist");
+}
+
+#[test]
+fn the_runtime_class_is_that_of_the_spec() {
+    let mut sj = sj(1);
+    sj.spec.runtime_class_name = Some("nvidia".to_owned());
+    let pod = job(&sj, 3, 12).spec.unwrap().template.spec.unwrap();
+    assert_eq!(pod.runtime_class_name.as_deref(), Some("nvidia"));
 }
 
 #[test]
@@ -81,6 +90,7 @@ fn pods_are_guaranteed_and_restricted() {
     assert_eq!(context.allow_privilege_escalation, Some(false));
     assert_eq!(context.capabilities.as_ref().unwrap().drop.as_deref(), Some(&["ALL".to_owned()][..]));
     assert_eq!(pod.automount_service_account_token, Some(false));
+    assert_eq!(pod.runtime_class_name, None);
     assert_eq!(pod.priority_class_name.as_deref(), Some("scavenger-9"));
     assert_eq!(job.metadata.name.as_deref(), Some("water-3"));
     let volumes = pod.volumes.unwrap();
@@ -133,7 +143,7 @@ fn a_gang_knows_its_hosts() {
 
 #[test]
 fn the_job_of_an_attempt_is_known_by_its_owner_and_number() {
-    let made = super::job(&sj(1), 1, 0, &confinement());
+    let made = super::job(&sj(1), 1, 0, &confinement(), None);
     assert!(is_of_attempt(&made, "u-1", 1), "whatever pool it was made for");
     assert!(!is_of_attempt(&made, "u-1", 2));
     assert!(!is_of_attempt(&made, "u-2", 1));
@@ -165,7 +175,7 @@ fn pods_are_kept_on_the_nodes_of_the_pool() {
         serde_json::from_value(serde_json::json!({ "operator": "Exists" })).unwrap(),
         serde_json::from_value(serde_json::json!({ "key": "other", "operator": "Exists" })).unwrap(),
     ];
-    let pod = super::job(&sj, 1, 0, &confinement()).spec.unwrap().template.spec.unwrap();
+    let pod = super::job(&sj, 1, 0, &confinement(), None).spec.unwrap().template.spec.unwrap();
     assert_eq!(
         serde_json::to_value(pod.affinity).unwrap(),
         serde_json::json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -184,4 +194,121 @@ fn pods_are_kept_on_the_nodes_of_the_pool() {
     assert_eq!(tolerations[0].key.as_deref(), Some("gpu"));
     let everywhere = job(&self::sj(1), 1, 0).spec.unwrap().template.spec.unwrap();
     assert_eq!((everywhere.affinity, everywhere.tolerations), (None, None));
+}
+
+/// A ScavengerJob that says everything there is to say about the supervisor.
+fn watched() -> ScavengerJob {
+    let mut sj = sj(1);
+    sj.spec.args = vec!["--to=5".to_owned()];
+    sj.spec.image_pull_secrets = vec!["own".to_owned()];
+    sj.spec.supervisor = Some(
+        serde_json::from_value(serde_json::json!({ "signal": { "to": "Leaves", "process": "count$" } }))
+            .unwrap(),
+    );
+    sj.spec.checkpoint = Some(
+        serde_json::from_value(serde_json::json!({
+            "path": "/out/state*.cpt", "progressPath": "/out/progress",
+        }))
+        .unwrap(),
+    );
+    sj
+}
+
+/// Its pod under the supervisor.
+fn supervised(sj: &ScavengerJob, report_url: Option<&str>) -> PodSpec {
+    let supervisor = Supervisor {
+        image: "r.io/supervisor:1".into(),
+        image_pull_secrets: vec!["own".into(), "pool".into()],
+        by_default: true,
+    };
+    let settings = Settings { report_url: report_url.map(str::to_owned) };
+    let job = super::job(sj, 1, 0, &Confinement::default(), Some((&supervisor, &settings)));
+    job.spec.unwrap().template.spec.unwrap()
+}
+
+#[test]
+fn the_supervisor_is_brought_by_an_init_container_and_runs_the_command() {
+    let pod = supervised(&watched(), None);
+    let [bringer] = &pod.init_containers.as_deref().unwrap() else { panic!("one init container") };
+    let main = &pod.containers[0];
+    assert_eq!(bringer.resources, main.resources, "the pod stays Guaranteed");
+    let context = bringer.security_context.as_ref().unwrap();
+    assert_eq!(
+        (context.allow_privilege_escalation, context.read_only_root_filesystem),
+        (Some(false), Some(true))
+    );
+    assert_eq!(context.capabilities.as_ref().unwrap().drop.as_deref(), Some(&["ALL".to_owned()][..]));
+    assert_eq!(bringer.command.as_ref().unwrap().join(" "), "/scavenger-supervisor copy /.scavenger/bin");
+    assert_eq!(
+        main.command.as_ref().unwrap().join(" "),
+        "/.scavenger/bin/scavenger-supervisor run --signal-to leaves --signal-process count$$ --checkpoint \
+         /out/state*.cpt --progress /out/progress -- count"
+    );
+    assert_eq!(main.args.as_deref(), Some(&["--to=5".to_owned()][..]));
+    let mounts = main.volume_mounts.as_ref().unwrap();
+    let [mount] = mounts.iter().filter(|mount| mount.name == "scavenger-supervisor").collect::<Vec<_>>()[..]
+    else {
+        panic!("{mounts:?}")
+    };
+    assert_eq!((mount.mount_path.as_str(), mount.read_only), ("/.scavenger/bin", Some(true)));
+    let volumes = pod.volumes.unwrap();
+    assert_eq!(volumes.len(), 3, "its own and those of the spec: {volumes:?}");
+    let empty = volumes[2].empty_dir.as_ref().unwrap();
+    assert_eq!(empty.size_limit.as_ref().unwrap().0, "8Mi");
+    let secrets: Vec<String> =
+        pod.image_pull_secrets.unwrap().into_iter().map(|secret| secret.name).collect();
+    assert_eq!(secrets, ["own", "pool"]);
+}
+
+#[test]
+fn its_volume_keeps_no_node_from_the_cluster_autoscaler() {
+    let supervisor = Supervisor { image: "r.io/supervisor:1".into(), ..Supervisor::default() };
+    let settings = Settings::default();
+    let of = |supervision| super::job(&watched(), 1, 0, &Confinement::default(), supervision);
+    let annotations = |job: BatchJob| job.spec.unwrap().template.metadata.unwrap().annotations;
+    let found = annotations(of(Some((&supervisor, &settings)))).unwrap();
+    assert_eq!(
+        found.get("cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes").map(String::as_str),
+        Some("scavenger-supervisor")
+    );
+    assert_eq!(annotations(of(None)), None);
+}
+
+#[test]
+fn a_token_and_certificates_are_there_only_if_somebody_receives_reports() {
+    let pod = supervised(&watched(), Some("https://operator:8443/report"));
+    let volumes = serde_json::to_value(&pod.volumes).unwrap();
+    assert_eq!(
+        volumes.as_array().unwrap()[3..],
+        [
+            serde_json::json!({ "name": "scavenger-supervisor-token", "projected": { "sources": [{
+                "serviceAccountToken": {
+                    "audience": "scavenger.dev/supervisor", "expirationSeconds": 3600, "path": "token" } }] } }),
+            serde_json::json!({ "name": "scavenger-supervisor-ca", "configMap": {
+                "name": "scavenger-supervisor-ca", "optional": true,
+                "items": [{ "key": "ca.crt", "path": "ca.crt" }] } }),
+        ]
+    );
+    let command = pod.containers[0].command.as_ref().unwrap().join(" ");
+    let flags = "--report-url https://operator:8443/report --report-token /.scavenger/token/token --report-ca \
+                 /.scavenger/ca/ca.crt -- count";
+    assert!(command.ends_with(flags), "{command}");
+    let mut asked = watched();
+    asked.spec.checkpoint.as_mut().unwrap().request = Some(CheckpointRequest { signal: RequestSignal::USR1 });
+    let pod_that_is_asked = supervised(&asked, Some("https://operator:8443/report"));
+    let command = pod_that_is_asked.containers[0].command.as_ref().unwrap().join(" ");
+    assert!(command.ends_with("ca.crt --request-signal USR1 --report-every 10s -- count"), "{command}");
+    let inits = pod.init_containers.unwrap();
+    assert_eq!(inits[0].volume_mounts.as_ref().unwrap().len(), 1, "the copy needs no token");
+    assert_eq!(pod.automount_service_account_token, Some(false));
+}
+
+#[test]
+fn without_a_supervisor_or_a_command_a_pod_is_as_it_always_was() {
+    let plain = job(&sj(1), 1, 0).spec.unwrap().template.spec.unwrap();
+    assert_eq!(plain.init_containers, None);
+    let mut silent = sj(1);
+    silent.spec.command.clear();
+    let without = job(&silent, 1, 0).spec.unwrap().template.spec.unwrap();
+    assert_eq!(supervised(&silent, Some("https://operator")), without);
 }

@@ -1,5 +1,8 @@
 //! Metric names and what they count.
 
+mod measured;
+mod reports;
+
 use std::sync::{Mutex, atomic::AtomicU64};
 
 use jiff::Timestamp;
@@ -13,10 +16,12 @@ use scavenger_planner::{
     action::{Answer, Event, Failure},
     loss::Work,
     resources::{CPU, PODS, Resources, is_in_bytes},
-    values::{ScavengerJob, ScavengerJobStatus, WaitingReason},
+    values::{Attempt, ScavengerJob, ScavengerJobStatus, WaitingReason},
 };
 
+use self::reports::ReportMetrics;
 use crate::observe::progress::Progress;
+use measured::RunTime;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
@@ -103,6 +108,9 @@ pub(crate) struct Metrics {
     useful_work: Family<ResourceLabel, Counter<f64, AtomicU64>>,
     lost_work: Family<ResourceLabel, Counter<f64, AtomicU64>>,
     without_checkpoint: Counter,
+    /// Of the endpoint for supervisors.
+    pub(crate) reports: ReportMetrics,
+    run_time: RunTime,
 }
 
 impl Default for Metrics {
@@ -146,6 +154,8 @@ impl Metrics {
             useful_work: Family::default(),
             lost_work: Family::default(),
             without_checkpoint: Counter::default(),
+            reports: ReportMetrics::default(),
+            run_time: RunTime::default(),
         };
         metrics.register();
         metrics
@@ -162,7 +172,7 @@ impl Metrics {
         );
         registry.register(
             "withdrawals",
-            "Attempts that ended before any container had started",
+            "Attempts that ended because not all of their pods could start",
             self.withdrawals.clone(),
         );
         registry.register("failures", "ScavengerJobs that failed", self.failures.clone());
@@ -269,6 +279,13 @@ impl Metrics {
             "Attempts that ran and ended before their first checkpoint",
             self.without_checkpoint.clone(),
         );
+        self.reports.register(&mut registry);
+        self.run_time.register(&mut registry);
+    }
+
+    /// Takes in a status that was written while its attempt was still known as `before`.
+    pub(crate) fn written(&self, before: Option<&Attempt>, sj: &ScavengerJob) {
+        self.run_time.written(before, sj);
     }
 
     /// Takes in what a ScavengerJob's attempt, which has just ended, was good for.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
-use scavenger_planner::values::{Attempt, Demand, Placement};
+use scavenger_planner::values::{Attempt, Demand, Measured, Placement};
 use serde_json::Value;
 
 use super::*;
@@ -22,6 +22,7 @@ fn served() -> BTreeMap<String, BTreeSet<String>> {
     drop(metrics.waiting.get_or_create(&Reason { reason: "Any".to_owned() }));
     drop(metrics.phases.get_or_create(&PhaseLabel { phase: "Any" }));
     drop(metrics.actions.get_or_create(&ActionLabels { task: "any", result: "ok" }));
+    metrics.written(None, &measured(3, 10));
     for family in [&metrics.useful_work, &metrics.lost_work] {
         drop(family.get_or_create(&ResourceLabel { resource: "cpu".to_owned() }));
     }
@@ -32,6 +33,10 @@ fn served() -> BTreeMap<String, BTreeSet<String>> {
     drop(metrics.watch_errors.get_or_create(&WatchError { kind: "any", code: "403".to_owned() }));
     drop(metrics.undecodable.get_or_create(&KindLabel { kind: "any" }));
     drop(metrics.watch_age.get_or_create(&KindLabel { kind: "any" }));
+    metrics.reports.answered("taken");
+    metrics.reports.reviewed("known");
+    metrics.reports.connection_refused("full");
+    metrics.reports.checkpoint("lab".to_owned());
     let mut served = BTreeMap::<String, BTreeSet<String>>::new();
     for line in metrics.render().unwrap().lines().filter(|line| !line.starts_with('#')) {
         let (name, rest) = line.split_at(line.find(['{', ' ']).unwrap());
@@ -41,6 +46,49 @@ fn served() -> BTreeMap<String, BTreeSet<String>> {
         served.entry(name.to_owned()).or_default().extend(labels.map(|(label, _)| label.to_owned()));
     }
     served
+}
+
+/// A ScavengerJob whose attempt ran for 100 s and lost so many, of so many that were expected.
+fn measured(lost: i64, expected: i64) -> ScavengerJob {
+    let at = |second: i64| Timestamp::from_second(second).unwrap();
+    let mut sj = scavenger_planner::fixtures::sj("a");
+    let demand = Demand { per_pod: Resources::default(), pod_count: 1, placement: Placement::default() };
+    sj.status.attempt = Some(Box::new(Attempt {
+        start_time: Some(at(0)),
+        end_time: Some(at(100)),
+        reason: Some(scavenger_vocabulary::Reason::Headroom),
+        measured: Measured {
+            lost: Some(SignedDuration::from_secs(lost)),
+            expected: Some(SignedDuration::from_secs(expected)),
+            ..Measured::default()
+        },
+        ..Attempt::first(demand.into(), at(0))
+    }));
+    sj
+}
+
+#[test]
+fn a_measured_attempt_counts_once() {
+    let metrics = Metrics::new();
+    let sj = measured(30, 40);
+    let mut before = sj.status.attempt.clone().unwrap();
+    before.measured.lost = None;
+    // The write that ended it did not know yet what it lost.
+    let unknown = ScavengerJob {
+        status: ScavengerJobStatus { attempt: Some(before.clone()), ..sj.status.clone() },
+        ..sj.clone()
+    };
+    metrics.written(None, &unknown);
+    metrics.written(Some(&before), &sj);
+    metrics.written(sj.status.attempt.as_deref(), &sj);
+    let text = metrics.render().unwrap();
+    for line in [
+        r#"scavenger_attempt_useful_seconds_total{namespace="lab",cause="Headroom"} 70.0"#,
+        r#"scavenger_attempt_lost_seconds_total{namespace="lab",cause="Headroom"} 30.0"#,
+        r#"scavenger_attempt_expected_lost_seconds_total{namespace="lab",cause="Headroom"} 40.0"#,
+    ] {
+        assert!(text.lines().any(|written| written == line), "{line} is not in {text}");
+    }
 }
 
 /// Every string under a key, however deep.

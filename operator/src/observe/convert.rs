@@ -9,19 +9,19 @@ use k8s_openapi::api::{
 };
 use kube::ResourceExt;
 use scavenger_planner::values::{
-    Access, Container, Job, Key, Name, Node, Placement, Pod, PodPhase, Taint, Toleration, Volume,
+    Access, Job, Key, Name, Node, Placement, Pod, PodPhase, Taint, Toleration, Volume,
 };
 use scavenger_schema::names;
 
 pub(crate) use super::scavenger_job::{sj, undecodable_sj};
 use super::{
-    constraints, owner,
+    constraints, container, owner,
     requests::{self, amounts},
+    supervision,
 };
-use crate::manifest;
 
-/// Longest termination message that goes on into a status, in bytes.
-const MAX_MESSAGE: usize = 1024;
+/// Label with which the Job controller gives each pod of an Indexed Job its number.
+const INDEX_LABEL: &str = "batch.kubernetes.io/job-completion-index";
 
 /// Namespace and name.
 pub(crate) fn key<K: kube::Resource>(object: &K) -> Key {
@@ -150,37 +150,12 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
         status_reason: status
             .filter(|status| status.reason.as_ref().is_some_and(|reason| !reason.is_empty()))
             .map(|status| said(&status.reason, &status.message)),
-        container: main_container(object),
+        container: container::seen(container::main(object)),
+        started: container::main(object).and_then(container::started),
+        index: object.labels().get(INDEX_LABEL).and_then(|index| index.parse().ok()),
+        supervisor: supervision::bringer(object),
+        end_report: supervision::end_report(container::main(object)),
     }
-}
-
-/// The container that runs the workload. The kubelet sorts statuses by name, and a sidecar that was injected may come
-/// first.
-fn main_container(object: &ApiPod) -> Container {
-    let statuses = object.status.as_ref().and_then(|status| status.container_statuses.as_deref());
-    let main = statuses.into_iter().flatten().find(|status| status.name == manifest::CONTAINER);
-    let state = main.and_then(|status| status.state.as_ref());
-    let Some(state) = state else { return Container::Waiting(None) };
-    if let Some(ended) = &state.terminated {
-        return Container::Ended {
-            exit_code: ended.exit_code,
-            reason: ended.reason.clone().unwrap_or_default(),
-            message: shortened(ended.message.as_deref().unwrap_or_default().trim(), MAX_MESSAGE),
-            time: ended.finished_at.as_ref().map(|time| time.0),
-            // A container that could not be started carries the zero time.
-            started: ended.started_at.as_ref().is_some_and(|time| time.0 > Timestamp::UNIX_EPOCH),
-        };
-    }
-    if state.running.is_some() {
-        return Container::Running;
-    }
-    let waiting = state.waiting.as_ref();
-    Container::Waiting(waiting.and_then(|waiting| {
-        Some((
-            waiting.reason.clone()?,
-            shortened(waiting.message.as_deref().unwrap_or_default(), MAX_MESSAGE),
-        ))
-    }))
 }
 
 /// The end of a text, at most `bytes` long: of a log, the last lines tell why.
@@ -291,6 +266,8 @@ fn access(spec: &PersistentVolumeSpec) -> Access {
 
 #[cfg(test)]
 mod tests {
+    use scavenger_planner::values::Container;
+
     use super::*;
 
     #[test]

@@ -2,11 +2,13 @@
 //! bounded channel, in the order in which the watch delivers them.
 
 mod constraints;
+mod container;
 pub(crate) mod convert;
 mod owner;
 pub(crate) mod progress;
 mod requests;
 mod scavenger_job;
+mod supervision;
 mod usage;
 
 use std::{
@@ -47,6 +49,13 @@ pub(crate) enum Watched {
 impl Watched {
     pub(crate) const ALL: [Self; 6] =
         [Self::ScavengerJobs, Self::Jobs, Self::Pods, Self::Nodes, Self::Volumes, Self::Pools];
+
+    /// True if nothing is planned while this kind is unknown: half a view would show room that is not there and Jobs that
+    /// seem to be gone. Of volumes only starts need to know, and only those that mount claims: others who need room
+    /// are not kept waiting for them.
+    pub(crate) fn is_vital(self) -> bool {
+        !matches!(self, Self::Volumes)
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -68,11 +68,14 @@ impl Progress {
     }
 
     /// A watch on which nothing usable was heard for longer than this. The first list is waited for however long it
-    /// takes: a restart would only begin it again.
+    /// takes: a restart would only begin it again. Nor is there one for a kind without which planning goes on, if it is
+    /// refused: the operator would plan nothing for a while, and be refused again.
     pub(crate) fn overdue(&self, limit: Duration) -> Option<(Watched, Duration)> {
         let now = Instant::now();
-        let listed = self.all().into_iter().filter(|(_, heard)| heard.listed);
-        listed.map(|(watched, heard)| (watched, now - heard.last)).find(|(_, age)| *age > limit)
+        let counts =
+            |watched: Watched, heard: Heard| heard.listed && (watched.is_vital() || heard.failing.is_none());
+        let all = self.all().into_iter().filter(|(watched, heard)| counts(*watched, *heard));
+        all.map(|(watched, heard)| (watched, now - heard.last)).find(|(_, age)| *age > limit)
     }
 
     /// Kinds of which there were only errors for too long: what the operator knows of them may be wrong by now.
@@ -296,6 +299,23 @@ mod tests {
         for (watched, age) in progress.ages() {
             let seconds = if watched == Watched::Nodes { 1 } else { 2 };
             assert_eq!(age, Duration::from_secs(seconds), "{watched:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_kind_without_which_nothing_is_planned_is_begun_again_when_it_is_refused() {
+        for (watched, overdue) in [(Watched::Pods, true), (Watched::Volumes, false)] {
+            let progress = Progress::default();
+            progress.begin();
+            progress.list(watched);
+            tokio::time::advance(Duration::from_secs(60)).await;
+            progress.fail(watched);
+            tokio::time::advance(Duration::from_secs(600)).await;
+            assert_eq!(progress.overdue(Duration::from_secs(180)).is_some(), overdue, "{watched:?}");
+            // On which nothing is heard at all.
+            progress.hear(watched);
+            tokio::time::advance(Duration::from_secs(600)).await;
+            assert!(progress.overdue(Duration::from_secs(180)).is_some(), "{watched:?}");
         }
     }
 

@@ -102,11 +102,20 @@ fn not_started(name: &OsStr, error: &io::Error) -> NotStarted {
     NotStarted { code, command: name.to_owned(), reason }
 }
 
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    /// Its exit code: 128 + n for signal n.
+    pub code: u8,
+    /// A signal ended it.
+    pub by_signal: bool,
+}
+
 /// A process that was waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reaped {
-    /// This one ended, with this exit code: 128 + n for signal n.
-    Ended(i32, u8),
+    /// This one ended.
+    Ended(i32, End),
     /// Children are left, and none has ended.
     NoneYet,
     /// There is no child any more.
@@ -122,13 +131,13 @@ pub fn reap() -> Reaped {
     let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
     match pid {
         0 => Reaped::NoneYet,
-        pid if pid > 0 => Reaped::Ended(pid, code(status)),
+        pid if pid > 0 => Reaped::Ended(pid, end(status)),
         _ => Reaped::NoChild,
     }
 }
 
-fn code(status: i32) -> u8 {
-    let code =
-        if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
-    u8::try_from(code).unwrap_or(u8::MAX)
+fn end(status: i32) -> End {
+    let by_signal = libc::WIFSIGNALED(status);
+    let code = if by_signal { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
+    End { code: u8::try_from(code).unwrap_or(u8::MAX), by_signal }
 }

@@ -32,10 +32,11 @@ impl Delivery {
         Self { rule, supervisor: Pid::this().as_raw(), child, terminated: Mutex::default() }
     }
 
-    /// Sends a signal to those that the rule chooses.
-    pub fn deliver(&self, signal: Signal) {
+    /// Sends a signal to those that the rule chooses. Returns whether any of them got it.
+    pub fn deliver(&self, signal: Signal) -> bool {
         let table = self.table();
         let chosen = signals::recipients(&table, self.supervisor, self.child, signal as i32, &self.rule);
+        let mut got = false;
         for process in chosen {
             // A signal that reaches process 1 of a container is ignored if there is no handler for it. The workload is
             // process 1 no longer, and would end.
@@ -43,9 +44,21 @@ impl Delivery {
             if ends && !process.survives(signal as i32) {
                 say(&format!("{signal} is not sent to {}: it has no handler for it", name(process)));
             } else {
-                self.send(process, signal);
+                got |= self.send(process, signal);
             }
         }
+        got
+    }
+
+    /// Whether a process is left that got SIGTERM and has a handler for it.
+    pub fn is_awaited(&self) -> bool {
+        let terminated = self.terminated.lock().unwrap_or_else(PoisonError::into_inner);
+        let awaited = |process: &Process| {
+            !process.zombie
+                && process.catches(Signal::SIGTERM as i32)
+                && terminated.contains(&process.identity())
+        };
+        self.table().iter().any(awaited)
     }
 
     /// Sends a signal to the command itself.
@@ -71,14 +84,16 @@ impl Delivery {
     }
 
     /// SIGTERM goes to each process once: some programs take a second one as an order to give up at once.
-    fn send(&self, process: &Process, signal: Signal) {
+    fn send(&self, process: &Process, signal: Signal) -> bool {
         let mut terminated = self.terminated.lock().unwrap_or_else(PoisonError::into_inner);
         if signal == Signal::SIGTERM && !terminated.insert(process.identity()) {
-            return;
+            return false;
         }
-        if signal::kill(Pid::from_raw(process.pid), signal).is_ok() {
+        let sent = signal::kill(Pid::from_raw(process.pid), signal).is_ok();
+        if sent {
             say(&format!("{signal} sent to {}", name(process)));
         }
+        sent
     }
 
     /// The processes; the command alone where there is no `/proc` to read.

@@ -1,14 +1,31 @@
-//! One report over HTTPS.
+//! One report over HTTPS, to the replica of the operator that leads.
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{
+    fs,
+    net::{SocketAddr, ToSocketAddrs as _},
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use scavenger_schema::supervision::{Answer, LiveReport};
-use ureq::tls::{PemItem, RootCerts, TlsConfig, TlsProvider};
+use ureq::{
+    Agent,
+    http::Uri,
+    tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider},
+    unversioned::{
+        resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver},
+        transport::{DefaultConnector, NextTimeout},
+    },
+};
 
 use crate::{cli::ReportTo, schedule::Outcome};
 
-/// From looking up the name to the last byte of the answer.
+/// From the first connection to the last byte of the answer, all replicas together.
 const WITHIN: Duration = Duration::from_secs(10);
+
+/// A replica whose node is gone answers nothing at all.
+const CONNECTS_WITHIN: Duration = Duration::from_secs(3);
 
 /// An answer is a few words.
 const LONGEST_ANSWER: u64 = 4096;
@@ -27,19 +44,67 @@ pub struct Posted {
     pub problem: Option<String>,
 }
 
-/// Sends a report. The token and the certificates are read each time: both are replaced while a pod runs.
-#[must_use]
-pub fn post(to: &ReportTo, report: &LiveReport) -> Posted {
-    match try_post(to, report) {
-        Ok((NOT_LEADER, _)) => {
-            Posted { outcome: Outcome::NotLeader, answer: Answer::default(), problem: None }
+/// Sends reports. The operator's name has the address of each replica; the one that took the last report is tried first.
+#[derive(Debug)]
+pub struct Client {
+    to: ReportTo,
+    leader: Option<SocketAddr>,
+}
+
+impl Client {
+    /// Nobody is known to lead yet.
+    #[must_use]
+    pub fn new(to: ReportTo) -> Self {
+        Self { to, leader: None }
+    }
+
+    /// Sends a report. The token and the certificates are read each time: both are replaced while a pod runs.
+    #[must_use]
+    pub fn post(&mut self, report: &LiveReport) -> Posted {
+        self.try_post(report).unwrap_or_else(failed)
+    }
+
+    fn try_post(&mut self, report: &LiveReport) -> Result<Posted, String> {
+        let body = serde_json::to_vec(report).map_err(|error| error.to_string())?;
+        let token = token(&self.to.token)?;
+        let certificates = Arc::new(certificates(&self.to.ca)?);
+        let until = Instant::now() + WITHIN;
+        let mut standby = false;
+        let mut problem = None;
+        for address in self.addresses()? {
+            let left = until.saturating_duration_since(Instant::now());
+            match send(&self.to.url, address, &token, &certificates, &body, left) {
+                Ok((NOT_LEADER, _)) => standby = true,
+                Ok((200..=299, body)) => {
+                    self.leader = Some(address);
+                    let answer = serde_json::from_slice(&body).unwrap_or_default();
+                    return Ok(Posted { outcome: Outcome::Taken, answer, problem: None });
+                }
+                Ok((status, _)) => return Err(format!("HTTP status {status}")),
+                Err(error) => problem = problem.or(Some(error)),
+            }
         }
-        Ok((200..=299, body)) => {
-            let answer = serde_json::from_slice(&body).unwrap_or_default();
-            Posted { outcome: Outcome::Taken, answer, problem: None }
+        match problem {
+            Some(problem) if !standby => Err(problem),
+            // The one that leads may be the one that did not answer.
+            problem => Ok(Posted { outcome: Outcome::NotLeader, answer: Answer::default(), problem }),
         }
-        Ok((status, _)) => failed(format!("HTTP status {status}")),
-        Err(problem) => failed(problem),
+    }
+
+    /// At least one.
+    fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
+        let url = &self.to.url;
+        let uri: Uri = url.parse().map_err(|error| format!("{url:?} is not a URL: {error}"))?;
+        let host = uri.scheme().zip(uri.authority());
+        let host = host.and_then(|(scheme, host)| DefaultResolver::host_and_port(scheme, host));
+        let host = host.ok_or_else(|| format!("{url:?} is not a URL"))?;
+        let found = host.to_socket_addrs().map_err(|error| format!("{host} is not found: {error}"))?;
+        let mut found: Vec<_> = found.collect();
+        if found.is_empty() {
+            return Err(format!("{host} has no address"));
+        }
+        found.sort_by_key(|address| Some(*address) != self.leader);
+        Ok(found)
     }
 }
 
@@ -47,14 +112,17 @@ fn failed(problem: String) -> Posted {
     Posted { outcome: Outcome::Failed, answer: Answer::default(), problem: Some(problem) }
 }
 
-fn try_post(to: &ReportTo, report: &LiveReport) -> Result<(u16, Vec<u8>), String> {
-    let read = |path: &std::path::Path| {
-        fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
-    };
-    let token = read(&to.token)?;
-    let token =
-        std::str::from_utf8(&token).map_err(|_| format!("{} is not text", to.token.display()))?.trim();
-    let pem = read(&to.ca)?;
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+fn token(path: &Path) -> Result<String, String> {
+    let text = String::from_utf8(read(path)?).map_err(|_| format!("{} is not text", path.display()))?;
+    Ok(text.trim().to_owned())
+}
+
+fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
+    let pem = read(path)?;
     let certificates: Vec<_> = ureq::tls::parse_pem(&pem)
         .filter_map(|item| match item {
             Ok(PemItem::Certificate(certificate)) => Some(certificate),
@@ -62,31 +130,58 @@ fn try_post(to: &ReportTo, report: &LiveReport) -> Result<(u16, Vec<u8>), String
         })
         .collect();
     if certificates.is_empty() {
-        return Err(format!("{} holds no certificate", to.ca.display()));
+        return Err(format!("{} holds no certificate", path.display()));
     }
+    Ok(certificates)
+}
+
+/// The name of the URL has this address. The certificate must still be the name's.
+#[derive(Debug)]
+struct At(SocketAddr);
+
+impl Resolver for At {
+    fn resolve(
+        &self,
+        _: &Uri,
+        _: &ureq::config::Config,
+        _: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let mut addresses = self.empty();
+        addresses.push(self.0);
+        Ok(addresses)
+    }
+}
+
+fn send(
+    url: &str,
+    address: SocketAddr,
+    token: &str,
+    certificates: &Arc<Vec<Certificate<'static>>>,
+    body: &[u8],
+    within: Duration,
+) -> Result<(u16, Vec<u8>), String> {
     let tls = TlsConfig::builder()
         .provider(TlsProvider::Rustls)
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .root_certs(RootCerts::Specific(Arc::new(certificates)))
+        .root_certs(RootCerts::Specific(Arc::clone(certificates)))
         .build();
     // The workload's proxy is not for the operator, and a redirect must not carry the token elsewhere.
-    let agent = ureq::Agent::config_builder()
+    let config = Agent::config_builder()
         .tls_config(tls)
-        .timeout_global(Some(WITHIN))
+        .timeout_global(Some(within))
+        .timeout_connect(Some(CONNECTS_WITHIN))
         .https_only(true)
         .proxy(None)
         .max_redirects(0)
         .max_redirects_will_error(false)
         .http_status_as_error(false)
         .user_agent(concat!("scavenger-supervisor/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .new_agent();
-    let body = serde_json::to_vec(report).map_err(|error| error.to_string())?;
-    let sent = agent
-        .post(&to.url)
+        .build();
+    let sent = Agent::with_parts(config, DefaultConnector::default(), At(address))
+        .post(url)
         .header("authorization", format!("Bearer {token}"))
         .content_type("application/json")
-        .send(&body[..]);
+        .send(body);
     let mut answer = sent.map_err(|error| error.to_string())?;
     let status = answer.status().as_u16();
     // A report that was taken is taken, whatever becomes of the answer's body.

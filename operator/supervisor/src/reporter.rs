@@ -9,7 +9,7 @@ use std::{
 
 use nix::sys::signal::Signal;
 
-use crate::{cli::ReportTo, delivery::Delivery, files, post::post, run::Shared, say, schedule::Schedule};
+use crate::{cli::ReportTo, delivery::Delivery, files, post::Client, run::Shared, say, schedule::Schedule};
 
 /// Starts the thread. It ends with the process.
 ///
@@ -21,12 +21,14 @@ pub fn start(
     shared: Arc<Shared>,
     delivery: Arc<Delivery>,
 ) -> io::Result<()> {
-    let reporter = move || report(&to, request, &shared, &delivery);
+    let reporter = move || report(to, request, &shared, &delivery);
     thread::Builder::new().name("reports".to_owned()).spawn(reporter).map(drop)
 }
 
-fn report(to: &ReportTo, request: Option<Signal>, shared: &Shared, delivery: &Delivery) -> ! {
+fn report(to: ReportTo, request: Option<Signal>, shared: &Shared, delivery: &Delivery) -> ! {
     let mut schedule = Schedule::new(Instant::now(), to.every, request.is_some(), jitter());
+    let url = to.url.clone();
+    let mut client = Client::new(to);
     let mut known = 0;
     let mut said = false;
     loop {
@@ -40,18 +42,27 @@ fn report(to: &ReportTo, request: Option<Signal>, shared: &Shared, delivery: &De
         }
         schedule.sending();
         let report = shared.look(|state| state.live(Instant::now(), SystemTime::now()));
-        let posted = post(to, &report);
+        let posted = client.post(&report);
         schedule.ended(Instant::now(), posted.outcome, jitter());
         if let Some(problem) = posted.problem
             && !said
         {
             said = true;
-            say(&format!("cannot report to {}: {problem}; the workload is not affected", to.url));
+            say(&format!("cannot report to {url}: {problem}; the workload is not affected"));
         }
         if posted.answer.checkpoint
             && let Some(signal) = request
         {
-            delivery.deliver(signal);
+            let asked = Instant::now();
+            // A second signal while it writes would have it write twice, and the second time into its end.
+            if shared.look(|state| state.awaits_checkpoint(asked)) || !delivery.deliver(signal) {
+                continue;
+            }
+            shared.update(|state| {
+                state.asked = Some(asked);
+                true
+            });
+            schedule.asked(asked);
         }
     }
 }

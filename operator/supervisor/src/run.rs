@@ -19,7 +19,7 @@ use nix::{
 };
 
 use crate::{
-    child::{self, Reaped},
+    child::{self, End, Reaped},
     cli::Settings,
     delivery::Delivery,
     message::Message,
@@ -30,6 +30,9 @@ use crate::{
 
 /// What the command leaves behind gets so long to end.
 const STRAYS: Duration = Duration::from_secs(2);
+
+/// Between two looks at processes that save.
+const SAVING: Duration = Duration::from_millis(200);
 
 /// After SIGKILL. Only a process that waits for a device takes longer, and the container's end waits for nobody.
 const KILLED: Duration = Duration::from_millis(500);
@@ -136,10 +139,10 @@ pub fn run(settings: Settings) -> ExitCode {
         unaffected(started, "nothing is reported");
     }
     let mut supervised = Supervised { signals, delivery, shared, watch, child };
-    let code = supervised.workload();
-    supervised.strays();
-    supervised.last_words(code);
-    ExitCode::from(code)
+    let end = supervised.workload();
+    supervised.strays(end);
+    supervised.last_words(end.code);
+    ExitCode::from(end.code)
 }
 
 /// Says why a helper is missing. The workload runs without it.
@@ -172,17 +175,17 @@ struct Supervised {
 }
 
 impl Supervised {
-    /// Waits for the command's end, and returns its exit code.
-    fn workload(&mut self) -> u8 {
+    /// Waits for the command's end.
+    fn workload(&mut self) -> End {
         loop {
             loop {
                 match child::reap() {
-                    Reaped::Ended(pid, code) if pid == self.child => return code,
+                    Reaped::Ended(pid, end) if pid == self.child => return end,
                     Reaped::Ended(..) => {}
                     Reaped::NoneYet => break,
                     Reaped::NoChild => {
                         say("the workload was waited for by somebody else; its exit code is unknown");
-                        return 1;
+                        return End { code: 1, by_signal: false };
                     }
                 }
             }
@@ -207,19 +210,26 @@ impl Supervised {
                 // Before the signal is passed on: a workload can save before this thread runs again.
                 let asked = Instant::now();
                 self.delivery.deliver(signal);
-                self.shared.update(|state| state.stopped.replace(state.stopped.unwrap_or(asked)).is_none());
+                self.shared.update(|state| state.stop(asked));
                 if let Some(watch) = &mut self.watch {
                     watch.stopping();
                 }
             }
-            Signal::SIGHUP | Signal::SIGUSR1 | Signal::SIGUSR2 => self.delivery.deliver(signal),
+            Signal::SIGHUP | Signal::SIGUSR1 | Signal::SIGUSR2 => {
+                self.delivery.deliver(signal);
+            }
             Signal::SIGWINCH | Signal::SIGCONT => self.delivery.to_child(signal),
             _ => {}
         }
     }
 
     /// Sees to it that nothing keeps the container from ending.
-    fn strays(&mut self) {
+    fn strays(&mut self, end: End) {
+        // A launcher that has no handler for the signal dies of it at once. The others that got it are still saving, and
+        // have the time that their pod has.
+        if end.by_signal && self.shared.look(|state| state.stopped.is_some()) {
+            while !self.reap_until(Some(Instant::now() + SAVING)) && self.delivery.is_awaited() {}
+        }
         if !self.reap_until(None) {
             self.delivery.end_strays();
             if !self.reap_until(Some(Instant::now() + STRAYS)) {

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// After an answer of a replica that does not lead, the next connection may reach another.
-const OTHER_REPLICA: Duration = Duration::from_secs(10);
+/// So long until the next try if no replica leads. The Lease of one that is gone is free after 15 s.
+const NOBODY_LEADS: Duration = Duration::from_secs(10);
 
 /// Without news a report is repeated after this many intervals: a new leader knows nothing of earlier reports.
 const REPEAT: u32 = 10;
@@ -16,7 +16,7 @@ const LONGEST: u32 = 10;
 pub enum Outcome {
     /// It was taken.
     Taken,
-    /// The replica that was asked does not lead (HTTP status 421).
+    /// No replica leads (HTTP status 421).
     NotLeader,
     /// Anything else.
     Failed,
@@ -31,6 +31,8 @@ pub struct Schedule {
     /// There is something that no report has carried.
     news: bool,
     failures: u32,
+    /// How often in a row no replica led.
+    leaderless: u32,
     /// No report before this.
     earliest: Instant,
     /// A report even without news.
@@ -41,7 +43,8 @@ impl Schedule {
     /// `asks`: the answers matter, too. `jitter` is between 0 and 1; workloads that started together drift apart by it.
     #[must_use]
     pub fn new(now: Instant, every: Duration, asks: bool, jitter: f64) -> Self {
-        let mut schedule = Self { every, asks, news: false, failures: 0, earliest: now, repeat: now };
+        let mut schedule =
+            Self { every, asks, news: false, failures: 0, leaderless: 0, earliest: now, repeat: now };
         schedule.repeat = now + schedule.pause(jitter);
         schedule
     }
@@ -49,6 +52,11 @@ impl Schedule {
     /// Notes that there is something to report.
     pub fn news(&mut self) {
         self.news = true;
+    }
+
+    /// Notes that a checkpoint was asked for: somebody waits for it, so the next news are reported at once.
+    pub fn asked(&mut self, now: Instant) {
+        self.earliest = now;
     }
 
     /// Notes that a report is made now; news that come from here on are for the next one.
@@ -66,17 +74,18 @@ impl Schedule {
     pub fn ended(&mut self, now: Instant, outcome: Outcome, jitter: f64) {
         let wait = match outcome {
             Outcome::Taken => {
-                self.failures = 0;
+                (self.failures, self.leaderless) = (0, 0);
                 self.every
             }
             Outcome::NotLeader => {
                 self.news = true;
-                OTHER_REPLICA.min(self.every)
+                self.leaderless += 1;
+                (NOBODY_LEADS * factor(self.leaderless)).min(self.every * LONGEST)
             }
             Outcome::Failed => {
                 self.news = true;
                 self.failures += 1;
-                self.every * (1 << (self.failures - 1).min(8)).min(LONGEST)
+                self.every * factor(self.failures)
             }
         };
         self.earliest = now + wait.mul_f64(1.0 + jitter / 4.0);
@@ -87,6 +96,11 @@ impl Schedule {
         let repeat = if self.asks { self.every } else { self.every * REPEAT };
         repeat.mul_f64(1.0 + jitter / 4.0)
     }
+}
+
+/// 1, 2, 4 and so on, for one failure after the other.
+fn factor(failures: u32) -> u32 {
+    (1 << failures.saturating_sub(1).min(8)).min(LONGEST)
 }
 
 #[cfg(test)]
@@ -122,6 +136,18 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_that_was_asked_for_is_reported_at_once() {
+        let start = Instant::now();
+        let mut schedule = Schedule::new(start, MINUTE, true, 0.0);
+        schedule.sending();
+        schedule.ended(start + MINUTE, Outcome::Taken, 0.0);
+        schedule.asked(start + MINUTE);
+        assert_eq!(schedule.due(), start + 2 * MINUTE, "without news nothing changes");
+        schedule.news();
+        assert_eq!(schedule.due(), start + MINUTE);
+    }
+
+    #[test]
     fn failures_wait_longer_each_time_and_lose_no_news() {
         let start = Instant::now();
         let mut schedule = Schedule::new(start, MINUTE, false, 0.0);
@@ -135,7 +161,9 @@ mod tests {
         assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
         schedule.sending();
         schedule.ended(start, Outcome::NotLeader, 0.0);
-        assert_eq!(schedule.due(), start + OTHER_REPLICA);
+        assert_eq!(schedule.due(), start + NOBODY_LEADS);
+        schedule.ended(start, Outcome::NotLeader, 0.0);
+        assert_eq!(schedule.due(), start + 2 * NOBODY_LEADS);
         schedule.sending();
         schedule.ended(start, Outcome::Taken, 0.0);
         schedule.news();

@@ -5,6 +5,9 @@ use std::time::{Duration, Instant, SystemTime};
 use jiff::Timestamp;
 use scavenger_schema::supervision::{Checkpoint, EndReport, LiveReport, Stop};
 
+/// A workload that was asked for a checkpoint is not asked again for so long: the operator waits no longer.
+const ANSWER: Duration = Duration::from_secs(30);
+
 /// A checkpoint, by this machine's clock that never jumps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Made {
@@ -12,6 +15,12 @@ pub struct Made {
     pub at: Instant,
     /// How far the time can be off: file systems round, some to whole seconds.
     pub precision: Duration,
+}
+
+impl Made {
+    fn is_since(&self, time: Instant) -> bool {
+        self.at + self.precision >= time
+    }
 }
 
 /// What is known.
@@ -25,8 +34,12 @@ pub struct State {
     pub seen: u64,
     /// The last number that the workload wrote.
     pub progress: Option<f64>,
+    /// When a checkpoint was asked for that is not there yet.
+    pub asked: Option<Instant>,
     /// When the first signal to stop came.
     pub stopped: Option<Instant>,
+    /// A checkpoint was asked for and not there yet when it came: one that follows can be the answer to either.
+    pub asked_before: bool,
 }
 
 impl State {
@@ -36,12 +49,30 @@ impl State {
         if self.checkpoint.is_none_or(|known| known.at <= made.at) {
             self.checkpoint = Some(made);
         }
+        self.asked = self.asked.filter(|asked| !made.is_since(*asked));
     }
 
-    fn stop(&self) -> Stop {
+    /// Whether a checkpoint that was asked for can still come.
+    #[must_use]
+    pub fn awaits_checkpoint(&self, now: Instant) -> bool {
+        self.asked.is_some_and(|asked| now.saturating_duration_since(asked) < ANSWER)
+    }
+
+    /// Takes in a signal to stop, and returns whether it is the first one.
+    pub fn stop(&mut self, now: Instant) -> bool {
+        let is_first = self.stopped.is_none();
+        if is_first {
+            self.stopped = Some(now);
+            self.asked_before = self.asked.is_some();
+        }
+        is_first
+    }
+
+    fn answer(&self) -> Stop {
         let Some(stopped) = self.stopped else { return Stop::NotAsked };
         match self.checkpoint {
-            Some(made) if made.at + made.precision >= stopped => Stop::Answered,
+            Some(made) if made.is_since(stopped) && self.asked_before => Stop::Unknown,
+            Some(made) if made.is_since(stopped) => Stop::Answered,
             _ if self.watched => Stop::Unanswered,
             _ => Stop::Unknown,
         }
@@ -66,7 +97,7 @@ impl State {
     /// What stands in the termination message.
     #[must_use]
     pub fn end(&self, now: Instant, clock: SystemTime) -> EndReport {
-        EndReport { checkpoint: self.checkpoint(now, clock), progress: self.progress, stop: self.stop() }
+        EndReport { checkpoint: self.checkpoint(now, clock), progress: self.progress, stop: self.answer() }
     }
 }
 
@@ -93,9 +124,32 @@ mod tests {
         assert_eq!(stop(&rounded), Stop::Answered);
         state.count(made(21, Duration::ZERO));
         assert_eq!(stop(&state), Stop::Answered);
+        // One that was asked for just before the stop may be the answer to that.
+        let mut torn = State { asked: Some(start + 19 * second), checkpoint: None, stopped: None, ..state };
+        let mut asked = torn;
+        torn.stop(start + 20 * second);
+        torn.count(made(21, Duration::ZERO));
+        assert_eq!(stop(&torn), Stop::Unknown);
+        asked.count(made(19, Duration::ZERO));
+        asked.stop(start + 20 * second);
+        assert_eq!(stop(&asked), Stop::Unanswered);
+        asked.count(made(21, Duration::ZERO));
+        assert_eq!(stop(&asked), Stop::Answered);
         // An older one changes nothing.
         state.count(made(5, Duration::ZERO));
         assert_eq!(state.checkpoint, Some(made(21, Duration::ZERO)));
+    }
+
+    #[test]
+    fn a_request_is_open_until_it_is_answered_or_too_old() {
+        let start = Instant::now();
+        let mut state = State { watched: true, ..State::default() };
+        assert!(!state.awaits_checkpoint(start));
+        state.asked = Some(start);
+        assert!(state.awaits_checkpoint(start + Duration::from_secs(29)));
+        assert!(!state.awaits_checkpoint(start + Duration::from_secs(30)));
+        state.count(Made { at: start + Duration::from_secs(12), precision: Duration::ZERO });
+        assert!(!state.awaits_checkpoint(start + Duration::from_secs(13)));
     }
 
     #[test]

@@ -26,6 +26,9 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// Looking takes at most one part in this many of the time: a pattern can match 100,000 files.
 const SHARE: u32 = 100;
 
+/// No longer than this between two looks, whatever they cost, while somebody waits for a checkpoint.
+const URGENT: Duration = Duration::from_secs(2);
+
 /// What to look at.
 #[derive(Debug, Clone)]
 pub struct Files {
@@ -118,7 +121,9 @@ impl Watcher {
         loop {
             let soon = announced || self.stopping || self.tracker.is_unsettled();
             let pause = if soon { SETTLED } else { self.files.every };
-            let next = last + pause.max(cost * SHARE);
+            let urgent = self.stopping || self.shared.look(|state| state.awaits_checkpoint(last));
+            let rest = if urgent { (cost * SHARE).min(URGENT) } else { cost * SHARE };
+            let next = last + pause.max(rest);
             match self.wait(next, !announced) {
                 Woken::Order(STOPPING) => self.stopping = true,
                 Woken::Order(ENDED) => {

@@ -102,6 +102,8 @@ pub struct ModelClass {
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DroppedRuns {
+    /// Why, in one word, as in the metric `scavenger_tuner_dropped_runs`.
+    pub kind: String,
     /// Why, for a person.
     pub reason: String,
     /// How many.

@@ -20,12 +20,12 @@ pub struct NodeShape {
     /// What one node offers to pods in all. Bounds every rung.
     #[serde(deserialize_with = "strict::object")]
     pub allocatable: Resources,
-    /// What is free at this moment on the node of this shape with the most free CPU. Decides
-    /// `fitsNow` and nothing else. Missing: all of `allocatable`.
+    /// What is free at this moment on one node of this shape: the one with the most free GPUs, then the most free CPU, then
+    /// the most free memory. Decides `fitsNow` and the expected wait. Missing: all of `allocatable`.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_object")]
     pub largest_free: Option<Resources>,
-    /// Labels that all nodes of the shape share. Node Feature Discovery's CPU labels and `nvidia.com/gpu.product`
-    /// tell the hardware class; without them the hardware is unknown and the interval wide.
+    /// Labels that all nodes of the shape share. Node Feature Discovery's CPU labels, the instance type and the labels of
+    /// GPU products tell the hardware class; without them the hardware is unknown and the interval wide.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "strict::unique_keys")]
     #[cfg_attr(feature = "openapi", schemars(schema_with = "bounds::labels_schema"))]
     pub labels: BTreeMap<String, String>,

@@ -68,7 +68,7 @@ struct Run {
 
 /// Proposes benchmarks for a kind of node.
 pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<CalibrationReply, TuneError> {
-    check_node("node", &request.node)?;
+    check_node(&request.node).map_err(|error| error.within("node"))?;
     within("maxBenchmarks", request.max_benchmarks, bounds::BENCHMARKS)?;
     let most_cores = match request.max_cpu_millicores {
         Some(most) => {
@@ -79,8 +79,9 @@ pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<Calibratio
     let seconds = within("seconds", request.seconds, bounds::BENCHMARK_SECONDS)?;
     let hardware = hardware_of(&request.node.labels, request.node.allocatable.gpus);
     let boxes: Vec<SystemDescription> = boxes(request.max_atoms)?.into_iter().map(water).collect();
-    let possible = short_enough(model, &hardware, runs(request, &hardware, &boxes, most_cores)?, seconds);
-    let wanted = runs(request, &hardware, &WANTED_ATOMS.map(wanted), u32::MAX)?;
+    let possible =
+        short_enough(model, &hardware, runs(model, request, &hardware, &boxes, most_cores)?, seconds);
+    let wanted = runs(model, request, &hardware, &WANTED_ATOMS.map(wanted), u32::MAX)?;
     if possible.is_empty() || wanted.is_empty() {
         let offer = display(&request.node.allocatable);
         let problem = format!("the smallest benchmark does not fit; the node offers {offer}");
@@ -156,6 +157,7 @@ fn mean_sigma(model: &Model, hardware: &Hardware, wanted: &[Run]) -> f64 {
 /// Systems on 1, 2, 4, ... cores of the node and all of them, but at most `most_cores`, each with the layout that is
 /// fastest by physics; beside a GPU if the node has any.
 fn runs(
+    model: &Model,
     request: &CalibrationRequest,
     hardware: &Hardware,
     systems: &[SystemDescription],
@@ -166,17 +168,17 @@ fn runs(
     let most = (request.node.allocatable.cpu_millicores / bounds::WHOLE_CORE).min(most_cores).min(useful);
     let mut counts: Vec<u32> = (0..11).map(|power| 1 << power).filter(|cores| *cores < most).collect();
     counts.extend((most > 0).then_some(most));
-    let model = Model::prior();
+    let prior = Model::prior();
     let mut found = Vec::new();
     for system in systems {
-        let version = request.gromacs_version.as_deref();
-        let job = Job::new(system, version)?.built(version, &request.build)?;
+        let (version, nodes) = (request.gromacs_version.as_deref(), std::slice::from_ref(&request.node));
+        let job = model.job(system, version, &request.build, nodes)?;
         for cores in &counts {
             let layouts = match hardware.gpu {
                 Some(gpu) => Vec::from_iter(gpu_layout(&job.system, *cores, gpu)),
                 None => cpu_layouts(&job.system, *cores),
             };
-            let speed = |layout: &Layout| model.physics(&job, hardware, layout, cores * 1000);
+            let speed = |layout: &Layout| prior.physics(&job, hardware, layout, cores * 1000);
             let Some(layout) = layouts.into_iter().max_by(|a, b| speed(a).total_cmp(&speed(b))) else {
                 continue;
             };
@@ -273,7 +275,9 @@ mod tests {
         let learned = model.learn(&runs);
         let hardware = hardware_of(&request.node.labels, 0);
         let others = [25_000, 400_000].map(wanted);
-        for run in super::runs(&request, &hardware, &others, u32::MAX).expect("water should be accepted") {
+        for run in
+            super::runs(&model, &request, &hardware, &others, u32::MAX).expect("water should be accepted")
+        {
             let of = |model: &Model| {
                 let asked = model.about(&run.job, &[hardware]);
                 asked.predict(&hardware, &run.layout, run.resources.cpu_millicores).ns_per_day

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use scavenger_schema::tuning::{ClassResidual, ModelClass};
 
 use crate::Model;
-use crate::hardware::{CPU_CLASSES, CpuClass, GPU_CLASSES, GpuClass};
+use crate::hardware::{CPU_CLASSES, CpuClass, GpuClass, gpu_classes};
 use crate::model::half_width;
 
 /// Every class, CPUs first, with what was learned about it.
@@ -16,7 +16,7 @@ pub fn classes(model: &Model) -> Vec<ModelClass> {
     let cpus =
         CPU_CLASSES.iter().map(|class| described(class.key, "cpu", of_cpu(class), class.sigma, class.source));
     let gpus =
-        GPU_CLASSES.iter().map(|class| described(class.key, "gpu", of_gpu(class), class.sigma, class.source));
+        gpu_classes().map(|class| described(class.key, "gpu", of_gpu(class), class.sigma, class.source));
     let mut classes: Vec<ModelClass> = cpus.chain(gpus).collect();
     // A key names one class, but for the unknown ones; what was learned is told once.
     let mut told: Vec<String> = Vec::new();
@@ -130,7 +130,8 @@ speeds lie within that factor of the prediction.
 `GET /v1/model` shows the same for a running tuner, and what your cluster has taught it:
 
 ```sh
-curl -s http://tuner:8080/v1/model | jq '.classes[] | select(.runs > 0)'
+kubectl port-forward --namespace scavenger-system deployment/scavenger-tuner 8080 &
+curl -s http://localhost:8080/v1/model | jq '.classes[] | select(.runs > 0)'
 ```
 
 | field | meaning |
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn every_class_has_its_constants_and_a_source() {
         let classes = classes(&Model::prior());
-        assert_eq!(classes.len(), CPU_CLASSES.len() + GPU_CLASSES.len());
+        assert_eq!(classes.len(), CPU_CLASSES.len() + gpu_classes().count());
         for class in &classes {
             assert!(class.half_width > 1.0 && !class.source.is_empty(), "{class:?}");
             let known = |name: &String| MEANINGS.iter().any(|(meant, _)| meant == name);
@@ -169,9 +170,7 @@ mod tests {
     #[test]
     fn the_page_has_a_line_per_class() {
         let page = page();
-        for class in
-            CPU_CLASSES.iter().map(|class| class.key).chain(GPU_CLASSES.iter().map(|class| class.key))
-        {
+        for class in CPU_CLASSES.iter().map(|class| class.key).chain(gpu_classes().map(|class| class.key)) {
             assert!(page.contains(&format!("\n| {class} | ")), "{class}");
         }
     }

@@ -37,7 +37,7 @@ fn pme_share(system: &System, simd: Simd) -> f64 {
         Simd::Avx256 => (8.0, false),
         Simd::Avx2On128 => (4.0, true),
         Simd::Avx2 | Simd::Sve => (8.0, true),
-        Simd::Avx512 => (16.0_f64, true),
+        Simd::Avx512On256 | Simd::Avx512 => (16.0_f64, true),
     };
     let slower = 5.0 / ((2.0 * width).sqrt() * if fma { 1.25 } else { 1.0 });
     let clusters = 0.6 * (10.0 / system.density).cbrt();

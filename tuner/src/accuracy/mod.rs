@@ -151,7 +151,7 @@ fn observation(row: &Row) -> Observation {
         place: row.place,
         slowdown: 1.0,
         site: row.site(),
-        ns_per_day: row.ns_per_day,
+        ns_per_day: Some(row.ns_per_day),
         owner: 0,
         memory_residual: None,
         wall_seconds: None,

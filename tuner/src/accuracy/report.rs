@@ -33,7 +33,7 @@ pub fn table(accuracy: &Accuracy) -> String {
     }
     memory_row(&mut text, &accuracy.memory);
     components(&mut text, &accuracy.components);
-    settings(&mut text, &super::settings::compared());
+    settings(&mut text, super::settings::unmeasured(), &super::settings::compared());
     for (part, regimes) in &accuracy.parts {
         let _ = writeln!(text, "\nThe rows on {part}:\n");
         rows(&mut text, regimes);
@@ -58,12 +58,21 @@ fn components(text: &mut String, compared: &[Compared]) {
     }
 }
 
-fn settings(text: &mut String, compared: &[super::settings::Compared]) {
+fn settings(
+    text: &mut String,
+    unmeasured: Option<super::settings::Compared>,
+    compared: &[super::settings::Compared],
+) {
     text.push_str(
-        "\nSettings that no other row has, one core, after the plain run was measured (settings.csv):\n\n\
+        "\nSettings that no other row has, one core, a build for SSE4.1 on Zen 4, after the plain run was measured \
+         (settings.csv):\n\n\
          | setting | measured, us per step | predicted | within the interval |\n|---|---:|---:|---|\n",
     );
-    for one in compared {
+    let unmeasured = unmeasured.map(|one| super::settings::Compared {
+        name: format!("{}, before it was measured", one.name),
+        ..one
+    });
+    for one in unmeasured.iter().chain(compared) {
         let Interval { p10, p50, p90 } = one.predicted;
         let digits = usize::from(one.measured < 100.0);
         let _ = writeln!(

@@ -65,6 +65,15 @@ pub fn compared() -> Vec<Compared> {
     lines.iter().filter_map(|line| compare(&model, line)).collect()
 }
 
+/// The first setting, which is plain, before anything was measured: what is known of a build for narrower vector
+/// instructions than the processor has.
+#[must_use]
+pub fn unmeasured() -> Option<Compared> {
+    let mut reader = csv::Reader::from_reader(SETTINGS.as_bytes());
+    let plain: Line = reader.deserialize().find_map(Result::ok)?;
+    compare(&Model::prior(), &plain)
+}
+
 /// A line as a measured run.
 fn observed(line: &Line) -> Option<Observation> {
     let PredictRequest { system, layout, node, gromacs_version, build, .. } = request(line)?;
@@ -130,6 +139,12 @@ fn request(line: &Line) -> Option<PredictRequest> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_build_for_narrow_instructions_is_known_before_it_is_measured() {
+        let plain = unmeasured().expect("the file begins with the plain run");
+        assert!(plain.is_covered(), "{plain:?}");
+    }
 
     #[test]
     fn the_interval_of_80_percent_covers_what_was_measured() {

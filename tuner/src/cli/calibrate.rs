@@ -45,18 +45,12 @@ async fn run(options: &CalibrateOptions) -> Result<(), Failure> {
     };
     let source = super::source(options.database_url.as_deref())?;
     let model = super::model(source.as_ref()).await?;
-    let build = match &source {
-        Some(source) => {
-            let version = options.gromacs_version.as_deref();
-            source.newest_build(version).await.map_err(Failure::environment)?
-        }
-        None => Build::default(),
-    };
     let target = target(options, node.labels.clone());
     let request = CalibrationRequest {
         node,
         gromacs_version: options.gromacs_version.clone(),
-        build,
+        // That of the newest run: it is for the model to know.
+        build: Build::default(),
         max_benchmarks: options.max_benchmarks,
         max_cpu_millicores: options.max_cores.map(|cores| cores.saturating_mul(1000)),
         max_atoms: options.max_atoms,

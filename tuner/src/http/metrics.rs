@@ -10,6 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use scavenger_schema::tuning::DroppedRuns;
 use scavenger_tuner_model::Model;
 
 /// Media type of the text that [`Metrics::encode`] writes.
@@ -31,6 +32,11 @@ struct ModelLabels {
     version: String,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct DroppedLabels {
+    reason: String,
+}
+
 /// The metrics of one service.
 pub(super) struct Metrics {
     registry: Registry,
@@ -38,6 +44,7 @@ pub(super) struct Metrics {
     seconds: Family<PathLabels, Histogram>,
     rungs: Histogram,
     versions: Family<ModelLabels, Gauge>,
+    dropped: Family<DroppedLabels, Gauge>,
 }
 
 impl Metrics {
@@ -58,7 +65,13 @@ impl Metrics {
             "Measured runs known to the model in use, by its version",
             versions.clone(),
         );
-        let metrics = Self { registry, requests, seconds, rungs, versions };
+        let dropped = Family::<DroppedLabels, Gauge>::default();
+        registry.register(
+            "dropped_runs",
+            "Measured runs that were read and are not learned from, by reason",
+            dropped.clone(),
+        );
+        let metrics = Self { registry, requests, seconds, rungs, versions, dropped };
         metrics.model(model);
         metrics
     }
@@ -74,6 +87,15 @@ impl Metrics {
         self.versions.clear();
         let labels = ModelLabels { version: model.version().to_owned() };
         self.versions.get_or_create(&labels).set(i64::try_from(runs).unwrap_or(i64::MAX));
+    }
+
+    /// What is not dropped any more is shown no more.
+    pub(super) fn dropped(&self, dropped: &[DroppedRuns]) {
+        self.dropped.clear();
+        for runs in dropped {
+            let labels = DroppedLabels { reason: runs.kind.clone() };
+            self.dropped.get_or_create(&labels).set(i64::try_from(runs.runs).unwrap_or(i64::MAX));
+        }
     }
 
     pub(super) fn ladder(&self, rungs: usize) {

@@ -67,6 +67,7 @@ impl Service {
 
     /// Shows that these runs were read and not learned from.
     pub fn set_dropped(&self, dropped: Vec<DroppedRuns>) {
+        self.0.metrics.dropped(&dropped);
         *self.0.dropped.write().unwrap_or_else(PoisonError::into_inner) = dropped;
     }
 

@@ -13,7 +13,7 @@ use scavenger_schema::tuning::{
 };
 use scavenger_tuner_model::calibrate;
 use scavenger_tuner_model::description;
-use scavenger_tuner_model::hardware::{CPU_CLASSES, GPU_CLASSES};
+use scavenger_tuner_model::hardware::{CPU_CLASSES, gpu_classes};
 use scavenger_tuner_model::ladder;
 use scavenger_tuner_model::model::half_width;
 
@@ -61,7 +61,7 @@ pub(super) async fn hardware() -> Json<HardwareReply> {
         half_width: half_width(class.sigma),
         source: class.source.to_owned(),
     });
-    let gpus = GPU_CLASSES.iter().map(|class| GpuHardware {
+    let gpus = gpu_classes().map(|class| GpuHardware {
         class: class.key.to_owned(),
         teraflops: class.tflops,
         bandwidth_gb_per_second: class.bandwidth,

@@ -114,7 +114,13 @@ impl Archive {
         let mut dropped = self.dropped.clone();
         *dropped.entry(Dropped::Older).or_default() += kept.saturating_sub(MOST) as u64;
         let dropped = dropped.into_iter().filter(|(_, runs)| *runs > 0);
-        dropped.map(|(reason, runs)| DroppedRuns { reason: reason.to_string(), runs }).collect()
+        dropped
+            .map(|(reason, runs)| DroppedRuns {
+                kind: reason.kind().to_owned(),
+                reason: reason.to_string(),
+                runs,
+            })
+            .collect()
     }
 }
 
@@ -145,7 +151,7 @@ mod tests {
     }
 
     fn speeds(archive: &Archive) -> Vec<f64> {
-        archive.runs().iter().map(|run| run.ns_per_day).collect()
+        archive.runs().iter().filter_map(|run| run.ns_per_day).collect()
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub enum Dropped {
     #[error("shorter than {SHORTEST_SECONDS} s")]
     Short,
     /// Nobody knows on which kind it ran.
-    #[error("could have run on several kinds of nodes: it has no node labels")]
+    #[error("could have run on several kinds of nodes: its node is not known")]
     SeveralKinds,
     /// There are too many.
     #[error(
@@ -73,11 +73,24 @@ pub enum Dropped {
     Refused,
 }
 
+impl Dropped {
+    /// One word, for the metric.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Short => "short",
+            Self::SeveralKinds => "several_kinds",
+            Self::Older => "older",
+            Self::Unreadable => "unreadable",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 /// The columns of [`Row`].
 macro_rules! columns {
     () => {
         "id, hardware_class, system, layout, node_labels, cpu_millicores, gpus, gromacs_version, gromacs_build,
-        ns_per_day, owner, peak_memory_bytes, wall_seconds"
+        ns_per_day, owner, peak_memory_bytes, wall_seconds, killed_for_memory"
     };
 }
 
@@ -91,7 +104,7 @@ pub struct Source {
 #[derive(sqlx::FromRow)]
 struct Row {
     id: i64,
-    hardware_class: String,
+    hardware_class: Option<String>,
     system: Value,
     layout: Value,
     node_labels: Value,
@@ -99,10 +112,11 @@ struct Row {
     gpus: i32,
     gromacs_version: Option<String>,
     gromacs_build: Option<Value>,
-    ns_per_day: f64,
+    ns_per_day: Option<f64>,
     owner: String,
     peak_memory_bytes: Option<i64>,
-    wall_seconds: f64,
+    wall_seconds: Option<f64>,
+    killed_for_memory: bool,
 }
 
 impl Source {
@@ -125,20 +139,6 @@ impl Source {
         patiently(query.fetch_one(&self.pool)).await
     }
 
-    /// The build of the newest run with this version of GROMACS, or with any: what runs next is most likely built alike.
-    /// Empty if no run tells.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn newest_build(&self, gromacs_version: Option<&str>) -> Result<Build, ReadError> {
-        let query = sqlx::query_scalar(
-            "select gromacs_build from gromacs_observation
-            where gromacs_build is not null and ($1::text is null or gromacs_version = $1) order by id desc limit 1",
-        );
-        let build: Option<Value> = patiently(query.bind(gromacs_version).fetch_optional(&self.pool)).await?;
-        Ok(build.and_then(|build| parsed(build).ok()).unwrap_or_default())
-    }
-
     /// All runs that count; see [`Self::read`].
     pub async fn observations(&self) -> Result<Vec<Observation>, ReadError> {
         Ok(self.read().await?.runs())
@@ -156,11 +156,13 @@ impl Source {
         let query = sqlx::query(concat!(
             "select ",
             columns!(),
-            " from (
-                select *, row_number() over (partition by owner, hardware_class order by id desc) as age
+            // Ranked by narrow rows: to sort all columns of a million takes many times as long.
+            " from gromacs_observation join (
+                select id, row_number() over (partition by owner, hardware_class order by id desc) as age
                 from gromacs_observation
-                where wall_seconds >= $1 and (node_labels <> '{}' or hardware_class = $4) and id <= $5
-            ) as ranked
+                where (wall_seconds >= $1 and (node_labels <> '{}' or hardware_class = $4) or ns_per_day is null)
+                    and id <= $5
+            ) as ranked using (id)
             where age <= $2 order by age, id desc limit $3"
         ))
         .bind(SHORTEST_SECONDS)
@@ -207,7 +209,7 @@ impl Source {
     async fn left_out(&self, all: i64, read: usize) -> Result<BTreeMap<Dropped, u64>, ReadError> {
         let query = sqlx::query_as(
             "select count(*) filter (where wall_seconds < $1),
-                count(*) filter (where wall_seconds >= $1 and node_labels = '{}' and hardware_class <> $2)
+                count(*) filter (where wall_seconds >= $1 and node_labels = '{}' and hardware_class is distinct from $2)
             from gromacs_observation",
         )
         .bind(SHORTEST_SECONDS)
@@ -241,10 +243,13 @@ async fn within<T>(
 impl Row {
     /// The row with what it tells.
     fn entry(self) -> Entry {
-        let (id, owner, hardware_class) = (self.id, self.owner.clone(), self.hardware_class.clone());
-        let run = if self.wall_seconds < SHORTEST_SECONDS {
+        let (id, owner) = (self.id, self.owner.clone());
+        let hardware_class = self.hardware_class.clone().unwrap_or_default();
+        let has_no_labels = self.node_labels.as_object().is_some_and(Map::is_empty);
+        let is_speed = self.ns_per_day.is_some();
+        let run = if self.wall_seconds.is_some_and(|seconds| seconds < SHORTEST_SECONDS) {
             Err(Dropped::Short)
-        } else if self.hardware_class != UNKNOWN && self.node_labels.as_object().is_some_and(Map::is_empty) {
+        } else if is_speed && hardware_class != UNKNOWN && has_no_labels {
             Err(Dropped::SeveralKinds)
         } else {
             observation(self)
@@ -263,15 +268,21 @@ fn observation(row: Row) -> Result<Observation, Dropped> {
     let resources =
         Resources { cpu_millicores: amount(row.cpu_millicores)?, memory_bytes: 0, gpus: amount(row.gpus)? };
     let version = row.gromacs_version.as_deref();
-    let run = Observation::local(&system, version, &layout, &resources, &labels, row.ns_per_day, &row.owner)
+    // One that was killed has no speed; memory does not depend on the hardware.
+    let speed = row.ns_per_day.unwrap_or_default();
+    let run = Observation::local(&system, version, &layout, &resources, &labels, speed, &row.owner)
         .map_err(|error| match error.fault {
             Fault::Value => Dropped::Unreadable,
             Fault::Combination => Dropped::Refused,
         })?
         .built(version, &build)
-        .map_err(|_| Dropped::Unreadable)?
-        .lasting(row.wall_seconds);
+        .map_err(|_| Dropped::Unreadable)?;
+    let run = match row.wall_seconds {
+        Some(seconds) => run.lasting(seconds),
+        None => run,
+    };
     Ok(match row.peak_memory_bytes.and_then(|bytes| u64::try_from(bytes).ok()) {
+        Some(bytes) if row.killed_for_memory => run.killed_for_memory(&layout, bytes),
         Some(bytes) => run.with_peak_memory(&layout, bytes),
         None => run,
     })

@@ -33,6 +33,7 @@ const BASES: &[Base] = &[
                 "policies-limits.yaml",
                 "policies-operator.yaml",
                 "deployment.yaml",
+                "service.yaml",
             ],
         )],
     },

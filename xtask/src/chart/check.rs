@@ -10,10 +10,11 @@ use super::{
 };
 
 /// Values under which each value of the chart is changed at least once.
-const CASES: [(&str, &str); 3] = [
+const CASES: [(&str, &str); 4] = [
     ("everything", include_str!("cases/everything.yaml")),
     ("least", include_str!("cases/least.yaml")),
     ("mirror", include_str!("cases/mirror.yaml")),
+    ("unsupervised", include_str!("cases/unsupervised.yaml")),
 ];
 
 /// Values that the schema refuses, and what the refusal names.

@@ -20,7 +20,7 @@ pub(crate) struct Cluster {
     pub(crate) node_name: String,
     pub(super) host_device: String,
     pub(super) network: String,
-    host_address: String,
+    pub(super) host_address: String,
     /// Where the host reaches the API server and NodePorts.
     pub(crate) node_address: String,
     pod_cidr: String,

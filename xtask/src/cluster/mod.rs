@@ -11,6 +11,7 @@ mod fake_nodes;
 mod kubectl;
 mod load;
 mod processes;
+mod registry;
 mod status;
 mod up;
 mod volumes;
@@ -22,6 +23,9 @@ use clap::{Args, Subcommand};
 
 pub(crate) use binaries::tool;
 pub(crate) use description::Cluster;
+pub(crate) use registry::LOGIN;
+#[cfg(test)]
+pub(crate) use registry::program as registry_program;
 pub(crate) use up::Options;
 
 use crate::progress::Task;

@@ -1,7 +1,7 @@
 //! Starts a cluster.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -34,6 +34,9 @@ pub(crate) struct Options {
     /// They are tainted kwok.x-k8s.io/node=fake:NoSchedule; deploy/devcluster/kwok says how their pods behave.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) fake_nodes: u32,
+    /// Have a registry on port 5000 of the node, without TLS; its user is scavenger, its password pull
+    #[arg(long)]
+    pub(crate) registry: bool,
     /// Name missing Debian packages instead of installing them
     #[arg(long)]
     pub(crate) no_install: bool,
@@ -62,18 +65,34 @@ pub(super) fn up(name: &str, options: &Options) -> Result<Cluster> {
     if with_kwok {
         cluster.ensure_fake_nodes(options.fake_nodes)?;
     }
+    if options.registry {
+        cluster.ensure_registry()?;
+    }
     Ok(cluster)
 }
 
 /// Holds all other `up` and `down` off, of any cluster: they share numbers and the folder itself.
 pub(super) fn lock() -> Result<Flock<File>> {
+    lock_in(Path::new(STATE_ROOT))
+}
+
+/// Holds a folder, which its last holder may have removed.
+fn lock_in(root: &Path) -> Result<Flock<File>> {
     loop {
-        fs::create_dir_all(STATE_ROOT).with_context(|| format!("cannot create {STATE_ROOT}"))?;
-        let folder = File::open(STATE_ROOT).with_context(|| format!("cannot open {STATE_ROOT}"))?;
-        let turn = cache::lock_file(folder, Path::new(STATE_ROOT))?;
-        // A `down` that held the lock before may have removed the folder: then this lock is on nothing.
-        let held = turn.metadata().with_context(|| format!("cannot look at {STATE_ROOT}"))?;
-        if fs::metadata(STATE_ROOT).is_ok_and(|now| now.ino() == held.ino()) {
+        let no_folder = fs::symlink_metadata(root).is_ok_and(|there| !there.is_dir());
+        let folder = match fs::create_dir_all(root).and_then(|()| File::open(root)) {
+            // It was removed while it was looked for, or just before it was opened.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists) && !no_folder =>
+            {
+                continue;
+            }
+            folder => folder.with_context(|| format!("cannot create or open {}", root.display()))?,
+        };
+        let turn = cache::lock_file(folder, root)?;
+        // Or while this waited: then the lock is on nothing.
+        let held = turn.metadata().with_context(|| format!("cannot look at {}", root.display()))?;
+        if fs::metadata(root).is_ok_and(|now| now.ino() == held.ino()) {
             return Ok(turn);
         }
     }
@@ -156,4 +175,25 @@ fn run_devnode(cluster: &Cluster, task: &Task) -> Result<()> {
         bail!("the cluster {} did not start: {complaint}", cluster.name);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_its_last_holder_removes_is_held_all_the_same() {
+        let parent = tempfile::tempdir().unwrap();
+        let root = parent.path().join("clusters");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let _turn = lock_in(&root).unwrap();
+                        fs::remove_dir(&root).unwrap();
+                    }
+                });
+            }
+        });
+    }
 }

@@ -4,10 +4,13 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result, bail};
 use scavenger_vocabulary::Reason;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::queue::{Attempt, Queue, Row};
 use crate::{cluster::Cluster, images, progress::Task};
+
+/// Seconds that an attempt may lose although no step is computed twice: those in which mdrun started.
+const MOST_LOST: i64 = 10;
 
 /// Prints, for each folder given as an argument, what the checks need: gmx's opinion of the energies, and the lines of
 /// md.log that tell where mdrun stopped and began.
@@ -29,13 +32,26 @@ pub(super) fn everything(cluster: &Cluster, namespace: &str, queue: &Queue<'_>, 
     let attempts = queue.attempts(&ids)?;
     let folders: Vec<String> = rows.iter().map(folder).collect();
     let report = report(cluster, namespace, &folders)?;
+    let jobs =
+        cluster.kubectl_output(&["get", "scavengerjobs", "--namespace", namespace, "--output=json"])?;
+    let jobs: Value = serde_json::from_str(&jobs).context("kubectl printed no JSON")?;
     let mut wrong = Vec::new();
     let mut told = String::new();
     for (row, folder) in rows.iter().zip(&folders) {
         let of_row: Vec<&Attempt> = attempts.iter().filter(|attempt| attempt.row_id == row.id).collect();
         match check(row, &of_row, section(&report, folder)) {
             Ok(fact) => {
-                writeln!(told, "  {}: {fact}", row.tpr_path).expect("writing to a string should not fail");
+                let lost = lost_seconds(&jobs, row.id);
+                if lost.is_some_and(|lost| lost > MOST_LOST * (row.interruptions + 1)) {
+                    wrong.push(format!(
+                        "{}: {lost:?} s were lost, and md.log shows no step twice",
+                        row.tpr_path
+                    ));
+                }
+                let lost =
+                    lost.map_or_else(|| "loss not measured".to_owned(), |lost| format!("lost {lost} s"));
+                writeln!(told, "  {}: {fact}; {lost}", row.tpr_path)
+                    .expect("writing to a string should not fail");
             }
             Err(error) => wrong.push(format!("{}: {error:#}", row.tpr_path)),
         }
@@ -53,6 +69,21 @@ pub(super) fn everything(cluster: &Cluster, namespace: &str, queue: &Queue<'_>, 
     task.done("every simulation is complete and continuous");
     print!("{told}");
     Ok(())
+}
+
+/// Seconds that the supervisors of a row's attempts measured as lost; none if one measured nothing.
+fn lost_seconds(jobs: &Value, row: i64) -> Option<i64> {
+    let of_row = |job: &&Value| {
+        let name = job["metadata"]["name"].as_str().unwrap_or_default();
+        let submission = name.strip_prefix(&format!("gromacs-{row}-"));
+        submission.is_some_and(|submission| submission.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let jobs = jobs["items"].as_array()?.iter().filter(of_row);
+    // Those that were withdrawn have computed nothing.
+    let ran = jobs.filter_map(|job| job["status"]["attempts"].as_array()).flatten();
+    let mut ran = ran.filter(|attempt| attempt["outcome"] != "Withdrawn").peekable();
+    ran.peek()?;
+    ran.map(|attempt| attempt["lostSeconds"].as_i64()).sum()
 }
 
 /// Folder of a row's files, beside its run input.
@@ -208,6 +239,22 @@ mod tests {
         let report = "step 0\ncheckpoint 480\nrestart\nstep 300\n";
         assert!(Journey::read(report).is_err());
         assert!(Journey::read("step 0\nrestart\n").is_err());
+    }
+
+    #[test]
+    fn what_was_lost_is_summed_over_the_attempts_that_ran() {
+        let job = |name: &str, attempts: Value| json!({ "metadata": { "name": name }, "status": { "attempts": attempts } });
+        let attempt = |outcome: &str, lost: Option<i64>| json!({ "outcome": outcome, "lostSeconds": lost });
+        let jobs = json!({ "items": [
+            job("gromacs-1-inspect", json!([attempt("Completed", Some(7))])),
+            job("gromacs-1-1", json!([
+                attempt("Interrupted", Some(2)), attempt("Withdrawn", None), attempt("Completed", Some(0)),
+            ])),
+            job("gromacs-11-1", json!([attempt("Completed", None)])),
+        ] });
+        assert_eq!(lost_seconds(&jobs, 1), Some(2));
+        assert_eq!(lost_seconds(&jobs, 11), None);
+        assert_eq!(lost_seconds(&jobs, 2), None);
     }
 
     #[test]

@@ -76,8 +76,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
              `cargo xtask cluster down --name {name}`, or choose another with --name"
         );
     }
-    let wanted = [packages::CLUSTER, images::PACKAGES].concat();
-    packages::ensure(&wanted, !arguments.no_install)?;
+    packages::ensure(packages::CLUSTER, !arguments.no_install)?;
+    images::ensure(!arguments.no_install)?;
     let cluster = cluster::up(name, &options)?;
     cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name))?;
     let by = if arguments.chart { By::Chart("deploy/demo") } else { By::Kustomization("deploy/demo") };

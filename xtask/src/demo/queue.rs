@@ -117,7 +117,7 @@ impl<'a> Queue<'a> {
             &[],
             &format!(
                 "select id, tpr_path, state, configuration, round(ns_per_day::numeric, 2) as ns_per_day, \
-                 interruptions, attempts, wall_seconds, run_seconds from gromacs_queue where id in ({}) order by id",
+                 interruptions, attempts, wall_seconds, run_seconds, lost_seconds from gromacs_queue where id in ({}) order by id",
                 list(ids)
             ),
         )

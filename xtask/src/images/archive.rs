@@ -13,7 +13,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::catalogue::{Content, Image};
 use super::layer::{EPOCH_SECONDS, Layer, sha256};
-use super::{Archive, sbom};
+use super::{Architecture, Archive, sbom};
 use crate::cache::{self, Key};
 
 /// [`EPOCH_SECONDS`] as the configuration writes it.
@@ -25,9 +25,18 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 
 /// Writes the archive unless it is there; `sbom` lists what is in the image.
-pub(super) fn write(image: Image, layers: &[Layer], sbom: &str) -> Result<Archive> {
-    let parts = Parts::new(image, layers)?;
-    let file_name = image.file_name();
+pub(super) fn write(
+    image: Image,
+    architecture: Architecture,
+    layers: &[Layer],
+    sbom: &str,
+) -> Result<Archive> {
+    let parts = Parts::new(image, architecture, layers)?;
+    // Those of two architectures can lie side by side.
+    let file_name = match image.file_name() {
+        name if architecture == Architecture::of_this_machine() => name,
+        name => format!("{}-{name}", architecture.name()),
+    };
     // The configuration names the layers by their digests, but not the image.
     let key = Key::new(&format!("{}\n{}\n{sbom}", image.reference(), parts.manifest));
     let entry = cache::entry("image", &key, |folder| {
@@ -59,8 +68,8 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(image: Image, layers: &[Layer]) -> Result<Self> {
-        let config = serde_json::to_string(&config(image, layers))?;
+    fn new(image: Image, architecture: Architecture, layers: &[Layer]) -> Result<Self> {
+        let config = serde_json::to_string(&config(image, architecture, layers))?;
         let mut blobs = Vec::new();
         for layer in layers {
             blobs.push(json!({
@@ -78,7 +87,7 @@ impl Parts {
         })
         .to_string();
         let mut of_image = descriptor(MANIFEST, &manifest);
-        of_image["platform"] = json!({ "architecture": architecture(), "os": "linux" });
+        of_image["platform"] = json!({ "architecture": architecture.name(), "os": "linux" });
         of_image["annotations"] = json!({
             "io.containerd.image.name": image.reference(),
             "org.opencontainers.image.ref.name": image.reference().rsplit(':').next(),
@@ -127,15 +136,16 @@ fn blob(sha256: &str) -> String {
     format!("blobs/sha256/{sha256}")
 }
 
-fn config(image: Image, layers: &[Layer]) -> Value {
+fn config(image: Image, architecture: Architecture, layers: &[Layer]) -> Value {
     let diff_ids: Vec<_> = layers.iter().map(|layer| format!("sha256:{}", layer.sha256)).collect();
-    let made_by = ["Debian packages, unpacked by mmdebstrap", "cargo xtask images"];
+    let debian = image.debian().map(|_| "Debian packages, unpacked by mmdebstrap");
+    let made_by = debian.into_iter().chain(["cargo xtask images"]);
     let history: Vec<_> =
-        made_by.iter().take(layers.len()).map(|by| json!({ "created": CREATED, "created_by": by })).collect();
+        made_by.take(layers.len()).map(|by| json!({ "created": CREATED, "created_by": by })).collect();
     let mut run = image.run_config();
     run["Labels"] = labels(image);
     json!({
-        "architecture": architecture(),
+        "architecture": architecture.name(),
         "os": "linux",
         "created": CREATED,
         "config": run,
@@ -162,15 +172,6 @@ fn labels(image: Image) -> Value {
     labels
 }
 
-/// The Go name of this machine's architecture, which image configurations use.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
-}
-
 fn header(size: u64) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(EntryType::Regular);
@@ -186,7 +187,8 @@ pub(super) fn sample(content: &[u8]) -> (Vec<u8>, Vec<Layer>) {
     use super::layer::NewFile;
     let layers = vec![Layer::of_files(&[NewFile::new("usr/local/bin/program", 0o755, content)]).unwrap()];
     let mut bytes = Vec::new();
-    Parts::new(Image::Counter, &layers).unwrap().fill(&mut bytes, &layers).unwrap();
+    let parts = Parts::new(Image::Counter, Architecture::of_this_machine(), &layers).unwrap();
+    parts.fill(&mut bytes, &layers).unwrap();
     (bytes, layers)
 }
 
@@ -223,12 +225,27 @@ mod tests {
         assert_eq!(manifest[0]["RepoTags"][0], Image::Counter.reference());
         let config = json_of(&members, manifest[0]["Config"].as_str().unwrap());
         let layer = &members[manifest[0]["Layers"][0].as_str().unwrap()];
+        assert_eq!(config["architecture"], Architecture::of_this_machine().name());
         assert_eq!(config["rootfs"]["diff_ids"][0], format!("sha256:{}", sha256(layer)));
         assert_eq!(layers[0].sha256, sha256(layer));
         assert_eq!(config["config"]["Entrypoint"][0], "/usr/local/bin/scavenger-counter");
         let labels = &config["config"]["Labels"];
         assert_eq!(labels["org.opencontainers.image.version"], env!("CARGO_PKG_VERSION"));
         assert_eq!(labels["org.opencontainers.image.licenses"], "Apache-2.0");
+    }
+
+    #[test]
+    fn the_history_names_the_layers_that_are_there() {
+        let created_by = |image, count: usize| {
+            let layers: Vec<_> = (0..count).flat_map(|_| sample(b"program").1).collect();
+            let config = config(image, Architecture::Arm64, &layers);
+            let history = config["history"].as_array().unwrap();
+            history.iter().map(|entry| entry["created_by"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(created_by(Image::Supervisor, 1), ["cargo xtask images"]);
+        let both = ["Debian packages, unpacked by mmdebstrap", "cargo xtask images"];
+        assert_eq!(created_by(Image::Counter, 2), both);
+        assert_eq!(created_by(Image::Gromacs, 1), [both[0]]);
     }
 
     #[test]

@@ -128,8 +128,12 @@ pub(crate) enum Image {
     Tuner,
     /// The submitter
     GromacsSubmitter,
+    /// The supervisor, which is copied into pods
+    Supervisor,
     /// The demo workload
     Counter,
+    /// The demo workload beside Debian's mpirun and bash, for the tests
+    CounterMpirun,
     /// GROMACS from Debian
     Gromacs,
     /// Postgres from Debian
@@ -152,19 +156,34 @@ pub(super) struct Program {
     pub(super) package: &'static str,
     /// Its file name.
     pub(super) binary: &'static str,
+    /// What it needs to run.
+    pub(super) linking: Linking,
+}
+
+/// What a program needs to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Linking {
+    /// The libc of the image's lowest layer.
+    Dynamic,
+    /// Nothing: it runs in the image of any workload, and is alone in its own.
+    Static,
 }
 
 impl Program {
     /// Where it lies in its image.
     pub(super) fn path(self) -> String {
-        format!("usr/local/bin/{}", self.binary)
+        match self.linking {
+            Linking::Dynamic => format!("usr/local/bin/{}", self.binary),
+            Linking::Static => self.binary.to_owned(),
+        }
     }
 }
 
 impl Image {
-    /// Every image there is.
+    /// Every image that users get.
     pub(crate) fn all() -> Vec<Self> {
-        Self::value_variants().to_vec()
+        let for_users = |image: &&Self| **image != Self::CounterMpirun;
+        Self::value_variants().iter().filter(for_users).copied().collect()
     }
 
     /// What a pod writes in `image:`.
@@ -183,7 +202,9 @@ impl Image {
             Self::Operator => "operator",
             Self::Tuner => "tuner",
             Self::GromacsSubmitter => "gromacs-submitter",
+            Self::Supervisor => "supervisor",
             Self::Counter => "counter",
+            Self::CounterMpirun => "counter-mpirun",
             Self::Gromacs => "gromacs",
             Self::Postgres => "postgres",
         }
@@ -201,12 +222,14 @@ impl Image {
 
     /// What it is for.
     pub(super) fn content(self) -> Content {
-        let program = |package, binary| Content::Program(Program { package, binary });
+        let linked = |package, binary, linking| Content::Program(Program { package, binary, linking });
+        let program = |package, binary| linked(package, binary, Linking::Dynamic);
         match self {
             Self::Operator => program("scavenger-operator", "scavenger-operator"),
             Self::Tuner => program("scavenger-tuner", "scavenger-tuner"),
             Self::GromacsSubmitter => program("gromacs-submitter", "gromacs-submitter"),
-            Self::Counter => program("scavenger-counter", "scavenger-counter"),
+            Self::Supervisor => linked("scavenger-supervisor", "scavenger-supervisor", Linking::Static),
+            Self::Counter | Self::CounterMpirun => program("scavenger-counter", "scavenger-counter"),
             Self::Gromacs | Self::Postgres => Content::Packages,
         }
     }
@@ -219,9 +242,15 @@ impl Image {
         }
     }
 
-    /// Its lowest layer. Our programs share one.
-    pub(super) fn debian(self) -> Recipe {
-        match self {
+    /// True for an image of one static program and nothing else.
+    pub(super) fn is_static(self) -> bool {
+        self.program().is_some_and(|program| program.linking == Linking::Static)
+    }
+
+    /// Its lowest layer, if it is of Debian packages. Our programs share one.
+    pub(super) fn debian(self) -> Option<Recipe> {
+        let recipe = match self {
+            Self::Supervisor => return None,
             Self::Gromacs => Recipe {
                 suite: Suite::Bookworm,
                 // Its libraries for linear algebra are reached through alternatives, which the packages' own
@@ -246,6 +275,23 @@ impl Image {
                 hooks: &[],
                 drop: &[DROP_ALWAYS, DROP_FROM_POSTGRES],
             },
+            Self::CounterMpirun => Recipe {
+                suite: Suite::ThisMachine,
+                variant: "extract",
+                packages: &[
+                    "base-files",
+                    "bash",
+                    "coreutils",
+                    "dash",
+                    "libc-bin",
+                    "libc6",
+                    "libgcc-s1",
+                    "openmpi-bin",
+                ],
+                // The name is an alternative, which a script of the package would set up.
+                hooks: &[r#"ln -s mpirun.openmpi "$1"/usr/bin/mpirun"#],
+                drop: &[DROP_ALWAYS],
+            },
             _ => Recipe {
                 suite: Suite::ThisMachine,
                 variant: "extract",
@@ -256,14 +302,15 @@ impl Image {
                 ],
                 drop: &[DROP_ALWAYS, DROP_FROM_BASE],
             },
-        }
+        };
+        Some(recipe)
     }
 
     /// Small files that lie above it.
     pub(super) fn files(self) -> Vec<NewFile> {
         let text = |path: &str, content: &str| NewFile::new(path, 0o644, content.as_bytes());
         match self {
-            Self::Gromacs => Vec::new(),
+            Self::Gromacs | Self::Supervisor => Vec::new(),
             Self::Postgres => vec![
                 text("etc/passwd", &passwd("postgres", POSTGRES_USER, "/var/lib/postgresql")),
                 text("etc/group", &group("postgres", POSTGRES_USER)),
@@ -286,6 +333,11 @@ impl Image {
     pub(super) fn run_config(self) -> Value {
         let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
         match self.content() {
+            Content::Program(program) if program.linking == Linking::Static => json!({
+                "User": format!("{PROGRAM_USER}:{PROGRAM_USER}"),
+                "Entrypoint": [format!("/{}", program.path())],
+                "WorkingDir": "/",
+            }),
             Content::Program(program) => json!({
                 "User": format!("{PROGRAM_USER}:{PROGRAM_USER}"),
                 "Env": [format!("PATH={path}"), "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"],
@@ -345,6 +397,7 @@ mod tests {
                 &format!("scavenger.dev/operator:{ours}"),
                 &format!("scavenger.dev/tuner:{ours}"),
                 &format!("scavenger.dev/gromacs-submitter:{ours}"),
+                &format!("scavenger.dev/supervisor:{ours}"),
                 &format!("scavenger.dev/counter:{ours}"),
                 "scavenger.dev/gromacs:2022.5",
                 "scavenger.dev/postgres:15",
@@ -354,15 +407,31 @@ mod tests {
 
     #[test]
     fn our_programs_share_their_lowest_layer() {
-        let programs: Vec<_> = Image::all().into_iter().filter(|image| image.program().is_some()).collect();
+        let is_dynamic = |image: &Image| image.program().is_some() && !image.is_static();
+        let programs: Vec<_> = Image::all().into_iter().filter(is_dynamic).collect();
         assert_eq!(programs.len(), 4);
         let recipes: BTreeSet<_> = programs.iter().map(|image| format!("{:?}", image.debian())).collect();
         assert_eq!(recipes.len(), 1);
     }
 
     #[test]
+    fn what_is_for_the_tests_is_built_only_if_it_is_named() {
+        let image = Image::CounterMpirun;
+        assert!(!Image::all().contains(&image) && Image::value_variants().contains(&image));
+        assert_eq!(image.program(), Image::Counter.program());
+        assert!(image.debian().unwrap().packages.contains(&"openmpi-bin"));
+    }
+
+    #[test]
+    fn the_supervisor_is_alone_in_its_image() {
+        let image = Image::Supervisor;
+        assert!(image.is_static() && image.debian().is_none() && image.files().is_empty());
+        assert_eq!(image.run_config()["Entrypoint"][0], "/scavenger-supervisor");
+    }
+
+    #[test]
     fn no_image_runs_as_root() {
-        for image in Image::all() {
+        for image in Image::value_variants() {
             let config = image.run_config();
             let user = config["User"].as_str().unwrap();
             assert!(user.parse::<u32>().is_err() && !user.starts_with("0:"), "{image:?}: {user}");

@@ -17,22 +17,47 @@ mod sbom;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use clap::Args;
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
 
 use self::catalogue::Content;
 pub(crate) use self::catalogue::Image;
 use self::layer::{Layer, NewFile};
 pub(crate) use self::programs::Profile;
+use crate::cluster::{self, Cluster};
 use crate::packages;
 
-/// Debian packages that building images needs on this machine.
-pub(crate) const PACKAGES: &[&str] = &["mmdebstrap"];
+/// Debian packages that building images for this machine needs.
+pub const PACKAGES: &[&str] = &["mmdebstrap", programs::MUSL];
+
+/// What an image runs on, by the names that image configurations use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Architecture {
+    /// x86_64
+    Amd64,
+    /// aarch64
+    Arm64,
+}
+
+impl Architecture {
+    /// That of this machine.
+    pub(crate) fn of_this_machine() -> Self {
+        // The two for which the project is built at all.
+        if cfg!(target_arch = "aarch64") { Self::Arm64 } else { Self::Amd64 }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Amd64 => "amd64",
+            Self::Arm64 => "arm64",
+        }
+    }
+}
 
 /// The flags of `cargo xtask images`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Build these images; all if none is named
+    /// Build these images; all that users get if none is named
     #[arg(value_name = "NAME", value_enum)]
     names: Vec<Image>,
 
@@ -51,9 +76,13 @@ pub(crate) struct Arguments {
     #[arg(long)]
     refresh: bool,
 
-    /// Do not install missing Debian packages, only name them
+    /// Do not install missing Debian packages and Rust targets, only name them
     #[arg(long)]
     no_install: bool,
+
+    /// Build for another architecture than this machine's; only the image supervisor, which has nothing of Debian in it
+    #[arg(long, value_name = "ARCHITECTURE")]
+    architecture: Option<Architecture>,
 }
 
 /// A built image.
@@ -72,13 +101,25 @@ pub(crate) struct Archive {
 /// Carries out `cargo xtask images`. Prints one line for each image: name, size, digest, path.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let names = if arguments.names.is_empty() { Image::all() } else { arguments.names.clone() };
-    packages::ensure(PACKAGES, !arguments.no_install)?;
+    let here = Architecture::of_this_machine();
+    let architecture = arguments.architecture.unwrap_or(here);
+    if architecture != here
+        && let Some(image) = names.iter().find(|image| !image.is_static())
+    {
+        bail!(
+            "the image {} is built for this machine's architecture only; name the image supervisor alone",
+            image.repository()
+        );
+    }
+    let install = !arguments.no_install;
+    packages::ensure(if architecture == here { PACKAGES } else { programs::cross(architecture) }, install)?;
+    programs::ensure_target(architecture, install)?;
     if arguments.refresh {
-        for image in &names {
-            debian::forget(&image.debian())?;
+        for recipe in names.iter().filter_map(|image| image.debian()) {
+            debian::forget(&recipe)?;
         }
     }
-    for archive in build(&names, Profile::Release)? {
+    for archive in build_for(architecture, &names, Profile::Release)? {
         let path = match &arguments.output {
             None => archive.path.clone(),
             Some(directory) => archive.copy_to(directory)?,
@@ -113,13 +154,44 @@ impl Archive {
     }
 }
 
-/// Builds what is missing and returns the archives in the order of the names. [`PACKAGES`] must be installed.
+/// Makes sure that everything is installed that building images for this machine needs, or names what is missing.
+pub(crate) fn ensure(install: bool) -> Result<()> {
+    packages::ensure(PACKAGES, install)?;
+    programs::ensure_target(Architecture::of_this_machine(), install)
+}
+
+/// Builds what is missing and returns the archives in the order of the names. [`ensure`] must have been called.
 pub(crate) fn build(images: &[Image], profile: Profile) -> Result<Vec<Archive>> {
+    build_for(Architecture::of_this_machine(), images, profile)
+}
+
+/// Loads an image that [`build`] makes onto the node of a cluster.
+pub(crate) fn load_onto(cluster: &Cluster, image: Image, profile: Profile) -> Result<()> {
+    let archives: Vec<_> = build(&[image], profile)?.into_iter().map(|archive| archive.path).collect();
+    cluster.load(&archives)
+}
+
+/// Pushes an image that [`build`] makes to the registry of a cluster.
+pub(crate) fn push_to(cluster: &Cluster, image: Image, profile: Profile) -> Result<()> {
+    let registry: push::Registry =
+        format!("http://{}", cluster.registry()).parse().map_err(anyhow::Error::msg)?;
+    let (user, password) = cluster::LOGIN;
+    for archive in build(&[image], profile)? {
+        let login = || Ok(Some(registry_login::Login::new(user, password)));
+        registry.push_as(login, &archive.path, &archive.repository_and_tag()?)?;
+    }
+    Ok(())
+}
+
+fn build_for(architecture: Architecture, images: &[Image], profile: Profile) -> Result<Vec<Archive>> {
     let wanted: Vec<_> = images.iter().filter_map(|image| image.program()).collect();
-    let programs = programs::build(&wanted, profile)?;
+    let programs = programs::build(&wanted, profile, architecture)?;
     let mut archives = Vec::new();
     for image in images {
-        let mut layers = vec![debian::layer(&image.debian())?];
+        let mut layers = Vec::new();
+        if let Some(recipe) = image.debian() {
+            layers.push(debian::layer(&recipe)?);
+        }
         let mut files = image.files();
         if let Content::Program(program) = image.content() {
             let built = programs
@@ -130,7 +202,7 @@ pub(crate) fn build(images: &[Image], profile: Profile) -> Result<Vec<Archive>> 
         if !files.is_empty() {
             layers.push(Layer::of_files(&files)?);
         }
-        archives.push(archive::write(*image, &layers, &sbom::document(*image)?)?);
+        archives.push(archive::write(*image, architecture, &layers, &sbom::document(*image)?)?);
     }
     Ok(archives)
 }

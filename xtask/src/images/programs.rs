@@ -1,14 +1,70 @@
 //! Programs of this workspace, built for their images.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fs;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use super::catalogue::Program;
-use crate::shell;
+use super::Architecture;
+use super::catalogue::{Linking, Program};
+use crate::{progress::Task, shell};
+
+/// The Debian package with a C compiler for static programs of this machine's architecture.
+pub(super) const MUSL: &str = "musl-tools";
+
+/// The Debian packages with which static programs of another architecture are built.
+pub(super) fn cross(architecture: Architecture) -> &'static [&'static str] {
+    match architecture {
+        Architecture::Amd64 => &["gcc-x86-64-linux-gnu"],
+        Architecture::Arm64 => &["gcc-aarch64-linux-gnu"],
+    }
+}
+
+/// Rust's name of a target on which programs need no libc.
+fn target(architecture: Architecture) -> &'static str {
+    match architecture {
+        Architecture::Amd64 => "x86_64-unknown-linux-musl",
+        Architecture::Arm64 => "aarch64-unknown-linux-musl",
+    }
+}
+
+/// Makes sure that Rust's standard library for static programs is there. With `install` false, a missing one is an error
+/// that names the command to run.
+pub(super) fn ensure_target(architecture: Architecture, install: bool) -> Result<()> {
+    let target = target(architecture);
+    if has_target(target)? {
+        return Ok(());
+    }
+    let add = ["target", "add", target];
+    if !install {
+        bail!("the Rust target {target} is missing; run: rustup {}", add.join(" "));
+    }
+    let task = Task::start(format!("installing the Rust target {target}"));
+    let output = Command::new("rustup").args(add).current_dir(shell::ROOT).output();
+    let output = output.with_context(|| {
+        format!("cannot run rustup; install the Rust target {target} in the way that your Rust was installed")
+    })?;
+    if !output.status.success() {
+        bail!("rustup {} failed: {}", add.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    task.done(format!("installed the Rust target {target}"));
+    Ok(())
+}
+
+/// Asks the compiler, and not rustup: a distribution's Rust has no rustup.
+fn has_target(target: &str) -> Result<bool> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc)
+        .args(["--print", "target-libdir", "--target", target])
+        .current_dir(shell::ROOT)
+        .output()
+        .context("cannot run rustc")?;
+    let folder = String::from_utf8_lossy(&output.stdout);
+    Ok(output.status.success() && fs::read_dir(folder.trim()).is_ok_and(|mut files| files.next().is_some()))
+}
 
 /// One line of cargo's JSON output, as far as we care.
 #[derive(Debug, Deserialize)]
@@ -32,25 +88,65 @@ pub(crate) enum Profile {
     Dev,
 }
 
-/// Builds the programs, all in one run of cargo, and says where each is.
-pub(super) fn build(programs: &[Program], profile: Profile) -> Result<HashMap<&'static str, PathBuf>> {
-    if programs.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let mut command =
-        shell::cargo(&["build", "--locked", "--bins", "--message-format=json-render-diagnostics"]);
+/// Builds the programs, those with the same linking in one run of cargo, and says where each is.
+pub(super) fn build(
+    programs: &[Program],
+    profile: Profile,
+    architecture: Architecture,
+) -> Result<HashMap<&'static str, PathBuf>> {
+    let (fixed, dynamic): (Vec<_>, Vec<_>) =
+        programs.iter().copied().partition(|program| program.linking == Linking::Static);
+    let mut found = built(cargo(profile, &dynamic), &dynamic)?;
+    found.extend(built(cargo_static(architecture, &fixed), &fixed)?);
+    Ok(found)
+}
+
+fn cargo(profile: Profile, programs: &[Program]) -> Command {
+    let mut command = shell::cargo(BUILD);
     match profile {
         Profile::Release => {
             command.arg("--release");
-            let packages: BTreeSet<_> = programs.iter().map(|program| program.package).collect();
-            for package in packages {
-                command.args(["--package", package]);
-            }
+            name_packages(&mut command, programs);
         }
         // Naming packages would choose other features of the dependencies than the tests have.
         Profile::Dev => {
             command.arg("--workspace");
         }
+    }
+    command
+}
+
+/// Static programs have one profile: without optimisation the supervisor has 17 MB, twice what the volume holds to which
+/// it is copied.
+fn cargo_static(architecture: Architecture, programs: &[Program]) -> Command {
+    let target = target(architecture);
+    let mut command = shell::cargo(BUILD);
+    command.args(["--profile", "supervisor", "--target", target]);
+    name_packages(&mut command, programs);
+    if architecture != Architecture::of_this_machine() {
+        let compiler = match architecture {
+            Architecture::Amd64 => "x86_64-linux-gnu-gcc",
+            Architecture::Arm64 => "aarch64-linux-gnu-gcc",
+        };
+        let name = target.replace('-', "_");
+        command.env(format!("CC_{name}"), compiler);
+        command.env(format!("CARGO_TARGET_{}_LINKER", name.to_uppercase()), compiler);
+    }
+    command
+}
+
+const BUILD: &[&str] = &["build", "--locked", "--bins", "--message-format=json-render-diagnostics"];
+
+fn name_packages(command: &mut Command, programs: &[Program]) {
+    let packages: BTreeSet<_> = programs.iter().map(|program| program.package).collect();
+    for package in packages {
+        command.args(["--package", package]);
+    }
+}
+
+fn built(mut command: Command, programs: &[Program]) -> Result<HashMap<&'static str, PathBuf>> {
+    if programs.is_empty() {
+        return Ok(HashMap::new());
     }
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     if !output.status.success() {
@@ -78,12 +174,35 @@ mod tests {
 
     #[test]
     fn the_path_of_a_program_is_what_cargo_says() {
-        let program = Program { package: "scavenger-counter", binary: "scavenger-counter" };
+        let program =
+            Program { package: "scavenger-counter", binary: "scavenger-counter", linking: Linking::Dynamic };
         let stdout = br#"{"reason":"compiler-artifact","target":{"name":"nix"},"executable":null}
 {"reason":"compiler-artifact","target":{"name":"scavenger-counter"},"executable":"/target/release/scavenger-counter"}
 {"reason":"build-finished","success":true}
 "#;
         let found = executables(stdout, &[program]);
         assert_eq!(found["scavenger-counter"], PathBuf::from("/target/release/scavenger-counter"));
+    }
+
+    #[test]
+    fn a_missing_target_is_seen() {
+        assert!(has_target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH)).unwrap());
+        assert!(!has_target("no-such-target").unwrap());
+    }
+
+    #[test]
+    fn another_architecture_has_a_compiler_of_its_own() {
+        let (here, other) = match Architecture::of_this_machine() {
+            Architecture::Amd64 => (Architecture::Amd64, Architecture::Arm64),
+            Architecture::Arm64 => (Architecture::Arm64, Architecture::Amd64),
+        };
+        let compilers = |architecture| {
+            let command = cargo_static(architecture, &[]);
+            command
+                .get_envs()
+                .filter(|(_, value)| value.is_some_and(|value| value.to_string_lossy().ends_with("-gcc")))
+                .count()
+        };
+        assert_eq!((compilers(here), compilers(other)), (0, 2));
     }
 }

@@ -62,10 +62,20 @@ impl FromStr for Registry {
 impl Registry {
     /// Pushes the image of an archive as `NAME:TAG` and returns its name there, with its digest.
     pub(super) fn push(&self, archive: &Path, name_and_tag: &str) -> Result<String> {
+        self.push_as(|| Login::find(&self.host), archive, name_and_tag)
+    }
+
+    /// The same, with what `login` finds if the registry asks for a login.
+    pub(super) fn push_as(
+        &self,
+        login: impl FnOnce() -> Result<Option<Login>>,
+        archive: &Path,
+        name_and_tag: &str,
+    ) -> Result<String> {
         let (name, tag) = name_and_tag.split_once(':').context("an image without a tag")?;
         let repository = format!("{}{name}", self.path);
         let shown = format!("{}/{repository}:{tag}", self.host);
-        let client = Client::new(self, &repository)?;
+        let client = Client::new(self, &repository, login)?;
         let digest = client.push(archive, tag).with_context(|| format!("cannot push {shown}"))?;
         Ok(format!("{}/{repository}:{tag}@{digest}", self.host))
     }
@@ -83,7 +93,11 @@ struct Client {
 }
 
 impl Client {
-    fn new(registry: &Registry, repository: &str) -> Result<Self> {
+    fn new(
+        registry: &Registry,
+        repository: &str,
+        login: impl FnOnce() -> Result<Option<Login>>,
+    ) -> Result<Self> {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -97,12 +111,12 @@ impl Client {
         let origin = format!("{}://{}", registry.scheme, registry.host);
         let url = format!("{origin}/v2/{repository}");
         let mut client = Self { agent: config.build().new_agent(), origin, url, authorization: None };
-        client.log_in(registry, repository)?;
+        client.log_in(login, repository)?;
         Ok(client)
     }
 
     /// Asks what the registry wants to know, and gets the token that it names.
-    fn log_in(&mut self, registry: &Registry, repository: &str) -> Result<()> {
+    fn log_in(&mut self, login: impl FnOnce() -> Result<Option<Login>>, repository: &str) -> Result<()> {
         let base = format!("{}/v2/", self.origin);
         let answer = self.agent.get(&base).call().with_context(|| format!("{base} does not answer"))?;
         if answer.status() != 401 {
@@ -110,7 +124,7 @@ impl Client {
         }
         let challenges = answer.headers().get_all("www-authenticate");
         let challenge = challenges.iter().find_map(|value| Challenge::parse(value.to_str().ok()?));
-        let login = Login::find(&registry.host)?;
+        let login = login()?;
         self.authorization =
             Some(match challenge.context("the registry asks for a login of an unknown kind")? {
                 Challenge::Basic => login.context("the registry asks for a user and a password")?.basic(),
@@ -237,28 +251,13 @@ fn tls() -> Result<TlsConfig> {
 mod tests {
     use std::fs;
     use std::net::TcpListener;
-    use std::path::PathBuf;
     use std::process::{Child, Command, Stdio};
     use std::thread;
     use std::time::Instant;
 
     use super::super::archive::sample;
     use super::*;
-    use crate::cache::{self, Key};
-
-    /// Debian's docker-registry, unpacked into the cache and not installed.
-    fn program() -> Result<PathBuf> {
-        let folder = cache::entry("docker-registry", &Key::new("bookworm"), |folder| {
-            let run = |command: &mut Command| -> Result<()> {
-                let output = command.current_dir(folder).output()?;
-                ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-                Ok(())
-            };
-            run(Command::new("apt-get").args(["download", "--quiet", "docker-registry"]))?;
-            run(Command::new("sh").args(["-c", "dpkg-deb --extract docker-registry_*.deb ."]))
-        })?;
-        Ok(folder.join("usr/bin/docker-registry"))
-    }
+    use crate::cluster::registry_program;
 
     /// A registry on loopback, which ends with the test.
     struct Running {
@@ -304,7 +303,7 @@ mod tests {
 
     #[test]
     fn an_image_is_pushed_and_can_be_read_back() {
-        let program = match program() {
+        let program = match registry_program() {
             Ok(program) => program,
             Err(error) => {
                 eprintln!("skipped: Debian's docker-registry cannot be unpacked here: {error:#}");

@@ -49,10 +49,15 @@ impl Challenge {
 pub(super) struct Login(String);
 
 impl Login {
+    /// A login that is known.
+    pub(super) fn new(user: &str, password: &str) -> Self {
+        Self(BASE64_STANDARD.encode(format!("{user}:{password}")))
+    }
+
     /// The login for a registry, if there is one.
     pub(super) fn find(host: &str) -> Result<Option<Self>> {
         if let (Ok(user), Ok(password)) = (env::var(USER), env::var(PASSWORD)) {
-            return Ok(Some(Self(BASE64_STANDARD.encode(format!("{user}:{password}")))));
+            return Ok(Some(Self::new(&user, &password)));
         }
         let folder = env::var_os("DOCKER_CONFIG").map(PathBuf::from);
         let folder = folder.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".docker")));

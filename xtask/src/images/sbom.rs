@@ -20,10 +20,13 @@ pub(super) fn file_name(archive: &str) -> String {
 
 /// The document of an image. Its lowest layer must have been made.
 pub(super) fn document(image: Image) -> Result<String> {
-    let recipe = image.debian();
-    let release = recipe.release();
-    let mut components: Vec<Value> =
-        debian::packages(&recipe)?.iter().map(|file| package(file, &release)).collect::<Result<_>>()?;
+    let mut components: Vec<Value> = Vec::new();
+    if let Some(recipe) = image.debian() {
+        let release = recipe.release();
+        for file in debian::packages(&recipe)? {
+            components.push(package(&file, &release)?);
+        }
+    }
     if let Some(program) = image.program() {
         components.extend(crates(program)?);
     }

@@ -1,8 +1,8 @@
 //! All tests, side by side: most of the time those on a cluster wait for it, and those that need one to themselves must
 //! not wait for the others.
 //!
-//! Each lane runs one program of tests after the other: one what needs no cluster of ours, and one for each of the
-//! clusters, which are alike and share out the rest. The output of a program is printed as a whole when it has ended.
+//! Each lane runs one program of tests after the other: one what needs no cluster of ours, and then its share of the rest
+//! on the last of the clusters; the others begin with theirs at once. The clusters are alike. The output of a program is printed as a whole when it has ended.
 
 use std::{
     fs::File,
@@ -26,7 +26,7 @@ use crate::{
 const END_TO_END: &str = "scavenger-e2e";
 
 /// Its tests that take the longest: they begin first, so that the clusters are done at about the same time.
-const LONGEST: [&str; 5] = ["together", "faults", "kills", "calibration", "outages"];
+const LONGEST: [&str; 6] = ["together", "supervised", "faults", "kills", "calibration", "outages"];
 
 /// The test that takes the installation away, which nothing but the end may follow.
 pub(super) const LAST: &str = "uninstall";
@@ -46,10 +46,8 @@ pub(super) fn run(
     take_away: bool,
     stamps: Option<&Stamps>,
 ) -> Result<()> {
-    let (first, others) = names.split_first().context("there is no cluster to test on")?;
-    let first = &prepare(first)?;
     let targets = test_targets()?;
-    let call = |name: &str, cluster: &Cluster, select: &[&str]| -> Result<Call> {
+    let call = |name: &str, cluster: Option<&Cluster>, select: &[&str]| -> Result<Call> {
         // Always of the whole workspace: for one package its dependencies would have other features, and be compiled
         // again.
         let mut command = cargo_test(cluster, how, &["--workspace"])?;
@@ -68,8 +66,7 @@ pub(super) fn run(
             select.extend(["--test", target]);
         }
     }
-    let programs =
-        vec![call("without a cluster", first, &select)?, call("documentation", first, &["--doc"])?];
+    let programs = vec![call("without a cluster", None, &select)?, call("documentation", None, &["--doc"])?];
     let mut on_clusters: Vec<&String> = targets
         .iter()
         .filter(|(package, target)| package == END_TO_END && target != LAST)
@@ -78,12 +75,6 @@ pub(super) fn run(
     // Taken from the end.
     on_clusters.sort_by_key(|target| LONGEST.iter().rev().position(|longest| longest == target));
     let on_clusters = Mutex::new(on_clusters);
-    let mut last = None;
-    if take_away {
-        let mut call = call(LAST, first, &["--test", LAST])?;
-        call.command.env("SCAVENGER_E2E_LAST", "1");
-        last = Some(call);
-    }
 
     let failed = Mutex::new(Vec::new());
     let run = |call: Result<Call>, name: &str| {
@@ -100,37 +91,49 @@ pub(super) fn run(
     let run_shared = |cluster: &Cluster| {
         let next = || on_clusters.lock().expect("no lane should have panicked").pop();
         while let Some(target) = next() {
-            run(call(target, cluster, &["--test", target]), target);
+            run(call(target, Some(cluster), &["--test", target]), target);
         }
     };
+    let run_last = |cluster: &Cluster| {
+        let call = call(LAST, Some(cluster), &["--test", LAST]).map(|mut call| {
+            call.command.env("SCAVENGER_E2E_LAST", "1");
+            call
+        });
+        run(call, LAST);
+    };
+    let (run, run_shared, run_last, failed) = (&run, &run_shared, &run_last, &failed);
+    let run_on = |number: usize| match prepare(&names[number]) {
+        Ok(cluster) => {
+            run_shared(&cluster);
+            if number == 0 && take_away {
+                run_last(&cluster);
+            }
+        }
+        Err(error) => {
+            let name = format!("cluster {}", names[number].as_str());
+            eprintln!("test: {name}: FAILED: {error:#}");
+            failed.lock().expect("no lane should have panicked").push(name);
+        }
+    };
+    let run_on = &run_on;
+    let last = names.len() - 1;
     thread::scope(|scope| {
-        scope.spawn(|| {
+        scope.spawn(move || {
             for call in programs {
                 let name = call.name.clone();
                 run(Ok(call), &name);
             }
-        });
-        for name in others {
-            // The first has begun already while the others come up.
-            scope.spawn(|| match prepare(name) {
-                Ok(cluster) => run_shared(&cluster),
-                Err(error) => {
-                    eprintln!("test: cluster {}: FAILED: {error:#}", name.as_str());
-                    failed
-                        .lock()
-                        .expect("no lane should have panicked")
-                        .push(format!("cluster {}", name.as_str()));
-                }
-            });
-        }
-        scope.spawn(|| {
-            run_shared(first);
-            if let Some(last) = last {
-                run(Ok(last), LAST);
+            // What needs no cluster keeps the processors busy; what comes after it waits most of the time.
+            if last > 0 {
+                run_on(last);
             }
         });
+        // Most of what makes a cluster waits, too, so they come up side by side.
+        for number in 0..last.max(1) {
+            scope.spawn(move || run_on(number));
+        }
     });
-    let failed = failed.into_inner().expect("no lane should have panicked");
+    let failed = failed.lock().expect("no lane should have panicked");
     if failed.is_empty() { Ok(()) } else { bail!("these tests failed: {}", failed.join(", ")) }
 }
 

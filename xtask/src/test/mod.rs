@@ -37,9 +37,9 @@ pub(crate) struct Arguments {
 /// Cluster of the tests, beside any that the user has.
 const CLUSTER: &str = "test";
 
-/// Clusters that share out everything. Most tests wait for their cluster, so that two cores carry two; beside a third one,
-/// tests that measure how fast GROMACS is measure the others.
-const CLUSTERS: usize = 2;
+/// Clusters that share out everything. Most tests wait for their cluster, so that two cores carry three; but the last one
+/// begins late, when those tests are over that compute most.
+const CLUSTERS: usize = 3;
 
 impl Default for Arguments {
     fn default() -> Self {
@@ -103,12 +103,12 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
     // All that can be wrong with the machine first, before anything is changed.
     // Nodes without containers, for tests with more ScavengerJobs than a machine can run. Only pods that tolerate their
     // taint go there.
-    let options = cluster::Options { no_install: arguments.no_install, fake_nodes: 3 };
+    let options = cluster::Options { no_install: arguments.no_install, fake_nodes: 3, registry: true };
     cluster::check(&options)?;
     let mut wanted: Vec<&str> = packages::CLUSTER.to_vec();
-    wanted.extend(images::PACKAGES);
     wanted.extend(packages::TESTS);
     packages::ensure(&wanted, !arguments.no_install)?;
+    images::ensure(!arguments.no_install)?;
     let how = How { depth, python: contract::python()? };
 
     // What is compiled needs both cores; a cluster that waits would only disturb.
@@ -120,13 +120,16 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
         // Left over from a run that was stopped: its objects would be in the way.
         cluster::down(name.as_str())?;
         let cluster = cluster::up(name.as_str(), &options)?;
-        install::install(&cluster, By::Kustomization("e2e/deploy"), images::Profile::Dev).map(|()| cluster)
+        install::install(&cluster, By::Kustomization("e2e/deploy"), images::Profile::Dev)?;
+        images::push_to(&cluster, images::Image::Counter, images::Profile::Dev)?;
+        images::load_onto(&cluster, images::Image::CounterMpirun, images::Profile::Dev)?;
+        Ok(cluster)
     };
     let result = if all {
         lanes::run(&names, &prepare, &how, !arguments.keep, stamps)
     } else {
         prepare(&arguments.name).and_then(|cluster| {
-            let mut tests = cargo_test(&cluster, &how, &[])?;
+            let mut tests = cargo_test(Some(&cluster), &how, &[])?;
             // Their own `--` ends cargo's arguments, as it does on the command line.
             tests.args(&arguments.arguments);
             if !arguments.arguments.iter().any(|argument| argument == "--") {
@@ -150,10 +153,13 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
     result
 }
 
-/// A `cargo test` that finds the cluster.
-fn cargo_test(cluster: &Cluster, how: &How, arguments: &[&str]) -> Result<Command> {
+/// A `cargo test` that finds the cluster, if it needs one.
+fn cargo_test(cluster: Option<&Cluster>, how: &How, arguments: &[&str]) -> Result<Command> {
     let mut tests = shell::cargo(&["test", "--locked", "--no-fail-fast"]);
-    on(cluster, tests.args(arguments))?;
+    everywhere(tests.args(arguments));
+    if let Some(cluster) = cluster {
+        on(cluster, &mut tests)?;
+    }
     tests.env("SCAVENGER_SCHEMATHESIS_PYTHON", &how.python);
     match how.depth {
         // The same cases for every change, so that one is judged by what it did.
@@ -174,10 +180,19 @@ pub(crate) fn on(cluster: &Cluster, tests: &mut Command) -> Result<()> {
         .env("SCAVENGER_E2E_KUBECONFIG", cluster.kubeconfig())
         .env("SCAVENGER_E2E_KUBECTL", cluster.binary("kubectl"))
         .env("SCAVENGER_E2E_OPERATOR", operator)
+        .env("SCAVENGER_E2E_REGISTRY", cluster.registry())
+        .env("SCAVENGER_E2E_REGISTRY_FRONT", cluster.registry_front())
+        .env("SCAVENGER_E2E_REGISTRY_LOGIN", format!("{}:{}", cluster::LOGIN.0, cluster::LOGIN.1));
+    everywhere(tests);
+    Ok(())
+}
+
+/// What every test run has.
+fn everywhere(tests: &mut Command) {
+    tests
         .env("SCAVENGER_E2E", "1")
         // What failed is in the message; a backtrace through futures only hides it.
         .env("RUST_BACKTRACE", "0")
-        // Most of the time the tests on the cluster wait for it.
+        // Most of the time the tests on a cluster wait for it.
         .env("RUST_TEST_THREADS", "8");
-    Ok(())
 }

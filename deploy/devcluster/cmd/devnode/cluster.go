@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"text/template"
@@ -64,6 +65,31 @@ func (c *Cluster) Volumes() []string {
 // cluster, and `cluster load` works from outside.
 func (c *Cluster) ContainerdSocket() string { return filepath.Join(c.StateDir, "containerd.sock") }
 
+// registryPort is the same on both sides of the cable.
+const registryPort = "5000"
+
+// Registry is where the cluster's own registry listens.
+func (c *Cluster) Registry() string { return net.JoinHostPort(c.NodeAddress, registryPort) }
+
+// registryFront is where a test may listen in front of the registry, to answer in
+// its place.
+func (c *Cluster) registryFront() string { return net.JoinHostPort(c.HostAddress, registryPort) }
+
+// writeRegistries says to containerd that both are asked without TLS.
+func (c *Cluster) writeRegistries() error {
+	for _, host := range []string{c.Registry(), c.registryFront()} {
+		folder := filepath.Join(c.StateDir, "config", "registries", host)
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return fmt.Errorf("cannot create %s: %w", folder, err)
+		}
+		hosts := fmt.Sprintf("server = \"http://%s\"\n", host)
+		if err := os.WriteFile(filepath.Join(folder, "hosts.toml"), []byte(hosts), 0o644); err != nil {
+			return fmt.Errorf("cannot configure the registry %s: %w", host, err)
+		}
+	}
+	return nil
+}
+
 func (c *Cluster) controlSocket() string { return filepath.Join(c.StateDir, "control.sock") }
 
 func (c *Cluster) binary(name string) string { return filepath.Join(c.BinDir, name) }
@@ -100,6 +126,9 @@ func (c *Cluster) writeFiles() error {
 	})
 	if err != nil {
 		return fmt.Errorf("cannot write the cluster's configuration: %w", err)
+	}
+	if err := c.writeRegistries(); err != nil {
+		return err
 	}
 	for _, volume := range c.Volumes() {
 		directory := filepath.Join(c.StateDir, "volumes", volume)

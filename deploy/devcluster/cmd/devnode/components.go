@@ -139,3 +139,14 @@ func kwokComponent(c *Cluster) component {
 		ready: probe{url: "http://127.0.0.1:10247/healthz"},
 	}
 }
+
+// registryComponent serves images to the node. It runs only when asked for.
+func registryComponent(c *Cluster) component {
+	return component{
+		name:      "docker-registry",
+		arguments: []string{"serve", c.config("registry.yaml")},
+		after:     []string{"containerd"},
+		// The one path that needs no password.
+		ready: probe{url: "http://" + c.Registry() + "/"},
+	}
+}

@@ -18,21 +18,28 @@ func (s *supervisor) serveControl() error {
 		return err
 	}
 	handler := http.NewServeMux()
-	handler.HandleFunc("POST /kwok", func(answer http.ResponseWriter, _ *http.Request) {
-		if _, err := os.Stat(s.cluster.binary("kwok")); err != nil {
-			http.Error(answer, "kwok was not built: "+err.Error(), http.StatusPreconditionFailed)
-			return
-		}
-		if !s.isRunning("kwok") {
-			s.runComponent(kwokComponent(s.cluster))
-		}
-		if !s.isRunning("kwok") {
-			http.Error(answer, "it ended; see "+s.logFile("kwok"), http.StatusInternalServerError)
-			return
-		}
-		fmt.Fprintln(answer, "kwok runs")
-	})
+	for _, component := range []component{kwokComponent(s.cluster), registryComponent(s.cluster)} {
+		handler.HandleFunc("POST /"+component.name, func(answer http.ResponseWriter, _ *http.Request) {
+			if err := s.demand(component); err != nil {
+				http.Error(answer, err.Error(), http.StatusInternalServerError)
+			}
+		})
+	}
 	return http.Serve(listener, handler)
+}
+
+// demand starts a component that runs only when asked for, unless it runs.
+func (s *supervisor) demand(component component) error {
+	if _, err := os.Stat(s.cluster.binary(component.name)); err != nil {
+		return fmt.Errorf("%s is not in the cluster's folder of programs: %w", component.name, err)
+	}
+	if !s.isRunning(component.name) {
+		s.runComponent(component)
+	}
+	if !s.isRunning(component.name) {
+		return fmt.Errorf("%s ended; see %s", component.name, s.logFile(component.name))
+	}
+	return nil
 }
 
 func (s *supervisor) isRunning(name string) bool {
@@ -46,22 +53,22 @@ func (s *supervisor) isRunning(name string) bool {
 	return false
 }
 
-// requestKwok asks the supervisor of a running cluster to start KWOK.
-func requestKwok(c *Cluster) error {
+// request asks the supervisor of a running cluster to start a component.
+func request(c *Cluster, name string) error {
 	client := http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var dialer net.Dialer
 			return dialer.DialContext(ctx, "unix", c.controlSocket())
 		},
 	}}
-	answer, err := client.Post("http://cluster/kwok", "", nil)
+	answer, err := client.Post("http://cluster/"+name, "", nil)
 	if err != nil {
 		return fmt.Errorf("the cluster %s does not answer: %w", c.Name, err)
 	}
 	defer answer.Body.Close()
 	said, _ := io.ReadAll(answer.Body)
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("the cluster %s did not start KWOK: %s", c.Name, strings.TrimSpace(string(said)))
+		return fmt.Errorf("the cluster %s did not start %s: %s", c.Name, name, strings.TrimSpace(string(said)))
 	}
 	return nil
 }

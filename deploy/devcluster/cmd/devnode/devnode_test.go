@@ -24,13 +24,21 @@ func TestEveryTemplateIsFilledIn(t *testing.T) {
 	if err := c.writeFiles(); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"config/kubelet.yaml", "config/Corefile", "config/cni/10-pods.conflist", "manifests/20-storage.yaml"} {
+	for _, file := range []string{"config/kubelet.yaml", "config/containerd.toml", "config/registry.yaml", "config/Corefile", "config/cni/10-pods.conflist", "manifests/20-storage.yaml"} {
 		content, err := os.ReadFile(filepath.Join(c.StateDir, file))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(string(content), "{{") || strings.Contains(string(content), "<no value>") {
 			t.Errorf("%s is not filled in: %s", file, content)
+		}
+	}
+	for host, file := range map[string]string{
+		"10.231.9.2:5000": "config/registries/10.231.9.2:5000/hosts.toml", "10.231.9.1:5000": "config/registries/10.231.9.1:5000/hosts.toml",
+	} {
+		content, err := os.ReadFile(filepath.Join(c.StateDir, file))
+		if want := "server = \"http://" + host + "\"\n"; err != nil || string(content) != want {
+			t.Errorf("%s: %q %v, want %q", file, content, err, want)
 		}
 	}
 	volumes, _ := os.ReadFile(filepath.Join(c.StateDir, "manifests/20-storage.yaml"))

@@ -17,7 +17,7 @@ const fakeNodeWriters = 16
 // addFakeNodes starts KWOK and creates fake-0001 to fake-N, as far as they are
 // missing.
 func addFakeNodes(c *Cluster, count int) error {
-	if err := requestKwok(c); err != nil {
+	if err := request(c, kwokComponent(c).name); err != nil {
 		return err
 	}
 	client := adminClient(c)

@@ -17,6 +17,7 @@ fn node(cores: u32, labels: &[(&str, &str)]) -> NodeShape {
     }
 }
 
+const TYPE: &str = "node.kubernetes.io/instance-type";
 const AMD64: (&str, &str) = ("kubernetes.io/arch", "amd64");
 const ARM64: (&str, &str) = ("kubernetes.io/arch", "arm64");
 
@@ -67,7 +68,7 @@ fn a_kind_of_node_that_is_not_there_fails_it_with_a_sentence() {
     for (nodes, sentence) in [
         (vec![node(8, &[ARM64])], "has the labels kubernetes.io/arch=amd64; add a calibration with labels"),
         (
-            vec![node(8, &[AMD64, ("nvidia.com/gpu.product", "A100")]), node(8, &[AMD64])],
+            vec![node(8, &[AMD64, (TYPE, "c6a.16xlarge")]), node(8, &[AMD64, (TYPE, "c5a.16xlarge")])],
             "nodes of 2 kinds can run it, and what it measures would tell of none of them",
         ),
         (vec![node(0, &[AMD64])], "it takes 1 core, and the nodes that it is about offer 0 cores"),
@@ -81,6 +82,13 @@ fn a_kind_of_node_that_is_not_there_fails_it_with_a_sentence() {
             assert!(reason(&step).contains(sentence), "{}", reason(&step));
         }
     }
+    // What does not matter for its class does not make another kind.
+    let milan = [AMD64, (TYPE, "c6a.16xlarge")];
+    let step = tuning_on(vec![node(8, &milan), node(8, &[AMD64, (TYPE, "m6a.large")])]).step();
+    assert_ne!(step.status.state, State::Failed, "{:?}", step.status.reason);
+    let gpu = [AMD64, (TYPE, "c6a.16xlarge"), ("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-40GB")];
+    let step = tuning_on(vec![node(8, &gpu), node(8, &gpu[..2])]).step();
+    assert_ne!(step.status.state, State::Failed, "it uses no GPU");
     let mut scene = tuning_on(Vec::new());
     assert_eq!(scene.step().action, Action::Settle, "a pool without nodes may get some");
     scene.row.status.state = State::Inspecting;
@@ -120,9 +128,11 @@ fn what_it_measures_is_told_of_the_second_half_and_of_its_nodes() {
     let step = scene.step();
     assert_eq!((step.status.state, step.status.ns_per_day), (State::Completed, Some(8.601)));
     let [observation] = step.observations.as_slice() else { panic!("{:?}", step.observations) };
-    assert_eq!(observation.measured.steps, 600);
-    assert!((observation.measured.wall_seconds - 12.057).abs() < 1e-9);
-    assert_eq!(observation.node_labels["kubernetes.io/arch"], "amd64");
+    let measured = observation.measured.expect("it should be measured");
+    assert_eq!(measured.steps, 600);
+    assert!((measured.wall_seconds - 12.057).abs() < 1e-9);
+    let place = observation.place.as_ref().expect("both nodes are of one class");
+    assert_eq!((place.labels["kubernetes.io/arch"].as_str(), place.class.as_str()), ("amd64", "amd64"));
     assert_eq!(observation.system.atoms, 11_664);
 }
 

@@ -1,8 +1,12 @@
 //! Stories of one row, told step by step with plain values.
 
 mod calibration;
+mod chain;
 mod checkpoint;
 mod ending;
+mod extension;
+mod least;
+mod observation;
 mod refused;
 mod start;
 mod waiting_better;
@@ -408,9 +412,10 @@ fn an_interruption_is_counted_once_and_the_attempt_recorded() {
     let step = scene.go();
     assert_eq!((step.status.interruptions, step.attempts.len()), (1, 0));
 
-    // The next attempt starts from its checkpoint, on another configuration.
+    // The next attempt starts from its checkpoint, on another configuration. What this one lost is known by now.
+    let measured = AttemptView { lost_seconds: Some(4), ..attempt(1, 1, Some(Outcome::Interrupted)) };
     scene.job = Some(JobView {
-        attempts: vec![attempt(1, 1, Some(Outcome::Interrupted)), attempt(2, 2, None)],
+        attempts: vec![measured, attempt(2, 2, None)],
         has_run: true,
         ..job(Phase::Running, 2)
     });
@@ -419,6 +424,7 @@ fn an_interruption_is_counted_once_and_the_attempt_recorded() {
     let step = scene.go();
     assert_eq!((step.status.attempt, step.status.first_step, step.status.rung), (2, Some(1100), Some(2)));
     assert_eq!((step.attempts[0].view.rung, step.attempts[0].first_step), (Some(2), Some(1100)));
+    assert_eq!((step.attempts.len(), step.lost), (1, vec![(1, 4)]));
 }
 
 #[test]
@@ -450,7 +456,8 @@ fn an_attempt_that_was_interrupted_has_measured_how_fast_it_was() {
             ..waits(2, WaitingReason::BackingOff)
         });
         let step = scene.go();
-        let observed = step.observations.first().map(|it| (it.attempt, it.rung, it.measured));
+        let observed =
+            step.observations.first().map(|it| (it.attempt, it.rung, it.measured.expect("a speed")));
         assert_eq!(observed, measured.map(|measured| (1, 2, measured)));
         assert_eq!(step.attempts[0].measured, measured);
         assert_eq!(scene.step().observations, [], "told once");
@@ -489,7 +496,10 @@ fn completed_means_that_the_last_step_was_reached() {
     assert_eq!(step.status.ns_per_day, Some(29.768));
     assert_eq!((step.attempts[0].first_step, step.attempts[0].last_step), (Some(1120), Some(4000)));
     let observation = &step.observations[0];
-    assert_eq!((observation.measured.steps, observation.rung, observation.attempt), (2880, 1, 1));
+    assert_eq!(
+        (observation.measured.map(|it| it.steps), observation.rung, observation.attempt),
+        (Some(2880), 1, 1)
+    );
     assert_eq!(scene.step().action, Action::Settle);
     assert_eq!(scene.step().status.state, State::Completed);
 }
@@ -508,7 +518,11 @@ fn success_before_the_last_step_goes_on_from_the_checkpoint() {
     let step = scene.go();
     assert_eq!((step.status.state, step.status.submission), (State::Queued, 2));
     assert!(reason(&step).contains("step 1120 of 4000"), "{}", reason(&step));
-    assert_eq!(step.observations[0].measured.ns_per_day, 31.422, "mdrun's own account of what it did");
+    assert_eq!(
+        step.observations[0].measured.map(|it| it.ns_per_day),
+        Some(31.422),
+        "mdrun's own account of what it did"
+    );
     assert_eq!((step.status.job_uid, step.status.attempt), (None, 0));
     // The one before must be gone first.
     scene.job = None;

@@ -13,7 +13,7 @@ use crate::store::{Labels, NewRow};
 type Fill = fn(&mut NewRow, &str) -> Result<(), String>;
 
 /// Every column that a user may give.
-const COLUMNS: [(&str, Fill); 33] = [
+const COLUMNS: [(&str, Fill); 37] = [
     ("namespace", |row, cell| text(&mut row.namespace, cell)),
     ("persistent_volume_claim", |row, cell| text(&mut row.persistent_volume_claim, cell)),
     ("tpr_path", |row, cell| text(&mut row.tpr_path, cell)),
@@ -24,12 +24,16 @@ const COLUMNS: [(&str, Fill); 33] = [
     ("max_cpu_millicores", |row, cell| number(&mut row.max_cpu_millicores, cell)),
     ("max_memory_bytes", |row, cell| number(&mut row.max_memory_bytes, cell)),
     ("max_gpus", |row, cell| number(&mut row.max_gpus, cell)),
+    ("min_cpu_millicores", |row, cell| number(&mut row.min_cpu_millicores, cell)),
+    ("min_ns_per_day", |row, cell| number(&mut row.min_ns_per_day, cell)),
     ("interruption_after_seconds", |row, cell| number(&mut row.interruption_after_seconds, cell)),
     ("fallback_after_seconds", |row, cell| number(&mut row.fallback_after_seconds, cell)),
     ("append", |row, cell| flag(&mut row.append, cell)),
+    ("checkpoint_path", |row, cell| number(&mut row.checkpoint_path, cell)),
     ("project", |row, cell| number(&mut row.project, cell)),
     ("labels", |row, cell| labels(&mut row.labels, cell)),
     ("held", |row, cell| flag(&mut row.held, cell)),
+    ("after", |row, cell| list(&mut row.after, cell)),
     ("atoms", |row, cell| number(&mut row.system.atoms, cell)),
     ("box_nm", |row, cell| list(&mut row.system.box_nm, cell)),
     ("nsteps", |row, cell| number(&mut row.system.nsteps, cell)),

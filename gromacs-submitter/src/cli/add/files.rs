@@ -26,6 +26,14 @@ pub(super) fn expand(root: &Path, paths: &[String]) -> anyhow::Result<Vec<Named>
     Ok(paths.iter().flat_map(|path| find(&real, &known, path)).collect())
 }
 
+/// The one file that `path` names below `root`.
+pub(super) fn one(root: &Path, path: &str) -> anyhow::Result<String> {
+    let mut found = expand(root, &[path.to_owned()])?;
+    anyhow::ensure!(found.len() == 1, "{path} fits {} files", found.len());
+    let (named, file) = found.remove(0);
+    file.map_err(|why| anyhow::anyhow!("{named}: {why}"))
+}
+
 fn find(real: &Path, known: &Path, path: &str) -> Vec<Named> {
     let refuse = |why: String| vec![(path.to_owned(), Err(why))];
     let relative = if Path::new(path).is_absolute() {

@@ -136,7 +136,10 @@ fn json_result(entry: &Entry, fate: &Added, committed: bool, would: bool) -> Val
 }
 
 fn entries(options: &AddOptions) -> anyhow::Result<Vec<Entry>> {
-    let defaults = defaults(options);
+    let mut defaults = defaults(options);
+    if let Some((root, path)) = options.root.as_ref().zip(options.checkpoint.as_ref()) {
+        defaults.checkpoint_path = Some(files::one(root, path).context("--checkpoint names no file")?);
+    }
     if let Some(from) = &options.from {
         return csv::read(from, &defaults);
     }
@@ -186,12 +189,16 @@ fn defaults(options: &AddOptions) -> NewRow {
         max_cpu_millicores: options.max_cpu_millicores,
         max_memory_bytes: options.max_memory_bytes,
         max_gpus: options.max_gpus,
+        min_cpu_millicores: options.min_cpu_millicores,
+        min_ns_per_day: options.min_ns_per_day,
         interruption_after_seconds: seconds(options.interruption_after),
         fallback_after_seconds: seconds(options.fallback_after),
         append: options.append,
+        checkpoint_path: options.checkpoint.clone(),
         project: options.project.clone(),
         labels: (!options.label.is_empty()).then(|| Labels(options.label.iter().cloned().collect())),
         held: options.hold.then_some(true),
+        after: (!options.after.is_empty()).then(|| options.after.clone()),
         ..NewRow::default()
     }
 }

@@ -76,6 +76,7 @@ fn table(sums: &Sums) -> Vec<String> {
                 .unwrap_or_default()
         ),
         format!("{} ns simulated, {} ns/day while anything ran", speed(sums.ns), speed(sums.ns_per_day)),
+        lost(sums),
         String::new(),
     ];
     let mut table =
@@ -95,6 +96,17 @@ fn table(sums: &Sums) -> Vec<String> {
     lines
 }
 
+fn lost(sums: &Sums) -> String {
+    match sums.lost_seconds {
+        None => "lost work was not measured".to_owned(),
+        Some(0) => "no work was lost".to_owned(),
+        Some(lost) => {
+            let share = 100.0 * lost as f64 / sums.run_seconds.max(1.0);
+            format!("{} of work lost, {share:.2} % of the time it ran", stretch(lost))
+        }
+    }
+}
+
 fn amount(number: i64, one: &str) -> String {
     number_of(usize::try_from(number).unwrap_or(0), one)
 }
@@ -104,7 +116,7 @@ fn clock(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-const COLUMNS: [&str; 21] = [
+const COLUMNS: [&str; 22] = [
     "row",
     "owner",
     "namespace",
@@ -126,6 +138,7 @@ const COLUMNS: [&str; 21] = [
     "ns",
     "ns_per_day",
     "kind",
+    "lost_seconds",
 ];
 
 /// A line per attempt. Control characters are replaced: a line of the file is a line of the table.
@@ -160,6 +173,7 @@ fn write_csv(into: impl Write, ran: &[Ran], now: Timestamp) -> Result<(), csv::E
             cell(sums::simulated_ns(attempt)),
             cell(attempt.ns_per_day),
             attempt.kind.clone(),
+            cell(attempt.lost_seconds),
         ])?;
     }
     writer.flush()?;
@@ -190,10 +204,14 @@ mod tests {
 
     #[test]
     fn the_summary_says_what_ran() {
-        let attempts = [ran(1, 0, Some(3600), "interrupted"), ran(1, 3600, Some(7200), "completed")];
+        let mut attempts = [ran(1, 0, Some(3600), "interrupted"), ran(1, 3600, Some(7200), "completed")];
         let lines = table(&Sums::new(&attempts, now() - jiff::SignedDuration::from_hours(24), now()));
         assert_eq!(lines[1], "1 simulation ran 2 times, together 2 h, 2 core hours");
         assert_eq!(lines[2], "1 completed, 0 failed, 1 interrupted (one in 2 h of running)");
+        assert_eq!(lines[4], "lost work was not measured");
+        attempts[0].lost_seconds = Some(36);
+        let sums = Sums::new(&attempts, now() - jiff::SignedDuration::from_hours(24), now());
+        assert_eq!(lost(&sums), "36 s of work lost, 0.50 % of the time it ran");
         assert!(table(&Sums::new(&[], now(), now()))[0].starts_with("nothing ran since"));
     }
 }

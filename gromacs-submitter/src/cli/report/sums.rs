@@ -30,6 +30,9 @@ pub(super) struct Sums {
     pub(super) interrupted: i64,
     pub(super) run_seconds: f64,
     pub(super) core_hours: f64,
+    /// Of the running time, what was computed after the last checkpoint of an attempt that ended in the time. None if that
+    /// was measured for no attempt.
+    pub(super) lost_seconds: Option<i64>,
     /// Time simulated, ns.
     pub(super) ns: f64,
     /// ns per day of the time in which anything ran.
@@ -82,6 +85,7 @@ impl Sums {
             interrupted: 0,
             run_seconds: 0.0,
             core_hours: 0.0,
+            lost_seconds: None,
             ns: 0.0,
             ns_per_day: 0.0,
             seconds_between_interruptions: None,
@@ -104,6 +108,9 @@ impl Sums {
             }
             let ended = attempt.end_time.map(jiff_sqlx::Timestamp::to_jiff);
             let Some(ended) = ended.filter(|ended| (since..=until).contains(ended)) else { continue };
+            if let Some(lost) = attempt.lost_seconds {
+                sums.lost_seconds = Some(sums.lost_seconds.unwrap_or(0).saturating_add(lost));
+            }
             let last = bins.len().saturating_sub(1);
             let bin = bins.iter().position(|bin| ended < bin.to).unwrap_or(last);
             let (of_all, of_bin) = match (attempt.outcome.as_deref(), bins.get_mut(bin)) {
@@ -219,6 +226,7 @@ pub(super) mod tests {
             last_step: Some(500_000),
             dt_ps: Some(0.002),
             ns_per_day: Some(24.0),
+            lost_seconds: None,
             kind: "simulation".to_owned(),
         }
     }

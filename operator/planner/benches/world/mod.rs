@@ -5,7 +5,7 @@ use scavenger_planner::{
     resources::Resources,
     values::{
         Admitted, Attempt, Demand, Job, Key, Name, Node, Observation, Outcome, Phase, Placement, Pod, Reason,
-        ScavengerJob, ScavengerJobSpec, ScavengerJobStatus, Waiting, WaitingReason,
+        ScavengerJob, ScavengerJobSpec, ScavengerJobStatus, SupervisionSpec, Waiting, WaitingReason,
     },
 };
 
@@ -123,10 +123,12 @@ impl World {
         sj.spec = Ok(ScavengerJobSpec {
             demand: Self::demand(number).into(),
             interruption_after: seconds(600),
+            grace_period: seconds(30),
             checkpoint_interval: None,
             saves_on_sigterm: number.is_multiple_of(3),
             restart: seconds(60),
             claims: Vec::new(),
+            supervision: SupervisionSpec::default(),
         });
         sj.status =
             ScavengerJobStatus { written: true, observed_generation: 1, ..ScavengerJobStatus::default() };
@@ -135,18 +137,9 @@ impl World {
 
     fn attempt(number: usize, sj: &ScavengerJob) -> Attempt {
         Attempt {
-            number: 1,
             job_uid: Some(format!("job-{}", sj.uid).into()),
-            generation: 1,
-            demand: Self::demand(number).into(),
-            priority_class: 0,
-            creation_time: at(-900),
             start_time: Some(at(-900) + millis(number as i64 * 7_919 % 800_000)),
-            end_time: None,
-            disruption: None,
-            outcome: None,
-            reason: None,
-            message: None,
+            ..Attempt::first(Self::demand(number).into(), at(-900))
         }
     }
 

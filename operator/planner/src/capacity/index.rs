@@ -6,6 +6,7 @@
 //! So asking costs nothing, and a change costs a step for each different demand, however many nodes there are.
 
 use std::{
+    borrow::Cow,
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
     sync::Arc,
@@ -45,6 +46,9 @@ impl View {
 
 /// What is free on one node in each view; none if the node does not count there.
 pub(crate) type Rooms = [Option<Resources>; 3];
+
+/// Amounts in the order of the columns, by the number of the node.
+pub(crate) type Rows = BTreeMap<usize, Vec<i64>>;
 
 /// Number of a demand.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -329,8 +333,8 @@ impl Places {
 
     /// Nodes for the pods of a demand, and how many on each, of all that could take them if no ScavengerJob were there:
     /// those where the least share of any resource has to become free first. No choice of these nodes makes that
-    /// share smaller, and nothing but ordinary pods can make it larger while they are kept.
-    pub(crate) fn nodes_to_keep(&self, ask: Ask) -> Vec<(usize, u32)> {
+    /// share smaller, and nothing but ordinary pods can make it larger while they are kept. What is `lent` counts as free.
+    pub(crate) fn nodes_to_keep(&self, ask: Ask, lent: &Rows) -> Vec<(usize, u32)> {
         let asked = self.asks.at(ask.0);
         let admits = &self.placements.at(asked.placement).nodes[View::WithoutScavengers as usize];
         let [now, without, _] = &self.free;
@@ -338,6 +342,7 @@ impl Places {
             let row = slot * self.columns.width()..(slot + 1) * self.columns.width();
             let share = |(column, amount): &(usize, i64)| {
                 let (free, most) = (now[row.clone()][*column], without[row.clone()][*column]);
+                let free = free.saturating_add(lent.get(&slot).map_or(0, |lent| lent[*column]));
                 let lacks = amount.saturating_mul(i64::from(pods)).saturating_sub(free).max(0);
                 i128::from(lacks) * 1_000_000 / i128::from(most.max(1))
             };
@@ -362,7 +367,8 @@ impl Places {
     }
 
     /// True if pods of a demand could go now to one of the nodes that are kept, and would leave there less than is kept.
-    pub(crate) fn takes_from_nodes(&self, ask: Ask, kept: Ask, nodes: &[(usize, u32)]) -> bool {
+    /// What is `lent` counts as free.
+    pub(crate) fn takes_from_nodes(&self, ask: Ask, kept: Ask, nodes: &[(usize, u32)], lent: &Rows) -> bool {
         let (asked, kept) = (self.asks.at(ask.0), self.asks.at(kept.0));
         let now = View::Now as usize;
         let admits = &self.placements.at(asked.placement).nodes[now];
@@ -370,7 +376,7 @@ impl Places {
             if !self.counts_in[now].get(*slot) || !admits.get(*slot) {
                 return false;
             }
-            let free = &self.free[now][slot * self.columns.width()..(slot + 1) * self.columns.width()];
+            let free = &self.free_with(*slot, lent.get(slot));
             let own = i64::from(asked.pods_on(free));
             own > 0
                 && kept.amounts().iter().any(|(column, amount)| {
@@ -380,6 +386,25 @@ impl Places {
                     mine > 0 && left < amount.saturating_mul(i64::from(*pods))
                 })
         })
+    }
+
+    /// What is free on a node now, and what would be with this.
+    fn free_with(&self, slot: usize, more: Option<&Vec<i64>>) -> Cow<'_, [i64]> {
+        let width = self.columns.width();
+        let mut free = Cow::from(&self.free[View::Now as usize][slot * width..(slot + 1) * width]);
+        if let Some(more) = more {
+            free.to_mut().iter_mut().zip(more).for_each(|(free, more)| *free = free.saturating_add(*more));
+        }
+        free
+    }
+
+    /// How many pods of a demand a node takes now, or would take with this.
+    pub(crate) fn pods_on(&self, ask: Ask, slot: usize, more: Option<&Vec<i64>>) -> u32 {
+        let asked = self.asks.at(ask.0);
+        let now = View::Now as usize;
+        let counts =
+            self.counts_in[now].get(slot) && self.placements.at(asked.placement).nodes[now].get(slot);
+        if counts { asked.pods_on(&self.free_with(slot, more)) } else { 0 }
     }
 
     /// Number of nodes of the pool that let a demand's pods in, however full they are and whether they are ready or not.

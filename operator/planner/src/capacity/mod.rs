@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borders::{Borders, is_closed};
 pub(crate) use index::Ask;
+pub(crate) use index::Rows;
 use index::{Places, Rooms};
 pub use questions::Shortage;
 

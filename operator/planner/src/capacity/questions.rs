@@ -2,7 +2,7 @@
 
 use super::{
     Capacity,
-    index::{Ask, View},
+    index::{Ask, Rows, View},
 };
 use crate::{
     ledger::Ledger,
@@ -122,13 +122,44 @@ impl Capacity {
     }
 
     /// See [`super::index::Places::nodes_to_keep`].
-    pub(crate) fn nodes_to_keep(&self, ask: Ask) -> Vec<(usize, u32)> {
-        self.places.nodes_to_keep(ask)
+    pub(crate) fn nodes_to_keep(&self, ask: Ask, lent: &Rows) -> Vec<(usize, u32)> {
+        self.places.nodes_to_keep(ask, lent)
     }
 
     /// See [`super::index::Places::takes_from_nodes`].
-    pub(crate) fn takes_from_nodes(&self, ask: Ask, kept: Ask, nodes: &[(usize, u32)]) -> bool {
-        self.places.takes_from_nodes(ask, kept, nodes)
+    pub(crate) fn takes_from_nodes(&self, ask: Ask, kept: Ask, nodes: &[(usize, u32)], lent: &Rows) -> bool {
+        self.places.takes_from_nodes(ask, kept, nodes, lent)
+    }
+
+    /// Numbers of nodes for the pods of a demand now.
+    pub(crate) fn slots_to_take(&self, ask: Ask) -> Vec<usize> {
+        self.places.nodes_for(ask)
+    }
+
+    /// False while nothing can start, however much is free.
+    pub(crate) fn takes_starts(&self) -> bool {
+        self.too_many_closed().is_none()
+    }
+
+    /// How many pods of a demand find a node now, whatever the threshold.
+    pub(crate) fn pods_now(&mut self, ask: Ask) -> u64 {
+        self.places.count(ask, View::Now)
+    }
+
+    /// See [`super::index::Places::pods_on`].
+    pub(crate) fn pods_on(&self, ask: Ask, slot: usize, more: Option<&Vec<i64>>) -> u32 {
+        self.places.pods_on(ask, slot, more)
+    }
+
+    /// True if all that a demand asks for is at most this.
+    pub(crate) fn is_within(&self, ask: Ask, row: &[i64]) -> bool {
+        self.places.is_within(ask, row)
+    }
+
+    /// Amounts in the order of the index, and the number of a node that belongs to the pool now.
+    pub(crate) fn row_on(&self, node: &Name, resources: &Resources) -> Option<(usize, Vec<i64>)> {
+        let entry = self.nodes.get(node).filter(|entry| entry.in_pool)?;
+        Some((entry.slot, self.places.row(resources)))
     }
 
     /// Nodes for the pods of a demand: all of them if [`Self::fits`].

@@ -2,7 +2,7 @@
 
 use super::{Cause, Pool};
 use crate::{
-    interruption,
+    known::active_attempt,
     seen::Tracked,
     values::{Key, Reason},
 };
@@ -13,9 +13,7 @@ pub(crate) struct Drain;
 
 /// True for an active attempt whose interruption was neither ordered nor written down.
 pub(crate) fn concerns(tracked: &Tracked) -> bool {
-    let sj = tracked.sj();
-    let attempt = sj.status.active_attempt().filter(|_| !sj.deleting);
-    attempt.is_some_and(|attempt| interruption::decided(attempt).is_none()) && tracked.ordered().is_none()
+    active_attempt(tracked.sj()).is_some() && !tracked.is_decided()
 }
 
 impl Cause for Drain {

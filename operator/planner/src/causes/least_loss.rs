@@ -228,7 +228,7 @@ mod tests {
         Candidate {
             sj: key(name),
             held: Resources { cpu_milli: cpu * 1000, ..Resources::default() },
-            loss: Loss { amount: loss, interrupted_count: 0, start: Reverse(at(0)), uid: name.into() },
+            loss: Loss { amount: loss, interrupted_count: 0, began: Reverse(at(0)), uid: name.into() },
         }
     }
 

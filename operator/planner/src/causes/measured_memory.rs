@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Cause, Pool, Standing, headroom, least_loss::Candidate};
+use super::{Cause, Needs, Pool, Standing, headroom, least_loss::Candidate};
 use crate::{
     capacity::Capacity,
     resources::{Amount, MEMORY, Resources, Share},
@@ -144,8 +144,8 @@ impl Cause for MeasuredMemory {
         }
     }
 
-    fn relies_on(&self) -> Vec<&Name> {
-        self.relieving.iter().collect()
+    fn relies_on(&self) -> Vec<(&Name, Needs)> {
+        self.relieving.iter().map(|node| (node, Needs::Everything)).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who must go: the causes for which ScavengerJobs are interrupted, one file each, in order of urgency.
 //!
-//! Each cause keeps what it alone has to know, and orders the interruption of those that lose least ([`least_loss`]). An order is all that it gives: how an attempt is interrupted is the same for every cause
-//! ([`crate::interruption`]).
+//! Each cause keeps what it alone has to know, and orders the interruption of those that lose least ([`least_loss`]). An
+//! order is all that it gives: how an attempt is interrupted is the same for every cause ([`crate::interruption`]).
 
 pub mod drain;
 pub mod headroom;
@@ -43,8 +43,10 @@ pub(crate) trait Cause {
     /// Orders the interruption of those that must go.
     fn order(&mut self, pool: &mut Pool<'_>);
 
-    /// Nodes where this cause counts on what is terminating: the planner looks again when that should be gone.
-    fn relies_on(&self) -> Vec<&Name> {
+    /// Nodes where this cause counts on what is terminating, and what it needs of them: the planner looks again when that
+    /// should be gone, and no checkpoint of a ScavengerJob that holds it is waited for. So a cause that can wait names
+    /// none.
+    fn relies_on(&self) -> Vec<(&Name, Needs)> {
         Vec::new()
     }
 
@@ -52,6 +54,16 @@ pub(crate) trait Cause {
     fn wake_at(&self) -> Option<Timestamp> {
         None
     }
+}
+
+/// What a cause needs of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Needs {
+    /// The resources of which more is requested than the node has: a ScavengerJob that holds none of these is in nobody's
+    /// way.
+    WhatIsShort,
+    /// Whatever ScavengerJobs hold there.
+    Everything,
 }
 
 /// Every cause.
@@ -83,15 +95,19 @@ impl Causes {
 
     /// Orders the interruption of all who must go. Returns when to look again although nothing is seen until then.
     pub(crate) fn order(&mut self, pool: &mut Pool<'_>) -> Option<Timestamp> {
-        let mut relies_on = BTreeSet::new();
+        let mut relies_on: BTreeMap<Name, Needs> = BTreeMap::new();
         let mut wake_at = None;
         for cause in self.by_urgency() {
             if !cause.is_idle(pool) {
                 cause.order(pool);
             }
-            relies_on.extend(cause.relies_on().into_iter().cloned());
+            for (node, needs) in cause.relies_on() {
+                let most = relies_on.entry(node.clone()).or_insert(needs);
+                *most = needs.max(*most);
+            }
             wake_at = earlier(wake_at, cause.wake_at());
         }
+        pool.hurry(&relies_on);
         earlier(wake_at, pool.last_release(&relies_on))
     }
 }
@@ -106,6 +122,8 @@ pub(crate) struct Pool<'a> {
     pub(crate) now: Timestamp,
     /// Interruptions that were ordered so far.
     pub(crate) ordered: Vec<Ordered>,
+    /// ScavengerJobs that are not waited for any more.
+    pub(crate) hurried: Vec<Key>,
 }
 
 /// How a ScavengerJob holds its capacity.
@@ -128,12 +146,10 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 impl Pool<'_> {
     /// Orders the interruption of a ScavengerJob's active attempt.
     pub(crate) fn order(&mut self, sj: &Key, reason: Reason, message: String) {
-        let now = self.now;
-        let Some(tracked) = self.seen.get_mut(sj) else { return };
-        let Some(attempt) = tracked.sj().status.active_attempt() else { return };
-        tracked.order =
-            Some(Box::new((attempt.number, interruption::decision(reason.clone(), message.clone(), now))));
-        self.ordered.push(Ordered { sj: sj.clone(), reason, message });
+        let order = Ordered { sj: sj.clone(), reason, message };
+        if self.seen.get_mut(sj).is_some_and(|tracked| tracked.order_interruption(&order, self.now)) {
+            self.ordered.push(order);
+        }
     }
 
     /// What is lost if a ScavengerJob is interrupted; none if it is terminating anyway.
@@ -166,11 +182,7 @@ impl Pool<'_> {
     /// What is left on a node once all that is terminating is gone, and the ScavengerJobs there that stay, with what they
     /// hold there; none if there is no such node.
     pub(crate) fn left_on(&self, node: &Name) -> Option<(Resources, BTreeMap<&Key, Resources>)> {
-        let room = self.capacity.node(node)?;
-        let mut free = room.node.allocatable.minus(room.used);
-        if let Some(promised) = self.promises.ledger().promised(node) {
-            free.subtract(promised);
-        }
+        let mut free = self.free_on(node)?;
         let mut scavenger_jobs = self.scavenger_jobs_on(node);
         scavenger_jobs.retain(|sj, held| {
             let standing = self.standing_of(sj);
@@ -192,9 +204,47 @@ impl Pool<'_> {
         held
     }
 
+    /// Waits no longer for checkpoints of those whose interruption is decided, and who hold what is needed of these nodes.
+    fn hurry(&mut self, nodes: &BTreeMap<Name, Needs>) {
+        let in_the_way: BTreeSet<Key> =
+            nodes.iter().flat_map(|(node, needs)| self.in_the_way(node, *needs)).cloned().collect();
+        for sj in in_the_way {
+            let Some(tracked) = self.seen.get_mut(&sj) else { continue };
+            let attempt = tracked.sj().status.active_attempt();
+            let decided = attempt.filter(|attempt| interruption::decided(attempt).is_some());
+            let number = decided.map(|attempt| attempt.number);
+            if number.is_some() && tracked.memory.hurried != number {
+                tracked.memory.hurried = number;
+                self.hurried.push(sj);
+            }
+        }
+    }
+
+    /// Those who hold what is needed of a node.
+    fn in_the_way(&self, node: &Name, needs: Needs) -> Vec<&Key> {
+        let mut scavenger_jobs = self.scavenger_jobs_on(node);
+        if needs == Needs::WhatIsShort {
+            let free = self.free_on(node).unwrap_or_default();
+            scavenger_jobs
+                .retain(|_, held| held.iter().any(|(name, amount)| amount > 0 && free.get(name) < 0));
+        }
+        scavenger_jobs.into_keys().collect()
+    }
+
+    /// What is free on a node while all that is terminating is still there, negative if overcommitted; none if there is no
+    /// such node.
+    fn free_on(&self, node: &Name) -> Option<Resources> {
+        let room = self.capacity.node(node)?;
+        let mut free = room.node.allocatable.minus(room.used);
+        if let Some(promised) = self.promises.ledger().promised(node) {
+            free.subtract(promised);
+        }
+        Some(free)
+    }
+
     /// When the first of what is terminating on these nodes should be gone at the latest.
-    fn last_release(&self, nodes: &BTreeSet<Name>) -> Option<Timestamp> {
-        let scavenger_jobs = nodes.iter().flat_map(|node| self.scavenger_jobs_on(node).into_keys());
+    fn last_release(&self, nodes: &BTreeMap<Name, Needs>) -> Option<Timestamp> {
+        let scavenger_jobs = nodes.keys().flat_map(|node| self.scavenger_jobs_on(node).into_keys());
         let until = scavenger_jobs.filter_map(|sj| match self.standing_of(sj) {
             Standing::Terminating(until) => Some(until),
             Standing::Stays | Standing::Stuck => None,
@@ -203,7 +253,8 @@ impl Pool<'_> {
     }
 }
 
-fn standing(tracked: &Tracked, attachments: &Attachments, now: Timestamp) -> Standing {
+/// How a ScavengerJob holds its capacity.
+pub(crate) fn standing(tracked: &Tracked, attachments: &Attachments, now: Timestamp) -> Standing {
     if !is_terminating(tracked, attachments) {
         return Standing::Stays;
     }
@@ -211,7 +262,8 @@ fn standing(tracked: &Tracked, attachments: &Attachments, now: Timestamp) -> Sta
     let decided = tracked.order.as_ref().map(|order| &order.1);
     let decided = decided.or(attempt.and_then(|attempt| attempt.disruption.as_ref()));
     let ended = attempt.and_then(|attempt| attempt.end_time);
-    let since = decided.map(|decided| decided.time).max(ended).max(tracked.memory.deleting_since);
+    let decided = decided.map(|decided| interruption::evicted_by(tracked.sj(), decided));
+    let since = decided.max(ended).max(tracked.memory.deleting_since);
     let due = |pod: &Pod| pod.due().or(since).unwrap_or(now);
     let last = attachments.bound().map(|(_, pod)| due(pod)).max();
     match later(last.unwrap_or(now), PATIENCE) {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cause, Pool};
+use super::{Cause, Needs, Pool};
 use crate::{
     loss::Loss,
     values::{Key, Name, Node, Reason},
@@ -50,5 +50,9 @@ impl Cause for NodePressure {
         for (_, sj, message) in holders {
             pool.order(&sj, Reason::NodePressure, message);
         }
+    }
+
+    fn relies_on(&self) -> Vec<(&Name, Needs)> {
+        self.pressed.keys().map(|node| (node, Needs::Everything)).collect()
     }
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{
-    Cause, Pool,
+    Cause, Needs, Pool,
     least_loss::{Candidate, Search},
 };
 use crate::{
@@ -256,8 +256,9 @@ impl Cause for PendingPods {
         }
     }
 
-    fn relies_on(&self) -> Vec<&Name> {
-        self.pending.values().filter_map(|pending| pending.node.as_ref()).collect()
+    fn relies_on(&self) -> Vec<(&Name, Needs)> {
+        let nodes = self.pending.values().filter_map(|pending| pending.node.as_ref());
+        nodes.map(|node| (node, Needs::WhatIsShort)).collect()
     }
 }
 

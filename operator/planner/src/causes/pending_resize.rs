@@ -13,7 +13,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    Cause, Pool,
+    Cause, Needs, Pool,
     least_loss::{Candidate, Search},
 };
 use crate::{
@@ -123,8 +123,8 @@ impl Cause for PendingResizes {
         }
     }
 
-    fn relies_on(&self) -> Vec<&Name> {
-        self.nodes().into_iter().collect()
+    fn relies_on(&self) -> Vec<(&Name, Needs)> {
+        self.nodes().into_iter().map(|node| (node, Needs::WhatIsShort)).collect()
     }
 }
 

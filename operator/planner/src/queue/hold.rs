@@ -1,24 +1,27 @@
 //! Namespaces that are held: a start there was refused by a quota, or because the namespace is being terminated.
 //!
-//! What one start was refused for every other would be refused for that asks for at least as much: in one of the
-//! resources that the quota named, or in all of them if it named none. These wait with the words of the refusal and take
+//! What one start was refused for every other would be refused for that asks for at least as much. Of a resource that pods
+//! request, and of pods, a quota counts the sum over all pods. Of Jobs it counts one for each start, and of Services one for
+//! each gang, however much that requests. If the quota names nothing that is known, those are held that ask for as much of
+//! everything. These wait with the words of the refusal and take
 //! no start slot. To find out when they may start, some of them probe:
 //!
 //! - After a refusal none does for 5 s, doubled with each further refusal up to 80 s, or until a pod of the namespace
-//!   ends (a Job, if it is Jobs that the quota counts).
+//!   ends (a Job, if it is Jobs or Services that the quota counts).
 //! - Then one probes. After each start that succeeds twice as many do at the same time; after a refusal it is one again.
-//! - The namespace is held no longer once as many may probe as may start at the same time, or if nobody who is held
-//!   would fit anyway.
+//! - The namespace is held no longer once as many may probe as may start at the same time, or if nobody of it waits.
 //!
 //! Probes count among those whose last start failed, so all namespaces that are held take at most half of the start
-//! slots. Who is held has no standing reservation: capacity is not what it lacks. All of this is forgotten with a restart
-//! and learnt again by the first starts that are refused.
+//! slots. ScavengerJobs that are held have no standing reservation and wait with the words of the refusal, whether there
+//! is capacity for them or not: else their reason would change each time that capacity comes or goes. Only if none of them
+//! fits for a minute in which one may probe, capacity is what they lack. After each further refusal it takes twice as long,
+//! up to 16 minutes. All of this is forgotten with a restart and learnt again by the first starts that are refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Queue, rank::Lane, walk::Obstacle};
+use super::{Queue, rank::Lane};
 use crate::{
     backoff,
     capacity::Capacity,
@@ -28,10 +31,16 @@ use crate::{
     values::{Demand, Key, Name, Settings, Waiting, WaitingReason},
 };
 
+/// How a quota names Jobs.
+const JOBS: &str = "jobs.batch";
+
+/// How a quota names Services.
+const SERVICES: &str = "services";
+
 /// Refusals beyond so many in a row do not lengthen the time until somebody probes.
 const MAX_COUNTED_REFUSALS: u32 = 5;
 
-/// How long a namespace stays held in which somebody may probe and nobody fits.
+/// How long nobody may fit, after the first refusal, until capacity is what a namespace lacks.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// Number of a namespace that is held.
@@ -63,6 +72,8 @@ struct Hold {
     width: usize,
     /// Those that do.
     probes: BTreeSet<Key>,
+    /// True if nobody of it fits, for so long that capacity is what it lacks.
+    lacks_capacity: bool,
 }
 
 /// Which demands a refusal speaks of.
@@ -70,6 +81,8 @@ struct Hold {
 struct Covers {
     /// Every demand: Jobs are counted, or the namespace is being terminated.
     everything: bool,
+    /// Every gang: Services are counted, of which each gang has one.
+    gangs: bool,
     /// Those that ask for as much of one of these.
     least: BTreeMap<Name, i64>,
     /// Those that ask for as much of everything as one of these.
@@ -81,6 +94,7 @@ impl Covers {
         let total = demand.total();
         let as_much = |least: &Resources| least.iter().all(|(name, amount)| total.get(name) >= amount);
         self.everything
+            || self.gangs && demand.pod_count > 1
             || self.least.iter().any(|(name, amount)| total.get(name) >= *amount)
             || self.whole.iter().any(as_much)
     }
@@ -89,10 +103,10 @@ impl Covers {
     fn take_in(&mut self, waiting: &Waiting, demand: &Demand) {
         let total = demand.total();
         let named = refusal::resources_of_quota(&waiting.message);
-        if waiting.reason == WaitingReason::NamespaceTerminating || named.iter().any(|name| is_of_jobs(name))
-        {
+        if waiting.reason == WaitingReason::NamespaceTerminating || named.contains(&JOBS) {
             self.everything = true;
         }
+        self.gangs |= named.contains(&SERVICES) && demand.pod_count > 1;
         for (name, amount) in named.into_iter().map(|name| (name, total.get(name))) {
             if amount <= 0 {
                 continue;
@@ -106,16 +120,25 @@ impl Covers {
     }
 }
 
-fn is_of_jobs(resource: &str) -> bool {
-    resource.starts_with("count/jobs")
-}
-
 impl Hold {
     fn is_open(&self) -> bool {
         self.again.is_none() && self.probes.len() < self.width
     }
 
+    /// Until when nobody may fit without capacity being what is lacking; none while nobody may probe, or somebody does.
+    fn patient_until(&self) -> Option<Timestamp> {
+        let doublings = self.refusals.clamp(1, MAX_COUNTED_REFUSALS) - 1;
+        let waits = self.again.is_none() && self.probes.is_empty();
+        waits.then(|| later(self.open_since, PATIENCE.saturating_mul(1 << doublings)))
+    }
+
+    /// When something changes although nothing is seen until then.
+    fn turns_at(&self) -> Option<Timestamp> {
+        self.again.or_else(|| self.patient_until().filter(|_| !self.lacks_capacity))
+    }
+
     fn close(&mut self, now: Timestamp) {
+        self.lacks_capacity = false;
         self.refusals = self.refusals.saturating_add(1);
         self.width = 1;
         let counted = self.refusals.min(MAX_COUNTED_REFUSALS);
@@ -144,7 +167,13 @@ impl Holds {
     pub(super) fn probe(&mut self, id: HoldId, sj: Key) {
         if let Some(hold) = self.holds.get_mut(&id) {
             hold.probes.insert(sj);
+            hold.lacks_capacity = false;
         }
+    }
+
+    /// True if capacity is what those that are held lack: nobody of them fits.
+    pub(super) fn lacks_capacity(&self, id: HoldId) -> bool {
+        self.holds.get(&id).is_some_and(|hold| hold.lacks_capacity)
     }
 
     /// Why those that are held wait.
@@ -195,6 +224,7 @@ impl Queue {
             open_since: now,
             width: 1,
             probes: BTreeSet::new(),
+            lacks_capacity: false,
         });
         // Of several that started before anybody knew, each is refused.
         if hold.probes.remove(sj) || hold.again.is_none() {
@@ -213,7 +243,8 @@ impl Queue {
     pub(crate) fn freed(&mut self, namespace: &Name, is_job: bool) {
         let Some(hold) = self.holds.of_mut(namespace) else { return };
         let is_quota = hold.waiting.reason == WaitingReason::QuotaExceeded;
-        if is_quota && hold.covers.everything == is_job && hold.again.is_some() {
+        let counts_jobs = hold.covers.everything || hold.covers.gangs;
+        if is_quota && counts_jobs == is_job && hold.again.is_some() {
             hold.again = Some(Timestamp::MIN);
             self.changed = true;
         }
@@ -241,33 +272,39 @@ impl Queue {
         self.changed = true;
     }
 
-    /// True if somebody may probe now who could not when this was settled last.
+    /// True if something of a hold changes by now that had not when this was settled last.
     pub(crate) fn opens(&self, now: Timestamp) -> bool {
-        self.holds.holds.values().any(|hold| hold.again.is_some_and(|again| again <= now))
+        self.holds.holds.values().filter_map(Hold::turns_at).any(|time| time <= now)
     }
 
-    /// When somebody may probe next.
+    /// When something of a hold changes next although nothing is seen until then.
     pub(crate) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.holds.holds.values().filter_map(|hold| hold.again).filter(|again| *again > now).min()
+        self.holds.holds.values().filter_map(Hold::turns_at).filter(|time| *time > now).min()
     }
 
-    /// Opens the holds whose time has come, and ends those that are of no use any more.
-    pub(super) fn settle_holds(&mut self, capacity: &Capacity, settings: &Settings, now: Timestamp) {
+    /// Opens the holds whose time has come, finds out who lacks capacity by now, and ends the holds that are of no use any
+    /// more. Returns the heads of the lines that wait for another reason now.
+    pub(super) fn settle_holds(
+        &mut self,
+        capacity: &Capacity,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Vec<Key> {
         let mut over: Vec<Name> = Vec::new();
+        let mut heads: Vec<Key> = Vec::new();
         for (id, hold) in &mut self.holds.holds {
             if hold.again.is_some_and(|again| again <= now) {
                 hold.again = None;
                 hold.open_since = now;
             }
-            let is_old = hold.again.is_none() && later(hold.open_since, PATIENCE) <= now;
-            let nobody_fits = || {
-                let mut lines = self.lines.iter().filter(|(lane, _)| lane.hold == Some(*id));
-                lines.all(|(_, line)| line.never || line.told == Some(Obstacle::Room))
-            };
-            if hold.width > settings.max_concurrent_starts
-                || hold.probes.is_empty() && is_old && nobody_fits()
-            {
+            let is_tired = hold.patient_until().is_some_and(|until| until <= now);
+            let mut lines = self.lines.iter().filter(|(lane, _)| lane.hold == Some(*id)).peekable();
+            if hold.width > settings.max_concurrent_starts || is_tired && lines.peek().is_none() {
                 over.push(hold.namespace.clone());
+            } else if is_tired && !hold.lacks_capacity {
+                hold.lacks_capacity = true;
+                let members = lines.filter_map(|(_, line)| line.members.first());
+                heads.extend(members.map(|rank| rank.sj()));
             }
         }
         for namespace in over {
@@ -276,6 +313,7 @@ impl Queue {
             }
             self.sort_by_hold(&namespace, capacity);
         }
+        heads
     }
 
     /// Moves those of a namespace into the lines of those that are held, or out of them.

@@ -5,7 +5,8 @@
 //! share of any resource that its ScavengerJobs hold), then by UID. One that does not fit does not hold up those
 //! behind it.
 //!
-//! Nobody starves: who has waited long gets a standing reservation ([`reservation`]). A namespace in which a start was
+//! Nobody starves: who has waited long gets a standing reservation ([`reservation`]), and what lies idle for it is lent
+//! ([`loans`]). A namespace in which a start was
 //! refused by a quota is held ([`hold`]): those that ask for as much wait in lines of their own.
 //!
 //! A start that fails holds its place among those that start for as long as pods may stay unscheduled. Those whose last
@@ -19,6 +20,7 @@
 //! nodes there are.
 
 mod hold;
+mod loans;
 mod rank;
 mod reservation;
 mod waiting;
@@ -37,10 +39,12 @@ use crate::{
 };
 use hold::Holds;
 pub(crate) use hold::is_of_namespace;
+pub(crate) use loans::Loan;
 pub use rank::Starting;
+pub(crate) use rank::ready_since;
 use rank::{Lane, Rank, Turn};
 use walk::Obstacle;
-pub use walk::Room;
+pub use walk::{Room, Started};
 
 /// The ScavengerJobs that may start, in lines of equal demand.
 #[derive(Debug, Clone, Default)]
@@ -60,6 +64,8 @@ pub struct Queue {
     epoch: u64,
     /// Namespaces in which a start was refused.
     holds: Holds,
+    /// The one for which something that is lent is being given back.
+    claimant: Option<Key>,
     /// When one whose last start failed was last started.
     failed_started: Option<Timestamp>,
     /// True if somebody may have come since [`Self::take_changed`].
@@ -90,7 +96,8 @@ impl Queue {
             None => {}
         }
         let hold = self.holds.over(&sj.key.namespace, demand);
-        let lane = Lane { ask: capacity.ask(demand), failed: rank.again.is_some(), hold };
+        let lane =
+            Lane { ask: capacity.ask(demand), failed: rank.again.is_some(), hold, borrows: rank.borrows };
         let rank = Arc::new(rank);
         if !self.lines.contains_key(&lane) {
             self.new.insert(lane);
@@ -168,6 +175,11 @@ impl Queue {
         self.places.keys()
     }
 
+    /// True if a ScavengerJob is in the queue.
+    pub(crate) fn contains(&self, sj: &Key) -> bool {
+        self.places.contains_key(sj)
+    }
+
     /// How many are before a ScavengerJob, not counting those whose turn is the same, and how many there are. Walks over
     /// the whole queue: for people who ask.
     #[must_use]
@@ -215,10 +227,12 @@ impl Queue {
             return Err("two lines have the same demand".to_owned());
         }
         let apart = |(lane, line): (&Lane, &Line)| {
-            line.members.iter().all(|rank| rank.again.is_some() == lane.failed)
+            line.members
+                .iter()
+                .all(|rank| (rank.again.is_some(), rank.borrows) == (lane.failed, lane.borrows))
         };
         if !self.lines.iter().all(apart) {
-            return Err("a line holds both those whose last start failed and others".to_owned());
+            return Err("a line holds members of different kinds".to_owned());
         }
         let is_held = |(sj, (lane, _)): (&Key, &(Lane, Arc<Rank>))| {
             lane.hold == self.holds.over(&sj.namespace, capacity.demand(lane.ask))

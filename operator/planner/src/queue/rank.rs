@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 
 use jiff::Timestamp;
 
-use super::hold::HoldId;
+use super::{hold::HoldId, loans};
 use crate::{
     capacity::Ask,
-    values::{Key, Name, Phase, ScavengerJob, Settings},
+    values::{Key, Name, ScavengerJob, Settings},
 };
 
 /// More interruptions than this do not advance any further.
@@ -30,20 +30,27 @@ pub(super) struct Rank {
     pub(super) uid: Name,
     pub(super) name: Name,
     pub(super) created: Timestamp,
-    /// Since when nothing but room has been lacking.
+    /// See [`ready_since`].
     pub(super) ready_since: Timestamp,
+    /// True if reserved capacity may be lent to it.
+    pub(super) borrows: bool,
+}
+
+fn waiting_since(sj: &ScavengerJob) -> Timestamp {
+    sj.status.interruption_times.last().copied().unwrap_or(sj.creation_time)
+}
+
+/// Since when nothing but capacity has kept a ScavengerJob from starting.
+pub(crate) fn ready_since(sj: &ScavengerJob) -> Timestamp {
+    let waiting_since = waiting_since(sj);
+    sj.status.not_before.map_or(waiting_since, |time| time.max(waiting_since))
 }
 
 impl Rank {
-    /// Rank of a ScavengerJob. It has waited since it was created, or since it was last interrupted; a withdrawn
-    /// attempt costs no place.
+    /// Rank of a ScavengerJob that waits, or the one it started with. It has waited since it was created, or since it was
+    /// last interrupted; a withdrawn attempt costs no place, nor does the end of a loan.
     pub(super) fn of(sj: &ScavengerJob) -> Self {
-        let since = match sj.status.phase {
-            Phase::Interrupted => sj.status.interruption_times.last().copied(),
-            _ => None,
-        };
-        let waiting_since = since.unwrap_or(sj.creation_time);
-        let ready_since = sj.status.not_before.map_or(waiting_since, |time| time.max(waiting_since));
+        let (waiting_since, ready_since) = (waiting_since(sj), ready_since(sj));
         Self {
             again: (sj.status.failed_starts > 0).then_some(ready_since),
             turn: Turn {
@@ -55,6 +62,7 @@ impl Rank {
             name: sj.key.name.clone(),
             created: sj.creation_time,
             ready_since,
+            borrows: loans::may_borrow(sj),
         }
     }
 
@@ -63,12 +71,14 @@ impl Rank {
     }
 }
 
-/// Number of a line: what its members ask for, whether their last start failed, and whether their namespace is held.
+/// Number of a line: what its members ask for, whether their last start failed, whether their namespace is held, and
+/// whether reserved capacity may be lent to them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Lane {
     pub(super) ask: Ask,
     pub(super) failed: bool,
     pub(super) hold: Option<HoldId>,
+    pub(super) borrows: bool,
 }
 
 impl Lane {
@@ -88,6 +98,11 @@ pub struct Starting {
 }
 
 impl Starting {
+    /// True if more than one slot is left.
+    pub(super) fn leaves_a_slot(self, settings: &Settings) -> bool {
+        self.all.saturating_add(1) < settings.max_concurrent_starts
+    }
+
     /// True if one more of these may start.
     pub(super) fn has_room_for(self, failed: bool, settings: &Settings) -> bool {
         let most = settings.max_concurrent_starts;

@@ -1,7 +1,8 @@
 //! Standing reservations: capacity that is kept for those that have waited long.
 //!
-//! Nobody starves: who has waited for the pool's `reserveAfter` (since it was created or last interrupted, or since the delay
-//! after a withdrawn start was over) and would fit if no ScavengerJob were there gets a standing reservation. There is
+//! Nobody starves: who has waited for the pool's `reserveAfter` (since it was created or last interrupted, or since nothing
+//! but capacity kept it from starting: the delay after a withdrawn start was over, its folder and its volume were free for
+//! the first time, and it was not suspended) and would fit if no ScavengerJob were there gets a standing reservation. There is
 //! one for each kind of demand (the set of extended resources it asks for); of several of a kind the one that has
 //! waited longest has it. It binds those behind its holder in the order above, and those created after its holder began
 //! to wait: these could have been interrupted only because they were let past before, so that does not put them ahead
@@ -18,7 +19,8 @@
 //! it more: it starts as soon as those that were there before it, which are finite in number, are through. Ordinary pods
 //! are never held up, and one that cannot fit beside them reserves nothing. All of this follows from what statuses say,
 //! so it outlives a restart. Slurm and Maui keep room for the head of the queue in the same way (EASY backfill); there
-//! users promise when their jobs end, here nobody does, so nothing may be lent out of the reservation.
+//! users promise when their jobs end. Here nobody does, so what is reserved is only lent, to those that can be interrupted
+//! again ([`super::loans`]).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,6 +28,7 @@ use jiff::Timestamp;
 
 use super::{
     Queue,
+    loans::{Claim, Lent},
     rank::{Lane, Rank},
     walk::Room,
 };
@@ -42,9 +45,22 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    fn binds(&self, other: &Rank) -> bool {
-        other.turn > self.rank.turn || other.created > self.rank.turn.waiting_since
+    pub(super) fn binds(&self, other: &Rank) -> bool {
+        binds(&self.rank, other)
     }
+}
+
+/// True if a reservation of the first binds the other.
+pub(super) fn binds(holder: &Rank, other: &Rank) -> bool {
+    other.turn > holder.turn || other.created > holder.turn.waiting_since
+}
+
+/// What is kept, and for whom.
+#[derive(Debug, Default)]
+pub(super) struct Kept<'a> {
+    pub(super) reservations: Vec<Reservation>,
+    /// What of it is lent.
+    pub(super) lent: Lent<'a>,
 }
 
 impl Queue {
@@ -55,8 +71,8 @@ impl Queue {
         let mut oldest: BTreeMap<u64, (&(Timestamp, Key), Lane)> = BTreeMap::new();
         for (_, lane) in &self.fronts {
             let Some(age) = self.lines.get(lane).and_then(|line| line.ages.first()) else { continue };
-            // Capacity is not all that is lacking where a namespace is held.
-            if lane.hold.is_some()
+            // Capacity may not be all that is lacking where a namespace is held.
+            if lane.hold.is_some_and(|hold| !self.holds.lacks_capacity(hold))
                 || age.0 > due
                 || !room.capacity.fits_without_scavengers(lane.ask, &without_scavengers)
             {
@@ -77,25 +93,34 @@ impl Queue {
     }
 }
 
-/// Whose reservation a ScavengerJob would touch if it started now.
+/// Whose reservation a ScavengerJob would touch if it started now, or whose claim to what is being given back. `free` is
+/// what is left below the threshold.
 pub(super) fn touched(
     ask: Ask,
     rank: &Rank,
-    reservations: &mut [Reservation],
+    kept: &mut Kept<'_>,
+    claim: Option<&Claim>,
     free: &[i64],
     room: &mut Room<'_>,
 ) -> Option<Key> {
-    let mut kept = Vec::new();
-    let before_it = reservations.iter().position(|reservation| reservation.rank.uid == rank.uid);
-    let before_it = before_it.unwrap_or(reservations.len());
-    for reservation in reservations[..before_it].iter_mut().filter(|reservation| reservation.binds(rank)) {
-        kept.push(reservation.lane.ask);
-        if room.capacity.takes_from(ask, &kept, free) {
+    if let Some(claim) = claim.filter(|claim| claim.is_touched_by(ask, free, room.capacity)) {
+        return Some(claim.sj.clone());
+    }
+    let free = kept.lent.free(free);
+    let mut asks: Vec<Ask> = claim.map(|claim| claim.lane.ask).into_iter().collect();
+    let before_it = kept.reservations.iter().position(|reservation| reservation.rank.uid == rank.uid);
+    let before_it = before_it.unwrap_or(kept.reservations.len());
+    let claims_too = |one: &Reservation| claim.is_some_and(|claim| claim.sj == one.sj);
+    let binding = kept.reservations[..before_it].iter_mut().filter(|one| one.binds(rank) && !claims_too(one));
+    for reservation in binding {
+        asks.push(reservation.lane.ask);
+        if room.capacity.takes_from(ask, &asks, &free) {
             return Some(reservation.sj.clone());
         }
-        let nodes =
-            reservation.nodes.get_or_insert_with(|| room.capacity.nodes_to_keep(reservation.lane.ask));
-        if room.capacity.takes_from_nodes(ask, reservation.lane.ask, nodes) {
+        let nodes = reservation
+            .nodes
+            .get_or_insert_with(|| room.capacity.nodes_to_keep(reservation.lane.ask, &kept.lent.rows));
+        if room.capacity.takes_from_nodes(ask, reservation.lane.ask, nodes, &kept.lent.rows) {
             return Some(reservation.sj.clone());
         }
     }

@@ -20,8 +20,9 @@ impl Queue {
         {
             return Some(lacks(WaitingReason::NeverFits, shortage));
         }
-        if let Some(waiting) = lane.hold.and_then(|hold| self.holds.waiting(hold))
-            && line.told != Some(Obstacle::Room)
+        let lacks_room = |hold| line.told == Some(Obstacle::Room) && self.holds.lacks_capacity(hold);
+        if let Some(hold) = lane.hold.filter(|hold| !lacks_room(*hold))
+            && let Some(waiting) = self.holds.waiting(hold)
         {
             return Some(waiting.into());
         }

@@ -6,11 +6,12 @@ use jiff::Timestamp;
 
 use super::{
     Line, Queue,
+    loans::{Claim, Lent, Loan, Return},
     rank::{Lane, Rank, Starting, Turn},
-    reservation::{Reservation, touched},
+    reservation::{Kept, touched},
 };
 use crate::{
-    capacity::Capacity,
+    capacity::{Ask, Capacity},
     known::later,
     promises::Promises,
     values::{Demand, Key, Name, Settings},
@@ -36,6 +37,8 @@ struct Candidate {
     turn: Turn,
     lane: Lane,
     holder: Option<Arc<Rank>>,
+    /// What has to be given back before it fits.
+    returns: Option<Return>,
 }
 
 /// One that may start, and what decides among several.
@@ -45,6 +48,9 @@ struct Best {
     share: i128,
     lane: Lane,
     rank: Arc<Rank>,
+    returns: Option<Return>,
+    /// For whom that is reserved what is lent to it.
+    lent_by: Option<Key>,
 }
 
 impl Best {
@@ -57,11 +63,58 @@ impl Best {
 /// What became of one walk along the queue.
 #[derive(Debug, Default)]
 pub struct Walk {
-    /// Those that start, and what room was reserved for.
-    pub started: Vec<(Key, Demand)>,
+    /// Those that start.
+    pub started: Vec<Started>,
+    /// Borrowers that have to go, and for whom.
+    pub taken_back: Vec<(Key, Key)>,
     /// Those that wait for another reason than they were told, and some whose reason may have other numbers by now;
     /// [`Queue::waiting`] says for which.
     pub told: Vec<Key>,
+}
+
+/// One that starts.
+#[derive(Debug)]
+pub struct Started {
+    /// The ScavengerJob.
+    pub sj: Key,
+    /// What capacity was reserved for.
+    pub demand: Demand,
+    /// For whom that capacity is reserved, if it is lent.
+    pub lent_by: Option<Key>,
+}
+
+/// One that starts next, or for which something is given back.
+struct Next {
+    lane: Lane,
+    sj: Key,
+    rank: Arc<Rank>,
+    returns: Option<Return>,
+    lent_by: Option<Key>,
+}
+
+/// What is kept from those that ask whether they may start.
+struct Around<'k, 'a> {
+    kept: &'k mut Kept<'a>,
+    claim: Option<&'k Claim>,
+    /// What is left below the threshold.
+    free: &'k [i64],
+}
+
+impl Around<'_, '_> {
+    fn touched(&mut self, ask: Ask, rank: &Rank, room: &mut Room<'_>) -> Option<Key> {
+        touched(ask, rank, self.kept, self.claim, self.free, room)
+    }
+}
+
+/// How far a walk has come.
+struct Progress<'a> {
+    loans: &'a [Loan],
+    /// Those that come before this turn were passed over, and are passed over again.
+    from: Option<Turn>,
+    /// Made only if somebody fits, or something is lent: until then there is nothing to keep from anybody.
+    kept: Option<Kept<'a>>,
+    /// The one for which something is being given back.
+    claim: Option<Claim>,
 }
 
 /// What is walked through and what is taken from.
@@ -78,21 +131,33 @@ pub struct Room<'a> {
 
 impl Queue {
     /// Walks along the queue and starts whom there is room for. Room is reserved in the ledger at once, so that the
-    /// next one sees what is left. `starting` ScavengerJobs are starting already.
-    pub fn walk(&mut self, room: &mut Room<'_>, mut starting: Starting) -> Walk {
+    /// next one sees what is left. `starting` ScavengerJobs are starting already, and `loans` tells what is lent.
+    pub fn walk(&mut self, room: &mut Room<'_>, mut starting: Starting, loans: &[Loan]) -> Walk {
         let mut walk = Walk::default();
         room.capacity.settle(room.promises);
-        self.settle_holds(room.capacity, room.settings, room.now);
+        walk.told = self.settle_holds(room.capacity, room.settings, room.now);
         self.decide_who_never_fits(room, &mut walk);
-        // Made only if somebody fits: until then there is nothing to keep from anybody.
-        let mut reservations = None;
-        let mut from = None;
+        let mut progress = Progress { loans, from: None, kept: None, claim: None };
         while starting.has_room_for(false, room.settings) {
-            let next = self.next(from, starting, &mut reservations, room, &mut walk);
-            let Some((lane, rank)) = next else { break };
+            let claimant = self.claimant.take_if(|_| progress.claim.is_none());
+            let next = claimant.and_then(|sj| self.next_of_claimant(sj, &mut progress, starting, room));
+            let Some(next) = next.or_else(|| self.next(&mut progress, starting, room, &mut walk)) else {
+                let keeps = progress.kept.as_ref().is_some_and(|kept| !kept.reservations.is_empty());
+                if keeps && progress.from.take().is_some() {
+                    // Something may be lent to those that were passed over.
+                    continue;
+                }
+                break;
+            };
+            let (lane, rank, sj) = (next.lane, next.rank, next.sj);
+            if let Some(back) = next.returns {
+                self.claimant = Some(sj.clone());
+                walk.taken_back.extend(back.from.iter().map(|borrower| (borrower.clone(), sj.clone())));
+                progress.claim = Some(Claim { lane, sj, back });
+                continue;
+            }
             let nodes = room.capacity.nodes_to_take(lane.ask);
             let demand = room.capacity.demand(lane.ask).clone();
-            let sj = rank.sj();
             room.promises.admit(&sj, &demand.per_pod, nodes);
             self.remove(&sj, room.capacity);
             room.capacity.settle(room.promises);
@@ -104,15 +169,15 @@ impl Queue {
             if let Some(hold) = lane.hold {
                 self.holds.probe(hold, sj.clone());
             }
-            if reservations.iter().flatten().any(|reservation: &Reservation| reservation.sj == sj) {
+            let mut reservations = progress.kept.iter().flat_map(|kept| &kept.reservations);
+            if reservations.any(|reservation| reservation.sj == sj) {
                 // What was kept for it is kept no longer, or for another.
-                reservations = None;
-                from = None;
-            } else if !lane.is_doubtful() {
+                (progress.kept, progress.from) = (None, None);
+            } else if !lane.is_doubtful() && next.lent_by.is_none() {
                 // Capacity only shrinks along the walk: one that was passed over is passed over again.
-                from = Some(rank.turn);
+                progress.from = Some(rank.turn);
             }
-            walk.started.push((sj, demand));
+            walk.started.push(Started { sj, demand, lent_by: next.lent_by });
         }
         for lane in std::mem::take(&mut self.untold) {
             self.tell(lane, Obstacle::Starts, &mut walk);
@@ -128,17 +193,48 @@ impl Queue {
         walk
     }
 
-    /// The first one that fits and touches no reservation, and the line it is in. Of those whose last start failed it is
-    /// the one whose delay was over first, if `starting` leaves a slot to them.
+    /// The one for which something was being given back when the queue was walked last: it comes first, or those that became
+    /// ready meanwhile would take what was given back. None if that is of no use to it any more.
+    fn next_of_claimant(
+        &self,
+        sj: Key,
+        progress: &mut Progress<'_>,
+        starting: Starting,
+        room: &mut Room<'_>,
+    ) -> Option<Next> {
+        let (lane, rank) = self.places.get(&sj).cloned()?;
+        let is_open = lane.hold.is_none_or(|hold| self.holds.is_open(hold));
+        if !is_open || !starting.has_room_for(lane.is_doubtful(), room.settings) {
+            return None;
+        }
+        let free = room.capacity.free_row(room.promises.ledger(), room.settings);
+        let kept = progress.kept.get_or_insert_with(|| self.kept(progress.loans, room));
+        let returns = if room.capacity.fits(lane.ask, &free) {
+            None
+        } else {
+            let is_holder = kept.reservations.iter().any(|reservation| reservation.sj == sj);
+            Some(kept.lent.give_back(lane.ask, &rank, is_holder, &free, room.capacity)?)
+        };
+        let is_free = touched(lane.ask, &rank, kept, None, &free, room).is_none();
+        is_free.then_some(Next { lane, sj, rank, returns, lent_by: None })
+    }
+
+    /// The first one that fits, or would fit if what is lent were given back, and touches no reservation. Of those whose
+    /// last start failed it is the one whose delay was over first, if `starting` leaves a slot to them. If there is none,
+    /// the first one that fits and to which may be lent what is reserved.
     fn next(
         &mut self,
-        from: Option<Turn>,
+        progress: &mut Progress<'_>,
         starting: Starting,
-        reservations: &mut Option<Vec<Reservation>>,
         room: &mut Room<'_>,
         walk: &mut Walk,
-    ) -> Option<(Lane, Arc<Rank>)> {
+    ) -> Option<Next> {
         let free = room.capacity.free_row(room.promises.ledger(), room.settings);
+        let Progress { loans, from, kept, claim } = progress;
+        let claim = claim.as_ref();
+        if kept.is_none() && !loans.is_empty() {
+            *kept = Some(self.kept(loans, room));
+        }
         let mut candidates: Vec<Candidate> = Vec::new();
         let mut failed: Vec<Candidate> = Vec::new();
         let mut passed_over: Vec<(Lane, Option<Key>)> = Vec::new();
@@ -149,43 +245,62 @@ impl Queue {
                 held.push(*lane);
                 continue;
             }
+            let mut returns = None;
             if !room.capacity.fits(lane.ask, &free) {
-                passed_over.push((*lane, None));
-                continue;
+                let kept = kept.as_ref().filter(|_| claim.is_none());
+                returns = kept.and_then(|kept| self.owed(*lane, kept, &free, room));
+                if returns.is_none() {
+                    passed_over.push((*lane, None));
+                    continue;
+                }
             }
             let list = if lane.is_doubtful() { &mut failed } else { &mut candidates };
-            list.push(Candidate { turn: *turn, lane: *lane, holder: None });
+            list.push(Candidate { turn: *turn, lane: *lane, holder: None, returns });
         }
-        if reservations.is_none() && !(candidates.is_empty() && failed.is_empty()) {
-            *reservations = Some(self.reservations(room));
+        if kept.is_none() && !(candidates.is_empty() && failed.is_empty()) {
+            *kept = Some(self.kept(loans, room));
         }
-        let reservations = reservations.as_deref_mut().unwrap_or_default();
+        let mut nothing = Kept::default();
+        let kept = kept.as_mut().unwrap_or(&mut nothing);
         // Who has a reservation has its turn even if others of its line come first.
-        for one in reservations.iter().filter(|one| is_ahead(one.rank.turn, one.lane)) {
-            if room.capacity.fits(one.lane.ask, &free) {
+        for one in kept.reservations.iter().filter(|one| is_ahead(one.rank.turn, one.lane)) {
+            let fits = room.capacity.fits(one.lane.ask, &free);
+            let returns = if fits || claim.is_some() {
+                None
+            } else {
+                kept.lent.give_back(one.lane.ask, &one.rank, true, &free, room.capacity)
+            };
+            if fits || returns.is_some() {
                 let list = if one.lane.is_doubtful() { &mut failed } else { &mut candidates };
                 let place = list.partition_point(|other| other.turn < one.rank.turn);
                 let holder = Some(one.rank.clone());
-                list.insert(place, Candidate { turn: one.rank.turn, lane: one.lane, holder });
+                list.insert(place, Candidate { turn: one.rank.turn, lane: one.lane, holder, returns });
             }
         }
+        // The one for which something is being given back waits for that, and those of its line with it.
+        if let Some(claim) = claim {
+            candidates.retain(|one| one.lane != claim.lane);
+            failed.retain(|one| one.lane != claim.lane);
+            passed_over.push((claim.lane, None));
+        }
+        let mut around = Around { kept, claim, free: &free };
         let mut again = None;
         if starting.has_room_for(true, room.settings) {
-            again = self.first_of_failed(failed, reservations, &free, room, &mut passed_over);
+            again = self.first_of_failed(failed, &mut around, room, &mut passed_over);
         }
         let has_precedence = self.failed_have_precedence(room);
         let first = match again {
-            Some((_, lane, rank)) if has_precedence => Some((lane, rank)),
+            again @ Some(_) if has_precedence => again,
             again => {
-                let best = self.first_in_turn(&candidates, reservations, &free, room, &mut passed_over);
+                let best = self.first_in_turn(&candidates, &mut around, room, &mut passed_over);
                 let again = again.filter(|_| best.is_none() || room.settings.max_concurrent_starts > 1);
                 // By their turns, as if those whose last start failed waited in the same line.
-                let all = best.into_iter().chain(again.map(|(turn, lane, rank)| {
-                    let share = room.capacity.dominant_share(&rank.namespace, room.promises.ledger());
-                    Best { turn, share, lane, rank }
-                }));
-                all.min_by(|a, b| a.order().cmp(&b.order())).map(|best| (best.lane, best.rank))
+                best.into_iter().chain(again).min_by(|a, b| a.order().cmp(&b.order()))
             }
+        };
+        let first = match first {
+            None if starting.leaves_a_slot(room.settings) => self.first_borrower(&passed_over, &around, room),
+            first => first,
         };
         for lane in held {
             self.tell(lane, Obstacle::Hold, walk);
@@ -196,7 +311,51 @@ impl Queue {
             }
             self.tell(lane, Obstacle::Room, walk);
         }
-        first
+        first.map(|Best { lane, rank, returns, lent_by, .. }| Next {
+            lane,
+            sj: rank.sj(),
+            rank,
+            returns,
+            lent_by,
+        })
+    }
+
+    /// What is kept now, and lent.
+    fn kept<'a>(&self, loans: &'a [Loan], room: &mut Room<'_>) -> Kept<'a> {
+        let reservations = self.reservations(room);
+        let lent = Lent::new(loans, &reservations, room.capacity);
+        Kept { reservations, lent }
+    }
+
+    /// What has to be given back so that the head of a line fits that comes before everybody who has a reservation.
+    fn owed(&self, lane: Lane, kept: &Kept<'_>, free: &[i64], room: &mut Room<'_>) -> Option<Return> {
+        let rank = self.lines.get(&lane)?.members.first()?;
+        let is_bound = kept.reservations.iter().any(|reservation| reservation.binds(rank));
+        if is_bound { None } else { kept.lent.give_back(lane.ask, rank, false, free, room.capacity) }
+    }
+
+    /// The first of those that a reservation keeps from starting to which what is reserved may be lent.
+    fn first_borrower(
+        &self,
+        passed_over: &[(Lane, Option<Key>)],
+        around: &Around<'_, '_>,
+        room: &mut Room<'_>,
+    ) -> Option<Best> {
+        passed_over.iter().find_map(|(lane, holder)| {
+            let holder = holder.as_ref().filter(|_| lane.borrows && !lane.is_doubtful())?;
+            let rank = self.lines.get(lane)?.members.first()?.clone();
+            let is_claimed =
+                around.claim.is_some_and(|claim| claim.is_touched_by(lane.ask, around.free, room.capacity));
+            let fits = room.capacity.fits(lane.ask, around.free);
+            (fits && !is_claimed).then(|| Best {
+                turn: rank.turn,
+                share: 0,
+                lane: *lane,
+                rank,
+                returns: None,
+                lent_by: Some(holder.clone()),
+            })
+        })
     }
 
     /// True if those whose last start failed come before all others now. Where several may start, half of the slots is
@@ -212,22 +371,26 @@ impl Queue {
     fn first_of_failed(
         &self,
         candidates: Vec<Candidate>,
-        reservations: &mut [Reservation],
-        free: &[i64],
+        around: &mut Around<'_, '_>,
         room: &mut Room<'_>,
         passed_over: &mut Vec<(Lane, Option<Key>)>,
-    ) -> Option<(Turn, Lane, Arc<Rank>)> {
-        let mut ranks: Vec<(Option<Timestamp>, Arc<Rank>, Lane)> = Vec::new();
-        for Candidate { lane, holder, .. } in candidates {
-            let head = || self.lines.get(&lane)?.members.first().cloned();
+    ) -> Option<Best> {
+        let mut ranks: Vec<(Option<Timestamp>, Arc<Rank>, Candidate)> = Vec::new();
+        for candidate in candidates {
+            let Candidate { lane, holder, .. } = &candidate;
+            let head = || self.lines.get(lane)?.members.first().cloned();
             let probes_since = lane.hold.and_then(|hold| self.holds.open_since(hold));
-            ranks.extend(holder.or_else(head).map(|rank| (rank.again.max(probes_since), rank, lane)));
+            let rank = holder.clone().or_else(head);
+            ranks.extend(rank.map(|rank| (rank.again.max(probes_since), rank, candidate)));
         }
-        ranks.sort_unstable();
-        for (_, rank, lane) in ranks {
-            match touched(lane.ask, &rank, reservations, free, room) {
+        ranks.sort_by(|a, b| (a.0, &a.1, a.2.lane).cmp(&(b.0, &b.1, b.2.lane)));
+        for (_, rank, Candidate { lane, returns, .. }) in ranks {
+            match around.touched(lane.ask, &rank, room) {
                 Some(holder) => passed_over.push((lane, Some(holder))),
-                None => return Some((rank.turn, lane, rank)),
+                None => {
+                    let share = room.capacity.dominant_share(&rank.namespace, room.promises.ledger());
+                    return Some(Best { turn: rank.turn, share, lane, rank, returns, lent_by: None });
+                }
             }
         }
         None
@@ -238,24 +401,24 @@ impl Queue {
     fn first_in_turn(
         &self,
         candidates: &[Candidate],
-        reservations: &mut [Reservation],
-        free: &[i64],
+        around: &mut Around<'_, '_>,
         room: &mut Room<'_>,
         passed_over: &mut Vec<(Lane, Option<Key>)>,
     ) -> Option<Best> {
         let mut best: Option<Best> = None;
-        for Candidate { turn, lane, holder } in candidates {
+        for Candidate { turn, lane, holder, returns } in candidates {
             if best.as_ref().is_some_and(|best| best.turn != *turn) {
                 break;
             }
             let firsts = self.lines.get(lane).filter(|_| holder.is_none()).into_iter().flat_map(Line::firsts);
             for rank in firsts.chain(holder) {
-                if let Some(kept_for) = touched(lane.ask, rank, reservations, free, room) {
+                if let Some(kept_for) = around.touched(lane.ask, rank, room) {
                     passed_over.extend(holder.is_none().then_some((*lane, Some(kept_for))));
                     continue;
                 }
                 let share = room.capacity.dominant_share(&rank.namespace, room.promises.ledger());
-                let one = Best { turn: *turn, share, lane: *lane, rank: rank.clone() };
+                let (rank, returns) = (rank.clone(), returns.clone());
+                let one = Best { turn: *turn, share, lane: *lane, rank, returns, lent_by: None };
                 if best.as_ref().is_none_or(|best| one.order() < best.order()) {
                     best = Some(one);
                 }
@@ -321,6 +484,7 @@ impl Line {
                 name: empty,
                 created: Timestamp::MIN,
                 ready_since: Timestamp::MIN,
+                borrows: rank.borrows,
             };
             let alike = |after: &&Arc<Rank>| (after.again, after.turn) == (rank.again, rank.turn);
             next = self.members.range::<Rank, _>(behind..).next().filter(alike);

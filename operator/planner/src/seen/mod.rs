@@ -2,6 +2,7 @@
 //! them, and what is remembered of each ScavengerJob beside it. The only writer of these maps.
 
 mod attachments;
+mod tracked;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,18 +13,15 @@ use jiff::Timestamp;
 
 use crate::{
     Counts,
-    action::{Failure, Task},
-    agenda::Turn,
     evidence::Evidence,
-    inform::{self, Explanation, Reported, Telling},
-    memory::Remembered,
-    promises::{Promise, Promises},
+    promises::Promises,
     shared::Shared,
-    values::{Demand, Disruption, Job, Key, Name, Phase, Pod, ScavengerJob, Volume, WaitingReason},
-    volumes::Volumes,
+    values::{Demand, Job, Key, Name, Pod, ScavengerJob, Volume},
+    volumes::{ClaimHold, Volumes},
 };
 
 pub(crate) use attachments::Attachments;
+pub(crate) use tracked::Tracked;
 
 /// UID and namespace of a ScavengerJob, as its Jobs and pods name them. Anybody may write a foreign UID onto a pod
 /// of their own; in another namespace it belongs to nobody.
@@ -53,58 +51,6 @@ pub(crate) struct Seen {
     /// ScavengerJobs whose status tells of an active attempt.
     active: BTreeSet<Key>,
     volumes: Volumes,
-}
-
-/// One ScavengerJob, and what the planner keeps of it.
-#[derive(Debug)]
-pub(crate) struct Tracked {
-    sj: ScavengerJob,
-    counted: Option<(Phase, Option<WaitingReason>)>,
-    pub(crate) memory: Remembered,
-    pub(crate) turn: Turn,
-    pub(crate) promise: Promise,
-    /// What its status was last written to say.
-    pub(crate) reported: Reported,
-    /// A status that must be written because an action was refused for good.
-    pub(crate) refused: Option<Failure>,
-    /// Why an attempt of this number is to be interrupted, until the status says so.
-    pub(crate) order: Option<Box<(u32, Disruption)>>,
-}
-
-impl Tracked {
-    fn new(sj: ScavengerJob) -> Self {
-        Self {
-            sj,
-            counted: None,
-            memory: Remembered::default(),
-            turn: Turn::default(),
-            promise: Promise::default(),
-            reported: Reported::default(),
-            refused: None,
-            order: None,
-        }
-    }
-
-    /// What is to be done so that its status says why it waits.
-    pub(crate) fn hold(&mut self, why: &Explanation, now: Timestamp) -> Telling {
-        inform::hold(&self.sj, &mut self.reported, why, now)
-    }
-
-    /// The write that says so.
-    pub(crate) fn write_hold(&mut self, why: &Explanation, now: Timestamp) -> Task {
-        self.reported.write(&self.sj, why, now)
-    }
-
-    /// The ScavengerJob in its newest version.
-    pub(crate) fn sj(&self) -> &ScavengerJob {
-        &self.sj
-    }
-
-    /// The reason for which its active attempt is to be interrupted, while the status does not say it yet.
-    pub(crate) fn ordered(&self) -> Option<&Disruption> {
-        let number = self.sj.status.attempt.as_ref().map(|attempt| attempt.number);
-        self.order.as_ref().filter(|order| Some(order.0) == number).map(|order| &order.1)
-    }
 }
 
 /// What became of a pod that was seen.
@@ -138,6 +84,17 @@ impl Seen {
         self.scavenger_jobs.keys()
     }
 
+    /// Every namespace that has a ScavengerJob.
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = &Name> {
+        let first = self.scavenger_jobs.keys().next();
+        let after = |key: &&Key| {
+            // Behind every name that there can be.
+            let last = Key { namespace: key.namespace.clone(), name: "\u{10ffff}".into() };
+            self.scavenger_jobs.range(last..).next().map(|(key, _)| key)
+        };
+        std::iter::successors(first, move |key| after(key)).map(|key| &key.namespace)
+    }
+
     /// A ScavengerJob.
     pub(crate) fn get(&self, key: &Key) -> Option<&Tracked> {
         self.scavenger_jobs.get(key).map(|tracked| &**tracked)
@@ -166,6 +123,16 @@ impl Seen {
         self.keys.get(uid).filter(|key| key.namespace == *namespace)
     }
 
+    /// The ScavengerJob of whose active attempt, which runs under the supervisor, this is a pod, and the pod's index.
+    pub(crate) fn reporter(&self, pod: &Key, uid: &Name) -> Option<(Key, Option<u32>)> {
+        let owner = owner(self.pod_owners.get(pod)?, pod);
+        let pod = self.attachments.get(&owner)?.pods.get(&pod.name).filter(|pod| pod.uid == *uid)?;
+        let key = self.key_of(&owner.0, &owner.1)?;
+        let attempt = self.get(key)?.sj.status.active_attempt().filter(|attempt| attempt.supervised)?;
+        let is_of_attempt = pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number);
+        is_of_attempt.then(|| (key.clone(), pod.index))
+    }
+
     /// True if another ScavengerJob of this name was seen before, which was deleted while nobody watched.
     pub(crate) fn is_another(&self, sj: &ScavengerJob) -> bool {
         self.scavenger_jobs.get(&sj.key).is_some_and(|known| known.sj.uid != sj.uid)
@@ -188,7 +155,7 @@ impl Seen {
         self.keys.insert(sj.uid.clone(), key.clone());
         let mut strangers = Vec::new();
         if let Some(known) = self.scavenger_jobs.get_mut(&key) {
-            let number = update(known, sj);
+            let number = known.update(sj);
             if let Some(attachments) = self.attachments.get_mut(&owner(&known.sj.uid, &key)) {
                 attachments.evidence.retain(|attempt, _| *attempt >= number);
             }
@@ -421,6 +388,11 @@ impl Seen {
         self.claims_changed(claim.into_iter().collect())
     }
 
+    /// Takes in whether every volume is known, and returns the ScavengerJobs that wait for that, or did.
+    pub(crate) fn set_volumes_known(&mut self, known: bool) -> Vec<Key> {
+        if self.volumes.set_known(known) { self.volumes.mounting_scavenger_jobs() } else { Vec::new() }
+    }
+
     /// The ScavengerJobs and the ordinary pods whose nodes changed since this was called last, because a volume was
     /// attached or detached.
     pub(crate) fn take_moved(&mut self) -> (Vec<Key>, Vec<Pod>) {
@@ -428,14 +400,14 @@ impl Seen {
         self.claims_changed(claims)
     }
 
-    /// Why a ScavengerJob cannot start yet, if a volume that it mounts is in use.
-    pub(crate) fn claim_in_use(&self, key: &Key, promises: &Promises) -> Option<String> {
+    /// Why a ScavengerJob cannot start yet because of a claim that it mounts.
+    pub(crate) fn claim_hold(&self, key: &Key, promises: &Promises) -> Option<ClaimHold> {
         let sj = &self.scavenger_jobs.get(key)?.sj;
         let starting = promises.starting().iter().filter(|other| *other != key);
         // Of those that are promised capacity in one plan the planner keeps one: it does not wait for itself.
         let is_ahead = |other: &ScavengerJob| other.status.phase.is_active() || !promises.is_made(key);
         let starting = starting.filter_map(|other| Some(&self.scavenger_jobs.get(other)?.sj));
-        self.volumes.in_use(sj, starting.filter(|other| is_ahead(other)))
+        self.volumes.hold(sj, starting.filter(|other| is_ahead(other)))
     }
 
     /// The claims that a ScavengerJob mounts, that only one node or pod can mount, and that none does yet.
@@ -504,27 +476,6 @@ impl Seen {
     /// Counts one that is not there, for tests of the check.
     #[cfg(test)]
     pub(crate) fn spoil(&mut self) {
-        *self.counts.phases.entry(Phase::Failed).or_default() += 1;
+        *self.counts.phases.entry(crate::values::Phase::Failed).or_default() += 1;
     }
-}
-
-/// Replaces a ScavengerJob by a newer version, and forgets what that makes void. Returns the number of its attempt.
-fn update(known: &mut Tracked, sj: ScavengerJob) -> u32 {
-    let attempt = |sj: &ScavengerJob| sj.status.attempt.as_ref().map(|attempt| attempt.number);
-    if attempt(&known.sj) != attempt(&sj) {
-        // What was reported was about an earlier attempt.
-        known.reported.forget();
-        let may_create = known.memory.may_create;
-        known.memory = Remembered::default();
-        if may_create.is_some() {
-            known.memory.may_create = may_create;
-        }
-    } else if known.sj.generation != sj.generation {
-        // Another spec may refer to other things.
-        known.memory.prepared = None;
-        known.memory.missing_since = None;
-    }
-    known.sj = sj;
-    known.turn.changed();
-    attempt(&known.sj).unwrap_or(0)
 }

@@ -7,6 +7,7 @@ mod placement;
 mod pod;
 mod scavenger_job;
 mod settings;
+mod supervision;
 
 use std::sync::Arc;
 
@@ -17,12 +18,17 @@ pub use confinement::Confinement;
 pub use node::{Access, Node, Taint, Usage, Volume};
 pub use observation::Observation;
 pub use placement::{Expression, NodeTerm, Operator, Placement, Toleration};
+pub(crate) use pod::tells_of_loss;
 pub use pod::{Container, Pod, PodPhase};
 pub use scavenger_job::{
-    Admitted, Attempt, Controls, Demand, Disruption, HISTORY, Job, ScavengerJob, ScavengerJobSpec,
-    ScavengerJobStatus, Waiting,
+    Admitted, Attempt, AttemptNode, Controls, Demand, Disruption, HISTORY, Job, ScavengerJob,
+    ScavengerJobSpec, ScavengerJobStatus, Waiting,
 };
 pub use settings::{Headroom, PreemptionMode, Settings};
+pub use supervision::{
+    CheckpointRequest, EndReport, LiveReport, Measured, ObservedSaves, Rank, Stop, Supervised, Supervision,
+    SupervisionSpec, Supervisor,
+};
 
 /// A short, shared text: names, UIDs.
 pub type Name = Arc<str>;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Job, Key, Name, Node, Pod, ScavengerJob, Settings, Usage, Volume};
+use super::{Job, Key, LiveReport, Name, Node, Pod, ScavengerJob, Settings, Usage, Volume};
 use crate::action::ActionResult;
 
 /// One thing that was seen, or that became of an action.
@@ -37,8 +37,12 @@ pub enum Observation {
     Volume(Volume),
     /// A PersistentVolume is gone.
     VolumeGone(Name),
+    /// True once all PersistentVolumes were listed, and before anybody says otherwise; false while that fails.
+    VolumesKnown(bool),
     /// How much memory nodes really use; none if nobody measures it.
     Usage(Option<Vec<Usage>>),
+    /// The supervisor of a pod reports.
+    Report(LiveReport),
     /// The pool's settings, or why nothing can be admitted.
     Pool(Box<Result<Settings, String>>),
     /// An action was carried out, or was not.

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Key, Name, Placement};
+use super::{EndReport, Key, Name, Placement};
 use crate::{known::later, resources::Resources};
 
 /// A pod, of a ScavengerJob or not.
@@ -71,6 +71,18 @@ pub struct Pod {
     pub status_reason: Option<(String, String)>,
     /// Its main container.
     pub container: Container,
+    /// When its main container started.
+    #[serde(default)]
+    pub started: Option<Timestamp>,
+    /// Its index in its Job.
+    #[serde(default)]
+    pub index: Option<u32>,
+    /// The init container that brings the supervisor; none if it runs without one.
+    #[serde(default)]
+    pub supervisor: Option<Box<Container>>,
+    /// What the supervisor left when the workload had ended.
+    #[serde(default)]
+    pub end_report: Option<EndReport>,
 }
 
 impl Pod {
@@ -92,6 +104,17 @@ impl Pod {
     #[must_use]
     pub fn outstays(&self) -> Option<Timestamp> {
         self.due().filter(|due| !self.phase.is_terminal() && self.deletion_due > Some(*due))
+    }
+
+    /// True if its node went down under it: the kubelet lost track of its container before anybody wanted the pod gone. Of a
+    /// pod that is deleted or evicted the kubelet says that of every container that it does not find any more, on a node
+    /// that is well.
+    #[must_use]
+    pub fn was_lost_by_node(&self) -> bool {
+        let Container::Ended { reason, time, .. } = &self.container else { return false };
+        let is_first = |requested| time.is_some_and(|ended| ended < requested);
+        let is_evicted = self.status_reason.as_ref().is_some_and(|(reason, _)| reason == "Evicted");
+        tells_of_loss(reason) && self.deletion_requested.is_none_or(is_first) && !is_evicted
     }
 }
 
@@ -149,4 +172,9 @@ impl Container {
     pub fn has_started(&self) -> bool {
         matches!(self, Self::Running | Self::Ended { started: true, .. })
     }
+}
+
+/// True if the kubelet gives this reason for the end of a container that it lost track of.
+pub(crate) fn tells_of_loss(reason: &str) -> bool {
+    matches!(reason, "ContainerStatusUnknown" | "Unknown")
 }

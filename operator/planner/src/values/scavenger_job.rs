@@ -1,11 +1,14 @@
 //! A ScavengerJob, its attempts and their Jobs.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Key, Name, Outcome, Phase, Placement, Reason, WaitingReason};
+use super::{
+    Key, Measured, Name, ObservedSaves, Outcome, Phase, Placement, Reason, Supervised, SupervisionSpec,
+    WaitingReason,
+};
 use crate::resources::Resources;
 
 /// A ScavengerJob.
@@ -64,13 +67,35 @@ pub struct ScavengerJobSpec {
     /// How often its workload writes a checkpoint, if it says so; else at least every `interruption_after`.
     #[serde(default)]
     pub checkpoint_interval: Option<SignedDuration>,
-    /// True if its workload writes a checkpoint when it is stopped.
+    /// True if its workload promises to write a checkpoint when it is stopped; see
+    /// [`ScavengerJob::saves_on_sigterm`].
     pub saves_on_sigterm: bool,
     /// Work that a restart costs.
     pub restart: SignedDuration,
+    /// How long its pods may take to end.
+    #[serde(default = "usual_grace_period")]
+    pub grace_period: SignedDuration,
     /// PersistentVolumeClaims of its namespace that its pods mount.
     #[serde(default)]
     pub claims: Vec<Name>,
+    /// What it says about the supervisor.
+    #[serde(default)]
+    pub supervision: SupervisionSpec,
+}
+
+impl ScavengerJob {
+    /// True if its workload writes a checkpoint when it is told to stop: it promises to, and no attempt has shown otherwise
+    /// since one did.
+    #[must_use]
+    pub fn saves_on_sigterm(&self) -> bool {
+        let promised = self.spec.as_ref().is_ok_and(|spec| spec.saves_on_sigterm);
+        promised && self.status.observed_saves.as_ref().is_none_or(|observed| observed.saves)
+    }
+}
+
+/// What the API server assumes.
+fn usual_grace_period() -> SignedDuration {
+    SignedDuration::from_secs(30)
 }
 
 impl ScavengerJobSpec {
@@ -128,11 +153,20 @@ pub struct ScavengerJobStatus {
     pub active_seconds: i64,
     /// When that last fell back to 1.
     pub priority_start_over: Option<Timestamp>,
-    /// When it last reported a checkpoint.
+    /// When it last wrote a checkpoint, as its supervisor reported. The planner's view is ahead of what is stored.
     pub last_checkpoint: Option<Timestamp>,
+    /// How far it has come, from 0 to 1, as its supervisor reported.
+    #[serde(default)]
+    pub progress: Option<f64>,
+    /// Whether the active or last attempt runs under the supervisor; none in a pool that has none.
+    #[serde(default)]
+    pub supervised: Option<Supervised>,
+    /// Whether its workload writes a checkpoint when it is told to stop, once an attempt has shown that it does not.
+    #[serde(default)]
+    pub observed_saves: Option<ObservedSaves>,
     /// The newest times it started to run.
     pub start_times: Vec<Timestamp>,
-    /// The newest times it was interrupted.
+    /// The newest times it was interrupted, without those that ended a loan ([`Reason::Reclaimed`]).
     pub interruption_times: Vec<Timestamp>,
     /// Why it failed; none unless it did.
     #[serde(default)]
@@ -200,6 +234,31 @@ pub struct Attempt {
     pub reason: Option<Reason>,
     /// The reason as a sentence.
     pub message: Option<String>,
+    /// True if it runs under the supervisor.
+    #[serde(default)]
+    pub supervised: bool,
+    /// True if it was started on capacity that is reserved for another ScavengerJob.
+    #[serde(default)]
+    pub lent: bool,
+    /// What was found out about its work once it had ended.
+    #[serde(default)]
+    pub measured: Measured,
+    /// On what it ran; empty until it is known.
+    #[serde(default)]
+    pub nodes: Vec<AttemptNode>,
+}
+
+/// A node on which pods of an attempt ran, and how many ran on nodes like it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptNode {
+    /// The first of its kind.
+    pub name: Name,
+    /// Pods on nodes of its kind.
+    pub pod_count: u32,
+    /// Its labels that tell which hardware it is.
+    pub labels: BTreeMap<Name, Name>,
+    /// CPU, memory and devices that it has for pods.
+    pub allocatable: Resources,
 }
 
 impl Attempt {
@@ -219,6 +278,10 @@ impl Attempt {
             outcome: None,
             reason: None,
             message: None,
+            supervised: false,
+            lent: false,
+            measured: Measured::default(),
+            nodes: Vec::new(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
-use super::{Name, Node};
+use super::{Name, Node, Supervisor};
 use crate::{
     resources::{CPU, MEMORY, PODS, Share, Thresholds},
     weights::Weights,
@@ -44,6 +44,9 @@ pub struct Settings {
     pub paused: bool,
     /// True while everything is interrupted; nothing starts either.
     pub drain: bool,
+    /// The program under which workloads run; none if the pool has none.
+    #[serde(default)]
+    pub supervisor: Option<Supervisor>,
 }
 
 impl Settings {

@@ -50,7 +50,7 @@ fn world() -> impl Strategy<Value = World> {
                         loss: Loss {
                             amount: loss.into(),
                             interrupted_count: 0,
-                            start: Reverse(at(0)),
+                            began: Reverse(at(0)),
                             uid: format!("{number}").into(),
                         },
                     })

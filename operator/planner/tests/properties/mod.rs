@@ -4,8 +4,10 @@ mod everybody;
 mod evidence;
 mod headroom;
 mod lives;
+mod loans;
 mod order;
 mod preemption;
+mod reports;
 mod room;
 mod starvation;
 

@@ -138,9 +138,9 @@ proptest! {
         }
         let mut room =
             Room { capacity: &mut capacity, promises: &mut promises, settings: &settings, now: at(30) };
-        let walk = queue.walk(&mut room, Starting { all: world.starting, failed: 0 });
+        let walk = queue.walk(&mut room, Starting { all: world.starting, failed: 0 }, &[]);
         let (started, waiting) = slowly(&world);
-        let walked: Vec<Key> = walk.started.iter().map(|(key, _)| key.clone()).collect();
+        let walked: Vec<Key> = walk.started.iter().map(|started| started.sj.clone()).collect();
         prop_assert_eq!(&walked, &started);
         for (key, (reason, also)) in &waiting {
             let said = queue.waiting(key, &mut room, world.starting).map(|why| why.waiting.reason);

@@ -36,7 +36,7 @@ fn place(number: usize) -> impl Strategy<Value = CandidateNode> {
                     loss: Loss {
                         amount: loss.into(),
                         interrupted_count: 0,
-                        start: Reverse(at(0)),
+                        began: Reverse(at(0)),
                         uid: format!("{number}-{index}").into(),
                     },
                 })

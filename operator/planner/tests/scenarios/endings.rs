@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use scavenger_planner::{
     action::Task,
-    fixtures::{at, key, millis, node, seconds, sj},
+    fixtures::{at, key, millis, node, seconds, settings, sj},
     internals::{Case, Evidence, JobState, Verdict, judge},
     values::{Outcome, Phase, PodPhase, Reason},
 };
-use scavenger_simulator::Workload;
+use scavenger_simulator::{Cluster, Workload};
 
 use super::{all_is_quiet, attempt, cluster, completed, level, outcome, work, writes};
 
@@ -96,19 +96,25 @@ fn running_out_of_memory_is_a_failure() {
 
 #[test]
 fn a_reported_checkpoint_starts_the_running_priority_over_and_is_told() {
-    let mut cluster = cluster();
-    cluster.submit(sj("a").interruptible_after(seconds(60)), work(200));
+    let mut cluster = Cluster::new(settings().supervising()).with_nodes([node("n1", 10_000)]);
+    cluster.submit(sj("a").interruptible_after(seconds(60)).watched(), work(300));
     cluster.run_until_phase("a", Phase::Running);
     let started = attempt(&cluster, "a").start_time.unwrap();
-    for over in [45, 90] {
-        cluster.run_for(seconds(45));
-        assert!(level(&cluster, "a") > Some(1));
-        cluster.report_checkpoint("a");
-        cluster.run_for(millis(100));
-        let told = cluster.status("a").priority_start_over.map(|time| time.duration_since(started).as_secs());
-        assert!(told.is_some_and(|told| (over..=over + 1).contains(&told)), "{told:?}, not {over}");
-        assert_eq!(level(&cluster, "a"), Some(1));
-    }
+    let told =
+        |cluster: &Cluster| Some(cluster.status("a").priority_start_over?.duration_since(started).as_secs());
+    cluster.run_for(seconds(45));
+    assert!(level(&cluster, "a") > Some(1));
+    cluster.report_checkpoint("a");
+    assert_eq!(level(&cluster, "a"), Some(1), "at once");
+    // Its status was written when it began to run, and is not written again within a minute.
+    cluster.run_for(seconds(10));
+    assert_eq!(told(&cluster), None);
+    cluster.run_for(seconds(10));
+    assert!(told(&cluster).is_some_and(|told| (45..=46).contains(&told)), "{:?}", told(&cluster));
+    cluster.run_for(seconds(25));
+    assert!(level(&cluster, "a") > Some(1));
+    cluster.report_checkpoint("a");
+    assert_eq!(level(&cluster, "a"), Some(1));
     cluster.run_for(seconds(80));
     assert_eq!(level(&cluster, "a"), Some(3), "its next checkpoint is 20 s late: there is most to lose");
     completed(&mut cluster, "a");
@@ -237,7 +243,8 @@ fn a_container_that_can_not_be_created_fails_after_the_deadline_and_its_job_goes
     assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::ContainerNotCreated));
     assert_eq!(
         cluster.status("a").message,
-        "ContainerNotCreated: pod a-1-0: ErrImagePull: failed to resolve reference: r.io/nope:1: not found"
+        "ContainerNotCreated: pod a-1-0: ErrImagePull: failed to resolve reference: r.io/nope:1: not found; \
+         check spec.image"
     );
     assert!(cluster.status("a").start_times.is_empty(), "no container ever ran");
     assert!(cluster.jobs_of("a").is_empty(), "it would go on trying");

@@ -455,6 +455,24 @@ fn a_node_that_can_not_make_sandboxes_or_says_nothing_is_not_the_workloads_fault
 }
 
 #[test]
+fn an_event_that_only_announces_a_failure_waits_for_its_cause() {
+    for (reason, message) in [
+        ("Failed", "Error: ImagePullBackOff"),
+        ("Failed", "Failed to pull image \"r.io/a:1\": 503 Service Unavailable"),
+        ("BackOff", "Back-off pulling image \"r.io/a:1\""),
+    ] {
+        let mut cluster = cluster();
+        // The container's status comes after the deadline of 300 s, and is good by then.
+        cluster.delays.kubelet = seconds(310);
+        cluster.pod_event =
+            Some(PodEvent { warning: true, reason: reason.to_owned(), message: message.to_owned() });
+        cluster.submit(sj("a"), work(10));
+        completed(&mut cluster, "a");
+        assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Completed), Reason::Completed), "{message}");
+    }
+}
+
+#[test]
 fn a_pod_of_another_namespace_belongs_to_nobody_whatever_it_says() {
     for before in [false, true] {
         let mut cluster = cluster();

@@ -7,6 +7,7 @@ mod endings;
 mod faults;
 mod folders;
 mod guard;
+mod hardware;
 mod headroom;
 mod interruptions;
 mod lifecycle;
@@ -20,6 +21,7 @@ mod reservations;
 mod resizes;
 mod starting;
 mod starts;
+mod supervision;
 mod verdict;
 mod volumes;
 

@@ -266,3 +266,36 @@ fn killed_before_and_after_every_action_the_pod_gets_its_room_and_nobody_goes_tw
         }
     }
 }
+
+#[test]
+fn a_gang_of_which_a_pod_failed_makes_room_for_the_pod_that_it_was_ordered_to_go_for() {
+    for restart in [false, true] {
+        let mut cluster = full();
+        // Nobody but the operator ends the peers of a pod that failed.
+        cluster.delays.job_controller = seconds(300);
+        cluster.submit(sj("gang").gang(2).asking(6000), work(3000));
+        cluster.run_until_phase("gang", Phase::Running);
+        for (name, node) in [("other", "n1"), ("another", "n2")] {
+            submit(&mut cluster, name, node, 4000);
+        }
+        cluster.exit(&key("gang-1-0"), 1);
+        cluster.settle();
+        let failed_on = cluster.pod("gang-1-0").and_then(|pod| pod.node.clone());
+        let peer_on = if failed_on.as_deref() == Some("n1") { "n2" } else { "n1" };
+        // Of those there only the gang is large enough.
+        let mut ordinary = pod("owner", 5000).patient();
+        ordinary.placement.node_selector.insert("name".into(), peer_on.into());
+        cluster.create_pod(ordinary, seconds(100));
+        let created = cluster.now;
+        cluster.run_for(seconds(2));
+        if restart {
+            cluster.restart(false);
+        }
+        cluster.run_until("it has a node", |cluster| bound(cluster, "owner"));
+        let waited = cluster.now.duration_since(created);
+        assert!(waited < seconds(15), "{waited}\n{}", cluster.history());
+        cluster.run_until("the gang is judged", |cluster| !cluster.status("gang").phase.is_active());
+        assert_eq!(interrupted(&cluster), ["gang"], "{}", cluster.history());
+        assert_eq!(outcome(&cluster, "gang"), (1, Some(Outcome::Interrupted), Reason::PreemptedByOperator));
+    }
+}

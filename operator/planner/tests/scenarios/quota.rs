@@ -1,8 +1,10 @@
 //! Namespaces that are over their quota, or that are being terminated.
 
+use std::collections::BTreeMap;
+
 use jiff::SignedDuration;
 use scavenger_planner::{
-    fixtures::{node, seconds, settings, sj},
+    fixtures::{node, pod, seconds, settings, sj},
     resources::Resources,
     values::{Key, Phase, ScavengerJob, ScavengerJobStatus, WaitingReason},
 };
@@ -34,7 +36,7 @@ fn quota(cpu_milli: i64) -> Resources {
 }
 
 fn jobs_quota(count: i64) -> Resources {
-    Resources { other: [("count/jobs.batch".into(), count)].into(), ..Resources::default() }
+    objects("count/jobs.batch", count)
 }
 
 /// How long newcomers of another namespace wait, one after the other.
@@ -208,4 +210,107 @@ fn a_gang_that_fits_its_quota_in_part_probes_less_and_less_often() {
     assert_eq!(reason(&cluster, "gang"), Some(WaitingReason::QuotaExceeded));
     cluster.quotas.clear();
     cluster.run_until("it runs", |cluster| status(cluster, "gang").phase == Phase::Running);
+}
+
+#[test]
+fn the_reason_of_those_that_are_held_does_not_follow_every_change_of_capacity() {
+    const NAMES: [&str; 3] = ["a", "b", "c"];
+    let mut cluster = cluster();
+    cluster.quotas.insert(GREEDY.into(), quota(500));
+    for name in NAMES {
+        cluster.submit(greedy(name), work(10));
+    }
+    let mut told: BTreeMap<&str, Vec<WaitingReason>> = BTreeMap::new();
+    for round in 0..30 {
+        // For 90 s nobody fits, then for 40 s everybody does.
+        cluster.create_pod(pod(&format!("ordinary{round}"), 9000), seconds(90));
+        for _ in 0..130 {
+            cluster.run_for(seconds(1));
+            for name in NAMES {
+                let told = told.entry(name).or_default();
+                told.extend(reason(&cluster, name).filter(|reason| told.last() != Some(reason)));
+            }
+        }
+    }
+    let tried = cluster.starts.len();
+    assert!(tried > 10, "{tried} starts: the quota should have been tried again and again");
+    for (name, told) in told {
+        assert_eq!(told.last(), Some(&WaitingReason::QuotaExceeded), "{name}: {told:?}");
+        assert!(told.len() < 6, "{name} was told {told:?} one after the other");
+    }
+}
+
+#[test]
+fn those_that_are_held_say_so_once_nothing_but_capacity_is_lacking() {
+    let mut cluster = cluster();
+    cluster.quotas.insert(GREEDY.into(), quota(500));
+    cluster.submit(greedy("a"), work(10));
+    cluster.run_until("it is refused", |cluster| status(cluster, "a").failed_starts > 0);
+    cluster.quotas.clear();
+    cluster.create_pod(pod("ordinary", 9000), seconds(3000));
+    cluster.run_for(seconds(50));
+    assert_eq!(reason(&cluster, "a"), Some(WaitingReason::QuotaExceeded));
+    cluster.run_for(seconds(40));
+    assert_eq!(reason(&cluster, "a"), Some(WaitingReason::NoRoom));
+    cluster.run_until("it runs", |cluster| status(cluster, "a").phase == Phase::Running);
+}
+
+/// How many objects of a kind it may have.
+fn objects(kind: &str, count: i64) -> Resources {
+    match kind {
+        "pods" => Resources { pods: count, ..Resources::default() },
+        _ => Resources { other: [(kind.into(), count)].into(), ..Resources::default() },
+    }
+}
+
+#[test]
+fn a_gang_that_a_quota_on_cpu_refused_holds_only_those_that_would_be_refused_too() {
+    let mut cluster = Cluster::new(settings()).with_nodes([node("n1", 100_000)]);
+    cluster.quotas.insert(GREEDY.into(), quota(3500));
+    cluster.submit(greedy("gang").gang(4), work(1000));
+    cluster.run_until("it is refused", |cluster| status(cluster, "gang").failed_starts > 0);
+    cluster.submit(greedy("single").asking(4000), work(10));
+    cluster.submit(greedy("smaller").asking(3000), work(10));
+    cluster.run_until("the smaller one runs", |cluster| status(cluster, "smaller").phase == Phase::Running);
+    assert_eq!(status(&cluster, "single").failed_starts, 0, "it would be refused, and waits");
+    assert_eq!(reason(&cluster, "single"), Some(WaitingReason::QuotaExceeded));
+}
+
+#[test]
+fn a_gang_that_a_quota_on_pods_refused_holds_gangs_and_no_single_pod() {
+    for resource in ["pods", "count/pods"] {
+        let mut cluster = Cluster::new(settings()).with_nodes([node("n1", 100_000)]);
+        cluster.quotas.insert(GREEDY.into(), objects(resource, 3));
+        cluster.submit(greedy("gang").gang(4), work(1000));
+        cluster.run_until("it is refused, and its pods are gone", |cluster| {
+            status(cluster, "gang").failed_starts > 0 && cluster.all_live_pods().is_empty()
+        });
+        cluster.submit(greedy("small-pods").gang(4).asking(100), work(10));
+        cluster.submit(greedy("single").asking(4000), work(10));
+        cluster.submit(greedy("pair").gang(2), work(10));
+        cluster.run_for(seconds(2));
+        for name in ["single", "pair"] {
+            assert_eq!(status(&cluster, name).phase, Phase::Running, "{resource}: {name}");
+        }
+        assert_eq!(status(&cluster, "small-pods").attempt, None, "{resource}");
+        assert_eq!(reason(&cluster, "small-pods"), Some(WaitingReason::QuotaExceeded), "{resource}");
+    }
+}
+
+#[test]
+fn a_gang_that_a_quota_on_services_refused_holds_gangs_and_no_single_pod() {
+    for resource in ["services", "count/services"] {
+        let mut cluster = Cluster::new(settings()).with_nodes([node("n1", 100_000)]);
+        cluster.quotas.insert(GREEDY.into(), objects(resource, 1));
+        cluster.submit(greedy("first").gang(2), work(100_000));
+        cluster.run_until("it runs", |cluster| status(cluster, "first").phase == Phase::Running);
+        cluster.submit(greedy("gang").gang(4), work(10));
+        cluster.run_until("it is refused", |cluster| status(cluster, "gang").failed_starts > 0);
+        cluster.submit(greedy("pair").gang(2).asking(100), work(10));
+        cluster.submit(greedy("single").asking(8000), work(10));
+        cluster.run_for(seconds(2));
+        assert_eq!(status(&cluster, "single").phase, Phase::Running, "{resource}");
+        assert_eq!(status(&cluster, "pair").attempt, None, "{resource}");
+        assert_eq!(reason(&cluster, "pair"), Some(WaitingReason::QuotaExceeded), "{resource}");
+    }
 }

@@ -117,6 +117,35 @@ fn a_scavenger_job_waits_for_room_where_its_volume_is() {
     assert!(cluster.status("first").finish_time.is_none());
 }
 
+#[test]
+fn while_volumes_cannot_be_listed_only_those_wait_whose_volume_is_not_known() {
+    let mut cluster = with_volume(Access::OneNode);
+    cluster.planner.observe(Observation::VolumesKnown(false), cluster.now);
+    cluster.submit(sj("plain").asking(1000), work(50));
+    submit(&mut cluster, "known", 1000, 50);
+    for name in ["listed", "shown"] {
+        cluster.submit(mounting(sj(name).asking(1000), name), work(50));
+    }
+    cluster.run_until_phase("plain", Phase::Running);
+    cluster.run_until_phase("known", Phase::Running);
+    cluster.run_for(seconds(100));
+    for name in ["listed", "shown"] {
+        assert_eq!(cluster.waits(name), Some(WaitingReason::BehindInQueue), "{:?}", cluster.status(name));
+        let expected = format!(
+            "the volume of PersistentVolumeClaim {name:?} is not known; waits until the operator can list \
+             PersistentVolumes"
+        );
+        assert_eq!(cluster.status(name).message, expected);
+    }
+    cluster.planner.observe(Observation::Volume(volume("pv-2", "shown", "n2")), cluster.now);
+    cluster.run_until_phase("shown", Phase::Running);
+    assert!(!cluster.status("listed").phase.is_active(), "{:?}", cluster.status("listed"));
+    // That claim is not bound: it goes anywhere.
+    cluster.planner.observe(Observation::VolumesKnown(true), cluster.now);
+    cluster.run_for(seconds(5));
+    assert!(cluster.status("listed").phase.is_active(), "{:?}", cluster.status("listed"));
+}
+
 /// Claim `data` is bound to a volume that can be mounted so often, and two empty nodes.
 fn with_volume(access: Access) -> Cluster {
     let nodes = ["n1", "n2"].map(|name| node(name, 10_000).labelled("name", name));

@@ -7,5 +7,6 @@ mod checkpoints;
 mod ends;
 mod footprint;
 mod harness;
+mod memory;
 mod report;
 mod signals;

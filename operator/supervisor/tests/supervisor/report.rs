@@ -198,6 +198,10 @@ fn an_answer_asks_for_a_checkpoint() {
     let running = bench.start(&flags(&server.url, &every), &["sh", "-c", "bash steps; exit $?"]);
     bench.number("ready");
     eventually("the request", || !bench.lines("got").is_empty());
+    // It is asked in every answer, and still at it.
+    let reported = server.requests().len();
+    eventually("more answers", || server.requests().len() >= reported + 3);
+    assert_eq!(bench.lines("got"), ["asked"]);
     bench.make("go");
     assert_eq!(running.end(), 0);
 }

@@ -26,6 +26,8 @@ pub enum Simd {
     Avx2On128,
     /// 256 bit with FMA.
     Avx2,
+    /// 512-bit instructions on 256-bit units, with FMA.
+    Avx512On256,
     /// 512 bit with FMA.
     Avx512,
     /// ARM, 128 bit.
@@ -54,11 +56,26 @@ impl Simd {
         })
     }
 
+    /// Processors that can run it.
+    fn architecture(self) -> Architecture {
+        match self {
+            Self::Sse
+            | Self::Avx128Fma
+            | Self::Avx256
+            | Self::Avx2On128
+            | Self::Avx2
+            | Self::Avx512On256
+            | Self::Avx512 => Architecture::X86,
+            Self::Neon | Self::Sve => Architecture::Arm,
+            Self::Vsx => Architecture::Power,
+        }
+    }
+
     /// Numbers in single precision that one instruction works on; for instructions that run in two halves, one half.
     fn width(self) -> f64 {
         match self {
             Self::Sse | Self::Avx128Fma | Self::Avx2On128 | Self::Neon | Self::Vsx => 4.0,
-            Self::Avx256 | Self::Avx2 | Self::Sve => 8.0,
+            Self::Avx256 | Self::Avx2 | Self::Avx512On256 | Self::Sve => 8.0,
             Self::Avx512 => 16.0,
         }
     }
@@ -71,9 +88,17 @@ impl Simd {
             Self::Avx128Fma | Self::Avx2On128 => 8.0,
             Self::Avx256 => 6.5,
             Self::Avx2 => 4.6,
-            Self::Avx512 | Self::Neon | Self::Sve | Self::Vsx => f64::INFINITY,
+            Self::Avx512On256 | Self::Avx512 | Self::Neon | Self::Sve | Self::Vsx => f64::INFINITY,
         }
     }
+}
+
+/// Processors that run the same programs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Architecture {
+    X86,
+    Arm,
+    Power,
 }
 
 impl fmt::Display for Simd {
@@ -84,7 +109,7 @@ impl fmt::Display for Simd {
             Self::Avx256 => "AVX_256",
             Self::Avx2On128 => "AVX2_128",
             Self::Avx2 => "AVX2_256",
-            Self::Avx512 => "AVX_512",
+            Self::Avx512On256 | Self::Avx512 => "AVX_512",
             Self::Neon => "ARM_NEON_ASIMD",
             Self::Sve => "ARM_SVE",
             Self::Vsx => "IBM_VSX",
@@ -204,9 +229,9 @@ pub static CPU_CLASSES: &[CpuClass] = &[
         "amd.com EPYC 7763; 2 AVX2 FMA and 2 add per cycle"),
     cpu!("zen3-client", "Ryzen 5000", Avx2, 4.2 GHz, 4.8 boost, 4.1 per pair, 1.4 ipc, 8.0 cores, 4.5 MiB, 3.0 GBps, 16.0 a node, sigma 0.16,
         "amd.com Ryzen 9 5950X; 2 AVX2 FMA and 2 add per cycle"),
-    cpu!("zen4", "EPYC 9004", Avx512, 3.1 GHz, 3.7 boost, 3.3 per pair, 1.55 ipc, 8.0 cores, 5.0 MiB, 4.8 GBps, 192.0 a node, sigma 0.16,
+    cpu!("zen4", "EPYC 9004", Avx512On256, 3.1 GHz, 3.7 boost, 3.3 per pair, 1.55 ipc, 8.0 cores, 5.0 MiB, 4.8 GBps, 192.0 a node, sigma 0.16,
         "amd.com EPYC 9654; AVX-512 in two halves of 256 bit"),
-    cpu!("zen4-client", "Ryzen 7000", Avx512, 4.7 GHz, 5.6 boost, 3.3 per pair, 1.55 ipc, 8.0 cores, 5.0 MiB, 4.6 GBps, 16.0 a node, sigma 0.25,
+    cpu!("zen4-client", "Ryzen 7000", Avx512On256, 4.7 GHz, 5.6 boost, 3.3 per pair, 1.55 ipc, 8.0 cores, 5.0 MiB, 4.6 GBps, 16.0 a node, sigma 0.25,
         "amd.com Ryzen 9 7950X; AVX-512 in two halves of 256 bit"),
     cpu!("zen5", "EPYC 9005", Avx512, 3.3 GHz, 4.1 boost, 2.3 per pair, 1.75 ipc, 8.0 cores, 5.0 MiB, 4.5 GBps, 256.0 a node, sigma 0.25,
         "amd.com EPYC 9755; 2 AVX-512 FMA per cycle"),
@@ -242,13 +267,19 @@ impl CpuClass {
         CPU_CLASSES.iter().find(|class| class.key == key)
     }
 
-    /// Cycles per pair interaction with a build for `simd`; none is one for the class's own instructions. A build for
-    /// narrower ones takes longer by the width.
+    /// Cycles per pair interaction with a build for `simd`; none, and one that cannot run here, is one for the class's
+    /// own instructions. A build for narrower ones takes longer by the width.
     #[must_use]
     pub fn pair_cycles_with(&self, simd: Option<Simd>) -> f64 {
-        let Some(simd) = simd else { return self.pair_cycles };
+        let Some(simd) = simd.filter(|simd| self.runs(*simd)) else { return self.pair_cycles };
         let narrower = (self.simd.width() / simd.width()).max(1.0);
         (self.pair_cycles * narrower).min(simd.most_pair_cycles()).max(self.pair_cycles)
+    }
+
+    /// True if a program with these vector instructions may run on it, as far as the architecture tells.
+    #[must_use]
+    pub fn runs(&self, simd: Simd) -> bool {
+        self.key == super::UNKNOWN || self.simd.architecture() == simd.architecture()
     }
 
     /// The class for hardware that nothing is known of.

@@ -126,10 +126,15 @@ pub static GPU_CLASSES: &[GpuClass] = &[
 ];
 
 impl GpuClass {
-    /// The product of that name.
+    /// The product of that name, or the slice.
     #[must_use]
     pub fn by_key(key: &str) -> Option<&'static Self> {
-        GPU_CLASSES.iter().find(|class| class.key == key)
+        let product = GPU_CLASSES.iter().find(|class| class.key == key);
+        // The table of slices is made of the products.
+        if product.is_some() || !key.contains("-mig-") {
+            return product;
+        }
+        super::slices::all().find(|class| class.key == key)
     }
 
     /// The class for GPUs that nothing is known of.

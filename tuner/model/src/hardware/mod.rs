@@ -5,13 +5,19 @@ mod gpu;
 mod instances;
 mod products;
 mod recognise;
+mod slices;
 
 pub use cpu::{CPU_CLASSES, CpuClass, Simd};
 pub use gpu::{GPU_CLASSES, GpuClass};
 pub use recognise::{
-    Hardware, cpu_from_cpuinfo, cpu_from_labels, cpu_from_product, gpu_from_labels, hardware_of,
-    labels_from_cpuinfo,
+    Hardware, class_of_labels, cpu_from_cpuinfo, cpu_from_labels, cpu_from_product, gpu_from_labels,
+    hardware_of, labels_from_cpuinfo,
 };
+
+/// All GPU products, and the slices into which they can be divided.
+pub fn gpu_classes() -> impl Iterator<Item = &'static GpuClass> {
+    GPU_CLASSES.iter().chain(slices::all())
+}
 
 /// Key of the class for CPUs and GPUs that nothing is known of.
 pub const UNKNOWN: &str = "unknown";

@@ -2,29 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use scavenger_schema::hardware as label;
+
 use super::instances::{hardware_threads, instance};
 use super::products::product;
+use super::slices::slice_of;
 use super::{CpuClass, GPU_CLASSES, GpuClass};
-
-/// Labels of Node Feature Discovery and of the kubelet that tell the hardware.
-mod label {
-    pub(super) const VENDOR: &str = "feature.node.kubernetes.io/cpu-model.vendor_id";
-    pub(super) const FAMILY: &str = "feature.node.kubernetes.io/cpu-model.family";
-    pub(super) const MODEL: &str = "feature.node.kubernetes.io/cpu-model.id";
-    pub(super) const CPUID: &str = "feature.node.kubernetes.io/cpu-cpuid.";
-    pub(super) const SMT: &str = "feature.node.kubernetes.io/cpu-hardware_multithreading";
-    pub(super) const ARCH: &str = "kubernetes.io/arch";
-    pub(super) const INSTANCE: &str = "node.kubernetes.io/instance-type";
-    /// Of the device plugins, and of the clouds that name the product.
-    pub(super) const GPU_PRODUCTS: [&str; 6] = [
-        "nvidia.com/gpu.product",
-        "amd.com/gpu.product-name",
-        "beta.amd.com/gpu.product-name",
-        "cloud.google.com/gke-accelerator",
-        "k8s.amazonaws.com/accelerator",
-        "karpenter.k8s.aws/instance-gpu-name",
-    ];
-}
 
 /// What is known of a node's processors.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,14 +34,24 @@ pub fn hardware_of(labels: &BTreeMap<String, String>, gpus: u32) -> Hardware {
     }
 }
 
+/// Name of the class of what a pod with `gpus` GPUs uses of a node with such labels: `zen2`, `zen2+a100`.
+#[must_use]
+pub fn class_of_labels(labels: &BTreeMap<String, String>, gpus: u32) -> String {
+    let hardware = hardware_of(labels, gpus);
+    match hardware.gpu {
+        Some(gpu) => format!("{}+{}", hardware.cpu.key, gpu.key),
+        None => hardware.cpu.key.to_owned(),
+    }
+}
+
 /// Whether a CPU of Kubernetes is a hardware thread: by NFD's label, else by the instance type. NFD on a node says it
 /// where there are threads; no processor of Arm in the table has any.
 fn threads_from_labels(labels: &BTreeMap<String, String>) -> Option<bool> {
     let get = |key: &str| labels.get(key).map(String::as_str);
     let by_label = get(label::SMT).map(|value| value == "true");
-    let by_type = || get(label::INSTANCE).and_then(hardware_threads);
+    let by_type = || get(label::INSTANCE_TYPE).and_then(hardware_threads);
     let by_silence =
-        || (labels.contains_key(label::VENDOR) || get(label::ARCH) == Some("arm64")).then_some(false);
+        || (labels.contains_key(label::CPU_VENDOR) || get(label::ARCH) == Some("arm64")).then_some(false);
     by_label.or_else(by_type).or_else(by_silence)
 }
 
@@ -66,25 +59,25 @@ fn threads_from_labels(labels: &BTreeMap<String, String>) -> Option<bool> {
 #[must_use]
 pub fn cpu_from_labels(labels: &BTreeMap<String, String>) -> &'static CpuClass {
     let get = |key: &str| labels.get(key).map(String::as_str);
-    let has = |feature: &str| labels.contains_key(&format!("{}{feature}", label::CPUID));
+    let has = |feature: &str| labels.contains_key(feature);
     let number = |key: &str| get(key).and_then(|text| text.parse::<u32>().ok());
 
-    let vendor = get(label::VENDOR).unwrap_or_default();
-    if let (Some(family), Some(model)) = (number(label::FAMILY), number(label::MODEL))
-        && let Some(key) = x86_model(vendor, family, model, has("AVX512VNNI"))
+    let vendor = get(label::CPU_VENDOR).unwrap_or_default();
+    if let (Some(family), Some(model)) = (number(label::CPU_FAMILY), number(label::CPU_MODEL))
+        && let Some(key) = x86_model(vendor, family, model, has(label::AVX512VNNI))
             .or_else(|| arm_part(arm_implementer(vendor)?, model))
     {
         return class(key);
     }
-    if let Some(key) = get(label::INSTANCE).and_then(|name| instance(name).0) {
+    if let Some(key) = get(label::INSTANCE_TYPE).and_then(|name| instance(name).0) {
         return class(key);
     }
     let arch = get(label::ARCH).unwrap_or_default();
     class(match arch {
-        "arm64" if has("SVE") => "arm64-sve",
+        "arm64" if has(label::SVE) => "arm64-sve",
         "arm64" => "arm64",
-        "amd64" | "" if has("AVX512F") => "amd64-avx512",
-        "amd64" | "" if has("AVX2") => "amd64-avx2",
+        "amd64" | "" if has(label::AVX512F) => "amd64-avx512",
+        "amd64" | "" if has(label::AVX2) => "amd64-avx2",
         "amd64" => "amd64",
         "ppc64le" => "power9",
         _ => super::UNKNOWN,
@@ -228,26 +221,36 @@ pub fn cpu_from_product(name: &str) -> &'static CpuClass {
 #[must_use]
 pub fn gpu_from_labels(labels: &BTreeMap<String, String>) -> &'static GpuClass {
     let Some(product) = label::GPU_PRODUCTS.iter().find_map(|key| labels.get(*key)) else {
-        let key = labels.get(label::INSTANCE).and_then(|name| instance(name).1);
+        let key = labels.get(label::INSTANCE_TYPE).and_then(|name| instance(name).1);
         return key.and_then(GpuClass::by_key).unwrap_or(GpuClass::unknown());
     };
-    // A slice of a device (MIG) or a time share is not the product.
     let upper = product.to_ascii_uppercase();
-    if upper.contains("MIG-") || upper.contains("SHARED") {
+    // Nobody knows how busy the others are who share a device.
+    let shares =
+        |key: &str| labels.get(key).and_then(|count| count.parse().ok()).is_some_and(|count: u32| count > 1);
+    if upper.contains("SHARED") || shares(label::GPU_REPLICAS) || shares(label::GPU_CLIENTS) {
         return GpuClass::unknown();
     }
-    GPU_CLASSES
+    let (product, slice) = match upper.split_once("-MIG-") {
+        Some((product, slice)) => (product, Some(slice)),
+        None => (upper.as_str(), labels.get(label::GPU_PARTITION).map(String::as_str)),
+    };
+    let words: Vec<&str> = product.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let whole = GPU_CLASSES
         .iter()
         .skip(1)
-        .filter(|class| names(&upper, class.pattern))
-        .max_by_key(|class| class.pattern.len())
-        .unwrap_or(GpuClass::unknown())
+        .filter(|class| names(&words, class.pattern))
+        .max_by_key(|class| class.pattern.len());
+    let found = match slice {
+        Some(slice) => whole.and_then(|whole| slice_of(whole, slice)),
+        None => whole,
+    };
+    found.unwrap_or(GpuClass::unknown())
 }
 
-/// True if `product` holds `pattern` from the start of one of its words on, separators aside, and no digit follows
-/// directly: `RTX-3090` is an RTX3090, `A100` is no A10, and `GH200-480GB` is a GH200.
-fn names(product: &str, pattern: &str) -> bool {
-    let words: Vec<&str> = product.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+/// True if the words of a product hold `pattern` from the start of one of them on, and no digit follows directly:
+/// `RTX-3090` is an RTX3090, `A100` is no A10, and `GH200-480GB` is a GH200.
+fn names(words: &[&str], pattern: &str) -> bool {
     (0..words.len()).any(|start| {
         let mut wanted = pattern;
         for word in &words[start..] {
@@ -275,7 +278,6 @@ pub fn labels_from_cpuinfo(text: &str) -> BTreeMap<String, String> {
     let has = |flag: &str| flags.split_whitespace().any(|word| word == flag).then(|| "true".to_owned());
     let count = |name: &str| field(name).and_then(|text| text.parse::<u32>().ok());
     let threads = || Some((count("siblings")? > count("cpu cores")?).to_string());
-    let cpuid = |feature: &str| format!("{}{feature}", label::CPUID);
     [
         (
             label::ARCH.to_owned(),
@@ -291,16 +293,16 @@ pub fn labels_from_cpuinfo(text: &str) -> BTreeMap<String, String> {
             ),
         ),
         (
-            label::VENDOR.to_owned(),
+            label::CPU_VENDOR.to_owned(),
             field("vendor_id").or_else(|| Some(arm_vendor(hex("CPU implementer")?)?.to_owned())),
         ),
-        (label::FAMILY.to_owned(), field("cpu family").or_else(|| field("CPU architecture"))),
-        (label::MODEL.to_owned(), field("model").or_else(|| Some(hex("CPU part")?.to_string()))),
+        (label::CPU_FAMILY.to_owned(), field("cpu family").or_else(|| field("CPU architecture"))),
+        (label::CPU_MODEL.to_owned(), field("model").or_else(|| Some(hex("CPU part")?.to_string()))),
         (label::SMT.to_owned(), threads()),
-        (cpuid("AVX2"), has("avx2")),
-        (cpuid("AVX512F"), has("avx512f")),
-        (cpuid("AVX512VNNI"), has("avx512_vnni")),
-        (cpuid("SVE"), has("sve")),
+        (label::AVX2.to_owned(), has("avx2")),
+        (label::AVX512F.to_owned(), has("avx512f")),
+        (label::AVX512VNNI.to_owned(), has("avx512_vnni")),
+        (label::SVE.to_owned(), has("sve")),
     ]
     .into_iter()
     .filter_map(|(key, value)| Some((key, value?)))
@@ -328,7 +330,7 @@ mod tests {
     }
 
     fn nfd(vendor: &str, family: &str, model: &str) -> BTreeMap<String, String> {
-        labels(&[(label::VENDOR, vendor), (label::FAMILY, family), (label::MODEL, model)])
+        labels(&[(label::CPU_VENDOR, vendor), (label::CPU_FAMILY, family), (label::CPU_MODEL, model)])
     }
 
     #[test]
@@ -358,7 +360,7 @@ mod tests {
         assert_eq!(cpu_from_labels(&nfd("Intel", "6", "79")).key, "broadwell");
         let mut skylake = nfd("Intel", "6", "85");
         assert_eq!(cpu_from_labels(&skylake).key, "skylake-sp");
-        skylake.insert(format!("{}AVX512VNNI", label::CPUID), "true".to_owned());
+        skylake.insert(label::AVX512VNNI.to_owned(), "true".to_owned());
         assert_eq!(cpu_from_labels(&skylake).key, "cascadelake");
         for (family, model, key) in [
             ("25", "1", "zen3"),
@@ -378,7 +380,7 @@ mod tests {
 
     #[test]
     fn instance_types_tell_the_class() {
-        let of = |instance: &str| cpu_from_labels(&labels(&[(label::INSTANCE, instance)])).key;
+        let of = |instance: &str| cpu_from_labels(&labels(&[(label::INSTANCE_TYPE, instance)])).key;
         assert_eq!(of("m6i.4xlarge"), "icelake-sp");
         assert_eq!(of("m6id.4xlarge"), "icelake-sp");
         assert_eq!(of("c3d-standard-8"), "zen4");
@@ -392,10 +394,10 @@ mod tests {
             let hardware = hardware_of(&labels(pairs), 0);
             hardware.smt_known.then_some(hardware.smt)
         };
-        assert_eq!(of(&[(label::INSTANCE, "c6a.16xlarge")]), Some(true));
-        assert_eq!(of(&[(label::INSTANCE, "c6a.16xlarge"), (label::SMT, "false")]), Some(false));
-        assert_eq!(of(&[(label::INSTANCE, "m7a.large")]), Some(false));
-        assert_eq!(of(&[(label::VENDOR, "AMD")]), Some(false));
+        assert_eq!(of(&[(label::INSTANCE_TYPE, "c6a.16xlarge")]), Some(true));
+        assert_eq!(of(&[(label::INSTANCE_TYPE, "c6a.16xlarge"), (label::SMT, "false")]), Some(false));
+        assert_eq!(of(&[(label::INSTANCE_TYPE, "m7a.large")]), Some(false));
+        assert_eq!(of(&[(label::CPU_VENDOR, "AMD")]), Some(false));
         assert_eq!(of(&[(label::ARCH, "arm64")]), Some(false));
         assert_eq!(of(&[(label::ARCH, "amd64")]), None);
         for (siblings, threads) in [(32, Some(true)), (16, Some(false))] {
@@ -410,7 +412,7 @@ mod tests {
         let arch = labels(&[(label::ARCH, "amd64")]);
         assert_eq!(cpu_from_labels(&arch).key, "amd64");
         let mut wide = arch;
-        wide.insert(format!("{}AVX512F", label::CPUID), "true".to_owned());
+        wide.insert(label::AVX512F.to_owned(), "true".to_owned());
         assert_eq!(cpu_from_labels(&wide).key, "amd64-avx512");
         assert_eq!(cpu_from_labels(&labels(&[(label::ARCH, "arm64")])).key, "arm64");
         assert_eq!(cpu_from_labels(&labels(&[(label::ARCH, "riscv64")])).key, "unknown");
@@ -455,7 +457,19 @@ mod tests {
         assert_eq!(of("NVIDIA-GeForce-RTX-3090"), "rtx3090");
         assert_eq!(of("NVIDIA-GeForce-GTX-1080-Ti"), "gtx1080ti");
         assert_eq!(of("AMD_Instinct_MI250X_/_MI250"), "mi250x");
-        assert_eq!(of("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"), "unknown");
+        assert_eq!(of("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"), "a100-mig-1g.5gb");
+        assert_eq!(of("NVIDIA-A100-SXM4-80GB-MIG-3g.40gb"), "a100-80gb-mig-3g.40gb");
+        assert_eq!(of("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb.me"), "h100-mig-1g.10gb");
+        assert_eq!(of("NVIDIA-A100-SXM4-40GB-MIG-9g.99gb"), "unknown");
+        assert_eq!(of("NVIDIA-A100-SXM4-40GB-SHARED"), "unknown");
+        let two = |other: &str, value: &str| {
+            let product = (label::GPU_PRODUCTS[3], "nvidia-tesla-a100");
+            gpu_from_labels(&labels(&[product, (other, value)])).key
+        };
+        assert_eq!(two(label::GPU_PARTITION, "2g.10gb"), "a100-mig-2g.10gb");
+        assert_eq!(two(label::GPU_CLIENTS, "4"), "unknown");
+        assert_eq!([two(label::GPU_CLIENTS, "1"), two(label::GPU_REPLICAS, "1")], ["a100"; 2]);
+        assert_eq!(two(label::GPU_REPLICAS, "4"), "unknown");
         assert_eq!(of("NVIDIA-A100-SXM4-80GB"), "a100-80gb");
         assert_eq!(of("NVIDIA-A100-80GB-PCIe"), "a100-80gb-pcie");
         assert_eq!(of("NVIDIA-A100-PCIE-40GB"), "a100");
@@ -476,7 +490,7 @@ mod tests {
         assert_eq!(other("cloud.google.com/gke-accelerator", "nvidia-tesla-t4"), "t4");
         assert_eq!(other("cloud.google.com/gke-accelerator", "nvidia-h100-80gb"), "h100");
         assert_eq!(other("karpenter.k8s.aws/instance-gpu-name", "a10g"), "a10");
-        assert_eq!(other(label::INSTANCE, "p3.2xlarge"), "v100");
+        assert_eq!(other(label::INSTANCE_TYPE, "p3.2xlarge"), "v100");
         assert_eq!(gpu_from_labels(&BTreeMap::new()).key, "unknown");
     }
 }

@@ -1,5 +1,7 @@
 //! What could be asked for: every useful amount of resources with its best layout.
 
+use std::collections::BTreeMap;
+
 use scavenger_schema::bounds::{self, HALF_CORE};
 use scavenger_schema::tuning::{Alternative, Layout, Limits, NodeShape, PriceWeights, Resources};
 
@@ -46,26 +48,27 @@ pub(crate) struct Kind {
     pub(crate) offers: Vec<Resources>,
 }
 
-impl Kind {
-    fn holds(&self, resources: &Resources) -> bool {
-        self.offers.iter().any(|offer| resources.fits_in(offer))
+/// Adds what a node offers, unless another offers as much; what offers no more than it is left out.
+fn add(offers: &mut Vec<Resources>, offer: Resources) {
+    if !offers.iter().any(|held| offer.fits_in(held)) {
+        offers.retain(|held| !held.fits_in(&offer));
+        offers.push(offer);
     }
 }
 
 /// Groups nodes by their processors, so that a prediction is made once per kind and not once per shape.
 pub(crate) fn kinds_of(nodes: &[NodeShape]) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = Vec::new();
+    // Nodes of all sizes have the same labels, and to recognise a product takes many comparisons of texts.
+    let mut recognised: BTreeMap<(&BTreeMap<String, String>, bool), Hardware> = BTreeMap::new();
     for node in nodes {
-        let hardware = hardware_of(&node.labels, node.allocatable.gpus);
+        let gpus = node.allocatable.gpus;
+        let recognise = || hardware_of(&node.labels, gpus);
+        let hardware = *recognised.entry((&node.labels, gpus > 0)).or_insert_with(recognise);
         let offer = node.allocatable;
         match kinds.iter_mut().find(|kind| kind.hardware == hardware) {
             None => kinds.push(Kind { hardware, offers: vec![offer] }),
-            Some(kind) => {
-                if !kind.holds(&offer) {
-                    kind.offers.retain(|held| !held.fits_in(&offer));
-                    kind.offers.push(offer);
-                }
-            }
+            Some(kind) => add(&mut kind.offers, offer),
         }
     }
     // The order in which nodes are listed must not matter.
@@ -97,7 +100,7 @@ pub(crate) struct Question<'a> {
 /// Kinds that are the same for a layout without GPUs.
 pub(crate) struct Processors {
     hardware: Hardware,
-    /// What their nodes offer, GPUs aside.
+    /// What their nodes offer, GPUs aside, without those that offer no more than another.
     offers: Vec<Resources>,
 }
 
@@ -106,10 +109,13 @@ impl<'a> Question<'a> {
         let mut processors: Vec<Processors> = Vec::new();
         for kind in kinds {
             let hardware = Hardware { gpu: None, ..kind.hardware };
-            match processors.iter_mut().find(|one| one.hardware == hardware) {
-                Some(same) => same.offers.extend(&kind.offers),
-                None => processors.push(Processors { hardware, offers: kind.offers.clone() }),
-            }
+            let place = processors.iter().position(|one| one.hardware == hardware);
+            let place = place.unwrap_or_else(|| {
+                processors.push(Processors { hardware, offers: Vec::new() });
+                processors.len() - 1
+            });
+            let offers = &mut processors[place].offers;
+            kind.offers.iter().for_each(|offer| add(offers, Resources { gpus: 0, ..*offer }));
         }
         let hardware: Vec<Hardware> = kinds.iter().map(|kind| kind.hardware).collect();
         Self { model, job, limits, kinds, processors, asked: model.about(job, &hardware), restart: None }
@@ -248,12 +254,11 @@ fn is_allowed(question: &Question<'_>, layout: &Layout, resources: &Resources) -
     if limits.max_memory_bytes.is_some_and(|most| resources.memory_bytes > most) {
         return false;
     }
+    let mut holders = holding(question, resources).peekable();
     // The scheduler may choose any node that holds the pod, so a GPU that is too small on one of them forbids the
     // layout.
-    let refused =
-        |hardware: &Hardware| layout.gpus > 0 && layout::check(&job.system, layout, hardware.gpu).is_err();
-    let mut holders = holding(question, resources).peekable();
-    holders.peek().is_some() && !holders.any(refused)
+    let refused = |hardware: &Hardware| layout::check(&job.system, layout, hardware.gpu).is_err();
+    holders.peek().is_some() && (layout.gpus == 0 || !holders.any(refused))
 }
 
 /// The hardware whose nodes can hold `resources` when empty; what differs in GPUs only is one if none is asked for.

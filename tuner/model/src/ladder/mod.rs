@@ -41,7 +41,7 @@ use crate::model::{Job, Model, check_node, class_name, display};
 
 /// Builds the ladder for a request.
 pub fn build(model: &Model, request: &LadderRequest) -> Result<LadderReply, TuneError> {
-    let Checked { sane, restart } = checked(request)?;
+    let Checked { sane, restart } = checked(model, request)?;
     let job = &sane.job;
     let kinds = kinds_of(&request.nodes);
     let question = Question { restart, ..Question::new(model, job, &request.limits, &kinds) };
@@ -89,7 +89,7 @@ pub struct CurvePoint {
 /// Speed over cores for each kind of hardware of the request by itself, with and without its GPU: a line each, in the
 /// order of the kinds, fewest cores first.
 pub fn curve(model: &Model, request: &LadderRequest) -> Result<Vec<CurvePoint>, TuneError> {
-    let Checked { sane, .. } = checked(request)?;
+    let Checked { sane, .. } = checked(model, request)?;
     let job = &sane.job;
     let mut points: Vec<CurvePoint> = Vec::new();
     for kind in kinds_of(&request.nodes) {
@@ -136,8 +136,8 @@ struct Checked<'a> {
 }
 
 /// Checks a request and counts the work of its system.
-fn checked(request: &LadderRequest) -> Result<Checked<'_>, TuneError> {
-    let sane = Sane::new(&Asking::ladder(request))?;
+fn checked<'a>(model: &Model, request: &'a LadderRequest) -> Result<Checked<'a>, TuneError> {
+    let sane = Sane::new(&Asking::ladder(model, request))?;
     if let Some(seconds) = request.turnover_seconds {
         within("turnoverSeconds", seconds, bounds::TURNOVER_SECONDS)?;
     }
@@ -150,7 +150,7 @@ fn checked(request: &LadderRequest) -> Result<Checked<'_>, TuneError> {
         return Err(FieldError::new("nodes", problem).into());
     }
     for (index, node) in request.nodes.iter().enumerate() {
-        check_node(&format!("nodes[{index}]"), node)?;
+        check_node(node).map_err(|error| error.within(&format!("nodes[{index}]")))?;
     }
     Ok(Checked { sane, restart })
 }

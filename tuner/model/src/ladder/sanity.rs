@@ -4,11 +4,13 @@
 //! but it must not look as certain as the rest.
 
 use scavenger_schema::bounds::Bounds;
-use scavenger_schema::tuning::{Build, Interval, LadderRequest, PredictRequest, SystemDescription};
+use scavenger_schema::tuning::{
+    Build, Interval, LadderRequest, NodeShape, PredictRequest, SystemDescription,
+};
 
 use crate::error::FieldError;
 use crate::interval::{Z90, combine};
-use crate::model::Job;
+use crate::model::{Job, Model};
 use crate::system::System;
 
 /// Atoms of the measured systems that the model is fitted to (tuner/data).
@@ -130,37 +132,43 @@ impl Sane {
     }
 }
 
-/// What is simulated, with which GROMACS, and who asks.
+/// What is simulated, where, with which GROMACS, and who asks whom.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asking<'a> {
+    pub(crate) model: &'a Model,
     pub(crate) system: &'a SystemDescription,
     pub(crate) gromacs_version: Option<&'a str>,
     pub(crate) build: &'a Build,
     pub(crate) owner: Option<&'a str>,
+    pub(crate) nodes: &'a [NodeShape],
 }
 
 impl<'a> Asking<'a> {
-    pub(crate) fn ladder(request: &'a LadderRequest) -> Self {
+    pub(crate) fn ladder(model: &'a Model, request: &'a LadderRequest) -> Self {
         Self {
+            model,
             system: &request.system,
             gromacs_version: request.gromacs_version.as_deref(),
             build: &request.build,
             owner: request.owner.as_deref(),
+            nodes: &request.nodes,
         }
     }
 
-    pub(crate) fn prediction(request: &'a PredictRequest) -> Self {
+    pub(crate) fn prediction(model: &'a Model, request: &'a PredictRequest) -> Self {
         Self {
+            model,
             system: &request.system,
             gromacs_version: request.gromacs_version.as_deref(),
             build: &request.build,
             owner: request.owner.as_deref(),
+            nodes: std::slice::from_ref(&request.node),
         }
     }
 
     /// The job for this description of the system.
     fn job(&self, system: &SystemDescription) -> Result<Job, FieldError> {
-        Job::new(system, self.gromacs_version)?.built(self.gromacs_version, self.build)?.asked_by(self.owner)
+        self.model.job(system, self.gromacs_version, self.build, self.nodes)?.asked_by(self.owner)
     }
 }
 
@@ -194,7 +202,7 @@ mod tests {
     fn sane(spoil: impl FnOnce(&mut SystemDescription)) -> Sane {
         let mut system = water(100_000);
         spoil(&mut system);
-        Sane::new(&Asking::ladder(&request(system, vec![node(1000, 1)])))
+        Sane::new(&Asking::ladder(&Model::prior(), &request(system, vec![node(1000, 1)])))
             .expect("the system should be accepted")
     }
 

@@ -1,9 +1,10 @@
 //! What decides how far one run tells of another.
 
 use super::hash;
-use super::kernel::{DIMENSIONS, Direction, direction};
+use super::kernel::{DIMENSIONS, Direction, Priors, direction};
+use super::prepared::Key;
 use crate::model::Job;
-use crate::performance::{PerPart, Placement, StepTime};
+use crate::performance::{Placement, StepTime};
 
 /// A place and a GROMACS build on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +85,17 @@ impl Origin {
         key
     }
 
+    /// What decides which runs tell of it, and how much: where it was, on which system.
+    pub(super) fn key(&self, owner: Option<u64>) -> Key {
+        let Self { site, system, ln_atoms, .. } = *self;
+        Key { system, atoms: ln_atoms.to_bits(), machine: site.machine, build: site.build, owner }
+    }
+
+    /// The prior variances of its class.
+    pub(super) fn priors(&self) -> Priors {
+        Priors::new(self.class_sigma)
+    }
+
     /// What runs tell of each other by: the class, and the number of GPUs if it is above one.
     pub(super) fn family(&self) -> (&'static str, u32) {
         (self.class, self.gpus.max(1))
@@ -118,11 +130,6 @@ impl Features {
     /// By how much the logarithm of the time changes with each of the parameters, where they are zero.
     pub(super) fn direction(&self) -> Direction {
         direction(&self.step, self.ln_threads, self.ln_nodes)
-    }
-
-    /// Logarithm of the time with the parameters `theta`, which make `factors`, relative to that without.
-    pub(super) fn time(&self, theta: &Direction, factors: &PerPart) -> f64 {
-        super::kernel::time(&self.step, self.ln_threads, self.ln_nodes, theta, factors)
     }
 
     /// Logarithm of the time with the parameters `theta` relative to that without, and the direction there.

@@ -9,7 +9,7 @@
 use std::sync::LazyLock;
 
 use super::features::Origin;
-use crate::performance::{Part, PerPart, StepTime};
+use crate::performance::{Part, Parts, PerPart, Placement, StepTime};
 
 /// Number of parameters.
 pub(super) const DIMENSIONS: usize = Part::COUNT + 5;
@@ -54,8 +54,13 @@ pub(super) fn moved(step: &StepTime, ln_threads: f64, ln_nodes: f64, theta: &Dir
         logs[part as usize] += theta[WORK] - step.boost * theta[BOOST];
     }
     let there = step.with(&logs.map(f64::exp));
-    let straight = theta[ALL] + theta[THREADS] * ln_threads + theta[NODES] * ln_nodes;
-    ((there.total / step.total).ln() + straight, direction(&there, ln_threads, ln_nodes))
+    let shift = (there.total / step.total).ln() + straight(theta, ln_threads, ln_nodes);
+    (shift, direction(&there, ln_threads, ln_nodes))
+}
+
+/// What `theta` adds to the logarithm of the time whatever the parts of the step.
+fn straight(theta: &Direction, ln_threads: f64, ln_nodes: f64) -> f64 {
+    theta[ALL] + theta[THREADS] * ln_threads + theta[NODES] * ln_nodes
 }
 
 /// Factors on the parts that `theta` makes, the boost of the clock aside.
@@ -63,21 +68,22 @@ pub(super) fn factors(theta: &Direction) -> PerPart {
     std::array::from_fn(|part| theta[part].exp())
 }
 
-/// Logarithm of the time with the parameters `theta`, which make `factors`, relative to that without.
+/// Logarithm of the time of a placement with the parameters `theta`, which make `factors`, relative to that without:
+/// that of [`moved`] without its gradient. `boost` is the share of the clock that is boost.
 pub(super) fn time(
-    step: &StepTime,
-    ln_threads: f64,
-    ln_nodes: f64,
+    parts: &Parts,
+    boost: f64,
+    place: &Placement,
     theta: &Direction,
     factors: &PerPart,
 ) -> f64 {
-    let work = (theta[WORK] - step.boost * theta[BOOST]).exp();
+    let work = (theta[WORK] - boost * theta[BOOST]).exp();
     let mut factors = *factors;
     for part in WORK_PARTS {
         factors[part as usize] *= work;
     }
-    let straight = theta[ALL] + theta[THREADS] * ln_threads + theta[NODES] * ln_nodes;
-    (step.parts.with(&factors).total().seconds / step.total).ln() + straight
+    let ratio = parts.with(&factors).seconds() / parts.seconds();
+    ratio.ln() + straight(theta, place.threads.ln(), place.nodes.ln())
 }
 
 /// Standard deviation of a class that is well known: builds and systems differ by as much on a class that is not.
@@ -132,26 +138,61 @@ static LEVELS: LazyLock<[Level; 4]> = LazyLock::new(|| {
     })
 });
 
-/// Prior variance of each parameter that two runs share.
-pub(super) fn shared(a: &Origin, b: &Origin) -> Direction {
-    let [class, machine, build, system] = &*LEVELS;
-    let of_class = a.class_sigma.powi(2);
-    let of_known = a.class_sigma.min(KNOWN_CLASS).powi(2);
-    let mut shared: Direction =
-        std::array::from_fn(|parameter| of_class * class.relative[parameter] + class.own[parameter]);
-    if a.site.machine != b.site.machine {
-        return shared;
+/// The prior variances on hardware of one class: what two runs share depends on few things, so it is added up once.
+#[derive(Clone, Debug)]
+pub(super) struct Priors {
+    /// What two runs share that have the class alone in common.
+    of_class: Direction,
+    /// On one machine: with neither build nor system in common, the build, the system, both.
+    of_machine: [Direction; 4],
+    /// What changes with the atoms, of a system of the same size.
+    of_size: f64,
+}
+
+impl Priors {
+    /// Those of a class with this standard deviation.
+    pub(super) fn new(class_sigma: f64) -> Self {
+        let [class, machine, build, system] = &*LEVELS;
+        let sigma = class_sigma.powi(2);
+        let known = class_sigma.min(KNOWN_CLASS).powi(2);
+        let of_class: Direction =
+            std::array::from_fn(|parameter| sigma * class.relative[parameter] + class.own[parameter]);
+        let of_machine = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)].map(|(same_build, same_system)| {
+            std::array::from_fn(|parameter| {
+                of_class[parameter]
+                    + (sigma * machine.relative[parameter]
+                        + machine.own[parameter]
+                        + same_build * (known * build.relative[parameter] + build.own[parameter])
+                        + same_system * (known * system.relative[parameter] + system.own[parameter]))
+            })
+        });
+        Self { of_class, of_machine, of_size: SIZE.powi(2) * known }
     }
-    let same_build = f64::from(u8::from(a.site.build == b.site.build));
-    let same_system = f64::from(u8::from(a.system == b.system));
-    for (parameter, variance) in shared.iter_mut().enumerate() {
-        *variance += of_class * machine.relative[parameter]
-            + machine.own[parameter]
-            + same_build * (of_known * build.relative[parameter] + build.own[parameter])
-            + same_system * (of_known * system.relative[parameter] + system.own[parameter]);
+
+    /// Prior variance of each parameter that two runs share.
+    pub(super) fn shared(&self, a: &Origin, b: &Origin) -> Direction {
+        if a.site.machine != b.site.machine {
+            return self.of_class;
+        }
+        let of_build = usize::from(a.site.build == b.site.build);
+        let of_system = usize::from(a.system == b.system);
+        let mut shared = self.of_machine[of_build + 2 * of_system];
+        shared[ALL] += self.of_size * near(a.ln_atoms, b.ln_atoms, ATOMS_SCALE);
+        shared
     }
-    shared[ALL] += SIZE.powi(2) * of_known * near(a.ln_atoms, b.ln_atoms, ATOMS_SCALE);
-    shared
+
+    /// The same of each pair of runs, row by row.
+    pub(super) fn pairs(&self, runs: &[&Origin]) -> Vec<Direction> {
+        let mut pairs: Vec<Direction> = Vec::with_capacity(runs.len() * runs.len());
+        for (row, a) in runs.iter().enumerate() {
+            for (column, b) in runs.iter().enumerate() {
+                // What `a` shares with `b`, `b` shares with `a`.
+                let known = (column < row).then(|| pairs[column * runs.len() + row]);
+                pairs.push(known.unwrap_or_else(|| self.shared(a, b)));
+            }
+        }
+        pairs
+    }
 }
 
 /// 1 for the same, less the farther apart. A rational function, positive definite as a kernel must be.

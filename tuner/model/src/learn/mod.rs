@@ -27,14 +27,15 @@ mod owners;
 mod prepared;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::performance::{Part, PerPart};
+use crate::performance::{Part, Parts, PerPart, Placement};
 use fit::Fit;
 pub(crate) use kept::median;
 use kept::{Kept, thinned};
-use kernel::{DIMENSIONS, Direction, covariance, shared};
+use kernel::{DIMENSIONS, Direction, covariance};
 use owners::Owners;
-use prepared::{Near, Prepared};
+use prepared::Prepared;
 
 pub use features::{Features, Origin, Site};
 
@@ -103,7 +104,8 @@ impl Features {
     #[must_use]
     pub fn prior_sigma(&self) -> f64 {
         let direction = self.direction();
-        (covariance(&shared(&self.origin, &self.origin), &direction, &direction) + self.own_variance()).sqrt()
+        let shared = self.origin.priors().shared(&self.origin, &self.origin);
+        (covariance(&shared, &direction, &direction) + self.own_variance()).sqrt()
     }
 
     /// Variance of what only this layout has.
@@ -207,9 +209,9 @@ impl Knowledge {
     /// What is known of a class, site and system, whatever the layout, for `owner` if it is known who asks. Asking it
     /// about many layouts is much faster than asking from the start.
     #[must_use]
-    pub fn about(&self, origin: &Origin, owner: Option<u64>) -> About {
+    pub fn about(&self, origin: &Origin, owner: Option<u64>) -> Arc<About> {
         let class = self.classes.iter().find(|class| class.key == origin.family());
-        class.map_or_else(|| About::prior(origin), |class| class.about(origin, owner))
+        class.map_or_else(|| Arc::new(About::prior(origin)), |class| class.about(origin, owner))
     }
 }
 
@@ -226,7 +228,7 @@ pub struct About {
 
 impl About {
     fn prior(origin: &Origin) -> Self {
-        let shared = shared(origin, origin);
+        let shared = origin.priors().shared(origin, origin);
         let mut covariance = [[0.0; DIMENSIONS]; DIMENSIONS];
         for (parameter, variance) in shared.into_iter().enumerate() {
             covariance[parameter][parameter] = variance;
@@ -240,10 +242,10 @@ impl About {
         self.known
     }
 
-    /// Expected residual alone. `features` must be of the class, site and system this is about.
+    /// Expected residual alone, of a step in its parts. They must be of the class, site and system this is about.
     #[must_use]
-    pub fn mean(&self, features: &Features) -> f64 {
-        features.time(&self.theta, &self.factors)
+    pub fn mean(&self, parts: &Parts, boost: f64, place: &Placement) -> f64 {
+        kernel::time(parts, boost, place, &self.theta, &self.factors)
     }
 
     /// Expected residual and its standard deviation.
@@ -286,26 +288,26 @@ impl Class {
         Self { key, kept, by_system, common, of_owners, prepared: Prepared::default() }
     }
 
-    fn view(&self, owner: Option<u64>) -> &View {
-        owner.and_then(|owner| self.of_owners.get(&owner)).unwrap_or(&self.common)
-    }
-
     /// What is known of `origin`: from the runs of its system and those nearest to it, if not all runs are kept.
-    fn about(&self, origin: &Origin, owner: Option<u64>) -> About {
+    fn about(&self, origin: &Origin, owner: Option<u64>) -> Arc<About> {
         let Some(own) = self.by_system.get(&origin.system) else {
-            return about(&self.kept, self.view(owner), origin);
+            let contradicted = owner.and_then(|owner| Some((owner, self.of_owners.get(&owner)?)));
+            let (owner, view) =
+                contradicted.map_or((None, &self.common), |(owner, view)| (Some(owner), view));
+            return self.prepared.get(origin.key(owner), || about(&self.kept, view, origin));
         };
         // An owner without runs here gets the common answer.
         let owner = owner.filter(|owner| {
             self.kept.iter().any(|run| run.owner == *owner) || own.iter().any(|run| run.owner == *owner)
         });
-        let key = (origin.system, origin.site.machine, owner);
-        let near = self.prepared.get(key, || self.near(own, origin, owner));
-        about(&near.0, &near.1, origin)
+        self.prepared.get(origin.key(owner), || {
+            let (runs, view) = self.near(own, origin, owner);
+            about(&runs, &view, origin)
+        })
     }
 
     /// The runs of the system of `origin` and those nearest to it, as `owner` sees them.
-    fn near(&self, own: &[Residual], origin: &Origin, owner: Option<u64>) -> Near {
+    fn near(&self, own: &[Residual], origin: &Origin, owner: Option<u64>) -> (Vec<Residual>, View) {
         let distance = |run: &Residual| {
             let other = &run.features.origin;
             let elsewhere = if other.site.machine == origin.site.machine { 0.0 } else { FAR };
@@ -328,13 +330,13 @@ impl Class {
 
 /// What `kept` tell of the parameters of `origin`, believed as `view` does.
 fn about(kept: &[Residual], view: &View, origin: &Origin) -> About {
-    let prior = About::prior(origin);
+    let (prior, priors) = (About::prior(origin), origin.priors());
     // Covariance of each run with each parameter.
     let with_runs: Vec<Direction> = kept
         .iter()
         .zip(&view.directions)
         .map(|(run, direction)| {
-            let shared = shared(origin, &run.features.origin);
+            let shared = priors.shared(origin, &run.features.origin);
             std::array::from_fn(|parameter| shared[parameter] * direction[parameter])
         })
         .collect();
@@ -378,8 +380,8 @@ impl View {
         let noises: Vec<f64> = kept.iter().map(noise).collect();
         let all: Vec<&Kept> = kept.iter().collect();
         let runs: Vec<&Features> = kept.iter().map(|kept| &kept.residual.features).collect();
-        let pairs: Vec<Direction> =
-            runs.iter().flat_map(|a| runs.iter().map(|b| shared(&a.origin, &b.origin))).collect();
+        let origins: Vec<&Origin> = kept.iter().map(Kept::origin).collect();
+        let pairs = origins.first().map_or_else(Vec::new, |first| first.priors().pairs(&origins));
         let mut directions: Vec<Direction> = runs.iter().map(|run| run.direction()).collect();
         let mut straight = values.to_vec();
         let mut inflation = vec![1.0; kept.len()];

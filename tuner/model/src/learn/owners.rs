@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::features::Origin;
 use super::fit::Fit;
-use super::kernel::{Direction, covariance, shared};
+use super::kernel::{Direction, Priors, covariance};
 use super::{Kept, OWNER_BOUND, median, noise};
 
 /// How far a run of one owner may be from what the others' runs say of it: less than [`OWNER_BOUND`], because what
@@ -16,18 +16,19 @@ const INFORMED: f64 = 0.5;
 /// The runs of one owner alone, and what they say of others.
 struct Opinion<'a> {
     runs: Vec<&'a Kept>,
+    priors: Priors,
     directions: Vec<Direction>,
     fit: Fit,
 }
 
 impl<'a> Opinion<'a> {
-    fn new(runs: Vec<&'a Kept>, values: &[f64]) -> Self {
+    fn new(runs: Vec<&'a Kept>, priors: Priors, values: &[f64]) -> Self {
         let directions: Vec<Direction> = runs.iter().map(|run| run.residual.features.direction()).collect();
-        let pairs: Vec<Direction> =
-            runs.iter().flat_map(|a| runs.iter().map(|b| shared(a.origin(), b.origin()))).collect();
+        let origins: Vec<&Origin> = runs.iter().map(|run| run.origin()).collect();
+        let pairs = priors.pairs(&origins);
         let noises: Vec<f64> = runs.iter().map(|run| noise(run)).collect();
         let fit = Fit::new(&runs, &pairs, &directions, &noises, values);
-        Self { runs, directions, fit }
+        Self { runs, priors, directions, fit }
     }
 
     /// The residual that is expected of `run`; none if these runs have little to do with it.
@@ -35,12 +36,14 @@ impl<'a> Opinion<'a> {
         let direction = run.residual.features.direction();
         // What a run of another system there could tell at best.
         let another = Origin { system: !run.origin().system, ..*run.origin() };
-        let prior = covariance(&shared(&another, run.origin()), &direction, &direction);
+        let prior = covariance(&self.priors.shared(&another, run.origin()), &direction, &direction);
         let with_runs: Vec<f64> = self
             .runs
             .iter()
             .zip(&self.directions)
-            .map(|(own, other)| covariance(&shared(own.origin(), run.origin()), other, &direction))
+            .map(|(own, other)| {
+                covariance(&self.priors.shared(own.origin(), run.origin()), other, &direction)
+            })
             .collect();
         let product = |weights: &[f64]| with_runs.iter().zip(weights).map(|(a, b)| a * b).sum::<f64>();
         let explained = product(&self.fit.solve(&with_runs));
@@ -64,8 +67,10 @@ impl<'a> Owners<'a> {
             values.push(*value);
         }
         let several = by_owner.len() > 1;
-        let opinion =
-            |(owner, (runs, values)): (u64, (Vec<&'a Kept>, Vec<f64>))| (owner, Opinion::new(runs, &values));
+        let opinion = |(owner, (runs, values)): (u64, (Vec<&'a Kept>, Vec<f64>))| {
+            let priors = runs[0].origin().priors();
+            (owner, Opinion::new(runs, priors, &values))
+        };
         let opinions = by_owner.into_iter().filter(|_| several).map(opinion).collect();
         Self { kept, values, opinions }
     }

@@ -5,18 +5,13 @@ use crate::ladder::fixtures::water;
 use crate::model::{Job, Model};
 use crate::performance::Placement;
 
+fn place(cores: f64) -> Placement {
+    Placement { nodes: 1.0, ranks: 1.0, threads: cores, npme: 0.0, cores, smt: 1.0, busy: 1.0, gpu: None }
+}
+
 fn run(atoms: u64, cores: f64, site: &str, value: f64) -> Residual {
     let job = Job::new(&water(atoms), None).expect("water should be accepted");
-    let place = Placement {
-        nodes: 1.0,
-        ranks: 1.0,
-        threads: cores,
-        npme: 0.0,
-        cores,
-        smt: 1.0,
-        busy: 1.0,
-        gpu: None,
-    };
+    let place = place(cores);
     let cpu = CpuClass::by_key("zen3").expect("Zen 3 should be in the table");
     let step = Model::prior().step_time(&job, cpu, &place);
     let origin = Origin::new(cpu.key, cpu.sigma, 0, Site::new(site, "2024"), &job);
@@ -48,7 +43,8 @@ fn the_median_alone_is_that_of_the_interval() {
     let knowledge = Knowledge::new(&[run(30_000, 8.0, "here", 0.2), run(90_000, 16.0, "here", -0.1)]);
     let asked = run(50_000, 4.0, "here", 0.0).features;
     let about = knowledge.about(asked.origin(), None);
-    assert!((about.mean(&asked) - about.ask(&asked).0).abs() < 1e-12);
+    let mean = about.mean(&asked.step.parts, asked.step.boost, &place(4.0));
+    assert!((mean - about.ask(&asked).0).abs() < 1e-12);
 }
 
 #[test]

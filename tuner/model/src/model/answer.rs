@@ -13,10 +13,10 @@ use crate::{layout, memory};
 impl Model {
     /// Answers a whole request for one layout.
     pub fn answer(&self, request: &PredictRequest) -> Result<PredictReply, TuneError> {
-        let sane = Sane::new(&Asking::prediction(request))?;
+        let sane = Sane::new(&Asking::prediction(self, request))?;
         let job = &sane.job;
         let node = &request.node;
-        check_node("node", node)?;
+        check_node(node).map_err(|error| error.within("node"))?;
         let layout = request.layout;
         check_layout(&layout)?;
         if let Some(cpu) = request.cpu_millicores.filter(|cpu| !bounds::is_pod_cpu(*cpu)) {
@@ -81,25 +81,28 @@ pub fn class_name(cpu: &CpuClass, hardware: &Hardware, layout: &Layout) -> Strin
     }
 }
 
-/// Checks what a request says of a node.
-pub(crate) fn check_node(path: &str, node: &NodeShape) -> Result<(), FieldError> {
-    let check = || {
-        within("count", node.count, bounds::NODES)?;
-        for (name, amount) in
-            [("allocatable", Some(&node.allocatable)), ("largestFree", node.largest_free.as_ref())]
-        {
-            let Some(amount) = amount else { continue };
-            within(&format!("{name}.cpuMillicores"), amount.cpu_millicores, bounds::CPU_MILLICORES)?;
-            within(&format!("{name}.memoryBytes"), amount.memory_bytes, bounds::MEMORY_BYTES)?;
-            within(&format!("{name}.gpus"), amount.gpus, bounds::GPUS)?;
-        }
-        for (name, value) in &node.labels {
-            length_within("labels", name, bounds::LABEL_NAME_LENGTH)?;
-            length_within(&format!("labels.{name}"), value, bounds::LABEL_VALUE_LENGTH)?;
-        }
-        Ok(())
-    };
-    check().map_err(|error: FieldError| error.within(path))
+/// Checks what a request says of a node. Fields of the error are relative to the node: their paths are written only if
+/// something is wrong.
+pub(crate) fn check_node(node: &NodeShape) -> Result<(), FieldError> {
+    within("count", node.count, bounds::NODES)?;
+    for (name, amount) in
+        [("allocatable", Some(&node.allocatable)), ("largestFree", node.largest_free.as_ref())]
+    {
+        let Some(amount) = amount else { continue };
+        check_amount(amount).map_err(|error| error.within(name))?;
+    }
+    for (name, value) in &node.labels {
+        length_within("labels", name, bounds::LABEL_NAME_LENGTH)?;
+        length_within(name, value, bounds::LABEL_VALUE_LENGTH).map_err(|error| error.within("labels"))?;
+    }
+    Ok(())
+}
+
+fn check_amount(amount: &Resources) -> Result<(), FieldError> {
+    within("cpuMillicores", amount.cpu_millicores, bounds::CPU_MILLICORES)?;
+    within("memoryBytes", amount.memory_bytes, bounds::MEMORY_BYTES)?;
+    within("gpus", amount.gpus, bounds::GPUS)?;
+    Ok(())
 }
 
 /// Checks the numbers of a layout one by one; whether they go together is for [`layout::check`].

@@ -1,11 +1,14 @@
 //! The model asked about one job.
 
+use std::sync::Arc;
+
 use scavenger_schema::tuning::{Interval, Layout};
 
-use super::{Job, Model, SIGMA_SHARED, features};
+use super::place::{placement, throttling};
+use super::{Job, Model, SIGMA_SHARED, features, origin};
 use crate::hardware::Hardware;
 use crate::interval::{combine, log_normal};
-use crate::learn::{About, Features};
+use crate::learn::{About, Features, Origin};
 use crate::performance::{Part, StepTime};
 use crate::work::Doubts;
 
@@ -30,14 +33,13 @@ pub struct Prediction {
 pub struct Asked<'a> {
     pub(super) model: &'a Model,
     pub(super) job: &'a Job,
-    pub(super) about: Vec<(&'static str, About)>,
+    pub(super) about: Vec<(&'static str, Arc<About>)>,
 }
 
 impl Asked<'_> {
-    fn about(&self, features: &Features) -> Option<&About> {
-        let origin = features.origin();
+    fn about(&self, origin: &Origin) -> Option<&About> {
         let mine = |key: &str| origin.gpus() <= 1 && key == origin.class();
-        self.about.iter().find(|(key, _)| mine(key)).map(|(_, about)| about)
+        self.about.iter().find(|(key, _)| mine(key)).map(|(_, about)| &**about)
     }
 
     /// Expected residual, its standard deviation, and the factor that calibrates it.
@@ -46,7 +48,7 @@ impl Asked<'_> {
             let (shift, sigma) = about.ask(features);
             (shift, sigma, about.known().widening(on_gpu))
         };
-        match self.about(features) {
+        match self.about(features.origin()) {
             Some(about) => answer(about),
             None => answer(&self.model.knowledge.about(features.origin(), self.job.asker)),
         }
@@ -69,13 +71,15 @@ impl Asked<'_> {
     /// the interval, for comparing many layouts.
     #[must_use]
     pub fn speed(&self, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> f64 {
-        let (place, step) = self.model.physical_step(self.job, hardware, layout, cpu_millicores);
         if self.about.is_empty() {
-            return self.job.system.ns_per_day(step.total);
+            return self.model.physics(self.job, hardware, layout, cpu_millicores);
         }
-        let features = features(self.job, hardware.cpu, &place, self.job.site, &step);
-        let shift = self.about(&features).map_or(0.0, |about| about.mean(&features));
-        self.job.system.ns_per_day(step.total * shift.exp())
+        let place = placement(hardware, layout, cpu_millicores);
+        let (parts, boost) = self.model.parts(self.job, hardware.cpu, &place);
+        let parts = parts.scaled(throttling(cpu_millicores));
+        let origin = origin(self.job, hardware.cpu, &place, self.job.site);
+        let shift = self.about(&origin).map_or(0.0, |about| about.mean(&parts, boost, &place));
+        self.job.system.ns_per_day(parts.seconds() * shift.exp())
     }
 
     /// True if nothing was learned about any of the hardware.

@@ -5,6 +5,7 @@ use scavenger_schema::tuning::{
     BONDED_ON_GPU, Build, GpuOffload, PME_ON_GPU, SystemDescription, UPDATE_ON_GPU, release_year,
 };
 
+use super::builds::Built;
 use crate::error::{FieldError, length_within};
 use crate::hardware::Simd;
 use crate::learn::{Site, hash};
@@ -27,8 +28,10 @@ pub struct Job {
     pub(super) slowdown: f64,
     /// Vector instructions that the build of GROMACS uses; none if it is not known, and the processor's own are assumed.
     pub(super) simd: Option<Simd>,
-    /// Site of the knowledge that is asked: this cluster and the version of GROMACS.
+    /// Site of the knowledge that is asked: this cluster and the version of GROMACS, with its build if that is known.
     pub(super) site: Site,
+    /// The same without the build.
+    pub(super) release: Site,
     /// Time to launch work on a GPU with the build's backend, relative to what the class of GPU assumes.
     pub(super) launch: f64,
     /// Who asks, as a number.
@@ -60,7 +63,18 @@ impl Job {
             key ^ hash(format!("{:?}", system.settings).as_bytes())
         };
         let ln_atoms = system.atoms.ln();
-        Ok(Self { system, work, slowdown, simd: None, site, launch: 1.0, asker: None, key, ln_atoms })
+        Ok(Self {
+            system,
+            work,
+            slowdown,
+            simd: None,
+            site,
+            release: site,
+            launch: 1.0,
+            asker: None,
+            key,
+            ln_atoms,
+        })
     }
 
     /// The same with a build of GROMACS of that version: what it computes with decides the work, and its words the site.
@@ -84,6 +98,22 @@ impl Job {
         // In another precision it is another system: what one costs says little of the other.
         let key = if system.double { !self.key } else { self.key };
         Ok(Self { work: Work::of(&system), system, simd, site, launch, key, ..self })
+    }
+
+    /// The same with a build like that of another job.
+    pub(super) fn built_like(self, built: Built) -> Self {
+        let Built { simd, site, launch } = built;
+        Self { simd, site, launch, ..self }
+    }
+
+    /// What [`Self::built_like`] takes over.
+    pub(super) fn build(&self) -> Built {
+        Built { simd: self.simd, site: self.site, launch: self.launch }
+    }
+
+    /// True if it is known how its GROMACS was built.
+    pub(super) fn names_build(&self) -> bool {
+        self.site != self.release
     }
 
     /// The same with a build of GROMACS for these vector instructions.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use scavenger_schema::tuning::ClassResidual;
 
+use super::builds::Builds;
 use super::{Model, Observation, origin};
 use crate::learn::{Features, Knowledge, Residual, median};
 use crate::memory::MeasuredPeaks;
@@ -35,7 +36,7 @@ impl Repeated {
 
 impl Model {
     /// The same model with what these runs tell; earlier knowledge is replaced. Runs without a positive speed
-    /// are left out.
+    /// tell of memory alone.
     #[must_use]
     pub fn learn(&self, observations: &[Observation]) -> Self {
         let mut by_class: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
@@ -43,9 +44,8 @@ impl Model {
         let mut places: HashMap<(u64, u64), usize> = HashMap::new();
         let mut distinct: Vec<Repeated> = Vec::new();
         for (index, run) in observations.iter().enumerate() {
-            if !(run.ns_per_day.is_finite() && run.ns_per_day > 0.0) {
-                continue;
-            }
+            let is_speed = |speed: &f64| speed.is_finite() && *speed > 0.0;
+            let Some(measured) = run.ns_per_day.filter(is_speed) else { continue };
             let origin = origin(&run.job, run.cpu, &run.place, run.site);
             let key = (run.owner, origin.run_key(&run.place));
             let place = *places.entry(key).or_insert_with(|| {
@@ -61,7 +61,7 @@ impl Model {
                 distinct.len() - 1
             });
             let repeated = &mut distinct[place];
-            let value = (repeated.ns_per_day / run.ns_per_day).ln();
+            let value = (repeated.ns_per_day / measured).ln();
             repeated.values.push(value);
             repeated.noise = repeated.noise.min(run.noise());
             repeated.newest = index;
@@ -85,6 +85,7 @@ impl Model {
             factors: self.factors.clone(),
             knowledge: Knowledge::new(&residuals),
             peaks,
+            builds: Builds::of(observations),
             classes: by_class.into_iter().map(|(class, values)| class_residual(class, values)).collect(),
             version: format!("{}+{}-{digest:016x}", env!("CARGO_PKG_VERSION"), runs),
         }

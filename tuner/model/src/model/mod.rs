@@ -2,6 +2,7 @@
 
 mod answer;
 mod asked;
+mod builds;
 mod job;
 mod learning;
 mod observation;
@@ -16,7 +17,8 @@ use crate::interval::{Z90, combine};
 use crate::learn::{Features, Knowledge, Origin, Residual, Site, hash};
 use crate::memory;
 use crate::memory::MeasuredPeaks;
-use crate::performance::{ClassFactors, Constants, Placement, StepTime, step_time};
+use crate::performance::{ClassFactors, Constants, Parts, Placement, StepTime, step_parts};
+use builds::Builds;
 use place::{placement, throttling};
 
 pub use answer::class_name;
@@ -38,6 +40,7 @@ pub struct Model {
     factors: Vec<ClassFactors>,
     knowledge: Knowledge,
     peaks: MeasuredPeaks,
+    builds: Builds,
     classes: Vec<ClassResidual>,
     version: String,
 }
@@ -68,6 +71,7 @@ impl Model {
             factors: ClassFactors::FITTED.to_vec(),
             knowledge: Knowledge::default(),
             peaks: MeasuredPeaks::default(),
+            builds: Builds::default(),
             classes: Vec::new(),
             version: concat!(env!("CARGO_PKG_VERSION"), "+prior").to_owned(),
         }
@@ -129,6 +133,19 @@ impl Model {
     /// Seconds of one step on a placement that may be larger than one pod.
     #[must_use]
     pub fn step_time(&self, job: &Job, cpu: &CpuClass, place: &Placement) -> StepTime {
+        let (parts, boost) = self.parts(job, cpu, place);
+        StepTime::new(parts, boost)
+    }
+
+    /// The parts of that step, and the share of the clock that is boost.
+    fn parts(&self, job: &Job, cpu: &CpuClass, place: &Placement) -> (Parts, f64) {
+        let (built, constants) = self.built(job, cpu);
+        let (parts, boost) = step_parts(&job.system, &job.work, &built, place, &constants);
+        (parts.scaled(job.slowdown), boost)
+    }
+
+    /// A class as this model has it with the build of `job`, and the constants that go with it.
+    fn built(&self, job: &Job, cpu: &CpuClass) -> (CpuClass, Constants) {
         let (pair, other) = self
             .factors
             .iter()
@@ -136,8 +153,7 @@ impl Model {
             .map_or((1.0, 1.0), |factors| (factors.pair, factors.other));
         let pair_cycles = cpu.pair_cycles_with(job.simd) * pair;
         let built = CpuClass { pair_cycles, ipc: cpu.ipc / other, ..*cpu };
-        let constants = Constants { gpu_launch: self.constants.gpu_launch * job.launch, ..self.constants };
-        step_time(&job.system, &job.work, &built, place, &constants).scaled(job.slowdown)
+        (built, Constants { gpu_launch: self.constants.gpu_launch * job.launch, ..self.constants })
     }
 
     /// Version of code and knowledge: equal versions answer equally.
@@ -170,7 +186,9 @@ impl Model {
     /// Speed in ns per day by physics alone.
     #[must_use]
     pub fn physics(&self, job: &Job, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> f64 {
-        job.system.ns_per_day(self.physical_step(job, hardware, layout, cpu_millicores).1.total)
+        let place = placement(hardware, layout, cpu_millicores);
+        let (parts, _) = self.parts(job, hardware.cpu, &place);
+        job.system.ns_per_day(parts.seconds() * throttling(cpu_millicores))
     }
 
     fn physical_step(

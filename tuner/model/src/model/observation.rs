@@ -16,6 +16,10 @@ use crate::{layout, memory};
 /// Seconds by which the start of a run may falsify its speed: first touches of memory, clocks that rise.
 const START_SECONDS: f64 = 0.5;
 
+/// What a run would have used that was killed for its memory, relative to its limit: in the middle, in proportion,
+/// between the limit and twice the limit, with which the run is tried next.
+const BEYOND_LIMIT: f64 = std::f64::consts::SQRT_2;
+
 /// A measured run.
 #[derive(Clone, Debug)]
 pub struct Observation {
@@ -29,8 +33,8 @@ pub struct Observation {
     pub slowdown: f64,
     /// Where and with which build: [`local_site`] for runs on this cluster.
     pub site: Site,
-    /// Measured speed.
-    pub ns_per_day: f64,
+    /// Measured speed; none if only its memory was measured.
+    pub ns_per_day: Option<f64>,
     /// Whose run it was, as a number.
     pub owner: u64,
     /// ln(measured peak memory / predicted), if it was measured.
@@ -62,7 +66,7 @@ impl Observation {
             cpu: hardware.cpu,
             site: local_site(gromacs_version),
             job,
-            ns_per_day,
+            ns_per_day: Some(ns_per_day),
             owner: hash(owner.as_bytes()),
             memory_residual: None,
             wall_seconds: None,
@@ -85,6 +89,15 @@ impl Observation {
     pub(super) fn noise(&self) -> f64 {
         let seconds = self.wall_seconds.filter(|seconds| seconds.is_finite() && *seconds > 0.0);
         seconds.map_or(0.0, |seconds| (START_SECONDS / seconds).min(1.0).powi(2))
+    }
+
+    /// The same run, which was killed for using more than `bytes` with this layout. How fast it would have been, and how
+    /// much memory it would have used, nobody saw.
+    #[must_use]
+    pub fn killed_for_memory(self, layout: &Layout, bytes: u64) -> Self {
+        // Saturates: a limit is far below 2^64.
+        let guess = (bytes as f64 * BEYOND_LIMIT) as u64;
+        Self { ns_per_day: None, ..self.with_peak_memory(layout, guess) }
     }
 
     /// The same run, whose memory was at most `bytes` with this layout.

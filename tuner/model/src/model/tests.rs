@@ -256,6 +256,84 @@ fn a_run_says_more_of_its_own_build_than_of_another() {
     assert!(width(&request) < width(&other));
 }
 
+/// A run of `request` at `share` of the speed that is predicted for it.
+fn measured(request: &PredictRequest, share: f64) -> Observation {
+    let before = Model::prior().answer(request).expect("the layout should run");
+    let (version, labels) = (request.gromacs_version.as_deref(), &request.node.labels);
+    let speed = before.ns_per_day.p50 * share;
+    Observation::local(&request.system, version, &request.layout, &before.resources, labels, speed, "chemist")
+        .and_then(|run| run.built(version, &request.build))
+        .expect("the run should be accepted")
+}
+
+#[test]
+fn a_request_that_names_no_build_is_answered_for_that_of_the_newest_run() {
+    let version = |version: &str, request: PredictRequest| PredictRequest {
+        gromacs_version: Some(version.to_owned()),
+        ..request
+    };
+    let named = version("2022.5", built("SSE4.1", "mixed"));
+    let model = Model::prior().learn(&[
+        measured(&version("2024.4", built("AVX_512", "mixed")), 0.9),
+        measured(&named, 1.5),
+        // In double precision it is another system.
+        measured(&version("2022.5", built("SSE4.1", "double")), 0.9),
+    ]);
+    let speed = |request: &PredictRequest| model.answer(request).expect("the layout should run").ns_per_day;
+    let without_build = PredictRequest { build: Build::default(), ..named.clone() };
+    let neither = PredictRequest { gromacs_version: None, ..without_build.clone() };
+    assert_eq!(speed(&without_build), speed(&named));
+    assert_eq!(speed(&neither), speed(&named));
+    let newer = version("2024.4", without_build.clone());
+    assert_eq!(speed(&newer), speed(&version("2024.4", built("AVX_512", "mixed"))));
+    let unknown = version("2023.1", without_build);
+    assert!(speed(&unknown).p50 > 1.2 * speed(&named).p50, "no run has that version");
+}
+
+#[test]
+fn the_build_of_a_run_on_other_processors_counts_where_it_could_run() {
+    let on = |instance: &str, simd: &str| PredictRequest {
+        node: labelled(&node(16_000, 64), &[("node.kubernetes.io/instance-type", instance)], 0),
+        ..built(simd, "mixed")
+    };
+    let model = Model::prior().learn(&[
+        measured(&on("c5.4xlarge", "SSE4.1"), 1.0),
+        measured(&on("c7a.4xlarge", "AVX2_256"), 1.0),
+        measured(&on("c7g.4xlarge", "ARM_NEON_ASIMD"), 1.0),
+    ]);
+    let speed =
+        |request: &PredictRequest| model.answer(request).expect("the layout should run").ns_per_day.p50;
+    let asked = |instance: &str| PredictRequest { build: Build::default(), ..on(instance, "") };
+    for (instance, simd) in [
+        ("c5.4xlarge", "SSE4.1"),
+        ("c7a.4xlarge", "AVX2_256"),
+        ("c6g.4xlarge", "ARM_NEON_ASIMD"),
+        // Of two builds for such processors the newer one.
+        ("c6i.4xlarge", "AVX2_256"),
+    ] {
+        assert_eq!(speed(&asked(instance)), speed(&on(instance, simd)), "{instance}");
+    }
+}
+
+#[test]
+fn a_build_that_is_assumed_takes_no_gpu_away() {
+    let gpu_node = labelled(&node(16_000, 64), &[("nvidia.com/gpu.product", "NVIDIA-A100")], 1);
+    let mut asked = crate::ladder::fixtures::request(water(100_000), vec![gpu_node.clone()]);
+    let run = PredictRequest {
+        node: gpu_node,
+        build: Build { gpu_backend: Some("disabled".to_owned()), ..built("SSE4.1", "mixed").build },
+        ..request()
+    };
+    let model = Model::prior().learn(&[measured(&run, 1.0)]);
+    let on_gpu = |asked: &scavenger_schema::tuning::LadderRequest| {
+        let reply = crate::ladder::build(&model, asked).expect("there should be a ladder");
+        reply.rungs.iter().any(|rung| rung.resources.gpus > 0)
+    };
+    assert!(on_gpu(&asked));
+    asked.build = run.build;
+    assert!(!on_gpu(&asked));
+}
+
 #[test]
 fn a_build_without_gpus_gets_none() {
     let gpu_node = labelled(&node(16_000, 64), &[("nvidia.com/gpu.product", "NVIDIA-A100")], 1);

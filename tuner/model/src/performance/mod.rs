@@ -136,11 +136,23 @@ pub fn step_time(
     place: &Placement,
     constants: &Constants,
 ) -> StepTime {
-    let (parts, boost) = match place.gpu {
+    let (parts, boost) = step_parts(system, work, cpu, place, constants);
+    StepTime::new(parts, boost)
+}
+
+/// The parts of one step, and the share of the clock that is boost: for comparing many layouts.
+#[must_use]
+pub fn step_parts(
+    system: &System,
+    work: &Work,
+    cpu: &CpuClass,
+    place: &Placement,
+    constants: &Constants,
+) -> (Parts, f64) {
+    match place.gpu {
         None => cpu::step(system, work, cpu, place, constants),
         Some(gpu) => gpu::step(system, work, cpu, place, &gpu, constants),
-    };
-    StepTime::new(parts, boost)
+    }
 }
 
 #[cfg(test)]

@@ -92,6 +92,10 @@ impl Parts {
     /// All parts times a common factor.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
+        // The usual factor: all steps of a ladder come through here.
+        if factor == 1.0 {
+            return *self;
+        }
         self.with(&[factor; Part::COUNT])
     }
 
@@ -113,6 +117,19 @@ impl Parts {
     /// that product is the share of the part.
     #[must_use]
     pub fn total(&self) -> Total {
+        let times = self.times();
+        let seconds: f64 = times.iter().sum();
+        Total { seconds, shares: times.map(|time| if seconds > 0.0 { time / seconds } else { 0.0 }) }
+    }
+
+    /// The time of [`Self::total`] alone.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.times().iter().sum()
+    }
+
+    /// What each part adds to the time of the step.
+    fn times(&self) -> PerPart {
         let first: f64 = self.first.iter().sum();
         let second: f64 = self.second.iter().sum();
         // Weight of each side, and factors on what the tuning of PME makes longer and shorter.
@@ -136,8 +153,7 @@ impl Parts {
                 + of_second * self.second[part] * shorter
                 + self.after[part];
         }
-        let seconds: f64 = times.iter().sum();
-        Total { seconds, shares: times.map(|time| if seconds > 0.0 { time / seconds } else { 0.0 }) }
+        times
     }
 }
 

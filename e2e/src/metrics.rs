@@ -1,0 +1,50 @@
+//! The operator's metrics.
+
+use std::fmt::{self, Display};
+
+use anyhow::Result;
+
+use crate::{postgres::NAMESPACE, world::World};
+
+/// The text that a replica serves.
+#[derive(Debug, Clone)]
+pub struct Metrics(String);
+
+impl Metrics {
+    /// Reads those of the leader.
+    ///
+    /// # Errors
+    /// If nobody leads, or it does not answer.
+    pub async fn read(world: &World) -> Result<Self> {
+        let operator = world.leader().await?;
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{operator}:8080/proxy/metrics");
+        Ok(Self(world.client.request_text(http::Request::get(path).body(Vec::new())?).await?))
+    }
+
+    /// The value of a metric, as the text has its name and labels; 0 if it is not there, as for a counter that nothing has
+    /// counted yet.
+    #[must_use]
+    pub fn value(&self, name: &str) -> f64 {
+        let value = self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.and_then(|value| value.trim().parse().ok()).unwrap_or(0.0)
+    }
+
+    /// How much a counter rose since `before`. One that fell began again at 0, with another leader, as for Prometheus.
+    #[must_use]
+    pub fn increase(&self, before: &Self, name: &str) -> f64 {
+        let (now, before) = (self.value(name), before.value(name));
+        if now < before { now } else { now - before }
+    }
+}
+
+impl From<String> for Metrics {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl Display for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,49 @@
+//! A row that has ended: it goes on if somebody asks for it, and what it left in the cluster is removed.
+
+use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
+
+use super::{Action, Input, Step, act, next_submission, record, settle};
+use crate::manifest::Probe;
+use crate::view::JobView;
+
+pub(super) fn finished(input: &Input<'_>) -> Step {
+    let row = input.row;
+    if row.retry_requested {
+        let reason = match row.status.state {
+            State::Completed => extension(row),
+            _ => Some("retry requested".to_owned()),
+        };
+        let step = match reason {
+            Some(reason) => {
+                let next = next_submission(row, reason);
+                record(RowStatus { start_failures: 0, inspect_again: true, ..next })
+            }
+            // Nothing is left to compute.
+            None => settle(row.status.clone(), None, input),
+        };
+        return Step { clears_requests: true, ..step };
+    }
+    if row.status.job_expiry_time.is_none_or(|time| time.to_jiff() > input.now) {
+        return settle(row.status.clone(), None, input);
+    }
+    let is_there = |job: &&JobView| job.ours && !job.deleting;
+    if let Some(job) = input.job.filter(is_there) {
+        return act(Action::DeleteJob { submission: row.status.submission, uid: job.uid.clone() }, row);
+    }
+    if input.probe.is_some_and(|probe| is_there(&probe)) {
+        return act(Action::DeleteProbe(probe_left_by(row)), row);
+    }
+    settle(RowStatus { job_expiry_time: None, ..row.status.clone() }, None, input)
+}
+
+/// That a completed row goes on for longer, and how long it shall become.
+fn extension(row: &GromacsToTune) -> Option<String> {
+    let nsteps = row.extended_nsteps.filter(|nsteps| row.system.nsteps.is_none_or(|done| *nsteps > done))?;
+    Some(format!("goes on for longer, to {nsteps} steps in all"))
+}
+
+/// The probe that a row that has ended may have left: the inspection is removed before anything is submitted.
+#[must_use]
+pub fn probe_left_by(row: &GromacsToTune) -> Probe {
+    if row.status.job_uid.is_some() { Probe::Verification } else { Probe::Inspection }
+}

@@ -1,0 +1,58 @@
+//! The least that a row runs with.
+
+use super::*;
+
+/// The cores of what is left of 2, 1 and 0.5 cores with 60, 40 and 20 ns/day, or why nothing is.
+fn left(min_cpu_millicores: Option<i32>, min_ns_per_day: Option<f64>) -> Result<Vec<i32>, String> {
+    let row = GromacsToTune { min_cpu_millicores, min_ns_per_day, ..submitted() };
+    let mut ladder = ladder();
+    for (rung, speed) in ladder.iter_mut().zip([60.0, 40.0, 20.0]) {
+        rung.ns_per_day_p50 = speed;
+    }
+    let (_, left) = with_ladder(&row, ladder, Some(&pool()))?;
+    assert!(left.iter().zip(1..).all(|(rung, number)| rung.rung == number), "numbered from 1");
+    Ok(left.iter().map(|rung| rung.cpu_millicores).collect())
+}
+
+#[test]
+fn the_ladder_ends_at_the_least_that_the_row_runs_with() {
+    let all = left(None, None).expect("should be a ladder");
+    assert_eq!(all.len(), 3);
+    assert_eq!(left(Some(0), Some(0.0)), Ok(all.clone()), "0 is none");
+    assert_eq!(left(Some(all[1]), None), Ok(all[..2].to_vec()));
+    assert_eq!(left(Some(all[1] + 1), None), Ok(all[..1].to_vec()));
+    assert_eq!(left(None, Some(40.0)), Ok(all[..2].to_vec()));
+    assert_eq!(left(Some(all[1]), Some(50.0)), Ok(all[..1].to_vec()));
+}
+
+#[test]
+fn a_row_that_wants_more_than_there_is_says_what_to_lower() {
+    assert_eq!(
+        left(Some(16_000), None),
+        Err("no configuration that nodes, limits and mdrun allow has 16 cores (min_cpu_millicores), the largest has 2 \
+             cores: lower min_cpu_millicores, and retry"
+            .to_owned())
+    );
+    assert_eq!(
+        left(Some(1000), Some(500.0)),
+        Err("no configuration of at least 1 core is predicted to do 500 ns/day (min_ns_per_day), the fastest of all does \
+             60.0: lower min_ns_per_day, and retry"
+            .to_owned())
+    );
+}
+
+#[test]
+fn the_smallest_that_is_left_waits_for_room() {
+    let row = GromacsToTune { min_cpu_millicores: Some(2000), ..submitted() };
+    let (status, ladder) = with_ladder(&row, ladder(), Some(&pool())).expect("should be a ladder");
+    let mut scene = Scene::with_job(
+        GromacsToTune { status: RowStatus { job_uid: Some("uid-1".to_owned()), ..status }, ..row },
+        waits(1, WaitingReason::NoRoom),
+    );
+    scene.ladder = ladder;
+    scene.go();
+    scene.after(3600);
+    let step = scene.go();
+    assert_eq!((step.action.clone(), step.status.next_rung), (Action::Settle, None));
+    assert!(reason(&step).ends_with("there is no smaller configuration"), "{}", reason(&step));
+}

@@ -1,0 +1,547 @@
+//! All requests to Kubernetes: ScavengerJobs, the pool, logs.
+
+mod memory;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures::{AsyncBufRead, Stream, StreamExt};
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use kube::api::{Api, DeleteParams, ListParams, LogParams, PostParams, Preconditions};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, ResourceExt};
+use scavenger_schema::names;
+use scavenger_schema::scavenger_job::{ScavengerJob, ScavengerJobSpec};
+use scavenger_schema::scavenger_pool::ScavengerPool;
+use scavenger_schema::simulation::{ANNOTATION_CONFIGURATIONS, LABEL_QUEUE, LABEL_ROW, State, selector};
+
+use self::memory::Missing;
+use crate::manifest::Configurations;
+use crate::root_cause;
+
+/// The container of a pod that runs what the ScavengerJob says.
+const MAIN_CONTAINER: &str = "main";
+
+/// Longest time for one request. A lease outlives several of them.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How much of a log's beginning is read: mdrun's banner and the step it starts from.
+const LOG_HEAD_BYTES: i64 = 8192;
+
+/// How many lines of the end of a finished log are read. A container runtime cuts mdrun's endless progress line into
+/// lines of at most 16 kB, so this is at most 640 kB.
+const LOG_END_LINES: i64 = 40;
+
+/// How many while it grows: the newest progress is in the last two.
+const LOG_PROGRESS_LINES: i64 = 2;
+
+/// How long one look at the pool serves all rows: it changes every 5 seconds at most.
+const POOL_SERVES: Duration = Duration::from_secs(1);
+
+/// What became of the replacement of a spec.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Replaced {
+    /// It is replaced.
+    Done,
+    /// The ScavengerJob is another one by now, or runs: it is left alone.
+    Changed,
+    /// The API server does not take that spec, in its words; the one there is stays.
+    Refused(String),
+}
+
+/// What to read of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogPart {
+    /// The newest lines.
+    Progress,
+    /// Those and the beginning.
+    StartAndProgress,
+    /// The beginning and the end of a log that grows no more.
+    StartAndEnd,
+}
+
+/// Why Kubernetes did not do it. A refusal names its object; whether it is final depends on the row's state.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// No cluster is configured.
+    #[error("no Kubernetes cluster is configured: {0}")]
+    FindCluster(String),
+    /// It refuses, and will refuse the same request again.
+    #[error(
+        "Kubernetes refuses to {act} {name} in namespace {namespace}: {message}{}",
+        remedy(message, namespace)
+    )]
+    Allow {
+        /// What was asked.
+        act: &'static str,
+        /// The object.
+        name: String,
+        /// Its namespace.
+        namespace: String,
+        /// HTTP status.
+        code: u16,
+        /// The API server's words.
+        message: String,
+    },
+    /// It did not answer in time.
+    #[error("Kubernetes did not {act} {name} within {} s", TIMEOUT.as_secs())]
+    AnswerInTime {
+        /// What was asked.
+        act: &'static str,
+        /// The object.
+        name: String,
+    },
+    /// Anything else; asking again may help.
+    #[error("Kubernetes cannot {act} {name}: {}", root_cause(source))]
+    Request {
+        /// What was asked.
+        act: &'static str,
+        /// The object.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+/// What an admin must do where the submitter has no rights; a quota says the same 403 in other words.
+fn remedy(message: &str, namespace: &str) -> String {
+    if message.contains(" cannot ") && message.contains(" in the namespace ") {
+        format!(
+            "; the submitter has no rights in this namespace: let an admin run `kubectl apply --server-side -k \
+             deploy/tenant --namespace {namespace}`, then retry the row"
+        )
+    } else {
+        String::new()
+    }
+}
+
+/// What [`ClusterError::Allow`] calls the making of an object.
+const CREATE: &str = "create";
+
+/// True if it is not the row that is refused: a quota of objects is used up, or the policy that checks ScavengerJobs
+/// does not find the ScavengerPool that holds its limits.
+fn is_passing(message: &str) -> bool {
+    ["exceeded quota", "no params found", "failed to configure binding", "because it is being terminated"]
+        .iter()
+        .any(|words| message.contains(words))
+}
+
+impl ClusterError {
+    /// True if the row cannot go on without a person.
+    ///
+    /// A refusal is final only while the row has no ScavengerJob, or none that can start any more: whoever changes a
+    /// role or a limit for a minute must not fail simulations that are under way, and a row that failed must leave
+    /// nothing behind that computes unseen.
+    #[must_use]
+    pub fn is_final(&self, state: State) -> bool {
+        let Self::Allow { act, code, message, .. } = self else { return false };
+        if is_passing(message) {
+            return false;
+        }
+        match state {
+            State::Queued | State::Inspecting | State::Tuning => true,
+            State::Submitted => *act == CREATE,
+            State::Running | State::Interrupted => *act == CREATE && *code == 422,
+            State::Completed | State::Failed | State::Cancelled => true,
+        }
+    }
+}
+
+/// The pool as it was read last, and when.
+type PoolRead = (Instant, Option<ScavengerPool>);
+
+/// The cluster.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+    pool: Arc<tokio::sync::Mutex<Option<PoolRead>>>,
+    metrics_missing: Arc<Mutex<Missing>>,
+}
+
+impl Cluster {
+    /// Connects to the cluster that KUBECONFIG or the pod's service account names. No request is made.
+    ///
+    /// # Errors
+    /// If neither is there.
+    pub async fn connect() -> Result<Self, ClusterError> {
+        let config =
+            kube::Config::infer().await.map_err(|error| ClusterError::FindCluster(error.to_string()))?;
+        let client =
+            Client::try_from(config).map_err(|error| ClusterError::FindCluster(error.to_string()))?;
+        Ok(Self::with_client(client))
+    }
+
+    /// The cluster behind a connection.
+    #[must_use]
+    pub fn with_client(client: Client) -> Self {
+        Self { client, pool: Arc::default(), metrics_missing: Arc::default() }
+    }
+
+    fn jobs(&self, namespace: &str) -> Api<ScavengerJob> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Reads a ScavengerJob.
+    ///
+    /// # Errors
+    /// [`ClusterError`]; its absence is none.
+    pub async fn job(&self, namespace: &str, name: &str) -> Result<Option<ScavengerJob>, ClusterError> {
+        within("read", namespace, name, self.jobs(namespace).get_opt(name)).await
+    }
+
+    /// Reads the pool; many rows that ask at the same time share one request.
+    ///
+    /// # Errors
+    /// [`ClusterError`]; its absence is none.
+    pub async fn pool(&self) -> Result<Option<ScavengerPool>, ClusterError> {
+        let mut known = self.pool.lock().await;
+        if let Some((_, pool)) = known.as_ref().filter(|(read, _)| read.elapsed() < POOL_SERVES) {
+            return Ok(pool.clone());
+        }
+        let pools: Api<ScavengerPool> = Api::all(self.client.clone());
+        let request = pools.get_opt(names::DEFAULT_POOL);
+        let pool = within("read the ScavengerPool", "", names::DEFAULT_POOL, request).await?;
+        *known = Some((Instant::now(), pool.clone()));
+        Ok(pool)
+    }
+
+    /// The quotas of a namespace; none if the submitter may not read them.
+    ///
+    /// # Errors
+    /// [`ClusterError`].
+    pub async fn quotas(&self, namespace: &str) -> Result<Option<Vec<ResourceQuota>>, ClusterError> {
+        let quotas: Api<ResourceQuota> = Api::namespaced(self.client.clone(), namespace);
+        let request = async {
+            match quotas.list(&ListParams::default()).await {
+                Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),
+                result => result.map(|list| Some(list.items)),
+            }
+        };
+        within("read the quotas of", "", namespace, request).await
+    }
+
+    /// Name of the pod of an attempt.
+    async fn pod_of(
+        &self,
+        namespace: &str,
+        job: &ScavengerJob,
+        attempt: i32,
+    ) -> Result<Option<String>, kube::Error> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let uid = job.uid().unwrap_or_default();
+        let labels = format!("{}={uid},{}={attempt}", names::LABEL_JOB_UID, names::LABEL_ATTEMPT);
+        let list = pods.list_metadata(&ListParams::default().labels(&labels)).await?;
+        Ok(list.items.first().map(ResourceExt::name_any))
+    }
+
+    /// The image that an attempt's pod runs, as the node names it; none if the pod is gone, or the node says nothing.
+    ///
+    /// # Errors
+    /// [`ClusterError`].
+    pub async fn image_id(
+        &self,
+        namespace: &str,
+        job: &ScavengerJob,
+        attempt: i32,
+    ) -> Result<Option<String>, ClusterError> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let labels = format!(
+            "{}={},{}={attempt}",
+            names::LABEL_JOB_UID,
+            job.uid().unwrap_or_default(),
+            names::LABEL_ATTEMPT
+        );
+        let parameters = ListParams::default().labels(&labels);
+        let request = async {
+            let list = pods.list(&parameters).await?;
+            let statuses = list.items.into_iter().filter_map(|pod| pod.status?.container_statuses).flatten();
+            let main = statuses.into_iter().find(|status| status.name == MAIN_CONTAINER);
+            Ok(main.map(|status| status.image_id).filter(|image| !image.is_empty()))
+        };
+        within("read the image of", namespace, &job.name_any(), request).await
+    }
+
+    /// The log of an attempt's pod from its newest lines on, as it grows; none if the pod is gone.
+    ///
+    /// # Errors
+    /// [`ClusterError`].
+    pub async fn follow(
+        &self,
+        namespace: &str,
+        job: &ScavengerJob,
+        attempt: i32,
+    ) -> Result<Option<impl AsyncBufRead + Send + use<>>, ClusterError> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let request = async {
+            let Some(pod) = self.pod_of(namespace, job, attempt).await? else { return Ok(None) };
+            let parameters =
+                LogParams { follow: true, tail_lines: Some(LOG_PROGRESS_LINES), ..LogParams::default() };
+            match pods.log_stream(&pod, &parameters).await {
+                Err(kube::Error::Api(status)) if status.code == 404 || status.code == 400 => Ok(None),
+                result => result.map(Some),
+            }
+        };
+        within("follow the log of", namespace, &job.name_any(), request).await
+    }
+
+    /// Makes a ScavengerJob. One of that name that is there already is no error: whoever looks next sees whether it
+    /// is the one that was to be made.
+    ///
+    /// # Errors
+    /// [`ClusterError`].
+    pub async fn create(&self, job: &ScavengerJob) -> Result<(), ClusterError> {
+        let namespace = job.namespace().unwrap_or_default();
+        let jobs = self.jobs(&namespace);
+        let parameters =
+            PostParams { field_manager: Some(names::SUBMITTER.to_owned()), ..PostParams::default() };
+        let request = async {
+            match jobs.create(&parameters, job).await {
+                Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+                result => result.map(|_| ()),
+            }
+        };
+        within(CREATE, &namespace, &job.name_any(), request).await
+    }
+
+    /// Replaces the spec of a ScavengerJob if its version is still `resource_version`; [`Replaced::Changed`] if it is
+    /// not, or if the operator started it meanwhile.
+    ///
+    /// # Errors
+    /// [`ClusterError`].
+    pub async fn replace(
+        &self,
+        job: &ScavengerJob,
+        resource_version: &str,
+    ) -> Result<Replaced, ClusterError> {
+        let namespace = job.namespace().unwrap_or_default();
+        let name = job.name_any();
+        let jobs = self.jobs(&namespace);
+        let parameters =
+            PostParams { field_manager: Some(names::SUBMITTER.to_owned()), ..PostParams::default() };
+        let request = async {
+            let Some(mut current) = jobs.get_opt(&name).await? else { return Ok(Replaced::Changed) };
+            if current.resource_version().as_deref() != Some(resource_version) {
+                return Ok(Replaced::Changed);
+            }
+            // Everything but the spec stays as it is, the operator's finalizer above all; so does what somebody may
+            // have set by hand meanwhile, since it is no part of a configuration.
+            let by_hand = current.spec.clone();
+            let before = Configurations::of(&current);
+            current.spec = ScavengerJobSpec {
+                suspend: by_hand.suspend,
+                active_deadline_seconds: by_hand.active_deadline_seconds,
+                ttl_seconds_after_finished: by_hand.ttl_seconds_after_finished,
+                ..job.spec.clone()
+            };
+            if let Some(rung) = Configurations::of(job).last() {
+                // A spec that changes becomes the next generation.
+                let generation =
+                    current.metadata.generation.unwrap_or(1) + i64::from(current.spec != by_hand);
+                let configurations = before.and(generation, rung).text();
+                current.annotations_mut().insert(ANNOTATION_CONFIGURATIONS.to_owned(), configurations);
+            }
+            match jobs.replace(&name, &parameters, &current).await {
+                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
+                    Ok(Replaced::Changed)
+                }
+                // The pool's limits may have changed since the tuner was asked.
+                Err(kube::Error::Api(status)) if status.code == 422 => {
+                    Ok(Replaced::Refused(status.message.clone()))
+                }
+                result => result.map(|_| Replaced::Done),
+            }
+        };
+        within("replace", &namespace, &name, request).await
+    }
+
+    /// Deletes a ScavengerJob. The operator's finalizer holds its name until its pods are gone.
+    ///
+    /// # Errors
+    /// [`ClusterError`]; that it is gone, or that another one has its name, is none.
+    pub async fn delete(&self, namespace: &str, name: &str, uid: Option<&str>) -> Result<(), ClusterError> {
+        let mut parameters = DeleteParams::foreground();
+        if let Some(uid) = uid {
+            parameters = parameters
+                .preconditions(Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() });
+        }
+        let jobs = self.jobs(namespace);
+        let request = async {
+            match jobs.delete(name, &parameters).await {
+                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+                result => result.map(|_| ()),
+            }
+        };
+        within("delete", namespace, name, request).await
+    }
+
+    /// Beginning and end of the log of an attempt's pod; none if the pod or its log is gone.
+    ///
+    /// # Errors
+    /// [`ClusterError`].
+    pub async fn log(
+        &self,
+        namespace: &str,
+        job: &ScavengerJob,
+        attempt: i32,
+        part: LogPart,
+    ) -> Result<Option<String>, ClusterError> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let name = job.name_any();
+        let request = async {
+            let Some(pod) = self.pod_of(namespace, job, attempt).await? else { return Ok(None) };
+            let mut text = String::new();
+            if part != LogPart::Progress {
+                let parameters = LogParams { limit_bytes: Some(LOG_HEAD_BYTES), ..LogParams::default() };
+                let Some(head) = log_or_none(pods.logs(&pod, &parameters).await)? else { return Ok(None) };
+                // The line that the limit cut is not taken for a whole one.
+                text.push_str(&head[..head.rfind(['\n', '\r']).map_or(0, |end| end + 1)]);
+            }
+            let lines = if part == LogPart::StartAndEnd { LOG_END_LINES } else { LOG_PROGRESS_LINES };
+            let parameters = LogParams { tail_lines: Some(lines), ..LogParams::default() };
+            let Some(tail) = log_or_none(pods.logs(&pod, &parameters).await)? else { return Ok(None) };
+            text.push_str(&tail);
+            Ok(Some(without_nul(text)))
+        };
+        within("read the log of", namespace, &name, request).await
+    }
+
+    /// Rows of this queue whose ScavengerJobs in `namespace` changed. The stream goes on forever; errors are in it
+    /// and heal by themselves.
+    pub fn changed_rows(
+        &self,
+        namespace: &str,
+        queue_id: &str,
+    ) -> impl Stream<Item = Result<i64, watcher::Error>> + Send + use<> {
+        let config = watcher::Config::default().labels(&format!("{},{LABEL_QUEUE}={queue_id}", selector()));
+        watcher(self.jobs(namespace), config).default_backoff().filter_map(|event| async {
+            match event {
+                Ok(
+                    watcher::Event::Apply(job) | watcher::Event::InitApply(job) | watcher::Event::Delete(job),
+                ) => row_of(&job).map(Ok),
+                Ok(watcher::Event::Init | watcher::Event::InitDone) => None,
+                Err(error) => Some(Err(error)),
+            }
+        })
+    }
+}
+
+fn row_of(job: &ScavengerJob) -> Option<i64> {
+    job.labels().get(LABEL_ROW)?.parse().ok()
+}
+
+/// A log that cannot be had now and never again: the pod is gone, its container never started, or it is no text.
+fn log_or_none(result: Result<String, kube::Error>) -> Result<Option<String>, kube::Error> {
+    match result {
+        Ok(text) => Ok(Some(text)),
+        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 400 => Ok(None),
+        Err(kube::Error::FromUtf8(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Text of Postgres can hold any character but this one, and a program may print it.
+pub(crate) fn without_nul(mut text: String) -> String {
+    text.retain(|character| character != '\0');
+    text
+}
+
+async fn within<T>(
+    act: &'static str,
+    namespace: &str,
+    name: &str,
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, ClusterError> {
+    match tokio::time::timeout(TIMEOUT, request).await {
+        Err(_) => Err(ClusterError::AnswerInTime { act, name: name.to_owned() }),
+        Ok(Ok(value)) => Ok(value),
+        // 403 no right, 404 no namespace (an absent object is handled before), 422 the object is refused.
+        Ok(Err(kube::Error::Api(status)))
+            if matches!(status.code, 403 | 404 | 422) && !namespace.is_empty() =>
+        {
+            Err(ClusterError::Allow {
+                act,
+                name: name.to_owned(),
+                namespace: namespace.to_owned(),
+                code: status.code,
+                message: status.message.clone(),
+            })
+        }
+        Ok(Err(source)) => {
+            Err(ClusterError::Request { act, name: name.to_owned(), source: Box::new(source) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(act: &'static str, code: u16, message: &str) -> ClusterError {
+        ClusterError::Allow {
+            act,
+            name: "gromacs-7-1".to_owned(),
+            namespace: "lab".to_owned(),
+            code,
+            message: message.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_missing_right_fails_no_simulation_that_is_under_way() {
+        let read = refused("read", 403, "no");
+        assert!(read.is_final(State::Inspecting) && read.is_final(State::Completed));
+        // Its ScavengerJob may be there, and would run unseen.
+        for state in [State::Submitted, State::Running, State::Interrupted] {
+            assert!(!read.is_final(state) && !refused("replace", 422, "no").is_final(state), "{state}");
+        }
+        let create = |code| refused(CREATE, code, "no");
+        assert!(create(403).is_final(State::Submitted) && !create(403).is_final(State::Running));
+        assert!(create(422).is_final(State::Running));
+    }
+
+    #[test]
+    fn what_the_whole_queue_is_refused_for_fails_no_row() {
+        for message in [
+            "scavengerjobs.scavenger.dev \"gromacs-7-1\" is forbidden: exceeded quota: objects, requested: \
+             count/scavengerjobs.scavenger.dev=1, used: count/scavengerjobs.scavenger.dev=50, limited: \
+             count/scavengerjobs.scavenger.dev=50",
+            "ValidatingAdmissionPolicy 'scavengerjob-limits' with binding 'scavengerjob-limits-create' denied request: \
+             failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction",
+        ] {
+            for code in [403, 422] {
+                assert!(!refused(CREATE, code, message).is_final(State::Inspecting), "{message}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_nul_in_a_log_keeps_no_row_from_being_written() {
+        assert_eq!(without_nul("a\0b\n".to_owned()), "ab\n");
+    }
+
+    fn sentence_of(message: &str) -> String {
+        ClusterError::Allow {
+            act: "read",
+            name: "gromacs-7-inspect".to_owned(),
+            namespace: "chem".to_owned(),
+            code: 403,
+            message: message.to_owned(),
+        }
+        .to_string()
+    }
+
+    #[test]
+    fn a_namespace_that_is_not_bound_says_what_to_do() {
+        let sentence = sentence_of(
+            "scavengerjobs.scavenger.dev \"gromacs-7-inspect\" is forbidden: User \"system:serviceaccount:scavenger-system:gromacs-submitter\" cannot get resource \"scavengerjobs\" in API group \"scavenger.dev\" in the namespace \"chem\"",
+        );
+        assert!(
+            sentence.contains("kubectl apply --server-side -k deploy/tenant --namespace chem"),
+            "{sentence}"
+        );
+        let quota =
+            sentence_of("scavengerjobs.scavenger.dev \"gromacs-7-1\" is forbidden: exceeded quota: jobs");
+        assert!(!quota.contains("deploy/tenant"), "{quota}");
+    }
+}

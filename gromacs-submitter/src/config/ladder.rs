@@ -1,0 +1,74 @@
+//! What the site thinks of its resources, for the configurations that the tuner proposes.
+
+use clap::Args;
+use scavenger_schema::bounds::{self, Bounds};
+use scavenger_schema::tuning::{Limits, PriceWeights};
+
+/// Options of `run` about the ladder of configurations.
+#[derive(Debug, Clone, Copy, PartialEq, Args)]
+pub struct LadderOptions {
+    /// Begin with the fastest configuration that has at least this share of the best speed per price
+    ///
+    /// Without a GPU that is the parallel efficiency.
+    #[arg(long, value_name = "SHARE", env = "SCAVENGER_SUBMITTER_MIN_EFFICIENCY", default_value_t = Limits::default().min_efficiency, value_parser = share, help_heading = "Scheduling")]
+    pub min_efficiency: f64,
+    /// Try at most COUNT configurations
+    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_MAX_RUNGS", default_value_t = Limits::default().max_rungs, value_parser = clap::value_parser!(u32).range(i64::from(bounds::MAX_RUNGS.min)..=i64::from(bounds::MAX_RUNGS.max)), help_heading = "Scheduling")]
+    pub max_rungs: u32,
+    /// Count a GPU as this many cores
+    ///
+    /// Lower where GPUs are idle and cores are scarce. It decides how many cores pay beside a GPU.
+    #[arg(long, value_name = "CORES", env = "SCAVENGER_SUBMITTER_GPU_PRICE", default_value_t = PriceWeights::default().gpu, value_parser = price, help_heading = "Scheduling")]
+    pub gpu_price: f64,
+    /// Count a GiB of memory as this many cores
+    #[arg(long, value_name = "CORES", env = "SCAVENGER_SUBMITTER_MEMORY_PRICE", default_value_t = PriceWeights::default().memory_gib, value_parser = price, help_heading = "Scheduling")]
+    pub memory_price: f64,
+}
+
+impl LadderOptions {
+    /// As the tuner's requests say it; what the row and the pool limit is not named.
+    #[must_use]
+    pub fn limits(self) -> Limits {
+        let weights = PriceWeights { core: 1.0, memory_gib: self.memory_price, gpu: self.gpu_price };
+        Limits {
+            min_efficiency: self.min_efficiency,
+            max_rungs: self.max_rungs,
+            weights,
+            ..Limits::default()
+        }
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    number(text, bounds::MIN_EFFICIENCY)
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    number(text, bounds::PRICE)
+}
+
+fn number(text: &str, bounds: Bounds<f64>) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "must be a number".to_owned())?;
+    if number >= bounds.min && number <= bounds.max {
+        Ok(number)
+    } else {
+        Err(format!("must be between {} and {}", bounds.min, bounds.max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_tuner_would_refuse_is_refused_at_once() {
+        assert_eq!(share("0.5"), Ok(0.5));
+        for text in ["0", "1.1", "NaN", "x", ""] {
+            assert!(share(text).is_err(), "{text:?}");
+        }
+        assert_eq!(price("0"), Ok(0.0));
+        for text in ["-1", "inf", "NaN", "1e7"] {
+            assert!(price(text).is_err(), "{text:?}");
+        }
+    }
+}

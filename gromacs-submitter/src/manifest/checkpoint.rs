@@ -1,0 +1,57 @@
+//! What the ScavengerJob of a simulation says of its checkpoints, and what mdrun is told to match.
+
+use std::time::Duration;
+
+use scavenger_schema::scavenger_job::Checkpoint;
+use scavenger_schema::simulation::GromacsToTune;
+
+use super::{Terms, working_directory};
+use crate::probe::starts_by_script;
+
+/// mdrun's file, in the folder of the row. It is written under another name and renamed.
+pub(super) const FILE: &str = "state.cpt";
+
+/// Seconds that a restart costs: mdrun starts, reads the checkpoint and tunes PME again.
+const RESTART_SECONDS: i64 = 30;
+
+/// The longest path that a ScavengerJob takes, in characters.
+const LONGEST_PATH: usize = 512;
+
+/// mdrun writes at the first pair search after `-cpt`. A tenth less keeps the promised interval.
+const SHARE_OF_INTERVAL: f64 = 0.9;
+
+/// What the ScavengerJob promises.
+pub(super) fn promise(row: &GromacsToTune, terms: Terms) -> Checkpoint {
+    Checkpoint {
+        interval: Some(interval(row).into()),
+        saves_on_sigterm: terms.supervised || !starts_by_script(row),
+        restart_seconds: RESTART_SECONDS,
+        path: path(row),
+        progress_path: None,
+        rank: None,
+        request: None,
+    }
+}
+
+/// The time between two checkpoints.
+pub(super) fn interval(row: &GromacsToTune) -> Duration {
+    Duration::from_secs(u64::try_from(row.interruption_after_seconds).unwrap_or(600))
+}
+
+/// What `-cpt` takes, in minutes.
+pub(super) fn mdrun_minutes(row: &GromacsToTune) -> String {
+    format!("{:.4}", interval(row).as_secs_f64() * SHARE_OF_INTERVAL / 60.0)
+}
+
+/// Where the supervisor looks: a pattern that matches this one file. A folder with a name that is too long is not watched,
+/// since the API server would refuse the ScavengerJob.
+fn path(row: &GromacsToTune) -> Option<String> {
+    let mut path = String::new();
+    for character in working_directory(row).chars().chain(['/']).chain(FILE.chars()) {
+        match character {
+            '*' | '?' | '[' | ']' => path.extend(['[', character, ']']),
+            _ => path.push(character),
+        }
+    }
+    (path.chars().count() <= LONGEST_PATH).then_some(path)
+}

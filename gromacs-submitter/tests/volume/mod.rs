@@ -1,0 +1,53 @@
+//! A folder that stands for a volume, where the probes' scripts run as a pod runs them: by `sh`, with a `gmx` of the test's.
+
+#![allow(clippy::expect_used, reason = "a failure must be loud")]
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static FOLDERS: AtomicU32 = AtomicU32::new(0);
+
+/// A folder with a `gmx` in it; removed at the end.
+pub struct Volume(pub PathBuf);
+
+impl Volume {
+    pub fn new(gmx: &str) -> Self {
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("submitter-probe-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(folder.join("bin")).expect("should make a folder");
+        let program = folder.join("bin/gmx");
+        std::fs::write(&program, format!("#!/bin/sh\n{gmx}\n")).expect("should write gmx");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))
+            .expect("should be executable");
+        Self(folder)
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, "x").expect("should write a file");
+        path
+    }
+
+    pub fn run(&self, script: &str, arguments: &[&Path]) -> Output {
+        let path = format!("{}:{}", self.0.join("bin").display(), std::env::var("PATH").unwrap_or_default());
+        Command::new("sh")
+            .args(["-c", script, "probe"])
+            .args(arguments)
+            .env("PATH", path)
+            .env("TERMINATION_LOG", self.0.join("message"))
+            .output()
+            .expect("should run sh")
+    }
+
+    pub fn message(&self) -> String {
+        std::fs::read_to_string(self.0.join("message")).unwrap_or_default()
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,148 @@
+//! Admission: who starts, for which the queue is walked along, and who gives back what was lent to it.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use crate::{
+    Planner,
+    action::{Action, Task},
+    causes::{self, Standing},
+    known::{active_attempt, earlier},
+    loss::Loss,
+    queue::{Loan, Room, Started, Starting},
+    report::Ordered,
+    values::{Key, Reason, Settings},
+};
+
+impl Planner {
+    /// Starts whom there is capacity for, and informs the others why they wait.
+    pub(crate) fn admit(
+        &mut self,
+        now: Timestamp,
+        actions: &mut Vec<Action>,
+        ordered: &mut Vec<Ordered>,
+    ) -> Vec<Key> {
+        let changed = self.seen_version != self.capacity.version();
+        self.seen_version = self.capacity.version();
+        self.follow_probes(now);
+        let is_due = self.walk_due
+            | self.returns_at.is_some_and(|time| time <= now)
+            | self.promises.take_freed()
+            | self.queue.take_changed()
+            | self.queue.opens(now)
+            | changed;
+        // Others ask for the room there is, whether anybody may start or not.
+        self.capacity.settle(&mut self.promises);
+        self.walk_due = is_due;
+        let Ok(settings) = &self.settings else { return Vec::new() };
+        if !is_due {
+            return Vec::new();
+        }
+        self.walk_due = false;
+        let failed = |key: &&Key| {
+            self.seen.get(key).is_some_and(|tracked| tracked.sj().status.failed_starts > 0)
+                || self.queue.is_probe(key)
+        };
+        let starting = self.promises.starting();
+        let starting = Starting { all: starting.len(), failed: starting.iter().filter(failed).count() };
+        let loans: Vec<Loan> = self.loans.iter().filter_map(|sj| self.loan_to(sj, settings, now)).collect();
+        let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
+        let walk = self.queue.walk(&mut room, starting, &loans);
+        let mut admitted = Vec::new();
+        let is_new = |key: &&Key| walk.started.iter().any(|started| started.sj == **key);
+        let before = self.promises.starting().iter().filter(|key| !is_new(key));
+        let mut taken: BTreeSet<Key> = match walk.started.is_empty() {
+            true => BTreeSet::new(),
+            false => before.flat_map(|key| self.seen.claims_to_attach(key)).collect(),
+        };
+        for Started { sj: key, demand, lent_by } in walk.started {
+            // The walk knows nothing of claims and folders: of those that share a claim that is mounted nowhere yet, or a
+            // folder, the first starts.
+            let claims = self.seen.claims_to_attach(&key);
+            if claims.iter().any(|claim| taken.contains(claim)) || self.folders.user_beside(&key).is_some() {
+                self.promises.release(&key);
+                self.visit(&key, now, actions);
+                continue;
+            }
+            taken.extend(claims);
+            self.follow_folder(&key);
+            if let Some(tracked) = self.seen.get_mut(&key) {
+                tracked.memory.prepared = None;
+                tracked.promise.made_for(demand, lent_by);
+                // Being informed why it waits: it is prepared when that answer comes.
+                if !tracked.turn.is_under_way() {
+                    let resource_version = tracked.sj().resource_version;
+                    self.dispatch(&key, Task::Prepare { resource_version }, actions);
+                }
+            }
+            admitted.push(key);
+        }
+        for key in walk.told {
+            if let Some(tracked) = self.seen.get_mut(&key) {
+                self.informing.add(&key, &mut tracked.reported, now);
+            }
+        }
+        self.take_back(&walk.taken_back, now, actions, ordered);
+        admitted
+    }
+
+    /// Finds out when the first borrower that is terminating should have given back what was lent to it: whatever hangs
+    /// then is not waited for any longer.
+    pub(crate) fn follow_loans(&mut self, now: Timestamp) {
+        self.returns_at = self.loans.iter().filter_map(|sj| self.returns_at(sj, now)).min();
+        self.look_again = earlier(self.look_again, self.returns_at);
+    }
+
+    /// When a borrower that is terminating should have given back what was lent to it at the latest.
+    fn returns_at(&self, sj: &Key, now: Timestamp) -> Option<Timestamp> {
+        let (tracked, attachments) = self.seen.get(sj).zip(self.seen.attachments(sj))?;
+        match causes::standing(tracked, attachments, now) {
+            Standing::Terminating(until) => Some(until),
+            Standing::Stays | Standing::Stuck => None,
+        }
+    }
+
+    /// What is lent to a borrower. What hangs is lent no longer: nobody knows when it comes back.
+    fn loan_to(&self, sj: &Key, settings: &Settings, now: Timestamp) -> Option<Loan> {
+        let (tracked, attachments) = self.seen.get(sj).zip(self.seen.attachments(sj))?;
+        let standing = causes::standing(tracked, attachments, now);
+        let bound = attachments.bound().map(|(node, pod)| (Some(node.clone()), pod.requests.clone()));
+        let promised = self.promises.ledger().reserved_for(sj);
+        let promised = promised.map(|(node, requests)| (node.cloned(), requests.clone()));
+        let loss = Loss::of(tracked.sj(), &settings.weights, settings.priority_steps, now);
+        let is_terminating = standing != Standing::Stays;
+        let held = bound.chain(promised).collect();
+        (standing != Standing::Stuck).then(|| Loan::of(tracked.sj(), loss, held, is_terminating))
+    }
+
+    /// Interrupts those that have to give back what was lent to them.
+    fn take_back(
+        &mut self,
+        taken_back: &[(Key, Key)],
+        now: Timestamp,
+        actions: &mut Vec<Action>,
+        ordered: &mut Vec<Ordered>,
+    ) {
+        for (sj, holder) in taken_back {
+            let message = format!("gives back capacity that was lent to it: {holder} can start");
+            let order = Ordered { sj: sj.clone(), reason: Reason::Reclaimed, message };
+            let Some(tracked) = self.seen.get_mut(sj) else { continue };
+            if tracked.order_interruption(&order, now) {
+                ordered.push(order);
+                self.visit(sj, now, actions);
+            }
+        }
+    }
+
+    /// Tells the queue of the probes that are over: their namespaces took all of their pods, or something else came in
+    /// between. (Of a refusal it is told at once.)
+    fn follow_probes(&mut self, now: Timestamp) {
+        let over = |sj: &&Key| !self.promises.has_slot(sj);
+        let over: Vec<Key> = self.queue.probes().filter(over).cloned().collect();
+        for sj in over {
+            let is_active = self.seen.get(&sj).is_some_and(|tracked| active_attempt(tracked.sj()).is_some());
+            self.queue.probed(&sj, is_active, now);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The ConfigMaps from which pods learn whom to trust: one in each namespace with supervised ScavengerJobs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ObjectMeta, PostParams},
+};
+use scavenger_schema::{names, terminal::shown};
+use tokio::{sync::watch, time::Instant};
+use tracing::warn;
+
+use super::{CA, Clock, keeper::MANAGED_BY};
+use crate::leader::Leadership;
+
+/// The ConfigMap's key: the file's name in the pod.
+pub(crate) const KEY: &str = "ca.crt";
+
+/// From one namespace to the next: five in a second.
+const SPACE: Duration = Duration::from_millis(200);
+
+/// After this a namespace is looked at again: somebody may have deleted its ConfigMap.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(3600);
+
+/// After this a namespace is tried again that could not be written.
+const TRIED_EVERY: Duration = Duration::from_secs(60);
+
+/// After this no answer of the API server is waited for.
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// A namespace in which this was done last.
+#[derive(Debug, Clone)]
+struct Done {
+    bundle: Arc<str>,
+    /// When it is looked at again.
+    again: Instant,
+}
+
+/// Writes the ConfigMaps, as long as this replica leads.
+pub(super) struct Bundles {
+    client: Client,
+    leadership: watch::Receiver<Leadership>,
+    clock: Clock,
+    done: BTreeMap<String, Done>,
+}
+
+impl Bundles {
+    pub(super) fn new(client: &Client, leadership: watch::Receiver<Leadership>, clock: Clock) -> Self {
+        Self { client: client.clone(), leadership, clock, done: BTreeMap::new() }
+    }
+
+    pub(super) async fn run(
+        mut self,
+        mut namespaces: watch::Receiver<BTreeSet<String>>,
+        mut bundle: watch::Receiver<Option<Arc<str>>>,
+    ) {
+        loop {
+            let wanted = namespaces.borrow_and_update().clone();
+            let trusted = bundle.borrow_and_update().clone();
+            let now = (self.clock)();
+            let leads = self.leadership.borrow_and_update().holds(now.at);
+            self.done.retain(|namespace, _| wanted.contains(namespace));
+            let next = trusted
+                .filter(|_| leads)
+                .map(|trusted| (next(&wanted, &self.done, &trusted, now.at), trusted));
+            let until = match next {
+                // Nothing to write, or nobody to write it.
+                None => None,
+                Some((Next::Wait(until), _)) => until,
+                Some((Next::Write(namespace), trusted)) => {
+                    self.bring(namespace, trusted).await;
+                    Some(Instant::now() + SPACE)
+                }
+            };
+            let wait = async {
+                match until {
+                    Some(until) => tokio::time::sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            // While it writes nothing else wakes it, so that changes cannot make it write faster.
+            let writes = until.is_some_and(|until| until <= Instant::now() + SPACE);
+            tokio::select! {
+                () = wait => {}
+                changed = namespaces.changed(), if !writes => if changed.is_err() { return },
+                changed = bundle.changed(), if !writes => if changed.is_err() { return },
+                changed = self.leadership.changed(), if !writes => if changed.is_err() { return },
+            }
+        }
+    }
+
+    async fn bring(&mut self, namespace: String, bundle: Arc<str>) {
+        let api = Api::namespaced(self.client.clone(), &namespace);
+        let brought = tokio::time::timeout(WITHIN, bring(&api, &bundle)).await;
+        let pause = match brought {
+            Ok(Ok(())) => LOOKED_AT_EVERY,
+            Ok(Err(error)) => {
+                let error = error.to_string();
+                warn!(
+                    namespace,
+                    error = shown(&error),
+                    "ConfigMap {CA:?} was not written: pods there cannot report"
+                );
+                TRIED_EVERY
+            }
+            Err(_) => TRIED_EVERY,
+        };
+        self.done.insert(namespace, Done { bundle, again: (self.clock)().at + pause });
+    }
+}
+
+/// What to do next.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// Look at this namespace, and write what is missing.
+    Write(String),
+    /// Nothing before then, if anything at all.
+    Wait(Option<Instant>),
+}
+
+/// The first namespace that has not got this bundle, or was looked at long ago.
+fn next(wanted: &BTreeSet<String>, done: &BTreeMap<String, Done>, bundle: &Arc<str>, now: Instant) -> Next {
+    let is_due = |namespace: &&String| {
+        done.get(*namespace).is_none_or(|done| done.bundle != *bundle || done.again <= now)
+    };
+    match wanted.iter().find(is_due) {
+        Some(namespace) => Next::Write(namespace.clone()),
+        None => Next::Wait(done.values().map(|done| done.again).min()),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum BundleError {
+    #[error("{0}")]
+    Kube(#[from] kube::Error),
+    #[error(
+        "a ConfigMap without the label {MANAGED_BY}={} is in its place; delete or rename it",
+        names::OPERATOR
+    )]
+    NotOurs,
+}
+
+/// Writes a namespace's ConfigMap, unless it is there and right.
+async fn bring(api: &Api<ConfigMap>, bundle: &str) -> Result<(), BundleError> {
+    let data: BTreeMap<String, String> = BTreeMap::from([(KEY.to_owned(), bundle.to_owned())]);
+    let Some(mut map) = api.get_opt(CA).await? else {
+        let labels = BTreeMap::from([(MANAGED_BY.to_owned(), names::OPERATOR.to_owned())]);
+        let metadata =
+            ObjectMeta { name: Some(CA.to_owned()), labels: Some(labels), ..ObjectMeta::default() };
+        let map = ConfigMap { metadata, data: Some(data), ..ConfigMap::default() };
+        return Ok(api.create(&PostParams::default(), &map).await.map(drop)?);
+    };
+    if map.labels().get(MANAGED_BY).map(String::as_str) != Some(names::OPERATOR) {
+        return Err(BundleError::NotOurs);
+    }
+    let data = Some(data);
+    if map.data == data && map.binary_data.is_none() {
+        return Ok(());
+    }
+    (map.data, map.binary_data) = (data, None);
+    // With the version that was read.
+    Ok(api.replace(CA, &PostParams::default(), &map).await.map(drop)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_namespace_is_written_once_for_each_bundle_and_looked_at_again() {
+        let wanted: BTreeSet<String> = ["a", "b"].map(str::to_owned).into();
+        let (first, second): (Arc<str>, Arc<str>) = ("first".into(), "second".into());
+        let start = Instant::now();
+        let mut done = BTreeMap::new();
+        for namespace in ["a", "b"] {
+            assert_eq!(next(&wanted, &done, &first, start), Next::Write(namespace.to_owned()));
+            done.insert(
+                namespace.to_owned(),
+                Done { bundle: Arc::clone(&first), again: start + LOOKED_AT_EVERY },
+            );
+        }
+        assert_eq!(next(&wanted, &done, &first, start), Next::Wait(Some(start + LOOKED_AT_EVERY)));
+        assert_eq!(next(&wanted, &done, &second, start), Next::Write("a".to_owned()));
+        assert_eq!(next(&wanted, &done, &first, start + LOOKED_AT_EVERY), Next::Write("a".to_owned()));
+        assert_eq!(next(&BTreeSet::new(), &BTreeMap::new(), &first, start), Next::Wait(None));
+    }
+}
