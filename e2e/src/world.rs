@@ -370,6 +370,15 @@ impl World {
         Ok(holder.split('_').next().unwrap_or_default().to_owned())
     }
 
+    /// How often another replica of the operator has taken the lead.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn changes_of_leader(&self) -> Result<i32> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), NAMESPACE);
+        Ok(leases.get(names::OPERATOR).await?.spec.and_then(|spec| spec.lease_transitions).unwrap_or(0))
+    }
+
     /// Waits until a pod's log holds a line that satisfies `condition`, and returns the whole log.
     ///
     /// # Errors

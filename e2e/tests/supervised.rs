@@ -114,9 +114,11 @@ fn a_wrapper_without_exec_loses_nothing() {
         world.create::<ScavengerJob>(simulation("wrapped", folder, &command)).await?;
         let interruptions = repetitions(3).min(20);
         for _ in 0..interruptions {
-            computes(world, "wrapped").await?;
-            has_run_for(world, "wrapped", Duration::from_secs(2)).await?;
-            let ended = take_away(world, "wrapped").await?;
+            let ended = take_away(world, "wrapped", async || {
+                computes(world, "wrapped").await?;
+                has_run_for(world, "wrapped", Duration::from_secs(2)).await
+            })
+            .await?;
             ended.answered_within("wrapped", GRACE)?;
         }
         world.api::<ScavengerJob>().delete("wrapped", &DeleteParams::default()).await?;
@@ -129,8 +131,8 @@ fn a_wrapper_without_exec_loses_nothing() {
         alone["spec"]["supervisor"] = json!({ "enabled": false });
         alone["spec"]["terminationGracePeriodSeconds"] = json!(5);
         world.create::<ScavengerJob>(alone).await?;
-        computes(world, "alone").await?;
-        let Ended { attempt, took } = take_away(world, "alone").await?;
+        let ready = async || computes(world, "alone").await.map(drop);
+        let Ended { attempt, took } = take_away(world, "alone", ready).await?;
         println!("alone: ended after {took:.1?} of 5 s");
         ensure!(!attempt.supervised && attempt.answered_sigterm.is_none(), "{attempt:?}");
         ensure!(took >= Duration::from_secs(5), "a shell as process 1 passed SIGTERM on after {took:?}");
@@ -151,14 +153,17 @@ fn every_way_to_start_mdrun_ends_with_a_checkpoint() {
             let script = format!("{script}\n");
             let command = ["bash", "-c", &script, "shape", "gmx", "-quiet", "mdrun"];
             world.create::<ScavengerJob>(simulation(name, &format!("/data/water/{name}"), &command)).await?;
-            computes(world, name).await?;
-            let ended = take_away(world, name).await?;
+            let ended = take_away(world, name, async || computes(world, name).await.map(drop)).await?;
             ended.answered_within(name, GRACE)?;
             // And what was written is what the next attempt goes on from.
             let pod = computes(world, name).await?;
             let count = ["grep", "-c", "Restarting from checkpoint", "md.log"];
             let restarts = exec(&world.api(), &pod, "main", &count).await?;
-            ensure!(restarts == "1", "{name} did not go on from its checkpoint");
+            let attempts = ended.attempt.number.to_string();
+            ensure!(
+                restarts == attempts,
+                "{name} went on from its checkpoint {restarts} times of {attempts}"
+            );
             anyhow::Ok(())
         });
         try_join_all(tries).await?;
@@ -176,6 +181,8 @@ fn on_demand(name: &str, slot: &str) -> Value {
     job["spec"]["image"] = json!("scavenger.dev/gromacs:2022.5");
     job["spec"]["command"] = json!(["bash", "-c", script]);
     job["spec"]["args"] = json!([]);
+    // Reports over TLS take a moment of processor time, too.
+    job["spec"]["resources"]["requests"]["cpu"] = json!("200m");
     job["spec"]["checkpoint"] = json!({
         "path": format!("/data/{name}.state"), "progressPath": format!("/data/{name}.progress"), "restartSeconds": 1,
         // It has no handler for the signal. A workload that can be asked reports every 10 s, others once a minute.
@@ -273,8 +280,6 @@ fn asked(name: &str, slot: &str) -> Value {
         "cd /data; trap 'date > {name}.new; mv {name}.new {name}.state' USR1; \
          date > {name}.state; while :; do sleep 0.2; done"
     );
-    // Reports over TLS take a moment of processor time, too.
-    job["spec"]["resources"]["requests"]["cpu"] = json!("200m");
     job["spec"]["command"] = json!(["bash", "-c", script]);
     job["spec"]["checkpoint"] = json!({
         "path": format!("/data/{name}.state"), "restartSeconds": 1, "request": { "signal": "USR1" },

@@ -51,9 +51,11 @@ fn without_reports_nothing_fails_and_the_end_is_measured() {
             // It has a handler for SIGTERM alone. A workload that can be asked tries again after 10 s, others after a minute.
             job["spec"]["checkpoint"]["request"] = json!({ "signal": "USR1" });
             world.create::<ScavengerJob>(job).await?;
-            world.phase("count", Phase::Running).await?;
-            has_run_for(world, "count", Duration::from_secs(5)).await?;
-            let Ended { attempt, .. } = take_away(world, "count").await?;
+            let ready = async || {
+                world.phase("count", Phase::Running).await?;
+                has_run_for(world, "count", Duration::from_secs(5)).await
+            };
+            let Ended { attempt, .. } = take_away(world, "count", ready).await?;
             ensure!(attempt.answered_sigterm == Some(true) && attempt.lost_seconds == Some(0), "{attempt:?}");
             world.phase("count", Phase::Running).await?;
             // It says so once, and goes on.

@@ -1,8 +1,8 @@
 //! All tests, side by side: most of the time those on a cluster wait for it, and those that need one to themselves must
 //! not wait for the others.
 //!
-//! Each lane runs one program of tests after the other: one what needs no cluster of ours, and then its share of the rest
-//! on the last of the clusters; the others begin with theirs at once. The clusters are alike. The output of a program is printed as a whole when it has ended.
+//! Each lane runs one program of tests after the other: one what needs no cluster of ours, and one for each of the
+//! clusters, which are alike and share out the rest. The output of a program is printed as a whole when it has ended.
 
 use std::{
     fs::File,
@@ -116,20 +116,15 @@ pub(super) fn run(
         }
     };
     let run_on = &run_on;
-    let last = names.len() - 1;
     thread::scope(|scope| {
         scope.spawn(move || {
             for call in programs {
                 let name = call.name.clone();
                 run(Ok(call), &name);
             }
-            // What needs no cluster keeps the processors busy; what comes after it waits most of the time.
-            if last > 0 {
-                run_on(last);
-            }
         });
         // Most of what makes a cluster waits, too, so they come up side by side.
-        for number in 0..last.max(1) {
+        for number in 0..names.len() {
             scope.spawn(move || run_on(number));
         }
     });
