@@ -99,6 +99,13 @@ impl Before {
         })?;
         let limit = settings.start_thresholds.of(planner.capacity.allocatable());
         let used = planner.capacity.used(planner.promises.ledger());
+        for key in &admitted {
+            let Some(Ok(spec)) = planner.seen.get(key).map(|tracked| &tracked.sj().spec) else { continue };
+            planner
+                .capacity
+                .check_part(&spec.demand, planner.promises.ledger(), settings)
+                .map_err(|said| format!("{key} was admitted, and {said}"))?;
+        }
         for key in admitted {
             let Some(Ok(spec)) = planner.seen.get(key).map(|tracked| &tracked.sj().spec) else { continue };
             for (name, amount) in spec.demand.total().iter().filter(|(_, amount)| *amount > 0) {

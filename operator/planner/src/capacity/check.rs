@@ -36,6 +36,7 @@ impl Capacity {
                 ordinary.add(&ordinary_there);
             }
         }
+        self.groups.check(self.nodes.values())?;
         if !self.borders.are_right(self.nodes.iter()) {
             return Err(
                 "the nodes that are closed, or outside the pool, differ from what they are made from"

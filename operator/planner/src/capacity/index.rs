@@ -14,6 +14,7 @@ use std::{
 
 use super::{
     columns::Columns,
+    groups::Reach,
     slab::{Bits, Slab},
 };
 use crate::{
@@ -54,6 +55,9 @@ pub(crate) type Rows = BTreeMap<usize, Vec<i64>>;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ask(usize);
 
+/// So many parts of the pool have a threshold of their own; who reaches another is counted in the whole.
+const MOST_PARTS: usize = 64;
+
 /// See the module.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
@@ -68,6 +72,10 @@ pub(crate) struct Places {
     /// What pending pods ask that some node could take if no ScavengerJob were there.
     takeable: Resources,
     takeable_stale: bool,
+    /// What demands reach that do not reach the whole pool, each once.
+    parts: Vec<Reach>,
+    /// For each of them, what of `takeable` is asked by pods that reach nothing else.
+    takeable_in: Vec<Resources>,
 }
 
 /// Which nodes let a placement in.
@@ -90,6 +98,10 @@ struct Asked {
     users: usize,
     /// Pending pods among the users.
     pending: i64,
+    /// The groups of nodes that it reaches.
+    reach: Reach,
+    /// Which of the parts that is, counted from 1; 0 for the whole pool.
+    part: usize,
     /// For each view, once somebody wanted to know. One node counts at most for all pods of the demand.
     counts: [Option<u64>; 3],
 }
@@ -146,8 +158,16 @@ impl Places {
         self.placements.at_mut(placement).users += 1;
         let amounts = self.columns.amounts(&demand.per_pod);
         let demand = demand.clone();
-        let asked =
-            Asked { demand: demand.clone(), amounts, placement, users: 1, pending: 0, counts: [None; 3] };
+        let asked = Asked {
+            demand: demand.clone(),
+            amounts,
+            placement,
+            users: 1,
+            pending: 0,
+            reach: Reach::default(),
+            part: 0,
+            counts: [None; 3],
+        };
         let ask = Ask(self.asks.add(asked));
         self.ask_numbers.insert(demand, ask);
         ask
@@ -315,20 +335,34 @@ impl Places {
     }
 
     /// True if less than the demands `kept` ask for, in a resource that the last of them asks for, would be left of
-    /// `free` by `ask`.
+    /// `free` by `ask`: in the pool, or in the part of it that the last one reaches.
     pub(crate) fn takes_from(&self, ask: Ask, kept: &[Ask], free: &[i64]) -> bool {
-        let total = |ask: Ask, column: usize| {
-            let asked = self.asks.at(ask.0);
-            let amount =
-                asked.amounts().iter().find(|(of, _)| *of == column).map_or(0, |(_, amount)| *amount);
-            amount.saturating_mul(i64::from(asked.demand.pod_count))
-        };
         let Some(last) = kept.last() else { return false };
-        self.asks.at(last.0).amounts().iter().any(|(column, _)| {
-            let own = total(ask, *column);
-            let all = kept.iter().fold(own, |sum, one| sum.saturating_add(total(*one, *column)));
-            own > 0 && all > free.get(*column).copied().unwrap_or(0)
-        })
+        let last = self.asks.at(last.0);
+        let takes_from_part = |part: usize| {
+            // Who may go there may go there with all pods.
+            let total = |ask: Ask, column: usize| {
+                let asked = self.asks.at(ask.0);
+                let goes_there = part == 0 || asked.reach.meets(last.reach);
+                let amount = asked
+                    .amounts()
+                    .iter()
+                    .find(|(of, _)| goes_there && *of == column)
+                    .map_or(0, |(_, amount)| *amount);
+                amount.saturating_mul(i64::from(asked.demand.pod_count))
+            };
+            last.amounts().iter().any(|(column, _)| {
+                let own = total(ask, *column);
+                let all = kept.iter().fold(own, |sum, one| sum.saturating_add(total(*one, *column)));
+                own > 0 && all > free.get(self.column_in(part, *column)).copied().unwrap_or(0)
+            })
+        };
+        takes_from_part(0) || last.part > 0 && takes_from_part(last.part)
+    }
+
+    /// Where a column of a part is in what [`Self::row_of_parts`] gave.
+    fn column_in(&self, part: usize, column: usize) -> usize {
+        part * self.columns.width() + column
     }
 
     /// Nodes for the pods of a demand, and how many on each, of all that could take them if no ScavengerJob were there:
@@ -421,14 +455,81 @@ impl Places {
         row
     }
 
-    /// True if all that a demand asks for is at most what [`Self::row`] gave, wherever it is.
+    /// Amounts of the pool, and of each part of it, in the order of the columns.
+    pub(super) fn row_of_parts(
+        &self,
+        pool: &Resources,
+        part: impl Fn(usize, Reach) -> Resources,
+    ) -> Vec<i64> {
+        let width = self.columns.width();
+        let mut row = vec![0; (1 + self.parts.len()) * width];
+        self.columns.fill(&mut row[..width], pool);
+        for (index, row) in row[width..].chunks_exact_mut(width).enumerate() {
+            self.columns.fill(row, &part(index + 1, self.parts[index]));
+        }
+        row
+    }
+
+    /// True if all that a demand asks for is at most what [`Self::row_of_parts`] gave, in the pool and in the part of it
+    /// that it reaches, on whatever nodes.
     pub(crate) fn is_within(&self, ask: Ask, row: &[i64]) -> bool {
         let asked = self.asks.at(ask.0);
         let pods = i64::from(asked.demand.pod_count);
-        let is_within = |(column, amount): &(usize, i64)| {
-            amount.saturating_mul(pods) <= row.get(*column).copied().unwrap_or(0)
+        let is_within = |part: usize, (column, amount): &(usize, i64)| {
+            amount.saturating_mul(pods) <= row.get(self.column_in(part, *column)).copied().unwrap_or(0)
         };
-        asked.amounts.as_ref().is_some_and(|amounts| amounts.iter().all(is_within))
+        asked.amounts.as_ref().is_some_and(|amounts| {
+            amounts
+                .iter()
+                .all(|amount| is_within(0, amount) && (asked.part == 0 || is_within(asked.part, amount)))
+        })
+    }
+
+    /// True if some of these nodes let a demand's pods in, once they are ready.
+    pub(super) fn lets_in_some_of(&self, ask: Ask, nodes: &Bits) -> bool {
+        let admits = &self.placements.at(self.asks.at(ask.0).placement).nodes[View::Empty as usize];
+        nodes.meets(admits)
+    }
+
+    /// What a demand reaches.
+    pub(super) fn set_reach(&mut self, ask: Ask, reach: Reach, is_whole: bool) {
+        let part = if is_whole {
+            0
+        } else if let Some(index) = self.parts.iter().position(|part| *part == reach) {
+            index + 1
+        } else if self.parts.len() < MOST_PARTS {
+            self.parts.push(reach);
+            self.takeable_stale = true;
+            self.parts.len()
+        } else {
+            0
+        };
+        let asked = self.asks.at_mut(ask.0);
+        self.takeable_stale |= asked.pending > 0 && (asked.reach, asked.part) != (reach, part);
+        (asked.reach, asked.part) = (reach, part);
+    }
+
+    /// Before it is found out again what each demand reaches.
+    pub(super) fn forget_reaches(&mut self) {
+        self.takeable_stale |= !self.parts.is_empty();
+        self.parts.clear();
+    }
+
+    /// The part of the pool that a demand reaches, with its number, if it is not the whole.
+    pub(super) fn part_reached(&self, ask: Ask) -> Option<(usize, Reach)> {
+        let part = self.asks.at(ask.0).part;
+        part.checked_sub(1).and_then(|index| Some((part, *self.parts.get(index)?)))
+    }
+
+    /// What of [`Self::takeable`] is asked by pods that reach nothing but this part.
+    pub(super) fn takeable_in(&self, part: usize) -> Option<&Resources> {
+        if self.takeable_stale { None } else { self.takeable_in.get(part.checked_sub(1)?) }
+    }
+
+    /// Every demand.
+    pub(super) fn all_asks(&self) -> Vec<Ask> {
+        let asks = self.asks.items.iter().enumerate();
+        asks.filter(|(_, asked)| asked.is_some()).map(|(number, _)| Ask(number)).collect()
     }
 
     /// What pending pods ask that some node could take if no ScavengerJob were there; none if that was not found out
@@ -443,13 +544,20 @@ impl Places {
             return;
         }
         let mut takeable = Resources::default();
+        let mut takeable_in = vec![Resources::default(); self.parts.len()];
         for number in 0..self.asks.items.len() {
             let Some(pending) = self.asks.items[number].as_ref().map(|asked| asked.pending) else { continue };
             if pending > 0 && self.count(Ask(number), View::WithoutScavengers) > 0 {
-                takeable.add(&self.asks.at(number).demand.per_pod.times(pending));
+                let asked = self.asks.at(number);
+                let all = asked.demand.per_pod.times(pending);
+                takeable.add(&all);
+                let within = |part: &Reach| asked.part > 0 && asked.reach.is_within(*part);
+                for (_, sum) in self.parts.iter().zip(&mut takeable_in).filter(|(part, _)| within(part)) {
+                    sum.add(&all);
+                }
             }
         }
-        self.takeable = takeable;
+        (self.takeable, self.takeable_in) = (takeable, takeable_in);
     }
 
     /// Every demand with the counts that are known.

@@ -8,6 +8,7 @@
 mod borders;
 mod check;
 mod columns;
+mod groups;
 mod index;
 mod pending;
 #[cfg(any(test, feature = "fixtures"))]
@@ -20,6 +21,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use borders::{Borders, is_closed};
+pub(crate) use groups::Group;
+use groups::Groups;
 pub(crate) use index::Ask;
 pub(crate) use index::Rows;
 use index::{Places, Rooms};
@@ -45,6 +48,10 @@ struct Entry {
     ordinary: Resources,
     /// Pods of ScavengerJobs on it that have not ended.
     scavengers: BTreeSet<Key>,
+    /// What is promised on it, as its group counts it.
+    promised: Resources,
+    /// Number of its group; none if it does not belong to the pool, or there are too many groups.
+    group: Option<usize>,
     /// Its number in the index.
     slot: usize,
     /// True if its labels or taints are not in the index yet.
@@ -97,6 +104,9 @@ pub struct Capacity {
     pending: BTreeMap<Key, Ask>,
     places: Places,
     borders: Borders,
+    groups: Groups,
+    /// The epoch in which it was found out what the demands reach.
+    reached: u64,
     /// Nodes that changed since the index was brought up to date.
     stale: BTreeSet<Name>,
     /// Rises when something changes that an answer "never fits" depends on.
@@ -127,6 +137,8 @@ impl Entry {
             used: Resources::default(),
             ordinary: Resources::default(),
             scavengers: BTreeSet::new(),
+            promised: Resources::default(),
+            group: None,
             slot,
             relabelled: false,
         }
@@ -170,6 +182,7 @@ impl Capacity {
         self.change_node(&name, |entry| {
             entry.eligible = settings.is_some_and(|settings| settings.include(&node));
             entry.in_pool = entry.eligible && takes_more(&node);
+            entry.group = None;
             entry.relabelled = true;
             entry.node = Some(node);
         });
@@ -185,6 +198,7 @@ impl Capacity {
         self.change_node(name, |entry| {
             entry.in_pool = false;
             entry.eligible = false;
+            entry.group = None;
             entry.relabelled = true;
             entry.node = None;
         });
@@ -201,6 +215,8 @@ impl Capacity {
             self.nodes.insert(name.clone(), Entry::new(slot));
         }
         let Some(entry) = self.nodes.get_mut(name) else { return };
+        let group = entry.group;
+        self.groups.subtract(entry);
         if let Some(node) = entry.node.as_ref().filter(|_| entry.eligible) {
             self.eligible.subtract(&node.allocatable);
             self.eligible_nodes -= 1;
@@ -219,6 +235,15 @@ impl Capacity {
                 self.used.add(&entry.used);
                 self.ordinary.add(&entry.ordinary);
             }
+        }
+        if entry.group.is_none()
+            && let Some(node) = entry.node.as_ref().filter(|_| entry.eligible)
+        {
+            entry.group = self.groups.number_of(node);
+        }
+        self.groups.add(entry);
+        if entry.group != group {
+            self.groups.moved(entry.slot, group, entry.group);
         }
         self.borders.set(name, entry);
         if entry.in_pool || entry.scavengers.is_empty() {
@@ -239,6 +264,7 @@ impl Capacity {
                     _ => false,
                 };
                 entry.in_pool = entry.eligible && entry.node.as_ref().is_some_and(takes_more);
+                entry.group = None;
             });
         }
         self.epoch += 1;
@@ -332,7 +358,9 @@ impl Capacity {
         for name in stale {
             // Promised on a node that is gone.
             let Some(entry) = self.nodes.get_mut(&name) else { continue };
-            let rooms = entry.rooms(ledger.promised(&name));
+            let promised = ledger.promised(&name);
+            self.groups.set_promised(entry, promised);
+            let rooms = entry.rooms(promised);
             let relabelled = std::mem::take(&mut entry.relabelled);
             let (slot, gone) = (entry.slot, entry.node.is_none() && entry.used == Resources::default());
             self.places.set_node(slot, relabelled.then_some(entry.node.as_ref()), &rooms);
@@ -342,13 +370,19 @@ impl Capacity {
                 self.vacant.push(slot);
             }
         }
+        if self.reached != self.epoch {
+            self.reached = self.epoch;
+            self.reach_anew();
+        }
         self.places.settle();
     }
 
     /// Somebody waits with a demand.
     pub(crate) fn ask(&mut self, demand: &Demand) -> Ask {
         let nodes = self.nodes.values().filter_map(|entry| Some((entry.slot, entry.node.as_ref()?)));
-        self.places.add_user(demand, nodes)
+        let ask = self.places.add_user(demand, nodes);
+        self.set_reach(ask);
+        ask
     }
 
     /// The waiting is over.

@@ -63,16 +63,20 @@ impl Capacity {
     pub(super) fn takeable(&self) -> Resources {
         let mut takeable = Resources::default();
         for (_, requests, placement) in self.pending() {
-            let could_be_taken = self.nodes.values().filter(|entry| entry.in_pool).any(|entry| {
-                entry.node.as_ref().is_some_and(|node| {
-                    placement.admits(node) && requests.fits_beside(&entry.ordinary, &node.allocatable)
-                })
-            });
-            if could_be_taken {
+            if self.is_takeable(requests, placement) {
                 takeable.add(requests);
             }
         }
         takeable
+    }
+
+    /// True if a pod with these requests would fit some node of the pool if no ScavengerJob were there.
+    pub(super) fn is_takeable(&self, requests: &Resources, placement: &Placement) -> bool {
+        self.nodes.values().filter(|entry| entry.in_pool).any(|entry| {
+            entry.node.as_ref().is_some_and(|node| {
+                placement.admits(node) && requests.fits_beside(&entry.ordinary, &node.allocatable)
+            })
+        })
     }
 
     /// True if a pending ordinary pod may find capacity on some node once ScavengerJobs are interrupted; false if none

@@ -1,13 +1,17 @@
 //! What fits, stated plainly over the nodes as they are: the tests hold the index against it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{
-    Capacity,
+    Capacity, Entry,
+    groups::{self, Sums},
     index::View,
-    questions::{Shortage, not_placed, place},
+    questions::{self, OF_PART, Shortage, WHERE, not_placed, place},
 };
 use crate::{
     ledger::Ledger,
-    values::{Demand, Name, Settings},
+    resources::Resources,
+    values::{Demand, Name, Node, Placement, Settings, Taint},
 };
 
 impl Capacity {
@@ -15,8 +19,12 @@ impl Capacity {
     /// Nodes that are not usable at the moment count here: that a node restarts is no reason to give up.
     #[must_use]
     pub fn never_fits_plainly(&self, demand: &Demand, settings: &Settings) -> Option<Shortage> {
-        if let Some(shortage) = self.exceeds_pool(demand, settings) {
-            return Some(shortage);
+        let part = self.part_plainly(demand, &Ledger::default());
+        let exceeds_part =
+            |(sums, _): &(Sums, _)| questions::exceeds_all(demand, &sums.eligible, WHERE, settings);
+        let shortage = self.exceeds_pool(demand, settings).or_else(|| part.as_ref().and_then(exceeds_part));
+        if shortage.is_some() {
+            return shortage;
         }
         let nodes =
             self.nodes.values().filter(|entry| entry.eligible).filter_map(|entry| entry.node.as_ref());
@@ -40,8 +48,74 @@ impl Capacity {
         {
             return Err(shortage);
         }
+        if let Some((sums, takeable)) = self.part_plainly(demand, ledger) {
+            let free = questions::free_in(&sums, Some(&takeable), settings);
+            let shortage = questions::exceeds_left(demand, &free, &sums.allocatable, OF_PART, settings);
+            shortage.map_or(Ok(()), Err)?;
+        }
         self.nodes_for(demand, ledger)
             .map_err(|placed| not_placed(demand, placed, self.suitable(demand), "now"))
+    }
+
+    /// Checks that no more is used of what a demand reaches than its threshold, in what it asks for itself.
+    ///
+    /// # Errors
+    /// What is beyond it.
+    pub(crate) fn check_part(
+        &self,
+        demand: &Demand,
+        ledger: &Ledger,
+        settings: &Settings,
+    ) -> Result<(), String> {
+        let Some((sums, takeable)) = self.part_plainly(demand, ledger) else { return Ok(()) };
+        let free = questions::free_in(&sums, Some(&takeable), settings);
+        let asked = demand.total();
+        let mut asked = asked.iter().filter(|(_, amount)| *amount > 0);
+        match asked.find(|(name, _)| free.get(name) < 0) {
+            Some((name, _)) => {
+                Err(format!("{} {name} are beyond the threshold where it can go", -free.get(name)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The sums of what a demand reaches, if that is not the whole pool, and what pending pods are about to take there.
+    fn part_plainly(&self, demand: &Demand, ledger: &Ledger) -> Option<(Sums, Resources)> {
+        let mut groups: BTreeMap<Vec<Taint>, Vec<(&Name, &Entry)>> = BTreeMap::new();
+        for (name, entry) in self.nodes.iter().filter(|(_, entry)| entry.eligible) {
+            if let Some(node) = &entry.node {
+                groups.entry(groups::taints(node)).or_default().push((name, entry));
+            }
+        }
+        let reached = |per_pod: &Resources, placement: &Placement| -> BTreeSet<&Vec<Taint>> {
+            let lets_in = |node: &Node| View::Empty.admits(placement, node);
+            let is_reached = |nodes: &[(&Name, &Entry)]| {
+                let nodes = || nodes.iter().filter_map(|(_, entry)| entry.node.as_ref());
+                let mut extended = per_pod.other.iter().filter(|(_, amount)| **amount > 0);
+                nodes().any(lets_in)
+                    && extended.all(|(name, _)| nodes().any(|node| node.allocatable.get(name) > 0))
+            };
+            groups.iter().filter(|(_, nodes)| is_reached(nodes)).map(|(taints, _)| taints).collect()
+        };
+        let reach = reached(&demand.per_pod, &demand.placement);
+        if reach.is_empty() || reach.len() == groups.len() {
+            return None;
+        }
+        let mut sums = Sums::default();
+        for (name, entry) in reach.iter().flat_map(|taints| &groups[*taints]) {
+            sums.add_node(entry);
+            if let Some(promised) = ledger.promised(name).filter(|_| entry.in_pool) {
+                sums.promised.add(promised);
+            }
+        }
+        let mut takeable = Resources::default();
+        for (_, requests, placement) in self.pending() {
+            let there = reached(requests, placement);
+            if !there.is_empty() && there.is_subset(&reach) && self.is_takeable(requests, placement) {
+                takeable.add(requests);
+            }
+        }
+        Some((sums, takeable))
     }
 
     fn suitable(&self, demand: &Demand) -> usize {

@@ -2,6 +2,7 @@
 
 use super::{
     Capacity,
+    groups::Sums,
     index::{Ask, Rows, View},
 };
 use crate::{
@@ -53,8 +54,12 @@ impl Capacity {
     /// Why a demand would not fit even if nothing else ran and every node of the pool were ready; none if it would.
     /// Nodes that are not usable at the moment count here: that a node restarts is no reason to give up.
     pub(crate) fn never_fits(&mut self, ask: Ask, settings: &Settings) -> Option<Shortage> {
-        if let Some(shortage) = self.exceeds_pool(self.places.demand(ask), settings) {
-            return Some(shortage);
+        let demand = self.places.demand(ask);
+        let part = self.part_of(ask);
+        let exceeds_part = |(sums, _): &(Sums, _)| exceeds_all(demand, &sums.eligible, WHERE, settings);
+        let shortage = self.exceeds_pool(demand, settings).or_else(|| part.as_ref().and_then(exceeds_part));
+        if shortage.is_some() {
+            return shortage;
         }
         if self.eligible_nodes == 0 || self.places.fits(ask, View::Empty) {
             return None;
@@ -68,26 +73,13 @@ impl Capacity {
         if self.eligible_nodes == 0 {
             return None;
         }
-        let total = demand.total();
-        let limit = settings.start_thresholds.of(&self.eligible);
-        let resource = total.exceeds(&limit)?;
-        Some(Shortage {
-            message: format!(
-                "asks for {} in all, but ScavengerJobs may fill the pool only up to {} of {}",
-                Amount(resource, total.get(resource)),
-                settings.start_thresholds.share(resource),
-                Amount(resource, self.eligible.get(resource)),
-            ),
-            left: settings.start_thresholds.of(&self.eligible).get(resource),
-            whole: self.eligible.get(resource),
-            resource: Some(resource.to_owned()),
-        })
+        exceeds_all(demand, &self.eligible, "the pool", settings)
     }
 
     /// What is left below the threshold, for [`Self::fits`].
     pub(crate) fn free_row(&self, ledger: &Ledger, settings: &Settings) -> Vec<i64> {
         let free = self.free(ledger, settings);
-        self.places.row(&free)
+        self.row_of_parts(&free, |sums| free_in(&sums, None, settings))
     }
 
     /// True if there is room for a demand now.
@@ -103,7 +95,7 @@ impl Capacity {
         if let Some(takeable) = self.places.takeable() {
             free.subtract(takeable);
         }
-        self.places.row(&free)
+        self.row_of_parts(&free, |sums| settings.start_thresholds.of(&sums.allocatable).minus(&sums.ordinary))
     }
 
     /// True if there would be room if no ScavengerJob were there.
@@ -156,10 +148,11 @@ impl Capacity {
         self.places.is_within(ask, row)
     }
 
-    /// Amounts in the order of the index, and the number of a node that belongs to the pool now.
-    pub(crate) fn row_on(&self, node: &Name, resources: &Resources) -> Option<(usize, Vec<i64>)> {
+    /// Amounts on a node that belongs to the pool now: its number, the amounts in the order of the index, and what they are
+    /// of the pool and of each part of it, as in [`Self::free_row`].
+    pub(crate) fn row_on(&self, node: &Name, resources: &Resources) -> Option<(usize, Vec<i64>, Vec<i64>)> {
         let entry = self.nodes.get(node).filter(|entry| entry.in_pool)?;
-        Some((entry.slot, self.places.row(resources)))
+        Some((entry.slot, self.places.row(resources), self.parts_with(entry, resources)))
     }
 
     /// Nodes for the pods of a demand: all of them if [`Self::fits`].
@@ -173,8 +166,15 @@ impl Capacity {
         if let Some(shortage) = self.too_many_closed() {
             return shortage;
         }
-        if let Some(shortage) = self.exceeds_free(self.places.demand(ask), ledger, settings) {
+        let demand = self.places.demand(ask);
+        if let Some(shortage) = self.exceeds_free(demand, ledger, settings) {
             return shortage;
+        }
+        if let Some((sums, takeable)) = self.part_of(ask) {
+            let free = free_in(&sums, takeable, settings);
+            if let Some(shortage) = exceeds_left(demand, &free, &sums.allocatable, OF_PART, settings) {
+                return shortage;
+            }
         }
         let placed = u32::try_from(self.places.count(ask, View::Now)).unwrap_or(u32::MAX);
         let suitable = self.places.suitable(ask);
@@ -192,20 +192,7 @@ impl Capacity {
         ledger: &Ledger,
         settings: &Settings,
     ) -> Option<Shortage> {
-        let total = demand.total();
-        let free = self.free(ledger, settings);
-        let resource = total.exceeds(&free)?;
-        Some(Shortage {
-            message: format!(
-                "needs {}, but only {} are left below the threshold of {}",
-                Amount(resource, total.get(resource)),
-                Amount(resource, free.get(resource).max(0)),
-                settings.start_thresholds.share(resource),
-            ),
-            left: free.get(resource).max(0),
-            whole: self.allocatable.get(resource),
-            resource: Some(resource.to_owned()),
-        })
+        exceeds_left(demand, &self.free(ledger, settings), &self.allocatable, "", settings)
     }
 
     /// Nodes for the pods of a demand, whatever the threshold; or how many pods found one.
@@ -222,6 +209,67 @@ impl Capacity {
         });
         place(demand, View::Now, rooms)
     }
+}
+
+/// The part of the pool that a ScavengerJob reaches, for messages.
+pub(super) const WHERE: &str = "the nodes that it can go to";
+/// The same after a threshold.
+pub(super) const OF_PART: &str = " on the nodes that it can go to";
+
+/// What is left of a part of the pool below the threshold, if pending pods are about to take this.
+pub(super) fn free_in(sums: &Sums, takeable: Option<&Resources>, settings: &Settings) -> Resources {
+    let mut free = settings.start_thresholds.of(&sums.allocatable).minus(&sums.used);
+    free.subtract(&sums.promised);
+    if let Some(takeable) = takeable {
+        free.subtract(takeable);
+    }
+    free
+}
+
+/// Why a demand can never be below the threshold of these nodes, whatever else runs there.
+pub(super) fn exceeds_all(
+    demand: &Demand,
+    eligible: &Resources,
+    nodes: &str,
+    settings: &Settings,
+) -> Option<Shortage> {
+    let total = demand.total();
+    let limit = settings.start_thresholds.of(eligible);
+    let resource = total.exceeds(&limit)?;
+    Some(Shortage {
+        message: format!(
+            "asks for {} in all, but ScavengerJobs may fill {nodes} only up to {} of {}",
+            Amount(resource, total.get(resource)),
+            settings.start_thresholds.share(resource),
+            Amount(resource, eligible.get(resource)),
+        ),
+        left: limit.get(resource),
+        whole: eligible.get(resource),
+        resource: Some(resource.to_owned()),
+    })
+}
+
+/// Why a demand is not below the threshold of nodes of which this is free.
+pub(super) fn exceeds_left(
+    demand: &Demand,
+    free: &Resources,
+    allocatable: &Resources,
+    nodes: &str,
+    settings: &Settings,
+) -> Option<Shortage> {
+    let total = demand.total();
+    let resource = total.exceeds(free)?;
+    Some(Shortage {
+        message: format!(
+            "needs {}, but only {} are left below the threshold of {}{nodes}",
+            Amount(resource, total.get(resource)),
+            Amount(resource, free.get(resource).max(0)),
+            settings.start_thresholds.share(resource),
+        ),
+        left: free.get(resource).max(0),
+        whole: allocatable.get(resource),
+        resource: Some(resource.to_owned()),
+    })
 }
 
 pub(super) fn not_placed(demand: &Demand, placed: u32, suitable: usize, when: &str) -> Shortage {

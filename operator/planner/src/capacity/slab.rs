@@ -22,6 +22,10 @@ impl Bits {
         }
     }
 
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).any(|(mine, theirs)| mine & theirs != 0)
+    }
+
     pub(super) fn common(&self, other: &Self) -> usize {
         self.0.iter().zip(&other.0).map(|(mine, theirs)| (mine & theirs).count_ones() as usize).sum()
     }

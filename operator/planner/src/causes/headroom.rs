@@ -3,16 +3,21 @@
 //! When what pods on the pool's nodes use passes a resource's `interruptThreshold`, ScavengerJobs go until
 //! `headroomTarget` is reached: those that lose least together (`super::least_loss`). Pods that only wait for a node do
 //! not count, and what is terminating already counts as gone.
+//!
+//! The same holds for each group of nodes with the same taints, where there are several (`capacity::groups`): who does
+//! not tolerate a taint finds nothing free on the nodes that have it. There only those go that reach no other group. Their
+//! next start stays below the start threshold of that group. Others could come back to it at once.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Cause, Pool, Standing,
     least_loss::{self, Candidate},
 };
 use crate::{
+    capacity::Group,
     resources::{Amount, Resources, Share},
-    values::{Headroom, Key, Reason},
+    values::{Demand, Headroom, Key, Reason},
 };
 
 impl Headroom {
@@ -43,12 +48,14 @@ struct Excess<'a> {
 }
 
 /// Who goes, and why as a message. `used` is without those that are terminating already. Those that lose least together
-/// go, until every resource that passed its threshold is at its target.
+/// go, until every resource that passed its threshold is at its target. `nodes` says for the message where that is, unless
+/// it is the whole pool: " on nodes without taints".
 #[must_use]
 pub fn choose(
     used: &Resources,
     allocatable: &Resources,
     headroom: &Headroom,
+    nodes: &str,
     candidates: Vec<Candidate>,
 ) -> Vec<(Key, String)> {
     let all_excess = headroom.excess(used, allocatable);
@@ -59,7 +66,7 @@ pub fn choose(
         let held = held.get(sj)?;
         let excess = all_excess.iter().find(|excess| held.get(excess.resource) > 0)?;
         Some(format!(
-            "makes room before others need it: {} of {} are used, more than the pool's interruptThreshold of {}",
+            "makes room before others need it: {} of {} are used{nodes}, more than the pool's interruptThreshold of {}",
             Amount(excess.resource, excess.used),
             Amount(excess.resource, excess.whole),
             excess.threshold,
@@ -75,26 +82,70 @@ pub(crate) struct KeepHeadroom;
 
 impl Cause for KeepHeadroom {
     fn is_idle(&self, pool: &Pool<'_>) -> bool {
-        pool.settings.headroom.suffices(pool.capacity.used_by_pods(), pool.capacity.allocatable())
+        let headroom = &pool.settings.headroom;
+        headroom.suffices(pool.capacity.used_by_pods(), pool.capacity.allocatable())
+            && pool.capacity.groups().all(|group| headroom.suffices(group.used, group.allocatable))
     }
 
     fn order(&mut self, pool: &mut Pool<'_>) {
-        let headroom = &pool.settings.headroom;
-        let mut used = pool.capacity.used_by_bound();
-        if headroom.suffices(&used, pool.capacity.allocatable()) {
-            return;
+        keep_in_pool(pool);
+        let lacks = |group: &Group<'_>| !pool.settings.headroom.suffices(group.used, group.allocatable);
+        let groups: Vec<(usize, String)> = pool
+            .capacity
+            .groups()
+            .filter(lacks)
+            .map(|group| (group.number, format!(" on {}", group.describe())))
+            .collect();
+        for (group, nodes) in groups {
+            keep_in_group(pool, group, &nodes);
         }
-        let mut candidates = Vec::new();
-        for sj in pool.occupancy.scavenger_jobs() {
-            let held = pool.held_in_pool(sj);
-            match pool.loss_of(sj) {
-                Some(loss) => candidates.push(Candidate { sj: sj.clone(), held, loss }),
-                None if pool.standing_of(sj) == Standing::Stuck => {}
-                None => used.subtract(&held),
-            }
+    }
+}
+
+fn keep_in_pool(pool: &mut Pool<'_>) {
+    let headroom = &pool.settings.headroom;
+    let mut used = pool.capacity.used_by_bound();
+    if headroom.suffices(&used, pool.capacity.allocatable()) {
+        return;
+    }
+    let mut candidates = Vec::new();
+    for sj in pool.occupancy.scavenger_jobs() {
+        let held = pool.held_in_pool(sj);
+        match pool.loss_of(sj) {
+            Some(loss) => candidates.push(Candidate { sj: sj.clone(), held, loss }),
+            None if pool.standing_of(sj) == Standing::Stuck => {}
+            None => used.subtract(&held),
         }
-        for (sj, message) in choose(&used, pool.capacity.allocatable(), headroom, candidates) {
-            pool.order(&sj, Reason::Headroom, message);
+    }
+    for (sj, message) in choose(&used, pool.capacity.allocatable(), headroom, "", candidates) {
+        pool.order(&sj, Reason::Headroom, message);
+    }
+}
+
+fn keep_in_group(pool: &mut Pool<'_>, group: usize, nodes: &str) {
+    let headroom = &pool.settings.headroom;
+    let mut used = pool.capacity.used_by_bound_in(group);
+    let mut there = Vec::new();
+    for sj in pool.occupancy.scavenger_jobs() {
+        let held = pool.held_on(sj, |node| pool.capacity.is_in_group(node, group));
+        if held == Resources::default() {
+            continue;
         }
+        match pool.loss_of(sj) {
+            Some(loss) => there.push(Candidate { sj: sj.clone(), held, loss }),
+            None if pool.standing_of(sj) == Standing::Stuck => {}
+            None => used.subtract(&held),
+        }
+    }
+    let Some(allocatable) = pool.capacity.allocatable_in(group) else { return };
+    if headroom.suffices(&used, &allocatable) {
+        return;
+    }
+    let demands: Vec<Option<Arc<Demand>>> = there.iter().map(|one| pool.demand_of(&one.sj)).collect();
+    let stays_there = pool.capacity.reach_only(&demands, group);
+    let candidates =
+        there.into_iter().zip(stays_there).filter(|(_, stays)| *stays).map(|(one, _)| one).collect();
+    for (sj, message) in choose(&used, &allocatable, headroom, nodes, candidates) {
+        pool.order(&sj, Reason::Headroom, message);
     }
 }

@@ -169,7 +169,7 @@ impl MeasuredMemory {
             Amount(MEMORY, whole),
             Share::from_fraction(THRESHOLD),
         );
-        for (sj, _) in headroom::choose(&memory(used), &memory(whole), &limits(), candidates.collect()) {
+        for (sj, _) in headroom::choose(&memory(used), &memory(whole), &limits(), "", candidates.collect()) {
             self.relieving.insert(node.clone());
             pool.order(&sj, Reason::NodePressure, message.clone());
         }

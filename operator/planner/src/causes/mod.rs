@@ -12,7 +12,10 @@ pub mod node_pressure;
 pub mod pending_pod;
 pub mod pending_resize;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -25,7 +28,7 @@ use crate::{
     report::Ordered,
     resources::Resources,
     seen::{Attachments, Seen, Tracked},
-    values::{Key, Name, Pod, Reason, Settings},
+    values::{Demand, Key, Name, Pod, Reason, Settings},
 };
 use drain::Drain;
 use headroom::KeepHeadroom;
@@ -196,12 +199,22 @@ impl Pool<'_> {
 
     /// What a ScavengerJob's pods hold on nodes of the pool.
     pub(crate) fn held_in_pool(&self, sj: &Key) -> Resources {
+        self.held_on(sj, |node| self.capacity.is_in_pool(node))
+    }
+
+    /// What a ScavengerJob's pods hold on some nodes.
+    pub(crate) fn held_on(&self, sj: &Key, counts: impl Fn(&Name) -> bool) -> Resources {
         let mut held = Resources::default();
         let pods = self.seen.attachments(sj).into_iter().flat_map(Attachments::bound);
-        for (_, pod) in pods.filter(|(node, _)| self.capacity.is_in_pool(node)) {
+        for (_, pod) in pods.filter(|(node, _)| counts(node)) {
             held.add(&pod.requests);
         }
         held
+    }
+
+    /// What a ScavengerJob asks for, if that can be read.
+    pub(crate) fn demand_of(&self, sj: &Key) -> Option<Arc<Demand>> {
+        Some(self.seen.get(sj)?.sj().spec.as_ref().ok()?.demand.clone())
     }
 
     /// Waits no longer for checkpoints of those whose interruption is decided, and who hold what is needed of these nodes.

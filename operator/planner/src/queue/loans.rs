@@ -247,8 +247,8 @@ impl<'a> Counted<'a> {
         let mut counted = Self { loan, rows: Rows::new(), total: Vec::new() };
         for (node, amount) in &loan.held {
             let row = node.as_ref().and_then(|node| capacity.row_on(node, amount));
-            if let Some((slot, row)) = row {
-                add(&mut counted.total, &row);
+            if let Some((slot, row, of_parts)) = row {
+                add(&mut counted.total, &of_parts);
                 add(counted.rows.entry(slot).or_default(), &row);
             }
         }

@@ -32,7 +32,7 @@ pub struct Node {
 }
 
 /// A taint of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Taint {
     /// Key.
     pub key: Name,

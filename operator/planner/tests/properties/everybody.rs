@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use scavenger_planner::{
     fixtures::{key, node, pod, seconds, settings, sj},
+    resources::Share,
     values::{Phase, ScavengerJob},
 };
 use scavenger_simulator::{Cluster, Workload};
@@ -43,6 +44,8 @@ struct World {
     reserve_after: i64,
     /// Percent of each node that ordinary pods use.
     ordinary: i64,
+    /// True if the node with the GPU is tainted, which those of one node without a GPU do not tolerate.
+    tainted: bool,
     larges: Vec<Large>,
     /// Processor time and run time of the small ones that come all the time.
     small: Vec<(i64, i64)>,
@@ -59,14 +62,16 @@ fn large() -> impl Strategy<Value = Large> {
 fn world() -> impl Strategy<Value = World> {
     let larges = prop::collection::vec(large(), 3..7);
     let small = prop::collection::vec((1..5_i64, 20..LONGEST), 3..6);
-    (prop::bool::ANY, 60..400_i64, 0..2_i64, larges, small).prop_map(
-        |(one, reserve_after, ordinary, larges, small)| World {
+    (prop::bool::ANY, 60..400_i64, 0..2_i64, prop::bool::ANY, larges, small).prop_map(
+        |(one, reserve_after, ordinary, tainted, larges, small)| World {
             at_once: if one { 1 } else { 4 },
             reserve_after,
             ordinary: ordinary * 10,
+            tainted,
             larges: larges
                 .into_iter()
-                .map(|large| Large { asks: large.asks.min(88 - ordinary * 10), ..large })
+                // Both ordinary pods may be on one node.
+                .map(|large| Large { asks: large.asks.min(88 - ordinary * 20), ..large })
                 .collect(),
             small: small.into_iter().map(|(cpu, needs)| (cpu * 500, needs)).collect(),
         },
@@ -77,7 +82,13 @@ impl World {
     fn cluster(&self) -> Cluster {
         let nodes = ["n1", "n2"].map(|name| node(name, NODE).having("ephemeral-storage", 100));
         let nodes = nodes.map(|node| if &*node.name == "n1" { node.having("gpu", 1) } else { node });
-        let mut pool = settings().filled_to(1.0).starting_at_once(self.at_once);
+        let nodes =
+            nodes.map(|node| if self.tainted && &*node.name == "n1" { node.tainted("gpu") } else { node });
+        // With a taint each node has a threshold of its own, which all of the large ones stay below.
+        let mut pool =
+            settings().filled_to(if self.tainted { 0.95 } else { 1.0 }).starting_at_once(self.at_once);
+        pool.tolerated_taints.push("gpu".into());
+        pool.start_thresholds.overrides.insert("gpu".into(), Share::from_fraction(1.0));
         pool.reserve_after = seconds(self.reserve_after);
         let mut cluster = Cluster::new(pool).with_nodes(nodes);
         for name in ["ordinary1", "ordinary2"] {
@@ -100,9 +111,9 @@ impl Large {
         let sj = sj(name).asking(NODE * self.asks / 100);
         match self.kind {
             Kind::Plain => sj,
-            Kind::Gpu => sj.asking_for("gpu", 1),
+            Kind::Gpu => sj.asking_for("gpu", 1).tolerating("gpu"),
             Kind::Storage => sj.asking_for("ephemeral-storage", 10),
-            Kind::Gang => sj.gang(2),
+            Kind::Gang => sj.gang(2).tolerating("gpu"),
         }
     }
 }
@@ -148,7 +159,8 @@ proptest! {
             for _ in cluster.scavenger_jobs().filter(waiting).count()..6 {
                 let (cpu, needs) = world.small[small % world.small.len()];
                 let workload = Workload { needs: seconds(needs), ..Workload::default() };
-                cluster.submit(sj(&format!("small{small}")).asking(cpu), workload);
+                let sj = sj(&format!("small{small}")).asking(cpu);
+                cluster.submit(if small % 2 == 0 { sj } else { sj.tolerating("gpu") }, workload);
                 small += 1;
             }
             cluster.run_for(seconds(10));

@@ -97,7 +97,7 @@ proptest! {
     #[test]
     fn the_target_is_reached_if_it_can_be_and_nobody_goes_in_vain(world in world()) {
         let everybody = used(&world, |_| true);
-        let chosen = headroom::choose(&everybody, &world.allocatable, &world.headroom, world.holders.clone());
+        let chosen = headroom::choose(&everybody, &world.allocatable, &world.headroom, "", world.holders.clone());
         let goes = |number: usize| chosen.iter().any(|(sj, _)| *sj == world.holders[number].sj);
         let over = above(&world, &everybody);
         prop_assert_eq!(world.headroom.suffices(&everybody, &world.allocatable), over.is_empty());

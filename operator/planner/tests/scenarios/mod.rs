@@ -6,6 +6,7 @@ mod deletion;
 mod endings;
 mod faults;
 mod folders;
+mod groups;
 mod guard;
 mod hardware;
 mod headroom;
