@@ -70,8 +70,13 @@ impl Executor {
 
     pub(super) async fn list_pods(&self, key: &Key, uid: &str, job: Option<&(Key, Name)>) -> Outcome {
         let list = self.live_pods(key, uid).await?;
-        let resource_version =
-            list.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0);
+        let version = list.metadata.resource_version.as_deref().unwrap_or_default();
+        // Taken for 0, every pod that was seen would count as newer than this list.
+        let resource_version = version.parse().map_err(|_| {
+            Failure::Transient(format!(
+                "the list of pods has resourceVersion {version:?}, which is no number"
+            ))
+        })?;
         let create_failure = match job {
             Some((job, uid)) => self.create_failure(job, uid).await?,
             None => None,
