@@ -288,6 +288,33 @@ fn pods_stay_on_selected_nodes_and_a_node_that_leaves_gives_them_back() {
     });
 }
 
+/// Resources of one node that no other node has, as slices of GPUs and huge pages are on large clusters.
+const DEVICES: u32 = 30;
+
+#[test]
+fn a_node_with_many_resources_is_in_the_status() {
+    on_played_nodes("many-resources", |world| async move {
+        let nodes: Api<Node> = Api::all(world.client.clone());
+        let offer = async |amount: Option<&str>| {
+            let all: serde_json::Map<_, _> = (0..DEVICES)
+                .map(|number| (format!("e2e.scavenger.dev/device-{number}"), json!(amount)))
+                .collect();
+            let patch = json!({ "status": { "capacity": all, "allocatable": all } });
+            nodes.patch_status("fake-0001", &PatchParams::default(), &Patch::Merge(&patch)).await
+        };
+        offer(Some("2")).await?;
+        let told = until("the pool's status has all resources", || async {
+            let pool = pools(world).get(names::DEFAULT_POOL).await?.status.unwrap_or_default();
+            let of_shape = pool.node_shapes.iter().map(|shape| shape.allocatable.len()).max();
+            let most = DEVICES as usize;
+            Ok((pool.allocatable.len() > most && of_shape > Some(most)).then_some(()))
+        })
+        .await;
+        offer(None).await?;
+        told
+    });
+}
+
 /// What runc says on a node whose driver was upgraded under the runtime.
 const BROKEN: &str = "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create \
                       failed: unable to start container process: error during container init: error running prestart hook \

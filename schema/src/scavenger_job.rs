@@ -286,14 +286,16 @@ pub enum ImagePullPolicy {
 #[x_kube(
     validation = Rule::new("'cpu' in self.requests && 'memory' in self.requests").message("requests must name cpu and memory").field_path(".requests"),
     validation = Rule::new("!('pods' in self.requests)").message("requests must not name pods: podCount says how many there are, and each counts as one").field_path(".requests"),
-    validation = Rule::new("!has(self.limits) || (self.limits.size() == self.requests.size() && self.requests.all(k, k in self.limits && (!isQuantity(string(self.limits[k])) || !isQuantity(string(self.requests[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) == 0)))").message("limits must equal requests: the pods are Guaranteed (leave limits out, or write the same values)").field_path(".limits"),
+    validation = cel::limits_equal_requests(),
+    validation = cel::limit_equals_request("cpu"),
+    validation = cel::limit_equals_request("memory"),
     validation = cel::quantities("requests"),
     validation = cel::quantities("limits"),
     validation = cel::positive_requests(),
     // Far more than a node has, and little enough that sums over all pods stay far below 2^63.
     validation = cel::at_most("cpu", "1M"),
     validation = cel::at_most("memory", "1Pi"),
-    validation = cel::others_at_most("1Pi")
+    validation = cel::others_at_most("1Pi", 1 << 50)
 )]
 pub struct Resources {
     /// Requests by resource name (`cpu`, `memory`, `ephemeral-storage`, `nvidia.com/gpu`, ...); cpu and memory are

@@ -3,6 +3,7 @@
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
 
 use crate::cel;
 
@@ -122,22 +123,22 @@ pub(crate) fn weights(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Amounts that somebody asks for. The number of names is what the rules about them can cost (`cel::amount`).
 pub(crate) fn resource_list(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object", "maxProperties": 16,
-        "additionalProperties": {
-            "x-kubernetes-int-or-string": true,
-            "anyOf": [{ "type": "integer" }, { "type": "string" }],
-            "maxLength": 32
-        }
-    })
+    json_schema!({ "type": "object", "maxProperties": 15, "additionalProperties": quantity() })
 }
 
-/// Amounts in a status, which are written as a whole.
-pub(crate) fn atomic_resource_list(generator: &mut SchemaGenerator) -> Schema {
-    let mut schema = resource_list(generator);
-    schema.insert("x-kubernetes-map-type".to_owned(), "atomic".into());
-    schema
+/// Amounts in a status, which are written as a whole. Nodes may have as many resources as they like: no rule reads them.
+pub(crate) fn atomic_resource_list(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "additionalProperties": quantity(), "x-kubernetes-map-type": "atomic" })
+}
+
+fn quantity() -> Value {
+    json!({
+        "x-kubernetes-int-or-string": true,
+        "anyOf": [{ "type": "integer" }, { "type": "string" }],
+        "maxLength": 32
+    })
 }
 
 /// Conditions as every Kubernetes API has them: one of each type.
