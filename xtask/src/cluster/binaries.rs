@@ -1,11 +1,14 @@
 //! Builds the cluster's programs from the Go modules, once per state of their sources.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
 use crate::cache::{self, Key};
 use crate::preflight;
@@ -25,6 +28,32 @@ const KUBERNETES: &[&str] = &[
     "kubelet",
 ];
 
+/// A release of Kubernetes that a cluster can run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub(crate) enum Kubernetes {
+    #[value(name = "1.31")]
+    V1_31,
+    #[default]
+    #[value(name = "1.36")]
+    V1_36,
+}
+
+impl Kubernetes {
+    /// The files with the versions and the checksums of its modules.
+    fn files(self) -> (&'static str, &'static str) {
+        match self {
+            Self::V1_31 => ("kubernetes-1.31.mod", "kubernetes-1.31.sum"),
+            Self::V1_36 => ("go.mod", "go.sum"),
+        }
+    }
+}
+
+impl Display for Kubernetes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.to_possible_value().expect("should have no hidden values").get_name())
+    }
+}
+
 /// Programs that are built together, because they change together.
 struct Set {
     /// The kind of cache entry.
@@ -33,8 +62,10 @@ struct Set {
     title: &'static str,
     /// The Go module's folder.
     module: PathBuf,
+    /// The file that names the versions of everything.
+    go_mod: &'static str,
     /// Files and folders of the module that decide what comes out.
-    sources: &'static [&'static str],
+    sources: Vec<&'static str>,
     flags: Vec<String>,
     /// Package and the programs' names.
     programs: Vec<(&'static str, &'static str)>,
@@ -44,8 +75,8 @@ struct Set {
 pub(super) type Programs = BTreeMap<&'static str, PathBuf>;
 
 /// Checks, without changing anything, that what is missing could be built.
-pub(super) fn check(with_kwok: bool) -> Result<()> {
-    let sets = sets(with_kwok)?;
+pub(super) fn check(kubernetes: Kubernetes, with_kwok: bool) -> Result<()> {
+    let sets = sets(kubernetes, with_kwok)?;
     let mut missing = Vec::new();
     for set in &sets {
         if !cache::has(set.kind, &set.key()?)? {
@@ -64,9 +95,9 @@ pub(super) fn check(with_kwok: bool) -> Result<()> {
 }
 
 /// Builds what is missing.
-pub(super) fn ensure(with_kwok: bool) -> Result<Programs> {
+pub(super) fn ensure(kubernetes: Kubernetes, with_kwok: bool) -> Result<Programs> {
     let mut programs = Programs::new();
-    for set in sets(with_kwok)? {
+    for set in sets(kubernetes, with_kwok)? {
         let folder = cache::entry(set.kind, &set.key()?, |target| set.build(target))?;
         for (_, name) in &set.programs {
             if *name == "kube" {
@@ -82,13 +113,14 @@ pub(super) fn ensure(with_kwok: bool) -> Result<Programs> {
 /// Programs that are no part of a cluster: Helm and kustomize.
 pub(crate) fn tool(name: &str) -> Result<PathBuf> {
     let module = root()?.join("tools");
-    let version = required(&module, "helm.sh/helm/v4")?;
+    let version = required(&module.join("go.mod"), "helm.sh/helm/v4")?;
     let set = Set {
         kind: "tools",
         title: "Helm and kustomize",
         flags: vec![format!("-ldflags=-s -w -X helm.sh/helm/v4/internal/version.version={version}")],
         module: module.clone(),
-        sources: &["go.mod", "go.sum"],
+        go_mod: "go.mod",
+        sources: vec!["go.mod", "go.sum"],
         programs: vec![
             ("helm.sh/helm/v4/cmd/helm", "helm"),
             ("sigs.k8s.io/kustomize/kustomize/v5", "kustomize"),
@@ -109,17 +141,23 @@ fn root() -> Result<PathBuf> {
     })
 }
 
-fn sets(with_kwok: bool) -> Result<Vec<Set>> {
+fn sets(kubernetes: Kubernetes, with_kwok: bool) -> Result<Vec<Set>> {
     let root = root()?;
     let node = root.join("node");
     let strip = "-ldflags=-s -w".to_owned();
+    let (go_mod, go_sum) = kubernetes.files();
     let mut sets = vec![
         Set {
             kind: "kubernetes",
             title: "Kubernetes and etcd",
-            flags: vec![format!("-ldflags=-s -w {}", version_flags(&root)?)],
+            flags: vec![
+                // What differs between releases is in files for one of them.
+                format!("-tags=kubernetes_{kubernetes}"),
+                format!("-ldflags=-s -w {}", version_flags(&root.join(go_mod))?),
+            ],
             module: root.clone(),
-            sources: &["go.mod", "go.sum", "cmd/kube"],
+            go_mod,
+            sources: vec![go_mod, go_sum, "cmd/kube"],
             programs: vec![("./cmd/kube", "kube")],
         },
         Set {
@@ -127,7 +165,8 @@ fn sets(with_kwok: bool) -> Result<Vec<Set>> {
             title: "containerd and CoreDNS",
             flags: vec!["-tags=no_btrfs".into(), strip.clone()],
             module: node.clone(),
-            sources: &["go.mod", "go.sum", "cmd"],
+            go_mod: "go.mod",
+            sources: vec!["go.mod", "go.sum", "cmd"],
             programs: vec![
                 ("github.com/containerd/containerd/v2/cmd/containerd", "containerd"),
                 (
@@ -143,7 +182,8 @@ fn sets(with_kwok: bool) -> Result<Vec<Set>> {
             title: "the node's supervisor",
             flags: vec![strip.clone()],
             module: root,
-            sources: &["cmd/devnode", "cmd/pause", "embed.go", "config", "manifests", "kwok"],
+            go_mod: "go.mod",
+            sources: vec!["cmd/devnode", "cmd/pause", "embed.go", "config", "manifests", "kwok"],
             programs: vec![("./cmd/devnode", "devnode"), ("./cmd/pause", "pause")],
         },
     ];
@@ -153,7 +193,8 @@ fn sets(with_kwok: bool) -> Result<Vec<Set>> {
             title: "KWOK",
             flags: vec![strip],
             module: node,
-            sources: &["go.mod", "go.sum"],
+            go_mod: "go.mod",
+            sources: vec!["go.mod", "go.sum"],
             programs: vec![("sigs.k8s.io/kwok/cmd/kwok", "kwok")],
         });
     }
@@ -161,8 +202,8 @@ fn sets(with_kwok: bool) -> Result<Vec<Set>> {
 }
 
 /// The version that the programs answer with is the one that go.mod requires.
-fn version_flags(module: &Path) -> Result<String> {
-    let version = required(module, "k8s.io/kubernetes")?;
+fn version_flags(go_mod: &Path) -> Result<String> {
+    let version = required(go_mod, "k8s.io/kubernetes")?;
     let version = version.trim_start_matches('v');
     let mut numbers = version.split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
@@ -174,9 +215,8 @@ fn version_flags(module: &Path) -> Result<String> {
 }
 
 /// The version of a module that a go.mod requires.
-fn required(module: &Path, name: &str) -> Result<String> {
-    let path = module.join("go.mod");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+fn required(path: &Path, name: &str) -> Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut lines = text.lines().map(|line| line.trim().trim_start_matches("require "));
     lines
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.split_whitespace().next())
@@ -240,7 +280,8 @@ impl Set {
     fn go(&self, verb: &str) -> Command {
         let mut command = Command::new("go");
         // Static programs run in an image of nothing else; a vendored or workspace build of the user's does not count.
-        command.arg(verb).current_dir(&self.module).env("CGO_ENABLED", "0").env("GOFLAGS", "-mod=readonly");
+        command.arg(verb).current_dir(&self.module).env("CGO_ENABLED", "0");
+        command.env("GOFLAGS", format!("-mod=readonly -modfile={}", self.go_mod));
         command.env("GOWORK", "off").env("GOTOOLCHAIN", "local").stdin(Stdio::null());
         command
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::{STATE_ROOT, processes};
+use super::{STATE_ROOT, binaries::Kubernetes, processes};
 
 /// A cluster's description, as `cmd/devnode` reads it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -15,6 +15,7 @@ pub(crate) struct Cluster {
     pub(crate) name: String,
     /// Tells clusters apart in addresses and device names.
     number: u8,
+    pub(super) kubernetes: Kubernetes,
     pub(super) state_dir: PathBuf,
     pub(super) bin_dir: PathBuf,
     pub(crate) node_name: String,
@@ -34,11 +35,12 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Describes a new cluster. `number` must not be in use.
-    pub(super) fn new(name: &str, number: u8) -> Self {
+    pub(super) fn new(name: &str, number: u8, kubernetes: Kubernetes) -> Self {
         let state_dir = state_dir(name);
         Self {
             name: name.into(),
             number,
+            kubernetes,
             bin_dir: state_dir.join("bin"),
             state_dir,
             node_name: "scavenger-node".into(),
@@ -170,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read() {
-        let cluster = Cluster::new("dev", 1);
+        let cluster = Cluster::new("dev", 1, Kubernetes::default());
         let text = serde_json::to_string(&cluster).unwrap();
         assert_eq!(serde_json::from_str::<Cluster>(&text).unwrap().node_address, "10.231.1.2");
     }

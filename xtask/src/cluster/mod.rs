@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
-pub(crate) use binaries::tool;
+pub(crate) use binaries::{Kubernetes, tool};
 pub(crate) use description::Cluster;
 pub(crate) use registry::LOGIN;
 #[cfg(test)]

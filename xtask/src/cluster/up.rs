@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use nix::fcntl::Flock;
 
-use super::binaries::{self, Programs};
+use super::binaries::{self, Kubernetes, Programs};
 use super::processes::{self, wait_until};
 use super::status::{Phase, Status};
 use super::{Cluster, STATE_ROOT, cgroups, description, down};
@@ -34,6 +34,9 @@ pub(crate) struct Options {
     /// They are tainted kwok.x-k8s.io/node=fake:NoSchedule; deploy/devcluster/kwok says how their pods behave.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) fake_nodes: u32,
+    /// Run this release of Kubernetes
+    #[arg(long, value_enum, value_name = "RELEASE", default_value_t)]
+    pub(crate) kubernetes: Kubernetes,
     /// Have a registry on port 5000 of the node, without TLS; its user is scavenger, its password pull
     #[arg(long)]
     pub(crate) registry: bool,
@@ -47,7 +50,7 @@ pub(super) fn check(options: &Options) -> Result<()> {
     preflight::root()?;
     preflight::debian()?;
     preflight::disk(Path::new(STATE_ROOT), STATE_GIB)?;
-    binaries::check(options.fake_nodes > 0)
+    binaries::check(options.kubernetes, options.fake_nodes > 0)
 }
 
 /// Starts the cluster `name` unless it runs, and returns when its node is Ready.
@@ -55,12 +58,12 @@ pub(super) fn up(name: &str, options: &Options) -> Result<Cluster> {
     let with_kwok = options.fake_nodes > 0;
     check(options)?;
     packages::ensure(packages::CLUSTER, !options.no_install)?;
-    let programs = binaries::ensure(with_kwok)?;
+    let programs = binaries::ensure(options.kubernetes, with_kwok)?;
 
     let _turn = lock()?;
     let cluster = match processes::init(name)? {
-        Some(_) => join(name, &programs, with_kwok)?,
-        None => start(name, &programs)?,
+        Some(_) => join(name, options.kubernetes, &programs, with_kwok)?,
+        None => start(name, options.kubernetes, &programs)?,
     };
     if with_kwok {
         cluster.ensure_fake_nodes(options.fake_nodes)?;
@@ -99,8 +102,14 @@ fn lock_in(root: &Path) -> Result<Flock<File>> {
 }
 
 /// The cluster runs already, or another `up` was interrupted while it started.
-fn join(name: &str, programs: &Programs, with_kwok: bool) -> Result<Cluster> {
+fn join(name: &str, kubernetes: Kubernetes, programs: &Programs, with_kwok: bool) -> Result<Cluster> {
     let cluster = Cluster::running(name)?;
+    if cluster.kubernetes != kubernetes {
+        bail!(
+            "the cluster {name} runs Kubernetes {}, not {kubernetes}: run `cargo xtask cluster down --name {name}`, then up",
+            cluster.kubernetes
+        );
+    }
     let mut status = Status::read(&cluster)?;
     // Until the status says otherwise, or the process is gone.
     let waited = wait_until(START_LIMIT, || {
@@ -127,12 +136,12 @@ fn join(name: &str, programs: &Programs, with_kwok: bool) -> Result<Cluster> {
     Ok(cluster)
 }
 
-fn start(name: &str, programs: &Programs) -> Result<Cluster> {
+fn start(name: &str, kubernetes: Kubernetes, programs: &Programs) -> Result<Cluster> {
     // What a cluster that was killed, or a start that failed, has left.
     down::remove_leftovers(name)?;
     let addresses = Command::new("ip").args(["-4", "address", "show"]).output().context("cannot run `ip`")?;
     let number = description::free_number(name, &String::from_utf8_lossy(&addresses.stdout))?;
-    let cluster = Cluster::new(name, number);
+    let cluster = Cluster::new(name, number, kubernetes);
     let logs = cluster.state_dir.join("logs");
     fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
     binaries::link(programs, &cluster.bin_dir)?;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use stamps::Stamps;
 
 use crate::{
-    cluster::{self, Cluster},
+    cluster::{self, Cluster, Kubernetes},
     contract, images,
     install::{self, By},
     packages, shell,
@@ -26,6 +26,9 @@ pub(crate) struct Arguments {
     /// earlier run are removed first
     #[arg(long, default_value = CLUSTER, value_name = "NAME")]
     name: cluster::Name,
+    /// Run this release of Kubernetes
+    #[arg(long, value_enum, value_name = "RELEASE", default_value_t)]
+    kubernetes: Kubernetes,
     /// Name missing Debian packages instead of installing them
     #[arg(long)]
     no_install: bool,
@@ -44,7 +47,13 @@ const CLUSTERS: usize = 2;
 impl Default for Arguments {
     fn default() -> Self {
         let name = CLUSTER.parse().expect("the default name should be a good one");
-        Self { keep: false, name, no_install: false, arguments: Vec::new() }
+        Self {
+            keep: false,
+            name,
+            kubernetes: Kubernetes::default(),
+            no_install: false,
+            arguments: Vec::new(),
+        }
     }
 }
 
@@ -103,7 +112,12 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
     // All that can be wrong with the machine first, before anything is changed.
     // Nodes without containers, for tests with more ScavengerJobs than a machine can run. Only pods that tolerate their
     // taint go there.
-    let options = cluster::Options { no_install: arguments.no_install, fake_nodes: 3, registry: true };
+    let options = cluster::Options {
+        kubernetes: arguments.kubernetes,
+        no_install: arguments.no_install,
+        fake_nodes: 3,
+        registry: true,
+    };
     cluster::check(&options)?;
     let mut wanted: Vec<&str> = packages::CLUSTER.to_vec();
     wanted.extend(packages::TESTS);

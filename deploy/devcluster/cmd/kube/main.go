@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,14 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
-	"k8s.io/component-base/logs"
 	kubectlcli "k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
-	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 
 	// Authentication plugins, log formats and metrics of the original commands.
 	_ "k8s.io/component-base/logs/json/register"
@@ -41,11 +38,10 @@ var commands = map[string]func() int{
 	"kube-controller-manager": func() int { return run(controllermanager.NewControllerManagerCommand()) },
 	"kube-proxy":              func() int { return run(proxy.NewProxyCommand()) },
 	"kube-scheduler":          func() int { return run(scheduler.NewSchedulerCommand()) },
-	"kubelet":                 func() int { return run(kubelet.NewKubeletCommand(context.Background())) },
+	"kubelet":                 func() int { return run(newKubelet()) },
 	"kubectl": func() int {
-		// As cmd/kubectl: -v counts while the command is still being built, and
-		// kubectl words its own errors.
-		_, _ = logs.GlogSetter(kubectlcli.GetLogVerbosity(os.Args))
+		countVerbosity()
+		// As cmd/kubectl, which words its own errors.
 		if err := cli.RunNoErrOutput(kubectlcli.NewDefaultKubectlCommand()); err != nil {
 			util.CheckErr(err)
 		}
