@@ -5,6 +5,9 @@
 //! on the wall. The world is the unpleasant one: 2,000 different demands wait, 1,000 ordinary pods are pending with a request each
 //! of their own, every node has labels that no other has, and ScavengerJobs fill the pool up to the threshold. In mode
 //! Operator 100 ordinary pods wait that are larger than any node.
+//!
+//! The last table compares this world with others in which each pod is a case of its own. It alone is printed with
+//! `-- varieties`.
 
 #![allow(missing_docs, reason = "the macro makes an undocumented function")]
 
@@ -27,12 +30,18 @@ use scavenger_planner::{
     fixtures::{at, millis, seconds, settings},
     values::{Job, Key, Observation, Phase, Pod, PreemptionMode, ScavengerJob},
 };
-use world::{World, bound, hopeless, ordinary};
+use world::{Variety, World, bound, hopeless, ordinary};
 
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 
 /// Pending ordinary pods that nothing helps, where the operator makes room for pods.
 const HOPELESS: usize = 100;
+
+/// Nodes of a pool are a tenth of this where varieties are compared.
+const SIZE_OF_VARIETIES: usize = 100_000;
+
+/// Enough for a 99th percentile of some thousand events.
+const ROUNDS_OF_VARIETIES: usize = 200;
 
 /// Argument with which the bench calls itself to be a process that does nothing but rebuild.
 const REBUILD: &str = "rebuild-once";
@@ -58,8 +67,8 @@ fn resident(field: &str) -> Option<usize> {
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<usize>().ok().map(|kb| kb / 1000)
 }
 
-fn rebuild_once(size: usize) {
-    let world = World::of(size);
+fn rebuild_once(variety: Variety, size: usize) {
+    let world = World::with(variety, size);
     // Objects are made one after the other, as watches deliver them; making them is not the planner's work.
     let mut planner = Planner::default();
     let mut spent = Duration::ZERO;
@@ -80,7 +89,8 @@ fn rebuild_once(size: usize) {
     let plan = planner.plan(at(0));
     let plan_time = processor_time() - start;
     println!(
-        "{size:>8} {:>6} {:>12.1} {:>10.1} {:>10.1} {:>9} {:>10} {:>10}",
+        "{:>8} {:>6} {:>12.1} {:>10.1} {:>10.1} {:>9} {:>10} {:>10}",
+        world.scavenger_jobs(),
         world.nodes,
         spent.as_secs_f64() * 1e3,
         plan_time.as_secs_f64() * 1e3,
@@ -252,6 +262,12 @@ impl Cluster {
         pod.resource_version = self.version();
         self.event("ordinary pod bound", Some(Observation::Pod(Box::new(pod.clone()))));
         self.event("ordinary pod gone", Some(Observation::PodGone(pod.key)));
+        if world.variety() == Variety::Rollout {
+            let mut pod = world.of_daemon_set(number);
+            pod.node = Some(world.node(number).name);
+            pod.resource_version = self.version();
+            self.event("pod of a DaemonSet bound", Some(Observation::Pod(Box::new(pod))));
+        }
         for other in [false, true] {
             let mut sj = world.waiting(10_000_000 + 2 * number + usize::from(other));
             sj.status = Default::default();
@@ -313,17 +329,23 @@ fn events(size: usize, rounds: usize, mode: PreemptionMode) {
     }
 }
 
+/// The line about a rebuild, from a process of its own, so that memory is the planner's alone.
+fn rebuild_apart(variety: Variety, size: usize) -> String {
+    let myself = std::env::current_exe().expect("the bench should know its own path");
+    let output = Command::new(myself).args([REBUILD, &format!("{variety:?}"), &size.to_string()]).output();
+    let output = output.expect("the bench should be able to call itself");
+    assert!(output.status.success(), "the rebuild of {variety:?}, {size} should end well");
+    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+}
+
 fn tables(rounds: usize) {
     println!("rebuild from nothing: milliseconds of processor time, and MB");
     println!(
         "{:>8} {:>6} {:>12} {:>10} {:>10} {:>9} {:>10} {:>10}",
         "SJs", "nodes", "observe", "plan", "both", "actions", "resident", "peak"
     );
-    let myself = std::env::current_exe().expect("the bench should know its own path");
     for size in SIZES {
-        // A process of its own, so that memory is the planner's alone.
-        let status = Command::new(&myself).args([REBUILD, &size.to_string()]).status();
-        assert!(status.is_ok_and(|status| status.success()), "the rebuild of {size} should end well");
+        println!("{}", rebuild_apart(Variety::Typical, size));
     }
     for size in SIZES {
         events(size, rounds, PreemptionMode::Scheduler);
@@ -332,6 +354,45 @@ fn tables(rounds: usize) {
         events(size, rounds, PreemptionMode::Operator);
     }
     println!();
+}
+
+/// What each variety costs, side by side.
+fn varieties(rounds: usize) {
+    println!(
+        "\nworlds in which each pod is a case of its own: a rebuild as above, and microseconds of one event"
+    );
+    println!(
+        "{:<10} {:>8} {:>6} {:>12} {:>10} {:>10} {:>9} {:>10} {:>10} {:>9} {:>9} {:>9}",
+        "world",
+        "SJs",
+        "nodes",
+        "observe",
+        "plan",
+        "both",
+        "actions",
+        "resident",
+        "peak",
+        "median",
+        "99%",
+        "largest"
+    );
+    for variety in Variety::ALL {
+        let rebuild = rebuild_apart(variety, SIZE_OF_VARIETIES);
+        let world = World::with(variety, SIZE_OF_VARIETIES);
+        let mut cluster = Cluster::new(&world);
+        for number in 0..rounds {
+            cluster.round(&world, number);
+        }
+        let mut times: Vec<Duration> = cluster.spent.into_values().flatten().collect();
+        times.sort_unstable();
+        println!(
+            "{:<10} {rebuild} {:>9.1} {:>9.1} {:>9.1}",
+            format!("{variety:?}"),
+            percentile(&times, 50),
+            percentile(&times, 99),
+            percentile(&times, 100)
+        );
+    }
 }
 
 fn growth(criterion: &mut Criterion) {
@@ -362,16 +423,22 @@ criterion_group! {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    if let [_, first, size] = arguments.as_slice()
+    if let [_, first, variety, size] = arguments.as_slice()
         && first == REBUILD
     {
-        return rebuild_once(size.parse().expect("a size should be a number"));
+        let variety = Variety::ALL.into_iter().find(|one| format!("{one:?}") == *variety);
+        let size = size.parse().expect("a size should be a number");
+        return rebuild_once(variety.expect("a variety should be one of those that there are"), size);
     }
     // `cargo test --benches` only wants to know that it runs.
     if arguments.iter().any(|argument| argument == "--test") {
         return events(SIZES[0], 3, PreemptionMode::Operator);
     }
+    if arguments.iter().any(|argument| argument == "varieties") {
+        return varieties(ROUNDS_OF_VARIETIES);
+    }
     tables(500);
+    varieties(ROUNDS_OF_VARIETIES);
     if arguments.iter().any(|argument| argument == "tables") {
         return;
     }

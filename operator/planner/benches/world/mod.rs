@@ -4,8 +4,9 @@ use scavenger_planner::{
     fixtures::{at, millis, pod, seconds, settings},
     resources::Resources,
     values::{
-        Admitted, Attempt, Demand, Job, Key, Name, Node, Observation, Outcome, Phase, Placement, Pod, Reason,
-        ScavengerJob, ScavengerJobSpec, ScavengerJobStatus, SupervisionSpec, Waiting, WaitingReason,
+        Admitted, Attempt, Demand, Job, Key, Name, Node, NodeTerm, Observation, Outcome, Phase, Placement,
+        Pod, Reason, ScavengerJob, ScavengerJobSpec, ScavengerJobStatus, SupervisionSpec, Waiting,
+        WaitingReason,
     },
 };
 
@@ -15,8 +16,26 @@ const NAMESPACES: usize = 50;
 /// What ordinary pods use of each node's processors.
 const ORDINARY_PERMILLE: i64 = 340;
 
+/// How much the pods differ from each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Variety {
+    /// 2,000 different demands.
+    Typical,
+    /// As many waiting SJs as the world has SJs otherwise, each with a memory request of its own.
+    OwnMemory,
+    /// Each waiting SJ may go to one node only, as with a local volume: ten of them for each node.
+    OwnNode,
+    /// Besides what is typical, a pending pod of a DaemonSet for each node.
+    Rollout,
+}
+
+impl Variety {
+    pub const ALL: [Self; 4] = [Self::Typical, Self::OwnMemory, Self::OwnNode, Self::Rollout];
+}
+
 /// A cluster in which so many SJs are, a fifth of them running.
 pub struct World {
+    variety: Variety,
     size: usize,
     pub nodes: usize,
 }
@@ -79,7 +98,28 @@ pub fn bound(job: &Job, index: usize, demand: &Demand, node: &Name) -> Pod {
 impl World {
     /// Nodes and ordinary pods grow with the number of SJs.
     pub fn of(size: usize) -> Self {
-        Self { size, nodes: size / 10 }
+        Self::with(Variety::Typical, size)
+    }
+
+    pub fn with(variety: Variety, size: usize) -> Self {
+        Self { variety, size, nodes: size / 10 }
+    }
+
+    pub fn variety(&self) -> Variety {
+        self.variety
+    }
+
+    /// How many SJs there are.
+    pub fn scavenger_jobs(&self) -> usize {
+        // So that as many wait as the size says, beside those that run or have finished.
+        if self.variety == Variety::OwnMemory { self.size * 13 / 10 } else { self.size }
+    }
+
+    /// The pod of a DaemonSet for one node, before kube-scheduler bound it.
+    pub fn of_daemon_set(&self, number: usize) -> Pod {
+        let mut pod = ordinary(7_000_000 + number, 100, None);
+        pod.placement.affinity = vec![NodeTerm::nodes(vec![Self::node_name(number).into()])];
+        pod
     }
 
     fn node_name(number: usize) -> String {
@@ -100,7 +140,27 @@ impl World {
         if number % 4 == 2 { node.having("nvidia.com/gpu", 4) } else { node }
     }
 
-    fn demand(number: usize) -> Demand {
+    fn demand(&self, number: usize) -> Demand {
+        match self.variety {
+            Variety::Typical | Variety::Rollout => Self::typical_demand(number),
+            Variety::OwnMemory => {
+                let mut demand = Self::typical_demand(number);
+                demand.per_pod.memory_bytes += (number as i64) << 12;
+                demand
+            }
+            Variety::OwnNode => {
+                let mut demand = Self::typical_demand(number);
+                demand.per_pod.other.clear();
+                demand.pod_count = 1;
+                let node = Self::node_name(number % self.nodes);
+                demand.placement.node_selector =
+                    [("kubernetes.io/hostname".into(), node.into())].into_iter().collect();
+                demand
+            }
+        }
+    }
+
+    fn typical_demand(number: usize) -> Demand {
         let number = number % DEMANDS;
         let mut per_pod = amounts(500 + 5 * number as i64, 1024 + number as i64);
         let mut placement = Placement::default();
@@ -113,7 +173,7 @@ impl World {
         Demand { per_pod, pod_count: if number % 20 == 9 { 4 } else { 1 }, placement }
     }
 
-    fn sj(number: usize) -> ScavengerJob {
+    fn sj(&self, number: usize) -> ScavengerJob {
         let mut sj = scavenger_planner::fixtures::sj("");
         sj.key = key(number, "simulation");
         sj.uid = uid(number);
@@ -121,7 +181,7 @@ impl World {
         // Many are created in the same second.
         sj.creation_time = at(-1_000_000 + number as i64 / 20);
         sj.spec = Ok(ScavengerJobSpec {
-            demand: Self::demand(number).into(),
+            demand: self.demand(number).into(),
             interruption_after: seconds(600),
             grace_period: seconds(30),
             checkpoint_interval: None,
@@ -135,23 +195,23 @@ impl World {
         sj
     }
 
-    fn attempt(number: usize, sj: &ScavengerJob) -> Attempt {
+    fn attempt(&self, number: usize, sj: &ScavengerJob) -> Attempt {
         Attempt {
             job_uid: Some(format!("job-{}", sj.uid).into()),
             start_time: Some(at(-900) + millis(number as i64 * 7_919 % 800_000)),
-            ..Attempt::first(Self::demand(number).into(), at(-900))
+            ..Attempt::first(self.demand(number).into(), at(-900))
         }
     }
 
     /// One that waits and was told why.
     pub fn waiting(&self, number: usize) -> ScavengerJob {
-        let mut sj = Self::sj(number);
+        let mut sj = self.sj(number);
         let message = "queued behind other ScavengerJobs that request the same resources".to_owned();
         sj.status.message.clone_from(&message);
         let waiting = Waiting { reason: WaitingReason::BehindInQueue, message };
         sj.status.admitted = Some(Admitted { waiting: Some(waiting), since: at(-900) });
         if number.is_multiple_of(10) {
-            let mut attempt = Self::attempt(number, &sj);
+            let mut attempt = self.attempt(number, &sj);
             attempt.end_time = Some(at(-500));
             attempt.outcome = Some(Outcome::Interrupted);
             attempt.reason = Some(Reason::PreemptionByScheduler);
@@ -166,19 +226,19 @@ impl World {
         sj
     }
 
-    fn running(number: usize) -> ScavengerJob {
-        let mut sj = Self::sj(number);
+    fn running(&self, number: usize) -> ScavengerJob {
+        let mut sj = self.sj(number);
         sj.status.phase = Phase::Running;
         sj.status.message = "attempt 1 is running".to_owned();
         sj.status.admitted = Some(Admitted { waiting: None, since: at(-900) });
-        let attempt = Self::attempt(number, &sj);
+        let attempt = self.attempt(number, &sj);
         sj.status.start_times = attempt.start_time.into_iter().collect();
         sj.status.attempt = Some(Box::new(attempt));
         sj
     }
 
-    fn finished(number: usize) -> ScavengerJob {
-        let mut sj = Self::running(number);
+    fn finished(&self, number: usize) -> ScavengerJob {
+        let mut sj = self.running(number);
         sj.status.phase = Phase::Completed;
         sj.status.message = "all pods succeeded".to_owned();
         sj.status.finish_time = Some(at(-100));
@@ -206,11 +266,14 @@ impl World {
         let pending = (0..self.size / 100).map(move |number| {
             Observation::Pod(Box::new(ordinary(5_000_000 + number, 100 + number as i64, None)))
         });
-        let scavenger_jobs = (0..self.size).flat_map(move |number| {
+        let in_rollout = if self.variety == Variety::Rollout { self.nodes } else { 0 };
+        let rollout = (0..in_rollout).map(|number| Observation::Pod(Box::new(self.of_daemon_set(number))));
+        let scavenger_jobs = (0..self.scavenger_jobs()).flat_map(move |number| {
             // Neighbours differ, and every demand is found in every state.
             let sj = match (number + number / 10 + number / DEMANDS) % 10 {
-                0 | 5 => Self::running(number),
-                9 => Self::finished(number),
+                _ if number >= self.size => self.waiting(number),
+                0 | 5 => self.running(number),
+                9 => self.finished(number),
                 _ => self.waiting(number),
             };
             let attempt = sj.status.attempt.as_ref().filter(|attempt| attempt.outcome.is_none());
@@ -221,6 +284,7 @@ impl World {
                     // A GPU is where there is one; the rest is spread evenly.
                     let slot = number / 5 + index * 17;
                     let slot = match attempt.demand.per_pod.other.is_empty() {
+                        _ if self.variety == Variety::OwnNode => number % self.nodes,
                         true => slot % self.nodes,
                         false => (slot * 4 + 2) % self.nodes,
                     };
@@ -231,6 +295,6 @@ impl World {
             seen.push(Observation::ScavengerJob(Box::new(sj)));
             seen
         });
-        pool.chain(nodes).chain(pods).chain(pending).chain(scavenger_jobs)
+        pool.chain(nodes).chain(pods).chain(pending).chain(rollout).chain(scavenger_jobs)
     }
 }

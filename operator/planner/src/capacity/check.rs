@@ -84,6 +84,9 @@ impl Capacity {
         if namespaces != self.namespaces {
             return Err(format!("namespaces occupy {:?} instead of {namespaces:?}", self.namespaces));
         }
+        if !self.labels.are_right(&self.nodes) {
+            return Err("labels differ from those of the nodes".to_owned());
+        }
         let takeable = self.takeable();
         if self.places.takeable().is_some_and(|known| *known != takeable) {
             return Err(format!(

@@ -34,7 +34,7 @@ impl Columns {
         true
     }
 
-    fn of(&self, name: &str) -> Option<usize> {
+    pub(super) fn of(&self, name: &str) -> Option<usize> {
         match name {
             CPU => Some(0),
             MEMORY => Some(1),

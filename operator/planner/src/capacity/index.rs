@@ -18,7 +18,7 @@ use super::{
     slab::{Bits, Slab},
 };
 use crate::{
-    resources::Resources,
+    resources::{CPU, MEMORY, Resources},
     values::{Demand, Node, Placement},
 };
 
@@ -42,6 +42,13 @@ impl View {
             Self::Now | Self::WithoutScavengers => placement.admits(node),
             Self::Empty => placement.admits_when_ready(node),
         }
+    }
+
+    /// The same in each view. What a node does not admit when it is ready it admits in no view.
+    fn all_admit(placement: &Placement, node: &Node) -> [bool; 3] {
+        let empty = placement.admits_when_ready(node);
+        let now = empty && placement.admits(node);
+        [now, now, empty]
     }
 }
 
@@ -68,7 +75,7 @@ pub(crate) struct Places {
     placements: Slab<Admission>,
     placement_numbers: BTreeMap<Placement, usize>,
     asks: Slab<Asked>,
-    ask_numbers: BTreeMap<Demand, Ask>,
+    ask_numbers: BTreeMap<Arc<Demand>, Ask>,
     /// What pending pods ask that some node could take if no ScavengerJob were there.
     takeable: Resources,
     takeable_stale: bool,
@@ -90,7 +97,9 @@ struct Admission {
 /// One demand, and how many of its pods find a place.
 #[derive(Debug, Clone)]
 struct Asked {
-    demand: Demand,
+    demand: Arc<Demand>,
+    /// The demand's own.
+    pod_count: u32,
     /// Columns and amounts of what one pod asks for, without those it asks nothing of; none if it asks for a resource
     /// that no node has.
     amounts: Option<Vec<(usize, i64)>>,
@@ -115,7 +124,7 @@ impl Asked {
     /// How many pods of the demand a node takes that has this much free.
     fn pods_on(&self, free: &[i64]) -> u32 {
         let Some(amounts) = &self.amounts else { return 0 };
-        let mut pods = self.demand.pod_count;
+        let mut pods = self.pod_count;
         for (column, amount) in amounts {
             let free = free[*column];
             if free < *amount {
@@ -130,11 +139,11 @@ impl Asked {
 }
 
 impl Places {
-    /// Somebody waits with a demand. `nodes` are all nodes there are, with their numbers.
+    /// Somebody waits with a demand. `candidates` gives all nodes that may admit a placement, with their numbers.
     pub(crate) fn add_user<'a>(
         &mut self,
         demand: &Demand,
-        nodes: impl Iterator<Item = (usize, &'a Node)>,
+        candidates: impl FnOnce(&Placement) -> Vec<(usize, &'a Node)>,
     ) -> Ask {
         if let Some(ask) = self.ask_numbers.get(demand) {
             self.asks.at_mut(ask.0).users += 1;
@@ -143,23 +152,25 @@ impl Places {
         let placement = match self.placement_numbers.get(&demand.placement) {
             Some(number) => *number,
             None => {
-                let mut admits: [Bits; 3] = Default::default();
-                for (slot, node) in nodes {
-                    for view in View::ALL {
-                        admits[view as usize].set(slot, view.admits(&demand.placement, node));
+                let mut nodes: [Bits; 3] = Default::default();
+                for (slot, node) in candidates(&demand.placement) {
+                    let admits = View::all_admit(&demand.placement, node);
+                    for (nodes, admits) in nodes.iter_mut().zip(admits).filter(|(_, admits)| *admits) {
+                        nodes.set(slot, admits);
                     }
                 }
                 let placement = demand.placement.clone();
-                let number = self.placements.add(Admission { placement, users: 0, nodes: admits });
+                let number = self.placements.add(Admission { placement, users: 0, nodes });
                 self.placement_numbers.insert(demand.placement.clone(), number);
                 number
             }
         };
         self.placements.at_mut(placement).users += 1;
         let amounts = self.columns.amounts(&demand.per_pod);
-        let demand = demand.clone();
+        let demand = Arc::new(demand.clone());
         let asked = Asked {
             demand: demand.clone(),
+            pod_count: demand.pod_count,
             amounts,
             placement,
             users: 1,
@@ -226,9 +237,8 @@ impl Places {
         }
         let mut admits_anew: Vec<Option<[bool; 3]>> = Vec::new();
         if let Some(node) = node {
-            let admits = |one: &Admission| {
-                View::ALL.map(|view| node.is_some_and(|node| view.admits(&one.placement, node)))
-            };
+            let admits =
+                |one: &Admission| node.map_or([false; 3], |node| View::all_admit(&one.placement, node));
             admits_anew = self.placements.items.iter().map(|one| one.as_ref().map(admits)).collect();
         }
         if !changed.contains(&true) && node.is_none() {
@@ -289,17 +299,18 @@ impl Places {
         if let Some(count) = asked.counts[view as usize] {
             return count;
         }
-        let admits = &self.placements.at(asked.placement).nodes[view as usize];
-        let rows = self.free[view as usize].chunks_exact(self.columns.width());
-        let mut count = 0;
-        for (slot, row) in rows.enumerate() {
-            let pods = asked.pods_on(row);
-            if pods > 0 && self.counts_in[view as usize].get(slot) && admits.get(slot) {
-                count += u64::from(pods);
-            }
-        }
+        let count = self.open_to(asked, view).map(|(_, row)| u64::from(asked.pods_on(row))).sum();
         self.asks.at_mut(ask.0).counts[view as usize] = Some(count);
         count
+    }
+
+    /// The nodes that count and admit pods of a demand, with what is free there.
+    fn open_to(&self, asked: &Asked, view: View) -> impl Iterator<Item = (usize, &[i64])> {
+        let width = self.columns.width();
+        let free = &self.free[view as usize];
+        let admits = &self.placements.at(asked.placement).nodes[view as usize];
+        let slots = self.counts_in[view as usize].both(admits);
+        slots.map(move |slot| (slot, &free[slot * width..(slot + 1) * width]))
     }
 
     /// True if all pods of a demand find a place at the same time. All are alike, so a node that takes as many as it
@@ -312,16 +323,12 @@ impl Places {
     pub(crate) fn nodes_for(&self, ask: Ask) -> Vec<usize> {
         let asked = self.asks.at(ask.0);
         let wanted = asked.demand.pod_count as usize;
-        let view = View::Now as usize;
-        let admits = &self.placements.at(asked.placement).nodes[view];
         let mut nodes = Vec::with_capacity(wanted);
-        for (slot, row) in self.free[view].chunks_exact(self.columns.width()).enumerate() {
+        for (slot, row) in self.open_to(asked, View::Now) {
             let pods = asked.pods_on(row) as usize;
-            if pods > 0 && self.counts_in[view].get(slot) && admits.get(slot) {
-                nodes.extend(std::iter::repeat_n(slot, pods.min(wanted - nodes.len())));
-                if nodes.len() == wanted {
-                    break;
-                }
+            nodes.extend(std::iter::repeat_n(slot, pods.min(wanted - nodes.len())));
+            if nodes.len() == wanted {
+                break;
             }
         }
         nodes
@@ -370,7 +377,6 @@ impl Places {
     /// share smaller, and nothing but ordinary pods can make it larger while they are kept. What is `lent` counts as free.
     pub(crate) fn nodes_to_keep(&self, ask: Ask, lent: &Rows) -> Vec<(usize, u32)> {
         let asked = self.asks.at(ask.0);
-        let admits = &self.placements.at(asked.placement).nodes[View::WithoutScavengers as usize];
         let [now, without, _] = &self.free;
         let lacking = |slot: usize, pods: u32| {
             let row = slot * self.columns.width()..(slot + 1) * self.columns.width();
@@ -383,9 +389,9 @@ impl Places {
             asked.amounts().iter().map(share).max().unwrap_or(0)
         };
         let mut next = BinaryHeap::new();
-        for (slot, row) in without.chunks_exact(self.columns.width()).enumerate() {
+        for (slot, row) in self.open_to(asked, View::WithoutScavengers) {
             let most = asked.pods_on(row);
-            if most > 0 && self.counts_in[View::WithoutScavengers as usize].get(slot) && admits.get(slot) {
+            if most > 0 {
                 next.push(Reverse((lacking(slot, 1), slot, 1, most)));
             }
         }
@@ -453,6 +459,12 @@ impl Places {
         let mut row = vec![0; self.columns.width()];
         self.columns.fill(&mut row, resources);
         row
+    }
+
+    /// Of such a row, what it says of cpu and of memory.
+    pub(crate) fn cpu_and_memory(&self, row: &[i64]) -> (i64, i64) {
+        let amount = |name| self.columns.of(name).and_then(|column| row.get(column)).copied().unwrap_or(0);
+        (amount(CPU), amount(MEMORY))
     }
 
     /// Amounts of the pool, and of each part of it, in the order of the columns.
@@ -563,7 +575,7 @@ impl Places {
     /// Every demand with the counts that are known.
     #[cfg(any(test, feature = "fixtures"))]
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&Demand, [Option<u64>; 3])> {
-        self.asks.items.iter().flatten().map(|asked| (&asked.demand, asked.counts))
+        self.asks.items.iter().flatten().map(|asked| (&*asked.demand, asked.counts))
     }
 
     #[cfg(test)]

@@ -10,6 +10,7 @@ mod check;
 mod columns;
 mod groups;
 mod index;
+mod labels;
 mod pending;
 #[cfg(any(test, feature = "fixtures"))]
 mod plainly;
@@ -26,7 +27,9 @@ use groups::Groups;
 pub(crate) use index::Ask;
 pub(crate) use index::Rows;
 use index::{Places, Rooms};
+use labels::Labels;
 pub use questions::Shortage;
+pub(crate) use questions::{Size, Traits};
 
 use crate::{
     ledger::Ledger,
@@ -103,6 +106,7 @@ pub struct Capacity {
     /// Ordinary pods that wait for a node and hold capacity.
     pending: BTreeMap<Key, Ask>,
     places: Places,
+    labels: Labels,
     borders: Borders,
     groups: Groups,
     /// The epoch in which it was found out what the demands reach.
@@ -179,13 +183,21 @@ impl Capacity {
             self.epoch += 1;
         }
         self.version += 1;
+        let mut before = None;
         self.change_node(&name, |entry| {
             entry.eligible = settings.is_some_and(|settings| settings.include(&node));
             entry.in_pool = entry.eligible && takes_more(&node);
             entry.group = None;
             entry.relabelled = true;
-            entry.node = Some(node);
+            before = entry.node.replace(node);
         });
+        self.relabel(&name, before.as_ref());
+    }
+
+    fn relabel(&mut self, name: &Name, before: Option<&Node>) {
+        if let Some(entry) = self.nodes.get(name) {
+            self.labels.change(entry.slot, before, entry.node.as_ref());
+        }
     }
 
     /// Takes a node away. Pods that are still bound to it keep their entry until they go.
@@ -195,13 +207,15 @@ impl Capacity {
         }
         self.epoch += 1;
         self.version += 1;
+        let mut before = None;
         self.change_node(name, |entry| {
             entry.in_pool = false;
             entry.eligible = false;
             entry.group = None;
             entry.relabelled = true;
-            entry.node = None;
+            before = entry.node.take();
         });
+        self.relabel(name, before.as_ref());
     }
 
     /// Changes what is known of a node and keeps up the totals. An entry that says nothing any longer goes.
@@ -379,8 +393,8 @@ impl Capacity {
 
     /// Somebody waits with a demand.
     pub(crate) fn ask(&mut self, demand: &Demand) -> Ask {
-        let nodes = self.nodes.values().filter_map(|entry| Some((entry.slot, entry.node.as_ref()?)));
-        let ask = self.places.add_user(demand, nodes);
+        let Self { nodes, slots, labels, places, .. } = self;
+        let ask = places.add_user(demand, |placement| labels.candidates(placement, nodes, slots));
         self.set_reach(ask);
         ask
     }

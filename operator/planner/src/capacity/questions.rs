@@ -11,6 +11,21 @@ use crate::{
     values::{Demand, Name, Node, Settings},
 };
 
+/// What all pods of a demand ask for together, of what everybody asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) cpu_milli: i64,
+    pub(crate) memory_bytes: i64,
+}
+
+/// What a demand is found by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Traits {
+    pub(crate) size: Size,
+    /// Equal for demands that ask for the same extended resources.
+    pub(crate) kind: u64,
+}
+
 /// Why a demand cannot be placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shortage {
@@ -103,9 +118,17 @@ impl Capacity {
         self.places.is_within(ask, free) && self.places.fits(ask, View::WithoutScavengers)
     }
 
-    /// Equal for demands that ask for the same extended resources.
-    pub(crate) fn kind(&self, ask: Ask) -> u64 {
-        self.places.kind(ask)
+    /// What to find a demand by.
+    pub(crate) fn traits(&self, ask: Ask) -> Traits {
+        let total = self.places.demand(ask).total();
+        let size = Size { cpu_milli: total.cpu_milli, memory_bytes: total.memory_bytes };
+        Traits { size, kind: self.places.kind(ask) }
+    }
+
+    /// Of what [`Self::free_row`] gave, how large a demand may be at most to be within it.
+    pub(crate) fn size(&self, free: &[i64]) -> Size {
+        let (cpu_milli, memory_bytes) = self.places.cpu_and_memory(free);
+        Size { cpu_milli, memory_bytes }
     }
 
     /// See [`super::index::Places::takes_from`].

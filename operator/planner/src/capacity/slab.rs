@@ -29,6 +29,19 @@ impl Bits {
     pub(super) fn common(&self, other: &Self) -> usize {
         self.0.iter().zip(&other.0).map(|(mine, theirs)| (mine & theirs).count_ones() as usize).sum()
     }
+
+    /// The numbers that are in both, the smallest first. Costs nothing for 64 numbers of which none is in both.
+    pub(super) fn both(&self, other: &Self) -> impl Iterator<Item = usize> {
+        self.0.iter().zip(&other.0).enumerate().flat_map(|(word, (mine, theirs))| {
+            let mut left = mine & theirs;
+            std::iter::from_fn(move || {
+                let bit = left.trailing_zeros() as usize;
+                // The lowest bit that is set goes.
+                left &= left.checked_sub(1)?;
+                Some(word * 64 + bit)
+            })
+        })
+    }
 }
 
 /// Values under numbers that stay the same.

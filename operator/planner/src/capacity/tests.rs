@@ -1,7 +1,10 @@
 //! Names of resources: only those that a node has cost something.
 
-use super::*;
-use crate::fixtures::{node, pod, settings, sj};
+use super::{index::View, *};
+use crate::{
+    fixtures::{node, pod, settings, sj},
+    values::{Expression, NodeTerm, Operator, Placement},
+};
 
 fn asking_for(names: usize) -> Pod {
     let mut pod = pod("greedy", 100);
@@ -52,5 +55,80 @@ fn a_name_counts_as_soon_as_a_node_has_it() {
         let free = capacity.free_row(promises.ledger(), &settings);
         assert_eq!(capacity.fits(ask, &free), has);
         capacity.check_index(promises.ledger()).unwrap();
+    }
+}
+
+/// Placements that name nodes in each way that there is, or name none.
+fn placements() -> Vec<Placement> {
+    let expression = |key: &str, operator, values: &[&str]| Expression {
+        key: key.into(),
+        operator,
+        values: values.iter().map(|value| Name::from(*value)).collect(),
+    };
+    let labels = |expressions: &[Expression]| NodeTerm { labels: expressions.to_vec(), names: Vec::new() };
+    let zone = |operator, values: &[&str]| labels(&[expression("zone", operator, values)]);
+    let named = |names: &[&str]| NodeTerm::nodes(names.iter().map(|name| Name::from(*name)).collect());
+    let selecting = |pairs: &[(&str, &str)]| Placement {
+        node_selector: pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+        ..Placement::default()
+    };
+    let affine = |terms: &[NodeTerm]| Placement { affinity: terms.to_vec(), ..Placement::default() };
+    let mounting = |volumes: &[&[NodeTerm]]| Placement {
+        volumes: volumes.iter().map(|terms| terms.to_vec()).collect(),
+        ..Placement::default()
+    };
+    let both = NodeTerm { names: named(&["n1", "n2"]).names, ..zone(Operator::In, &["b"]) };
+    let many: Vec<(String, String)> = (0..100).map(|n| (format!("key-{n:03}"), "x".to_owned())).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|(key, value)| (&**key, &**value)).collect();
+    vec![
+        Placement::default(),
+        selecting(&[("zone", "a")]),
+        selecting(&[("zone", "a"), ("host", "n3")]),
+        selecting(&[("zone", "nowhere")]),
+        selecting(&many),
+        affine(&[named(&["n4"])]),
+        affine(&[named(&["n4"]), zone(Operator::In, &["a", "c"])]),
+        affine(&[named(&["n4"]), zone(Operator::NotIn, &["a"])]),
+        affine(&[both]),
+        affine(&[NodeTerm::default()]),
+        affine(&[zone(Operator::Exists, &[])]),
+        mounting(&[&[zone(Operator::In, &["b"])], &[named(&["n1", "n2", "n5"])]]),
+        mounting(&[&[]]),
+        Placement { attached: Some(named(&["n6"])), ..selecting(&[("zone", "a")]) },
+    ]
+}
+
+/// However nodes come, change and go, each placement is admitted by the nodes that a look at all of them finds.
+#[test]
+fn the_nodes_that_a_placement_names_are_all_that_admit_it() {
+    let settings = settings();
+    let labelled = |number: usize, zone: &str| {
+        let name = format!("n{number}");
+        let node = node(&name, 10_000).labelled("host", &name).labelled("zone", zone);
+        (0..100).fold(node, |node, key| node.labelled(&format!("key-{key:03}"), "x"))
+    };
+    let zones = ["a", "b", "c"];
+    for asked_after in 0..4 {
+        let mut capacity = Capacity::default();
+        let mut promises = Promises::default();
+        let mut asks: Vec<Ask> = Vec::new();
+        for step in 0..4 {
+            if step == asked_after {
+                let one = Demand::clone(&sj("a").asking(1000).spec.unwrap().demand);
+                let demands = placements().into_iter().map(|placement| Demand { placement, ..one.clone() });
+                asks.extend(demands.map(|demand| capacity.ask(&demand)));
+            }
+            match step {
+                0 => (0..9).for_each(|n| capacity.set_node(labelled(n, zones[n % 3]), Some(&settings))),
+                1 => (0..9).for_each(|n| capacity.set_node(labelled(n, zones[n / 3]), Some(&settings))),
+                2 => capacity.remove_node(&"n4".into()),
+                _ => capacity.set_node(labelled(4, "a"), Some(&settings)),
+            }
+            capacity.settle(&mut promises);
+            for ask in &asks {
+                View::ALL.into_iter().for_each(|view| _ = capacity.places.count(*ask, view));
+            }
+            capacity.check_index(promises.ledger()).unwrap();
+        }
     }
 }

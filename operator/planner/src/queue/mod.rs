@@ -16,9 +16,10 @@
 //!
 //! ScavengerJobs with equal demands either all fit or none does, so they wait in one line (and those of them whose last
 //! start failed in another), and only the head of each line is looked at. What each line needs to know of the nodes is
-//! kept up by `places`, so a walk costs a few comparisons for each different demand, however many ScavengerJobs and
-//! nodes there are.
+//! kept up by `places`, so a walk costs a few comparisons for each different demand that may fit below the threshold
+//! ([`fronts`]), however many ScavengerJobs and nodes there are.
 
+mod fronts;
 mod hold;
 mod loans;
 mod rank;
@@ -34,15 +35,16 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    capacity::Capacity,
+    capacity::{Capacity, Traits},
     values::{Demand, Key, ScavengerJob},
 };
+use fronts::{Age, Fronts};
 use hold::Holds;
 pub(crate) use hold::is_of_namespace;
 pub(crate) use loans::Loan;
 pub use rank::Starting;
 pub(crate) use rank::ready_since;
-use rank::{Lane, Rank, Turn};
+use rank::{Lane, Rank};
 use walk::Obstacle;
 pub use walk::{Room, Started};
 
@@ -52,8 +54,8 @@ pub struct Queue {
     lines: BTreeMap<Lane, Line>,
     /// A rank is large, so its line holds the same copy.
     places: BTreeMap<Key, (Lane, Arc<Rank>)>,
-    /// Turns of the heads of all lines that can fit at all.
-    fronts: BTreeSet<(Turn, Lane)>,
+    /// The heads of all lines that can fit at all.
+    fronts: Fronts,
     /// Lines about which it is not known yet whether they can ever fit.
     new: BTreeSet<Lane>,
     /// Lines that can fit and whose head was not told yet why it waits.
@@ -76,7 +78,9 @@ pub struct Queue {
 struct Line {
     members: BTreeSet<Arc<Rank>>,
     /// The members, longest waiting first.
-    ages: BTreeSet<(Timestamp, Key)>,
+    ages: BTreeSet<Age>,
+    /// How its head is found.
+    traits: Traits,
     /// True if its demand can never fit.
     never: bool,
     /// Why its head waits, as far as the head was told.
@@ -145,19 +149,23 @@ impl Queue {
     /// Changes who is in a line and keeps up what is known of its head.
     fn change_line(&mut self, lane: Lane, change: impl FnOnce(&mut Line)) {
         let line = self.lines.entry(lane).or_default();
-        let before = line.members.first().cloned();
+        let (before, oldest) = (line.members.first().cloned(), line.ages.first().cloned());
         change(line);
+        let is_front = !line.never && !self.new.contains(&lane);
+        if is_front && oldest.as_ref() != line.ages.first() {
+            self.fronts.change_age(line.traits, oldest.as_ref(), line.ages.first(), lane);
+        }
         let after = line.members.first();
         if before.as_ref() == after {
             return;
         }
         line.told = None;
         if let Some(before) = &before {
-            self.fronts.remove(&(before.turn, lane));
+            self.fronts.remove(before.turn, lane, line.traits);
         }
         match after {
-            Some(after) if !line.never && !self.new.contains(&lane) => {
-                self.fronts.insert((after.turn, lane));
+            Some(after) if is_front => {
+                self.fronts.insert(after.turn, lane, line.traits);
                 self.untold.insert(lane);
             }
             Some(_) => {}
@@ -202,8 +210,7 @@ impl Queue {
         let known: BTreeMap<Lane, BTreeSet<Arc<Rank>>> =
             self.lines.iter().map(|(lane, line)| (*lane, line.members.clone())).collect();
         for line in self.lines.values() {
-            let ages: BTreeSet<(Timestamp, Key)> =
-                line.members.iter().map(|rank| (rank.ready_since, rank.sj())).collect();
+            let ages: BTreeSet<Age> = line.members.iter().map(|rank| (rank.ready_since, rank.sj())).collect();
             if ages != line.ages {
                 return Err("ages differ from those of the members".to_owned());
             }
@@ -211,12 +218,21 @@ impl Queue {
         if lines != known {
             return Err("lines differ from the places of their members".to_owned());
         }
-        let fronts: BTreeSet<(Turn, Lane)> = self
-            .lines
-            .iter()
-            .filter(|(lane, line)| !line.never && !self.new.contains(lane))
-            .filter_map(|(lane, line)| Some((line.members.first()?.turn, *lane)))
-            .collect();
+        let mut fronts = Fronts::default();
+        for (lane, line) in self.lines.iter().filter(|(lane, line)| !line.never && !self.new.contains(lane)) {
+            let Some(head) = line.members.first() else { return Err("a line is empty".to_owned()) };
+            fronts.insert(head.turn, *lane, line.traits);
+            fronts.change_age(line.traits, None, line.ages.first(), *lane);
+            let is_settled = self.fronts.is_settled(head.turn, *lane);
+            fronts.set_settled(head.turn, *lane, is_settled);
+            if is_settled && !line.is_settled() {
+                return Err("the head of a line is not looked at although it has to be informed".to_owned());
+            }
+            let traits = capacity.traits(lane.ask);
+            if line.traits.size != traits.size || self.epoch == capacity.epoch() && line.traits != traits {
+                return Err("a line is looked for by what it does not ask for".to_owned());
+            }
+        }
         if fronts != self.fronts {
             return Err("fronts differ from the heads of the lines".to_owned());
         }

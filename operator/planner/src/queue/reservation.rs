@@ -22,12 +22,13 @@
 //! users promise when their jobs end. Here nobody does, so what is reserved is only lent, to those that can be interrupted
 //! again ([`super::loans`]).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::{
     Queue,
+    fronts::Age,
     loans::{Claim, Lent},
     rank::{Lane, Rank},
     walk::Room,
@@ -68,24 +69,17 @@ impl Queue {
     pub(super) fn reservations(&self, room: &mut Room<'_>) -> Vec<Reservation> {
         let due = room.now.saturating_sub(room.settings.reserve_after).unwrap_or(Timestamp::MIN);
         let without_scavengers = room.capacity.free_row_without_scavengers(room.settings);
-        let mut oldest: BTreeMap<u64, (&(Timestamp, Key), Lane)> = BTreeMap::new();
-        for (_, lane) in &self.fronts {
-            let Some(age) = self.lines.get(lane).and_then(|line| line.ages.first()) else { continue };
-            // Capacity may not be all that is lacking where a namespace is held.
-            if lane.hold.is_some_and(|hold| !self.holds.lacks_capacity(hold))
-                || age.0 > due
-                || !room.capacity.fits_without_scavengers(lane.ask, &without_scavengers)
-            {
-                continue;
-            }
-            let kind = room.capacity.kind(lane.ask);
-            if oldest.get(&kind).is_none_or(|(other, _)| age < *other) {
-                oldest.insert(kind, (age, *lane));
-            }
+        let mut oldest: Vec<(&Age, Lane)> = Vec::new();
+        for ages in self.fronts.ages() {
+            let mut due = ages.take_while(|((since, _), _)| *since <= due);
+            oldest.extend(due.find(|(_, lane)| {
+                // Capacity may not be all that is lacking where a namespace is held.
+                lane.hold.is_none_or(|hold| self.holds.lacks_capacity(hold))
+                    && room.capacity.fits_without_scavengers(lane.ask, &without_scavengers)
+            }));
         }
-        let mut oldest: Vec<(&(Timestamp, Key), Lane)> = oldest.into_values().collect();
         oldest.sort_unstable();
-        let reservation = |((_, sj), lane): (&(Timestamp, Key), Lane)| {
+        let reservation = |((_, sj), lane): (&Age, Lane)| {
             let (_, rank) = self.places.get(sj)?;
             Some(Reservation { lane, rank: rank.clone(), sj: sj.clone(), nodes: None })
         };

@@ -240,22 +240,28 @@ impl Queue {
         let mut passed_over: Vec<(Lane, Option<Key>)> = Vec::new();
         let mut held = Vec::new();
         let is_ahead = |turn: Turn, lane: Lane| lane.is_doubtful() || from.is_none_or(|from| from <= turn);
-        for (turn, lane) in self.fronts.iter().filter(|(turn, lane)| is_ahead(*turn, *lane)) {
+        // What is lent counts as free where something may be given back.
+        let most = match kept {
+            Some(kept) => room.capacity.size(&kept.lent.free(&free)),
+            None => room.capacity.size(&free),
+        };
+        let to_look_at = self.fronts.to_look_at(most).into_iter();
+        for (turn, lane) in to_look_at.filter(|(turn, lane)| is_ahead(*turn, *lane)) {
             if lane.hold.is_some_and(|hold| !self.holds.is_open(hold)) {
-                held.push(*lane);
+                held.push(lane);
                 continue;
             }
             let mut returns = None;
             if !room.capacity.fits(lane.ask, &free) {
                 let kept = kept.as_ref().filter(|_| claim.is_none());
-                returns = kept.and_then(|kept| self.owed(*lane, kept, &free, room));
+                returns = kept.and_then(|kept| self.owed(lane, kept, &free, room));
                 if returns.is_none() {
-                    passed_over.push((*lane, None));
+                    passed_over.push((lane, None));
                     continue;
                 }
             }
             let list = if lane.is_doubtful() { &mut failed } else { &mut candidates };
-            list.push(Candidate { turn: *turn, lane: *lane, holder: None, returns });
+            list.push(Candidate { turn, lane, holder: None, returns });
         }
         if kept.is_none() && !(candidates.is_empty() && failed.is_empty()) {
             *kept = Some(self.kept(loans, room));
@@ -429,12 +435,15 @@ impl Queue {
 
     fn tell(&mut self, lane: Lane, obstacle: Obstacle, walk: &mut Walk) {
         let Some(line) = self.lines.get_mut(&lane) else { return };
-        if line.told == Some(obstacle) {
-            return;
+        let head = line.members.first();
+        if line.told != Some(obstacle) {
+            walk.told.extend(head.map(|rank| rank.sj()));
+            line.told = Some(obstacle);
+            self.untold.remove(&lane);
         }
-        line.told = Some(obstacle);
-        self.untold.remove(&lane);
-        walk.told.extend(line.members.first().map(|rank| rank.sj()));
+        if let Some(head) = line.members.first() {
+            self.fronts.set_settled(head.turn, lane, line.is_settled());
+        }
     }
 
     /// Finds out of new lines, and of all if nodes came, went or changed, whether they can ever fit.
@@ -446,19 +455,27 @@ impl Queue {
             if all { self.lines.keys().copied().collect() } else { new.iter().copied().collect() };
         for lane in lanes {
             let never = room.capacity.never_fits(lane.ask, room.settings);
+            let traits = room.capacity.traits(lane.ask);
             let Some(line) = self.lines.get_mut(&lane) else { continue };
             let (is_new, never) = (new.contains(&lane), never.is_some());
+            let Some((head, oldest)) = line.members.first().zip(line.ages.first()) else { continue };
+            let (was_front, before) = (!is_new && !line.never, std::mem::replace(&mut line.traits, traits));
+            if was_front && (never || before != traits) {
+                self.fronts.remove(head.turn, lane, before);
+                self.fronts.change_age(before, Some(oldest), None, lane);
+            }
+            if !never && (!was_front || before != traits) {
+                self.fronts.insert(head.turn, lane, traits);
+                self.fronts.change_age(traits, None, Some(oldest), lane);
+            }
             if !is_new && line.never == never {
                 continue;
             }
             line.never = never;
             line.told = None;
-            let Some(head) = line.members.first() else { continue };
             if never {
-                self.fronts.remove(&(head.turn, lane));
                 self.untold.remove(&lane);
             } else {
-                self.fronts.insert((head.turn, lane));
                 self.untold.insert(lane);
             }
             if !is_new {
@@ -469,6 +486,12 @@ impl Queue {
 }
 
 impl Line {
+    /// True if its head knows that it waits for capacity, and that is kept for nobody: as long as its demand does not fit
+    /// below the threshold, another look changes nothing.
+    pub(super) fn is_settled(&self) -> bool {
+        self.told == Some(Obstacle::Room) && self.kept_for.is_none()
+    }
+
     /// Of those that have the turn of the head, the first of each namespace.
     fn firsts(&self) -> impl Iterator<Item = &Arc<Rank>> {
         let mut next = self.members.first();

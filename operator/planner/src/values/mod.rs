@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use confinement::Confinement;
 pub use node::{Access, Node, Taint, Usage, Volume};
 pub use observation::Observation;
+pub(crate) use placement::Named;
 pub use placement::{Expression, NodeTerm, Operator, Placement, Toleration};
 pub(crate) use pod::tells_of_loss;
 pub use pod::{Container, Pod, PodPhase};

@@ -106,7 +106,40 @@ impl NodeTerm {
     }
 }
 
+/// What a placement names of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Named<'a> {
+    /// A label and its value.
+    Label(&'a Name, &'a Name),
+    /// The node's name.
+    Node(&'a Name),
+}
+
+impl NodeTerm {
+    /// A list of which a node that matches has one; none if the term names no values.
+    fn named(&self) -> Option<impl Iterator<Item = Named<'_>>> {
+        let is_in = |expression: &&Expression| expression.operator == Operator::In;
+        let of_name = self.names.iter().find(is_in);
+        let found = of_name.or_else(|| self.labels.iter().find(is_in))?;
+        Some(found.values.iter().map(move |value| match of_name {
+            Some(_) => Named::Node(value),
+            None => Named::Label(&found.key, value),
+        }))
+    }
+}
+
 impl Placement {
+    /// Lists of each of which a node has one if it admits the pod now, or once it is ready. What is required may be more.
+    pub(crate) fn requirements(&self) -> impl Iterator<Item = Vec<Named<'_>>> {
+        let selected = self.node_selector.iter().map(|(key, value)| vec![Named::Label(key, value)]);
+        let affinity = Some(&self.affinity).filter(|terms| !terms.is_empty());
+        let one_of = affinity.into_iter().chain(&self.volumes).filter_map(|terms| {
+            let terms: Option<Vec<_>> = terms.iter().map(NodeTerm::named).collect();
+            Some(terms?.into_iter().flatten().collect())
+        });
+        selected.chain(one_of)
+    }
+
     /// The nodes to which a volume of the pod is attached, if it can be mounted nowhere else.
     #[must_use]
     pub fn attached_to(&self) -> Option<&[Name]> {

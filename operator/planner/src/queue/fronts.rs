@@ -1,0 +1,122 @@
+//! The heads of the lines that can fit at all, in the order of their turns.
+//!
+//! With many lines most of them need no look in most walks: they ask for more than is left below the threshold, and their
+//! heads were told so. So the lines are kept by what they ask for, too, and a walk looks at those only that ask for no more
+//! than is left, at those of which more than capacity decides, and at those whose heads have something to be told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use super::rank::{Lane, Turn};
+use crate::{
+    capacity::{Size, Traits},
+    values::Key,
+};
+
+/// Since when somebody waits, and who.
+pub(super) type Age = (Timestamp, Key);
+
+/// See the module.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Fronts {
+    turns: BTreeSet<(Turn, Lane)>,
+    /// Those that wait for nothing but capacity.
+    by_cpu: BTreeSet<(i64, Turn, Lane)>,
+    by_memory: BTreeSet<(i64, Turn, Lane)>,
+    /// The others.
+    doubtful: BTreeSet<(Turn, Lane)>,
+    /// Those whose heads do not know yet that they wait for capacity, or for whom it is kept.
+    unsettled: BTreeSet<(Turn, Lane)>,
+    /// Of each kind, who has waited longest in each line.
+    ages: BTreeMap<u64, BTreeSet<(Age, Lane)>>,
+}
+
+impl Fronts {
+    pub(super) fn insert(&mut self, turn: Turn, lane: Lane, traits: Traits) {
+        self.turns.insert((turn, lane));
+        self.unsettled.insert((turn, lane));
+        if lane.is_doubtful() {
+            self.doubtful.insert((turn, lane));
+        } else {
+            self.by_cpu.insert((traits.size.cpu_milli, turn, lane));
+            self.by_memory.insert((traits.size.memory_bytes, turn, lane));
+        }
+    }
+
+    pub(super) fn remove(&mut self, turn: Turn, lane: Lane, traits: Traits) {
+        self.turns.remove(&(turn, lane));
+        self.unsettled.remove(&(turn, lane));
+        self.doubtful.remove(&(turn, lane));
+        self.by_cpu.remove(&(traits.size.cpu_milli, turn, lane));
+        self.by_memory.remove(&(traits.size.memory_bytes, turn, lane));
+    }
+
+    /// The head of a line knows that it waits for capacity, which is kept for nobody; or does not.
+    pub(super) fn set_settled(&mut self, turn: Turn, lane: Lane, is_settled: bool) {
+        if is_settled {
+            self.unsettled.remove(&(turn, lane));
+        } else if self.turns.contains(&(turn, lane)) {
+            self.unsettled.insert((turn, lane));
+        }
+    }
+
+    /// Another one has waited longest in a line.
+    pub(super) fn change_age(
+        &mut self,
+        traits: Traits,
+        before: Option<&Age>,
+        after: Option<&Age>,
+        lane: Lane,
+    ) {
+        let ages = self.ages.entry(traits.kind).or_default();
+        if let Some(before) = before {
+            ages.remove(&(before.clone(), lane));
+        }
+        ages.extend(after.map(|after| (after.clone(), lane)));
+        if ages.is_empty() {
+            self.ages.remove(&traits.kind);
+        }
+    }
+
+    /// Of each kind, those that have waited longest in their lines, longest waiting first.
+    pub(super) fn ages(&self) -> impl Iterator<Item = impl Iterator<Item = (&Age, Lane)>> {
+        self.ages.values().map(|ages| ages.iter().map(|(age, lane)| (age, *lane)))
+    }
+
+    /// The lines that a walk has to look at, in the order of their turns, if the lines that wait for nothing but capacity
+    /// cannot start unless they ask for at most this. A look at any of the others changes nothing.
+    pub(super) fn to_look_at(&self, most: Size) -> Vec<(Turn, Lane)> {
+        // Who asks for nothing of a resource fits, however overcommitted it is.
+        let (cpu, memory) = (most.cpu_milli.max(0), most.memory_bytes.max(0));
+        let mut by_cpu = self.by_cpu.iter().take_while(|(asked, ..)| *asked <= cpu);
+        let mut by_memory = self.by_memory.iter().take_while(|(asked, ..)| *asked <= memory);
+        let (mut of_cpu, mut of_memory) = (Vec::new(), Vec::new());
+        // In step with each other: the smaller of both is enough, whichever it is.
+        let mut fit = loop {
+            match by_cpu.next() {
+                Some((_, turn, lane)) => of_cpu.push((*turn, *lane)),
+                None => break of_cpu,
+            }
+            match by_memory.next() {
+                Some((_, turn, lane)) => of_memory.push((*turn, *lane)),
+                None => break of_memory,
+            }
+            // To sort so many costs more than to look at all.
+            if of_cpu.len() * 8 > self.turns.len() {
+                return self.turns.iter().copied().collect();
+            }
+        };
+        fit.extend(&self.doubtful);
+        fit.extend(&self.unsettled);
+        fit.sort_unstable();
+        fit.dedup();
+        fit
+    }
+
+    /// True if the head of a line needs no look for its own sake.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub(super) fn is_settled(&self, turn: Turn, lane: Lane) -> bool {
+        !self.unsettled.contains(&(turn, lane))
+    }
+}
