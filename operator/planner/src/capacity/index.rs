@@ -58,6 +58,10 @@ pub(crate) type Rooms = [Option<Resources>; 3];
 /// Amounts in the order of the columns, by the number of the node.
 pub(crate) type Rows = BTreeMap<usize, Vec<i64>>;
 
+/// Many demands find a place on one of so many nodes, and then there is no need to look at all nodes, nor to keep up a
+/// count from then on.
+const FIRST_NODES: usize = 64;
+
 /// Number of a demand.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ask(usize);
@@ -76,6 +80,8 @@ pub(crate) struct Places {
     placement_numbers: BTreeMap<Placement, usize>,
     asks: Slab<Asked>,
     ask_numbers: BTreeMap<Arc<Demand>, Ask>,
+    /// True if some of the asks' counts may be known.
+    counts_known: bool,
     /// What pending pods ask that some node could take if no ScavengerJob were there.
     takeable: Resources,
     takeable_stale: bool,
@@ -92,6 +98,20 @@ struct Admission {
     users: usize,
     /// In each view.
     nodes: [Bits; 3],
+}
+
+impl Admission {
+    /// Those of the candidates that admit a placement, in each view.
+    fn nodes_of(placement: &Placement, candidates: Vec<(usize, &Node)>) -> [Bits; 3] {
+        let mut nodes: [Bits; 3] = Default::default();
+        for (slot, node) in candidates {
+            let admits = View::all_admit(placement, node);
+            for (nodes, admits) in nodes.iter_mut().zip(admits).filter(|(_, admits)| *admits) {
+                nodes.set(slot, admits);
+            }
+        }
+        nodes
+    }
 }
 
 /// One demand, and how many of its pods find a place.
@@ -152,13 +172,7 @@ impl Places {
         let placement = match self.placement_numbers.get(&demand.placement) {
             Some(number) => *number,
             None => {
-                let mut nodes: [Bits; 3] = Default::default();
-                for (slot, node) in candidates(&demand.placement) {
-                    let admits = View::all_admit(&demand.placement, node);
-                    for (nodes, admits) in nodes.iter_mut().zip(admits).filter(|(_, admits)| *admits) {
-                        nodes.set(slot, admits);
-                    }
-                }
+                let nodes = Admission::nodes_of(&demand.placement, candidates(&demand.placement));
                 let placement = demand.placement.clone();
                 let number = self.placements.add(Admission { placement, users: 0, nodes });
                 self.placement_numbers.insert(demand.placement.clone(), number);
@@ -244,7 +258,7 @@ impl Places {
         if !changed.contains(&true) && node.is_none() {
             return;
         }
-        for asked in self.asks.items.iter_mut().flatten() {
+        for asked in self.asks.items.iter_mut().flatten().filter(|_| self.counts_known) {
             let again = admits_anew.get(asked.placement).copied().flatten();
             for view in View::ALL.map(|view| view as usize) {
                 let Some(count) = asked.counts[view] else { continue };
@@ -285,11 +299,20 @@ impl Places {
         }
     }
 
-    /// Before many nodes change at once: counting again when asked is cheaper than following every change.
-    pub(crate) fn forget_counts(&mut self) {
+    /// Before many nodes change at once: finding out again which of them admit a placement, and counting again when
+    /// asked, is cheaper than following every change. `candidates` gives all nodes that may admit a placement as they are
+    /// now, so which nodes admit it need not be said to [`Self::set_node`].
+    pub(crate) fn begin_again<'a>(
+        &mut self,
+        mut candidates: impl FnMut(&Placement) -> Vec<(usize, &'a Node)>,
+    ) {
         for asked in self.asks.items.iter_mut().flatten() {
             asked.counts = [None; 3];
         }
+        for admission in self.placements.items.iter_mut().flatten() {
+            admission.nodes = Admission::nodes_of(&admission.placement, candidates(&admission.placement));
+        }
+        self.counts_known = false;
         self.takeable_stale = true;
     }
 
@@ -301,6 +324,7 @@ impl Places {
         }
         let count = self.open_to(asked, view).map(|(_, row)| u64::from(asked.pods_on(row))).sum();
         self.asks.at_mut(ask.0).counts[view as usize] = Some(count);
+        self.counts_known = true;
         count
     }
 
@@ -316,7 +340,18 @@ impl Places {
     /// True if all pods of a demand find a place at the same time. All are alike, so a node that takes as many as it
     /// can leaves no fewer places than any other choice.
     pub(crate) fn fits(&mut self, ask: Ask, view: View) -> bool {
-        self.count(ask, view) >= u64::from(self.demand(ask).pod_count)
+        let asked = self.asks.at(ask.0);
+        let wanted = u64::from(asked.pod_count);
+        if asked.counts[view as usize].is_none() {
+            let mut found = 0;
+            for (_, row) in self.open_to(asked, view).take(FIRST_NODES) {
+                found += u64::from(asked.pods_on(row));
+                if found >= wanted {
+                    return true;
+                }
+            }
+        }
+        self.count(ask, view) >= wanted
     }
 
     /// Numbers of nodes for all pods of a demand now: first fit in the order of the numbers.

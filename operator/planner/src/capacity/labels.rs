@@ -58,7 +58,7 @@ impl Labels {
                 match named {
                     // Keys are forgotten while others are found out, if a placement names too many.
                     Named::Label(key, value) => {
-                        slots.extend(self.keys.get(key)?.get(value).into_iter().flatten())
+                        slots.extend(self.keys.get(key)?.get(value).into_iter().flatten());
                     }
                     Named::Node(name) => slots.extend(nodes.get(name).map(|entry| entry.slot)),
                 }

@@ -366,8 +366,10 @@ impl Capacity {
         let ledger = promises.ledger();
         let stale = std::mem::take(&mut self.stale);
         // A rebuild, or other settings.
-        if stale.len() > 100 && stale.len() * 4 > self.nodes.len() {
-            self.places.forget_counts();
+        let begins_again = stale.len() > 100 && stale.len() * 4 > self.nodes.len();
+        if begins_again {
+            let Self { nodes, slots, labels, places, .. } = self;
+            places.begin_again(|placement| labels.candidates(placement, nodes, slots));
         }
         for name in stale {
             // Promised on a node that is gone.
@@ -375,7 +377,7 @@ impl Capacity {
             let promised = ledger.promised(&name);
             self.groups.set_promised(entry, promised);
             let rooms = entry.rooms(promised);
-            let relabelled = std::mem::take(&mut entry.relabelled);
+            let relabelled = std::mem::take(&mut entry.relabelled) && !begins_again;
             let (slot, gone) = (entry.slot, entry.node.is_none() && entry.used == Resources::default());
             self.places.set_node(slot, relabelled.then_some(entry.node.as_ref()), &rooms);
             if gone {

@@ -84,6 +84,20 @@ impl Capacity {
         Some(not_placed(self.places.demand(ask), placed, suitable, "even if nothing else ran"))
     }
 
+    /// What a demand may ask for at most so that it can ever be within the threshold, for [`Self::can_fit`].
+    pub(crate) fn most_row(&self, settings: &Settings) -> Vec<i64> {
+        let of = |eligible: &Resources| settings.start_thresholds.of(eligible);
+        self.places.row_of_parts(&of(&self.eligible), |_, reach| of(&self.groups.sums(reach).eligible))
+    }
+
+    /// False if [`Self::never_fits`] gives a reason.
+    pub(crate) fn can_fit(&mut self, ask: Ask, most: &[i64], settings: &Settings) -> bool {
+        if self.eligible_nodes == 0 {
+            return self.never_fits(ask, settings).is_none();
+        }
+        self.places.is_within(ask, most) && self.places.fits(ask, View::Empty)
+    }
+
     pub(super) fn exceeds_pool(&self, demand: &Demand, settings: &Settings) -> Option<Shortage> {
         if self.eligible_nodes == 0 {
             return None;
@@ -123,6 +137,11 @@ impl Capacity {
         let total = self.places.demand(ask).total();
         let size = Size { cpu_milli: total.cpu_milli, memory_bytes: total.memory_bytes };
         Traits { size, kind: self.places.kind(ask) }
+    }
+
+    /// Equal for demands that ask for the same extended resources.
+    pub(crate) fn kind(&self, ask: Ask) -> u64 {
+        self.places.kind(ask)
     }
 
     /// Of what [`Self::free_row`] gave, how large a demand may be at most to be within it.

@@ -91,6 +91,9 @@ impl Fronts {
         let (cpu, memory) = (most.cpu_milli.max(0), most.memory_bytes.max(0));
         let mut by_cpu = self.by_cpu.iter().take_while(|(asked, ..)| *asked <= cpu);
         let mut by_memory = self.by_memory.iter().take_while(|(asked, ..)| *asked <= memory);
+        // To sort so many costs more than to look at all.
+        let is_much = |lines: usize| lines * 8 > self.turns.len();
+        let all = || self.turns.iter().copied().collect();
         let (mut of_cpu, mut of_memory) = (Vec::new(), Vec::new());
         // In step with each other: the smaller of both is enough, whichever it is.
         let mut fit = loop {
@@ -102,21 +105,77 @@ impl Fronts {
                 Some((_, turn, lane)) => of_memory.push((*turn, *lane)),
                 None => break of_memory,
             }
-            // To sort so many costs more than to look at all.
-            if of_cpu.len() * 8 > self.turns.len() {
-                return self.turns.iter().copied().collect();
+            if is_much(of_cpu.len()) {
+                return all();
             }
         };
+        if is_much(fit.len() + self.doubtful.len() + self.unsettled.len()) {
+            return all();
+        }
         fit.extend(&self.doubtful);
         fit.extend(&self.unsettled);
         fit.sort_unstable();
         fit.dedup();
         fit
     }
+}
 
-    /// True if the head of a line needs no look for its own sake.
-    #[cfg(any(test, feature = "fixtures"))]
-    pub(super) fn is_settled(&self, turn: Turn, lane: Lane) -> bool {
-        !self.unsettled.contains(&(turn, lane))
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+
+    use super::*;
+    use crate::{
+        capacity::Capacity,
+        fixtures::{at, sj},
+    };
+
+    /// A line for each pair of amounts. A few are doubtful, and the heads of some others are to be informed.
+    fn lines() -> Vec<(Turn, Lane, Traits)> {
+        let mut capacity = Capacity::default();
+        // Two of them ask for nothing of one resource.
+        let amounts = (0..100_i64).map(|number| match number {
+            0 => (0, 5),
+            1 => (5000, 0),
+            _ => (number % 10 * 1000 + 1000, number * 7 % 10 + 1),
+        });
+        let lines = amounts.zip(0..).map(|((cpu_milli, memory_bytes), number)| {
+            let mut demand = (*sj("a").asking(cpu_milli).spec.unwrap().demand).clone();
+            demand.per_pod.memory_bytes = memory_bytes;
+            let ask = capacity.ask(&demand);
+            let turn = Turn { interruptions: Reverse(number % 3), waiting_since: at(i64::from(number % 11)) };
+            (turn, Lane { ask, failed: number % 40 == 7, ..Lane::default() }, capacity.traits(ask))
+        });
+        lines.collect()
+    }
+
+    #[test]
+    fn every_line_that_a_look_could_change_is_looked_at_in_turn() {
+        let lines = lines();
+        let mut fronts = Fronts::default();
+        for (number, (turn, lane, traits)) in lines.iter().enumerate() {
+            fronts.insert(*turn, *lane, *traits);
+            fronts.set_settled(*turn, *lane, number % 50 != 3);
+        }
+        let mut fewest = usize::MAX;
+        for (cpu_milli, memory_bytes) in
+            (-1..11).flat_map(|cpu| (-1..11).map(move |memory| (cpu * 1000, memory)))
+        {
+            let most = Size { cpu_milli, memory_bytes };
+            let seen = fronts.to_look_at(most);
+            assert!(seen.is_sorted_by(|a, b| a < b), "in turn, and each once");
+            for (number, (turn, lane, Traits { size, .. })) in lines.iter().enumerate() {
+                let is_within = |asked: i64, most: i64| asked == 0 || asked <= most;
+                let fits = is_within(size.cpu_milli, cpu_milli) && is_within(size.memory_bytes, memory_bytes);
+                let is_due = fits || lane.is_doubtful() || number % 50 == 3;
+                assert!(!is_due || seen.contains(&(*turn, *lane)), "{size:?} with {most:?}");
+            }
+            fewest = fewest.min(seen.len());
+        }
+        assert!(fewest < lines.len() / 2, "where little is left not all lines are looked at, but {fewest}");
+        for (turn, lane, traits) in lines {
+            fronts.remove(turn, lane, traits);
+        }
+        assert_eq!(fronts, Fronts::default());
     }
 }

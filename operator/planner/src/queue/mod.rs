@@ -223,11 +223,7 @@ impl Queue {
             let Some(head) = line.members.first() else { return Err("a line is empty".to_owned()) };
             fronts.insert(head.turn, *lane, line.traits);
             fronts.change_age(line.traits, None, line.ages.first(), *lane);
-            let is_settled = self.fronts.is_settled(head.turn, *lane);
-            fronts.set_settled(head.turn, *lane, is_settled);
-            if is_settled && !line.is_settled() {
-                return Err("the head of a line is not looked at although it has to be informed".to_owned());
-            }
+            fronts.set_settled(head.turn, *lane, line.is_settled());
             let traits = capacity.traits(lane.ask);
             if line.traits.size != traits.size || self.epoch == capacity.epoch() && line.traits != traits {
                 return Err("a line is looked for by what it does not ask for".to_owned());

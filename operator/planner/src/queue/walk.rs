@@ -1,17 +1,18 @@
 //! The walk along the queue: who starts next, for as long as there is capacity.
 
-use std::{ops::Bound, sync::Arc};
+use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use jiff::Timestamp;
 
 use super::{
     Line, Queue,
+    fronts::Fronts,
     loans::{Claim, Lent, Loan, Return},
     rank::{Lane, Rank, Starting, Turn},
     reservation::{Kept, touched},
 };
 use crate::{
-    capacity::{Ask, Capacity},
+    capacity::{Ask, Capacity, Traits},
     known::later,
     promises::Promises,
     values::{Demand, Key, Name, Settings},
@@ -312,9 +313,7 @@ impl Queue {
             self.tell(lane, Obstacle::Hold, walk);
         }
         for (lane, holder) in passed_over {
-            if let Some(line) = self.lines.get_mut(&lane) {
-                line.kept_for = holder;
-            }
+            self.note(lane, |line| line.kept_for = holder);
             self.tell(lane, Obstacle::Room, walk);
         }
         first.map(|Best { lane, rank, returns, lent_by, .. }| Next {
@@ -434,14 +433,18 @@ impl Queue {
     }
 
     fn tell(&mut self, lane: Lane, obstacle: Obstacle, walk: &mut Walk) {
+        let Some(line) = self.lines.get(&lane).filter(|line| line.told != Some(obstacle)) else { return };
+        walk.told.extend(line.members.first().map(|rank| rank.sj()));
+        self.untold.remove(&lane);
+        self.note(lane, |line| line.told = Some(obstacle));
+    }
+
+    /// Changes what is known of the head of a line.
+    fn note(&mut self, lane: Lane, change: impl FnOnce(&mut Line)) {
         let Some(line) = self.lines.get_mut(&lane) else { return };
-        let head = line.members.first();
-        if line.told != Some(obstacle) {
-            walk.told.extend(head.map(|rank| rank.sj()));
-            line.told = Some(obstacle);
-            self.untold.remove(&lane);
-        }
-        if let Some(head) = line.members.first() {
+        let was_settled = line.is_settled();
+        change(line);
+        if let Some(head) = line.members.first().filter(|_| line.is_settled() != was_settled) {
             self.fronts.set_settled(head.turn, lane, line.is_settled());
         }
     }
@@ -450,42 +453,66 @@ impl Queue {
     fn decide_who_never_fits(&mut self, room: &mut Room<'_>, walk: &mut Walk) {
         let new = std::mem::take(&mut self.new);
         let epoch = room.capacity.epoch();
-        let all = std::mem::replace(&mut self.epoch, epoch) != epoch;
-        let lanes: Vec<Lane> =
-            if all { self.lines.keys().copied().collect() } else { new.iter().copied().collect() };
-        for lane in lanes {
-            let never = room.capacity.never_fits(lane.ask, room.settings);
-            let traits = room.capacity.traits(lane.ask);
-            let Some(line) = self.lines.get_mut(&lane) else { continue };
-            let (is_new, never) = (new.contains(&lane), never.is_some());
-            let Some((head, oldest)) = line.members.first().zip(line.ages.first()) else { continue };
-            let (was_front, before) = (!is_new && !line.never, std::mem::replace(&mut line.traits, traits));
-            if was_front && (never || before != traits) {
-                self.fronts.remove(head.turn, lane, before);
-                self.fronts.change_age(before, Some(oldest), None, lane);
+        let most = room.capacity.most_row(room.settings);
+        if std::mem::replace(&mut self.epoch, epoch) == epoch {
+            for lane in &new {
+                if let Some(line) = self.lines.get_mut(lane) {
+                    line.decide(*lane, true, &most, room, (&mut self.fronts, &mut self.untold), walk);
+                }
             }
-            if !never && (!was_front || before != traits) {
-                self.fronts.insert(head.turn, lane, traits);
-                self.fronts.change_age(traits, None, Some(oldest), lane);
-            }
-            if !is_new && line.never == never {
-                continue;
-            }
-            line.never = never;
-            line.told = None;
-            if never {
-                self.untold.remove(&lane);
-            } else {
-                self.untold.insert(lane);
-            }
-            if !is_new {
-                walk.told.extend(line.members.iter().map(|rank| rank.sj()));
+        } else {
+            for (lane, line) in &mut self.lines {
+                let is_new = new.contains(lane);
+                line.decide(*lane, is_new, &most, room, (&mut self.fronts, &mut self.untold), walk);
             }
         }
     }
 }
 
 impl Line {
+    /// Finds out whether it can ever fit.
+    fn decide(
+        &mut self,
+        lane: Lane,
+        is_new: bool,
+        most: &[i64],
+        room: &mut Room<'_>,
+        (fronts, untold): (&mut Fronts, &mut BTreeSet<Lane>),
+        walk: &mut Walk,
+    ) {
+        let never = !room.capacity.can_fit(lane.ask, most, room.settings);
+        let traits = match is_new {
+            true => room.capacity.traits(lane.ask),
+            false => Traits { kind: room.capacity.kind(lane.ask), ..self.traits },
+        };
+        let Some((head, oldest)) = self.members.first().zip(self.ages.first()) else { return };
+        let (was_front, before) = (!is_new && !self.never, std::mem::replace(&mut self.traits, traits));
+        if was_front && (never || before != traits) {
+            fronts.remove(head.turn, lane, before);
+            fronts.change_age(before, Some(oldest), None, lane);
+        }
+        if !never && (!was_front || before != traits) {
+            fronts.insert(head.turn, lane, traits);
+            fronts.change_age(traits, None, Some(oldest), lane);
+        }
+        if !is_new && self.never == never {
+            if before != traits {
+                fronts.set_settled(head.turn, lane, self.is_settled());
+            }
+            return;
+        }
+        self.never = never;
+        self.told = None;
+        if never {
+            untold.remove(&lane);
+        } else {
+            untold.insert(lane);
+        }
+        if !is_new {
+            walk.told.extend(self.members.iter().map(|rank| rank.sj()));
+        }
+    }
+
     /// True if its head knows that it waits for capacity, and that is kept for nobody: as long as its demand does not fit
     /// below the threshold, another look changes nothing.
     pub(super) fn is_settled(&self) -> bool {
