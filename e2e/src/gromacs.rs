@@ -1,11 +1,19 @@
 //! What mdrun left in a row's folder: whether its energies go on without a gap, and which steps it computed.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, LogParams};
 use serde_json::json;
 
 use crate::{World, world::until};
+
+/// Prints the checksum of each file.
+const SUMS: &str = r#"
+cd "$1"
+sha256sum -- *
+"#;
 
 /// Prints gmx's opinion of the energies, and the lines of md.log that tell where mdrun stopped and began.
 const SCRIPT: &str = r#"
@@ -35,7 +43,7 @@ pub struct Computed {
 /// # Errors
 /// If the energies are not continuous, or the pod that looks does not succeed.
 pub async fn computed(world: &World, id: i64) -> Result<Computed> {
-    let report = look(world, id).await?;
+    let report = look(world, id, SCRIPT).await?;
     energies_go_on(&report).and_then(|()| read(&report)).with_context(|| format!("row {id}: {report}"))
 }
 
@@ -44,11 +52,21 @@ pub async fn computed(world: &World, id: i64) -> Result<Computed> {
 /// # Errors
 /// If the pod that looks does not succeed.
 pub async fn computed_so_far(world: &World, id: i64) -> Result<Computed> {
-    let report = look(world, id).await?;
+    let report = look(world, id, SCRIPT).await?;
     read(&report).with_context(|| format!("row {id}: {report}"))
 }
 
-async fn look(world: &World, id: i64) -> Result<String> {
+/// SHA-256 of each file in the folder of a row whose run input is `/data/water/water.tpr`.
+///
+/// # Errors
+/// If the pod that looks does not succeed.
+pub async fn checksums(world: &World, id: i64) -> Result<BTreeMap<String, String>> {
+    let report = look(world, id, SUMS).await?;
+    let pairs = report.lines().filter_map(|line| line.split_once("  "));
+    Ok(pairs.map(|(sum, name)| (name.to_owned(), sum.to_owned())).collect())
+}
+
+async fn look(world: &World, id: i64, script: &str) -> Result<String> {
     let name = format!("check-{id}");
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
@@ -60,7 +78,7 @@ async fn look(world: &World, id: i64) -> Result<String> {
             },
             "containers": [{
                 "name": "check", "image": "scavenger.dev/gromacs:2022.5", "imagePullPolicy": "IfNotPresent",
-                "command": ["bash", "-euc", SCRIPT, "check", format!("/data/water/gromacs-{id}")],
+                "command": ["bash", "-euc", script, "check", format!("/data/water/gromacs-{id}")],
                 "resources": { "requests": { "cpu": "10m" } },
                 "volumeMounts": [{ "name": "data", "mountPath": "/data", "readOnly": true }],
             }],

@@ -12,11 +12,31 @@ use scavenger_schema::tuning::{Layout, NodeShape, Resources};
 use scavenger_vocabulary::{Outcome, Phase};
 
 use crate::manifest::{ManifestSettings, Terms, simulation_job};
+use crate::store::RowFolder;
 use crate::view::{AttemptView, JobView, PoolLimits, PoolView};
 
 /// The time at which every test starts.
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).expect("should be a time")
+}
+
+/// The folder of row 7, which has a user and a group of its own.
+pub(crate) fn row_folder() -> RowFolder {
+    RowFolder {
+        id: 7,
+        namespace: "chem".to_owned(),
+        persistent_volume_claim: "simulations".to_owned(),
+        tpr_path: "water/topol.tpr".to_owned(),
+        image: None,
+        pinned_image: None,
+        run_as_user: 2001,
+        run_as_group: Some(2002),
+        service_account: None,
+        state: "queued".to_owned(),
+        reason: Some("waits for its turn".to_owned()),
+        submission: 1,
+        job_uid: None,
+    }
 }
 
 /// Row 7: a water box, just inserted.

@@ -10,6 +10,7 @@ pub mod config;
 pub mod daemon;
 #[cfg(test)]
 mod fixtures;
+pub mod folder;
 pub mod follower;
 pub mod health;
 pub mod heard;

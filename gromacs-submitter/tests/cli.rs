@@ -46,7 +46,7 @@ fn help_pages() {
 #[test]
 fn usage_errors() {
     let none = "postgres://nobody@127.0.0.1:1/none";
-    let cases: [(&[&str], &str); 18] = [
+    let cases: [(&[&str], &str); 22] = [
         (&[], "help"),
         (&["lists"], "unrecognized subcommand"),
         (&["list", "--colour"], "unexpected argument '--colour'"),
@@ -58,6 +58,10 @@ fn usage_errors() {
         (&["run", "--gromacs-image", "x", "--fallback-after", "10"], "write for example 90s, 10m or 1h30m"),
         (&["show"], "<ROW>"),
         (&["show", "one"], "invalid value 'one'"),
+        (&["logs", "1", "--attempt", "first"], "write an attempt as `show` does, such as 1.2, or 2"),
+        (&["logs", "1", "--mdrun", "--follow"], "cannot be used with"),
+        (&["fetch", "1"], "--to <DIR>"),
+        (&["fetch", "1", "a[", "--to", "x"], "write for example '*.xtc'"),
         (&["cancel"], "required"),
         (&["cancel", "1", "--state", "queued"], "cannot be used with"),
         (&["add", "--namespace", "lab", "--pvc", "data"], "required"),
@@ -141,6 +145,31 @@ async fn files_are_added_all_or_none() {
     let refused = program.run(&["add", "d.tpr", "--dry-run", "--run-as-user", "0"]);
     assert_eq!(refused.status.code(), Some(1), "a dry run says what would be refused");
     assert!(text(&refused.stderr).contains("nothing runs as root"), "{}", text(&refused.stderr));
+}
+
+#[tokio::test]
+async fn what_a_row_wrote_needs_a_row_that_ran_and_a_cluster() {
+    let program = Program::migrated().await;
+    program.good(&["add", "a.tpr", "--hold"]);
+    let fails = |arguments: &[&str], code: i32, words: &str| {
+        let output = program.run(arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(words) && output.stdout.is_empty(), "{arguments:?}: {stderr}");
+    };
+    let waits = "error: row 1 has not run: it is queued: is held; release it to begin\n";
+    fails(&["logs", "1"], 1, waits);
+    fails(&["logs", "1", "--mdrun"], 1, waits);
+    for arguments in [&["logs", "9"][..], &["files", "9"], &["fetch", "9", "--to", "x"]] {
+        fails(arguments, 1, "there is no row 9");
+    }
+    // Only from here on a cluster is needed.
+    fails(&["files", "1"], 2, "no Kubernetes cluster is configured");
+    program.sql("update gromacs_to_tune set state = 'running', reason = 'attempt 1 runs on 1 core'").await;
+    fails(&["logs", "1"], 2, "no Kubernetes cluster is configured");
+    // Row level security decides who sees a row.
+    let alice = Program::new(postgres::as_role(program.url().expect("should have a database"), "alice"));
+    assert!(text(&alice.run(&["logs", "1"]).stderr).contains("there is no row 1"));
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod pipeline;
 mod policies;
 mod quotas;
 mod registry;
+mod results;
 mod row_life;
 mod sidecar;
 mod tenants;

@@ -4,8 +4,12 @@ mod add;
 mod asked;
 mod edit;
 mod extend;
+mod fetch;
+mod files;
 mod list;
+mod logs;
 mod migrate;
+mod reader;
 mod report;
 mod request;
 mod row;
@@ -50,6 +54,9 @@ pub async fn main(cli: Cli) -> ExitCode {
         Command::List(options) => list::exec(&cli.database, &options).await,
         Command::Show(options) => show::exec(&cli.database, &options).await,
         Command::Watch(options) => Box::pin(watch::exec(&cli.database, &options)).await,
+        Command::Logs(options) => Box::pin(logs::exec(&cli.database, &options)).await,
+        Command::Files(options) => Box::pin(files::exec(&cli.database, &options)).await,
+        Command::Fetch(options) => Box::pin(fetch::exec(&cli.database, &options)).await,
         Command::Cancel(options) => request::cancel(&cli.database, &options.selection).await,
         Command::Retry(options) => request::retry(&cli.database, options).await,
         Command::Hold(options) => request::hold(&cli.database, &options.selection).await,

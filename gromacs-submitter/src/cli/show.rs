@@ -7,6 +7,7 @@ use super::row::QueueRow;
 use super::text::{Table, cores, count, cut, json, number_of, short, shown, speed, stretch, terminal_width};
 use super::{Outcome, open_current, print_error, print_line};
 use crate::config::{Database, ShowOptions};
+use crate::manifest::folder;
 
 /// Lines of the history on a terminal: the whole story should fit on its screen.
 const MOST_EVENTS: usize = 12;
@@ -112,8 +113,7 @@ fn facts(row: &QueueRow, simulation: &Value) -> Vec<(&'static str, String)> {
     facts.push(("asked for", asked(simulation)));
     facts.extend(rows_of(&simulation["after"]).map(|rows| ("after", rows)));
     facts.push(("time", times(row)));
-    let folder = row.tpr_path.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
-    facts.push(("results", format!("{folder}gromacs-{} on the volume", row.id)));
+    facts.push(("results", format!("{} on the volume", folder(&row.tpr_path, row.id))));
     if let Some(next) = next(row) {
         facts.push(("next", next));
     }

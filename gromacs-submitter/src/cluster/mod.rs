@@ -1,6 +1,9 @@
-//! All requests to Kubernetes: ScavengerJobs, the pool, logs.
+//! All requests to Kubernetes: ScavengerJobs, the pool, logs, and the pod with which people read a volume.
 
+mod access;
+mod exec;
 mod memory;
+mod reader;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,7 +18,11 @@ use scavenger_schema::scavenger_job::{ScavengerJob, ScavengerJobSpec};
 use scavenger_schema::scavenger_pool::ScavengerPool;
 use scavenger_schema::simulation::{ANNOTATION_CONFIGURATIONS, LABEL_QUEUE, LABEL_ROW, State, selector};
 
+pub use self::access::{Access, AccessError};
+pub use self::exec::{Ended, Exec, ExecError};
 use self::memory::Missing;
+pub(crate) use self::reader::CONTAINER as READER_CONTAINER;
+pub use self::reader::{Placement, ReaderPod, Readiness, name_of_reader, placement, reader_pod, readiness};
 use crate::manifest::Configurations;
 use crate::root_cause;
 

@@ -1,6 +1,7 @@
 //! What can be set, on the command line or in the environment.
 
 mod edit;
+mod folder;
 mod ladder;
 mod queue;
 mod tenant;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use scavenger_schema::scavenger_job::ImagePullPolicy;
 
 pub use edit::{EditOptions, ExtendOptions};
+pub use folder::{AttemptNumber, FetchOptions, FilesOptions, LogsOptions, Reading};
 pub use ladder::LadderOptions;
 pub(crate) use queue::label;
 pub use queue::{
@@ -70,6 +72,21 @@ pub enum Command {
     /// A table that follows the queue, ended with q; elsewhere than on a terminal a line for each change. Without
     /// rows or filters it follows what has not ended.
     Watch(WatchOptions),
+    /// Print what a simulation printed
+    ///
+    /// That is the output of its newest attempt, as its pod has it. If the pods are gone, it is the end of md.log, which
+    /// a small pod of your own reads from the volume. Your kubeconfig names the cluster.
+    Logs(LogsOptions),
+    /// List the files of a simulation
+    ///
+    /// Those in the folder of the row on the volume. A small pod reads it, and is deleted afterwards. Your kubeconfig
+    /// names the cluster.
+    Files(FilesOptions),
+    /// Copy files of a simulation to this machine
+    ///
+    /// They come from the folder of the row on the volume. A small pod reads it, and is deleted afterwards. A file gets
+    /// its name in DIR only when it is complete and its checksum is right. Your kubeconfig names the cluster.
+    Fetch(FetchOptions),
     /// Stop simulations for good
     ///
     /// The submitter removes their ScavengerJobs; what was computed stays on the volume, and retry goes on from there.

@@ -32,7 +32,7 @@ use crate::mdrun_log::step_interval;
 use crate::probe::{INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT};
 
 /// Where the row's volume is mounted.
-const MOUNT_PATH: &str = "/data";
+pub(crate) const MOUNT_PATH: &str = "/data";
 
 /// Seconds between SIGTERM and SIGKILL for mdrun where the pool allows them. It mostly needs far fewer and then gives
 /// its room back sooner; the rest is for a slow volume.
@@ -254,11 +254,15 @@ fn same_requests(left: &BTreeMap<String, Quantity>, right: &BTreeMap<String, Qua
         })
 }
 
-/// Folder of the row, beside its .tpr file. The inspection makes it.
+/// Folder of a row as seen from the root of the volume, beside its .tpr file.
+pub(crate) fn folder(tpr_path: &str, row: i64) -> String {
+    let beside = tpr_path.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
+    format!("{beside}gromacs-{row}")
+}
+
+/// The same in the pods that mount the volume. The inspection makes it.
 fn working_directory(row: &GromacsToTune) -> String {
-    let file = tpr_file(row);
-    let folder = file.rsplit_once('/').map_or(MOUNT_PATH, |(folder, _)| folder);
-    format!("{folder}/gromacs-{}", row.id)
+    format!("{MOUNT_PATH}/{}", folder(&row.tpr_path, row.id))
 }
 
 fn tpr_file(row: &GromacsToTune) -> String {
@@ -317,7 +321,7 @@ fn requests(rung: &LadderRung) -> Resources {
 }
 
 /// Kubernetes replaces `$(NAME)` in commands and arguments by variables of the container; `$$` stands for `$`.
-fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     text.replace('$', "$$")
 }
 

@@ -44,6 +44,10 @@ impl Program {
         Self::new(url)
     }
 
+    pub fn url(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+
     pub fn command<T: AsRef<OsStr>>(&self, arguments: &[T]) -> Command {
         let mut command = Command::new(SUBMITTER);
         command.args(arguments).env_clear().stdin(Stdio::null());

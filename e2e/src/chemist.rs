@@ -1,0 +1,128 @@
+//! Somebody who uses the submitter's command line from a machine of their own: with a database role, a kubeconfig, and
+//! no right beyond those.
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::{
+    World,
+    forward::forward,
+    kubectl::kubectl,
+    local::{Printed, program},
+    postgres::{Database, NAMESPACE},
+};
+
+/// A person on a machine outside of the cluster.
+pub struct Chemist {
+    url: String,
+    kubeconfig: tempfile::NamedTempFile,
+    namespace: String,
+}
+
+impl Chemist {
+    /// Somebody with a database role that may use the test's namespace, and in Kubernetes with the role `edit` there, or
+    /// with no right at all. `name` is one of the test's own.
+    ///
+    /// # Errors
+    /// What psql, kubectl or the API server says.
+    pub async fn new(world: &World, database: &Database, name: &str, may_edit: bool) -> Result<Self> {
+        let user = format!("{name}-{}", world.namespace);
+        let role = user.replace('-', "_");
+        database
+            .sql(&format!(
+                "create role {role} login password 'chemist' in role gromacs_chemist;
+                 insert into gromacs_tenant (database_role, namespace) values ('{role}', '{}')",
+                world.namespace
+            ))
+            .await?;
+        if may_edit {
+            let binding = json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": user },
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit" },
+                "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
+            });
+            world.create::<RoleBinding>(binding).await?;
+        }
+        // The tests' own admin, who impersonates them.
+        let config = kubectl(&["config", "view", "--raw", "--output=json"]).await?;
+        let mut config: Value = serde_json::from_str(&config).context("the kubeconfig is no JSON")?;
+        config["users"][0]["user"]["as"] = json!(user);
+        let kubeconfig = tempfile::NamedTempFile::new()?;
+        serde_json::to_writer(&kubeconfig, &config)?;
+        let address = forward(&world.client, NAMESPACE, "postgres-0", 5432).await?;
+        Ok(Self {
+            url: format!("postgres://{role}:chemist@{address}/scavenger"),
+            kubeconfig,
+            namespace: world.namespace.clone(),
+        })
+    }
+
+    /// The command line, with nothing in its environment but what the documentation asks for.
+    ///
+    /// # Errors
+    /// If it was not built.
+    pub fn command(&self, arguments: &[&str]) -> Result<Command> {
+        let mut command = Command::new(program("gromacs-submitter")?);
+        command
+            .args(arguments)
+            .env_clear()
+            .env("DATABASE_URL", &self.url)
+            .env("KUBECONFIG", self.kubeconfig.path())
+            .env("SCAVENGER_SUBMITTER_NAMESPACE", &self.namespace)
+            .env("SCAVENGER_SUBMITTER_PVC", "simulations")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        Ok(command)
+    }
+
+    /// Runs a verb to its end.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn run(&self, arguments: &[&str]) -> Result<Printed> {
+        let output = self.command(arguments)?.output().await.context("the submitter does not start")?;
+        Ok(Printed {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+
+    /// What a verb prints when all is well.
+    ///
+    /// # Errors
+    /// What it complains about.
+    pub async fn good(&self, arguments: &[&str]) -> Result<String> {
+        let printed = self.run(arguments).await?;
+        ensure!(printed.code == Some(0), "{arguments:?}: {printed:?}");
+        Ok(printed.stdout)
+    }
+
+    /// The same as JSON.
+    ///
+    /// # Errors
+    /// What it complains about.
+    pub async fn json(&self, arguments: &[&str]) -> Result<Value> {
+        let printed = self.good(&[arguments, &["--output", "json"]].concat()).await?;
+        serde_json::from_str(&printed).with_context(|| format!("{arguments:?}: {printed}"))
+    }
+
+    /// Checks that a verb does not do it, and that its message contains every one of `words`.
+    ///
+    /// # Errors
+    /// If it was done, or a word is missing.
+    pub async fn refused(&self, arguments: &[&str], words: &[&str]) -> Result<()> {
+        let printed = self.run(arguments).await?;
+        ensure!(printed.code.is_some_and(|code| code > 0), "{arguments:?}: {printed:?}");
+        for word in words {
+            ensure!(printed.stderr.contains(word), "{arguments:?}: {word:?} is not in: {printed:?}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! A chemist sees what a simulation prints and brings its files home, with the command line alone.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use scavenger_e2e::{
+    World,
+    chemist::Chemist,
+    gromacs::checksums,
+    queue::{prepare_with, row, state},
+    run,
+    world::until,
+};
+
+/// Long enough that its files can be listed while it runs.
+const STEPS: u32 = 9000;
+
+/// Pods that read volumes.
+async fn readers(world: &World) -> Result<Vec<Pod>> {
+    let readers = ListParams::default().labels("app.kubernetes.io/name=gromacs-reader");
+    Ok(world.api::<Pod>().list(&readers).await?.items)
+}
+
+async fn no_reader_is_left(world: &World) -> Result<()> {
+    until("the pod that reads the volume is gone", || async {
+        Ok(readers(world).await?.is_empty().then_some(()))
+    })
+    .await
+}
+
+/// Names and sizes, as `files` lists them.
+async fn sizes(chemist: &Chemist, row: &str) -> Result<BTreeMap<String, u64>> {
+    let listed = chemist.json(&["files", row]).await?;
+    let files = listed.as_array().context("no list")?.iter();
+    let pairs = files.map(|file| Some((file["name"].as_str()?.to_owned(), file["size"].as_u64()?)));
+    pairs.collect::<Option<_>>().with_context(|| listed.to_string())
+}
+
+/// What `sha256sum` of this machine says.
+fn checksum(path: &Path) -> Result<String> {
+    let output = std::process::Command::new("sha256sum").arg(path).output()?;
+    let printed = String::from_utf8(output.stdout)?;
+    Ok(printed.split_whitespace().next().context("sha256sum prints nothing")?.to_owned())
+}
+
+async fn files_come_home(world: &World, chemist: &Chemist, id: i64) -> Result<()> {
+    let row = id.to_string();
+    let on_volume = checksums(world, id).await?;
+    let listed = sizes(chemist, &row).await?;
+    ensure!(listed.contains_key("md.log") && listed.contains_key("confout.gro"), "{listed:?}");
+    ensure!(listed.keys().eq(on_volume.keys()), "{listed:?}, but on the volume {on_volume:?}");
+
+    let home = tempfile::tempdir()?;
+    let to = home.path().join("results");
+    let to_text = to.to_str().context("the folder's path is no text")?;
+    let fetch = ["fetch", &row, "*.log", "*.gro", "--to", to_text];
+    let dry = chemist.good(&[&fetch[..], &["--dry-run"]].concat()).await?;
+    ensure!(dry.contains("would copy md.log") && !to.exists(), "{dry}");
+    let printed = chemist.good(&fetch).await?;
+    ensure!(printed.contains("copied 2 files"), "{printed}");
+    let found = || -> Result<Vec<String>> {
+        let mut names: Vec<String> = fs::read_dir(&to)?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<Result<_>>()?;
+        names.sort();
+        Ok(names)
+    };
+    ensure!(found()? == ["confout.gro", "md.log"], "{:?}", found()?);
+    for name in found()? {
+        let (here, there) = (checksum(&to.join(&name))?, &on_volume[&name]);
+        ensure!(here == *there, "{name} has checksum {here} here, and {there} on the volume");
+        ensure!(fs::metadata(to.join(&name))?.len() == listed[&name], "{name} has another size");
+    }
+
+    // As long as it was, so that only its checksum tells.
+    let log = to.join("md.log");
+    let mut mine = fs::read(&log)?;
+    mine[0] ^= 1;
+    fs::write(&log, &mine)?;
+    chemist.refused(&fetch, &["md.log in", "differs from the volume", "--overwrite"]).await?;
+    ensure!(fs::read(&log)? == mine, "it was replaced");
+    chemist.good(&[&fetch[..], &["--overwrite"]].concat()).await?;
+    ensure!(checksum(&log)? == on_volume["md.log"], "it was not replaced");
+    let all = chemist.good(&["fetch", &row, "--to", to_text]).await?;
+    ensure!(all.contains("2 files had the same content already"), "{all}");
+    for (name, sum) in &on_volume {
+        ensure!(checksum(&to.join(name))? == *sum, "{name} has another checksum here");
+    }
+    Ok(())
+}
+
+/// Ctrl-C, as soon as its pod is there.
+async fn an_interrupted_one_leaves_nothing(world: &World, chemist: &Chemist, id: i64) -> Result<()> {
+    let child = chemist.command(&["files", &id.to_string()])?.spawn()?;
+    until("it has made its pod", || async { Ok((!readers(world).await?.is_empty()).then_some(())) }).await?;
+    let process = child.id().context("it has ended already")?;
+    kill(Pid::from_raw(i32::try_from(process)?), Signal::SIGINT)?;
+    let output = child.wait_with_output().await?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(2) && complaint.contains("interrupted"), "{output:?}");
+    no_reader_is_left(world).await
+}
+
+#[test]
+fn a_chemist_follows_a_simulation_and_brings_its_files_home() {
+    run("results", |world| async move {
+        let database = prepare_with(world, STEPS, "").await?;
+        let alice = Chemist::new(world, &database, "alice", true).await?;
+        let add = ["add", "water/water.tpr", "--max-cpu-millicores", "500"];
+        let added = alice.json(&add).await?;
+        let id = added[0]["id"].as_i64().with_context(|| added.to_string())?;
+        let held = alice.json(&[&add[..], &["--hold", "--allow-duplicate"]].concat()).await?;
+        let held = held[0]["id"].to_string();
+        alice.refused(&["logs", &held], &["has not run", "is held; release it to begin"]).await?;
+        let image = ["--image", "scavenger.dev/gromacs:2022.5"];
+        let words = ["there is no folder water/gromacs-", "is held"];
+        alice.refused(&[&["files", &held], &image[..]].concat(), &words).await?;
+
+        until("the simulation computes", || async {
+            Ok(row(&database, id).await?.step.filter(|step| *step > 100))
+        })
+        .await?;
+        let text = id.to_string();
+        let log = alice.good(&["logs", &text]).await?;
+        ensure!(log.contains("starting mdrun") && log.contains("step "), "{log}");
+        ensure!(!log.contains('\r'), "{log:?}");
+        let listed = sizes(&alice, &text).await?;
+        ensure!(listed.get("md.log").is_some_and(|size| *size > 0), "{listed:?}");
+        let end = alice.good(&["logs", &text, "--mdrun", "--lines", "500"]).await?;
+        ensure!(end.contains("Started mdrun"), "{end}");
+        ensure!(row(&database, id).await?.state == "running", "it ended too early for this test");
+        // Whoever follows is there until its end.
+        let followed = alice.good(&["logs", &text, "--follow", "--lines", "5"]).await?;
+        ensure!(followed.contains("Performance:"), "{followed}");
+        state(&database, id, "completed").await?;
+
+        files_come_home(world, &alice, id).await?;
+        an_interrupted_one_leaves_nothing(world, &alice, id).await?;
+
+        // Somebody with the row and without a right in the namespace.
+        let bob = Chemist::new(world, &database, "bob", false).await?;
+        bob.refused(&["files", &text], &[&format!("there is no row {text}")]).await?;
+        let his = bob.json(&[&add[..], &["--hold", "--allow-duplicate"]].concat()).await?;
+        let his = his[0]["id"].to_string();
+        bob.refused(&["files", &his], &["you have no right to get", &world.namespace]).await?;
+        no_reader_is_left(world).await
+    });
+}

@@ -1,0 +1,359 @@
+//! `fetch`: copies files of a row's folder to this machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::reader::{Reader, find, with_reader};
+use super::text::{count, json as print_json, number_of, print_note, shown};
+use super::{Outcome, print_error, print_line};
+use crate::cluster::Exec;
+use crate::config::{Database, FetchOptions};
+use crate::folder::{
+    Arrived, Present, RemoteFile, batches, check, copy_command, digest_of, list_command, names,
+    parse_listing, parse_sums, present, select, sums_command, unpack,
+};
+use crate::store::RowFolder;
+
+/// A copy in which nothing comes for so long has lost its connection.
+const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+
+/// Pieces of the stream that wait to be written.
+const PIECES: usize = 16;
+
+/// tar's exit codes if a file changed while it read it, or was gone: the checksums tell.
+const FILES_CHANGED: [i32; 2] = [1, 2];
+
+/// Files that differ and are named in one message.
+const MOST_NAMED: usize = 5;
+
+/// What becomes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Copied,
+    WouldCopy,
+    /// It was here already, with the same content.
+    Unchanged,
+    /// It is another one on the volume each time it is looked at, or gone.
+    Changing,
+}
+
+impl Fate {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Copied => "copied",
+            Self::WouldCopy => "would copy",
+            Self::Unchanged => "unchanged",
+            Self::Changing => "changing",
+        }
+    }
+}
+
+/// A file with its fate, and its size as it was copied.
+type Result = (String, u64, Fate);
+
+/// What is to be done with the files that are wanted.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Plan {
+    copy: Vec<RemoteFile>,
+    unchanged: Vec<RemoteFile>,
+    differ: Vec<String>,
+    obstacles: Vec<(String, &'static str)>,
+}
+
+pub(super) async fn exec(database: &Database, options: &FetchOptions) -> anyhow::Result<Outcome> {
+    let Some((folder, _)) = find(database, options.row).await? else { return Ok(Outcome::Failed) };
+    let work = with_reader(&folder, &options.reading, options.within, async |reader| {
+        Box::pin(fetch(reader, &folder, options)).await
+    });
+    let Some(mut results) = work.await? else { return Ok(Outcome::Failed) };
+    results.sort_by(|left, right| left.0.cmp(&right.0));
+    print_results(&results, options);
+    let changing = results.iter().any(|(_, _, fate)| *fate == Fate::Changing);
+    Ok(if changing { Outcome::Failed } else { Outcome::Done })
+}
+
+/// Copies what is wanted; none, and said so, if something is in its way.
+async fn fetch(
+    reader: &Reader<'_>,
+    folder: &RowFolder,
+    options: &FetchOptions,
+) -> anyhow::Result<Option<Vec<Result>>> {
+    let files = parse_listing(&reader.output(list_command(folder)).await?);
+    let wanted = select(folder.id, &files, &options.patterns)?;
+    let plan = plan(reader, folder, &wanted, &options.to).await?;
+    if let Some(refusal) = refusal(&plan, options) {
+        print_error(&refusal);
+        return Ok(None);
+    }
+    let fate = |fate| move |file: &RemoteFile| (file.name.clone(), file.size, fate);
+    let mut results: Vec<Result> = plan.unchanged.iter().map(fate(Fate::Unchanged)).collect();
+    if options.dry_run {
+        results.extend(plan.copy.iter().map(fate(Fate::WouldCopy)));
+        return Ok(Some(results));
+    }
+    std::fs::create_dir_all(&options.to)
+        .with_context(|| format!("--to {} cannot be made", options.to.display()))?;
+    let mut left = Vec::new();
+    for batch in batches(&plan.copy) {
+        let (copied, changed) = copy(reader, folder, batch, options).await?;
+        results.extend(copied);
+        left.extend(changed);
+    }
+    // mdrun writes a checkpoint as a new file: a second try finds that one whole.
+    for file in left {
+        let (copied, changed) = copy(reader, folder, std::slice::from_ref(&file), options).await?;
+        results.extend(copied);
+        results.extend(changed.iter().map(fate(Fate::Changing)));
+    }
+    Ok(Some(results))
+}
+
+/// Compares what is wanted with what is here. Only files of the same size are read.
+async fn plan(
+    reader: &Reader<'_>,
+    folder: &RowFolder,
+    wanted: &[RemoteFile],
+    target: &Path,
+) -> anyhow::Result<Plan> {
+    let mut plan = Plan::default();
+    let mut alike = Vec::new();
+    for file in wanted {
+        let found = present(target, &file.name)
+            .with_context(|| format!("{} cannot be looked at", target.join(&file.name).display()))?;
+        match found {
+            Present::Nothing => plan.copy.push(file.clone()),
+            Present::Obstacle(kind) => plan.obstacles.push((file.name.clone(), kind)),
+            Present::File(size) if size == file.size => alike.push(file.clone()),
+            Present::File(_) => plan.differ.push(file.name.clone()),
+        }
+    }
+    for batch in batches(&alike) {
+        let remote = sums(reader, folder, batch.iter().map(|file| (file.name.as_str(), file.size))).await?;
+        let paths: Vec<PathBuf> = batch.iter().map(|file| target.join(&file.name)).collect();
+        let local = tokio::task::spawn_blocking(move || {
+            let sum = |path: &PathBuf| {
+                digest_of(path).with_context(|| format!("{} cannot be read", path.display()))
+            };
+            paths.iter().map(sum).collect::<anyhow::Result<Vec<String>>>()
+        });
+        for ((file, remote), local) in batch.iter().zip(remote).zip(local.await??) {
+            if remote == local {
+                plan.unchanged.push(file.clone());
+            } else {
+                plan.differ.push(file.name.clone());
+            }
+        }
+    }
+    // What differs is copied if it may be: the refusal comes first if not.
+    plan.copy.extend(wanted.iter().filter(|file| plan.differ.contains(&file.name)).cloned());
+    Ok(plan)
+}
+
+/// Why nothing is copied; none if nothing is in the way.
+fn refusal(plan: &Plan, options: &FetchOptions) -> Option<String> {
+    let target = shown(&options.to.display().to_string());
+    if let Some((name, kind)) = plan.obstacles.first() {
+        return Some(format!(
+            "{} in {target} is {kind}, or lies behind one, and is not replaced; remove it, or copy to another folder",
+            shown(name)
+        ));
+    }
+    if options.overwrite || plan.differ.is_empty() {
+        return None;
+    }
+    let mut named: Vec<String> = plan.differ.iter().take(MOST_NAMED).map(|name| shown(name)).collect();
+    if plan.differ.len() > MOST_NAMED {
+        named.push(format!("{} more", plan.differ.len() - MOST_NAMED));
+    }
+    let differ = if plan.differ.len() == 1 { "differs" } else { "differ" };
+    Some(format!(
+        "{} in {target} {differ} from the volume, and nothing was copied; --overwrite replaces what differs",
+        named.join(", ")
+    ))
+}
+
+/// Copies files. Returns what was copied, and the files that were others when their checksums were made.
+async fn copy(
+    reader: &Reader<'_>,
+    folder: &RowFolder,
+    files: &[RemoteFile],
+    options: &FetchOptions,
+) -> anyhow::Result<(Vec<Result>, Vec<RemoteFile>)> {
+    let exec = reader.exec(copy_command(folder, files)).await?;
+    let arrived = receive(exec, folder, reader.image(), &options.to, names(files)).await?;
+    let remote = sums(reader, folder, arrived.iter().map(|file| (file.name.as_str(), file.size))).await?;
+    let mut copied = Vec::new();
+    let mut done = BTreeSet::new();
+    for (file, remote) in arrived.into_iter().zip(remote) {
+        if file.sha256 != remote {
+            continue;
+        }
+        let (name, size) = (file.name.clone(), file.size);
+        file.keep(options.overwrite)?;
+        done.insert(name.clone());
+        copied.push((name, size, Fate::Copied));
+    }
+    Ok((copied, files.iter().filter(|file| !done.contains(&file.name)).cloned().collect()))
+}
+
+/// Checksums of so many bytes of files on the volume.
+async fn sums<'a>(
+    reader: &Reader<'_>,
+    folder: &RowFolder,
+    files: impl ExactSizeIterator<Item = (&'a str, u64)>,
+) -> anyhow::Result<Vec<String>> {
+    let expected = files.len();
+    if expected == 0 {
+        return Ok(Vec::new());
+    }
+    let sums = parse_sums(&reader.output(sums_command(folder, files)).await?);
+    ensure!(
+        sums.len() == expected,
+        "the pod made {} of {expected} checksums; run the command again",
+        sums.len()
+    );
+    Ok(sums)
+}
+
+/// Writes what comes under temporary names, which are removed if not all of it comes.
+async fn receive(
+    mut exec: Exec,
+    folder: &RowFolder,
+    image: &str,
+    target: &Path,
+    expected: BTreeSet<String>,
+) -> anyhow::Result<Vec<Arrived>> {
+    let (sender, receiver) = mpsc::channel(PIECES);
+    let target = target.to_owned();
+    let unpacking = tokio::task::spawn_blocking(move || {
+        unpack(Received { receiver, piece: io::Cursor::default() }, &target, &expected)
+    });
+    while let Some(piece) = exec.next(Some(LONGEST_SILENCE)).await? {
+        if sender.send(piece).await.is_err() {
+            // It has all that it wants, or an error.
+            break;
+        }
+    }
+    drop(sender);
+    let arrived = unpacking.await??;
+    let ended = exec.end().await?;
+    if FILES_CHANGED.contains(&ended.code) {
+        print_note(&ended.complaint);
+    } else {
+        check(folder, image, &ended)?;
+    }
+    Ok(arrived)
+}
+
+/// The pieces as a stream; it ends when their sender is gone.
+struct Received {
+    receiver: mpsc::Receiver<Vec<u8>>,
+    piece: io::Cursor<Vec<u8>>,
+}
+
+impl Read for Received {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let length = self.piece.read(buffer)?;
+            if length > 0 || buffer.is_empty() {
+                return Ok(length);
+            }
+            let Some(piece) = self.receiver.blocking_recv() else { return Ok(0) };
+            self.piece = io::Cursor::new(piece);
+        }
+    }
+}
+
+fn print_results(results: &[Result], options: &FetchOptions) {
+    if options.output.is_json() {
+        let files: Vec<Value> = results
+            .iter()
+            .map(|(name, size, fate)| json!({ "name": name, "size": size, "result": fate.word() }))
+            .collect();
+        return print_line(&print_json(&Value::Array(files)));
+    }
+    let mut counts: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+    for (name, size, fate) in results {
+        let (number, bytes) = counts.entry(fate.word()).or_default();
+        (*number, *bytes) = (*number + 1, bytes.saturating_add(*size));
+        match fate {
+            Fate::Copied | Fate::WouldCopy => print_line(&format!("{} {}", fate.word(), shown(name))),
+            Fate::Unchanged => {}
+            Fate::Changing => print_error(&format!(
+                "{} changed on the volume while it was copied, twice, or is gone; copy it again later",
+                shown(name)
+            )),
+        }
+    }
+    let of = |fate: Fate| counts.get(fate.word()).copied().unwrap_or_default();
+    let fate = if options.dry_run { Fate::WouldCopy } else { Fate::Copied };
+    let ((number, bytes), unchanged) = (of(fate), of(Fate::Unchanged).0);
+    let bytes = count(i64::try_from(bytes).unwrap_or(i64::MAX));
+    let mut sum = format!("{} {}, {bytes} bytes", fate.word(), number_of(number, "file"));
+    if unchanged > 0 {
+        sum.push_str(&format!("; {} had the same content already", number_of(unchanged, "file")));
+    }
+    print_line(&sum);
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::config::{Cli, Command};
+
+    fn options(more: &[&str]) -> FetchOptions {
+        let arguments = ["gromacs-submitter", "fetch", "7", "--to", "results"];
+        let cli = Cli::try_parse_from(arguments.iter().chain(more)).expect("should be good");
+        match cli.command {
+            Command::Fetch(options) => options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_file_that_differs_stops_all_unless_it_may_be_replaced() {
+        let differ: Vec<String> = ["md.log", "state.cpt"].map(ToOwned::to_owned).to_vec();
+        let plan = Plan { differ, ..Plan::default() };
+        assert_eq!(
+            refusal(&plan, &options(&[])).as_deref(),
+            Some(
+                "md.log, state.cpt in results differ from the volume, and nothing was copied; --overwrite replaces \
+                 what differs"
+            )
+        );
+        assert_eq!(refusal(&plan, &options(&["--overwrite"])), None);
+        let many = Plan { differ: (0..7).map(|number| number.to_string()).collect(), ..Plan::default() };
+        let said = refusal(&many, &options(&[])).unwrap_or_default();
+        assert!(said.starts_with("0, 1, 2, 3, 4, 2 more in results differ"), "{said}");
+    }
+
+    #[test]
+    fn what_is_no_file_is_never_replaced() {
+        let obstacles = vec![("md.log".to_owned(), "a symbolic link")];
+        let plan = Plan { obstacles, ..Plan::default() };
+        let said = refusal(&plan, &options(&["--overwrite"])).unwrap_or_default();
+        assert!(said.starts_with("md.log in results is a symbolic link"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn the_stream_ends_with_its_sender() {
+        let (sender, receiver) = mpsc::channel(PIECES);
+        for piece in ["ab", "", "c"] {
+            sender.send(piece.as_bytes().to_vec()).await.expect("should be taken");
+        }
+        drop(sender);
+        let read = tokio::task::spawn_blocking(move || {
+            let mut text = String::new();
+            Received { receiver, piece: io::Cursor::default() }.read_to_string(&mut text).map(|_| text)
+        });
+        assert_eq!(read.await.expect("should end").expect("should be text"), "abc");
+    }
+}

@@ -1,0 +1,208 @@
+//! A pod that reads the volume of a row, for as long as a verb needs it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use rand::RngExt as _;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::text::{print_note, stretch};
+use super::{open_current, print_error};
+use crate::cluster::{
+    Access, AccessError, Exec, ExecError, Placement, ReaderPod, Readiness, name_of_reader, placement,
+    reader_pod, readiness,
+};
+use crate::config::{Database, Reading};
+use crate::folder;
+use crate::store::{AttemptLog, RowFolder};
+
+/// How often the pod is looked at until it runs.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How long a pod may run that only lists, or prints the end of a log.
+pub(super) const SHORT: Duration = Duration::from_secs(600);
+
+/// The pod, once it takes commands.
+pub(super) struct Reader<'a> {
+    access: &'a Access,
+    folder: &'a RowFolder,
+    pod: &'a str,
+    image: &'a str,
+}
+
+impl Reader<'_> {
+    /// Runs a command in the pod.
+    pub(super) async fn exec(&self, command: Vec<String>) -> Result<Exec, AccessError> {
+        self.access.exec(self.pod, crate::cluster::READER_CONTAINER, command).await
+    }
+
+    /// All that a script prints, if it succeeds.
+    pub(super) async fn output(&self, command: Vec<String>) -> anyhow::Result<Vec<u8>> {
+        let (printed, ended) = self.exec(command).await?.all().await?;
+        folder::check(self.folder, self.image, &ended)?;
+        Ok(printed)
+    }
+
+    /// Image that the commands run in.
+    pub(super) fn image(&self) -> &str {
+        self.image
+    }
+}
+
+/// The folder of a row and its attempts; none, and said so, if there is no such row for the person.
+pub(super) async fn find(
+    database: &Database,
+    row: i64,
+) -> anyhow::Result<Option<(RowFolder, Vec<AttemptLog>)>> {
+    let store = open_current(database).await?;
+    let folder = store.folder(row).await?;
+    let attempts = store.attempt_logs(row).await?;
+    store.close().await;
+    if folder.is_none() {
+        print_error(&format!("there is no row {row}"));
+    }
+    Ok(folder.map(|folder| (folder, attempts)))
+}
+
+/// Does `work` with a pod that reads the volume of a row. The pod is deleted afterwards, whatever comes: an error, Ctrl-C,
+/// or the end of the terminal. If this program is killed, the pod ends on its own.
+pub(super) async fn with_reader<T>(
+    folder: &RowFolder,
+    reading: &Reading,
+    within: Duration,
+    work: impl AsyncFnOnce(&Reader) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let access = Access::connect(&folder.namespace).await?;
+    let image = image(&access, folder, reading).await?;
+    let placement = place(&access, folder).await?;
+    clear_up(&access).await?;
+    // From here on these end the program no more by themselves.
+    let listen = |kind| signal(kind).context("cannot wait for signals");
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut hangup = listen(SignalKind::hangup())?;
+
+    let name = name_of_reader(folder.id, rand::rng().random());
+    let within = within + reading.wait;
+    let pod = reader_pod(&ReaderPod { folder, name: &name, image: &image, placement: &placement, within });
+    let made = access.create_pod(&pod).await;
+    if let Err(error @ (AccessError::Allow { .. } | AccessError::Refuse { .. })) = made {
+        return Err(error.into());
+    }
+    let reader = Reader { access: &access, folder, pod: &name, image: &image };
+    let done = async {
+        made?;
+        wait(&access, &name, reading.wait, &placement).await?;
+        work(&reader).await
+    };
+    let result = tokio::select! {
+        result = done => result,
+        _ = interrupt.recv() => Err(anyhow::anyhow!("interrupted")),
+        _ = terminate.recv() => Err(anyhow::anyhow!("interrupted")),
+        _ = hangup.recv() => Err(anyhow::anyhow!("interrupted")),
+    };
+    let result = match result {
+        Err(error) if error.is::<ExecError>() => Err(why_it_broke(&access, &name, error).await),
+        result => result,
+    };
+    if let Err(error) = access.delete_pod(&name).await {
+        print_note(&format!("pod {name} in namespace {} stays for a minute: {error}", folder.namespace));
+    }
+    result
+}
+
+/// A connection that broke may have lost its pod, which says why.
+async fn why_it_broke(access: &Access, name: &str, error: anyhow::Error) -> anyhow::Error {
+    match access.pod(name).await.map(|pod| pod.as_ref().map(readiness)) {
+        Ok(Some(Readiness::Hopeless(why))) => anyhow::anyhow!(
+            "pod {name}, which read the volume, ended too early: {why}; run the command again (fetch --within lets it \
+             take longer)"
+        ),
+        _ => error,
+    }
+}
+
+/// Removes what programs that were killed left behind: their pods have ended on their own.
+async fn clear_up(access: &Access) -> Result<(), AccessError> {
+    for pod in access.ended_readers().await? {
+        access.delete_pod(&pod).await?;
+    }
+    Ok(())
+}
+
+/// The image of the row, which is on nodes already.
+async fn image(access: &Access, folder: &RowFolder, reading: &Reading) -> anyhow::Result<String> {
+    let known = reading.image.as_ref().or(folder.pinned_image.as_ref()).or(folder.image.as_ref());
+    if let Some(image) = known {
+        return Ok(image.clone());
+    }
+    // A row that names none runs in the submitter's, which only its ScavengerJob tells.
+    let row = folder.id;
+    for name in [
+        scavenger_schema::simulation::job_name(row, folder.submission),
+        scavenger_schema::simulation::inspection_name(row),
+    ] {
+        if let Some(image) = access.job_image(&name).await? {
+            return Ok(image);
+        }
+    }
+    bail!(
+        "the image of row {row} is not known: the row is {}{}; name one with --image, such as debian:stable-slim",
+        folder.state,
+        folder::because(folder.reason.as_deref())
+    )
+}
+
+async fn place(access: &Access, folder: &RowFolder) -> anyhow::Result<Placement> {
+    let (name, namespace) = (&folder.persistent_volume_claim, &folder.namespace);
+    let claim = access.claim(name).await?.with_context(|| {
+        format!(
+            "there is no PersistentVolumeClaim {name} in namespace {namespace}; does your kubeconfig name the cluster \
+             of row {}?",
+            folder.id
+        )
+    })?;
+    let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending");
+    ensure!(
+        phase == "Bound",
+        "PersistentVolumeClaim {name} in namespace {namespace} is {phase}, so it holds no files; row {} is {}{}",
+        folder.id,
+        folder.state,
+        folder::because(folder.reason.as_deref())
+    );
+    let placement = placement(&claim, &access.mounts(name).await?);
+    if let Placement::TakenBy(pod) = &placement {
+        bail!(
+            "PersistentVolumeClaim {name} can be mounted by one pod (ReadWriteOncePod), and pod {pod} mounts it; try \
+             again when that pod has ended"
+        );
+    }
+    Ok(placement)
+}
+
+/// Waits until the pod takes commands.
+async fn wait(access: &Access, name: &str, longest: Duration, placement: &Placement) -> anyhow::Result<()> {
+    let began = Instant::now();
+    loop {
+        let pod = access.pod(name).await?;
+        let seen = pod.as_ref().map_or(Readiness::Hopeless("somebody deleted it".to_owned()), readiness);
+        match seen {
+            Readiness::Ready => return Ok(()),
+            Readiness::Hopeless(why) => bail!("pod {name}, which reads the volume, does not run: {why}"),
+            Readiness::Waiting(_) if began.elapsed() < longest => tokio::time::sleep(LOOK_EVERY).await,
+            Readiness::Waiting(why) => {
+                let warning = access.warning(name).await.map(|warning| format!(" ({warning})"));
+                let place = match placement {
+                    Placement::On(nodes) => format!("; its volume is attached to {}", nodes.join(", ")),
+                    _ => String::new(),
+                };
+                let waited = stretch(i64::try_from(longest.as_secs()).unwrap_or(i64::MAX));
+                bail!(
+                    "pod {name}, which reads the volume, does not run after {waited}: {why}{}{place}; --wait lets it \
+                     take longer",
+                    warning.unwrap_or_default()
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Requests that people make with their own rights: what the pods of a simulation printed, and a pod of their own that
+//! reads a volume.
+
+use std::fmt;
+
+use futures::AsyncBufRead;
+use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod};
+use kube::api::{Api, AttachParams, DeleteParams, ListParams, LogParams, PostParams};
+use kube::client::UpgradeConnectionError;
+use kube::{Client, ResourceExt};
+use scavenger_schema::names;
+use scavenger_schema::scavenger_job::ScavengerJob;
+
+use super::reader::{LABEL_NAME, READER};
+use super::{Cluster, ClusterError, Exec, MAIN_CONTAINER, TIMEOUT};
+use crate::root_cause;
+
+/// Bytes of a command's output that wait here to be read. The client's own 1 kB would make each piece a round trip.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// What a request needs of RBAC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Right {
+    /// To find pods.
+    ListPods,
+    /// To see how a pod is.
+    GetPod,
+    /// To read what it prints.
+    ReadLog,
+    /// To make one.
+    CreatePod,
+    /// To remove it.
+    DeletePod,
+    /// To run a command in it.
+    Exec,
+    /// To see which pods can mount a claim.
+    GetClaim,
+    /// To see which image a simulation runs in.
+    GetScavengerJob,
+}
+
+impl Right {
+    /// As a role names it.
+    fn rule(self) -> &'static str {
+        match self {
+            Self::ListPods => "list pods",
+            Self::GetPod => "get pods",
+            Self::ReadLog => "get pods/log",
+            Self::CreatePod => "create pods",
+            Self::DeletePod => "delete pods",
+            Self::Exec => "get and create pods/exec",
+            Self::GetClaim => "get persistentvolumeclaims",
+            Self::GetScavengerJob => "get scavengerjobs.scavenger.dev",
+        }
+    }
+
+    /// What it is used for; the name of an object follows.
+    fn act(self) -> &'static str {
+        match self {
+            Self::ListPods => "list the pods of",
+            Self::GetPod => "read pod",
+            Self::ReadLog => "read the log of pod",
+            Self::CreatePod => "create pod",
+            Self::DeletePod => "delete pod",
+            Self::Exec => "run a command in pod",
+            Self::GetClaim => "read PersistentVolumeClaim",
+            Self::GetScavengerJob => "read ScavengerJob",
+        }
+    }
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.rule())
+    }
+}
+
+/// Why Kubernetes did not do it for a person.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// The person has no right to it.
+    #[error(
+        "you have no right to {right} in namespace {namespace} ({message}); ask its admin for the role edit, or for \
+         the rights in docs/permissions.md"
+    )]
+    Allow {
+        /// What is missing.
+        right: Right,
+        /// Where.
+        namespace: String,
+        /// The API server's words.
+        message: String,
+    },
+    /// Nobody may do it, such as beyond a quota.
+    #[error("Kubernetes refuses to {} {name} in namespace {namespace}: {message}", right.act())]
+    Refuse {
+        /// What was asked.
+        right: Right,
+        /// The object.
+        name: String,
+        /// Its namespace.
+        namespace: String,
+        /// The API server's words.
+        message: String,
+    },
+    /// It did not answer in time.
+    #[error("Kubernetes did not {} {name} within {} s; is the cluster of your kubeconfig reachable?", right.act(), TIMEOUT.as_secs())]
+    AnswerInTime {
+        /// What was asked.
+        right: Right,
+        /// The object.
+        name: String,
+    },
+    /// Anything else.
+    #[error("Kubernetes cannot {} {name} in namespace {namespace}: {}", right.act(), root_cause(source))]
+    Request {
+        /// What was asked.
+        right: Right,
+        /// The object.
+        name: String,
+        /// Its namespace.
+        namespace: String,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+/// A namespace as a person may use it.
+#[derive(Clone)]
+pub struct Access {
+    client: Client,
+    namespace: String,
+}
+
+impl Access {
+    /// The namespace in the cluster that the kubeconfig names. No request is made.
+    ///
+    /// # Errors
+    /// If there is no kubeconfig.
+    pub async fn connect(namespace: &str) -> Result<Self, ClusterError> {
+        let cluster = Cluster::connect().await?;
+        Ok(Self { client: cluster.client, namespace: namespace.to_owned() })
+    }
+
+    /// The namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// The pods of these ScavengerJobs.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub async fn pods_of(&self, jobs: &[String]) -> Result<Vec<Pod>, AccessError> {
+        let labels = format!("{} in ({})", names::LABEL_JOB, jobs.join(","));
+        let parameters = ListParams::default().labels(&labels);
+        let name = jobs.first().map_or("no ScavengerJob", String::as_str);
+        Ok(self.ask(Right::ListPods, name, self.pods().list(&parameters)).await?.items)
+    }
+
+    /// What a pod printed, the last so many lines of it, as it grows if it is followed; none if it has printed nothing
+    /// yet, or is gone.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub async fn log(
+        &self,
+        pod: &str,
+        follow: bool,
+        lines: Option<u32>,
+    ) -> Result<Option<impl AsyncBufRead + Send + use<>>, AccessError> {
+        let parameters = LogParams {
+            container: Some(MAIN_CONTAINER.to_owned()),
+            follow,
+            tail_lines: lines.map(i64::from),
+            ..LogParams::default()
+        };
+        let pods = self.pods();
+        let request = async {
+            match pods.log_stream(pod, &parameters).await {
+                Err(kube::Error::Api(status)) if status.code == 404 || status.code == 400 => Ok(None),
+                result => result.map(Some),
+            }
+        };
+        self.ask(Right::ReadLog, pod, request).await
+    }
+
+    /// The image of a ScavengerJob; none if there is no such ScavengerJob.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub async fn job_image(&self, name: &str) -> Result<Option<String>, AccessError> {
+        let jobs: Api<ScavengerJob> = Api::namespaced(self.client.clone(), &self.namespace);
+        let job = self.ask(Right::GetScavengerJob, name, jobs.get_opt(name)).await?;
+        Ok(job.map(|job| job.spec.image))
+    }
+
+    /// A PersistentVolumeClaim, if it is there.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub async fn claim(&self, name: &str) -> Result<Option<PersistentVolumeClaim>, AccessError> {
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &self.namespace);
+        self.ask(Right::GetClaim, name, claims.get_opt(name)).await
+    }
+
+    /// Pods that have not ended and mount a claim, each with its node.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub async fn mounts(&self, claim: &str) -> Result<Vec<(String, String)>, AccessError> {
+        let alive = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
+        let name = format!("namespace {}", self.namespace);
+        let pods = self.ask(Right::ListPods, &name, self.pods().list(&alive)).await?;
+        let mounting = pods.items.into_iter().filter_map(|pod| {
+            let name = pod.name_any();
+            let spec = pod.spec?;
+            let mounts = spec.volumes.iter().flatten().any(|volume| {
+                volume.persistent_volume_claim.as_ref().is_some_and(|source| source.claim_name == claim)
+            });
+            Some((name, spec.node_name?)).filter(|_| mounts)
+        });
+        Ok(mounting.collect())
+    }
+
+    /// Pods that read volumes and have ended.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub async fn ended_readers(&self) -> Result<Vec<String>, AccessError> {
+        let readers = ListParams::default().labels(&format!("{LABEL_NAME}={READER}"));
+        let name = format!("namespace {}", self.namespace);
+        let pods = self.ask(Right::ListPods, &name, self.pods().list(&readers)).await?;
+        let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
+        let has_ended = |pod: &&Pod| matches!(phase(pod).as_deref(), Some("Succeeded" | "Failed"));
+        Ok(pods.items.iter().filter(has_ended).map(ResourceExt::name_any).collect())
+    }
+
+    /// Makes a pod.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub async fn create_pod(&self, pod: &Pod) -> Result<(), AccessError> {
+        let pods = self.pods();
+        let parameters =
+            PostParams { field_manager: Some(names::SUBMITTER.to_owned()), ..PostParams::default() };
+        self.ask(Right::CreatePod, &pod.name_any(), pods.create(&parameters, pod)).await.map(|_| ())
+    }
+
+    /// A pod, if it is there.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub async fn pod(&self, name: &str) -> Result<Option<Pod>, AccessError> {
+        self.ask(Right::GetPod, name, self.pods().get_opt(name)).await
+    }
+
+    /// Deletes a pod.
+    ///
+    /// # Errors
+    /// [`AccessError`]; its absence is none.
+    pub async fn delete_pod(&self, name: &str) -> Result<(), AccessError> {
+        let pods = self.pods();
+        let parameters = DeleteParams::default();
+        let request = async {
+            match pods.delete(name, &parameters).await {
+                Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+                result => result.map(|_| ()),
+            }
+        };
+        self.ask(Right::DeletePod, name, request).await
+    }
+
+    /// The newest warning about a pod. It is a help only: without the right to read events there is none.
+    pub async fn warning(&self, pod: &str) -> Option<String> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let about = format!("involvedObject.kind=Pod,involvedObject.name={pod},type=Warning");
+        let parameters = ListParams::default().fields(&about);
+        let listed = tokio::time::timeout(TIMEOUT, events.list(&parameters)).await.ok()?.ok()?;
+        let time = |event: &Event| event.last_timestamp.as_ref().map(|time| time.0);
+        listed.items.into_iter().max_by_key(time)?.message
+    }
+
+    /// Runs a command in a pod's container.
+    ///
+    /// # Errors
+    /// [`AccessError`] if it cannot be started.
+    pub async fn exec(&self, pod: &str, container: &str, command: Vec<String>) -> Result<Exec, AccessError> {
+        let parameters = AttachParams {
+            container: Some(container.to_owned()),
+            max_stdout_buf_size: Some(BUFFER_BYTES),
+            ..AttachParams::default()
+        };
+        let process = self.ask(Right::Exec, pod, self.pods().exec(pod, command, &parameters)).await?;
+        Ok(Exec::new(pod, process))
+    }
+
+    async fn ask<T>(
+        &self,
+        right: Right,
+        name: &str,
+        request: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, AccessError> {
+        match tokio::time::timeout(TIMEOUT, request).await {
+            Ok(result) => result.map_err(|error| self.refusal(right, name, error)),
+            Err(_) => Err(AccessError::AnswerInTime { right, name: name.to_owned() }),
+        }
+    }
+
+    fn refusal(&self, right: Right, name: &str, error: kube::Error) -> AccessError {
+        let namespace = self.namespace.clone();
+        let name = name.to_owned();
+        match error {
+            // A quota and Pod Security say the same 403 in other words.
+            kube::Error::Api(status) if status.is_forbidden() && status.message.contains(" cannot ") => {
+                AccessError::Allow { right, namespace, message: status.message.clone() }
+            }
+            kube::Error::Api(status) if matches!(status.code, 403 | 404 | 422) => {
+                AccessError::Refuse { right, name, namespace, message: status.message.clone() }
+            }
+            // The answer to a request for a connection comes without its words.
+            kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(code))
+                if code.as_u16() == 403 =>
+            {
+                AccessError::Allow { right, namespace, message: code.to_string() }
+            }
+            source => AccessError::Request { right, name, namespace, source: Box::new(source) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn forbidden(message: &str) -> kube::Error {
+        kube::Error::Api(Box::new(Status::failure(message, "Forbidden").with_code(403)))
+    }
+
+    #[tokio::test]
+    async fn a_missing_right_is_named_and_a_quota_is_none() {
+        let config = kube::Config::new("http://localhost:1".parse().expect("should be an address"));
+        let client = Client::try_from(config).expect("should make a client");
+        let access = Access { client, namespace: "chem".to_owned() };
+        let message = "pods is forbidden: User \"alice\" cannot create resource \"pods\" in API group \"\" in the \
+                       namespace \"chem\"";
+        let sentence = access.refusal(Right::CreatePod, "reader", forbidden(message)).to_string();
+        assert!(
+            sentence.starts_with("you have no right to create pods in namespace chem (pods is forbidden: "),
+            "{sentence}"
+        );
+        assert!(sentence.contains("ask its admin for the role edit"), "{sentence}");
+        let quota = "pods \"reader\" is forbidden: exceeded quota: objects";
+        assert_eq!(
+            access.refusal(Right::CreatePod, "reader", forbidden(quota)).to_string(),
+            format!("Kubernetes refuses to create pod reader in namespace chem: {quota}")
+        );
+    }
+
+    #[test]
+    fn rights_are_spelled_as_in_a_role() {
+        assert_eq!(Right::Exec.to_string(), "get and create pods/exec");
+        assert_eq!(Right::ReadLog.to_string(), "get pods/log");
+    }
+}

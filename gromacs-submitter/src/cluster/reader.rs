@@ -1,0 +1,367 @@
+//! A small pod that mounts a row's volume read-only, for people who look at its files. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{
+    Affinity, Capabilities, Container, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm,
+    PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodSecurityContext, PodSpec,
+    ResourceRequirements, SeccompProfile, SecurityContext, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::ResourceExt as _;
+use kube::api::ObjectMeta;
+use scavenger_schema::names;
+use scavenger_schema::simulation::LABEL_MANAGED_BY;
+
+use crate::manifest::{MOUNT_PATH, literal};
+use crate::store::RowFolder;
+
+/// Its container.
+pub(crate) const CONTAINER: &str = "reader";
+
+/// Label that says what an object is, and its value here.
+pub(super) const LABEL_NAME: &str = "app.kubernetes.io/name";
+pub(super) const READER: &str = "gromacs-reader";
+
+/// It waits for commands, and ends when there was none for a minute: a client that was killed deletes nothing. Whatever
+/// has a number in /proc beside this shell is a command.
+const WAIT_FOR_COMMANDS: &str = "idle=0
+while [ $idle -lt 6 ]; do
+    sleep 10
+    set -- /proc/[0-9]*
+    if [ $# -gt 1 ]; then idle=0; else idle=$((idle + 1)); fi
+done";
+
+/// What it asks for: so little that it finds a place beside simulations, and interrupts none.
+const REQUESTS: [(&str, &str); 2] = [("cpu", "10m"), ("memory", "32Mi")];
+
+/// What it may use: checksums take a core, and nothing of it is large.
+const LIMITS: [(&str, &str); 2] = [("cpu", "1"), ("memory", "128Mi")];
+
+/// What a container waits for that never comes by itself.
+const HOPELESS: [&str; 6] = [
+    "ImagePullBackOff",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+];
+
+/// Where a pod that mounts a claim can be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Placement {
+    /// On any node.
+    Anywhere,
+    /// Only where the volume is mounted now.
+    On(Vec<String>),
+    /// Nowhere: this pod has the volume for itself.
+    TakenBy(String),
+}
+
+/// How far a pod is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readiness {
+    /// It takes commands.
+    Ready,
+    /// Not yet, and why.
+    Waiting(String),
+    /// It never will, and why.
+    Hopeless(String),
+}
+
+/// What the pod is made of.
+#[derive(Debug, Clone)]
+pub struct ReaderPod<'a> {
+    /// The row.
+    pub folder: &'a RowFolder,
+    /// Name of the pod.
+    pub name: &'a str,
+    /// Image.
+    pub image: &'a str,
+    /// Where it can be.
+    pub placement: &'a Placement,
+    /// How long it may run.
+    pub within: Duration,
+}
+
+/// Name of a pod that reads the volume of a row; `random` distinguishes two of the same row.
+#[must_use]
+pub fn name_of_reader(row: i64, random: u32) -> String {
+    format!("gromacs-{row}-reader-{random:08x}")
+}
+
+/// Where a pod that mounts `claim` can be, if these pods on these nodes mount it. The volume itself is not for everyone
+/// to read, so one that is not attached to nodes counts as one that is.
+#[must_use]
+pub fn placement(claim: &PersistentVolumeClaim, mounts: &[(String, String)]) -> Placement {
+    let granted = claim.status.as_ref().and_then(|status| status.access_modes.as_ref());
+    let requested = claim.spec.as_ref().and_then(|spec| spec.access_modes.as_ref());
+    let modes = granted.or(requested).map(Vec::as_slice).unwrap_or_default();
+    let has = |mode: &str| modes.iter().any(|other| other == mode);
+    match mounts.first() {
+        _ if has("ReadWriteMany") || has("ReadOnlyMany") => Placement::Anywhere,
+        None => Placement::Anywhere,
+        Some((pod, _)) if has("ReadWriteOncePod") => Placement::TakenBy(pod.clone()),
+        Some(_) => {
+            let mut nodes: Vec<String> = mounts.iter().map(|(_, node)| node.clone()).collect();
+            nodes.sort_unstable();
+            nodes.dedup();
+            Placement::On(nodes)
+        }
+    }
+}
+
+/// The pod. It meets the restricted Pod Security level, and runs as the row's own pods do.
+#[must_use]
+pub fn reader_pod(plan: &ReaderPod) -> Pod {
+    let folder = plan.folder;
+    let group = folder.group();
+    let amounts = |amounts: [(&str, &str); 2]| -> BTreeMap<String, Quantity> {
+        amounts.into_iter().map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned()))).collect()
+    };
+    let container = Container {
+        name: CONTAINER.to_owned(),
+        image: Some(plan.image.to_owned()),
+        image_pull_policy: Some("IfNotPresent".to_owned()),
+        command: Some(vec!["sh".to_owned(), "-c".to_owned(), literal(WAIT_FOR_COMMANDS)]),
+        resources: Some(ResourceRequirements {
+            requests: Some(amounts(REQUESTS)),
+            limits: Some(amounts(LIMITS)),
+            ..ResourceRequirements::default()
+        }),
+        security_context: Some(SecurityContext {
+            allow_privilege_escalation: Some(false),
+            read_only_root_filesystem: Some(true),
+            capabilities: Some(Capabilities {
+                drop: Some(vec!["ALL".to_owned()]),
+                ..Capabilities::default()
+            }),
+            ..SecurityContext::default()
+        }),
+        volume_mounts: Some(vec![VolumeMount {
+            name: "data".to_owned(),
+            mount_path: MOUNT_PATH.to_owned(),
+            read_only: Some(true),
+            ..VolumeMount::default()
+        }]),
+        ..Container::default()
+    };
+    let spec = PodSpec {
+        containers: vec![container],
+        restart_policy: Some("Never".to_owned()),
+        active_deadline_seconds: Some(i64::try_from(plan.within.as_secs()).unwrap_or(i64::MAX).max(1)),
+        // Its shell ignores SIGTERM, and has nothing to save.
+        termination_grace_period_seconds: Some(1),
+        security_context: Some(PodSecurityContext {
+            run_as_non_root: Some(true),
+            run_as_user: Some(folder.run_as_user),
+            run_as_group: Some(group),
+            fs_group: Some(group),
+            // As in the row's own pods.
+            fs_group_change_policy: Some("OnRootMismatch".to_owned()),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                ..SeccompProfile::default()
+            }),
+            ..PodSecurityContext::default()
+        }),
+        // It may be what lets the image be pulled.
+        service_account_name: folder.service_account.clone(),
+        automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
+        affinity: affinity(plan.placement),
+        volumes: Some(vec![Volume {
+            name: "data".to_owned(),
+            // Not read-only here: where a volume is attached already, some drivers refuse it in another mode.
+            persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+                claim_name: folder.persistent_volume_claim.clone(),
+                read_only: None,
+            }),
+            ..Volume::default()
+        }]),
+        ..PodSpec::default()
+    };
+    // Labels of the project's own would make it a pod of a ScavengerJob, which the policies refuse.
+    let labels = [(LABEL_MANAGED_BY, names::SUBMITTER), (LABEL_NAME, READER)];
+    Pod {
+        metadata: ObjectMeta {
+            name: Some(plan.name.to_owned()),
+            namespace: Some(folder.namespace.clone()),
+            labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(spec),
+        status: None,
+    }
+}
+
+fn affinity(placement: &Placement) -> Option<Affinity> {
+    let Placement::On(nodes) = placement else { return None };
+    // A field takes one value, so there is a term for each node.
+    let terms = nodes.iter().map(|node| NodeSelectorTerm {
+        match_expressions: None,
+        match_fields: Some(vec![NodeSelectorRequirement {
+            key: "metadata.name".to_owned(),
+            operator: "In".to_owned(),
+            values: Some(vec![node.clone()]),
+        }]),
+    });
+    Some(Affinity {
+        node_affinity: Some(NodeAffinity {
+            required_during_scheduling_ignored_during_execution: Some(NodeSelector {
+                node_selector_terms: terms.collect(),
+            }),
+            ..NodeAffinity::default()
+        }),
+        ..Affinity::default()
+    })
+}
+
+/// How far the pod is.
+#[must_use]
+pub fn readiness(pod: &Pod) -> Readiness {
+    let words = |reason: &str, message: Option<&str>| match message {
+        Some(message) => format!("{reason}: {message}"),
+        None => reason.to_owned(),
+    };
+    let Some(status) = &pod.status else { return Readiness::Waiting("it is not seen yet".to_owned()) };
+    if pod.metadata.deletion_timestamp.is_some() {
+        return Readiness::Hopeless("it is being deleted".to_owned());
+    }
+    let phase = status.phase.as_deref().unwrap_or("Pending");
+    if matches!(phase, "Failed" | "Succeeded") {
+        let reason = status.reason.as_deref().unwrap_or("it has ended");
+        return Readiness::Hopeless(words(reason, status.message.as_deref()));
+    }
+    let container = status
+        .container_statuses
+        .iter()
+        .flatten()
+        .find(|container| container.name == CONTAINER)
+        .and_then(|container| container.state.as_ref());
+    if container.is_some_and(|state| state.running.is_some()) {
+        return Readiness::Ready;
+    }
+    if let Some(waiting) = container.and_then(|state| state.waiting.as_ref()) {
+        let reason = waiting.reason.as_deref().unwrap_or("its container waits");
+        let text = words(reason, waiting.message.as_deref());
+        return if HOPELESS.contains(&reason) { Readiness::Hopeless(text) } else { Readiness::Waiting(text) };
+    }
+    let unscheduled = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
+        .and_then(|condition| condition.message.as_deref());
+    Readiness::Waiting(match unscheduled {
+        Some(message) => format!("no node takes it: {message}"),
+        None => format!("pod {} is {}", pod.name_any(), phase.to_lowercase()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fixtures::row_folder;
+
+    fn claim(modes: &[&str]) -> PersistentVolumeClaim {
+        serde_json::from_value(json!({ "metadata": {}, "status": { "accessModes": modes } }))
+            .expect("should be a claim")
+    }
+
+    fn mounts(mounts: &[(&str, &str)]) -> Vec<(String, String)> {
+        mounts.iter().map(|(pod, node)| ((*pod).to_owned(), (*node).to_owned())).collect()
+    }
+
+    #[test]
+    fn it_goes_where_the_volume_is() {
+        let running = mounts(&[("a", "n2"), ("b", "n1"), ("c", "n2")]);
+        assert_eq!(placement(&claim(&["ReadWriteOnce"]), &[]), Placement::Anywhere);
+        assert_eq!(placement(&claim(&["ReadWriteMany"]), &running), Placement::Anywhere);
+        assert_eq!(
+            placement(&claim(&["ReadWriteOnce"]), &running),
+            Placement::On(vec!["n1".to_owned(), "n2".to_owned()])
+        );
+        assert_eq!(placement(&claim(&["ReadWriteOncePod"]), &running), Placement::TakenBy("a".to_owned()));
+    }
+
+    fn manifest(placement: &Placement) -> Value {
+        let within = Duration::from_secs(600);
+        let folder = row_folder();
+        let plan = ReaderPod { folder: &folder, name: "reader", image: "gmx", placement, within };
+        serde_json::to_value(reader_pod(&plan)).expect("should be JSON")
+    }
+
+    #[test]
+    fn it_reads_only_and_is_restricted() {
+        let pod = manifest(&Placement::Anywhere);
+        let (spec, container) = (&pod["spec"], &pod["spec"]["containers"][0]);
+        assert_eq!(container["volumeMounts"][0]["readOnly"], true);
+        assert_eq!(container["securityContext"]["allowPrivilegeEscalation"], false);
+        assert_eq!(container["securityContext"]["capabilities"]["drop"], json!(["ALL"]));
+        assert_eq!(spec["securityContext"]["runAsNonRoot"], true);
+        assert_eq!(spec["securityContext"]["runAsUser"], 2001);
+        assert_eq!(spec["securityContext"]["runAsGroup"], 2002);
+        assert_eq!(spec["securityContext"]["fsGroup"], 2002);
+        assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+        assert_eq!(spec["automountServiceAccountToken"], false);
+        assert_eq!(spec["activeDeadlineSeconds"], 600);
+        assert_eq!(spec["volumes"][0]["persistentVolumeClaim"]["claimName"], "simulations");
+        assert!(spec["affinity"].is_null());
+        let labels = pod["metadata"]["labels"].as_object().expect("should have labels");
+        assert!(labels.keys().all(|key| !key.starts_with(names::GROUP)), "{labels:?}");
+        let script = container["command"][2].as_str().unwrap_or_default();
+        assert_eq!(script.replace("$$", "$"), WAIT_FOR_COMMANDS, "Kubernetes replaces variables");
+    }
+
+    #[test]
+    fn it_is_kept_on_the_nodes_of_the_volume() {
+        let pod = manifest(&Placement::On(vec!["n1".to_owned(), "n2".to_owned()]));
+        let required =
+            &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+        let terms = required["nodeSelectorTerms"].as_array().expect("should be terms");
+        assert_eq!(terms.len(), 2);
+        assert_eq!(
+            terms[1]["matchFields"],
+            json!([{ "key": "metadata.name", "operator": "In", "values": ["n2"] }])
+        );
+    }
+
+    fn seen(status: &Value) -> Readiness {
+        let pod = json!({ "metadata": { "name": "reader" }, "status": status });
+        readiness(&serde_json::from_value(pod).expect("should be a pod"))
+    }
+
+    #[test]
+    fn what_it_waits_for_is_said() {
+        let container = |state: Value| {
+            json!({ "phase": "Pending", "containerStatuses": [{
+                "name": "reader", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state,
+            }] })
+        };
+        assert_eq!(seen(&container(json!({ "running": {} }))), Readiness::Ready);
+        let waiting =
+            |reason: &str| container(json!({ "waiting": { "reason": reason, "message": "no gmx" } }));
+        assert_eq!(
+            seen(&waiting("ContainerCreating")),
+            Readiness::Waiting("ContainerCreating: no gmx".to_owned())
+        );
+        assert_eq!(
+            seen(&waiting("ImagePullBackOff")),
+            Readiness::Hopeless("ImagePullBackOff: no gmx".to_owned())
+        );
+        let unscheduled = json!({ "phase": "Pending", "conditions": [
+            { "type": "PodScheduled", "status": "False", "message": "0/1 nodes are available" },
+        ] });
+        assert_eq!(
+            seen(&unscheduled),
+            Readiness::Waiting("no node takes it: 0/1 nodes are available".to_owned())
+        );
+        let ended = json!({ "phase": "Failed", "reason": "DeadlineExceeded" });
+        assert_eq!(seen(&ended), Readiness::Hopeless("DeadlineExceeded".to_owned()));
+    }
+}

@@ -1,0 +1,8 @@
+# $1: the folder of the row, $2: how many lines. Prints the name of mdrun's newest log there, and its end. Without
+# appending each start writes a part of its own.
+[ -d "$1" ] || exit 4
+cd -- "$1" || exit 5
+newest=$(ls -t -- md.log md.part*.log 2>/dev/null | head -n 1)
+[ -n "$newest" ] || exit 7
+printf '%s\n' "$newest"
+tail -n "$2" -- "$newest"
