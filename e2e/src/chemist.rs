@@ -1,5 +1,5 @@
-//! Somebody who uses the submitter's command line from a machine of their own: with a database role, a kubeconfig, and
-//! no right beyond those.
+//! A chemist who uses the submitter's command line on a machine outside of the cluster, with a database role and a
+//! kubeconfig, and no right beyond those.
 
 use std::process::Stdio;
 
@@ -16,7 +16,7 @@ use crate::{
     postgres::{Database, NAMESPACE},
 };
 
-/// A person on a machine outside of the cluster.
+/// A chemist with a machine outside of the cluster.
 pub struct Chemist {
     url: String,
     kubeconfig: tempfile::NamedTempFile,
@@ -24,7 +24,7 @@ pub struct Chemist {
 }
 
 impl Chemist {
-    /// Somebody with a database role that may use the test's namespace, and in Kubernetes with the role `edit` there, or
+    /// A chemist with a database role that may use the test's namespace, and in Kubernetes with the role `edit` there, or
     /// with no right at all. `name` is one of the test's own.
     ///
     /// # Errors

@@ -135,7 +135,7 @@ fn a_chemist_follows_a_simulation_and_brings_its_files_home() {
         let end = alice.good(&["logs", &text, "--mdrun", "--lines", "500"]).await?;
         ensure!(end.contains("Started mdrun"), "{end}");
         ensure!(row(&database, id).await?.state == "running", "it ended too early for this test");
-        // Whoever follows is there until its end.
+        // It goes on until the attempt ends.
         let followed = alice.good(&["logs", &text, "--follow", "--lines", "5"]).await?;
         ensure!(followed.contains("Performance:"), "{followed}");
         state(&database, id, "completed").await?;
@@ -143,7 +143,7 @@ fn a_chemist_follows_a_simulation_and_brings_its_files_home() {
         files_come_home(world, &alice, id).await?;
         an_interrupted_one_leaves_nothing(world, &alice, id).await?;
 
-        // Somebody with the row and without a right in the namespace.
+        // A chemist without a right in the namespace.
         let bob = Chemist::new(world, &database, "bob", false).await?;
         bob.refused(&["files", &text], &[&format!("there is no row {text}")]).await?;
         let his = bob.json(&[&add[..], &["--hold", "--allow-duplicate"]].concat()).await?;

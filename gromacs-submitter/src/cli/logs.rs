@@ -141,7 +141,7 @@ async fn print_log(log: impl AsyncBufRead) -> anyhow::Result<()> {
     loop {
         let piece = log.fill_buf().await?;
         let length = piece.len();
-        // Whoever closed stdout (`| head`) wants no more of it.
+        // A reader that closed stdout (`| head`) wants no more of it.
         if length == 0 || print(&safe.take(piece)).is_err() {
             return Ok(());
         }

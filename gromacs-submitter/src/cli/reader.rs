@@ -49,7 +49,7 @@ impl Reader<'_> {
     }
 }
 
-/// The folder of a row and its attempts; none, and said so, if there is no such row for the person.
+/// The folder of a row and its attempts; none, and said so, if the user sees no such row.
 pub(super) async fn find(
     database: &Database,
     row: i64,
@@ -185,7 +185,7 @@ async fn wait(access: &Access, name: &str, longest: Duration, placement: &Placem
     let began = Instant::now();
     loop {
         let pod = access.pod(name).await?;
-        let seen = pod.as_ref().map_or(Readiness::Hopeless("somebody deleted it".to_owned()), readiness);
+        let seen = pod.as_ref().map_or(Readiness::Hopeless("it was deleted".to_owned()), readiness);
         match seen {
             Readiness::Ready => return Ok(()),
             Readiness::Hopeless(why) => bail!("pod {name}, which reads the volume, does not run: {why}"),

@@ -1,5 +1,5 @@
-//! Requests that people make with their own rights: what the pods of a simulation printed, and a pod of their own that
-//! reads a volume.
+//! Requests that users make with their own rights: for what the pods of a simulation printed, and for a pod that reads a
+//! volume.
 
 use std::fmt;
 
@@ -75,10 +75,10 @@ impl fmt::Display for Right {
     }
 }
 
-/// Why Kubernetes did not do it for a person.
+/// Why Kubernetes did not do it for a user.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// The person has no right to it.
+    /// The user has no right to it.
     #[error(
         "you have no right to {right} in namespace {namespace} ({message}); ask its admin for the role edit, or for \
          the rights in docs/permissions.md"
@@ -91,7 +91,7 @@ pub enum AccessError {
         /// The API server's words.
         message: String,
     },
-    /// Nobody may do it, such as beyond a quota.
+    /// No user may do it, for example beyond a quota.
     #[error("Kubernetes refuses to {} {name} in namespace {namespace}: {message}", right.act())]
     Refuse {
         /// What was asked.
@@ -126,7 +126,7 @@ pub enum AccessError {
     },
 }
 
-/// A namespace as a person may use it.
+/// A namespace with the rights of a user.
 #[derive(Clone)]
 pub struct Access {
     client: Client,

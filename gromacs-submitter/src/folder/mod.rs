@@ -1,8 +1,8 @@
 //! The files in the folder of a row: which there are, which are wanted, and how they come to this machine.
 //!
-//! A pod runs constant scripts with `sh -c SCRIPT NAME FOLDER ...`, so no shell parses a name. What it answers is text of
-//! somebody else's: a name leads nowhere but into the folder that the person named, and a file counts as copied only when
-//! its size and checksum are right.
+//! A pod runs constant scripts with `sh -c SCRIPT NAME FOLDER ...`, so no shell parses a name. Its answer is
+//! not trusted: a name leads nowhere but into the folder that the user named, and a file counts as copied only when its
+//! size and checksum are right.
 
 mod local;
 mod unpack;

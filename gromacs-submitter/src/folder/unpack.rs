@@ -1,5 +1,4 @@
-//! Takes files out of a tar stream that somebody else's program writes. Only files that were asked for are taken, each
-//! once, under a temporary name beside the one that it gets when its checksum is known to be right.
+//! Takes files out of a tar stream that is not trusted: a pod writes it. Only files that were asked for are taken, each once, under a temporary name beside the one that it gets when its checksum is known to be right.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
