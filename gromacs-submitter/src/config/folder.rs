@@ -17,7 +17,7 @@ use super::queue::Output;
 pub struct Reading {
     /// Read the volume in IMAGE [default: the image of the row]
     ///
-    /// Any image with sh, find, stat, head, sha256sum and tar will do.
+    /// Any image with sh, find, tar and the coreutils will do.
     #[arg(long, value_name = "IMAGE", env = "SCAVENGER_SUBMITTER_READER_IMAGE")]
     pub image: Option<String>,
     /// Wait up to TIME until the pod that reads the volume runs
