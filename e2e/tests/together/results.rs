@@ -1,6 +1,6 @@
 //! A chemist sees what a simulation prints and brings its files home, with the command line alone.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path, process::Output};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -95,15 +95,33 @@ async fn files_come_home(world: &World, chemist: &Chemist, id: i64) -> Result<()
     Ok(())
 }
 
-/// Ctrl-C, as soon as its pod is there.
-async fn an_interrupted_one_leaves_nothing(world: &World, chemist: &Chemist, id: i64) -> Result<()> {
+/// Sends a signal to a command as soon as its pod is there, and returns how it ended.
+async fn signalled(world: &World, chemist: &Chemist, id: i64, signal: Signal) -> Result<Output> {
+    // Pods of earlier commands are still terminating.
+    no_reader_is_left(world).await?;
     let child = chemist.command(&["files", &id.to_string()])?.spawn()?;
     until("it has made its pod", || async { Ok((!readers(world).await?.is_empty()).then_some(())) }).await?;
     let process = child.id().context("it has ended already")?;
-    kill(Pid::from_raw(i32::try_from(process)?), Signal::SIGINT)?;
-    let output = child.wait_with_output().await?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(2) && complaint.contains("interrupted"), "{output:?}");
+    kill(Pid::from_raw(i32::try_from(process)?), signal)?;
+    Ok(child.wait_with_output().await?)
+}
+
+async fn one_that_is_stopped_leaves_nothing(world: &World, chemist: &Chemist, id: i64) -> Result<()> {
+    let interrupted = signalled(world, chemist, id, Signal::SIGINT).await?;
+    let complaint = String::from_utf8_lossy(&interrupted.stderr);
+    ensure!(interrupted.status.code() == Some(2) && complaint.contains("interrupted"), "{interrupted:?}");
+    no_reader_is_left(world).await?;
+
+    let killed = signalled(world, chemist, id, Signal::SIGKILL).await?;
+    ensure!(killed.status.code().is_none(), "{killed:?}");
+    until("the pod of a command that was killed ends on its own", || async {
+        let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
+        let readers = readers(world).await?;
+        ensure!(readers.len() == 1, "{readers:?}");
+        Ok((phase(&readers[0]).as_deref() == Some("Succeeded")).then_some(()))
+    })
+    .await?;
+    chemist.good(&["files", &id.to_string()]).await?;
     no_reader_is_left(world).await
 }
 
@@ -141,7 +159,7 @@ fn a_chemist_follows_a_simulation_and_brings_its_files_home() {
         state(&database, id, "completed").await?;
 
         files_come_home(world, &alice, id).await?;
-        an_interrupted_one_leaves_nothing(world, &alice, id).await?;
+        one_that_is_stopped_leaves_nothing(world, &alice, id).await?;
 
         // A chemist without a right in the namespace.
         let bob = Chemist::new(world, &database, "bob", false).await?;
