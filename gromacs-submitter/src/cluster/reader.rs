@@ -33,7 +33,7 @@ while [ $idle -lt 6 ]; do
     if [ $# -gt 1 ]; then idle=0; else idle=$((idle + 1)); fi
 done";
 
-/// What it asks for: so little that it finds a place beside simulations, and interrupts none.
+/// What it asks for: so little that it fits beside simulations. It is an ordinary pod, for which they are interrupted.
 const REQUESTS: [(&str, &str); 2] = [("cpu", "10m"), ("memory", "32Mi")];
 
 /// What it may use: checksums take a core, and nothing of it is large.
