@@ -13,7 +13,9 @@
 //! | Which namespaces are held, and who probes there? | `queue/hold.rs` | `Queue::settle_holds` |
 //! | To whom is lent what is kept, and who gives it back? | `queue/loans.rs` | `may_borrow` |
 //! | For whom is capacity kept? | `queue/reservation.rs` | `Queue::reservations` |
+//! | Which of them can never fit? | `queue/never.rs` | `Queue::decide_who_never_fits` |
 //! | Is there capacity for it? | `capacity/questions.rs` | `Capacity::fits` |
+//! | Which part of the pool can it reach? | `capacity/groups.rs` | `Capacity::set_reach` |
 //! | Which nodes belong to the pool? | `values/settings.rs` | `Settings::lacks` |
 //! | On which nodes does the pool keep its pods? | `values/confinement.rs` | `Confinement::to_pool` |
 //! | Which nodes of the pool must a new pod not go to now? | `capacity/borders.rs` | `is_closed` |

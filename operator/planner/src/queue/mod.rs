@@ -22,6 +22,7 @@
 mod fronts;
 mod hold;
 mod loans;
+mod never;
 mod rank;
 mod reservation;
 mod waiting;
