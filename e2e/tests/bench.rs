@@ -100,14 +100,17 @@ fn percentile(sorted: &[f64], percent: usize) -> f64 {
     sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1)).copied().unwrap_or_default()
 }
 
-/// Waits until no Job and no pod is left.
-async fn cleared(world: &World) -> Result<()> {
+/// Deletes all Jobs, and waits until none of them and no pod is left.
+async fn clear(world: &World) -> Result<()> {
     let left = async {
         let mut every = tokio::time::interval(Duration::from_secs(1));
         loop {
             every.tick().await;
             let one = ListParams::default().limit(1);
-            // As above: an answer that does not come is no answer.
+            // As above: an answer that does not come is no answer. To delete some thousands can take longer than the
+            // API server's limit for a request, after which it closes the connection.
+            let all = ListParams::default();
+            drop(world.api::<BatchJob>().delete_collection(&DeleteParams::background(), &all).await);
             let jobs = world.api::<BatchJob>().list(&one).await.map(|list| list.items.len());
             let pods = world.api::<Pod>().list(&one).await.map(|list| list.items.len());
             if let (Ok(0), Ok(0)) = (jobs, pods) {
@@ -138,8 +141,7 @@ async fn measure(world: &World, count: usize) -> Result<()> {
     settled.reach(count, "plain Jobs say that they run", began).await?;
     let raw_load = Load::read(world).await?.since(&before);
     drop((watching, watching_too));
-    jobs.delete_collection(&DeleteParams::background(), &ListParams::default()).await?;
-    cleared(world).await?;
+    clear(world).await?;
 
     let before = Load::read(world).await?;
     let ours = watcher::Config::default().labels(names::LABEL_JOB);
