@@ -52,6 +52,8 @@ pub struct PoolReport<'a> {
     pub limit: Resources,
     /// The nodes of the pool.
     pub nodes: Vec<NodeReport<'a>>,
+    /// The groups of nodes that have a threshold of their own; none if all nodes have the same taints.
+    pub groups: Vec<GroupReport<'a>>,
     /// How many ScavengerJobs are where.
     pub counts: &'a Counts,
     /// Pending ordinary pods for which nothing is interrupted because some of their constraints cannot be evaluated, with
@@ -79,6 +81,19 @@ pub struct NodeReport<'a> {
     pub free: Resources,
 }
 
+/// Nodes of the pool with the same taints.
+#[derive(Debug)]
+pub struct GroupReport<'a> {
+    /// The taints as kubectl writes them, separated by commas; empty for plain nodes.
+    pub taints: String,
+    /// What they have for pods.
+    pub allocatable: &'a Resources,
+    /// What pods on them use, those included that are about to be bound there. Starts in flight are not in it.
+    pub used: &'a Resources,
+    /// Up to where ScavengerJobs that can go nowhere else may fill them; nothing without settings.
+    pub limit: Resources,
+}
+
 impl PoolReport<'_> {
     /// What is left below the threshold; negative where more is used.
     #[must_use]
@@ -101,14 +116,22 @@ impl Planner {
             }
             NodeReport { labels: &node.labels, allocatable: &node.allocatable, free }
         });
+        let limit = |of: &Resources| settings.map(|pool| pool.start_thresholds.of(of)).unwrap_or_default();
+        let groups = self.capacity.groups().map(|group| GroupReport {
+            taints: group.taints(),
+            allocatable: group.allocatable,
+            used: group.used,
+            limit: limit(group.allocatable),
+        });
         let serves = settings.is_ok_and(|pool| pool.preemption_mode == PreemptionMode::Operator);
         let unsupported = self.causes.pending_pods.unjudged();
         PoolReport {
             settings,
             allocatable,
             used: self.capacity.used(ledger),
-            limit: settings.map(|pool| pool.start_thresholds.of(allocatable)).unwrap_or_default(),
+            limit: limit(allocatable),
             nodes: nodes.collect(),
+            groups: groups.collect(),
             counts: self.seen.counts(),
             unsupported_pods: unsupported.filter(|_| serves).collect(),
             nodes_to_avoid: self.capacity.nodes_to_avoid().collect(),

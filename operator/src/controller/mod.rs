@@ -421,8 +421,7 @@ impl PoolStatus {
         self.last = Some(Instant::now());
         let now = now();
         let pool = planner.pool_report();
-        metrics.room(pool.allocatable, &pool.used, &pool.limit);
-        metrics.counts(pool.counts);
+        metrics.pool(&pool);
         let mut status = pool::status(&pool, now);
         for new in &mut status.conditions {
             let written = self.written.iter().flat_map(|(old, _)| &old.conditions);

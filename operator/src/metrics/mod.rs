@@ -1,6 +1,7 @@
 //! Metric names and what they count.
 
 mod measured;
+mod pool;
 mod reports;
 
 use std::sync::{Mutex, atomic::AtomicU64};
@@ -15,13 +16,15 @@ use scavenger_planner::{
     Counts,
     action::{Answer, Event, Failure},
     loss::Work,
-    resources::{CPU, PODS, Resources, is_in_bytes},
+    report::PoolReport,
+    resources::{CPU, PODS, is_in_bytes},
     values::{Attempt, ScavengerJob, ScavengerJobStatus, WaitingReason},
 };
 
 use self::reports::ReportMetrics;
 use crate::observe::progress::Progress;
 use measured::RunTime;
+use pool::PoolMetrics;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
@@ -60,23 +63,6 @@ struct ResourceLabel {
     resource: String,
 }
 
-/// A resource with the unit in which it is given.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AmountLabels {
-    resource: String,
-    unit: &'static str,
-}
-
-/// An amount in the base unit of its resource.
-fn in_base_unit(name: &str, amount: i64) -> (AmountLabels, f64) {
-    let (unit, value) = match name {
-        CPU => ("core", amount as f64 / 1e3),
-        _ if is_in_bytes(name) => ("byte", amount as f64),
-        _ => ("integer", amount as f64),
-    };
-    (AmountLabels { resource: name.to_owned(), unit }, value)
-}
-
 /// Everything the operator measures.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -93,9 +79,7 @@ pub(crate) struct Metrics {
     actions: Family<ActionLabels, Counter>,
     action_duration: Family<TaskLabel, Histogram, fn() -> Histogram>,
     plan_duration: Histogram,
-    allocatable: Family<AmountLabels, Gauge<f64, AtomicU64>>,
-    used: Family<AmountLabels, Gauge<f64, AtomicU64>>,
-    threshold: Family<AmountLabels, Gauge<f64, AtomicU64>>,
+    pool: PoolMetrics,
     leader: Gauge,
     watch_age: Family<KindLabel, Gauge<f64, AtomicU64>>,
     watch_errors: Family<WatchError, Counter>,
@@ -139,9 +123,7 @@ impl Metrics {
             action_duration: Family::new_with_constructor(|| doubling(1e-3, 16)),
             // 10 µs to about 5 s: the first one, which reckons with everything there is, may take 2 s.
             plan_duration: doubling(1e-5, 20),
-            allocatable: Family::default(),
-            used: Family::default(),
-            threshold: Family::default(),
+            pool: PoolMetrics::default(),
             leader: Gauge::default(),
             watch_age: Family::default(),
             watch_errors: Family::default(),
@@ -202,18 +184,6 @@ impl Metrics {
             "Duration of one plan",
             Unit::Seconds,
             self.plan_duration.clone(),
-        );
-        let resources = "cpu in cores, memory and storage in bytes, others as a number";
-        registry.register(
-            "pool_allocatable",
-            format!("What the pool's nodes have: {resources}"),
-            self.allocatable.clone(),
-        );
-        registry.register("pool_used", format!("What is used or promised: {resources}"), self.used.clone());
-        registry.register(
-            "pool_start_threshold",
-            format!("Up to where ScavengerJobs start: {resources}"),
-            self.threshold.clone(),
         );
         registry.register(
             "leader",
@@ -279,6 +249,7 @@ impl Metrics {
             "Attempts that ran and ended before their first checkpoint",
             self.without_checkpoint.clone(),
         );
+        self.pool.register(&mut registry);
         self.reports.register(&mut registry);
         self.run_time.register(&mut registry);
     }
@@ -409,7 +380,7 @@ impl Metrics {
     }
 
     /// Takes in how many ScavengerJobs are where.
-    pub(crate) fn counts(&self, counts: &Counts) {
+    fn counts(&self, counts: &Counts) {
         for (phase, count) in &counts.phases {
             let label = PhaseLabel { phase: phase.name() };
             self.phases.get_or_create(&label).set(i64::try_from(*count).unwrap_or(i64::MAX));
@@ -421,18 +392,10 @@ impl Metrics {
         }
     }
 
-    /// Takes in the room of the pool.
-    pub(crate) fn room(&self, allocatable: &Resources, used: &Resources, threshold: &Resources) {
-        for (family, amounts) in
-            [(&self.allocatable, allocatable), (&self.used, used), (&self.threshold, threshold)]
-        {
-            // A resource that the nodes no longer have must not keep its last figure.
-            family.clear();
-            for (name, amount) in amounts.iter() {
-                let (labels, value) = in_base_unit(name, amount);
-                family.get_or_create(&labels).set(value);
-            }
-        }
+    /// Takes in how many ScavengerJobs are where, what the pool has, and how much of it is used.
+    pub(crate) fn pool(&self, pool: &PoolReport<'_>) {
+        self.counts(pool.counts);
+        self.pool.set(pool);
     }
 
     /// Everything in OpenMetrics text.

@@ -3,10 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
-use scavenger_planner::values::{Attempt, Demand, Measured, Placement};
+use scavenger_planner::{
+    report::GroupReport,
+    resources::Resources,
+    values::{Attempt, Demand, Measured, Placement},
+};
 use serde_json::Value;
 
-use super::*;
+use super::{
+    pool::{AmountLabels, GroupLabels},
+    *,
+};
 
 const DASHBOARD: &str = include_str!("../../../deploy/monitoring/dashboard.json");
 const MANUAL: &str = include_str!("../../../docs/metrics.md");
@@ -26,8 +33,16 @@ fn served() -> BTreeMap<String, BTreeSet<String>> {
     for family in [&metrics.useful_work, &metrics.lost_work] {
         drop(family.get_or_create(&ResourceLabel { resource: "cpu".to_owned() }));
     }
-    for family in [&metrics.allocatable, &metrics.used, &metrics.threshold] {
+    let pool = &metrics.pool;
+    for family in [&pool.allocatable, &pool.used, &pool.threshold] {
         drop(family.get_or_create(&AmountLabels { resource: "cpu".to_owned(), unit: "core" }));
+    }
+    for family in [&pool.group_allocatable, &pool.group_used, &pool.group_threshold] {
+        drop(family.get_or_create(&GroupLabels {
+            taints: String::new(),
+            resource: "cpu".to_owned(),
+            unit: "core",
+        }));
     }
     drop(metrics.action_duration.get_or_create(&TaskLabel { task: "any" }));
     drop(metrics.watch_errors.get_or_create(&WatchError { kind: "any", code: "403".to_owned() }));
@@ -168,6 +183,23 @@ fn the_dashboard_names_what_is_served() {
 }
 
 #[test]
+fn no_panel_of_the_dashboard_covers_another() {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let ids: BTreeSet<_> = panels.iter().map(|panel| panel["id"].as_i64().unwrap()).collect();
+    assert_eq!(ids.len(), panels.len(), "two panels have the same id");
+    let mut taken = BTreeMap::new();
+    for panel in panels {
+        let [x, y, width, height] = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_i64().unwrap());
+        for place in (x..x + width).flat_map(|column| (y..y + height).map(move |row| (column, row))) {
+            if let Some(other) = taken.insert(place, &panel["title"]) {
+                panic!("{} covers {other}", panel["title"]);
+            }
+        }
+    }
+}
+
+#[test]
 fn the_alert_rules_name_what_is_served() {
     let rules: Value = serde_saphyr::from_str(RULES).unwrap();
     let (mut expressions, mut alerts) = (Vec::new(), Vec::new());
@@ -271,16 +303,56 @@ fn expressions_are_read_as_prometheus_reads_them() {
     assert_eq!(grouped(expression), ["le", "task"]);
 }
 
+/// The figures of a pool, given as the planner reports them.
+fn figures(allocatable: &Resources, used: &Resources, groups: Vec<GroupReport<'_>>) -> Metrics {
+    let metrics = Metrics::new();
+    let counts = Counts::default();
+    metrics.pool(&PoolReport {
+        settings: Err("none"),
+        allocatable,
+        used: used.clone(),
+        limit: Resources::default(),
+        nodes: Vec::new(),
+        groups,
+        counts: &counts,
+        unsupported_pods: Vec::new(),
+        nodes_to_avoid: Vec::new(),
+        closed_nodes: Vec::new(),
+        without_supervisor: None,
+        measures_memory: false,
+    });
+    metrics
+}
+
 #[test]
 fn amounts_are_in_base_units() {
-    let metrics = Metrics::new();
     let resources = Resources { cpu_milli: 1500, memory_bytes: 1 << 30, pods: 3, ..Resources::default() };
-    metrics.room(&resources, &resources, &resources);
-    let text = metrics.render().unwrap();
+    let text = figures(&resources, &resources, Vec::new()).render().unwrap();
     for line in [
         "scavenger_pool_used{resource=\"cpu\",unit=\"core\"} 1.5",
         "scavenger_pool_used{resource=\"memory\",unit=\"byte\"} 1073741824.0",
         "scavenger_pool_used{resource=\"pods\",unit=\"integer\"} 3.0",
+    ] {
+        assert!(text.lines().any(|written| written == line), "{line} is not in {text}");
+    }
+}
+
+#[test]
+fn nodes_with_the_same_taints_have_figures_of_their_own() {
+    let cores = |cores: i64| Resources { cpu_milli: cores * 1000, ..Resources::default() };
+    let (all, half) = (cores(64), cores(32));
+    let group = |taints: &str| GroupReport {
+        taints: taints.to_owned(),
+        allocatable: &half,
+        used: &half,
+        limit: cores(22),
+    };
+    let metrics = figures(&all, &half, vec![group(""), group("nvidia.com/gpu:NoSchedule")]);
+    let text = metrics.render().unwrap();
+    for line in [
+        "scavenger_pool_group_allocatable{taints=\"\",resource=\"cpu\",unit=\"core\"} 32.0",
+        "scavenger_pool_group_used{taints=\"nvidia.com/gpu:NoSchedule\",resource=\"cpu\",unit=\"core\"} 32.0",
+        "scavenger_pool_group_start_threshold{taints=\"\",resource=\"cpu\",unit=\"core\"} 22.0",
     ] {
         assert!(text.lines().any(|written| written == line), "{line} is not in {text}");
     }

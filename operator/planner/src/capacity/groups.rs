@@ -239,15 +239,13 @@ impl Nodes {
         per_pod.other.iter().all(|(name, amount)| *amount <= 0 || self.sums.eligible.get(name) > 0)
     }
 
-    fn describe(&self) -> String {
-        if self.taints.is_empty() {
-            return "nodes without taints".to_owned();
-        }
+    /// The taints as kubectl writes them, separated by commas.
+    fn taints(&self) -> String {
         let taint = |taint: &Taint| match &*taint.value {
             "" => format!("{}:{}", taint.key, taint.effect),
             value => format!("{}={value}:{}", taint.key, taint.effect),
         };
-        format!("nodes with taint {}", self.taints.iter().map(taint).collect::<Vec<_>>().join(", "))
+        self.taints.iter().map(taint).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -359,8 +357,16 @@ pub(crate) struct Group<'a> {
 }
 
 impl Group<'_> {
+    /// The taints as kubectl writes them, separated by commas; empty for plain nodes.
+    pub(crate) fn taints(&self) -> String {
+        self.nodes.taints()
+    }
+
     /// The nodes, for a message: "nodes with taint nvidia.com/gpu:NoSchedule".
     pub(crate) fn describe(&self) -> String {
-        self.nodes.describe()
+        match self.taints() {
+            taints if taints.is_empty() => "nodes without taints".to_owned(),
+            taints => format!("nodes with taint {taints}"),
+        }
     }
 }

@@ -1,0 +1,108 @@
+//! What the pool has, and how much of it is used.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{family::Family, gauge::Gauge},
+    registry::Registry,
+};
+use scavenger_planner::{
+    report::PoolReport,
+    resources::{CPU, Resources, is_in_bytes},
+};
+
+/// A resource with the unit in which it is given.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct AmountLabels {
+    pub(super) resource: String,
+    pub(super) unit: &'static str,
+}
+
+/// The same of the nodes with certain taints.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct GroupLabels {
+    pub(super) taints: String,
+    pub(super) resource: String,
+    pub(super) unit: &'static str,
+}
+
+/// Amounts by labels.
+type Amounts<Labels> = Family<Labels, Gauge<f64, AtomicU64>>;
+
+/// Figures of the pool, and of those of its nodes that have the same taints.
+#[derive(Debug, Default)]
+pub(super) struct PoolMetrics {
+    pub(super) allocatable: Amounts<AmountLabels>,
+    pub(super) used: Amounts<AmountLabels>,
+    pub(super) threshold: Amounts<AmountLabels>,
+    pub(super) group_allocatable: Amounts<GroupLabels>,
+    pub(super) group_used: Amounts<GroupLabels>,
+    pub(super) group_threshold: Amounts<GroupLabels>,
+}
+
+impl PoolMetrics {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        let resources = "cpu in cores, memory and storage in bytes, others as a number";
+        for (name, help, family) in [
+            ("pool_allocatable", "What the pool's nodes have", &self.allocatable),
+            ("pool_used", "What is used or promised", &self.used),
+            ("pool_start_threshold", "Up to where ScavengerJobs start", &self.threshold),
+        ] {
+            registry.register(name, format!("{help}: {resources}"), family.clone());
+        }
+        for (name, help, family) in [
+            ("pool_group_allocatable", "What they have", &self.group_allocatable),
+            ("pool_group_used", "What pods use of them", &self.group_used),
+            (
+                "pool_group_start_threshold",
+                "Up to where ScavengerJobs start that can go nowhere else",
+                &self.group_threshold,
+            ),
+        ] {
+            let group = "of the pool's nodes with the same taints, if it has several kinds";
+            registry.register(name, format!("{help}, {group}: {resources}"), family.clone());
+        }
+    }
+
+    pub(super) fn set(&self, pool: &PoolReport<'_>) {
+        for (family, amounts) in
+            [(&self.allocatable, pool.allocatable), (&self.used, &pool.used), (&self.threshold, &pool.limit)]
+        {
+            // A resource that the nodes no longer have must not keep its last figure.
+            family.clear();
+            set(family, amounts, |labels| labels);
+        }
+        for family in [&self.group_allocatable, &self.group_used, &self.group_threshold] {
+            family.clear();
+        }
+        for group in &pool.groups {
+            for (family, amounts) in [
+                (&self.group_allocatable, group.allocatable),
+                (&self.group_used, group.used),
+                (&self.group_threshold, &group.limit),
+            ] {
+                set(family, amounts, |AmountLabels { resource, unit }| GroupLabels {
+                    taints: group.taints.clone(),
+                    resource,
+                    unit,
+                });
+            }
+        }
+    }
+}
+
+/// Sets amounts in the base units of their resources.
+fn set<Labels>(family: &Amounts<Labels>, amounts: &Resources, labels: impl Fn(AmountLabels) -> Labels)
+where
+    Labels: Clone + std::hash::Hash + Eq,
+{
+    for (name, amount) in amounts.iter() {
+        let (unit, value) = match name {
+            CPU => ("core", amount as f64 / 1e3),
+            _ if is_in_bytes(name) => ("byte", amount as f64),
+            _ => ("integer", amount as f64),
+        };
+        family.get_or_create(&labels(AmountLabels { resource: name.to_owned(), unit })).set(value);
+    }
+}
