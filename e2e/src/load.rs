@@ -36,6 +36,9 @@ const TRIES: usize = 5;
 /// Verbs of the API server that write.
 const WRITES: [&str; 5] = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
 
+/// Verbs that read once. Watches are counted when they end.
+const READS: [&str; 2] = ["GET", "LIST"];
+
 /// What is written all the time, whatever anybody creates.
 const BACKGROUND: [&str; 2] = ["leases", "nodes"];
 
@@ -134,6 +137,8 @@ pub struct Load {
     pub writes: BTreeMap<String, f64>,
     /// Writes that it refused.
     pub refused: f64,
+    /// Reads by kind, whatever came of them.
+    pub reads: BTreeMap<String, f64>,
 }
 
 impl Load {
@@ -147,7 +152,7 @@ impl Load {
     }
 
     fn parse(metrics: &str) -> Self {
-        let mut load = Self { cpu: 0.0, writes: BTreeMap::new(), refused: 0.0 };
+        let mut load = Self { cpu: 0.0, writes: BTreeMap::new(), refused: 0.0, reads: BTreeMap::new() };
         for line in metrics.lines() {
             let Some((name, value)) = line.rsplit_once(' ') else { continue };
             let Ok(value) = value.parse::<f64>() else { continue };
@@ -162,18 +167,24 @@ impl Load {
             let (resource, verb) = (label("resource").unwrap_or(""), label("verb").unwrap_or(""));
             // "resource" is also the end of "subresource", which comes after it.
             let part = label("subresource").unwrap_or("");
-            if !WRITES.contains(&verb)
+            let is_read = READS.contains(&verb);
+            if !(is_read || WRITES.contains(&verb))
                 || BACKGROUND.contains(&resource)
                 || !label("dry_run").unwrap_or("").is_empty()
             {
+                continue;
+            }
+            let of = if part.is_empty() { String::new() } else { format!("{part} of ") };
+            let kind = format!("{of}{resource}, {verb}");
+            if is_read {
+                *load.reads.entry(kind).or_default() += value;
                 continue;
             }
             if !label("code").unwrap_or("").starts_with('2') {
                 load.refused += value;
                 continue;
             }
-            let of = if part.is_empty() { String::new() } else { format!("{part} of ") };
-            *load.writes.entry(format!("{of}{resource}, {verb}")).or_default() += value;
+            *load.writes.entry(kind).or_default() += value;
         }
         load
     }
@@ -183,8 +194,10 @@ impl Load {
     pub fn since(mut self, earlier: &Self) -> Self {
         self.cpu -= earlier.cpu;
         self.refused -= earlier.refused;
-        for (kind, count) in &mut self.writes {
-            *count -= earlier.writes.get(kind).copied().unwrap_or_default();
+        for (now, before) in [(&mut self.writes, &earlier.writes), (&mut self.reads, &earlier.reads)] {
+            for (kind, count) in now {
+                *count -= before.get(kind).copied().unwrap_or_default();
+            }
         }
         self
     }
@@ -241,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_are_counted_by_kind() {
+    fn requests_are_counted_by_kind() {
         let before = "process_cpu_seconds_total 10\n\
             apiserver_request_total{code=\"201\",component=\"apiserver\",dry_run=\"\",group=\"batch\",resource=\"jobs\",\
             scope=\"resource\",subresource=\"\",verb=\"POST\",version=\"v1\"} 5\n";
@@ -249,10 +262,12 @@ mod tests {
             + "apiserver_request_total{code=\"200\",dry_run=\"\",resource=\"pods\",subresource=\"status\",verb=\"PATCH\"} 3\n\
                apiserver_request_total{code=\"409\",dry_run=\"\",resource=\"pods\",subresource=\"status\",verb=\"PATCH\"} 2\n\
                apiserver_request_total{code=\"200\",dry_run=\"\",resource=\"leases\",subresource=\"\",verb=\"PUT\"} 7\n\
-               apiserver_request_total{code=\"200\",dry_run=\"\",resource=\"jobs\",subresource=\"\",verb=\"WATCH\"} 7\n";
+               apiserver_request_total{code=\"200\",dry_run=\"\",resource=\"jobs\",subresource=\"\",verb=\"WATCH\"} 7\n\
+               apiserver_request_total{code=\"404\",dry_run=\"\",resource=\"jobs\",subresource=\"\",verb=\"GET\"} 6\n";
         let load = Load::parse(&after).since(&Load::parse(before));
         let writes = [("jobs, POST".to_owned(), 4.0), ("status of pods, PATCH".to_owned(), 3.0)];
         assert_eq!(load.writes, BTreeMap::from(writes));
+        assert_eq!(load.reads, BTreeMap::from([("jobs, GET".to_owned(), 6.0)]));
         assert_eq!((load.cpu, load.refused), (2.5, 2.0));
     }
 }

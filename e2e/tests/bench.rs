@@ -1,7 +1,10 @@
 //! How fast ScavengerJobs become Jobs, on a cluster with many played nodes, and what they cost the API server, next to
 //! plain Jobs from one client in the same run. Figures, no verdicts: `cargo xtask bench` runs it.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::{
@@ -68,25 +71,26 @@ fn scavenger_job(name: &str) -> Value {
 
 /// A table of what the API server did for each of them.
 fn loads(plain: &Load, ours: &Load, number: f64) -> String {
-    let mut kinds: Vec<&String> = plain.writes.keys().chain(ours.writes.keys()).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let of = |load: &Load, kind: &String| load.writes.get(kind).copied().unwrap_or_default() / number;
-    let sum = |load: &Load| load.writes.values().sum::<f64>() / number;
-    let line = |what: &str, plain: f64, ours: f64| format!("{what:<44} {plain:>10.2} {ours:>14.2}\n");
+    let line = |what: &str, plain: f64, ours: f64| {
+        format!("{what:<44} {:>10.2} {:>14.2}\n", plain / number, ours / number)
+    };
+    let lines = |what: &str, plain: &BTreeMap<String, f64>, ours: &BTreeMap<String, f64>| {
+        let kinds: BTreeSet<&String> = plain.keys().chain(ours.keys()).collect();
+        let of =
+            |counts: &BTreeMap<String, f64>, kind: &String| counts.get(kind).copied().unwrap_or_default();
+        let each = kinds.into_iter().map(|kind| (kind, of(plain, kind), of(ours, kind)));
+        // A few belong to the cluster itself.
+        let each = each.filter(|(_, plain, ours)| plain.max(*ours) >= number / 100.0);
+        let mut table: String = each.map(|(kind, plain, ours)| line(kind, plain, ours)).collect();
+        table += &line(&format!("all {what}"), plain.values().sum(), ours.values().sum());
+        table
+    };
     let mut table =
         format!("{:<44} {:>10} {:>14}\n", "until all of them run, for each", "plain Job", "ScavengerJob");
-    for kind in kinds {
-        let (plain, ours) = (of(plain, kind), of(ours, kind));
-        // A few that belong to the cluster itself.
-        if plain.max(ours) >= 0.01 {
-            table += &line(kind, plain, ours);
-        }
-    }
-    table += &line("all writes", sum(plain), sum(ours));
-    table += &line("refused writes", plain.refused / number, ours.refused / number);
-    let milli = |load: &Load| load.cpu / number * 1000.0;
-    table += &line("processor time of the API server, ms", milli(plain), milli(ours));
+    table += &lines("writes", &plain.writes, &ours.writes);
+    table += &line("refused writes", plain.refused, ours.refused);
+    table += &lines("reads", &plain.reads, &ours.reads);
+    table += &line("processor time of the API server, ms", plain.cpu * 1000.0, ours.cpu * 1000.0);
     table
 }
 
