@@ -1,4 +1,5 @@
-//! Development tasks of the project: `cargo xtask demo`, `test`, `bench`, `ci`, `cluster`, `generate`, `release`.
+//! Development tasks of the project: `cargo xtask demo`, `test`, `versions`, `bench`, `ci`, `cluster`, `generate`,
+//! `release`.
 
 mod bench;
 mod cache;
@@ -36,6 +37,7 @@ enum Task {
     Demo(demo::Arguments),
     Test(test::Arguments),
     Soak(test::SoakArguments),
+    Versions(test::VersionsArguments),
     Bench(bench::Arguments),
     Ci(ci::Arguments),
     Generate(generate::Arguments),
@@ -62,6 +64,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
         Task::Soak(arguments) => test::soak(&arguments),
+        Task::Versions(arguments) => test::versions(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Generate(arguments) => generate::run(&arguments),

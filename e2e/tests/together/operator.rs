@@ -443,13 +443,13 @@ fn a_bad_one_is_refused_with_the_name_of_its_field() {
             ("spec.runAsUser", |spec| spec["runAsUser"] = json!(0)),
             ("spec.interruptionAfter", |spec| spec["interruptionAfter"] = json!("-5m")),
             ("spec.interruptionAfter", |spec| spec["interruptionAfter"] = json!("500ms")),
-            ("spec.interruptionAfter: Invalid value: \"1x\": must be a duration", |spec| {
+            ("spec.interruptionAfter: Invalid value ... must be a duration", |spec| {
                 spec["interruptionAfter"] = json!("1x");
             }),
-            ("spec.interruptionAfter: Invalid value: \"9999999999h\": must be a duration", |spec| {
+            ("spec.interruptionAfter: Invalid value ... must be a duration", |spec| {
                 spec["interruptionAfter"] = json!("9999999999h");
             }),
-            ("spec.checkpoint.interval: Invalid value: \"-5s\": must be a duration", |spec| {
+            ("spec.checkpoint.interval: Invalid value ... must be a duration", |spec| {
                 spec["checkpoint"]["interval"] = json!("-5s");
             }),
             ("spec.checkpoint.interval", |spec| spec["checkpoint"]["interval"] = json!("1h")),
@@ -504,7 +504,9 @@ fn a_bad_one_is_refused_with_the_name_of_its_field() {
         ];
         for (field, spoil) in cases {
             let message = refusal(world, spoil).await.with_context(|| format!("{field} was not refused"))?;
-            ensure!(message.contains(field), "{field} is not named in: {message}");
+            // Which value it was is said by newer releases of Kubernetes only.
+            let is_named = field.split(" ... ").all(|part| message.contains(part));
+            ensure!(is_named, "{field} is not named in: {message}");
             ensure!(!message.contains("evaluating rule"), "a rule could not be evaluated: {message}");
             let blamed = message.contains("checkpoint.interval");
             ensure!(blamed == field.contains("checkpoint.interval"), "{field}: another is blamed: {message}");

@@ -32,9 +32,14 @@ const KUBERNETES: &[&str] = &[
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Kubernetes {
     #[value(name = "1.31")]
+    #[serde(rename = "1.31", alias = "V1_31")]
     V1_31,
+    #[value(name = "1.33")]
+    #[serde(rename = "1.33", alias = "V1_33")]
+    V1_33,
     #[default]
     #[value(name = "1.36")]
+    #[serde(rename = "1.36", alias = "V1_36")]
     V1_36,
 }
 
@@ -43,6 +48,7 @@ impl Kubernetes {
     fn files(self) -> (&'static str, &'static str) {
         match self {
             Self::V1_31 => ("kubernetes-1.31.mod", "kubernetes-1.31.sum"),
+            Self::V1_33 => ("kubernetes-1.33.mod", "kubernetes-1.33.sum"),
             Self::V1_36 => ("go.mod", "go.sum"),
         }
     }

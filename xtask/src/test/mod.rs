@@ -1,11 +1,15 @@
-//! `cargo xtask test` and `cargo xtask soak`: every test, those on the real cluster included.
+//! `cargo xtask test` and `cargo xtask soak`: every test, those on the real cluster included. `cargo xtask versions`:
+//! those that an older Kubernetes could fail, on each release.
 
 mod lanes;
 mod stamps;
+mod versions;
 
 use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context, Result};
+
+pub(crate) use versions::{VersionsArguments, run as versions};
 
 use stamps::Stamps;
 

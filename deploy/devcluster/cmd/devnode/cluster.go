@@ -16,10 +16,12 @@ import (
 // Cluster is what `cargo xtask cluster` decided; the fields are also the
 // variables of the templates in config/ and manifests/.
 type Cluster struct {
-	Name     string `json:"name"`
-	StateDir string `json:"state_dir"`
-	BinDir   string `json:"bin_dir"`
-	NodeName string `json:"node_name"`
+	Name string `json:"name"`
+	// Kubernetes is its release: 1.31, 1.33 or 1.36.
+	Kubernetes string `json:"kubernetes"`
+	StateDir   string `json:"state_dir"`
+	BinDir     string `json:"bin_dir"`
+	NodeName   string `json:"node_name"`
 	// HostDevice is the host's end of the cable to the node.
 	HostDevice string `json:"host_device"`
 	// Network holds the two addresses below and nothing else.

@@ -12,7 +12,7 @@ import (
 func testCluster(t *testing.T) *Cluster {
 	t.Helper()
 	return &Cluster{
-		Name: "test", StateDir: t.TempDir(), NodeName: "node", HostDevice: "scavenger9",
+		Name: "test", Kubernetes: "1.36", StateDir: t.TempDir(), NodeName: "node", HostDevice: "scavenger9",
 		Network: "10.231.9.0/30", HostAddress: "10.231.9.1", NodeAddress: "10.231.9.2",
 		PodCIDR: "10.232.9.0/24", ServiceCIDR: "10.233.9.0/24", APIAddress: "10.233.9.1",
 		DNSAddress: "10.233.9.10", CgroupRoot: "/scavenger-test", PauseImage: "pause:1", VolumeCount: 3,
@@ -31,6 +31,16 @@ func TestEveryTemplateIsFilledIn(t *testing.T) {
 		}
 		if strings.Contains(string(content), "{{") || strings.Contains(string(content), "<no value>") {
 			t.Errorf("%s is not filled in: %s", file, content)
+		}
+	}
+	for kubernetes, want := range map[string]bool{"1.31": false, "1.33": false, "1.36": true} {
+		c.Kubernetes = kubernetes
+		if err := c.writeFiles(); err != nil {
+			t.Fatal(err)
+		}
+		kubelet, _ := os.ReadFile(filepath.Join(c.StateDir, "config/kubelet.yaml"))
+		if strings.Contains(string(kubelet), "imagePullCredentialsVerificationPolicy") != want {
+			t.Errorf("a kubelet of %s has no such field, or should have it: %s", kubernetes, kubelet)
 		}
 	}
 	for host, file := range map[string]string{
