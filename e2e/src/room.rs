@@ -43,8 +43,10 @@ pub async fn has_run_for(world: &World, name: &str, time: Duration) -> Result<()
     .await
 }
 
+/// The time by this machine's clock.
+#[must_use]
 #[expect(clippy::disallowed_methods, reason = "the clock of the test")]
-fn now() -> Timestamp {
+pub fn now() -> Timestamp {
     Timestamp::now()
 }
 

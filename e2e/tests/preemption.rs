@@ -4,19 +4,23 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use jiff::{SignedDuration, Timestamp, tz::Offset};
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
 use kube::api::{Patch, PatchParams};
 use scavenger_e2e::{
     World,
     room::{
-        delete_all, delete_pod, holding, in_mode_operator, interrupted, owner_of_class, pools, start, status,
-        with_headroom,
+        delete_all, delete_pod, has_reason, holding, in_mode_operator, interrupted, now, owner_of_class,
+        patch_pool, pools, start, status, with_headroom,
     },
     run,
     world::until,
 };
-use scavenger_schema::{names, scavenger_job::Phase};
-use scavenger_vocabulary::{Reason, pool_condition};
+use scavenger_schema::{
+    names,
+    scavenger_job::{Phase, ScavengerJob},
+};
+use scavenger_vocabulary::{Reason, WaitingReason, pool_condition};
 use serde_json::{Value, json};
 
 #[test]
@@ -45,6 +49,49 @@ fn the_cheapest_goes_before_others_need_its_room() {
         })
         .await
     });
+}
+
+/// Nothing starts outside the window, which opens with the next minute.
+#[test]
+fn when_a_window_opens_its_thresholds_hold() {
+    run("window", |world| async move {
+        world.claim("data").await?;
+        let slot = &world.slots(10).await?;
+        let result = starts_in_its_window(world, slot).await;
+        patch_pool(world, &json!({ "windows": null, "startThresholdOverrides": { slot: null } })).await?;
+        result?;
+        until("no window is open", || async { Ok(window_of_the_pool(world).await?.is_none().then_some(())) })
+            .await
+    });
+}
+
+async fn starts_in_its_window(world: &World, slot: &str) -> Result<()> {
+    // A full minute that leaves time enough for all that comes before.
+    let opens = Timestamp::from_second((now().as_second() + 75) / 60 * 60)?;
+    let clock = |time: Timestamp| Offset::from_seconds(INDIA).map(|offset| offset.to_datetime(time));
+    let time_of_day = |time| clock(time).map(|clock| clock.strftime("%H:%M").to_string());
+    let window = json!({
+        "name": "soon", "timeZone": "Asia/Kolkata", "start": time_of_day(opens)?,
+        "end": time_of_day(opens + SignedDuration::from_hours(1))?, "startThresholdOverrides": { slot: 1 },
+    });
+    patch_pool(world, &json!({ "windows": [window], "startThresholdOverrides": { slot: 0 } })).await?;
+    world.create::<ScavengerJob>(holding("waits", slot, 2, true)).await?;
+    let is_told = |job: &ScavengerJob| has_reason(job, WaitingReason::NoRoom);
+    world.job_until("waits", "waits for capacity", is_told).await?;
+    ensure!(window_of_the_pool(world).await?.is_none(), "the window is open already");
+    let job = world.phase("waits", Phase::Running).await?;
+    let started = status(&job).start_times.first().context("it runs")?.0;
+    ensure!(started >= opens, "{started} is before {opens}");
+    let window = window_of_the_pool(world).await?;
+    ensure!(window.as_deref() == Some("soon"), "{window:?}");
+    Ok(())
+}
+
+/// How far clocks in India are ahead all the year, in seconds.
+const INDIA: i32 = 19_800;
+
+async fn window_of_the_pool(world: &World) -> Result<Option<String>> {
+    Ok(pools(world).get(names::DEFAULT_POOL).await?.status.and_then(|status| status.window))
 }
 
 /// A budget of the namespace's own answers evictions with 429; two that match with 500.
@@ -205,6 +252,32 @@ fn a_bad_pool_is_refused_with_the_name_of_its_field() {
             ("spec.maxConcurrentStarts", json!({ "maxConcurrentStarts": 0 })),
             ("spec.maxConcurrentStarts", json!({ "maxConcurrentStarts": 10_001 })),
             ("spec.startThreshold", json!({ "startThreshold": 1.1 })),
+            (
+                "spec.windows[0].start",
+                json!({ "windows": [{ "name": "a", "start": "24:00", "end": "06:00" }] }),
+            ),
+            ("spec.windows[0].end", json!({ "windows": [{ "name": "a", "start": "20:00", "end": "6 am" }] })),
+            ("spec.windows[0].end", json!({ "windows": [{ "name": "a", "start": "20:00" }] })),
+            (
+                "spec.windows[0].name",
+                json!({ "windows": [{ "name": "A", "start": "20:00", "end": "06:00" }] }),
+            ),
+            (
+                "spec.windows[0].days[0]",
+                json!({ "windows": [{ "name": "a", "days": ["Monday"], "start": "20:00", "end": "06:00" }] }),
+            ),
+            (
+                "spec.windows[1]",
+                json!({ "windows": [
+                { "name": "a", "start": "20:00", "end": "06:00" }, { "name": "a", "start": "06:00", "end": "07:00" },
+            ] }),
+            ),
+            (
+                "in each window headroomTarget",
+                json!({ "windows": [
+                { "name": "a", "start": "20:00", "end": "06:00", "startThreshold": 0.95 },
+            ] }),
+            ),
             ("spec.nodeSelector", json!({ "nodeSelector": { "zone": "z".repeat(64) } })),
         ];
         for (field, spec) in cases {

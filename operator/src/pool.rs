@@ -29,7 +29,9 @@ pub(crate) fn status(pool: &PoolReport<'_>, now: Timestamp) -> ScavengerPoolStat
                 ready(false, "Paused", "no ScavengerJob starts (spec.paused)")
             } else {
                 let closed = pool.closed_nodes.iter().take(NAMED).map(|(_, message)| format!("; {message}"));
-                let message = format!("ScavengerJobs are admitted{}", closed.collect::<String>());
+                let window =
+                    settings.window.as_ref().map(|name| format!(" as in window {name}")).unwrap_or_default();
+                let message = format!("ScavengerJobs are admitted{window}{}", closed.collect::<String>());
                 ready(true, "Admitting", &message)
             };
             (ready, pool.free())
@@ -45,6 +47,8 @@ pub(crate) fn status(pool: &PoolReport<'_>, now: Timestamp) -> ScavengerPoolStat
             .into_iter()
             .chain(supervisor_starts(pool, now))
             .collect(),
+        window: pool.settings.ok().and_then(|settings| settings.window.as_deref()).map(str::to_owned),
+        start_threshold: pool.settings.ok().map(|settings| settings.start_thresholds.default.fraction()),
         nodes: count(pool.nodes.len()),
         allocatable: quantities(pool.allocatable),
         used: quantities(&pool.used),

@@ -3,19 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, civil::Time, tz::TimeZone};
 use scavenger_planner::{
     resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, Share, Thresholds},
     values::{
-        Controls, Demand, Headroom, Name, Placement, PreemptionMode, Rank, ScavengerJobSpec, Settings,
-        SupervisionSpec, Supervisor, Toleration,
+        Calendar, Controls, Demand, Filling, Headroom, Name, Placement, PreemptionMode, Rank,
+        ScavengerJobSpec, Settings, SupervisionSpec, Supervisor, Toleration, Window,
     },
     weights::{Weight, Weights},
 };
 use scavenger_schema::{
     quantity::QuantityError,
     scavenger_job::{self, Quantity, TaintEffect, TolerationOperator},
-    scavenger_pool::{self as crd, ScavengerPoolSpec},
+    scavenger_pool::{self as crd, ScavengerPoolSpec, ThresholdWindow},
     supervisor::Switch,
 };
 use thiserror::Error;
@@ -41,6 +41,12 @@ pub(crate) enum SpecError {
         "spec.headroomTarget of {resource} must be at least its start threshold and below its interrupt threshold"
     )]
     Headroom { resource: String },
+    #[error("window {name:?} of spec.windows: {source}")]
+    Window { name: String, source: Box<SpecError> },
+    #[error("timeZone {0:?} is unknown: name one of the IANA database, for example Europe/Berlin")]
+    TimeZone(String),
+    #[error("{field} {text:?} must be hours and minutes, for example 06:00")]
+    TimeOfDay { field: &'static str, text: String },
 }
 
 /// What the planner needs to know of a ScavengerJob's spec.
@@ -142,16 +148,13 @@ pub(crate) fn settings(spec: &ScavengerPoolSpec) -> Result<Settings, SpecError> 
             .ok_or(SpecError::TooSmall { field, least: "1" })
     };
     at_least_one("spec.prioritySteps", spec.priority_steps)?;
-    check_headroom(spec)?;
+    let Filling { start_thresholds, headroom } = filling(spec)?;
     let named =
         DEFAULT_WEIGHTS.into_iter().chain(spec.weights.iter().map(|(name, weight)| (name.as_str(), *weight)));
     Ok(Settings {
         node_selector: names(&spec.node_selector),
         tolerated_taints: spec.tolerated_taints.iter().map(|key| Name::from(key.as_str())).collect(),
-        start_thresholds: Thresholds {
-            default: Share::from_fraction(spec.start_threshold),
-            overrides: shares(&spec.start_threshold_overrides),
-        },
+        start_thresholds,
         max_concurrent_starts: at_least_one("spec.maxConcurrentStarts", spec.max_concurrent_starts)?,
         pending_timeout: signed(spec.pending_timeout),
         start_deadline: signed(spec.start_deadline),
@@ -163,12 +166,9 @@ pub(crate) fn settings(spec: &ScavengerPoolSpec) -> Result<Settings, SpecError> 
             extended: Weight::from_number(DEFAULT_EXTENDED_WEIGHT),
             named: named.map(|(name, weight)| (name.into(), Weight::from_number(weight))).collect(),
         },
-        headroom: Headroom {
-            interrupt_threshold: spec.interrupt_threshold.map(Share::from_fraction),
-            interrupt_threshold_overrides: shares(&spec.interrupt_threshold_overrides),
-            target: Share::from_fraction(spec.headroom_target),
-            target_overrides: shares(&spec.headroom_target_overrides),
-        },
+        headroom,
+        calendar: calendar(spec)?.map(Box::new),
+        window: None,
         preemption_mode: match spec.preemption_mode {
             crd::PreemptionMode::Scheduler => PreemptionMode::Scheduler,
             crd::PreemptionMode::Operator => PreemptionMode::Operator,
@@ -189,6 +189,61 @@ pub(crate) fn settings(spec: &ScavengerPoolSpec) -> Result<Settings, SpecError> 
 
 fn shares(fractions: &BTreeMap<String, f64>) -> BTreeMap<Name, Share> {
     fractions.iter().map(|(name, fraction)| (name.as_str().into(), Share::from_fraction(*fraction))).collect()
+}
+
+/// How far ScavengerJobs fill the pool, by the thresholds of the spec itself.
+fn filling(spec: &ScavengerPoolSpec) -> Result<Filling, SpecError> {
+    check_headroom(spec)?;
+    Ok(Filling {
+        start_thresholds: Thresholds {
+            default: Share::from_fraction(spec.start_threshold),
+            overrides: shares(&spec.start_threshold_overrides),
+        },
+        headroom: Headroom {
+            interrupt_threshold: spec.interrupt_threshold.map(Share::from_fraction),
+            interrupt_threshold_overrides: shares(&spec.interrupt_threshold_overrides),
+            target: Share::from_fraction(spec.headroom_target),
+            target_overrides: shares(&spec.headroom_target_overrides),
+        },
+    })
+}
+
+fn calendar(spec: &ScavengerPoolSpec) -> Result<Option<Calendar>, SpecError> {
+    if spec.windows.is_empty() {
+        return Ok(None);
+    }
+    let read = |window: &ThresholdWindow| {
+        self::window(window, spec)
+            .map_err(|source| SpecError::Window { name: window.name.clone(), source: source.into() })
+    };
+    let windows = spec.windows.iter().map(read).collect::<Result<_, _>>()?;
+    Ok(Some(Calendar::new(windows, filling(spec)?)))
+}
+
+fn window(window: &ThresholdWindow, pool: &ScavengerPoolSpec) -> Result<Window, SpecError> {
+    let mut spec = pool.clone();
+    spec.start_threshold = window.start_threshold.unwrap_or(pool.start_threshold);
+    spec.start_threshold_overrides.extend(window.start_threshold_overrides.clone());
+    spec.interrupt_threshold = window.interrupt_threshold.or(pool.interrupt_threshold);
+    spec.interrupt_threshold_overrides.extend(window.interrupt_threshold_overrides.clone());
+    spec.headroom_target = window.headroom_target.unwrap_or(pool.headroom_target);
+    spec.headroom_target_overrides.extend(window.headroom_target_overrides.clone());
+    let time = |field, text: &str| {
+        Time::strptime("%H:%M", text).map_err(|_| SpecError::TimeOfDay { field, text: text.to_owned() })
+    };
+    let mut days = [window.days.is_empty(); 7];
+    for day in &window.days {
+        days[*day as usize] = true;
+    }
+    Ok(Window {
+        name: window.name.as_str().into(),
+        days,
+        start: time("start", &window.start)?,
+        end: time("end", &window.end)?,
+        time_zone: TimeZone::get(&window.time_zone)
+            .map_err(|_| SpecError::TimeZone(window.time_zone.clone()))?,
+        filling: filling(&spec)?,
+    })
 }
 
 /// The rule that CEL states too, for a pool that was stored before the rule was there: ScavengerJobs must not be
@@ -337,6 +392,51 @@ mod tests {
         }
         let gpu = r#"{ "startThresholdOverrides": { "gpu": 1 } }"#;
         assert!(pool(gpu).is_ok(), "an extended resource has no headroom unless it is named");
+    }
+
+    #[test]
+    fn a_window_has_what_it_names_and_else_what_the_pool_has() {
+        let pool = |windows: &str| {
+            let text = format!(
+                r#"{{ "startThreshold": 0.6, "startThresholdOverrides": {{ "gpu": 1, "memory": 0.5 }}, "windows": {windows} }}"#
+            );
+            settings(&serde_json::from_str::<ScavengerPoolSpec>(&text).unwrap())
+        };
+        let berlin = r#"[{ "name": "nights", "days": ["Mon", "Sun"], "start": "20:00", "end": "06:00",
+            "timeZone": "Europe/Berlin", "startThreshold": 0.8, "startThresholdOverrides": { "memory": 0.7 } }]"#;
+        let settings = pool(berlin).unwrap();
+        assert_eq!(
+            (settings.window.as_deref(), settings.start_thresholds.default.to_string().as_str()),
+            (None, "60%")
+        );
+        // A Sunday in summer, when clocks in Berlin are two hours ahead.
+        let open = settings.at("2026-07-05T18:00:00Z".parse().unwrap());
+        assert_eq!(open.window.as_deref(), Some("nights"));
+        let share = |resource| open.start_thresholds.share(resource).to_string();
+        assert_eq!([share("cpu"), share("memory"), share("gpu")], ["80%", "70%", "100%"]);
+        assert_eq!(open.headroom.target.to_string(), "85%");
+        assert_eq!(open.clone().at("2026-07-07T18:00:00Z".parse().unwrap()).window, None, "a Tuesday");
+
+        for (bad, said) in [
+            (
+                r#"[{ "name": "a", "start": "20:00", "end": "06:00", "timeZone": "Europe/Atlantis" }]"#,
+                "window \"a\" of spec.windows: timeZone \"Europe/Atlantis\" is unknown: name one of the IANA database, for \
+                 example Europe/Berlin",
+            ),
+            (
+                r#"[{ "name": "a", "start": "20:00", "end": "06:00", "startThreshold": 0.95 }]"#,
+                "window \"a\" of spec.windows: spec.headroomTarget of cpu must be at least its start threshold and below \
+                 its interrupt threshold",
+            ),
+            (
+                r#"[{ "name": "a", "start": "8 pm", "end": "06:00" }]"#,
+                "window \"a\" of spec.windows: start \"8 pm\" must be hours and minutes, for example 06:00",
+            ),
+        ] {
+            assert_eq!(pool(bad).unwrap_err().to_string(), said);
+        }
+        let off = r#"[{ "name": "a", "start": "20:00", "end": "06:00", "startThreshold": 0.95, "interruptThreshold": 1 }]"#;
+        assert!(pool(off).is_ok(), "nobody is interrupted for headroom");
     }
 
     /// A duration as the schema takes it, with what it says in seconds.

@@ -51,6 +51,23 @@ pub(crate) fn not_longer(shorter: &str, longer: &str) -> Rule {
     .field_path(format!(".{longer}"))
 }
 
+/// In each window the headroom target is at least the start threshold and below the interrupt threshold. What overrides say
+/// of single resources is judged by the operator: to follow it here would cost too much.
+pub(crate) fn windows() -> Rule {
+    let of = |field: &str| format!("(has(w.{field}) ? w.{field} : self.{field})");
+    let (start, target) = (of("startThreshold"), of("headroomTarget"));
+    let interrupt = "(has(w.interruptThreshold) ? w.interruptThreshold : (has(self.interruptThreshold) && \
+                     dyn(self.interruptThreshold) != null ? self.interruptThreshold : 1.0))";
+    Rule::new(format!(
+        "!has(self.windows) || self.windows.all(w, {interrupt} >= 1.0 || ({start} <= {target} && {target} < {interrupt}))"
+    ))
+    .message(
+        "in each window headroomTarget must be at least startThreshold and below interruptThreshold, the pool's where the \
+         window names none (interruptThreshold: 1 switches headroom off)",
+    )
+    .field_path(".windows")
+}
+
 /// A checkpoint at least every `interruptionAfter`.
 pub(crate) fn checkpoint_interval() -> Rule {
     let interval = "checkpoint.interval";

@@ -23,7 +23,8 @@ use crate::{
     status = "ScavengerPoolStatus",
     derive = "PartialEq",
     doc = "The nodes on which ScavengerJobs may run, and the rules for using them.",
-    printcolumn(name = "Threshold", type_ = "number", json_path = ".spec.startThreshold"),
+    printcolumn(name = "Threshold", type_ = "number", json_path = ".status.startThreshold"),
+    printcolumn(name = "Window", type_ = "string", json_path = ".status.window"),
     printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes"),
     printcolumn(name = "CPU used", type_ = "string", json_path = ".status.used.cpu"),
     printcolumn(name = "CPU", type_ = "string", json_path = ".status.allocatable.cpu"),
@@ -38,7 +39,8 @@ use crate::{
     validation = cel::between("reserveAfter", "1s", "168h"),
     validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || self.interruptThreshold >= 1.0 || (self.startThreshold <= self.headroomTarget && self.headroomTarget < self.interruptThreshold)").message("headroomTarget must be at least startThreshold and below interruptThreshold (interruptThreshold: 1 switches headroom off)").field_path(".headroomTarget"),
     validation = Rule::new("(has(self.interruptThresholdOverrides) ? self.interruptThresholdOverrides.map(k, k) : []).all(k, self.interruptThresholdOverrides[k] >= 1.0 || ((has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThresholdOverrides[k]))").message("for each resource in interruptThresholdOverrides the headroom target must be at least the start threshold and below the interrupt threshold (1 switches it off)").field_path(".interruptThresholdOverrides"),
-    validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || self.interruptThreshold >= 1.0 || ['cpu', 'memory', 'pods'].all(k, (has(self.interruptThresholdOverrides) && k in self.interruptThresholdOverrides) || ((has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThreshold))").message("for cpu, memory and pods the headroom target must be at least the start threshold and below interruptThreshold (1 switches headroom off)").field_path(".headroomTargetOverrides")
+    validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || self.interruptThreshold >= 1.0 || ['cpu', 'memory', 'pods'].all(k, (has(self.interruptThresholdOverrides) && k in self.interruptThresholdOverrides) || ((has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThreshold))").message("for cpu, memory and pods the headroom target must be at least the start threshold and below interruptThreshold (1 switches headroom off)").field_path(".headroomTargetOverrides"),
+    validation = cel::windows()
 )]
 pub struct ScavengerPoolSpec {
     /// Labels that a node of the pool must have; every node if empty.
@@ -135,6 +137,13 @@ pub struct ScavengerPoolSpec {
     #[schemars(schema_with = "shapes::thresholds")]
     pub headroom_target_overrides: BTreeMap<String, f64>,
 
+    /// Windows of time with other thresholds, for example nights and weekends. The first one in the list that is open
+    /// counts; while none is, the thresholds above hold. What a window leaves out is as above, and a resource that its
+    /// overrides do not name has the pool's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub windows: Vec<ThresholdWindow>,
+
     /// Who makes room for a pending ordinary pod. `Scheduler`: kube-scheduler preempts by itself. `Operator`: for pods
     /// with `preemptionPolicy: Never` the operator interrupts the ScavengerJobs that lose least; see
     /// deploy/preemption-operator for what else that needs.
@@ -168,6 +177,88 @@ pub struct ScavengerPoolSpec {
 
 fn default_trusted_creators() -> Vec<String> {
     vec!["system:serviceaccount:scavenger-system:gromacs-submitter".to_owned()]
+}
+
+/// A window of time with thresholds of its own.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThresholdWindow {
+    /// What it is called, for example `nights`; shown in `status.window` while it is open.
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub name: String,
+
+    /// Days of the week on which it opens; every day if left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 7))]
+    pub days: Vec<Day>,
+
+    /// When it opens, as hours and minutes, for example `20:00`.
+    #[schemars(schema_with = "shapes::time_of_day")]
+    pub start: String,
+
+    /// When it closes, for example `06:00`. It stays open over midnight if that is not after `start`; for 24 hours if
+    /// both are equal.
+    #[schemars(schema_with = "shapes::time_of_day")]
+    pub end: String,
+
+    /// Whose clocks these are: a name of the IANA time zone database, for example `Europe/Berlin`. Where clocks change,
+    /// the window moves with them.
+    #[serde(default = "default_time_zone")]
+    #[schemars(length(min = 1, max = 64))]
+    pub time_zone: String,
+
+    /// `startThreshold` while it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub start_threshold: Option<f64>,
+
+    /// The same for single resources.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::thresholds")]
+    pub start_threshold_overrides: BTreeMap<String, f64>,
+
+    /// `interruptThreshold` while it is open; 1 switches headroom off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub interrupt_threshold: Option<f64>,
+
+    /// The same for single resources.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::thresholds")]
+    pub interrupt_threshold_overrides: BTreeMap<String, f64>,
+
+    /// `headroomTarget` while it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub headroom_target: Option<f64>,
+
+    /// The same for single resources.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::thresholds")]
+    pub headroom_target_overrides: BTreeMap<String, f64>,
+}
+
+/// A day of the week.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Day {
+    /// Monday.
+    Mon,
+    /// Tuesday.
+    Tue,
+    /// Wednesday.
+    Wed,
+    /// Thursday.
+    Thu,
+    /// Friday.
+    Fri,
+    /// Saturday.
+    Sat,
+    /// Sunday.
+    Sun,
+}
+
+fn default_time_zone() -> String {
+    "Etc/UTC".to_owned()
 }
 
 /// Who makes room for a pending ordinary pod.
@@ -331,6 +422,7 @@ impl Default for ScavengerPoolSpec {
             interrupt_threshold_overrides: BTreeMap::new(),
             headroom_target: default_headroom_target(),
             headroom_target_overrides: BTreeMap::new(),
+            windows: Vec::new(),
             preemption_mode: PreemptionMode::default(),
             paused: false,
             drain: false,
@@ -359,6 +451,12 @@ pub struct ScavengerPoolStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "shapes::conditions")]
     pub conditions: Vec<Condition>,
+    /// The window of `spec.windows` that is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<String>,
+    /// The start threshold that holds now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_threshold: Option<f64>,
     /// Number of nodes in the pool that can take pods.
     #[serde(default)]
     pub nodes: i32,

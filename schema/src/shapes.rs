@@ -111,6 +111,11 @@ pub(crate) fn thresholds(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Hours and minutes.
+pub(crate) fn time_of_day(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$" })
+}
+
 /// A share of the whole, or null.
 pub(crate) fn optional_share(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "number", "minimum": 0.0, "maximum": 1.0, "nullable": true })

@@ -16,6 +16,7 @@
 //! | Which of them can never fit? | `queue/never.rs` | `Queue::decide_who_never_fits` |
 //! | Is there capacity for it? | `capacity/questions.rs` | `Capacity::fits` |
 //! | Which part of the pool can it reach? | `capacity/groups.rs` | `Capacity::set_reach` |
+//! | Which thresholds hold now? | `values/calendar.rs` | `Settings::at` |
 //! | Which nodes belong to the pool? | `values/settings.rs` | `Settings::lacks` |
 //! | On which nodes does the pool keep its pods? | `values/confinement.rs` | `Confinement::to_pool` |
 //! | Which nodes of the pool must a new pod not go to now? | `capacity/borders.rs` | `is_closed` |
@@ -167,6 +168,8 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Planner {
     settings: Result<Settings, String>,
+    /// When the pool's calendar may give other thresholds.
+    settings_turn_at: Option<Timestamp>,
     seen: Seen,
     capacity: Capacity,
     promises: Promises,
@@ -195,6 +198,7 @@ impl Default for Planner {
     fn default() -> Self {
         Self {
             settings: Err("the ScavengerPool \"default\" does not exist; an admin must create it".to_owned()),
+            settings_turn_at: None,
             seen: Seen::default(),
             capacity: Capacity::default(),
             promises: Promises::default(),
@@ -221,7 +225,8 @@ impl Planner {
     pub fn plan(&mut self, now: Timestamp) -> Plan {
         let mut actions = Vec::new();
         let expired = self.promises.expired();
-        // 1. Timers that are due bring their ScavengerJobs back on the agenda.
+        // 1. Timers that are due bring their ScavengerJobs back on the agenda, a turn of the calendar all of them.
+        self.follow_calendar(now);
         self.agenda.wake(now);
         let open = self.start_failures.open(now);
         self.close_or_open(&open);
@@ -239,7 +244,8 @@ impl Planner {
         // 6. When to plan again if nothing is seen until then.
         let wake_at =
             self.agenda.wake_at().into_iter().chain(self.look_again).chain(self.informing.wake_at());
-        let wake_at = wake_at.chain(self.queue.wake_at(now)).chain(self.start_failures.wake_at()).min();
+        let wake_at = wake_at.chain(self.queue.wake_at(now)).chain(self.start_failures.wake_at());
+        let wake_at = wake_at.chain(self.settings_turn_at).min();
         let expired = self.promises.expired() - expired;
         Plan { actions, report: Report { looked_at, ordered, admitted, informed, expired }, wake_at }
     }

@@ -8,7 +8,7 @@ use crate::{
     Planner,
     seen::SeenPod,
     values::Observation,
-    values::{Key, Name, Node, Phase, Pod, ScavengerJob},
+    values::{Key, Name, Node, Phase, Pod, ScavengerJob, Settings},
 };
 
 impl Planner {
@@ -68,19 +68,32 @@ impl Planner {
                 self.close_or_open(&changed);
             }
             Observation::Report(report) => self.see_report(&report, now),
-            Observation::Pool(settings) => {
-                if self.settings != *settings {
-                    let supervisor = settings.as_ref().as_ref().ok();
-                    self.supervisors.set(supervisor.and_then(|settings| settings.supervisor.as_ref()));
-                    self.settings = *settings;
-                    self.capacity.set_settings(self.settings.as_ref().ok());
-                    self.agenda.add_all(self.seen.keys());
-                }
-            }
+            Observation::Pool(settings) => self.set_settings(*settings, now),
             Observation::Done(result) => self.done(result),
         }
         let (scavenger_jobs, pods) = self.seen.take_moved();
         self.replace(&scavenger_jobs, pods);
+    }
+
+    /// Settings of the pool, of which those thresholds hold that its calendar gives.
+    fn set_settings(&mut self, settings: Result<Settings, String>, now: Timestamp) {
+        let settings = settings.map(|settings| settings.at(now));
+        self.settings_turn_at = settings.as_ref().ok().and_then(|settings| settings.turn_at(now));
+        if self.settings == settings {
+            return;
+        }
+        let supervisor = settings.as_ref().ok().and_then(|settings| settings.supervisor.as_ref());
+        self.supervisors.set(supervisor);
+        self.settings = settings;
+        self.capacity.set_settings(self.settings.as_ref().ok());
+        self.agenda.add_all(self.seen.keys());
+    }
+
+    /// A window of the pool's calendar may have opened or closed.
+    pub(crate) fn follow_calendar(&mut self, now: Timestamp) {
+        if self.settings_turn_at.is_some_and(|time| time <= now) {
+            self.set_settings(self.settings.clone(), now);
+        }
     }
 
     /// A version of a ScavengerJob, from a watch or an answer.

@@ -195,6 +195,12 @@ impl Share {
         Self((fraction.clamp(0.0, 1.0) * 1e6).round() as u32)
     }
 
+    /// The fraction of 1.
+    #[must_use]
+    pub fn fraction(self) -> f64 {
+        f64::from(self.0) / 1e6
+    }
+
     /// This share of `amount`, rounded down.
     #[must_use]
     pub fn of(self, amount: i64) -> i64 {

@@ -86,7 +86,7 @@ impl Capacity {
 
     /// What a demand may ask for at most so that it can ever be within the threshold, for [`Self::can_fit`].
     pub(crate) fn most_row(&self, settings: &Settings) -> Vec<i64> {
-        let of = |eligible: &Resources| settings.start_thresholds.of(eligible);
+        let of = |eligible: &Resources| settings.highest_thresholds().of(eligible);
         self.places.row_of_parts(&of(&self.eligible), |_, reach| of(&self.groups.sums(reach).eligible))
     }
 
@@ -276,13 +276,13 @@ pub(super) fn exceeds_all(
     settings: &Settings,
 ) -> Option<Shortage> {
     let total = demand.total();
-    let limit = settings.start_thresholds.of(eligible);
+    let limit = settings.highest_thresholds().of(eligible);
     let resource = total.exceeds(&limit)?;
     Some(Shortage {
         message: format!(
             "asks for {} in all, but ScavengerJobs may fill {nodes} only up to {} of {}",
             Amount(resource, total.get(resource)),
-            settings.start_thresholds.share(resource),
+            settings.highest_thresholds().share(resource),
             Amount(resource, eligible.get(resource)),
         ),
         left: limit.get(resource),

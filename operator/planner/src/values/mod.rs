@@ -1,5 +1,6 @@
 //! The cluster as the planner sees it, in plain types. The operator turns API objects into these.
 
+mod calendar;
 mod confinement;
 mod node;
 mod observation;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 pub use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason};
 use serde::{Deserialize, Serialize};
 
+pub use calendar::{Calendar, Filling, Window};
 pub use confinement::Confinement;
 pub use node::{Access, Node, Taint, Usage, Volume};
 pub use observation::Observation;

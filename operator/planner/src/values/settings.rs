@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
-use super::{Name, Node, Supervisor};
+use super::{Calendar, Name, Node, Supervisor};
 use crate::{
     resources::{CPU, MEMORY, PODS, Share, Thresholds},
     weights::Weights,
@@ -18,7 +18,7 @@ pub struct Settings {
     pub node_selector: BTreeMap<Name, Name>,
     /// Keys of taints that a node of the pool may have.
     pub tolerated_taints: Vec<Name>,
-    /// Up to where ScavengerJobs may fill the pool.
+    /// Up to where ScavengerJobs may fill the pool now.
     pub start_thresholds: Thresholds,
     /// How many may be starting at the same time.
     pub max_concurrent_starts: usize,
@@ -36,8 +36,14 @@ pub struct Settings {
     pub priority_steps: i32,
     /// What a second of each resource is worth.
     pub weights: Weights,
-    /// When ScavengerJobs make room before anybody asks for it.
+    /// When ScavengerJobs make room before anybody asks for it, as it holds now.
     pub headroom: Headroom,
+    /// Windows of time with other thresholds; none if the same hold all the time.
+    #[serde(default)]
+    pub calendar: Option<Box<Calendar>>,
+    /// The window whose thresholds hold now.
+    #[serde(default)]
+    pub window: Option<Name>,
     /// Who makes room for an ordinary pod that finds none.
     pub preemption_mode: PreemptionMode,
     /// True while nothing starts.

@@ -16,7 +16,7 @@ enum Change {
     NodeGoes(usize),
     Pod(Box<Pod>),
     PodGoes(usize),
-    Settings(Option<Settings>),
+    Settings(Box<Option<Settings>>),
 }
 
 fn any_node() -> impl Strategy<Value = Node> {
@@ -83,7 +83,7 @@ fn change() -> impl Strategy<Value = Change> {
         1 => (0..4_usize).prop_map(Change::NodeGoes),
         6 => any_pod().prop_map(|pod| Change::Pod(Box::new(pod))),
         2 => (0..6_usize).prop_map(Change::PodGoes),
-        1 => any_settings().prop_map(Change::Settings),
+        1 => any_settings().prop_map(|settings| Change::Settings(settings.into())),
     ]
 }
 
@@ -121,8 +121,8 @@ proptest! {
                     pods.remove(&key);
                 }
                 Change::Settings(settings) => {
-                    capacity.set_settings(settings.as_ref());
-                    settings_now = settings;
+                    capacity.set_settings(settings.as_ref().as_ref());
+                    settings_now = *settings;
                 }
             }
             let mut again = Capacity::default();

@@ -1,6 +1,7 @@
 //! One story per test.
 
 mod admission;
+mod calendar;
 mod crowd;
 mod deletion;
 mod endings;
