@@ -12,11 +12,12 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 use scavenger_planner::values::{
-    Admitted, Attempt, AttemptNode, Demand, Disruption, HISTORY, Measured, Name, ObservedSaves, Phase,
-    Placement, ScavengerJobStatus, Supervised, Supervision, Waiting,
+    Admitted, Attempt, AttemptNode, AttemptUsage, Demand, Disruption, Figures, HISTORY, Measured, Name,
+    ObservedSaves, Phase, Placement, ScavengerJobStatus, Supervised, Supervision, Waiting,
 };
 use scavenger_schema::{
     names,
+    quantity::{format_bytes, format_milli},
     scavenger_job::{self as crd, Quantity, ScavengerJob},
 };
 use scavenger_vocabulary::{Event, Reason, WaitingReason, condition};
@@ -53,6 +54,7 @@ pub(crate) fn replacing(
         priority_start_over_timestamp: new.priority_start_over.map(Time),
         last_checkpoint_time: new.last_checkpoint.map(Time),
         progress: new.progress,
+        usage: new.usage.as_deref().map(|usage| to_crd_usage(*usage, new.attempt.as_deref())),
         start_times: times(&new.start_times),
         interruption_times: times(&new.interruption_times),
         finish_time: new.finish_time.map(Time),
@@ -246,6 +248,7 @@ pub(crate) fn from_crd(status: Option<&crd::ScavengerJobStatus>) -> ScavengerJob
         priority_start_over: status.priority_start_over_timestamp.as_ref().map(|time| time.0),
         last_checkpoint: status.last_checkpoint_time.as_ref().map(|time| time.0),
         progress: status.progress,
+        usage: status.usage.as_ref().map(|read| usage(read).into()),
         supervised: condition(condition::SUPERVISED).and_then(|condition| {
             Some(Supervised {
                 why: Supervision::from_name(&condition.reason)?,
@@ -267,6 +270,32 @@ pub(crate) fn from_crd(status: Option<&crd::ScavengerJobStatus>) -> ScavengerJob
         not_before: status.not_before.as_ref().map(|time| time.0),
         failed_starts: clamped(status.failed_starts),
         attempt: status.attempt.as_ref().map(|ended| Box::new(attempt(ended))),
+    }
+}
+
+/// Memory in whole MiB, since bytes can be read by nobody.
+fn to_crd_usage(usage: AttemptUsage, attempt: Option<&Attempt>) -> crd::Usage {
+    let cpu = |milli: i64| Quantity(format_milli(milli));
+    let memory = |bytes: i64| Quantity(format_bytes(bytes.saturating_add((1 << 20) - 1) >> 20 << 20));
+    crd::Usage {
+        attempt: usage.attempt.into(),
+        measured_seconds: usage.measured.as_secs(),
+        cpu_mean: cpu(usage.cpu.mean),
+        cpu_peak: cpu(usage.cpu.peak),
+        memory_mean: memory(usage.memory.mean),
+        memory_peak: memory(usage.memory.peak),
+        message: attempt.and_then(|attempt| usage.advice(attempt)),
+    }
+}
+
+/// Written by the operator; an amount that cannot be read counts as none.
+fn usage(usage: &crd::Usage) -> AttemptUsage {
+    let figures = |mean: i64, peak: i64| Figures { mean: mean.max(0), peak: peak.max(0) };
+    AttemptUsage {
+        attempt: clamped(usage.attempt),
+        measured: SignedDuration::from_secs(usage.measured_seconds.max(0)),
+        cpu: figures(usage.cpu_mean.milli().unwrap_or(0), usage.cpu_peak.milli().unwrap_or(0)),
+        memory: figures(usage.memory_mean.units().unwrap_or(0), usage.memory_peak.units().unwrap_or(0)),
     }
 }
 
@@ -517,6 +546,15 @@ mod tests {
             priority_start_over: Some(at(25)),
             last_checkpoint: Some(at(26)),
             progress: Some(0.25),
+            usage: Some(
+                AttemptUsage {
+                    attempt: 3,
+                    measured: SignedDuration::from_secs(75),
+                    cpu: Figures { mean: 700, peak: 1900 },
+                    memory: Figures { mean: 100 << 20, peak: 3 << 30 },
+                }
+                .into(),
+            ),
             supervised: Some(Supervised {
                 why: Supervision::NoCommand,
                 message: "no command".to_owned(),

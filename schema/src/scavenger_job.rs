@@ -35,6 +35,10 @@ use crate::{
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Progress", type_ = "number", json_path = ".status.progress"),
     printcolumn(name = "Interruptions", type_ = "integer", json_path = ".status.interruptedCount"),
+    printcolumn(name = "CPU mean", type_ = "string", json_path = ".status.usage.cpuMean", priority = 1),
+    printcolumn(name = "CPU peak", type_ = "string", json_path = ".status.usage.cpuPeak", priority = 1),
+    printcolumn(name = "Memory mean", type_ = "string", json_path = ".status.usage.memoryMean", priority = 1),
+    printcolumn(name = "Memory peak", type_ = "string", json_path = ".status.usage.memoryPeak", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message"),
     validation = Rule::new("self.metadata.name.size() <= 45 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("metadata.name must be a DNS-1035 label (lower case letters, digits and '-', starting with a letter) of at most 45 characters, since the names of its pods append to it"),
@@ -562,6 +566,10 @@ pub struct ScavengerJobStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub progress: Option<f64>,
+    /// What the active or last attempt was measured to use, where the cluster serves metrics.k8s.io. Written after a
+    /// minute, then each time the measured time has doubled or a peak has grown, and with other changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
     /// When it started to run, the newest 50 times, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
@@ -587,6 +595,32 @@ pub struct ScavengerJobStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub attempts: Vec<Attempt>,
+}
+
+/// What the pods of an attempt were measured to use together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+pub struct Usage {
+    /// Number of the attempt.
+    pub attempt: i64,
+    /// How much of its run time was measured.
+    pub measured_seconds: i64,
+    /// Mean cpu.
+    #[schemars(schema_with = "shapes::amount")]
+    pub cpu_mean: Quantity,
+    /// The most cpu of any sample, usually of 15 s.
+    #[schemars(schema_with = "shapes::amount")]
+    pub cpu_peak: Quantity,
+    /// Mean working set.
+    #[schemars(schema_with = "shapes::amount")]
+    pub memory_mean: Quantity,
+    /// The largest working set.
+    #[schemars(schema_with = "shapes::amount")]
+    pub memory_peak: Quantity,
+    /// What it requests at least twice as much of as it uses, once ten minutes were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// One attempt: one batch/v1 Job.

@@ -146,6 +146,11 @@ fn quantity() -> Value {
     })
 }
 
+/// One amount in a status.
+pub(crate) fn amount(_: &mut SchemaGenerator) -> Schema {
+    Schema::try_from(quantity()).expect("an object should be a schema")
+}
+
 /// Conditions as every Kubernetes API has them: one of each type.
 pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
     let item = generator.subschema_for::<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>();

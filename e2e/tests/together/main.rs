@@ -14,3 +14,4 @@ mod results;
 mod row_life;
 mod sidecar;
 mod tenants;
+mod usage;

@@ -45,6 +45,7 @@
 //! | Why was the supervisor not started? | `supervision.rs` | `not_started` |
 //! | What do supervisors report of running workloads? | `live.rs` | `Live::overlay` |
 //! | What did an attempt lose, and does its workload save? | `lost_work.rs` | `of_ended` |
+//! | What does an attempt really use, and is that less than it requests? | `usage.rs` | `AttemptUsage::advice` |
 //! | On which hardware did an attempt run? | `hardware.rs` | `of_attempt` |
 //! | How is an attempt interrupted? | `interruption.rs` | `next` |
 //! | How high is the running priority? | `priority.rs` | `step` |
@@ -103,6 +104,7 @@ mod starting;
 mod supervision;
 mod transition;
 pub mod urgency;
+mod usage;
 pub mod values;
 mod verdict;
 mod volumes;

@@ -67,6 +67,7 @@ impl Planner {
                 let changed: Vec<Name> = changed.into_iter().map(|(name, _)| name).collect();
                 self.close_or_open(&changed);
             }
+            Observation::PodUsage(usage) => self.see_usage(&usage),
             Observation::Report(report) => self.see_report(&report, now),
             Observation::Pool(settings) => self.set_settings(*settings, now),
             Observation::Done(result) => self.done(result),

@@ -153,6 +153,7 @@ impl Cluster {
             | Observation::VolumeGone(_)
             | Observation::VolumesKnown(_)
             | Observation::Usage(_)
+            | Observation::PodUsage(_)
             | Observation::Report(_)
             | Observation::Done(_) => {}
         }

@@ -9,7 +9,7 @@ use scavenger_planner::{
     Planner,
     action::Task,
     resources::{Amount, CPU, MEMORY, PODS, Resources},
-    values::{Key, Observation, Phase, Pod, ScavengerJob},
+    values::{Figures, Key, Observation, Phase, Pod, ScavengerJob},
 };
 use scavenger_schema::{scavenger_job as crd, terminal::shown};
 use scavenger_vocabulary::{Reason, Supervision};
@@ -101,6 +101,7 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
         lines.add("priority", &format!("step {level} of {steps}: the higher, the more would be lost"));
     }
     supervision(&mut lines, sj, snapshot.time);
+    usage(&mut lines, sj);
     queue(&mut lines, &planner, sj);
     if let Some(why) = planner.node_that_left(key) {
         lines.add("node", &why);
@@ -183,6 +184,28 @@ fn supervision(lines: &mut Lines, sj: &ScavengerJob, now: Timestamp) {
             "checkpoint",
             &format!("{} ago{}", round(now.duration_since(time)), progress.unwrap_or_default()),
         );
+    }
+}
+
+/// What the attempt was measured to use, where somebody measures it.
+fn usage(lines: &mut Lines, sj: &ScavengerJob) {
+    let status = &sj.status;
+    let attempt = status.attempt.as_deref();
+    let Some((usage, attempt)) =
+        status.usage.as_deref().zip(attempt).filter(|(usage, attempt)| usage.attempt == attempt.number)
+    else {
+        return;
+    };
+    let of = |name, figures: Figures| {
+        format!("{} on average and {} at most", Amount(name, figures.mean), Amount(name, figures.peak))
+    };
+    let measured = round(usage.measured);
+    lines.add(
+        "uses",
+        &format!("{}; {} (measured for {measured})", of(CPU, usage.cpu), of(MEMORY, usage.memory)),
+    );
+    if let Some(advice) = usage.advice(attempt) {
+        lines.add("requests", &advice);
     }
 }
 

@@ -1,14 +1,13 @@
-//! How much memory nodes really use, where the cluster serves metrics.k8s.io (metrics-server, for example). There is no
-//! watch of it: it is read by the clock.
+//! What nodes and the pods of ScavengerJobs really use, where the cluster serves metrics.k8s.io (metrics-server, for
+//! example). There is no watch of it: it is read by the clock.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use scavenger_planner::values::{Observation, Usage};
-use scavenger_schema::quantity;
-use scavenger_schema::terminal::shown;
-use serde::Deserialize;
+use scavenger_planner::values::{Key, Observation, PodUsage, Usage};
+use scavenger_schema::{names::LABEL_JOB_UID, quantity, terminal::shown};
+use serde::{Deserialize, de::DeserializeOwned};
 use tokio::{sync::mpsc, time::MissedTickBehavior};
 use tracing::warn;
 
@@ -20,27 +19,42 @@ const EVERY: Duration = Duration::from_secs(15);
 /// What is older than this says nothing about now.
 const OLDEST: SignedDuration = SignedDuration::from_mins(2);
 
-const PATH: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
+const API: &str = "/apis/metrics.k8s.io/v1beta1";
 
 #[derive(Debug, Deserialize)]
-struct List {
-    items: Vec<Item>,
+struct List<T> {
+    items: Vec<T>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Item {
+struct Node {
     metadata: Metadata,
     timestamp: Timestamp,
     usage: Amounts,
 }
 
 #[derive(Debug, Deserialize)]
+struct Pod {
+    metadata: Metadata,
+    timestamp: Timestamp,
+    containers: Vec<Container>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Container {
+    usage: Amounts,
+}
+
+#[derive(Debug, Deserialize)]
 struct Metadata {
+    #[serde(default)]
+    namespace: String,
     name: String,
 }
 
 #[derive(Debug, Deserialize)]
 struct Amounts {
+    cpu: String,
     memory: String,
 }
 
@@ -49,42 +63,70 @@ pub(super) async fn follow(client: Client, sender: mpsc::Sender<Message>) {
     let mut every = tokio::time::interval(EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut measured = false;
+    let pods = format!("pods?labelSelector={LABEL_JOB_UID}");
     loop {
         every.tick().await;
-        let usage = read(&client).await;
+        let nodes = read(&client, "nodes").await.map(nodes);
         // Nothing that stays nothing is no news.
-        if usage.is_none() && !measured {
+        if nodes.is_none() && !measured {
             continue;
         }
-        measured = usage.is_some();
-        if sender.send(Message::Seen(Observation::Usage(usage))).await.is_err() {
+        measured = nodes.is_some();
+        if sender.send(Message::Seen(Observation::Usage(nodes))).await.is_err() {
+            return;
+        }
+        if let Some(pods) = read(&client, &pods).await
+            && sender.send(Message::Seen(Observation::PodUsage(self::pods(pods)))).await.is_err()
+        {
             return;
         }
     }
 }
 
 /// What was measured lately; none if nobody measures, or does not tell.
-async fn read(client: &Client) -> Option<Vec<Usage>> {
-    let request = http::Request::get(PATH).body(Vec::new()).ok()?;
-    match client.request::<List>(request).await {
-        Ok(list) => Some(usage(list, now())),
+async fn read<T: DeserializeOwned>(client: &Client, what: &str) -> Option<Vec<T>> {
+    let request = http::Request::get(format!("{API}/{what}")).body(Vec::new()).ok()?;
+    match client.request::<List<T>>(request).await {
+        Ok(list) => Some(list.items),
         // Not served, or by something that is down.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 503) => None,
         Err(error) => {
-            warn!(error = shown(&error.to_string()), "measured memory could not be read");
+            warn!(error = shown(&error.to_string()), what, "what is measured could not be read");
             None
         }
     }
 }
 
-fn usage(list: List, now: Timestamp) -> Vec<Usage> {
-    let items = list.items.into_iter().filter(|item| now.duration_since(item.timestamp) <= OLDEST);
-    items
-        .filter_map(|item| {
-            let memory_bytes = quantity::parse_units(&item.usage.memory).ok()?;
-            Some(Usage { node: item.metadata.name.as_str().into(), memory_bytes, time: item.timestamp })
-        })
-        .collect()
+fn is_fresh(time: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(time) <= OLDEST
+}
+
+fn nodes(nodes: Vec<Node>) -> Vec<Usage> {
+    let now = now();
+    let fresh = nodes.into_iter().filter(|node| is_fresh(node.timestamp, now));
+    fresh.filter_map(|one| node(&one)).collect()
+}
+
+fn node(node: &Node) -> Option<Usage> {
+    let memory_bytes = quantity::parse_units(&node.usage.memory).ok()?;
+    Some(Usage { node: node.metadata.name.as_str().into(), memory_bytes, time: node.timestamp })
+}
+
+fn pods(pods: Vec<Pod>) -> Vec<PodUsage> {
+    let now = now();
+    let fresh = pods.into_iter().filter(|pod| is_fresh(pod.timestamp, now));
+    fresh.filter_map(pod).collect()
+}
+
+/// None if the amount of a container cannot be read: the others are not what the pod uses.
+fn pod(pod: Pod) -> Option<PodUsage> {
+    let (mut cpu_milli, mut memory_bytes) = (0_i64, 0_i64);
+    for Container { usage } in &pod.containers {
+        cpu_milli = cpu_milli.saturating_add(quantity::parse_milli(&usage.cpu).ok()?);
+        memory_bytes = memory_bytes.saturating_add(quantity::parse_units(&usage.memory).ok()?);
+    }
+    let key = Key::new(pod.metadata.namespace, pod.metadata.name);
+    Some(PodUsage { pod: key, time: pod.timestamp, cpu_milli, memory_bytes })
 }
 
 #[expect(clippy::disallowed_methods, reason = "the edge: how old a measurement is")]
@@ -96,22 +138,47 @@ fn now() -> Timestamp {
 mod tests {
     use super::*;
 
+    /// As metrics-server says it.
+    fn list<T: DeserializeOwned>(items: &serde_json::Value) -> Vec<T> {
+        let list = serde_json::json!({
+            "kind": "NodeMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}, "items": items,
+        });
+        serde_json::from_value::<List<T>>(list).unwrap().items
+    }
+
     #[test]
-    fn what_was_measured_lately_counts() {
-        // As metrics-server says it.
-        let list: List = serde_json::from_value(serde_json::json!({
-            "kind": "NodeMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {},
-            "items": [
-                { "metadata": { "name": "n1", "creationTimestamp": "2026-01-01T00:00:10Z" },
-                  "timestamp": "2026-01-01T00:00:00Z", "window": "20.042s",
-                  "usage": { "cpu": "156340172n", "memory": "1903220Ki" } },
-                { "metadata": { "name": "n2" }, "timestamp": "2025-12-31T23:50:00Z", "window": "20s",
-                  "usage": { "cpu": "1", "memory": "1Gi" } },
-            ],
-        }))
-        .unwrap();
-        let time = "2026-01-01T00:00:00Z".parse().unwrap();
-        let found = usage(list, "2026-01-01T00:00:15Z".parse().unwrap());
-        assert_eq!(found, [Usage { node: "n1".into(), memory_bytes: 1_903_220 << 10, time }]);
+    fn what_a_node_uses_is_read() {
+        let nodes = list::<Node>(&serde_json::json!([
+            { "metadata": { "name": "n1", "creationTimestamp": "2026-01-01T00:00:10Z" },
+              "timestamp": "2026-01-01T00:00:00Z", "window": "20.042s",
+              "usage": { "cpu": "156340172n", "memory": "1903220Ki" } },
+        ]));
+        let time: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let expected = Usage { node: "n1".into(), memory_bytes: 1_903_220 << 10, time };
+        assert_eq!(node(&nodes[0]), Some(expected));
+        assert!(is_fresh(time, time + SignedDuration::from_secs(15)));
+        assert!(!is_fresh(time, time + SignedDuration::from_secs(121)));
+    }
+
+    #[test]
+    fn what_a_pod_uses_is_the_sum_over_its_containers() {
+        let items = serde_json::json!([
+            { "metadata": { "name": "a-1-0-x7", "namespace": "lab" }, "timestamp": "2026-01-01T00:00:00Z", "window": "15s",
+              "containers": [
+                  { "name": "main", "usage": { "cpu": "156340172n", "memory": "1903220Ki" } },
+                  { "name": "proxy", "usage": { "cpu": "1m", "memory": "1Mi" } } ] },
+            { "metadata": { "name": "b-1-0-x7", "namespace": "lab" }, "timestamp": "2026-01-01T00:00:00Z", "window": "15s",
+              "containers": [
+                  { "name": "main", "usage": { "cpu": "1", "memory": "1Gi" } },
+                  { "name": "proxy", "usage": { "cpu": "much", "memory": "1Mi" } } ] },
+        ]);
+        let found: Vec<Option<PodUsage>> = list::<Pod>(&items).into_iter().map(pod).collect();
+        let expected = PodUsage {
+            pod: Key::new("lab", "a-1-0-x7"),
+            time: "2026-01-01T00:00:00Z".parse().unwrap(),
+            cpu_milli: 158,
+            memory_bytes: (1_903_220 << 10) + (1 << 20),
+        };
+        assert_eq!(found, [Some(expected), None]);
     }
 }

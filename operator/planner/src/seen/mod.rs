@@ -133,6 +133,15 @@ impl Seen {
         is_of_attempt.then(|| (key.clone(), pod.index))
     }
 
+    /// The ScavengerJob of whose active attempt this is a pod.
+    pub(crate) fn worker(&self, pod: &Key) -> Option<Key> {
+        let owner = owner(self.pod_owners.get(pod)?, pod);
+        let pod = self.attachments.get(&owner)?.pods.get(&pod.name)?;
+        let key = self.key_of(&owner.0, &owner.1)?;
+        let attempt = self.get(key)?.sj.status.active_attempt()?;
+        pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number).then(|| key.clone())
+    }
+
     /// True if another ScavengerJob of this name was seen before, which was deleted while nobody watched.
     pub(crate) fn is_another(&self, sj: &ScavengerJob) -> bool {
         self.scavenger_jobs.get(&sj.key).is_some_and(|known| known.sj.uid != sj.uid)

@@ -12,15 +12,17 @@ use crate::{
     promises::Promise,
     queue,
     report::Ordered,
+    usage::Meter,
     values::{Disruption, Phase, ScavengerJob, WaitingReason},
 };
 
 /// One ScavengerJob, and what the planner keeps of it.
 #[derive(Debug)]
 pub(crate) struct Tracked {
-    /// As it is stored, with what its supervisor reported since laid over it.
+    /// As it is stored, with what its supervisor reported and what was measured since laid over it.
     pub(super) sj: ScavengerJob,
     live: Option<Box<Live>>,
+    meter: Option<Box<Meter>>,
     pub(super) counted: Option<(Phase, Option<WaitingReason>)>,
     pub(crate) memory: Remembered,
     pub(crate) turn: Turn,
@@ -38,6 +40,7 @@ impl Tracked {
         Self {
             sj,
             live: None,
+            meter: None,
             counted: None,
             memory: Remembered::default(),
             turn: Turn::default(),
@@ -54,6 +57,7 @@ impl Tracked {
         if attempt(&self.sj) != attempt(&sj) {
             // What was reported was about an earlier attempt.
             self.live = None;
+            self.meter = None;
             self.reported.forget();
             let may_create = self.memory.may_create;
             self.memory = Remembered::default();
@@ -68,6 +72,9 @@ impl Tracked {
         self.sj = sj;
         if let Some(live) = &mut self.live {
             live.rebase(&mut self.sj);
+        }
+        if let Some(meter) = &mut self.meter {
+            meter.rebase(&mut self.sj);
         }
         self.put_off();
         self.turn.changed();
@@ -127,14 +134,20 @@ impl Tracked {
         (&mut self.sj, self.live.get_or_insert_default())
     }
 
+    /// The ScavengerJob, and what its active attempt was measured to use.
+    pub(crate) fn sj_and_meter(&mut self) -> (&mut ScavengerJob, &mut Option<Box<Meter>>) {
+        (&mut self.sj, &mut self.meter)
+    }
+
     /// True if the supervisor of its active attempt has reported.
     pub(crate) fn is_heard(&self) -> bool {
         self.live.as_ref().is_some_and(|live| live.is_heard(&self.sj))
     }
 
-    /// True if its supervisor reported something that is not stored.
+    /// True if its supervisor reported something, or something was measured of it, that is to be stored.
     pub(crate) fn has_news(&self) -> bool {
         self.live.as_ref().is_some_and(|live| live.has_news(&self.sj))
+            || self.meter.as_ref().is_some_and(|meter| meter.has_news())
     }
 
     /// Orders the interruption of its active attempt. False if it has none, or if that was decided before: the first cause

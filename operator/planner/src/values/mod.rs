@@ -9,6 +9,7 @@ mod pod;
 mod scavenger_job;
 mod settings;
 mod supervision;
+mod usage;
 
 use std::sync::Arc;
 
@@ -32,6 +33,7 @@ pub use supervision::{
     CheckpointRequest, EndReport, LiveReport, Measured, ObservedSaves, Rank, Stop, Supervised, Supervision,
     SupervisionSpec, Supervisor,
 };
+pub use usage::{AttemptUsage, Figures, PodUsage};
 
 /// A short, shared text: names, UIDs.
 pub type Name = Arc<str>;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Job, Key, LiveReport, Name, Node, Pod, ScavengerJob, Settings, Usage, Volume};
+use super::{Job, Key, LiveReport, Name, Node, Pod, PodUsage, ScavengerJob, Settings, Usage, Volume};
 use crate::action::ActionResult;
 
 /// One thing that was seen, or that became of an action.
@@ -41,6 +41,8 @@ pub enum Observation {
     VolumesKnown(bool),
     /// How much memory nodes really use; none if nobody measures it.
     Usage(Option<Vec<Usage>>),
+    /// What pods of ScavengerJobs really use.
+    PodUsage(Vec<PodUsage>),
     /// The supervisor of a pod reports.
     Report(LiveReport),
     /// The pool's settings, or why nothing can be admitted.

@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Key, Measured, Name, ObservedSaves, Outcome, Phase, Placement, Reason, Supervised, SupervisionSpec,
-    WaitingReason,
+    AttemptUsage, Key, Measured, Name, ObservedSaves, Outcome, Phase, Placement, Reason, Supervised,
+    SupervisionSpec, WaitingReason,
 };
 use crate::resources::Resources;
 
@@ -158,6 +158,9 @@ pub struct ScavengerJobStatus {
     /// How far it has come, from 0 to 1, as its supervisor reported.
     #[serde(default)]
     pub progress: Option<f64>,
+    /// What the active or last attempt was measured to use. The planner's view is ahead of what is stored.
+    #[serde(default)]
+    pub usage: Option<Box<AttemptUsage>>,
     /// Whether the active or last attempt runs under the supervisor; none in a pool that has none.
     #[serde(default)]
     pub supervised: Option<Supervised>,

@@ -24,6 +24,7 @@ mod resizes;
 mod starting;
 mod starts;
 mod supervision;
+mod usage;
 mod verdict;
 mod volumes;
 
