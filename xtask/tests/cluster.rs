@@ -82,6 +82,7 @@ fn a_cluster_starts_survives_a_crash_and_leaves_nothing_behind() {
     }
     run_a_pod("third");
     play_nodes();
+    measure("third");
     xtask(&["down"]);
     Machine::now().assert_is(&before);
 }
@@ -206,6 +207,33 @@ fn play_nodes() {
     assert_ne!(node, "scavenger-node");
     // Deleted gracefully although no kubelet is there.
     kubectl(&["delete", "pod", "played", "--timeout=60s"]);
+}
+
+/// A metrics-server says what the node and a pod use, but nothing about fake nodes, and asking for it again changes
+/// nothing.
+fn measure(pod: &str) {
+    xtask(&["up", "--metrics-server"]);
+    let process = find("/bin/metrics-server\0").expect("should run");
+    // Each takes two of its readings, 10 s apart.
+    let limit = Instant::now() + Duration::from_secs(60);
+    let items = |what: &str| {
+        let list = kubectl(&["get", "--raw", &format!("/apis/metrics.k8s.io/v1beta1/{what}")]);
+        let list: serde_json::Value = serde_json::from_str(&list).expect("should be JSON");
+        let items = list["items"].as_array().expect("should be a list").iter();
+        items.map(|item| item["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    while items("nodes") != ["scavenger-node"] || items("namespaces/default/pods") != [pod] {
+        assert!(
+            Instant::now() < limit,
+            "only {:?} and {:?} are measured",
+            items("nodes"),
+            items("namespaces/default/pods")
+        );
+    }
+    kubectl(&["top", "node", "scavenger-node"]);
+    kubectl(&["top", "pod", pod]);
+    xtask(&["up", "--metrics-server"]);
+    assert_eq!(find("/bin/metrics-server\0"), Some(process));
 }
 
 /// Kills every process of the cluster, the first one last, and says how many.

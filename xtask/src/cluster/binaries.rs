@@ -10,12 +10,16 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use super::up::Options;
 use crate::cache::{self, Key};
 use crate::preflight;
 use crate::progress::Task;
 
 /// What one compilation of everything leaves behind, Go's own cache included, is about 8 GiB.
 const BUILD_GIB: u64 = 10;
+
+/// Programs that a running cluster may get later, because they run only when asked for.
+pub(super) const ON_REQUEST: &[&str] = &["kwok", "metrics-server"];
 
 /// The names by which the one Kubernetes program is called.
 const KUBERNETES: &[&str] = &[
@@ -81,8 +85,8 @@ struct Set {
 pub(super) type Programs = BTreeMap<&'static str, PathBuf>;
 
 /// Checks, without changing anything, that what is missing could be built.
-pub(super) fn check(kubernetes: Kubernetes, with_kwok: bool) -> Result<()> {
-    let sets = sets(kubernetes, with_kwok)?;
+pub(super) fn check(options: &Options) -> Result<()> {
+    let sets = sets(options)?;
     let mut missing = Vec::new();
     for set in &sets {
         if !cache::has(set.kind, &set.key()?)? {
@@ -101,9 +105,9 @@ pub(super) fn check(kubernetes: Kubernetes, with_kwok: bool) -> Result<()> {
 }
 
 /// Builds what is missing.
-pub(super) fn ensure(kubernetes: Kubernetes, with_kwok: bool) -> Result<Programs> {
+pub(super) fn ensure(options: &Options) -> Result<Programs> {
     let mut programs = Programs::new();
-    for set in sets(kubernetes, with_kwok)? {
+    for set in sets(options)? {
         let folder = cache::entry(set.kind, &set.key()?, |target| set.build(target))?;
         for (_, name) in &set.programs {
             if *name == "kube" {
@@ -147,9 +151,11 @@ fn root() -> Result<PathBuf> {
     })
 }
 
-fn sets(kubernetes: Kubernetes, with_kwok: bool) -> Result<Vec<Set>> {
+fn sets(options: &Options) -> Result<Vec<Set>> {
+    let kubernetes = options.kubernetes;
     let root = root()?;
     let node = root.join("node");
+    let metrics = root.join("metrics");
     let strip = "-ldflags=-s -w".to_owned();
     let (go_mod, go_sum) = kubernetes.files();
     let mut sets = vec![
@@ -193,7 +199,7 @@ fn sets(kubernetes: Kubernetes, with_kwok: bool) -> Result<Vec<Set>> {
             programs: vec![("./cmd/devnode", "devnode"), ("./cmd/pause", "pause")],
         },
     ];
-    if with_kwok {
+    if options.fake_nodes > 0 {
         sets.push(Set {
             kind: "kwok",
             title: "KWOK",
@@ -202,6 +208,18 @@ fn sets(kubernetes: Kubernetes, with_kwok: bool) -> Result<Vec<Set>> {
             go_mod: "go.mod",
             sources: vec!["go.mod", "go.sum"],
             programs: vec![("sigs.k8s.io/kwok/cmd/kwok", "kwok")],
+        });
+    }
+    if options.metrics_server {
+        let version = required(&metrics.join("go.mod"), "sigs.k8s.io/metrics-server")?;
+        sets.push(Set {
+            kind: "metrics-server",
+            title: "the metrics-server",
+            flags: vec![format!("-ldflags=-s -w -X k8s.io/client-go/pkg/version.gitVersion={version}")],
+            module: metrics,
+            go_mod: "go.mod",
+            sources: vec!["go.mod", "go.sum"],
+            programs: vec![("sigs.k8s.io/metrics-server/cmd/metrics-server", "metrics-server")],
         });
     }
     Ok(sets)

@@ -10,9 +10,11 @@ mod down;
 mod fake_nodes;
 mod kubectl;
 mod load;
+mod metrics_server;
 mod processes;
 mod registry;
 mod status;
+mod supervisor;
 mod up;
 mod volumes;
 
@@ -107,7 +109,7 @@ enum Verb {
     /// Start a cluster and wait until its node is Ready
     ///
     /// Builds what is missing first. Harmless if the cluster is up already: it then only offers released
-    /// volumes again, and adds fake nodes if asked to.
+    /// volumes again, and adds what it is asked for: fake nodes, registry, metrics-server.
     Up {
         #[command(flatten)]
         which: Which,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::{Cluster, binaries};
 use crate::cache::{self, Key};
@@ -41,14 +41,7 @@ impl Cluster {
     pub(super) fn ensure_registry(&self) -> Result<()> {
         let task = Task::start("starting the registry");
         binaries::link(&[(REGISTRY, program()?)].into(), &self.bin_dir)?;
-        let output = Command::new(self.binary("devnode"))
-            .arg("registry")
-            .arg(self.file())
-            .output()
-            .context("cannot run the cluster's supervisor")?;
-        if !output.status.success() {
-            bail!("cannot start the registry: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
+        self.ask_for("registry", &[]).context("cannot start the registry")?;
         task.done(format!("the registry is at {}", self.registry()));
         Ok(())
     }

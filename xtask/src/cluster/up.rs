@@ -40,6 +40,9 @@ pub(crate) struct Options {
     /// Have a registry on port 5000 of the node, without TLS; its user is scavenger, its password pull
     #[arg(long)]
     pub(crate) registry: bool,
+    /// Have a metrics-server, for `kubectl top`: it measures the real node and its pods every 10 s
+    #[arg(long)]
+    pub(crate) metrics_server: bool,
     /// Name missing Debian packages instead of installing them
     #[arg(long)]
     pub(crate) no_install: bool,
@@ -50,26 +53,28 @@ pub(super) fn check(options: &Options) -> Result<()> {
     preflight::root()?;
     preflight::debian()?;
     preflight::disk(Path::new(STATE_ROOT), STATE_GIB)?;
-    binaries::check(options.kubernetes, options.fake_nodes > 0)
+    binaries::check(options)
 }
 
 /// Starts the cluster `name` unless it runs, and returns when its node is Ready.
 pub(super) fn up(name: &str, options: &Options) -> Result<Cluster> {
-    let with_kwok = options.fake_nodes > 0;
     check(options)?;
     packages::ensure(packages::CLUSTER, !options.no_install)?;
-    let programs = binaries::ensure(options.kubernetes, with_kwok)?;
+    let programs = binaries::ensure(options)?;
 
     let _turn = lock()?;
     let cluster = match processes::init(name)? {
-        Some(_) => join(name, options.kubernetes, &programs, with_kwok)?,
+        Some(_) => join(name, options.kubernetes, &programs)?,
         None => start(name, options.kubernetes, &programs)?,
     };
-    if with_kwok {
+    if options.fake_nodes > 0 {
         cluster.ensure_fake_nodes(options.fake_nodes)?;
     }
     if options.registry {
         cluster.ensure_registry()?;
+    }
+    if options.metrics_server {
+        cluster.ensure_metrics_server()?;
     }
     Ok(cluster)
 }
@@ -102,7 +107,7 @@ fn lock_in(root: &Path) -> Result<Flock<File>> {
 }
 
 /// The cluster runs already, or another `up` was interrupted while it started.
-fn join(name: &str, kubernetes: Kubernetes, programs: &Programs, with_kwok: bool) -> Result<Cluster> {
+fn join(name: &str, kubernetes: Kubernetes, programs: &Programs) -> Result<Cluster> {
     let cluster = Cluster::running(name)?;
     if cluster.kubernetes != kubernetes {
         bail!(
@@ -123,11 +128,9 @@ fn join(name: &str, kubernetes: Kubernetes, programs: &Programs, with_kwok: bool
         );
     }
     status.complain(&cluster)?;
-    let kwok: Programs =
-        programs.iter().filter(|(name, _)| **name == "kwok").map(|(n, p)| (*n, p.clone())).collect();
-    if with_kwok {
-        binaries::link(&kwok, &cluster.bin_dir)?;
-    }
+    // The cluster may have started without them.
+    let on_request = programs.iter().filter(|(name, _)| binaries::ON_REQUEST.contains(name));
+    binaries::link(&on_request.map(|(n, p)| (*n, p.clone())).collect(), &cluster.bin_dir)?;
     if !binaries::are_linked(programs, &cluster.bin_dir) {
         eprintln!("note: the cluster {name} runs an older build of its programs; down and up renew it");
     }

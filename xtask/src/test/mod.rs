@@ -121,6 +121,7 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
         no_install: arguments.no_install,
         fake_nodes: 3,
         registry: true,
+        metrics_server: true,
     };
     cluster::check(&options)?;
     let mut wanted: Vec<&str> = packages::CLUSTER.to_vec();

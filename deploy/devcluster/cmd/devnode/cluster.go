@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -77,6 +78,21 @@ func (c *Cluster) Registry() string { return net.JoinHostPort(c.NodeAddress, reg
 // its place.
 func (c *Cluster) registryFront() string { return net.JoinHostPort(c.HostAddress, registryPort) }
 
+// metricsPort is beside the kubelet's 10250, which the metrics-server has where it is a pod.
+const metricsPort = "4443"
+
+// MetricsServer is where the metrics-server listens.
+func (c *Cluster) MetricsServer() string { return net.JoinHostPort(c.NodeAddress, metricsPort) }
+
+// MetricsPort is for the manifests.
+func (c *Cluster) MetricsPort() string { return metricsPort }
+
+// CABundle is the cluster's authority, as manifests have it.
+func (c *Cluster) CABundle() (string, error) {
+	ca, err := os.ReadFile(filepath.Join(c.Pki(), "ca.crt"))
+	return base64.StdEncoding.EncodeToString(ca), err
+}
+
 // writeRegistries says to containerd that both are asked without TLS.
 func (c *Cluster) writeRegistries() error {
 	for _, host := range []string{c.Registry(), c.registryFront()} {
@@ -98,7 +114,8 @@ func (c *Cluster) binary(name string) string { return filepath.Join(c.BinDir, na
 
 func (c *Cluster) config(name string) string { return filepath.Join(c.StateDir, "config", name) }
 
-// writeFiles renders config/, manifests/ and kwok/ into the state folder.
+// writeFiles renders config/, manifests/ and kwok/ into the state folder. The
+// certificates must be there.
 func (c *Cluster) writeFiles() error {
 	err := fs.WalkDir(devcluster.Files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

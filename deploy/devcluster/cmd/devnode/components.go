@@ -10,6 +10,8 @@ type component struct {
 	environment []string
 	// after names components that must be ready before this one starts.
 	after []string
+	// manifest is applied before it starts, a file in manifests/on-request; only for what runs when asked for.
+	manifest string
 	// ready is where it answers once it works; empty: nobody asks.
 	ready probe
 }
@@ -148,5 +150,30 @@ func registryComponent(c *Cluster) component {
 		after:     []string{"containerd"},
 		// The one path that needs no password.
 		ready: probe{url: "http://" + c.Registry() + "/"},
+	}
+}
+
+// metricsServerComponent reads from the kubelet what the node and its pods use, for
+// `kubectl top`. It runs only when asked for.
+func metricsServerComponent(c *Cluster) component {
+	kubeconfig := filepath.Join(c.Pki(), "metrics-server.kubeconfig")
+	return component{
+		name: "metrics-server",
+		arguments: []string{
+			// The kubelet's certificate is of the same authority as the API server's.
+			"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
+			"--authorization-kubeconfig=" + kubeconfig,
+			"--bind-address=" + c.NodeAddress, "--secure-port=" + metricsPort,
+			"--tls-cert-file=" + filepath.Join(c.Pki(), "metrics-server-serving.crt"),
+			"--tls-private-key-file=" + filepath.Join(c.Pki(), "metrics-server-serving.key"),
+			"--kubelet-preferred-address-types=InternalIP", "--kubelet-use-node-status-port",
+			// It takes no less, and a request may last nine tenths of it.
+			"--metric-resolution=10s", "--kubelet-request-timeout=9s",
+			// Fake nodes have no kubelet.
+			"--node-selector=type!=kwok",
+		},
+		after:    []string{"kube-apiserver", "kubelet"},
+		manifest: "metrics-server.yaml",
+		ready:    probe{ask: apiServiceIsAvailable(c, "v1beta1.metrics.k8s.io")},
 	}
 }

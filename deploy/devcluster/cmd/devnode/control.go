@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -18,7 +19,7 @@ func (s *supervisor) serveControl() error {
 		return err
 	}
 	handler := http.NewServeMux()
-	for _, component := range []component{kwokComponent(s.cluster), registryComponent(s.cluster)} {
+	for _, component := range onRequest(s.cluster) {
 		handler.HandleFunc("POST /"+component.name, func(answer http.ResponseWriter, _ *http.Request) {
 			if err := s.demand(component); err != nil {
 				http.Error(answer, err.Error(), http.StatusInternalServerError)
@@ -28,14 +29,31 @@ func (s *supervisor) serveControl() error {
 	return http.Serve(listener, handler)
 }
 
-// demand starts a component that runs only when asked for, unless it runs.
+// onRequest are the components that run only when asked for.
+func onRequest(c *Cluster) []component {
+	return []component{kwokComponent(c), registryComponent(c), metricsServerComponent(c)}
+}
+
+func onRequestManifest(component component) string {
+	return filepath.Join("manifests", "on-request", component.manifest)
+}
+
+// demand starts a component that runs only when asked for, unless it runs, and waits
+// until it works.
 func (s *supervisor) demand(component component) error {
 	if _, err := os.Stat(s.cluster.binary(component.name)); err != nil {
 		return fmt.Errorf("%s is not in the cluster's folder of programs: %w", component.name, err)
 	}
 	if !s.isRunning(component.name) {
+		if component.manifest != "" {
+			if err := s.apply(onRequestManifest(component)); err != nil {
+				return err
+			}
+		}
 		s.runComponent(component)
 	}
+	// Another request may have given up before it was ready.
+	_ = await(nil, func() bool { return !s.isRunning(component.name) || component.ready.check() })
 	if !s.isRunning(component.name) {
 		return fmt.Errorf("%s ended; see %s", component.name, s.logFile(component.name))
 	}
@@ -55,7 +73,7 @@ func (s *supervisor) isRunning(name string) bool {
 
 // request asks the supervisor of a running cluster to start a component.
 func request(c *Cluster, name string) error {
-	client := http.Client{Transport: &http.Transport{
+	client := http.Client{Timeout: startLimit, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var dialer net.Dialer
 			return dialer.DialContext(ctx, "unix", c.controlSocket())

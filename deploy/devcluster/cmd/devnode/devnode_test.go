@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,10 +22,13 @@ func testCluster(t *testing.T) *Cluster {
 
 func TestEveryTemplateIsFilledIn(t *testing.T) {
 	c := testCluster(t)
+	if err := writePki(c); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.writeFiles(); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"config/kubelet.yaml", "config/containerd.toml", "config/registry.yaml", "config/Corefile", "config/cni/10-pods.conflist", "manifests/20-storage.yaml"} {
+	for _, file := range []string{"config/kubelet.yaml", "config/containerd.toml", "config/registry.yaml", "config/Corefile", "config/cni/10-pods.conflist", "manifests/20-storage.yaml", "manifests/on-request/metrics-server.yaml"} {
 		content, err := os.ReadFile(filepath.Join(c.StateDir, file))
 		if err != nil {
 			t.Fatal(err)
@@ -55,6 +59,11 @@ func TestEveryTemplateIsFilledIn(t *testing.T) {
 	if count := strings.Count(string(volumes), "kind: PersistentVolume\n"); count != c.VolumeCount {
 		t.Errorf("%d volumes, want %d", count, c.VolumeCount)
 	}
+	metrics, _ := os.ReadFile(filepath.Join(c.StateDir, "manifests/on-request/metrics-server.yaml"))
+	ca, _ := os.ReadFile(filepath.Join(c.Pki(), "ca.crt"))
+	if want := "caBundle: " + base64.StdEncoding.EncodeToString(ca) + "\n"; !strings.Contains(string(metrics), want) {
+		t.Errorf("the metrics-server's authority is not the cluster's: %s", metrics)
+	}
 	stages, _ := os.ReadFile(filepath.Join(c.StateDir, "kwok/stages.yaml"))
 	if !strings.Contains(string(stages), "{{ $now := Now }}") {
 		t.Error("KWOK's own templates must stay as they are")
@@ -77,6 +86,7 @@ func TestCertificatesComeFromTheClustersAuthority(t *testing.T) {
 	}
 	for file, usage := range map[string]x509.ExtKeyUsage{
 		"apiserver": x509.ExtKeyUsageServerAuth, "kubelet-server": x509.ExtKeyUsageServerAuth,
+		"metrics-server-serving": x509.ExtKeyUsageServerAuth, "metrics-server": x509.ExtKeyUsageClientAuth,
 		"admin": x509.ExtKeyUsageClientAuth, "kubelet": x509.ExtKeyUsageClientAuth,
 	} {
 		pair, err := tls.LoadX509KeyPair(filepath.Join(c.Pki(), file+".crt"), filepath.Join(c.Pki(), file+".key"))
@@ -93,5 +103,28 @@ func TestCertificatesComeFromTheClustersAuthority(t *testing.T) {
 	kubeconfig, err := os.Stat(filepath.Join(c.Pki(), "admin.kubeconfig"))
 	if err != nil || kubeconfig.Mode().Perm() != 0o600 {
 		t.Errorf("the administrator's kubeconfig must be root's alone: %v %v", kubeconfig, err)
+	}
+}
+
+func TestEveryComponentOnRequestHasItsManifest(t *testing.T) {
+	c := testCluster(t)
+	if err := writePki(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.writeFiles(); err != nil {
+		t.Fatal(err)
+	}
+	for _, component := range onRequest(c) {
+		if component.manifest == "" {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(c.StateDir, onRequestManifest(component))); err != nil {
+			t.Errorf("%s: %v", component.name, err)
+		}
+	}
+	for _, component := range components(c) {
+		if component.manifest != "" {
+			t.Errorf("%s starts with the cluster, so nothing applies its manifest", component.name)
+		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"strconv"
 )
 
-const usage = "usage: devnode up|init|supervise DESCRIPTION.json, or devnode registry DESCRIPTION.json, or devnode fake-nodes DESCRIPTION.json COUNT"
+const usage = "usage: devnode up|init|supervise DESCRIPTION.json, or devnode registry|metrics-server DESCRIPTION.json, or devnode fake-nodes DESCRIPTION.json COUNT"
 
 func main() {
 	if len(os.Args) < 3 {
@@ -32,6 +32,8 @@ func main() {
 		err = supervise(cluster)
 	case "registry":
 		err = request(cluster, registryComponent(cluster).name)
+	case "metrics-server":
+		err = request(cluster, metricsServerComponent(cluster).name)
 	case "fake-nodes":
 		count := 0
 		if len(os.Args) == 4 {

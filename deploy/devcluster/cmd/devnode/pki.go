@@ -49,6 +49,8 @@ func writePki(c *Cluster) error {
 			"kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 		}},
 		{"kubelet-server", c.NodeName, nil, []string{c.NodeAddress, c.NodeName, "127.0.0.1"}},
+		// By the name of its Service, as the API server asks it.
+		{"metrics-server-serving", "metrics-server", nil, []string{"metrics-server.kube-system.svc", c.NodeAddress}},
 		// The API server's identity towards the kubelet: logs, exec, port-forward.
 		{"apiserver-kubelet-client", "kube-apiserver-kubelet-client", []string{"system:masters"}, nil},
 		{"front-proxy-client", "front-proxy-client", nil, nil},
@@ -66,6 +68,7 @@ func writePki(c *Cluster) error {
 		{"kubelet", "system:node:" + c.NodeName, []string{"system:nodes"}, nil},
 		{"coredns", "devcluster:coredns", nil, nil},
 		{"kwok", "devcluster:kwok", []string{"system:masters"}, nil},
+		{"metrics-server", "devcluster:metrics-server", nil, nil},
 	}
 	for _, user := range users {
 		if err := ca.issueKubeconfig(c, user); err != nil {

@@ -17,11 +17,12 @@ import (
 // on this machine.
 const probeInterval = 50 * time.Millisecond
 
-// probe asks whether a component works: by a URL that answers 200 or a socket
-// that accepts. A component without either is ready once started.
+// probe asks whether a component works: by a URL that answers 200, a socket that
+// accepts or a question of its own. A component without any is ready once started.
 type probe struct {
 	url    string
 	socket string
+	ask    func() bool
 }
 
 // Certificates are not checked: the question goes to a port inside the cluster's
@@ -46,6 +47,8 @@ func (p probe) check() bool {
 			return false
 		}
 		connection.Close()
+	case p.ask != nil:
+		return p.ask()
 	}
 	return true
 }
@@ -115,6 +118,27 @@ func nodeIsReady(c *Cluster) func() bool {
 		for _, condition := range node.Status.Conditions {
 			if condition.Type == "Ready" && condition.Status == "True" {
 				return len(node.Spec.Taints) == 0
+			}
+		}
+		return false
+	}
+}
+
+// apiServiceIsAvailable says whether the API server reaches whom it asks for an API.
+func apiServiceIsAvailable(c *Cluster, name string) func() bool {
+	get := api(c)
+	return func() bool {
+		var service struct {
+			Status struct {
+				Conditions []struct{ Type, Status string }
+			}
+		}
+		if !get("/apis/apiregistration.k8s.io/v1/apiservices/"+name, &service) {
+			return false
+		}
+		for _, condition := range service.Status.Conditions {
+			if condition.Type == "Available" {
+				return condition.Status == "True"
 			}
 		}
 		return false

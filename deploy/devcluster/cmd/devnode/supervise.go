@@ -74,10 +74,10 @@ func supervise(c *Cluster) error {
 
 func (s *supervisor) startAll() error {
 	c := s.cluster
-	if err := c.writeFiles(); err != nil {
+	if err := writePki(c); err != nil {
 		return err
 	}
-	if err := writePki(c); err != nil {
+	if err := c.writeFiles(); err != nil {
 		return err
 	}
 	pauseImage := filepath.Join(c.StateDir, "pause.tar")
@@ -90,8 +90,8 @@ func (s *supervisor) startAll() error {
 			return s.runTool("ctr", "-a", c.ContainerdSocket(), "-n", "k8s.io", "images", "import", pauseImage)
 		}},
 		{"manifests", []string{"kube-apiserver"}, func() error {
-			return s.runTool("kubectl", "--kubeconfig="+filepath.Join(c.Pki(), "admin.kubeconfig"),
-				"apply", "--server-side", "-f", filepath.Join(c.StateDir, "manifests"))
+			// Without the folder inside: it is for components that run when asked for.
+			return s.apply("manifests")
 		}},
 		{"node", []string{"kubelet", "pause-image"}, func() error { return await(s.failed, nodeIsReady(c)) }},
 		{"service-account", []string{"kube-controller-manager"}, func() error { return await(s.failed, serviceAccountExists(c)) }},
@@ -179,6 +179,12 @@ func (s *supervisor) start(component component) (*exec.Cmd, error) {
 	command.Env = append(os.Environ(), component.environment...)
 	command.Stdout, command.Stderr = log, log
 	return command, command.Start()
+}
+
+// apply gives the API server a file, or those of a folder, of the state folder.
+func (s *supervisor) apply(path string) error {
+	return s.runTool("kubectl", "--kubeconfig="+filepath.Join(s.cluster.Pki(), "admin.kubeconfig"),
+		"apply", "--server-side", "-f", filepath.Join(s.cluster.StateDir, path))
 }
 
 // runTool runs a program that ends, and shows what it said if it failed.
