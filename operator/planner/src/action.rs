@@ -22,8 +22,9 @@ pub struct Action {
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Task {
-    /// Read the ScavengerJob in this version or a newer one, add the finalizer if it is missing, list its pods live, and
-    /// look whether what the spec refers to exists. Answered with [`Answer::Prepared`].
+    /// Read the ScavengerJob in this version or a newer one, add the finalizer if it is missing, list its pods live if it
+    /// [may have any](crate::values::ScavengerJobStatus::may_have_pods), and look whether what the spec refers to exists.
+    /// Answered with [`Answer::Prepared`].
     Prepare {
         /// Version that was judged. The newest one is not asked for: whatever was read, Starting is written only if it
         /// still is the newest.

@@ -11,10 +11,12 @@
 //! | `reads` | live reads: pods, Jobs, and what others' events say about them |
 //! | `events` | publishes the operator's own events |
 //! | `kept` | what one step of a start hands to the next |
+//! | `found` | what was found to exist a moment ago |
 //! | `errors` | what an answer of the API server means |
 
 mod errors;
 mod events;
+mod found;
 mod kept;
 mod reads;
 mod removal;
@@ -37,7 +39,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 pub(crate) use self::errors::failure;
-use self::{events::Events, kept::Kept, start::Wanted};
+use self::{events::Events, found::Found, kept::Kept, start::Wanted};
 use crate::{evict::Evictor, leader::Leadership, manifest, metrics::Metrics};
 
 /// Longest time that one task may take. What takes longer failed, as far as the planner is concerned; since every task
@@ -55,6 +57,7 @@ pub(crate) struct Executor {
     metrics: Arc<Metrics>,
     manifests: manifest::Settings,
     kept: Kept,
+    found: Found,
 }
 
 type Outcome = Result<Answer, Failure>;
@@ -69,7 +72,17 @@ impl Executor {
     ) -> Self {
         let events = Events::start(client.clone(), Arc::clone(&metrics));
         let evictor = Evictor::new(once.clone(), names::OPERATOR);
-        Self { client, once, leadership, evictor, events, metrics, manifests, kept: Kept::default() }
+        Self {
+            client,
+            once,
+            leadership,
+            evictor,
+            events,
+            metrics,
+            manifests,
+            kept: Kept::default(),
+            found: Found::default(),
+        }
     }
 
     /// Refuses to begin an attempt when another replica may lead. Asked right before the write: a process may be frozen

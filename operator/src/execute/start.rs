@@ -36,12 +36,15 @@ impl Executor {
             finalizers.push(names::FINALIZER.to_owned());
             sj = self.patch_finalizers(&sj, key, finalizers).await?;
         }
+        let seen = convert::sj(&sj);
+        let pods_left =
+            async { if seen.status.may_have_pods() { self.pods_left(key, uid).await } else { Ok(0) } };
         let (pods_left, folder_pod, missing) = tokio::try_join!(
-            self.pods_left(key, uid),
+            pods_left,
             self.pod_in_folder(key, uid, sj.labels().get(names::LABEL_FOLDER)),
             self.missing(key, &sj)
         )?;
-        let answer = Answer::Prepared { sj: Box::new(convert::sj(&sj)), pods_left, folder_pod, missing };
+        let answer = Answer::Prepared { sj: Box::new(seen), pods_left, folder_pod, missing };
         self.kept.keep(sj);
         Ok(answer)
     }
@@ -73,15 +76,17 @@ impl Executor {
         K::DynamicType: Default,
     {
         let entry = (K::kind(&K::DynamicType::default()).into_owned(), name.to_owned());
-        if missing.contains(&entry) {
+        if missing.contains(&entry) || self.found.is_recent(&key.namespace, &entry) {
             return Ok(());
         }
-        // What the API server has at hand may be a moment old. If it goes that very moment, the pod will tell; that it is
-        // missing must be true.
+        // What the API server has at hand, or had a moment ago, may be old. If it goes that very moment, the pod will tell;
+        // that it is missing must be true.
         let api = self.api::<K>(key);
         let at_hand = api.get_metadata_opt_with(name, &GetParams::any()).await.map_err(failure)?;
         if at_hand.is_none() && api.get_metadata_opt(name).await.map_err(failure)?.is_none() {
             missing.push(entry);
+        } else {
+            self.found.note(&key.namespace, entry);
         }
         Ok(())
     }
