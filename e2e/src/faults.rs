@@ -230,6 +230,14 @@ impl Proxy {
         });
     }
 
+    /// Plays a cluster in which nobody measures what nodes and pods use.
+    pub fn measure_nothing(&self) {
+        self.answer(|uri| {
+            let asked = uri.path().starts_with("/apis/metrics.k8s.io/");
+            asked.then(|| StatusCode::NOT_FOUND.into_response())
+        });
+    }
+
     /// Answers what is read, where `answer` has an answer: what the cluster does not serve, or what a test plays.
     pub fn answer(&self, answer: impl FnMut(&http::Uri) -> Option<Response> + Send + 'static) {
         self.shared.rules(|rules| rules.answer = Box::new(answer));

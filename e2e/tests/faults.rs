@@ -190,11 +190,12 @@ fn those_that_wait_or_are_poisoned_hold_up_nobody() {
     });
 }
 
-/// A node uses more memory than its pods ask for. The cluster serves no metrics.k8s.io: the proxy plays it.
+/// A node uses more memory than its pods ask for. The proxy plays that, and before that a cluster without metrics.k8s.io.
 #[test]
 fn measured_memory_takes_those_that_lose_least() {
     alone("measured", |world, proxy| async move {
         let jobs: Api<ScavengerJob> = world.api();
+        proxy.measure_nothing();
         let operator = Operator::start(&proxy, &world.client).await?;
         let measured = |is: &'static str| async move {
             until(&format!("the pool says {is}"), || async {

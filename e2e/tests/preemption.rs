@@ -275,7 +275,7 @@ fn a_bad_pool_is_refused_with_the_name_of_its_field() {
             (
                 "in each window headroomTarget",
                 json!({ "windows": [
-                { "name": "a", "start": "20:00", "end": "06:00", "startThreshold": 0.95 },
+                { "name": "a", "start": "20:00", "end": "06:00", "startThreshold": 0.95, "interruptThreshold": 0.9 },
             ] }),
             ),
             ("spec.nodeSelector", json!({ "nodeSelector": { "zone": "z".repeat(64) } })),
