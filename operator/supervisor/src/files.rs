@@ -5,7 +5,7 @@ use std::{
     fs::{self, OpenOptions},
     hash::{BuildHasher as _, Hasher as _, RandomState},
     io::Read as _,
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime},
 };
@@ -56,7 +56,7 @@ pub fn look(pattern: &str) -> Look {
         {
             look.directories.insert(directory.to_owned());
         }
-        look.newest.push(Found { path, modified, size: metadata.len() });
+        look.newest.push(Found { path, modified, size: metadata.len(), inode: metadata.ino() });
         if look.newest.len() > 64 * NEWEST {
             keep_newest(&mut look.newest);
         }
@@ -228,7 +228,7 @@ mod tests {
         let second = Duration::from_secs(1);
         // The server's clock is a year ahead.
         let server = SystemTime::now() + 365 * 86_400 * second;
-        let found = |modified| Found { path: PathBuf::new(), modified, size: 1 };
+        let found = |modified| Found { path: PathBuf::new(), modified, size: 1, inode: 1 };
         let rounded = |age: u32| {
             let made = made(&found(server - age * second), server, now);
             (now - made.at).as_secs_f64()

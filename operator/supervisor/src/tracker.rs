@@ -11,6 +11,8 @@ pub struct Found {
     pub modified: SystemTime,
     /// Its size in bytes.
     pub size: u64,
+    /// Its number on the file server: another one has the path after a rename.
+    pub inode: u64,
 }
 
 /// Follows the checkpoint files from look to look.
@@ -36,13 +38,17 @@ impl Tracker {
     /// Takes in a look, and returns the newest checkpoint if it is new.
     ///
     /// A file counts when two looks in succession see it unchanged, or when the workload has ended: until then it may
-    /// be half written.
+    /// be half written. It counts, too, when another file has taken its place, as a workload does that renames each
+    /// checkpoint over the one before: that one was complete. Else a checkpoint every second would never be seen twice.
     pub fn look(&mut self, found: Vec<Found>, ended: bool) -> Option<Found> {
         let newest = self.newest;
         let is_new =
             |one: &Found| newest.is_none_or(|newest| one.modified > newest) && !self.before.contains(one);
         let fresh: Vec<Found> = found.into_iter().filter(|one| is_new(one)).collect();
-        let complete = fresh.iter().filter(|one| ended || self.pending.contains(one));
+        let is_replaced =
+            |old: &&Found| fresh.iter().any(|one| one.path == old.path && one.inode != old.inode);
+        let replaced = self.pending.iter().filter(is_replaced);
+        let complete = fresh.iter().filter(|one| ended || self.pending.contains(one)).chain(replaced);
         let counted = complete.max_by_key(|one| one.modified).cloned();
         if let Some(counted) = &counted {
             self.newest = Some(counted.modified);
@@ -71,7 +77,23 @@ mod tests {
     }
 
     fn found(name: &str, seconds: u64, size: u64) -> Found {
-        Found { path: name.into(), modified: at(seconds), size }
+        Found { path: name.into(), modified: at(seconds), size, inode: 7 }
+    }
+
+    fn renamed(name: &str, seconds: u64, inode: u64) -> Found {
+        Found { inode, ..found(name, seconds, 5) }
+    }
+
+    #[test]
+    fn a_file_that_is_renamed_over_at_every_look_counts() {
+        let mut tracker = Tracker::new(vec![renamed("a", 90, 1)], at(100));
+        assert_eq!(tracker.look(vec![renamed("a", 101, 2)], false), None);
+        assert_eq!(tracker.look(vec![renamed("a", 102, 3)], false), Some(renamed("a", 101, 2)));
+        assert_eq!(tracker.look(vec![renamed("a", 103, 2)], false), Some(renamed("a", 102, 3)));
+        assert_eq!(tracker.look(vec![renamed("a", 103, 2)], false), Some(renamed("a", 103, 2)));
+        // What is written in place may be half written at each look.
+        assert_eq!(tracker.look(vec![renamed("a", 104, 2)], false), None);
+        assert_eq!(tracker.look(vec![renamed("a", 105, 2)], false), None);
     }
 
     #[test]
