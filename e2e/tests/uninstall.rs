@@ -100,6 +100,23 @@ fn is_ours(kind: &str, object: &DynamicObject) -> bool {
     !made_to_test && (named || marked || held || owned || inside)
 }
 
+/// The ScavengerJobs of [`use_it`] are there, and the pods of those that ran run.
+async fn all_go_on(world: &World) -> Result<()> {
+    for name in ["runs", "gang", "waits"] {
+        let sj = world.api::<ScavengerJob>().get(name).await?;
+        ensure!(sj.metadata.deletion_timestamp.is_none(), "{name} is deleted with the operator");
+    }
+    let ours = ListParams::default().labels(names::LABEL_JOB);
+    let pods = world.api::<k8s_openapi::api::core::v1::Pod>().list(&ours).await?;
+    let is_running = |pod: &&k8s_openapi::api::core::v1::Pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        pod.metadata.deletion_timestamp.is_none() && phase == Some("Running")
+    };
+    let running = pods.iter().filter(is_running).count();
+    ensure!(running == 3, "{running} of three pods run after the operator is gone");
+    Ok(())
+}
+
 async fn nothing_is_left(world: &World) -> Result<()> {
     // Some of it the garbage collector takes a moment later.
     let clean =
@@ -138,8 +155,10 @@ fn nothing_stays_and_nothing_hangs() {
         )
         .await?;
         use_it(world).await?;
-        // Somebody takes the operator away first; a ScavengerJob that is deleted then waits for it.
-        script("kubectl delete namespace scavenger-system").await?;
+        // Somebody takes the operator away first. No ScavengerJob goes with it, and those that run go on; one that is
+        // deleted then waits for the operator.
+        script("kubectl delete --ignore-not-found -k deploy/operator").await?;
+        all_go_on(&world).await?;
         world.api::<ScavengerJob>().delete("runs", &DeleteParams::default()).await?;
         let held = world.api::<ScavengerJob>().get("runs").await?;
         ensure!(held.finalizers() == [names::FINALIZER], "{:?}", held.finalizers());

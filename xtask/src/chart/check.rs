@@ -152,11 +152,20 @@ fn remove(values: &mut Value, path: &str) {
     parent.and_then(Value::as_object_mut).map(|map: &mut Map<String, Value>| map.remove(key));
 }
 
-/// A kustomization has the objects of the chart, the definitions aside.
+/// `kubectl delete` of what installs the operator must not take the definitions, since every ScavengerJob goes with them.
+fn ensure_no_definition(name: &str, objects: &[Value]) -> Result<()> {
+    let definition = objects.iter().find(|object| object["kind"] == "CustomResourceDefinition");
+    if let Some(definition) = definition {
+        bail!("no CustomResourceDefinition may be in {name}, but {} is", identity(definition));
+    }
+    Ok(())
+}
+
+/// A kustomization has the objects of the chart.
 fn same(kustomization: &str, values: &str) -> Result<()> {
     let mut chart = rendered(values)?;
-    let mut kustomized = objects(&kustomize(kustomization)?)?;
-    kustomized.retain(|object| object["kind"] != "CustomResourceDefinition");
+    let kustomized = objects(&kustomize(kustomization)?)?;
+    ensure_no_definition(kustomization, &kustomized)?;
     if !values.contains("namespace") {
         // A part of the whole: the operator is in the chart always.
         let operator: BTreeSet<String> = rendered("")?.iter().map(identity).collect();
@@ -172,11 +181,12 @@ fn same(kustomization: &str, values: &str) -> Result<()> {
     Ok(())
 }
 
-/// install.yaml and pool.yaml together are `deploy/operator`.
+/// install.yaml and pool.yaml together are `deploy/operator`, without the definitions.
 fn one_file_installs_the_operator() -> Result<()> {
     let (install, pool) = install_yaml("namespace: {create: true}")?;
     let both = objects(&format!("{install}---\n{pool}"))?;
     let expected = objects(&kustomize("deploy/operator")?)?;
+    ensure_no_definition("install.yaml and pool.yaml", &both)?;
     ensure!(both == expected, "install.yaml and pool.yaml are not what deploy/operator installs");
     let pool = objects(&pool)?;
     ensure!(pool.len() == 1 && pool[0]["kind"] == "ScavengerPool", "pool.yaml is not the pool alone");

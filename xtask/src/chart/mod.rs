@@ -162,13 +162,12 @@ pub(crate) fn generated() -> Result<Vec<File>> {
     Ok(files)
 }
 
-/// Everything but the pool in one file, for `kubectl apply`: the definitions, then the operator.
+/// The operator in one file, for `kubectl apply`, and the pool in another, which is edited before it is applied.
 ///
-/// kubectl looks up the kind of every object before it creates the first, so the pool, whose kind is among the
-/// definitions, is a file of its own.
+/// The definitions are in neither: kubectl looks up the kind of every object before it creates the first, and `kubectl
+/// delete` of the operator must not take them.
 pub(crate) fn install_yaml(values: &str) -> Result<(String, String)> {
-    let mut install = fs::read_to_string(folder().join("crds/crds.yaml")).context("cannot read the CRDs")?;
-    let mut pool = String::new();
+    let (mut install, mut pool) = (String::new(), String::new());
     for part in render(values)? {
         let target = if part.template == "operator/pool.yaml" { &mut pool } else { &mut install };
         target.push_str("---\n");
