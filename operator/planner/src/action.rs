@@ -22,9 +22,9 @@ pub struct Action {
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Task {
-    /// Read the ScavengerJob in this version or a newer one, add the finalizer if it is missing, list its pods live if it
-    /// [may have any](crate::values::ScavengerJobStatus::may_have_pods), and look whether what the spec refers to exists.
-    /// Answered with [`Answer::Prepared`].
+    /// Read the ScavengerJob in this version or a newer one, add the finalizer if it is missing, list live the pods of
+    /// every ScavengerJob that had or has its name, and look whether what the spec refers to exists. Answered with
+    /// [`Answer::Prepared`].
     Prepare {
         /// Version that was judged. The newest one is not asked for: whatever was read, Starting is written only if it
         /// still is the newest.
@@ -147,7 +147,7 @@ pub enum Answer {
     Prepared {
         /// The ScavengerJob with its finalizer.
         sj: Box<ScavengerJob>,
-        /// Pods of it that have not ended.
+        /// Pods that have not ended, of it or of an earlier ScavengerJob of its name.
         pods_left: u32,
         /// A pod of another ScavengerJob that has not ended and works in the same folder.
         folder_pod: Option<Name>,

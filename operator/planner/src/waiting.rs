@@ -116,7 +116,10 @@ pub fn next(known: &Known<'_>) -> Next {
         return Next::Do(Task::Prepare { resource_version: known.sj.resource_version });
     };
     if prepared.pods_left > 0 {
-        let message = format!("waits until {} pods of earlier attempts have ended", prepared.pods_left);
+        let message = match prepared.pods_left {
+            1 => "waits until 1 pod of an earlier attempt has ended".to_owned(),
+            left => format!("waits until {left} pods of earlier attempts have ended"),
+        };
         let waiting = Waiting { reason: WaitingReason::BackingOff, message };
         return Next::GiveBack(waiting, now + SignedDuration::from_secs(2));
     }

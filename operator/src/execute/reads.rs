@@ -24,20 +24,21 @@ const MAX_EVENT: usize = 1024;
 const SUMMARY_EVERY: SignedDuration = SignedDuration::from_secs(150);
 
 impl Executor {
-    async fn live_pods(&self, key: &Key, uid: &str) -> Result<kube::core::ObjectList<ApiPod>, Failure> {
+    async fn live_pods(&self, key: &Key, labels: &str) -> Result<kube::core::ObjectList<ApiPod>, Failure> {
         // Without a resourceVersion the API server answers with the newest state, not from its cache's past.
-        self.api::<ApiPod>(key)
-            .list(&ListParams::default().labels(&manifest::selector(uid)))
-            .await
-            .map_err(failure)
+        self.api::<ApiPod>(key).list(&ListParams::default().labels(labels)).await.map_err(failure)
     }
 
     /// Pods of the ScavengerJob that have not ended. Phases Succeeded and Failed are final: the kubelet reports them
     /// only once every container has ended.
     pub(super) async fn pods_left(&self, key: &Key, uid: &str) -> Result<u32, Failure> {
-        let pods = self.live_pods(key, uid).await?;
-        let left = pods.iter().filter(|pod| !convert::pod(pod).phase.is_terminal()).count();
-        Ok(u32::try_from(left).unwrap_or(u32::MAX))
+        Ok(alive(&self.live_pods(key, &manifest::selector(uid)).await?))
+    }
+
+    /// As [`Self::pods_left`], of every ScavengerJob that had or has this name: one whose finalizer was taken off by hand
+    /// leaves pods behind, and they write where the pods of the next one will.
+    pub(super) async fn pods_left_of_name(&self, key: &Key) -> Result<u32, Failure> {
+        Ok(alive(&self.live_pods(key, &format!("{}={}", names::LABEL_JOB, key.name)).await?))
     }
 
     /// A pod of another ScavengerJob that has not ended and works in this folder.
@@ -69,7 +70,7 @@ impl Executor {
     }
 
     pub(super) async fn list_pods(&self, key: &Key, uid: &str, job: Option<&(Key, Name)>) -> Outcome {
-        let list = self.live_pods(key, uid).await?;
+        let list = self.live_pods(key, &manifest::selector(uid)).await?;
         let version = list.metadata.resource_version.as_deref().unwrap_or_default();
         // Taken for 0, every pod that was seen would count as newer than this list.
         let resource_version = version.parse().map_err(|_| {
@@ -116,6 +117,12 @@ impl Executor {
             .map_err(failure)?;
         Ok(newest(&events.items))
     }
+}
+
+/// How many of these pods have not ended.
+fn alive(pods: &kube::core::ObjectList<ApiPod>) -> u32 {
+    let alive = pods.iter().filter(|pod| !convert::pod(pod).phase.is_terminal()).count();
+    u32::try_from(alive).unwrap_or(u32::MAX)
 }
 
 /// The newest of an object's events. About every two minutes the kubelet sums up that some volumes of a pod are not

@@ -36,15 +36,12 @@ impl Executor {
             finalizers.push(names::FINALIZER.to_owned());
             sj = self.patch_finalizers(&sj, key, finalizers).await?;
         }
-        let seen = convert::sj(&sj);
-        let pods_left =
-            async { if seen.status.may_have_pods() { self.pods_left(key, uid).await } else { Ok(0) } };
         let (pods_left, folder_pod, missing) = tokio::try_join!(
-            pods_left,
+            self.pods_left_of_name(key),
             self.pod_in_folder(key, uid, sj.labels().get(names::LABEL_FOLDER)),
             self.missing(key, &sj)
         )?;
-        let answer = Answer::Prepared { sj: Box::new(seen), pods_left, folder_pod, missing };
+        let answer = Answer::Prepared { sj: Box::new(convert::sj(&sj)), pods_left, folder_pod, missing };
         self.kept.keep(sj);
         Ok(answer)
     }

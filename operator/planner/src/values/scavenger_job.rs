@@ -185,13 +185,6 @@ pub struct ScavengerJobStatus {
 }
 
 impl ScavengerJobStatus {
-    /// False before the first attempt: Starting is written before a Job is created, and only over the version that was
-    /// judged. So if this is the newest version, there is no pod that a live list could find.
-    #[must_use]
-    pub fn may_have_pods(&self) -> bool {
-        self.attempt.is_some()
-    }
-
     /// The attempt that is being made, if one is.
     #[must_use]
     pub fn active_attempt(&self) -> Option<&Attempt> {

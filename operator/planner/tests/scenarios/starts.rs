@@ -177,6 +177,28 @@ fn a_c_n_one_that_is_made_again_never_meets_the_pods_of_the_one_before() {
     }
 }
 
+#[test]
+fn c_one_that_is_made_again_never_meets_the_pods_of_one_whose_finalizer_was_taken_off() {
+    for late in LATE {
+        for restarts in [false, true] {
+            let mut cluster = slow(late);
+            cluster.submit(sj("a"), Workload { grace: seconds(20), ..work(300) });
+            run_until(&mut cluster, "it runs", |cluster| phase(cluster, Phase::Running));
+            // It is gone at once, and its pods go when the garbage collector finds them.
+            cluster.delays.garbage_collector = cluster.delays.garbage_collector.max(seconds(1));
+            cluster.take_finalizer_off("a");
+            cluster.delete_sj("a");
+            assert!(!cluster.exists("a"));
+            if restarts {
+                cluster.restart(false);
+            }
+            cluster.submit(sj("a"), work(30));
+            run_until_completed(&mut cluster);
+            assert_eq!(cluster.status("a").interrupted_count, 0, "{late:?}");
+        }
+    }
+}
+
 /// The Job controller makes the pods of a Job that is gone already: it hears of that last of all.
 const OBLIVIOUS: [Late; 3] = [
     Late { new_pods: 500, jobs: 5000, pods: 500, ..PROMPT },
