@@ -91,6 +91,7 @@ impl Planner {
         let Some(tracked) = tracked else { return };
         if prepared.missing.is_empty() {
             tracked.memory.missing_since = None;
+            tracked.memory.given_back = None;
         } else {
             tracked.memory.missing_since.get_or_insert(time);
         }

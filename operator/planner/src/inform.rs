@@ -21,6 +21,9 @@ use crate::{
 /// How often the message of a ScavengerJob that waits is written again at most, if only its numbers changed.
 pub(crate) const RETELL: SignedDuration = SignedDuration::from_secs(60);
 
+/// How long it counts why the last start could not be made: by then the next one was tried, or capacity is what is lacking.
+const COUNTS: SignedDuration = SignedDuration::from_secs(30);
+
 /// The budget: one write in this time, five a second.
 const ONE_IN: SignedDuration = SignedDuration::from_millis(200);
 
@@ -208,6 +211,13 @@ impl Planner {
 
     /// What the status of a ScavengerJob is to say that it does not say yet.
     fn explain(&mut self, key: &Key, now: Timestamp) -> Option<News> {
+        // What its last start met with is more than that others come first.
+        let given_back = self.seen.get(key).and_then(|tracked| tracked.memory.given_back.as_ref());
+        if let Some((why, since)) = given_back
+            && now < later(*since, COUNTS)
+        {
+            return Some(News::Waits(why.clone().into()));
+        }
         if let Ok(settings) = &self.settings {
             let starting = self.promises.starting().len();
             let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };

@@ -419,14 +419,17 @@ impl Planner {
                 }
                 Telling::Later(again) => (None, earlier(timer, Some(again))),
             },
-            // A start that could not be made is over: its write does not wait.
             Next::GiveBack(waiting, time) => {
-                let why = waiting.into();
-                match tracked.hold(&why, now) {
-                    Telling::Said => (None, Some(time)),
-                    Telling::Due => (Some(tracked.write_hold(&why, now)), Some(time)),
-                    Telling::Later(again) => (None, earlier(Some(time), Some(again))),
-                }
+                tracked.memory.given_back = Some((waiting.clone(), now));
+                let timer = match tracked.hold(&waiting.into(), now) {
+                    Telling::Said => Some(time),
+                    Telling::Due => {
+                        self.informing.add(key, &mut tracked.reported, now);
+                        Some(time)
+                    }
+                    Telling::Later(again) => earlier(Some(time), Some(again)),
+                };
+                (None, timer)
             }
         };
         match task {

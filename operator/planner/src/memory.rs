@@ -8,13 +8,18 @@ use std::{
 
 use jiff::Timestamp;
 
-use crate::{action::PodEvent, values::Name};
+use crate::{
+    action::PodEvent,
+    values::{Name, Waiting},
+};
 
 /// What the planner remembers of one ScavengerJob. Losing it costs a look at the API server, never correctness.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     /// Answer to the last [`crate::action::Task::Prepare`], while room is reserved.
     pub prepared: Option<Prepared>,
+    /// Why the last start could not be made, and when that was found.
+    pub given_back: Option<(Waiting, Timestamp)>,
     /// Since when something that the spec refers to was found missing.
     pub missing_since: Option<Timestamp>,
     /// The attempt of which this planner knows that no Job was made yet.

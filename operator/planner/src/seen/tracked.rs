@@ -67,6 +67,7 @@ impl Tracked {
         } else if self.sj.generation != sj.generation {
             // Another spec may refer to other things.
             self.memory.prepared = None;
+            self.memory.given_back = None;
             self.memory.missing_since = None;
         }
         self.sj = sj;

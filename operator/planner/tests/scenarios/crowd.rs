@@ -94,3 +94,30 @@ fn a_pause_that_is_taken_back_holds_nobody_up_however_many_wait() {
     let took = log[first].0;
     assert!(took < seconds(2), "{first} actions in {took} before the first start");
 }
+
+/// So many that refer to a ConfigMap that does not exist, 20 s after they came.
+fn lacking(count: usize) -> Cluster {
+    let mut cluster = Cluster::new(pool()).with_nodes([node("n1", 50_000_000)]).with_concurrency(4);
+    cluster.thorough = false;
+    for number in 0..count {
+        let missing = vec![("ConfigMap".to_owned(), "nope".to_owned())];
+        let workload = Workload { refers_to: missing, ..Workload::default() };
+        cluster.submit(sj(&format!("job{number:04}")), workload);
+    }
+    cluster.run_for(seconds(20));
+    cluster
+}
+
+#[test]
+fn those_that_refer_to_something_missing_are_told_from_the_budget_however_many_they_are() {
+    let cluster = lacking(5000);
+    let written =
+        cluster.log.iter().filter(|(_, action)| matches!(action.task, Task::WriteStatus(_))).count();
+    // Five a second, and five that a quiet time had saved up.
+    assert!((90..=105).contains(&written), "{written} writes in 20 s");
+    let cluster = lacking(20);
+    for sj in cluster.scavenger_jobs() {
+        let expected = "ConfigMap \"nope\" does not exist in namespace \"lab\"";
+        assert_eq!(sj.status.message, expected, "{}", sj.key);
+    }
+}
