@@ -105,6 +105,8 @@ reasons! {
 
     /// Withdrawn: the scheduler found no node for a pod within the pool's `pendingTimeout`.
     Unscheduled,
+    /// Withdrawn: a claim that it mounts has no volume yet.
+    VolumeUnbound,
     /// Withdrawn: the quota of the namespace is used up.
     QuotaExceeded,
     /// Withdrawn: the namespace is being terminated and takes no new objects.
@@ -148,6 +150,7 @@ impl Reason {
             | Self::InterruptedByScavenger
             | Self::DisruptionTarget
             | Self::Unscheduled
+            | Self::VolumeUnbound
             | Self::QuotaExceeded
             | Self::NamespaceTerminating
             | Self::SupervisorNotStarted
@@ -186,6 +189,7 @@ impl Reason {
             | Self::InterruptedByScavenger
             | Self::DisruptionTarget
             | Self::Unscheduled
+            | Self::VolumeUnbound
             | Self::QuotaExceeded
             | Self::NamespaceTerminating
             | Self::SupervisorNotStarted
@@ -226,6 +230,7 @@ impl Reason {
             | Self::InterruptedByScavenger
             | Self::DisruptionTarget
             | Self::Unscheduled
+            | Self::VolumeUnbound
             | Self::QuotaExceeded
             | Self::NamespaceTerminating
             | Self::SupervisorNotStarted
@@ -265,6 +270,7 @@ impl Reason {
             | Self::InterruptedByScavenger
             | Self::DisruptionTarget
             | Self::Unscheduled
+            | Self::VolumeUnbound
             | Self::QuotaExceeded
             | Self::NamespaceTerminating
             | Self::SupervisorNotStarted

@@ -83,6 +83,12 @@ words! {
         Suspended,
         /// Another ScavengerJob works in the same folder (label `scavenger.dev/folder`).
         FolderInUse,
+        /// A claim that it mounts has no volume yet: the scheduler places no pod that mounts it.
+        VolumeUnbound,
+        /// Somebody else mounts a volume that only one node or one pod can mount.
+        VolumeInUse,
+        /// The volume of a claim that it mounts is not known: the operator cannot list PersistentVolumes.
+        VolumeUnknown,
         /// A pod of its last attempt is on a node that is gone or not ready; two attempts must never run at once.
         NodeUnreachable,
     }

@@ -72,6 +72,9 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
             | WaitingReason::Paused
             | WaitingReason::Suspended
             | WaitingReason::FolderInUse
+            | WaitingReason::VolumeUnbound
+            | WaitingReason::VolumeInUse
+            | WaitingReason::VolumeUnknown
             | WaitingReason::NodeUnreachable
             | WaitingReason::NamespaceTerminating,
         )

@@ -10,7 +10,7 @@
 //! | What does it wait for, apart from capacity? | `waiting.rs` | `next` |
 //! | Why does this one wait in the queue? | `queue/waiting.rs` | `Queue::waiting` |
 //! | Who starts next? | `queue/walk.rs` | `Queue::walk` |
-//! | Which namespaces are held, and who probes there? | `queue/hold.rs` | `Queue::settle_holds` |
+//! | Which namespaces and claims are held, and who probes there? | `queue/hold.rs` | `Queue::settle_holds` |
 //! | To whom is lent what is kept, and who gives it back? | `queue/loans.rs` | `may_borrow` |
 //! | For whom is capacity kept? | `queue/reservation.rs` | `Queue::reservations` |
 //! | Which of them can never fit? | `queue/never.rs` | `Queue::decide_who_never_fits` |
@@ -347,17 +347,18 @@ impl Planner {
         let next = match next {
             Next::Change(transition) => {
                 if let Transition::Withdraw(_, waiting) = &transition
-                    && queue::is_of_namespace(waiting.reason)
+                    && queue::is_held_for(waiting.reason)
                     && let Some(attempt) = active_attempt(known.sj)
                 {
-                    refused = Some((attempt.demand.clone(), waiting.clone()));
+                    let claims = self.seen.claims_without_volume(known.sj);
+                    refused = Some((attempt.demand.clone(), claims, waiting.clone()));
                 }
                 Next::Do(transition::apply(&known, transition))
             }
             next => next,
         };
-        if let Some((demand, waiting)) = refused {
-            self.queue.refuse(key, &demand, &waiting, &self.capacity, now);
+        if let Some((demand, claims, waiting)) = refused {
+            self.queue.refuse(key, (&demand, &claims), &waiting, &self.capacity, now);
         }
         Some((next, keeps_promise))
     }

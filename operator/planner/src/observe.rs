@@ -51,6 +51,9 @@ impl Planner {
                 self.capacity.remove_node(&name);
             }
             Observation::Volume(volume) => {
+                if let Some(claim) = &volume.claim {
+                    self.queue.bound(claim, &self.capacity);
+                }
                 let (scavenger_jobs, pods) = self.seen.set_volume(volume);
                 self.replace(&scavenger_jobs, pods);
             }

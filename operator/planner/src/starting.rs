@@ -23,6 +23,9 @@ const READ_EVENTS_EVERY: SignedDuration = SignedDuration::from_secs(60);
 /// Pods of a gang whose events are read at once; those of the others tell hardly more.
 const READ_EVENTS_OF: usize = 10;
 
+/// What kube-scheduler says of a pod that mounts a claim without a volume, unless the volume is made where the pod goes.
+const UNBOUND_CLAIM: &str = "unbound immediate PersistentVolumeClaim";
+
 /// Its Job is made, for the nodes of the pool. Without settings (the pool was deleted meanwhile) no node belongs to it,
 /// and the Job waits until there is a pool again.
 pub(crate) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
@@ -105,7 +108,11 @@ pub(crate) fn next(known: &Known<'_>, attempt: &Attempt, job: &Job, pods: &BTree
         }
         let message = unbound.unschedulable.clone();
         let message = message.unwrap_or_else(|| "the scheduler has not placed its pods".to_owned());
-        return Next::Change(Transition::withdraw(WaitingReason::Unscheduled, message));
+        let reason = match message.contains(UNBOUND_CLAIM) {
+            true => WaitingReason::VolumeUnbound,
+            false => WaitingReason::Unscheduled,
+        };
+        return Next::Change(Transition::withdraw(reason, message));
     }
     if pods.values().all(|pod| pod.phase.is_terminal() || pod.container.has_started()) {
         // All have started or even ended; the Job will say so.

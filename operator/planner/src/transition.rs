@@ -206,8 +206,8 @@ fn withdraw(
     // One that is suspended before it runs has not shown that it cannot start.
     if waiting.reason != WaitingReason::Suspended {
         status.failed_starts = status.failed_starts.saturating_add(1);
-        // Where a namespace is held, the queue decides when somebody of it tries again.
-        let counted = if queue::is_of_namespace(waiting.reason) { 1 } else { status.failed_starts };
+        // Where a namespace or a claim is held, the queue decides when somebody tries again.
+        let counted = if queue::is_held_for(waiting.reason) { 1 } else { status.failed_starts };
         let wait = backoff::after_failed_starts(counted, &known.sj.uid);
         // So that its reason stays until it may start: what is left of the attempt would be another.
         let pods_may_come = known.evidence.pods_seen() < attempt.demand.pod_count as usize;

@@ -182,6 +182,12 @@ impl Volumes {
         free.map(|(claim, ..)| claim).collect()
     }
 
+    /// The claims of a ScavengerJob that are not bound to a volume that is known.
+    pub(crate) fn unbound(&self, sj: &ScavengerJob) -> Vec<Name> {
+        let claims = sj.spec.as_ref().map(|spec| spec.claims.as_slice()).unwrap_or_default();
+        self.demands(&sj.key.namespace, claims).1
+    }
+
     /// What the volumes of these claims demand of a node, and the claims that are not bound.
     fn demands(&self, namespace: &Name, claims: &[Name]) -> (Vec<Vec<NodeTerm>>, Vec<Name>) {
         let (mut terms, mut unbound) = (Vec::new(), Vec::new());

@@ -95,8 +95,10 @@ pub fn next(known: &Known<'_>) -> Next {
         };
     }
     if let Some(hold) = &known.claim_hold {
-        let (message, again) = match hold {
-            ClaimHold::InUse(message) => (message.clone(), Some(later(now, CLAIM_AGAIN))),
+        let (reason, message, again) = match hold {
+            ClaimHold::InUse(message) => {
+                (WaitingReason::VolumeInUse, message.clone(), Some(later(now, CLAIM_AGAIN)))
+            }
             // It is looked at when they can be listed, or when its volume shows.
             ClaimHold::Unknown(claim) => {
                 let message = format!(
@@ -104,10 +106,10 @@ pub fn next(known: &Known<'_>) -> Next {
                      PersistentVolumes",
                     &**claim
                 );
-                (message, None)
+                (WaitingReason::VolumeUnknown, message, None)
             }
         };
-        return Next::Held(Waiting { reason: WaitingReason::BehindInQueue, message }, again);
+        return Next::Held(Waiting { reason, message }, again);
     }
     if !known.has_reservation {
         return Next::Candidate;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::cluster::{Cluster, Event};
 use scavenger_planner::{
     resources::Resources,
-    values::{Name, Pod},
+    values::{Key, Name, Pod},
 };
 
 impl Cluster {
@@ -42,10 +42,12 @@ impl Cluster {
             if let Some(room) = pod.nominated_node.as_ref().and_then(|node| free.get_mut(node)) {
                 room.add(&pod.requests);
             }
+            let mounts = |claim: &Name| Key::new(pod.key.namespace.clone(), claim.clone());
+            let lacks_volume = pod.claims.iter().any(|claim| self.unbound_claims.contains(&mounts(claim)));
             let fitting = self
                 .nodes
                 .values()
-                .filter(|node| node.usable && pod.placement.admits(node))
+                .filter(|node| !lacks_volume && node.usable && pod.placement.admits(node))
                 .filter(|node| pod.requests.exceeds(&free[&node.name]).is_none())
                 .max_by_key(|node| (free[&node.name].cpu_milli, std::cmp::Reverse(node.name.clone())))
                 .map(|node| node.name.clone());
@@ -62,7 +64,11 @@ impl Cluster {
                 self.after(self.delays.kubelet, Event::StartContainer(pod.key.clone(), pod.uid.clone()));
                 continue;
             }
-            let message = format!("0/{} nodes are available: Insufficient cpu.", self.nodes.len());
+            let why = match lacks_volume {
+                true => "pod has unbound immediate PersistentVolumeClaims",
+                false => "Insufficient cpu",
+            };
+            let message = format!("0/{} nodes are available: {why}.", self.nodes.len());
             if pod.unschedulable.as_ref() != Some(&message) {
                 self.change_pod(&pod.key, |pod| pod.unschedulable = Some(message));
             }

@@ -1,4 +1,9 @@
-//! Namespaces that are held: a start there was refused by a quota, or because the namespace is being terminated.
+//! Namespaces that are held: a start there was refused by a quota, or because the namespace is being terminated. And claims
+//! that are held: the scheduler places no pod that mounts them, since they have no volume.
+//!
+//! Of a claim that has no volume, a start learns when its pods were not placed for as long as pods may stay unscheduled. All
+//! that mount it would learn the same. If the ScavengerJob mounts several claims without a volume, nobody knows which of them
+//! is meant: those are held that mount all of them. Until the volume is there they probe as those of a namespace do.
 //!
 //! What one start was refused for every other would be refused for that asks for at least as much. Of a resource that pods
 //! request, and of pods, a quota counts the sum over all pods. Of Jobs it counts one for each start, and of Services one for
@@ -50,15 +55,20 @@ pub(super) struct HoldId(u64);
 /// The namespaces that are held.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Holds {
-    ids: BTreeMap<Name, HoldId>,
+    ids: BTreeMap<Scope, HoldId>,
     holds: BTreeMap<HoldId, Hold>,
+    /// The hold for which each ScavengerJob probes.
+    probing: BTreeMap<Key, HoldId>,
     last: u64,
 }
+
+/// A namespace, or a claim in it.
+type Scope = (Name, Option<Name>);
 
 /// One namespace that is held.
 #[derive(Debug, Clone)]
 struct Hold {
-    namespace: Name,
+    scope: Scope,
     /// The newest refusal.
     waiting: Waiting,
     covers: Covers,
@@ -87,9 +97,15 @@ struct Covers {
     least: BTreeMap<Name, i64>,
     /// Those that ask for as much of everything as one of these.
     whole: Vec<Resources>,
+    /// Those that mount all of these claims, which have no volume.
+    claims: Vec<Name>,
 }
 
 impl Covers {
+    fn mounts_all(&self, claims: &[Name]) -> bool {
+        !self.claims.is_empty() && self.claims.iter().all(|claim| claims.contains(claim))
+    }
+
     fn covers(&self, demand: &Demand) -> bool {
         let total = demand.total();
         let as_much = |least: &Resources| least.iter().all(|(name, amount)| total.get(name) >= amount);
@@ -142,15 +158,24 @@ impl Hold {
         self.refusals = self.refusals.saturating_add(1);
         self.width = 1;
         let counted = self.refusals.min(MAX_COUNTED_REFUSALS);
-        self.again = Some(later(now, backoff::after_failed_starts(counted, &self.namespace)));
+        self.again = Some(later(now, backoff::after_failed_starts(counted, &self.scope.0)));
     }
 }
 
 impl Holds {
-    /// The hold over a demand of a namespace.
-    pub(super) fn over(&self, namespace: &Name, demand: &Demand) -> Option<HoldId> {
-        let id = *self.ids.get(namespace)?;
-        self.holds.get(&id)?.covers.covers(demand).then_some(id)
+    /// The hold over a demand of a namespace that mounts these claims.
+    pub(super) fn over(&self, namespace: &Name, demand: &Demand, claims: &[Name]) -> Option<HoldId> {
+        if self.ids.is_empty() {
+            return None;
+        }
+        let found = |claim: Option<&Name>| {
+            let id = *self.ids.get(&(namespace.clone(), claim.cloned()))?;
+            Some((id, &self.holds.get(&id)?.covers))
+        };
+        let of_namespace = found(None).filter(|(_, covers)| covers.covers(demand));
+        let of_claims = || claims.iter().filter_map(|claim| found(Some(claim)));
+        let over = of_namespace.or_else(|| of_claims().find(|(_, covers)| covers.mounts_all(claims)));
+        over.map(|(id, _)| id)
     }
 
     /// True if one more of those that are held may probe.
@@ -166,8 +191,9 @@ impl Holds {
     /// A ScavengerJob starts to find out whether its namespace takes it.
     pub(super) fn probe(&mut self, id: HoldId, sj: Key) {
         if let Some(hold) = self.holds.get_mut(&id) {
-            hold.probes.insert(sj);
+            hold.probes.insert(sj.clone());
             hold.lacks_capacity = false;
+            self.probing.insert(sj, id);
         }
     }
 
@@ -178,9 +204,15 @@ impl Holds {
 
     /// Why those that are held wait.
     pub(super) fn waiting(&self, id: HoldId) -> Option<Waiting> {
-        let Hold { namespace, waiting, .. } = self.holds.get(&id)?;
+        let Hold { scope: (namespace, claim), waiting, .. } = self.holds.get(&id)?;
         let message = match waiting.reason {
             WaitingReason::NamespaceTerminating => waiting.message.clone(),
+            WaitingReason::VolumeUnbound => format!(
+                "PersistentVolumeClaim {:?} is not bound to a volume; one start at a time is tried, the last one was not \
+                 scheduled: {}",
+                claim.as_deref().unwrap_or_default(),
+                waiting.message
+            ),
             _ => format!(
                 "quota of namespace {:?} is used up; a few starts at a time are tried, the last one was refused: {}",
                 &**namespace, waiting.message
@@ -189,34 +221,55 @@ impl Holds {
         Some(Waiting { reason: waiting.reason, message })
     }
 
+    /// Ends a hold, if there is one.
+    fn end(&mut self, scope: &Scope) -> bool {
+        let Some(id) = self.ids.remove(scope) else { return false };
+        if let Some(hold) = self.holds.remove(&id) {
+            self.probing.retain(|_, of| *of != id);
+            debug_assert!(hold.scope == *scope, "a hold should know what it holds");
+        }
+        true
+    }
+
     fn of_mut(&mut self, namespace: &Name) -> Option<&mut Hold> {
-        self.holds.get_mut(self.ids.get(namespace)?)
+        self.holds.get_mut(self.ids.get(&(namespace.clone(), None))?)
     }
 }
 
-/// True if nothing of its namespace that asks for as much can start when a start is withdrawn for this reason.
+/// True if nothing of its namespace that asks for as much, or that mounts the same claims, can start when a start is
+/// withdrawn for this reason.
 #[must_use]
-pub(crate) fn is_of_namespace(reason: WaitingReason) -> bool {
-    matches!(reason, WaitingReason::QuotaExceeded | WaitingReason::NamespaceTerminating)
+pub(crate) fn is_held_for(reason: WaitingReason) -> bool {
+    matches!(
+        reason,
+        WaitingReason::QuotaExceeded | WaitingReason::NamespaceTerminating | WaitingReason::VolumeUnbound
+    )
 }
 
 impl Queue {
-    /// A start with this demand was refused, for a reason that holds its namespace.
+    /// A start with this demand was refused, for a reason that holds its namespace, or the claims without a volume that it
+    /// mounts.
     pub(crate) fn refuse(
         &mut self,
         sj: &Key,
-        demand: &Demand,
+        (demand, claims): (&Demand, &[Name]),
         waiting: &Waiting,
         capacity: &Capacity,
         now: Timestamp,
     ) {
         let namespace = &sj.namespace;
-        let id = *self.holds.ids.entry(namespace.clone()).or_insert_with(|| {
+        let is_of_claim = waiting.reason == WaitingReason::VolumeUnbound;
+        // The volume may just have come.
+        if is_of_claim && claims.is_empty() {
+            return;
+        }
+        let scope = (namespace.clone(), claims.first().filter(|_| is_of_claim).cloned());
+        let id = *self.holds.ids.entry(scope.clone()).or_insert_with(|| {
             self.holds.last += 1;
             HoldId(self.holds.last)
         });
         let hold = self.holds.holds.entry(id).or_insert_with(|| Hold {
-            namespace: namespace.clone(),
+            scope,
             waiting: waiting.clone(),
             covers: Covers::default(),
             refusals: 0,
@@ -226,13 +279,18 @@ impl Queue {
             probes: BTreeSet::new(),
             lacks_capacity: false,
         });
+        self.holds.probing.remove(sj);
         // Of several that started before anybody knew, each is refused.
         if hold.probes.remove(sj) || hold.again.is_none() {
             hold.close(now);
         }
         hold.waiting = waiting.clone();
         let before = hold.covers.clone();
-        hold.covers.take_in(waiting, demand);
+        match is_of_claim {
+            true if hold.covers.claims.is_empty() => hold.covers.claims = claims.to_vec(),
+            true => hold.covers.claims.retain(|claim| claims.contains(claim)),
+            false => hold.covers.take_in(waiting, demand),
+        }
         if hold.covers != before {
             self.sort_by_hold(namespace, capacity);
         }
@@ -250,20 +308,29 @@ impl Queue {
         }
     }
 
-    /// The ScavengerJobs that start to find out whether their namespace takes them.
-    pub(crate) fn probes(&self) -> impl Iterator<Item = &Key> {
-        self.holds.holds.values().flat_map(|hold| &hold.probes)
+    /// A claim has a volume now: nobody that mounts it waits for that any longer.
+    pub(crate) fn bound(&mut self, claim: &Key, capacity: &Capacity) {
+        let scope = (claim.namespace.clone(), Some(claim.name.clone()));
+        if self.holds.end(&scope) {
+            self.sort_by_hold(&claim.namespace, capacity);
+            self.changed = true;
+        }
     }
 
-    /// True if a ScavengerJob starts to find out whether its namespace takes it.
+    /// The ScavengerJobs that start to find out whether their namespace takes them, or whether their claim has a volume.
+    pub(crate) fn probes(&self) -> impl Iterator<Item = &Key> {
+        self.holds.probing.keys()
+    }
+
+    /// True if a ScavengerJob starts to find that out.
     pub(crate) fn is_probe(&self, sj: &Key) -> bool {
-        let hold = self.holds.ids.get(&sj.namespace).and_then(|id| self.holds.holds.get(id));
-        hold.is_some_and(|hold| hold.probes.contains(sj))
+        self.holds.probing.contains_key(sj)
     }
 
     /// A probe is over without a refusal; `was_taken` if all of its pods were made.
     pub(crate) fn probed(&mut self, sj: &Key, was_taken: bool, now: Timestamp) {
-        let Some(hold) = self.holds.of_mut(&sj.namespace) else { return };
+        let hold = self.holds.probing.remove(sj).and_then(|id| self.holds.holds.get_mut(&id));
+        let Some(hold) = hold else { return };
         if hold.probes.remove(sj) && was_taken && hold.again.is_none() {
             hold.refusals = 0;
             hold.width = hold.width.saturating_mul(2);
@@ -284,13 +351,13 @@ impl Queue {
 
     /// Opens the holds whose time has come, finds out who lacks capacity by now, and ends the holds that are of no use any
     /// more. Returns the heads of the lines that wait for another reason now.
-    pub(super) fn settle_holds(
+    pub(crate) fn settle_holds(
         &mut self,
         capacity: &Capacity,
         settings: &Settings,
         now: Timestamp,
     ) -> Vec<Key> {
-        let mut over: Vec<Name> = Vec::new();
+        let mut over: Vec<Scope> = Vec::new();
         let mut heads: Vec<Key> = Vec::new();
         for (id, hold) in &mut self.holds.holds {
             if hold.again.is_some_and(|again| again <= now) {
@@ -300,18 +367,16 @@ impl Queue {
             let is_tired = hold.patient_until().is_some_and(|until| until <= now);
             let mut lines = self.lines.iter().filter(|(lane, _)| lane.hold == Some(*id)).peekable();
             if hold.width > settings.max_concurrent_starts || is_tired && lines.peek().is_none() {
-                over.push(hold.namespace.clone());
+                over.push(hold.scope.clone());
             } else if is_tired && !hold.lacks_capacity {
                 hold.lacks_capacity = true;
                 let members = lines.filter_map(|(_, line)| line.members.first());
                 heads.extend(members.map(|rank| rank.sj()));
             }
         }
-        for namespace in over {
-            if let Some(id) = self.holds.ids.remove(&namespace) {
-                self.holds.holds.remove(&id);
-            }
-            self.sort_by_hold(&namespace, capacity);
+        for scope in over {
+            self.holds.end(&scope);
+            self.sort_by_hold(&scope.0, capacity);
         }
         heads
     }
@@ -320,12 +385,14 @@ impl Queue {
     fn sort_by_hold(&mut self, namespace: &Name, capacity: &Capacity) {
         let first = Key { namespace: namespace.clone(), name: "".into() };
         let members = self.places.range(first..).take_while(|(sj, _)| sj.namespace == *namespace);
-        let members: Vec<(Key, Lane)> = members.map(|(sj, (lane, _))| (sj.clone(), *lane)).collect();
-        let mut moves: BTreeMap<Lane, Lane> = BTreeMap::new();
-        for (sj, lane) in members {
-            let to = *moves.entry(lane).or_insert_with(|| {
+        let members: Vec<_> = members.map(|(sj, (lane, rank))| (sj.clone(), *lane, rank.clone())).collect();
+        let mut moves: BTreeMap<(Lane, &[Name]), Lane> = BTreeMap::new();
+        for (sj, lane, rank) in &members {
+            let (sj, lane) = (sj.clone(), *lane);
+            let to = *moves.entry((lane, &rank.claims)).or_insert_with(|| {
                 // All of a line ask for the same.
-                Lane { hold: self.holds.over(namespace, capacity.demand(lane.ask)), ..lane }
+                let hold = self.holds.over(namespace, capacity.demand(lane.ask), &rank.claims);
+                Lane { hold, ..lane }
             });
             if to != lane {
                 self.move_to(&sj, to);

@@ -7,7 +7,8 @@
 //!
 //! Nobody starves: who has waited long gets a standing reservation ([`reservation`]), and what lies idle for it is lent
 //! ([`loans`]). A namespace in which a start was
-//! refused by a quota is held ([`hold`]): those that ask for as much wait in lines of their own.
+//! refused by a quota is held ([`hold`]), and so is a claim without a volume: those that ask for as much, or mount it, wait
+//! in lines of their own.
 //!
 //! A start that fails holds its place among those that start for as long as pods may stay unscheduled. Those whose last
 //! start failed may take half of these places, and try again in the order in which their delays were over, so however
@@ -41,7 +42,7 @@ use crate::{
 };
 use fronts::{Age, Fronts};
 use hold::Holds;
-pub(crate) use hold::is_of_namespace;
+pub(crate) use hold::is_held_for;
 pub(crate) use loans::Loan;
 pub use rank::Starting;
 pub(crate) use rank::ready_since;
@@ -65,7 +66,7 @@ pub struct Queue {
     retold: Lane,
     /// Epoch of the capacity in which it was last decided who never fits.
     epoch: u64,
-    /// Namespaces in which a start was refused.
+    /// Namespaces and claims for which a start was refused.
     holds: Holds,
     /// The one for which something that is lent is being given back.
     claimant: Option<Key>,
@@ -100,7 +101,7 @@ impl Queue {
             Some(_) => self.remove(&sj.key, capacity),
             None => {}
         }
-        let hold = self.holds.over(&sj.key.namespace, demand);
+        let hold = self.holds.over(&sj.key.namespace, demand, &rank.claims);
         let lane =
             Lane { ask: capacity.ask(demand), failed: rank.again.is_some(), hold, borrows: rank.borrows };
         let rank = Arc::new(rank);
@@ -247,8 +248,8 @@ impl Queue {
         if !self.lines.iter().all(apart) {
             return Err("a line holds members of different kinds".to_owned());
         }
-        let is_held = |(sj, (lane, _)): (&Key, &(Lane, Arc<Rank>))| {
-            lane.hold == self.holds.over(&sj.namespace, capacity.demand(lane.ask))
+        let is_held = |(sj, (lane, rank)): (&Key, &(Lane, Arc<Rank>))| {
+            lane.hold == self.holds.over(&sj.namespace, capacity.demand(lane.ask), &rank.claims)
         };
         if !self.places.iter().all(is_held) {
             return Err("a ScavengerJob is held and its namespace is not, or the other way round".to_owned());

@@ -34,6 +34,8 @@ pub(super) struct Rank {
     pub(super) ready_since: Timestamp,
     /// True if reserved capacity may be lent to it.
     pub(super) borrows: bool,
+    /// The claims that it mounts.
+    pub(super) claims: Box<[Name]>,
 }
 
 fn waiting_since(sj: &ScavengerJob) -> Timestamp {
@@ -63,6 +65,7 @@ impl Rank {
             created: sj.creation_time,
             ready_since,
             borrows: loans::may_borrow(sj),
+            claims: sj.spec.as_ref().map(|spec| spec.claims.as_slice().into()).unwrap_or_default(),
         }
     }
 
@@ -71,7 +74,7 @@ impl Rank {
     }
 }
 
-/// Number of a line: what its members ask for, whether their last start failed, whether their namespace is held, and
+/// Number of a line: what its members ask for, whether their last start failed, whether their namespace or claim is held, and
 /// whether reserved capacity may be lent to them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Lane {
@@ -93,7 +96,7 @@ impl Lane {
 pub struct Starting {
     /// All of them.
     pub all: usize,
-    /// Those of them whose last start failed, or whose namespace is held.
+    /// Those of them whose last start failed, or whose namespace or claim is held.
     pub failed: usize,
 }
 

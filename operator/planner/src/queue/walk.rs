@@ -472,6 +472,7 @@ impl Line {
                 created: Timestamp::MIN,
                 ready_since: Timestamp::MIN,
                 borrows: rank.borrows,
+                claims: Box::default(),
             };
             let alike = |after: &&Arc<Rank>| (after.again, after.turn) == (rank.again, rank.turn);
             next = self.members.range::<Rank, _>(behind..).next().filter(alike);

@@ -424,6 +424,11 @@ impl Seen {
         self.scavenger_jobs.get(key).map(|tracked| self.volumes.to_attach(&tracked.sj)).unwrap_or_default()
     }
 
+    /// The claims that a ScavengerJob mounts and that have no volume, as far as is known.
+    pub(crate) fn claims_without_volume(&self, sj: &ScavengerJob) -> Vec<Name> {
+        self.volumes.unbound(sj)
+    }
+
     fn claims_changed(&mut self, claims: Vec<Key>) -> (Vec<Key>, Vec<Pod>) {
         let (mut scavenger_jobs, mut pods) = (Vec::new(), Vec::new());
         for claim in claims {

@@ -99,7 +99,13 @@ impl Tracked {
         // After a restart only the status tells.
         let said = self.sj.status.admitted.as_ref().and_then(|admitted| admitted.waiting.as_ref());
         let was_said = said.is_some_and(|waiting| {
-            matches!(waiting.reason, WaitingReason::FolderInUse | WaitingReason::Suspended)
+            matches!(
+                waiting.reason,
+                WaitingReason::FolderInUse
+                    | WaitingReason::Suspended
+                    | WaitingReason::VolumeInUse
+                    | WaitingReason::VolumeUnknown
+            )
         });
         if self.memory.held_back || was_said && self.memory.could_start.is_none() {
             (self.memory.held_back, self.memory.could_start) = (false, Some(now));

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use scavenger_planner::{
     fixtures::{node, pod, seconds, settings, sj},
     resources::Resources,
-    values::{Key, Phase, ScavengerJob, ScavengerJobStatus, WaitingReason},
+    values::{Access, Key, Observation, Phase, ScavengerJob, ScavengerJobStatus, Volume, WaitingReason},
 };
 use scavenger_simulator::Cluster;
 
@@ -313,4 +313,73 @@ fn a_gang_that_a_quota_on_services_refused_holds_gangs_and_no_single_pod() {
         assert_eq!(status(&cluster, "pair").attempt, None, "{resource}");
         assert_eq!(reason(&cluster, "pair"), Some(WaitingReason::QuotaExceeded), "{resource}");
     }
+}
+
+/// A ScavengerJob that mounts a claim.
+fn mounting(mut sj: ScavengerJob, claim: &str) -> ScavengerJob {
+    if let Ok(spec) = &mut sj.spec {
+        spec.claims = vec![claim.into()];
+    }
+    sj
+}
+
+fn bind(cluster: &mut Cluster, claim: &str) {
+    cluster.unbound_claims.clear();
+    let volume = Volume {
+        name: "pv".into(),
+        claim: Some(Key::new(GREEDY, claim)),
+        affinity: Vec::new(),
+        access: Access::ManyNodes,
+    };
+    cluster.planner.observe(Observation::Volume(volume), cluster.now);
+}
+
+#[test]
+fn five_thousand_on_an_unbound_claim_do_not_hold_up_newcomers() {
+    for at_once in [10, 1] {
+        let pool = settings().starting_at_once(at_once);
+        let mut cluster = Cluster::new(pool).with_nodes([node("n1", 50_000_000)]);
+        cluster.thorough = false;
+        cluster.unbound_claims.insert(Key::new(GREEDY, "data"));
+        for number in 0..5000 {
+            let sj = greedy(&format!("job{number:04}")).asking(1000 + number % 5);
+            cluster.submit(mounting(sj, "data"), work(10));
+        }
+        let waited = newcomers(&mut cluster, 20);
+        // Until the first starts are given up nobody knows; then one at a time tries.
+        assert!(waited.iter().all(|waited| *waited < seconds(65)), "{waited:?}");
+        let known = if at_once == 1 { seconds(65) } else { seconds(3) };
+        assert!(waited.iter().skip(2).all(|waited| *waited < known), "{waited:?}");
+        let tried = cluster.starts.iter().filter(|(key, _)| &*key.namespace == GREEDY).count();
+        assert!(tried < 40, "{tried} starts failed in {}", cluster.now);
+    }
+}
+
+#[test]
+fn those_on_an_unbound_claim_say_so_and_hold_nobody_that_does_not_mount_it() {
+    let mut cluster = cluster();
+    cluster.unbound_claims.insert(Key::new(GREEDY, "data"));
+    for name in ["a", "b"] {
+        cluster.submit(mounting(greedy(name), "data"), work(10));
+    }
+    cluster.run_until("one is withdrawn", |cluster| status(cluster, "a").failed_starts > 0);
+    cluster.submit(mounting(greedy("c"), "data"), work(10));
+    cluster.submit(mounting(greedy("other"), "scratch"), work(10));
+    cluster.submit(greedy("plain"), work(10));
+    cluster.run_for(seconds(3));
+    assert_eq!(reason(&cluster, "c"), Some(WaitingReason::VolumeUnbound));
+    let message = &status(&cluster, "c").message;
+    assert!(message.contains("PersistentVolumeClaim \"data\" is not bound"), "{message}");
+    assert!(status(&cluster, "c").attempt.is_none());
+    for name in ["other", "plain"] {
+        assert_eq!(status(&cluster, name).phase, Phase::Running, "{name}");
+    }
+    // Nobody waits for the next try once its volume is there.
+    bind(&mut cluster, "data");
+    cluster.run_for(seconds(5));
+    assert_eq!(status(&cluster, "c").phase, Phase::Running, "{}", cluster.history());
+    cluster.run_until("all have ended", |cluster| {
+        cluster.scavenger_jobs().all(|sj| sj.status.phase == Phase::Completed)
+    });
+    all_is_quiet(&mut cluster);
 }

@@ -130,7 +130,7 @@ fn while_volumes_cannot_be_listed_only_those_wait_whose_volume_is_not_known() {
     cluster.run_until_phase("known", Phase::Running);
     cluster.run_for(seconds(100));
     for name in ["listed", "shown"] {
-        assert_eq!(cluster.waits(name), Some(WaitingReason::BehindInQueue), "{:?}", cluster.status(name));
+        assert_eq!(cluster.waits(name), Some(WaitingReason::VolumeUnknown), "{:?}", cluster.status(name));
         let expected = format!(
             "the volume of PersistentVolumeClaim {name:?} is not known; waits until the operator can list \
              PersistentVolumes"
@@ -214,7 +214,7 @@ fn a_volume_of_one_pod_is_waited_for() {
     }
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_for(seconds(60));
-    assert_eq!(cluster.waits("b"), Some(WaitingReason::BehindInQueue));
+    assert_eq!(cluster.waits("b"), Some(WaitingReason::VolumeInUse));
     assert_eq!(
         cluster.status("b").message,
         "PersistentVolumeClaim \"data\" can be mounted by one pod, and pod a-1-0 mounts it; waits until that pod has ended"
