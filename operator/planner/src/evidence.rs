@@ -35,6 +35,8 @@ pub struct Evidence {
     stamped_late: bool,
     /// True once a container had started.
     pub container_started: bool,
+    /// When this planner first saw that.
+    started_at: Option<Timestamp>,
     /// True if a pod's own deletion and end cannot be put in order, and the deletion may have been requested earlier than
     /// its stamp says.
     own_tie: bool,
@@ -113,6 +115,11 @@ impl Evidence {
         self.pods.len()
     }
 
+    /// When this planner first saw that a container had started.
+    pub(crate) fn started_at(&self) -> Option<Timestamp> {
+        self.started_at
+    }
+
     /// When this planner first saw that a container had ended without success.
     pub(crate) fn failure_seen(&self) -> Option<Timestamp> {
         self.failure_seen
@@ -156,7 +163,10 @@ impl Evidence {
 
     /// Takes in one version of a pod of the attempt. `epoch` rises whenever the pod watch lists everything again.
     pub fn note(&mut self, pod: &Pod, epoch: u64, now: Timestamp) {
-        self.container_started |= pod.container.has_started();
+        if pod.container.has_started() {
+            self.container_started = true;
+            self.started_at.get_or_insert(now);
+        }
         if pod.supervisor.is_some() {
             self.note_end(pod);
         }

@@ -189,7 +189,11 @@ impl Planner {
     fn is_withdrawn(&self, pod: &Pod) -> bool {
         let owner = pod.owner.as_ref().and_then(|(owner, _)| self.seen.key_of(owner, &pod.key.namespace));
         let tracked = owner.and_then(|owner| self.seen.get(owner));
-        tracked.is_some_and(|tracked| tracked.sj().status.phase == Phase::Waiting)
+        tracked.is_some_and(|tracked| match tracked.sj().status.phase {
+            Phase::Waiting => true,
+            Phase::Interrupted => tracked.sj().status.failed_starts > 0,
+            _ => false,
+        })
     }
 
     fn see_ordinary_pod(&mut self, mut pod: Pod) {

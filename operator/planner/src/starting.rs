@@ -15,6 +15,7 @@ use crate::{
         Attempt, Confinement, Container, Job, Key, Name, Phase, Placement, Pod, Reason, Settings,
         WaitingReason,
     },
+    verdict,
 };
 
 /// How often the events of pods that do not start are read.
@@ -90,6 +91,17 @@ fn began(attempt: &Attempt, job: &Job) -> Timestamp {
 
 /// What is to be done next about an attempt that starts and whose Job is there.
 pub(crate) fn next(known: &Known<'_>, attempt: &Attempt, job: &Job, pods: &BTreeMap<Name, Arc<Pod>>) -> Next {
+    match of_job(known, attempt, job, pods) {
+        Next::Change(Transition::Withdraw(mut ending, waiting)) => {
+            // Of a gang some pods may have run while others found no node: what they did is lost, and is said so.
+            ending.outcome = verdict::taken_away(attempt, known.evidence);
+            Next::Change(Transition::Withdraw(ending, waiting))
+        }
+        next => next,
+    }
+}
+
+fn of_job(known: &Known<'_>, attempt: &Attempt, job: &Job, pods: &BTreeMap<Name, Arc<Pod>>) -> Next {
     let now = known.now;
     // Without settings (the pool was deleted meanwhile) nothing is withdrawn.
     let Ok(settings) = known.settings else { return Next::Wait(None) };

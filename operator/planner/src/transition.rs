@@ -192,7 +192,9 @@ fn interrupt(
     (Some(attempt), Some(Event::Interrupted))
 }
 
-/// Back to where it was before the attempt: waiting, or interrupted if it had run.
+/// Back to where it was before the attempt: waiting, or interrupted if it had run. If some pods of a gang ran, that is an
+/// interruption: their work is lost. All the same it is a start that failed, so it is tried again as such, and neither
+/// advances the ScavengerJob nor costs it its rank.
 fn withdraw(
     known: &Known<'_>,
     status: &mut ScavengerJobStatus,
@@ -202,6 +204,13 @@ fn withdraw(
 ) -> Recorded {
     let end = ended_at(known, attempt, ending.outcome);
     let attempt = ended(known, status, attempt, ending, end);
+    let event = match ending.outcome {
+        Outcome::Interrupted => Event::Interrupted,
+        _ => Event::Withdrawn,
+    };
+    if ending.outcome == Outcome::Interrupted {
+        status.interrupted_count = status.interrupted_count.saturating_add(1);
+    }
     status.phase = if status.interrupted_count > 0 { Phase::Interrupted } else { Phase::Waiting };
     // One that is suspended before it runs has not shown that it cannot start.
     if waiting.reason != WaitingReason::Suspended {
@@ -215,7 +224,7 @@ fn withdraw(
         status.not_before = Some(later(known.now, wait.max(least)));
     }
     set_waiting(status, waiting, known.now);
-    (Some(attempt), Some(Event::Withdrawn))
+    (Some(attempt), Some(event))
 }
 
 fn finish(
@@ -259,7 +268,7 @@ fn ended_at(known: &Known<'_>, attempt: &Attempt, outcome: Outcome) -> Timestamp
 }
 
 /// The attempt as the status and the history keep it. One that a container ran in, and that ended before all of its pods
-/// were seen to run together, started, as far as anyone saw, when it ended.
+/// were seen to run together, started when the first container was seen to have started.
 fn ended(
     known: &Known<'_>,
     status: &mut ScavengerJobStatus,
@@ -268,9 +277,14 @@ fn ended(
     end: Timestamp,
 ) -> Attempt {
     let ran = known.evidence.container_started && ending.outcome != Outcome::Withdrawn;
-    if attempt.start_time.is_none() && ran {
-        push(&mut status.start_times, end);
+    let seen = || known.evidence.started_at().unwrap_or(end).min(end);
+    let start_time = attempt.start_time.or_else(|| ran.then(seen));
+    if let Some(started) = start_time
+        && attempt.start_time.is_none()
+    {
+        push(&mut status.start_times, started);
     }
+    let attempt = &Attempt { start_time, ..attempt.clone() };
     status.active_seconds = status.active_seconds.saturating_add(run_time(attempt, end).as_secs());
     if ending.reason == Reason::Unknown {
         // What happened before a good stretch of run time tells nothing about this end.
@@ -285,7 +299,6 @@ fn ended(
         attempt.disruption.clone().filter(|disruption| ending.is_taken_away() || !ordered(disruption));
     let shown = || ending.disruption.clone().map(|disruption| Disruption { time: end, ..disruption });
     let attempt = Attempt {
-        start_time: attempt.start_time.or(ran.then_some(end)),
         end_time: Some(end),
         disruption: written.or_else(shown),
         outcome: Some(ending.outcome),
@@ -314,7 +327,7 @@ fn made_progress(known: &Known<'_>, attempt: &Attempt, end: Timestamp) -> bool {
     known.sj.spec.as_ref().is_ok_and(|spec| run_time(attempt, end) >= spec.interruption_after)
 }
 
-/// How long all pods of an attempt ran until `end`.
+/// How long an attempt ran until `end`.
 fn run_time(attempt: &Attempt, end: Timestamp) -> SignedDuration {
     let ran = attempt.start_time.map_or(SignedDuration::ZERO, |started| end.duration_since(started));
     ran.max(SignedDuration::ZERO)

@@ -290,6 +290,28 @@ fn a_gang_that_starts_is_interrupted_if_one_of_its_containers_had_started() {
 }
 
 #[test]
+fn a_gang_of_which_some_pods_ran_and_one_was_never_scheduled_is_interrupted_with_their_run_time() {
+    let mut cluster = whole_cluster();
+    cluster.strict = false;
+    cluster.submit(sj("a").asking(6000).gang(2), work(300));
+    cluster.run_until("its Job is made", |cluster| !cluster.jobs_of("a").is_empty());
+    // Somebody else takes one of the two nodes just before its pods come.
+    cluster.create_pod(pod("ordinary", 6000), seconds(500));
+    cluster.run_until("it is given up", |cluster| cluster.status("a").failed_starts == 1);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), Reason::Unscheduled));
+    let status = cluster.status("a");
+    assert_eq!(status.phase, Phase::Interrupted);
+    assert_eq!((status.interrupted_count, status.counted_interruptions), (1, 0), "its rank stays");
+    assert!(status.interruption_times.is_empty(), "and so does the time since which it has waited");
+    assert!((55..=60).contains(&status.active_seconds), "{} s", status.active_seconds);
+    assert_eq!(status.start_times.len(), 1);
+    let attempt = attempt(&cluster, "a");
+    let ran = attempt.end_time.unwrap().duration_since(attempt.start_time.unwrap());
+    assert!((ran.as_secs() - status.active_seconds).abs() <= 1, "{ran}, cut to whole seconds");
+    completed(&mut cluster, "a");
+}
+
+#[test]
 fn what_a_rack_ran_does_not_come_back_in_one_second() {
     let mut cluster =
         Cluster::new(settings().filled_to(1.0).starting_at_once(100)).with_nodes([node("n1", 90_000)]);
