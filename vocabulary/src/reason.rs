@@ -118,14 +118,17 @@ reasons! {
 
 impl Reason {
     /// True if an interruption for this reason can advance a ScavengerJob in the queue and raise its PriorityClass: those
-    /// by the scheduler, the eviction API, the taint manager, the node or the operator. Otherwise users could buy a higher
-    /// rank by deleting their own pods. An interruption for an unknown reason, or at the end of a loan, does not count
+    /// by the scheduler, the eviction API, the taint manager, a node that fails or the operator. Otherwise users could buy a
+    /// higher rank by deleting their own pods. Nor does pressure on a node count, which a pod can bring about that fills the
+    /// node's disk or starts many processes. An interruption for an unknown reason, or at the end of a loan, does not count
     /// either. They may evict their own pods, too: an eviction counts only where the planner knows that it was not their doing.
     #[must_use]
     pub fn advances_in_queue(&self) -> bool {
         match self {
             // What was lent to it brought it nothing but a start that it would not have had yet.
             Self::Deleted | Self::Unknown | Self::Suspended | Self::Reclaimed => false,
+            // Its own pods may have put the node under pressure.
+            Self::NodePressure | Self::TerminationByKubelet => false,
             Self::Completed
             | Self::ContainerFailed
             | Self::OOMKilled
@@ -139,14 +142,12 @@ impl Reason {
             | Self::Headroom
             | Self::PreemptedByOperator
             | Self::Drained
-            | Self::NodePressure
             | Self::NodeLeftPool
             | Self::NodeFailure
             | Self::PreemptionByScheduler
             | Self::EvictionByEvictionAPI
             | Self::DeletionByTaintManager
             | Self::DeletionByPodGC
-            | Self::TerminationByKubelet
             | Self::InterruptedByScavenger
             | Self::DisruptionTarget
             | Self::Unscheduled
@@ -358,10 +359,13 @@ mod tests {
         use Reason::{
             Completed, ContainerFailed, Deleted, DeletionByPodGC, DeletionByTaintManager, Drained, Headroom,
             LimitExceeded, NodeFailure, NodeLeftPool, NodePressure, OOMKilled, PreemptedByOperator,
-            Reclaimed, Suspended, Unknown,
+            Reclaimed, Suspended, TerminationByKubelet, Unknown,
         };
         let of = |is: &dyn Fn(&Reason) -> bool| Reason::ALL.into_iter().filter(is).collect::<Vec<_>>();
-        assert_eq!(of(&|reason| !reason.advances_in_queue()), [Reclaimed, Suspended, Deleted, Unknown]);
+        assert_eq!(
+            of(&|reason| !reason.advances_in_queue()),
+            [NodePressure, Reclaimed, Suspended, Deleted, Unknown, TerminationByKubelet]
+        );
         assert_eq!(
             of(&|reason| !reason.got_sigterm()),
             [NodeFailure, Unknown, DeletionByTaintManager, DeletionByPodGC]
