@@ -191,7 +191,13 @@ impl Cluster {
                 let sj = Box::new(sj.clone());
                 (
                     "answer: prepared",
-                    Answer::Prepared { sj, pods_left: 0, folder_pod: None, missing: Vec::new() },
+                    Answer::Prepared {
+                        sj,
+                        pods_left: 0,
+                        folder_pod: None,
+                        missing: Vec::new(),
+                        claims: Vec::new(),
+                    },
                     None,
                 )
             }

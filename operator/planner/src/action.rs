@@ -5,7 +5,7 @@ pub use scavenger_vocabulary::Event;
 use serde::{Deserialize, Serialize};
 
 use crate::values::{
-    Attempt, Confinement, Job, Key, Name, Pod, ScavengerJob, ScavengerJobStatus, Supervisor,
+    Access, Attempt, Confinement, Job, Key, Name, Pod, ScavengerJob, ScavengerJobStatus, Supervisor,
 };
 
 /// One thing to do about one ScavengerJob. There is at most one under way for each ScavengerJob.
@@ -153,6 +153,8 @@ pub enum Answer {
         folder_pod: Option<Name>,
         /// What the spec names and does not exist: kind and name.
         missing: Vec<(String, String)>,
+        /// The claims that it mounts and that have no volume yet, and how many will be able to mount that at a time.
+        claims: Vec<(Name, Access)>,
     },
     /// The ScavengerJob as written.
     ScavengerJob(Box<ScavengerJob>),

@@ -33,7 +33,8 @@ impl Planner {
 
     fn answered(&mut self, key: &Key, uid: &Name, answer: Answer, time: Timestamp) {
         match answer {
-            Answer::Prepared { sj, pods_left, folder_pod, missing } => {
+            Answer::Prepared { sj, pods_left, folder_pod, missing, claims } => {
+                self.see_claims(&key.namespace, claims);
                 self.prepared(key, *sj, Prepared { pods_left, folder_pod, missing }, time);
             }
             Answer::ScavengerJob(sj) => self.written(key, *sj, time),

@@ -8,7 +8,7 @@ use crate::{
     Planner,
     seen::SeenPod,
     values::Observation,
-    values::{Key, Name, Node, Phase, Pod, ScavengerJob, Settings},
+    values::{Access, Key, Name, Node, Phase, Pod, ScavengerJob, Settings},
 };
 
 impl Planner {
@@ -211,6 +211,12 @@ impl Planner {
         self.capacity.remove_pod(key);
         let sj = self.seen.remove_pod(key);
         self.agenda.add_all(sj.iter());
+    }
+
+    /// What claims ask for that have no volume yet.
+    pub(crate) fn see_claims(&mut self, namespace: &Name, claims: Vec<(Name, Access)>) {
+        let (scavenger_jobs, pods) = self.seen.set_fresh_claims(namespace, claims);
+        self.replace(&scavenger_jobs, pods);
     }
 
     /// The nodes that these may go to have changed.

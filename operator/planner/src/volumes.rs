@@ -6,7 +6,8 @@
 //! A volume that one node at a time can mount (ReadWriteOnce) is attached where a pod that mounts it is. kube-scheduler
 //! does not look at that, and a pod on another node never starts. So a ScavengerJob goes where its volume is attached; and
 //! while another one that mounts it is starting, and so nobody knows yet where it will be attached, it waits. A volume that
-//! one pod can mount (ReadWriteOncePod) is waited for.
+//! one pod can mount (ReadWriteOncePod) is waited for. Of a claim whose volume is made where its first pod goes, the start of
+//! that pod finds out what it asks for.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -281,12 +282,23 @@ impl Volumes {
         if let Some(claim) = volume.claim {
             self.claims.insert(volume.name, claim.clone());
             self.affinities.insert(claim.clone(), volume.affinity);
-            if volume.access != Access::ManyNodes {
-                self.limited.insert(claim.clone(), volume.access);
-            }
+            match volume.access {
+                Access::ManyNodes => self.limited.remove(&claim),
+                access => self.limited.insert(claim.clone(), access),
+            };
             changed.push(claim);
         }
         changed
+    }
+
+    /// Takes in what a claim asks for that has no volume yet, and returns it if that is news.
+    pub(crate) fn set_fresh(&mut self, claim: Key, access: Access) -> Option<Key> {
+        let is_news = !self.affinities.contains_key(&claim) && self.limited.get(&claim) != Some(&access);
+        if !is_news || access == Access::ManyNodes {
+            return None;
+        }
+        self.limited.insert(claim.clone(), access);
+        Some(claim)
     }
 
     /// Takes in whether every volume is known, and returns true if that changed.

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use scavenger_planner::values::Access;
 use tokio::time::Instant;
 
 /// For so long it counts as there. Should it go meanwhile, the pod will tell.
@@ -17,30 +18,35 @@ const MOST: usize = 4096;
 /// Kind and name.
 type Entry = (String, String);
 
+/// When something was found; of a claim that has no volume yet, how many will be able to mount that at a time.
+type Finding = (Instant, Option<Access>);
+
 /// What was found to exist, by namespace, kind and name. Losing it costs reads.
 #[derive(Default)]
-pub(super) struct Found(Mutex<BTreeMap<(String, Entry), Instant>>);
+pub(super) struct Found(Mutex<BTreeMap<(String, Entry), Finding>>);
 
 impl Found {
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<(String, Entry), Instant>> {
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<(String, Entry), Finding>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It was just found.
-    pub(super) fn note(&self, namespace: &str, entry: Entry) {
+    pub(super) fn note(&self, namespace: &str, entry: Entry, access: Option<Access>) {
         let mut entries = self.entries();
         if entries.len() >= MOST {
-            entries.retain(|_, found| found.elapsed() < RECENT);
+            entries.retain(|_, (found, _)| found.elapsed() < RECENT);
         }
         if entries.len() < MOST {
-            entries.insert((namespace.to_owned(), entry), Instant::now());
+            entries.insert((namespace.to_owned(), entry), (Instant::now(), access));
         }
     }
 
-    /// True if it was found a moment ago.
-    pub(super) fn is_recent(&self, namespace: &str, entry: &Entry) -> bool {
+    /// What was noted of it, if it was found a moment ago.
+    pub(super) fn recent(&self, namespace: &str, entry: &Entry) -> Option<Option<Access>> {
         let key = (namespace.to_owned(), entry.clone());
-        self.entries().get(&key).is_some_and(|found| found.elapsed() < RECENT)
+        let entries = self.entries();
+        let (_, access) = entries.get(&key).filter(|(found, _)| found.elapsed() < RECENT)?;
+        Some(*access)
     }
 }
 
@@ -55,23 +61,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_was_found_is_looked_for_again_after_a_moment() {
         let found = Found::default();
-        assert!(!found.is_recent("lab", &entry("a")));
-        found.note("lab", entry("a"));
-        assert!(found.is_recent("lab", &entry("a")));
-        assert!(!found.is_recent("lab", &entry("b")) && !found.is_recent("other", &entry("a")));
+        assert_eq!(found.recent("lab", &entry("a")), None);
+        found.note("lab", entry("a"), None);
+        found.note("lab", entry("claim"), Some(Access::OneNode));
+        assert_eq!(found.recent("lab", &entry("a")), Some(None));
+        assert_eq!(found.recent("lab", &entry("claim")), Some(Some(Access::OneNode)));
+        assert!(found.recent("lab", &entry("b")).is_none() && found.recent("other", &entry("a")).is_none());
         tokio::time::advance(RECENT).await;
-        assert!(!found.is_recent("lab", &entry("a")));
+        assert_eq!(found.recent("lab", &entry("a")), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_does_not_grow_without_bound() {
         let found = Found::default();
         for number in 0..2 * MOST {
-            found.note("lab", entry(&number.to_string()));
+            found.note("lab", entry(&number.to_string()), None);
         }
         assert_eq!(found.entries().len(), MOST);
         tokio::time::advance(RECENT).await;
-        found.note("lab", entry("new"));
+        found.note("lab", entry("new"), None);
         assert_eq!(found.entries().len(), 1);
     }
 }

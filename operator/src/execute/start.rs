@@ -10,7 +10,7 @@ use kube::{
 };
 use scavenger_planner::{
     action::{Answer, Failure},
-    values::{Confinement, Key, Supervisor},
+    values::{Access, Confinement, Key, Name, Supervisor},
 };
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 
@@ -28,6 +28,12 @@ pub(super) struct Wanted {
     pub(super) supervisor: Option<Box<Supervisor>>,
 }
 
+/// Kind and name of what does not exist.
+type Missing = Vec<(String, String)>;
+
+/// Claims that have no volume yet, and how many will be able to mount that at a time.
+type Claims = Vec<(Name, Access)>;
+
 impl Executor {
     pub(super) async fn prepare(&self, key: &Key, uid: &str, version: u64) -> Outcome {
         let mut sj = self.get_since(key, uid, Some(version)).await?;
@@ -36,22 +42,23 @@ impl Executor {
             finalizers.push(names::FINALIZER.to_owned());
             sj = self.patch_finalizers(&sj, key, finalizers).await?;
         }
-        let (pods_left, folder_pod, missing) = tokio::try_join!(
+        let (pods_left, folder_pod, (missing, claims)) = tokio::try_join!(
             self.pods_left_of_name(key),
             self.pod_in_folder(key, uid, sj.labels().get(names::LABEL_FOLDER)),
-            self.missing(key, &sj)
+            self.look_up(key, &sj)
         )?;
-        let answer = Answer::Prepared { sj: Box::new(convert::sj(&sj)), pods_left, folder_pod, missing };
+        let sj_seen = Box::new(convert::sj(&sj));
+        let answer = Answer::Prepared { sj: sj_seen, pods_left, folder_pod, missing, claims };
         self.kept.keep(sj);
         Ok(answer)
     }
 
-    /// What the spec refers to and does not exist. Secrets are not looked up: the right to see whether one exists is
-    /// the right to read it. The kubelet tells.
-    async fn missing(&self, key: &Key, sj: &ScavengerJob) -> Result<Vec<(String, String)>, Failure> {
-        let mut missing = Vec::new();
+    /// What the spec refers to and does not exist, and the claims that have no volume yet. Secrets are not looked up: the
+    /// right to see whether one exists is the right to read it. The kubelet tells.
+    async fn look_up(&self, key: &Key, sj: &ScavengerJob) -> Result<(Missing, Claims), Failure> {
+        let (mut missing, mut claims) = (Vec::new(), Vec::new());
         for claim in &sj.spec.persistent_volume_claims {
-            self.look::<PersistentVolumeClaim>(key, &claim.claim_name, &mut missing).await?;
+            self.look_at_claim(key, &claim.claim_name, &mut missing, &mut claims).await?;
         }
         let of_variables = sj.spec.env.iter().filter_map(|variable| {
             let key = variable.value_from.as_ref()?.config_map_key_ref.as_ref()?;
@@ -61,10 +68,41 @@ impl Executor {
             self.look::<ConfigMap>(key, map, &mut missing).await?;
         }
         self.look::<ServiceAccount>(key, manifest::service_account(&sj.spec), &mut missing).await?;
-        Ok(missing)
+        Ok((missing, claims))
     }
 
-    async fn look<K>(&self, key: &Key, name: &str, missing: &mut Vec<(String, String)>) -> Result<(), Failure>
+    /// A claim is read as a whole: while it has no volume, it alone says how many will be able to mount that.
+    async fn look_at_claim(
+        &self,
+        key: &Key,
+        name: &str,
+        missing: &mut Missing,
+        claims: &mut Claims,
+    ) -> Result<(), Failure> {
+        let entry = ("PersistentVolumeClaim".to_owned(), name.to_owned());
+        let access = match self.found.recent(&key.namespace, &entry) {
+            _ if missing.contains(&entry) => return Ok(()),
+            Some(access) => access,
+            None => {
+                let api = self.api::<PersistentVolumeClaim>(key);
+                let at_hand = match api.get_with(name, &GetParams::any()).await.map_err(failure) {
+                    Err(Failure::Gone) => api.get_opt(name).await.map_err(failure)?,
+                    read => Some(read?),
+                };
+                let Some(claim) = at_hand else {
+                    missing.push(entry);
+                    return Ok(());
+                };
+                let access = convert::access_without_volume(&claim);
+                self.found.note(&key.namespace, entry, access);
+                access
+            }
+        };
+        claims.extend(access.map(|access| (name.into(), access)));
+        Ok(())
+    }
+
+    async fn look<K>(&self, key: &Key, name: &str, missing: &mut Missing) -> Result<(), Failure>
     where
         K: Resource<Scope = k8s_openapi::NamespaceResourceScope>
             + Clone
@@ -73,7 +111,7 @@ impl Executor {
         K::DynamicType: Default,
     {
         let entry = (K::kind(&K::DynamicType::default()).into_owned(), name.to_owned());
-        if missing.contains(&entry) || self.found.is_recent(&key.namespace, &entry) {
+        if missing.contains(&entry) || self.found.recent(&key.namespace, &entry).is_some() {
             return Ok(());
         }
         // What the API server has at hand, or had a moment ago, may be old. If it goes that very moment, the pod will tell;
@@ -83,7 +121,7 @@ impl Executor {
         if at_hand.is_none() && api.get_metadata_opt(name).await.map_err(failure)?.is_none() {
             missing.push(entry);
         } else {
-            self.found.note(&key.namespace, entry);
+            self.found.note(&key.namespace, entry, None);
         }
         Ok(())
     }

@@ -4,7 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     batch::v1::Job as BatchJob,
     core::v1::{
-        Node as ApiNode, PersistentVolume as ApiVolume, PersistentVolumeSpec, Pod as ApiPod, PodSpec,
+        Node as ApiNode, PersistentVolume as ApiVolume, PersistentVolumeClaim, PersistentVolumeSpec,
+        Pod as ApiPod, PodSpec,
     },
 };
 use kube::ResourceExt;
@@ -251,8 +252,23 @@ pub(crate) fn volume(object: &ApiVolume) -> Volume {
 /// How many may mount a PersistentVolume at a time. ReadWriteOnce is enforced where a volume is attached to its node;
 /// directories of the node itself and NFS are not attached.
 fn access(spec: &PersistentVolumeSpec) -> Access {
-    let has = |mode: &str| spec.access_modes.iter().flatten().any(|other| other == mode);
     let is_attached = spec.host_path.is_none() && spec.local.is_none() && spec.nfs.is_none();
+    access_by_modes(spec.access_modes.as_deref().unwrap_or_default(), is_attached)
+}
+
+/// How many will be able to mount the volume of a claim that has none yet; none if it has one. What kind of volume it will
+/// be nobody knows, so it counts as one that is attached.
+pub(crate) fn access_without_volume(claim: &PersistentVolumeClaim) -> Option<Access> {
+    let spec = claim.spec.as_ref()?;
+    if spec.volume_name.as_ref().is_some_and(|name| !name.is_empty()) {
+        return None;
+    }
+    let access = access_by_modes(spec.access_modes.as_deref().unwrap_or_default(), true);
+    (access != Access::ManyNodes).then_some(access)
+}
+
+fn access_by_modes(modes: &[String], is_attached: bool) -> Access {
+    let has = |mode: &str| modes.iter().any(|other| other == mode);
     if has("ReadWriteMany") || has("ReadOnlyMany") {
         Access::ManyNodes
     } else if has("ReadWriteOncePod") {
@@ -342,6 +358,17 @@ mod tests {
         assert_eq!(access("csi", &["ReadWriteOncePod"]), Access::OnePod);
         assert_eq!(access("csi", &["ReadWriteOnce", "ReadOnlyMany"]), Access::ManyNodes);
         assert_eq!(access("csi", &["ReadWriteMany"]), Access::ManyNodes);
+        let of_claim = |modes: &[&str], volume: Option<&str>| {
+            let object = serde_json::json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "c" },
+                "spec": { "accessModes": modes, "volumeName": volume },
+            });
+            access_without_volume(&serde_json::from_value(object).unwrap())
+        };
+        assert_eq!(of_claim(&["ReadWriteOnce"], None), Some(Access::OneNode));
+        assert_eq!(of_claim(&["ReadWriteOncePod"], Some("")), Some(Access::OnePod));
+        assert_eq!(of_claim(&["ReadWriteOnce", "ReadWriteMany"], None), None);
+        assert_eq!(of_claim(&["ReadWriteOnce"], Some("pv")), None, "its volume says more");
         for source in ["hostPath", "local", "nfs"] {
             assert_eq!(access(source, &["ReadWriteOnce"]), Access::ManyNodes, "{source} is not attached");
         }

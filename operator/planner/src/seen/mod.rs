@@ -16,7 +16,7 @@ use crate::{
     evidence::Evidence,
     promises::Promises,
     shared::Shared,
-    values::{Demand, Job, Key, Name, Pod, ScavengerJob, Volume},
+    values::{Access, Demand, Job, Key, Name, Pod, ScavengerJob, Volume},
     volumes::{ClaimHold, Volumes},
 };
 
@@ -391,6 +391,17 @@ impl Seen {
         self.claims_changed(claims)
     }
 
+    /// The same for claims that have no volume yet, of which is known what they ask for.
+    pub(crate) fn set_fresh_claims(
+        &mut self,
+        namespace: &Name,
+        claims: Vec<(Name, Access)>,
+    ) -> (Vec<Key>, Vec<Pod>) {
+        let claims = claims.into_iter().map(|(claim, access)| (Key::new(namespace.clone(), claim), access));
+        let changed = claims.filter_map(|(claim, access)| self.volumes.set_fresh(claim, access)).collect();
+        self.claims_changed(changed)
+    }
+
     /// The same for a volume that is gone.
     pub(crate) fn remove_volume(&mut self, name: &Name) -> (Vec<Key>, Vec<Pod>) {
         let claim = self.volumes.remove(name);
@@ -413,8 +424,11 @@ impl Seen {
     pub(crate) fn claim_hold(&self, key: &Key, promises: &Promises) -> Option<ClaimHold> {
         let sj = &self.scavenger_jobs.get(key)?.sj;
         let starting = promises.starting().iter().filter(|other| *other != key);
-        // Of those that are promised capacity in one plan the planner keeps one: it does not wait for itself.
-        let is_ahead = |other: &ScavengerJob| other.status.phase.is_active() || !promises.is_made(key);
+        // Of those that are promised capacity in one plan the planner keeps one: it does not wait for itself. If it was not
+        // known then that they share a volume, the first by name is ahead.
+        let is_ahead = |other: &ScavengerJob| {
+            other.status.phase.is_active() || !promises.is_made(key) || other.key < *key
+        };
         let starting = starting.filter_map(|other| Some(&self.scavenger_jobs.get(other)?.sj));
         self.volumes.hold(sj, starting.filter(|other| is_ahead(other)))
     }

@@ -43,7 +43,13 @@ fn answered(planner: &mut Planner, action: &Action, answer: Answer, after: i64) 
 /// It is found ready to start.
 fn prepared(planner: &mut Planner, action: &Action, sj: &ScavengerJob, after: i64) -> Plan {
     let sj = ScavengerJob { resource_version: sj.resource_version + 10, ..sj.clone() };
-    let answer = Answer::Prepared { sj: Box::new(sj), pods_left: 0, folder_pod: None, missing: Vec::new() };
+    let answer = Answer::Prepared {
+        sj: Box::new(sj),
+        pods_left: 0,
+        folder_pod: None,
+        missing: Vec::new(),
+        claims: Vec::new(),
+    };
     answered(planner, action, answer, after)
 }
 

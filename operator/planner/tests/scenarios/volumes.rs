@@ -183,6 +183,43 @@ fn those_that_share_a_volume_of_one_node_go_to_that_node_or_wait() {
 }
 
 #[test]
+fn two_on_a_claim_whose_volume_is_made_where_the_first_goes_do_not_start_together() {
+    for names in [["a", "b"], ["b", "a"]] {
+        for random in 0..8 {
+            let nodes = ["n1", "n2"].map(|name| node(name, 10_000).labelled("name", name));
+            let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes(nodes);
+            cluster.random = Some((scavenger_simulator::Random::new(random), 0));
+            cluster.fresh_claims.insert(key("data"), Access::OneNode);
+            // Each fits on a node of its own only.
+            for name in names {
+                submit(&mut cluster, name, 6000, 100);
+            }
+            cluster.run_until("one of them runs", |cluster| {
+                names.iter().any(|name| cluster.exists(name) && cluster.status(name).phase == Phase::Running)
+            });
+            cluster.run_for(seconds(30));
+            assert_eq!(cluster.starts.len(), 1, "{random}\n{}", cluster.history());
+            cluster.run_until("both have ended", |cluster| {
+                names.iter().all(|name| cluster.status(name).phase == Phase::Completed)
+            });
+            assert_eq!(cluster.starts.len(), 2, "none of them was tried in vain");
+        }
+    }
+}
+
+#[test]
+fn what_its_volume_can_do_counts_more_than_what_a_claim_asks_for() {
+    let mut cluster = with_volume(Access::ManyNodes);
+    cluster.fresh_claims.insert(key("data"), Access::OneNode);
+    for name in ["a", "b"] {
+        submit(&mut cluster, name, 8000, 100);
+    }
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.run_until_phase("b", Phase::Running);
+    assert_ne!(node_of_pod(&cluster, "a"), node_of_pod(&cluster, "b"));
+}
+
+#[test]
 fn a_volume_of_many_nodes_ties_nobody_down() {
     let mut cluster = with_volume(Access::ManyNodes);
     for name in ["a", "b"] {
