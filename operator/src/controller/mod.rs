@@ -65,6 +65,10 @@ const CHECK_EVERY: Duration = Duration::from_secs(600);
 /// How long a graceful stop waits for actions that are under way.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
+/// How long a graceful stop then publishes the events that wait. Together with the rest it ends well before the pod's grace
+/// period of 30 s does.
+const EVENTS_GRACE: Duration = Duration::from_secs(5);
+
 /// What the loop takes in.
 #[derive(Debug)]
 pub(crate) enum Message {
@@ -331,6 +335,7 @@ impl Controller {
         if tokio::time::timeout(STOP_GRACE, finish).await.is_err() {
             warn!("stopped before every action was answered; the next start finds what became of them");
         }
+        executor.finish(EVENTS_GRACE).await;
         Ok(())
     }
 }

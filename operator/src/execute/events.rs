@@ -1,6 +1,9 @@
 //! The operator's own events: one for each start of an attempt, and one for each end.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -10,7 +13,10 @@ use kube::{
 };
 use scavenger_planner::action::Event;
 use scavenger_schema::{names, scavenger_job::ScavengerJob, terminal::shown};
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
 use tracing::warn;
 
 use crate::metrics::Metrics;
@@ -30,9 +36,11 @@ const EVENTS_AT_ONCE: usize = 4;
 
 /// Publishes events beside the actions.
 pub(super) struct Events {
-    queued: mpsc::Sender<(ApiEvent, ObjectReference)>,
+    /// None once nothing more is published.
+    queued: Mutex<Option<mpsc::Sender<(ApiEvent, ObjectReference)>>>,
     busy: watch::Sender<bool>,
     metrics: Arc<Metrics>,
+    publishing: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Events {
@@ -40,8 +48,23 @@ impl Events {
     pub(super) fn start(client: Client, metrics: Arc<Metrics>) -> Self {
         let (sender, queued) = mpsc::channel(EVENTS);
         let busy = watch::Sender::new(false);
-        tokio::spawn(publish(client, queued, busy.subscribe(), Arc::clone(&metrics)));
-        Self { queued: sender, busy, metrics }
+        let publishing = tokio::spawn(publish(client, queued, busy.subscribe(), Arc::clone(&metrics)));
+        let (queued, publishing) = (Mutex::new(Some(sender)), Mutex::new(Some(publishing)));
+        Self { queued, busy, metrics, publishing }
+    }
+
+    /// Publishes what is queued, and takes nothing more. What is left after so long is lost.
+    pub(super) async fn flush(&self, bound: Duration) {
+        // Nothing is left to be done that would come first.
+        self.set_busy(false);
+        let sender = locked(&self.queued).take();
+        let publishing = locked(&self.publishing).take();
+        let (Some(sender), Some(mut publishing)) = (sender, publishing) else { return };
+        drop(sender);
+        if tokio::time::timeout(bound, &mut publishing).await.is_err() {
+            publishing.abort();
+            warn!("stopped before every event was published");
+        }
     }
 
     /// Says whether actions wait for others to end.
@@ -67,10 +90,17 @@ impl Events {
                 .map_or_else(|| "Reconcile".to_owned(), |attempt| format!("Attempt{}", attempt.number)),
             secondary: None,
         };
-        if self.queued.try_send((event, sj.object_ref(&()))).is_err() {
+        let queued = locked(&self.queued);
+        let was_sent =
+            queued.as_ref().is_some_and(|queued| queued.try_send((event, sj.object_ref(&()))).is_ok());
+        if !was_sent {
             self.metrics.lost_event();
         }
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Publishes events until the executor is gone. One that is lost is no reason to do anything twice.

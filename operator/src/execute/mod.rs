@@ -101,6 +101,11 @@ impl Executor {
         self.events.set_busy(busy);
     }
 
+    /// Publishes the events of what was carried out, for so long at most.
+    pub(crate) async fn finish(&self, bound: Duration) {
+        self.events.flush(bound).await;
+    }
+
     /// Carries out one action.
     pub(crate) async fn execute(&self, action: Action) -> ActionResult {
         let kind = task_name(&action.task);

@@ -228,3 +228,54 @@ async fn a_status_is_written_only_over_the_version_that_was_judged() {
     assert_eq!(executor.execute(action).await.answer.unwrap_err(), Failure::Conflict);
     assert_eq!(*asked.lock().unwrap(), ["GET scavengerjobs/one"], "nothing is written");
 }
+
+/// An API server that takes events, each after a moment, and counts them.
+fn event_server(taken: &Arc<Mutex<usize>>, moment: Duration) -> Client {
+    let taken = Arc::clone(taken);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let taken = Arc::clone(&taken);
+        async move {
+            tokio::time::sleep(moment).await;
+            *taken.lock().unwrap() += 1;
+            let body = request.into_body().collect_bytes().await?;
+            Ok::<_, kube::Error>(Response::new(Body::from(body.to_vec())))
+        }
+    });
+    Client::new(service, "lab")
+}
+
+fn tell(executor: &Executor, events: usize) {
+    for number in 0..events {
+        let sj: ScavengerJob = serde_json::from_value(json!({
+            "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob",
+            "metadata": { "name": format!("sj-{number}"), "namespace": "lab", "uid": format!("u{number}") },
+            "spec": {
+                "image": "counter", "interruptionAfter": "10m",
+                "resources": { "requests": { "cpu": 1, "memory": "1Gi" } },
+            },
+        }))
+        .unwrap();
+        executor.events.tell(&sj, scavenger_planner::action::Event::Started, "attempt 1 is starting");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_wait_when_it_ends_are_published() {
+    let taken = Arc::default();
+    let executor = executor(event_server(&taken, Duration::from_millis(100)));
+    executor.set_busy(true);
+    tell(&executor, 40);
+    executor.finish(Duration::from_secs(5)).await;
+    assert_eq!(*taken.lock().unwrap(), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_takes_no_events_holds_up_the_end_for_so_long_only() {
+    let taken = Arc::default();
+    let executor = executor(event_server(&taken, Duration::from_secs(60)));
+    tell(&executor, 40);
+    let began = tokio::time::Instant::now();
+    executor.finish(Duration::from_secs(5)).await;
+    assert_eq!(began.elapsed().as_secs(), 5);
+    assert_eq!(*taken.lock().unwrap(), 0);
+}
