@@ -2,22 +2,23 @@
 //! are done.
 
 use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
     discovery::{Discovery, verbs},
 };
 use scavenger_e2e::{
     LAST, World,
     kubectl::script,
-    run,
+    run, users,
     world::{counter, until},
 };
 use scavenger_schema::{
     names,
     scavenger_job::{Phase, ScavengerJob},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 const DOCUMENT: &str = include_str!("../../docs/uninstall.md");
 
@@ -100,6 +101,40 @@ fn is_ours(kind: &str, object: &DynamicObject) -> bool {
     !made_to_test && (named || marked || held || owned || inside)
 }
 
+/// The pool is gone, and with it the limits and the list of trusted creators. Who may not create Jobs still changes nothing
+/// that a ScavengerJob runs; everything else about it stays possible.
+async fn changes_without_a_pool(world: &World) -> Result<()> {
+    let user = format!("editor@{}", world.namespace);
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "editor" },
+        "rules": [{ "apiGroups": ["scavenger.dev"], "resources": ["scavengerjobs"], "verbs": ["get", "update", "patch"] }],
+    });
+    world.create::<Role>(role).await?;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "editor" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "editor" },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
+    });
+    world.create::<RoleBinding>(binding).await?;
+    script("kubectl delete scavengerpool default").await?;
+    let editor = World { client: users::client(&user).await?, namespace: world.namespace.clone() };
+    let patch = async |change: &Value| {
+        let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+        editor.api::<ScavengerJob>().patch("waits", &dry, &Patch::Merge(change)).await
+    };
+    until("a label can be changed", || async {
+        Ok(patch(&json!({ "metadata": { "labels": { "mine": "yes" } } })).await.is_ok().then_some(()))
+    })
+    .await?;
+    let refusal = match patch(&json!({ "spec": { "image": "example.org/other:1" } })).await {
+        Ok(_) => bail!("without a pool the image is changed by somebody who may not create Jobs"),
+        Err(kube::Error::Api(refusal)) => refusal.message,
+        Err(error) => return Err(error.into()),
+    };
+    ensure!(refusal.contains("scavengerjob-changes") && refusal.contains("create Jobs"), "{refusal}");
+    Ok(())
+}
+
 /// The ScavengerJobs of [`use_it`] are there, and the pods of those that ran run.
 async fn all_go_on(world: &World) -> Result<()> {
     for name in ["runs", "gang", "waits"] {
@@ -142,6 +177,7 @@ fn nothing_stays_and_nothing_hangs() {
         use_it(world).await?;
         let installed = traces(world).await?;
         ensure!(installed.len() > 40, "an installation in use has more than {installed:?}");
+        changes_without_a_pool(world).await?;
         let printed = script(&normal).await?;
         ensure!(printed.contains("\"runs\" deleted") && printed.contains("\"gang\" deleted"), "{printed}");
         nothing_is_left(world).await?;
@@ -158,7 +194,7 @@ fn nothing_stays_and_nothing_hangs() {
         // Somebody takes the operator away first. No ScavengerJob goes with it, and those that run go on; one that is
         // deleted then waits for the operator.
         script("kubectl delete --ignore-not-found -k deploy/operator").await?;
-        all_go_on(&world).await?;
+        all_go_on(world).await?;
         world.api::<ScavengerJob>().delete("runs", &DeleteParams::default()).await?;
         let held = world.api::<ScavengerJob>().get("runs").await?;
         ensure!(held.finalizers() == [names::FINALIZER], "{:?}", held.finalizers());

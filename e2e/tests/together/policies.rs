@@ -608,6 +608,7 @@ fn the_projects_own_parts_may_do_what_they_need_and_nothing_else() {
         for verb in ["get", "list", "watch", "create", "update", "patch", "delete"] {
             tenant.insert(right("scavenger.dev", "scavengerjobs", verb));
         }
+        tenant.insert(right("scavenger.dev", "scavengerjobs/spec", "update"));
         tenant.insert(right("", "pods", "get"));
         tenant.insert(right("", "pods", "list"));
         tenant.insert(right("metrics.k8s.io", "pods", "get"));
