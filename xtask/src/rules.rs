@@ -56,23 +56,30 @@ fn rows(text: &str) -> Result<Vec<Row>> {
         .collect()
 }
 
-/// Whether a file holds the function that a row names, and is short enough to be read.
+/// Whether a file holds the function that a row names, for others to call, and is short enough to be read.
 fn answers(row: &Row, text: &str) -> Result<()> {
     let lines = text.lines().count();
     ensure!(lines < MOST_LINES, "{} has {lines} lines, {MOST_LINES} or more", row.file);
     let name = row.function.rsplit("::").next().unwrap_or_default();
-    let found = text.lines().map(str::trim_start).filter(|line| {
-        // A function of a trait has no word before it.
-        let line =
-            ["pub ", "pub(crate) ", "pub(super) ", ""].iter().find_map(|public| line.strip_prefix(public));
-        line.unwrap_or_default()
-            .strip_prefix("fn ")
-            .and_then(|rest| rest.strip_prefix(name))
-            .is_some_and(|rest| rest.starts_with(['(', '<']))
+    let mut is_of_trait = false;
+    let found = text.lines().filter(|line| {
+        // Every block begins and ends at the margin.
+        if line.starts_with(|first: char| !first.is_whitespace()) {
+            let head = line.split('{').next().unwrap_or_default();
+            is_of_trait = head.starts_with("impl") && head.contains(" for ") || head.contains("trait ");
+        }
+        let begins = |line: &str, word: &str| {
+            let rest = line.strip_prefix(word).and_then(|rest| rest.strip_prefix("fn "));
+            rest.and_then(|rest| rest.strip_prefix(name)).is_some_and(|rest| rest.starts_with(['(', '<']))
+        };
+        let inside = line.trim_start();
+        // A function of a trait has no word before it. Any other without one is a detail of its file.
+        ["pub ", "pub(crate) "].iter().any(|public| begins(inside, public))
+            || is_of_trait && inside.len() < line.len() && begins(inside, "")
     });
     match found.count() {
         1 => Ok(()),
-        count => bail!("{} has {count} functions {name}", row.file),
+        count => bail!("{} has {count} functions {name} that are pub, pub(crate) or of a trait", row.file),
     }
 }
 
@@ -87,9 +94,15 @@ mod tests {
         let rows = rows(table).unwrap();
         assert_eq!(rows.len(), 1);
         assert!(answers(&rows[0], "    pub fn choose(a: u8) {}\n").is_ok());
-        assert!(answers(&rows[0], "fn choose_all() {}\n").is_err());
-        assert!(answers(&rows[0], "fn choose() {}\nfn choose() {}\n").is_err());
-        assert!(answers(&rows[0], &format!("fn choose() {{}}\n{}", "\n".repeat(MOST_LINES))).is_err());
+        assert!(answers(&rows[0], "pub(crate) fn choose() {}\n").is_ok());
+        assert!(answers(&rows[0], "impl Cause for Drain {\n    fn choose(&self) {}\n}\n").is_ok());
+        assert!(answers(&rows[0], "pub(crate) trait Cause {\n    fn choose(&self);\n}\n").is_ok());
+        assert!(answers(&rows[0], "pub fn choose_all() {}\n").is_err());
+        assert!(answers(&rows[0], "fn choose() {}\n").is_err(), "it is a detail of its file");
+        assert!(answers(&rows[0], "pub(super) fn choose() {}\n").is_err());
+        assert!(answers(&rows[0], "impl Drain {\n    fn choose(&self) {}\n}\n").is_err());
+        assert!(answers(&rows[0], "pub fn choose() {}\npub fn choose() {}\n").is_err());
+        assert!(answers(&rows[0], &format!("pub fn choose() {{}}\n{}", "\n".repeat(MOST_LINES))).is_err());
         assert!(super::rows("//! | who goes? | `a.rs` |\n").is_err());
     }
 

@@ -66,7 +66,7 @@ impl Live {
     }
 
     /// Lays what was reported over the status of the ScavengerJob.
-    fn overlay(&self, sj: &mut ScavengerJob) {
+    pub(crate) fn overlay(&self, sj: &mut ScavengerJob) {
         let Some(attempt) = sj.status.active_attempt().filter(|attempt| attempt.number == self.attempt)
         else {
             return;

@@ -11,7 +11,7 @@ const MAX_CLOSED: usize = 50;
 
 /// True if a new pod must not go to a node of the pool now, although kube-scheduler might choose it. A node that is not
 /// ready or cordoned has a taint that keeps pods away, and is not closed for that.
-pub(super) fn is_closed(node: &Node) -> bool {
+pub(crate) fn is_closed(node: &Node) -> bool {
     node.full
 }
 

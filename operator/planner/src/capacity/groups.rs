@@ -251,7 +251,7 @@ impl Nodes {
 
 impl Capacity {
     /// Finds out what a demand reaches.
-    pub(super) fn set_reach(&mut self, ask: Ask) {
+    pub(crate) fn set_reach(&mut self, ask: Ask) {
         let mut reach = Reach::default();
         if self.groups.are_several() {
             for (number, group) in self.groups.iter() {

@@ -45,7 +45,7 @@ const MOST_GRACE: SignedDuration = SignedDuration::from_mins(2);
 
 /// True if reserved capacity may be lent to a ScavengerJob: it ends soon when it is stopped, and loses little then. It
 /// saves on SIGTERM, and no attempt has shown otherwise, or it writes a checkpoint every few minutes.
-pub(super) fn may_borrow(sj: &ScavengerJob) -> bool {
+pub(crate) fn may_borrow(sj: &ScavengerJob) -> bool {
     let Ok(spec) = &sj.spec else { return false };
     let loses_little = sj.saves_on_sigterm() || spec.checkpoint_every() <= MOST_LOST;
     loses_little && spec.grace_period <= MOST_GRACE

@@ -12,7 +12,7 @@ use crate::capacity::Traits;
 
 impl Queue {
     /// Finds out of new lines, and of all if nodes came, went or changed, whether they can ever fit.
-    pub(super) fn decide_who_never_fits(&mut self, room: &mut Room<'_>, walk: &mut Walk) {
+    pub(crate) fn decide_who_never_fits(&mut self, room: &mut Room<'_>, walk: &mut Walk) {
         let new = std::mem::take(&mut self.new);
         let epoch = room.capacity.epoch();
         let most = room.capacity.most_row(room.settings);

@@ -37,7 +37,7 @@ use crate::{capacity::Ask, values::Key};
 
 /// A standing reservation.
 #[derive(Debug)]
-pub(super) struct Reservation {
+pub(crate) struct Reservation {
     pub(super) lane: Lane,
     pub(super) rank: Arc<Rank>,
     pub(super) sj: Key,
@@ -66,7 +66,7 @@ pub(super) struct Kept<'a> {
 
 impl Queue {
     /// Who has a standing reservation now, longest waiting first.
-    pub(super) fn reservations(&self, room: &mut Room<'_>) -> Vec<Reservation> {
+    pub(crate) fn reservations(&self, room: &mut Room<'_>) -> Vec<Reservation> {
         let due = room.now.saturating_sub(room.settings.reserve_after).unwrap_or(Timestamp::MIN);
         let without_scavengers = room.capacity.free_row_without_scavengers(room.settings);
         let mut oldest: Vec<(&Age, Lane)> = Vec::new();
