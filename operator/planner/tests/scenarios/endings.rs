@@ -42,6 +42,58 @@ fn a_start_costs_three_writes_and_a_finalizer() {
     );
 }
 
+/// The writes that the API server gets because of what was carried out: the creation is its user's.
+fn written(cluster: &Cluster) -> Vec<&'static str> {
+    let of_task = |task: &Task| match task {
+        Task::WriteStatus(write) if write.event.is_some() => vec!["status", "event"],
+        Task::WriteStatus(_) => vec!["status"],
+        Task::CreateJob { .. } => vec!["Job"],
+        Task::DeleteJob { .. } => vec!["deletion of the Job"],
+        Task::DeleteScavengerJob { .. } => vec!["deletion"],
+        Task::RemoveFinalizer => vec!["finalizer"],
+        Task::Interrupt { pods } => vec!["eviction"; pods.len()],
+        Task::DeleteAgain { pods } => vec!["deletion of a pod"; pods.len()],
+        Task::Prepare { .. }
+        | Task::ReadJob { .. }
+        | Task::LookForJob { .. }
+        | Task::ListPods { .. }
+        | Task::ReadPodEvents { .. } => Vec::new(),
+    };
+    cluster.log.iter().flat_map(|(_, action)| of_task(&action.task)).collect()
+}
+
+const START: [&str; 4] = ["status", "event", "Job", "status"];
+const END_AND_REMOVAL: [&str; 4] = ["status", "event", "deletion", "finalizer"];
+
+#[test]
+fn an_undisturbed_life_costs_eight_writes() {
+    let mut cluster = cluster();
+    cluster.submit(sj("a"), work(300));
+    cluster.control("a", |controls| controls.ttl_after_finished = seconds(60));
+    cluster.run_until("it is gone", |cluster| !cluster.exists("a"));
+    assert_eq!(written(&cluster), [START, END_AND_REMOVAL].concat());
+}
+
+#[test]
+fn each_further_attempt_costs_seven_writes() {
+    let mut cluster = cluster();
+    cluster.submit(sj("a"), work(300));
+    cluster.control("a", |controls| controls.ttl_after_finished = seconds(60));
+    for number in 1..=2 {
+        cluster.run_until("it runs", |cluster| {
+            let status = cluster.status("a");
+            status.phase == Phase::Running && status.attempt.as_ref().is_some_and(|a| a.number == number)
+        });
+        cluster.run_for(seconds(70));
+        cluster.preempt(&key(&format!("a-{number}-0")));
+    }
+    cluster.run_until("it is gone", |cluster| !cluster.exists("a"));
+    // That it was taken away is told, and its Job goes, so that the next one has the claims to itself.
+    let interrupted: [&str; 3] = ["status", "event", "deletion of the Job"];
+    let lives = [&START[..], &interrupted, &START, &interrupted, &START, &END_AND_REMOVAL];
+    assert_eq!(written(&cluster), lives.concat());
+}
+
 #[test]
 fn a_gang_completes_when_all_its_pods_have() {
     let mut cluster = cluster();
