@@ -145,6 +145,43 @@ impl Lab {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_replica_that_stands_by_is_ready_and_asks_for_nothing() {
+    let asked: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::new()));
+    let (noted, answers) = (Arc::clone(&asked), watch::Sender::new(Answer::Quiet));
+    let subscribed = answers.subscribe();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        noted.lock().unwrap().push(request.uri().to_string());
+        ready(Ok::<_, Infallible>(answer(&request, PODS, subscribed.clone())))
+    });
+    let client = Client::new(service, "lab");
+    let controller = Controller {
+        client: client.clone(),
+        once: client.clone(),
+        watching: client,
+        metrics: Arc::clone(&metrics),
+        health: Arc::clone(&health),
+        concurrency: 4,
+        reports: crate::reports::link().0,
+        manifests: manifest::Settings::default(),
+    };
+    let lease = watch::Sender::new(Leadership::Unknown);
+    let running = tokio::spawn(controller.run(lease.subscribe(), std::future::pending()));
+    lease.send_replace(Leadership::Standby);
+    within(Duration::from_secs(30), "ready", || health.is_ready()).await;
+    pass(Duration::from_secs(600)).await;
+    assert_eq!(*asked.lock().unwrap(), Vec::<String>::new());
+    assert!(health.is_ready() && plans(&metrics) == 0);
+
+    // The same replica lists everything once it leads.
+    let until = tokio::time::Instant::now() + Duration::from_secs(3600);
+    lease.send_replace(Leadership::Leader { until });
+    within(Duration::from_secs(30), "planning", || plans(&metrics) > 0).await;
+    assert!(!asked.lock().unwrap().is_empty());
+    assert!(running.now_or_never().is_none(), "the loop still runs");
+}
+
+#[tokio::test(start_paused = true)]
 async fn volumes_that_cannot_be_listed_keep_nobody_from_planning() {
     let lab = Lab::start(VOLUMES, Answer::Refused(403));
     pass(Duration::from_secs(20)).await;
