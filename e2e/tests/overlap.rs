@@ -55,6 +55,9 @@ const SLOW_MEANS: [Means; 2] = [Means::LeaderFrozen, Means::NodeLost];
 /// So often these come.
 const SLOW_EVERY: usize = 4;
 
+/// How long the leader is frozen at least in a soak: for several times the 15 s after which its Lease runs out.
+const FROZEN_FOR: Duration = Duration::from_secs(60);
+
 /// A small generator (xorshift): the same seed gives the same order.
 struct Random(u64);
 
@@ -151,6 +154,8 @@ async fn take_away(world: &World, means: Means, name: &str, slot: &str) -> Resul
             let leader = world.leader().await?;
             let before = restarts(&pods, &leader).await?;
             let frozen = Halted::operator(&leader)?;
+            let until_at_least =
+                tokio::time::Instant::now() + if is_soak() { FROZEN_FOR } else { Duration::ZERO };
             world.api::<Pod>().delete(&pod, &DeleteParams::default()).await?;
             until("another replica leads", || async {
                 let now = world.leader().await.ok();
@@ -164,6 +169,7 @@ async fn take_away(world: &World, means: Means, name: &str, slot: &str) -> Resul
                     && status(job).attempt.is_some_and(|attempt| attempt.job_name != child)
             };
             world.job_until(name, "starting again under the next leader", begun).await?;
+            tokio::time::sleep_until(until_at_least).await;
             drop(frozen);
             until("the frozen leader has ended", || async {
                 Ok((restarts(&pods, &leader).await? > before).then_some(()))
@@ -225,6 +231,11 @@ fn one_after_the_other(runs: &[Run]) -> Result<()> {
 /// Of six interruptions each, and eight where the slow ones are among them; 250 of them take most of an hour.
 fn rounds() -> usize {
     repetitions(2).min(40)
+}
+
+/// True if there is time for what takes longer.
+fn is_soak() -> bool {
+    repetitions(1) > 1
 }
 
 async fn story(world: &World, seed: u64) -> Result<()> {
