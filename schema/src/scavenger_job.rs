@@ -17,7 +17,7 @@ use crate::{
     supervisor::{CheckpointRequest, JobSupervisor},
 };
 
-/// A low-priority batch job that may be interrupted whenever something else needs the room, and continues from its
+/// A low-priority batch job that may be interrupted whenever something else needs the capacity, and continues from its
 /// own checkpoint later. Its workload must write a checkpoint at least every `interruptionAfter`, resume from it
 /// after a restart, and stop at once when it is run again after it had finished.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ use crate::{
     namespaced,
     status = "ScavengerJobStatus",
     derive = "PartialEq",
-    doc = "A low-priority batch job that may be interrupted whenever something else needs the room, and continues from its own checkpoint later.",
+    doc = "A low-priority batch job that may be interrupted whenever something else needs the capacity, and continues from its own checkpoint later.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Progress", type_ = "number", json_path = ".status.progress"),
     printcolumn(name = "Interruptions", type_ = "integer", json_path = ".status.interruptedCount"),
@@ -528,7 +528,7 @@ pub struct ScavengerJobStatus {
     /// `metadata.generation` that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Why it is in this phase, in one sentence.
+    /// Why it is in this phase, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Conditions Admitted, Complete and Failed; in a pool with a supervisor also Supervised (false: why the last attempt
@@ -684,7 +684,7 @@ pub struct Attempt {
     /// Reason of the outcome, one CamelCase word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// The reason as a sentence, with the container's last words.
+    /// The reason in words, with the container's last words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// On what it ran: one node of each kind, at most 4 kinds.

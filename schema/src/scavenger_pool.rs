@@ -105,7 +105,7 @@ pub struct ScavengerPoolSpec {
     #[schemars(range(min = 1, max = 10))]
     pub priority_steps: i32,
 
-    /// What a second of each resource is worth when it is reckoned what an interruption would throw away: of a core,
+    /// What a second of each resource is worth when it is calculated what an interruption would throw away: of a core,
     /// of a GiB of memory or storage, of a unit of anything else. Only their ratios matter. By default cpu 1, memory
     /// 0.125 (a core usually comes with 8 GiB), ephemeral-storage 0 and any extended resource 8 (a GPU usually comes
     /// with 8 cores or more). What is named here replaces the default of that resource.
@@ -114,7 +114,7 @@ pub struct ScavengerPoolSpec {
     pub weights: BTreeMap<String, f64>,
 
     /// When more than this share of cpu, memory or pods is used by pods on the pool's nodes, the ScavengerJobs that
-    /// lose least are interrupted until `headroomTarget` is reached, so that others find room at once. 1 switches that
+    /// lose least are interrupted until `headroomTarget` is reached, so that others find capacity at once. 1 switches that
     /// off. So does `null` in a pool that is created or replaced; a merge patch, as `kubectl edit` and `kubectl patch`
     /// send it, takes `null` for leaving the field out, and the default comes back.
     #[serde(default = "default_interrupt_threshold")]
@@ -144,7 +144,7 @@ pub struct ScavengerPoolSpec {
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub windows: Vec<ThresholdWindow>,
 
-    /// Who makes room for a pending ordinary pod. `Scheduler`: kube-scheduler preempts by itself. `Operator`: for pods
+    /// Who frees capacity for a pending ordinary pod. `Scheduler`: kube-scheduler preempts by itself. `Operator`: for pods
     /// with `preemptionPolicy: Never` the operator interrupts the ScavengerJobs that lose least; see
     /// deploy/preemption-operator for what else that needs.
     #[serde(default)]
@@ -261,7 +261,7 @@ fn default_time_zone() -> String {
     "Etc/UTC".to_owned()
 }
 
-/// Who makes room for a pending ordinary pod.
+/// Who frees capacity for a pending ordinary pod.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PreemptionMode {
     /// kube-scheduler, by priority and age.
@@ -303,7 +303,7 @@ pub struct Limits {
     #[schemars(schema_with = "shapes::duration")]
     pub max_interruption_after: Duration,
 
-    /// Longest `terminationGracePeriodSeconds`, 60 by default: an owner's pod waits as long for its room.
+    /// Longest `terminationGracePeriodSeconds`, 60 by default: an ordinary pod waits as long for its capacity.
     #[serde(default = "default_max_grace_period")]
     #[schemars(range(min = 1, max = 3600))]
     pub max_termination_grace_period_seconds: i64,
@@ -433,7 +433,7 @@ impl Default for ScavengerPoolSpec {
     }
 }
 
-/// The room of the pool as the operator sees it; written at most every 5 seconds, and at least every minute.
+/// The capacity of the pool as the operator sees it; written at most every 5 seconds, and at least every minute.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
@@ -472,7 +472,7 @@ pub struct ScavengerPoolStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shapes::atomic_resource_list")]
     pub free: BTreeMap<String, Quantity>,
-    /// Nodes that are alike, with their labels and the room they have.
+    /// Nodes that are alike, with their labels and the capacity they have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub node_shapes: Vec<NodeShape>,

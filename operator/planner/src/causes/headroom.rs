@@ -66,7 +66,7 @@ pub fn choose(
         let held = held.get(sj)?;
         let excess = all_excess.iter().find(|excess| held.get(excess.resource) > 0)?;
         Some(format!(
-            "makes room before others need it: {} of {} are used{nodes}, more than the pool's interruptThreshold of {}",
+            "frees capacity before others need it: {} of {} are used{nodes}, more than the pool's interruptThreshold of {}",
             Amount(excess.resource, excess.used),
             Amount(excess.resource, excess.whole),
             excess.threshold,

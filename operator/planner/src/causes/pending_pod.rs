@@ -250,7 +250,7 @@ impl Cause for PendingPods {
             let pod = self.reserve(pod, &node);
             pool.capacity.set_pod(&pod);
             for sj in victims {
-                let message = format!("makes room for pod {} on node {node}", pod.uid);
+                let message = format!("frees capacity for pod {} on node {node}", pod.uid);
                 pool.order(&sj, Reason::PreemptedByOperator, message);
             }
         }

@@ -117,7 +117,7 @@ impl Cause for PendingResizes {
                 Some(Candidate { sj: sj.clone(), held, loss })
             });
             for (sj, pod) in choose(free, resizes, candidates.collect()) {
-                let message = format!("makes room for the resize of pod {pod} on node {node}");
+                let message = format!("frees capacity for the resize of pod {pod} on node {node}");
                 pool.order(&sj, Reason::PreemptedByOperator, message);
             }
         }
