@@ -12,13 +12,16 @@ pub struct LogFacts {
     pub last_step: Option<i64>,
     /// Seconds it thought to need from there.
     pub remaining_seconds: Option<f64>,
-    /// True if it wrote the final coordinates, which it does only at the last step of the run input file.
+    /// True if it wrote the final coordinates: at the last step of the run input file, or where a minimisation ends.
     pub reached_the_end: bool,
     /// Speed of its last `Performance:` line: ns per day.
     pub ns_per_day: Option<f64>,
     /// Wall time beside it, in seconds.
     pub wall_seconds: Option<f64>,
 }
+
+/// What mdrun says at its last step: of dynamics, and of a minimisation.
+const ENDS: [&str; 2] = ["Writing final coordinates", "writing lowest energy coordinates"];
 
 /// Reads a log or a part of it.
 #[must_use]
@@ -32,12 +35,16 @@ pub fn parse(text: &str) -> LogFacts {
             // Only what follows the last start counts.
             facts = LogFacts::default();
             started = true;
+        } else if is_start_of_minimisation(line) {
+            facts = LogFacts { first_step: Some(0), ..LogFacts::default() };
         } else if let Some(first_step) = start_line(line).filter(|_| started && facts.first_step.is_none()) {
             facts.first_step = Some(first_step);
+        } else if let Some(step) = minimised_line(line) {
+            facts.last_step = Some(step);
         } else if let Some((step, remaining)) = progress_line(line) {
             facts.last_step = Some(step);
             facts.remaining_seconds = remaining;
-        } else if line.starts_with("Writing final coordinates") {
+        } else if ENDS.iter().any(|words| line.starts_with(words)) {
             facts.reached_the_end = true;
         } else if let Some(rest) = line.strip_prefix("Performance:") {
             facts.ns_per_day = positive(rest.split_whitespace().next());
@@ -58,6 +65,17 @@ fn start_line(line: &str) -> Option<i64> {
         Some((_, behind)) => behind.split(',').next()?.trim().parse().ok(),
         None => Some(0),
     }
+}
+
+/// `Number of steps    =           50`, where a minimisation begins: always from the beginning.
+fn is_start_of_minimisation(line: &str) -> bool {
+    line.strip_prefix("Number of steps").is_some_and(|rest| rest.trim_start().starts_with('='))
+}
+
+/// `Step=   33, Dmax= 1.0e-02 nm, Epot= -9.9e+03 Fmax= 8.6e+02, atom= 103`, or `Step 3, Epot=-1.42e+00, Fnorm=...`.
+fn minimised_line(line: &str) -> Option<i64> {
+    let (step, rest) = line.strip_prefix("Step")?.trim_start_matches('=').split_once(',')?;
+    rest.contains("Epot=").then(|| step.trim().parse().ok())?
 }
 
 /// `step 1200, remaining wall clock time:    17 s`, `step 20` or `step 1200, will finish Sat Nov 21 10:00:00 2026`.
@@ -123,7 +141,8 @@ pub fn last_lines(text: &str) -> Option<String> {
     let mut kept: Vec<&str> = Vec::new();
     let mut bytes = 0;
     for line in text.rsplit(['\n', '\r']).map(str::trim_end) {
-        if line.trim().is_empty() || progress_line(line.trim()).is_some() {
+        let trimmed = line.trim();
+        if trimmed.is_empty() || progress_line(trimmed).is_some() || minimised_line(trimmed).is_some() {
             continue;
         }
         bytes += line.len() + 1;
@@ -181,6 +200,23 @@ mod tests {
             (Some(1120), Some(4000), true)
         );
         assert_eq!(facts.ns_per_day, Some(29.768));
+    }
+
+    #[test]
+    fn minimisations_tell_their_steps_and_their_end() {
+        // As 2022.5 prints them; the lines of steepest descents end in a carriage return.
+        let text = "Steepest Descents:\n   Tolerance (Fmax)   =  1.0e+01\n   Number of steps    =           50\n\
+            Step=    0, Dmax= 1.0e-02 nm, Epot= -9.92931e+03 Fmax= 8.59929e+02, atom= 103\r\
+            Step=   50, Dmax= 5.0e-03 nm, Epot= -1.16489e+04 Fmax= 2.94433e+02, atom= 202\n";
+        let facts = parse(text);
+        assert_eq!((facts.first_step, facts.last_step, facts.reached_the_end), (Some(0), Some(50), false));
+        assert!(parse(&format!("{text}\nwriting lowest energy coordinates.\n")).reached_the_end);
+        let conjugate = "   Number of steps    =           50\n\nStep 3, Epot=-1.423153e+00, Fnorm=6.074e-02, Fmax=8.628e-02 \
+            (atom 33)\n";
+        assert_eq!(parse(conjugate).last_step, Some(3));
+        // The next attempt begins again.
+        assert_eq!(parse(&format!("{text}{conjugate}")).last_step, Some(3));
+        assert_eq!(last_lines(text).map(|kept| kept.lines().count()), Some(3));
     }
 
     /// Terminated again after it had continued; the last steps are those of the checkpoints.

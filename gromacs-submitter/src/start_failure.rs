@@ -21,6 +21,8 @@ pub enum StartFailure {
 pub enum Fault {
     /// So many domains do not fit into the box, nor do more.
     Domains,
+    /// The system runs on one rank alone.
+    Ranks,
     /// What it does on a GPU.
     Gpu,
     /// This division into ranks and threads, and no other.
@@ -44,6 +46,11 @@ const PATTERNS: &[(&str, StartFailure)] = &[
     ),
     ("There is no domain decomposition for", StartFailure::Layout(Fault::Domains)),
     ("is smaller than the cell size limit", StartFailure::Layout(Fault::Domains)),
+    ("only supports a single rank", StartFailure::Layout(Fault::Ranks)),
+    ("is not supported with domain decomposition", StartFailure::Layout(Fault::Ranks)),
+    ("are not implemented with domain decomposition", StartFailure::Layout(Fault::Ranks)),
+    ("With MPI parallelization distance-restraint", StartFailure::Layout(Fault::Ranks)),
+    ("are not supported with MPI parallelization", StartFailure::Layout(Fault::Ranks)),
     ("contains a large prime factor", StartFailure::Layout(Fault::Division)),
     ("request a parallel simulation, but", StartFailure::Layout(Fault::Division)),
     ("OMP_NUM_THREADS", StartFailure::Layout(Fault::Division)),
@@ -97,6 +104,7 @@ pub fn rules_out(words: &str, refused: &Layout, candidate: &Layout) -> bool {
     let domains = |layout: &Layout| layout.ntmpi.saturating_sub(layout.npme);
     match classify(words) {
         StartFailure::Layout(Fault::Domains) => domains(candidate) >= domains(refused),
+        StartFailure::Layout(Fault::Ranks) => candidate.ntmpi > 1,
         StartFailure::Layout(Fault::Gpu) => on_gpu(refused)
             .into_iter()
             .zip(on_gpu(candidate))
@@ -130,6 +138,9 @@ mod tests {
         for (name, expected) in [
             ("too many ranks", StartFailure::Layout(Fault::Domains)),
             ("a cell too small", StartFailure::Layout(Fault::Domains)),
+            ("one rank alone", StartFailure::Layout(Fault::Ranks)),
+            ("SHAKE", StartFailure::Layout(Fault::Ranks)),
+            ("distance restraints", StartFailure::Layout(Fault::Ranks)),
             ("a large prime", StartFailure::Layout(Fault::Division)),
             ("one rank for PME", StartFailure::Layout(Fault::Division)),
             ("threads of the image", StartFailure::Layout(Fault::Division)),
@@ -176,6 +187,10 @@ mod tests {
         assert!(rules_out(&words, &ranks(16, 4), &ranks(12, 0)), "12 domains each");
         assert!(rules_out(&words, &ranks(16, 4), &ranks(32, 0)));
         assert!(!rules_out(&words, &ranks(16, 4), &ranks(8, 0)));
+        let alone = seen("one rank alone");
+        assert!(
+            rules_out(&alone, &ranks(8, 0), &ranks(2, 0)) && !rules_out(&alone, &ranks(8, 0), &ranks(1, 0))
+        );
         let prime = seen("a large prime");
         assert!(rules_out(&prime, &ranks(14, 0), &ranks(14, 0)));
         assert!(!rules_out(&prime, &ranks(14, 0), &ranks(16, 0)));

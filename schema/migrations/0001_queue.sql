@@ -1395,7 +1395,8 @@ select
     r.rungs,
     q.step,
     least(9223372036854775807, coalesce(q.init_step, 0)::numeric + q.nsteps)::bigint as last_step,
-    case when q.nsteps > 0 and q.step is not null then
+    case when q.state = 'completed' and q.inspected ->> 'integrator' in ('steep', 'cg', 'l-bfgs') then 100.0
+        when q.nsteps > 0 and q.step is not null then
         round((100.0 * greatest(0, least(q.step - coalesce(q.init_step, 0), q.nsteps)) / q.nsteps)::numeric, 1)
     end as percent,
     q.ns_per_day,

@@ -25,6 +25,9 @@ pub const NOTIFY_CHANNEL: &str = "gromacs_to_tune";
 /// Channel on which Postgres tells that the history of a row grew.
 pub const EVENT_CHANNEL: &str = "gromacs_event";
 
+/// Integrators that minimise an energy. They write no checkpoints: what is interrupted begins again.
+pub const MINIMISERS: [&str; 3] = ["steep", "cg", "l-bfgs"];
+
 /// Label on a ScavengerJob: the row it belongs to.
 pub const LABEL_ROW: &str = "scavenger.dev/row";
 
@@ -464,6 +467,13 @@ impl GromacsToTune {
             node_labels: columns.benchmark_node_labels.as_ref()?.0.clone(),
         })
         .filter(|_| self.kind == Kind::Calibration)
+    }
+
+    /// True if it minimises an energy, as far as its file is known.
+    #[must_use]
+    pub fn is_minimisation(&self) -> bool {
+        let integrator = self.inspected.as_ref().and_then(|found| found.get("integrator"));
+        integrator.is_some_and(|name| MINIMISERS.contains(&name.as_str()))
     }
 
     /// The system as the tuner wants it, with the settings that the inspection found; none until the number of atoms is

@@ -9,7 +9,7 @@ const INTERVALS_UNTIL_SAVED: f64 = 3.0;
 /// The step that a checkpoint of the row must have reached by now: that which its last attempt started from, or what it
 /// had computed three intervals before its last progress.
 pub(super) fn saved_step(row: &GromacsToTune, status: &RowStatus) -> Option<i64> {
-    if row.kind == Kind::Calibration {
+    if row.kind == Kind::Calibration || row.is_minimisation() {
         return None;
     }
     let computed = status.first_step.and(status.step).zip(steps_between_checkpoints(row, status));
@@ -28,7 +28,7 @@ fn steps_between_checkpoints(row: &GromacsToTune, status: &RowStatus) -> Option<
 /// attempt, and `checkpoint_step` rises only when an attempt ends.
 pub(super) fn lost(row: &GromacsToTune) -> Option<String> {
     let (first, saved) = row.status.first_step.zip(row.status.checkpoint_step)?;
-    (first < saved && row.kind == Kind::Simulation).then(|| {
+    (first < saved && row.kind == Kind::Simulation && !row.is_minimisation()).then(|| {
         format!(
             "mdrun started at step {first}, but a checkpoint had reached step {saved}: state.cpt in the folder \
              gromacs-{} beside the file is missing or older; put it back and retry, or add the file again to start over",

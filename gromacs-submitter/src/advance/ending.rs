@@ -36,6 +36,10 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
                       run it again";
         return fail(input, reason.to_owned());
     }
+    if input.row.is_minimisation() {
+        // It knows no exit code 0 before its end, and has no checkpoint that could tell more.
+        return reached_the_end(status, end, None, input, job);
+    }
     // The log is gone: the checkpoint tells.
     if !status.verifying {
         status.verifying = true;

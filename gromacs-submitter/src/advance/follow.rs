@@ -140,7 +140,7 @@ fn measured_on_the_way(
     attempt: &AttemptView,
     row: &GromacsToTune,
 ) -> Option<Measurement> {
-    if attempt.outcome != Some(Outcome::Interrupted) {
+    if attempt.outcome != Some(Outcome::Interrupted) || row.is_minimisation() {
         return None;
     }
     let steps = status.step?.checked_sub(status.first_step?).filter(|steps| *steps > 0)?;
@@ -231,7 +231,8 @@ pub fn take_progress(
     };
     status.step = Some(last_step);
     status.progress_time = Some(now.into());
-    let Some(dt_ps) = row.system.dt_ps else { return };
+    // A minimisation has steps, and no time that goes by.
+    let Some(dt_ps) = row.system.dt_ps.filter(|_| !row.is_minimisation()) else { return };
     let to_do = row.system.last_step().map_or(0, |end| end - last_step);
     let done = status.first_step.map_or(0, |first| last_step - first);
     let elapsed = start_time.map_or(0.0, |start| seconds_between(start, now));

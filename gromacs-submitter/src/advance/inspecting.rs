@@ -94,6 +94,12 @@ fn with_advice_on_chain(row: &GromacsToTune, reason: String) -> String {
 /// Why the row cannot have what it asks for. What the user gave wins where the tuner only reckons with it; which steps
 /// are computed mdrun reads in the file, and its `-nsteps` would begin again after each interruption.
 fn contradiction(row: &GromacsToTune, inspection: &Inspection) -> Option<String> {
+    if inspection.minimises() && row.checkpoint_path.is_some() {
+        return Some(format!(
+            "{} minimises an energy, which starts from no checkpoint; add it again without checkpoint_path",
+            row.tpr_path
+        ));
+    }
     let (read, found) = (crate::probe::file_system(row), &inspection.system);
     // What an earlier inspection filled in nobody asked for.
     let given = [(row.system.nsteps, read.nsteps), (row.system.init_step, read.init_step)]

@@ -39,7 +39,7 @@ pub fn with_ladder(
     ladder: Vec<LadderRung>,
     pool: Option<&PoolView>,
 ) -> Result<(RowStatus, Vec<LadderRung>), String> {
-    let in_time = stops_in_time(row, large_enough(row, ladder)?, pool)?;
+    let in_time = stops_in_time(row, short_enough(row, large_enough(row, ladder)?)?, pool)?;
     let mut ladder = with_more_memory(row, in_time, pool)?;
     for (rung, number) in ladder.iter_mut().zip(1..) {
         rung.rung = number;
@@ -106,6 +106,29 @@ fn large_enough(row: &GromacsToTune, ladder: Vec<LadderRung>) -> Result<Vec<Ladd
             digits(most_speed)
         )
     })
+}
+
+/// What is interrupted is lost with a minimisation, so it must not take long.
+const LONGEST_MINIMISATION_HOURS: f64 = 24.0;
+
+/// A minimisation begins again after each interruption. With a configuration on which it may take longer than a day it
+/// might never end.
+fn short_enough(row: &GromacsToTune, ladder: Vec<LadderRung>) -> Result<Vec<LadderRung>, String> {
+    if !row.is_minimisation() {
+        return Ok(ladder);
+    }
+    let hours = |rung: &LadderRung| rung.hours_to_finish.unwrap_or(0.0);
+    let least = ladder.iter().map(hours).fold(f64::INFINITY, f64::min);
+    let short: Vec<LadderRung> =
+        ladder.into_iter().filter(|rung| hours(rung) <= LONGEST_MINIMISATION_HOURS).collect();
+    if short.is_empty() {
+        let steps = row.system.nsteps.unwrap_or(0) as f64 * LONGEST_MINIMISATION_HOURS / least;
+        return Err(format!(
+            "the minimisation may take {least:.0} h, and begins again after each interruption: allow at most {steps:.0} \
+             steps, which take a day, and retry"
+        ));
+    }
+    Ok(short)
 }
 
 fn stops_in_time(

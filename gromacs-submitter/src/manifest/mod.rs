@@ -57,7 +57,7 @@ const SLOW_VOLUME_BYTES_PER_SECOND: f64 = 20e6;
 /// Seconds for what does not depend on the system: the signal's way, closing files, the end of the process.
 const STOP_SECONDS: f64 = 5.0;
 
-/// A probe has nothing to save, and its shell ignores SIGTERM.
+/// A probe and a minimisation have nothing to save, and ignore SIGTERM.
 const PROBE_GRACE_SECONDS: i64 = 1;
 
 /// The run input of a row that was extended, in the folder of the row. The inspection makes it.
@@ -125,6 +125,9 @@ pub fn probe_name(row: &GromacsToTune, probe: Probe) -> String {
 /// Seconds that mdrun needs after SIGTERM for its last checkpoint, at the slow end of what `rung` may do.
 #[must_use]
 pub fn needed_grace_seconds(row: &GromacsToTune, rung: &LadderRung) -> i64 {
+    if row.is_minimisation() {
+        return PROBE_GRACE_SECONDS;
+    }
     let steps_per_second = slow_ns_per_day(row, rung) * 1000.0 / row.system.dt_ps.unwrap_or(0.002) / 86400.0;
     let steps = f64::from(steps_to_stop(row, rung));
     let atoms = row.system.atoms.unwrap_or(0) as f64;
@@ -171,19 +174,25 @@ pub fn simulation_job(
         value_from: None,
     }];
     spec.interruption_after = checkpoint::interval(row).into();
-    if row.benchmark().is_some() {
-        // It starts over each time: what an interrupted attempt left is written over, not kept beside.
+    if starts_over(row) {
+        // What an interrupted attempt left is written over, not kept beside.
         spec.command = ["gmx", "-nobackup", "mdrun"].map(ToOwned::to_owned).to_vec();
     } else {
         spec.command = ["gmx", "mdrun"].map(ToOwned::to_owned).to_vec();
         spec.checkpoint = Some(checkpoint::promise(row, terms));
     }
+    let usual = if row.is_minimisation() { PROBE_GRACE_SECONDS } else { USUAL_GRACE_SECONDS };
     spec.termination_grace_period_seconds =
-        needed_grace_seconds(row, rung).max(USUAL_GRACE_SECONDS).min(terms.longest_grace);
+        needed_grace_seconds(row, rung).max(usual).min(terms.longest_grace);
     let mut job = job(row, job_name(row.id, row.status.submission), spec, settings);
     job.labels_mut().insert(names::LABEL_FOLDER.to_owned(), folder_label(row));
     job.annotations_mut().insert(ANNOTATION_CONFIGURATIONS.to_owned(), Configurations::new(rung.rung).text());
     job
+}
+
+/// True if each attempt begins again: a benchmark, and a minimisation, which writes no checkpoints.
+fn starts_over(row: &GromacsToTune) -> bool {
+    row.benchmark().is_some() || row.is_minimisation()
 }
 
 /// What stands for the row's folder in a label: two rows, even of two databases, that name one folder of one claim have
@@ -288,10 +297,12 @@ fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
         return benchmark_args(row, &benchmark).into_iter().chain(progress).collect();
     }
     let mut args = vec!["-s".to_owned(), literal(&run_input(row))];
-    args.extend(["-cpi", checkpoint::FILE, "-cpo", checkpoint::FILE, "-cpt"].map(ToOwned::to_owned));
-    args.push(checkpoint::mdrun_minutes(row));
+    if !row.is_minimisation() {
+        args.extend(["-cpi", checkpoint::FILE, "-cpo", checkpoint::FILE, "-cpt"].map(ToOwned::to_owned));
+        args.push(checkpoint::mdrun_minutes(row));
+    }
     // It can append only to the output files that its checkpoint names, which are not in the folder of the row.
-    if row.append == Some(false) || row.checkpoint_path.is_some() {
+    if !row.is_minimisation() && (row.append == Some(false) || row.checkpoint_path.is_some()) {
         args.push("-noappend".to_owned());
     }
     args.extend(rung.layout.mdrun_args(row.system.gromacs_version.as_deref()));

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use scavenger_schema::simulation::{GromacsToTune, System};
+use scavenger_schema::simulation::{GromacsToTune, MINIMISERS, System};
 use scavenger_schema::{bounds, gpu_offload};
 
 /// Reads the .tpr file and makes the working directory.
@@ -35,9 +35,9 @@ pub enum ProbeError {
         /// What was there.
         value: String,
     },
-    /// Energy minimisation and the like have no checkpoints.
+    /// Test particle insertion, normal modes and the like: neither checkpoints, nor over soon.
     #[error(
-        "integrator {0} cannot be continued from a checkpoint; only dynamics can run as a scavenger (integrator md, md-vv, md-vv-avek, sd or bd)"
+        "integrator {0} writes no checkpoints and may take long; run it yourself. The queue takes dynamics (integrator md, md-vv, md-vv-avek, sd, bd) and minimisations (steep, cg, l-bfgs)"
     )]
     UseIntegrator(String),
     /// A run without an end never completes.
@@ -74,12 +74,26 @@ pub struct Inspection {
     pub values: BTreeMap<String, String>,
 }
 
+impl Inspection {
+    /// True if the file minimises an energy.
+    #[must_use]
+    pub fn minimises(&self) -> bool {
+        self.values.get("integrator").is_some_and(|name| MINIMISERS.contains(&name.as_str()))
+    }
+}
+
 /// What the row's .tpr file says, as it was read last; nothing before the inspection.
 #[must_use]
 pub fn file_system(row: &GromacsToTune) -> System {
     let values = row.inspected.as_ref().map(|values| values.0.clone());
     values.and_then(|values| inspection_of(values).ok()).map(|found| found.system).unwrap_or_default()
 }
+
+/// Integrators that can go on from a checkpoint.
+const DYNAMICS: [&str; 6] = ["md", "md-vv", "md-vv-avek", "sd", "sd1", "bd"];
+
+/// What stands for the time step of a minimisation, in ps: the tuner counts steps by it.
+const DT_OF_MINIMISATION: f64 = 0.001;
 
 /// Key of the .tpr file's checksum and size.
 const CHECKSUM: &str = "tpr-checksum";
@@ -146,7 +160,8 @@ pub fn parse_inspection(text: &str) -> Result<Inspection, ProbeError> {
 fn inspection_of(values: BTreeMap<String, String>) -> Result<Inspection, ProbeError> {
     let word = |key: &str| values.get(key).map(String::as_str).unwrap_or_default();
     let integrator = word("integrator");
-    if !["md", "md-vv", "md-vv-avek", "sd", "sd1", "bd"].contains(&integrator) {
+    let minimises = MINIMISERS.contains(&integrator);
+    if !minimises && !DYNAMICS.contains(&integrator) {
         return Err(ProbeError::UseIntegrator(integrator.to_owned()));
     }
     let atoms: i64 = number(&values, "atoms")?;
@@ -158,6 +173,8 @@ fn inspection_of(values: BTreeMap<String, String>) -> Result<Inspection, ProbeEr
         return Err(ProbeError::EndSimulation);
     }
     let dt_ps: f64 = number(&values, "dt")?;
+    // A minimisation has none, whatever its file says.
+    let dt_ps = if minimises { DT_OF_MINIMISATION } else { dt_ps };
     if !(dt_ps > 0.0 && dt_ps <= 1.0) {
         return Err(ProbeError::UseTimeStep(dt_ps));
     }
@@ -310,9 +327,20 @@ mod tests {
     }
 
     #[test]
+    fn a_minimisation_has_steps_and_no_time_step() {
+        for integrator in MINIMISERS {
+            let text = WATER
+                .replace("integrator=md", &format!("integrator={integrator}"))
+                .replace("dt=0.002", "dt=0");
+            let system = parse_inspection(&text).expect("should be a good answer").system;
+            assert_eq!((system.nsteps, system.dt_ps), (Some(4000), Some(DT_OF_MINIMISATION)), "{integrator}");
+        }
+    }
+
+    #[test]
     fn bad_files_are_named() {
         for (from, to, error) in [
-            ("integrator=md", "integrator=steep", ProbeError::UseIntegrator("steep".to_owned())),
+            ("integrator=md", "integrator=tpi", ProbeError::UseIntegrator("tpi".to_owned())),
             ("nsteps=4000", "nsteps=-1", ProbeError::EndSimulation),
             ("atoms=2652", "atoms=0", ProbeError::FindAtoms),
             ("dt=0.002", "dt=0", ProbeError::UseTimeStep(0.0)),

@@ -1,6 +1,7 @@
 //! A folder that stands for a volume, where the probes' scripts run as a pod runs them: by `sh`, with a `gmx` of the test's.
 
 #![allow(clippy::expect_used, reason = "a failure must be loud")]
+#![allow(dead_code, reason = "each file of tests uses its part")]
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

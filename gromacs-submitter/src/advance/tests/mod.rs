@@ -6,6 +6,7 @@ mod checkpoint;
 mod ending;
 mod extension;
 mod least;
+mod minimisation;
 mod observation;
 mod refused;
 mod start;

@@ -1,0 +1,92 @@
+//! The systems in `tests/systems` without a cluster: GROMACS makes their run inputs, the inspection reads them, and mdrun
+//! runs them with the arguments that a row gets, on one rank and on two.
+
+mod volume;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gromacs_submitter::mdrun_log::{error_message, parse};
+use gromacs_submitter::probe::{INSPECT_SCRIPT, parse_inspection};
+use gromacs_submitter::start_failure::{Fault, StartFailure, classify};
+use scavenger_schema::tuning::Layout;
+use volume::Volume;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/systems")
+}
+
+/// Name of each system, and the words with which it is refused; none if it completes.
+fn systems() -> Vec<(String, Option<String>)> {
+    let mut systems: Vec<_> = std::fs::read_dir(folder())
+        .expect("should be a folder")
+        .filter_map(|entry| {
+            let path = entry.expect("should be readable").path();
+            let name = path.file_name()?.to_str()?.strip_suffix(".mdp")?.to_owned();
+            let text = std::fs::read_to_string(&path).expect("should be readable");
+            let then = text.lines().nth(2)?.strip_prefix("; then: ")?.to_owned();
+            Some((name, then.strip_prefix("refused ").map(str::to_owned)))
+        })
+        .collect();
+    systems.sort();
+    systems
+}
+
+/// Ends with exit code and what mdrun printed.
+fn mdrun(folder: &Path, tpr: &Path, layout: &Layout, version: Option<&str>) -> (bool, String) {
+    let output = Command::new("gmx")
+        .args(["-quiet", "-nobackup", "mdrun", "-s"])
+        .arg(tpr)
+        .args(["-cpi", "state.cpt", "-cpo", "state.cpt", "-cpt", "9"])
+        .args(layout.mdrun_args(version))
+        .args(["-v", "-stepout", "50"])
+        .current_dir(folder)
+        .output()
+        .expect("should run gmx");
+    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+#[ignore = "needs GROMACS (gmx in the PATH): cargo test -p gromacs-submitter --test systems -- --ignored"]
+fn gromacs_runs_them_or_the_inspection_says_why_not() {
+    let volume = Volume::new("PATH=${PATH#*:} exec gmx \"$@\"");
+    let made = Command::new("sh")
+        .arg(folder().join("make.sh"))
+        .arg(&volume.0)
+        .output()
+        .expect("should run the script");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let systems = systems();
+    assert!(systems.len() >= 30, "{systems:?}");
+    for (name, refused) in systems {
+        let tpr = volume.0.join(format!("{name}/{name}.tpr"));
+        let work = volume.0.join(format!("{name}/gromacs-1"));
+        let output = volume.run(INSPECT_SCRIPT, &[&tpr, &work, Path::new("row 1 of queue a")]);
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        let message = volume.message();
+        assert!(message.len() < 1024, "{name}: the operator copies at most 1 kB: {message}");
+        let inspection = match (parse_inspection(&message), refused) {
+            (Err(error), Some(words)) => {
+                assert!(error.to_string().contains(&words), "{name}: {error}");
+                continue;
+            }
+            (Ok(inspection), None) => inspection,
+            (found, refused) => panic!("{name}: {found:?} instead of {refused:?}"),
+        };
+        let version = inspection.system.gromacs_version.as_deref();
+        let (success, told) = mdrun(&work, &tpr, &Layout::cpu(1, 1), version);
+        let facts = parse(&told);
+        // 2022.5 writes no final coordinates of a simulated tempering; its last step tells.
+        let is_done = facts.reached_the_end || facts.last_step >= inspection.system.nsteps;
+        assert!(success && is_done && facts.first_step == Some(0), "{name}: {told}");
+        // More ranks than the system takes are refused in words that lead to fewer.
+        let two = volume.0.join(format!("{name}/gromacs-2"));
+        std::fs::create_dir(&two).expect("should make a folder");
+        let (success, told) = mdrun(&two, &tpr, &Layout::cpu(2, 1), version);
+        let words = error_message(&told).unwrap_or_default();
+        assert!(
+            success || matches!(classify(&words), StartFailure::Layout(Fault::Ranks | Fault::Domains)),
+            "{name} on two ranks: {words}"
+        );
+    }
+}
