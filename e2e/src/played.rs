@@ -137,6 +137,27 @@ impl PlayedJob {
         .await
     }
 
+    /// Waits until it is suspended.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub async fn is_suspended(&self) -> Result<()> {
+        until(&format!("{} is suspended", self.name), || async {
+            Ok(self.jobs.get(&self.name).await?.spec.suspend.then_some(()))
+        })
+        .await
+    }
+
+    /// Says on which node the attempt runs that is there now.
+    ///
+    /// # Errors
+    /// If none is there, or what the API server says.
+    pub async fn is_on(&mut self, node: &str, labels: &Value) -> Result<()> {
+        let attempt = self.active.as_mut().context("no attempt runs")?;
+        attempt["nodes"] = json!([{ "name": node, "podCount": 1, "labels": labels }]);
+        self.write(json!({ "phase": Phase::Running, "message": "it runs" })).await
+    }
+
     /// Waits until it is deleted, and lets it go: its pods are gone.
     ///
     /// # Errors

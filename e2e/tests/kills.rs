@@ -43,6 +43,18 @@ const KNOWN: &str = "atoms, nsteps, init_step, dt_ps, cutoff_nm, constraints, bo
     fallback_after_seconds";
 const KNOWN_VALUES: &str = "2652, 4000, 0, 0.002, 0.9, 2652, 0, '{}', 1";
 
+/// A row of 100 ns that is as well known, and what mdrun writes of it: at this speed it takes days.
+const LONG_VALUES: &str = "2652, 50000000, 0, 0.002, 0.9, 2652, 0, '{}', 1";
+const LONG_START: &str = "starting mdrun 'Water'\n50000000 steps, 100000.0 ps.\nstep 0\r\
+                          step 1000, remaining wall clock time: 400000 s          \r";
+const LONG_GOES_ON: &str = "starting mdrun 'Water'\n50000000 steps, 100000.0 ps (continuing from step 1200,      2.4 ps).\n\
+                            step 1200\rstep 2000, remaining wall clock time: 100000 s          \r";
+const LONG_END: &str = "starting mdrun 'Water'\n50000000 steps, 100000.0 ps (continuing from step 1200,      2.4 ps).\n\
+                        step 1200\rstep 50000000, remaining wall clock time:     0 s          \n\
+                        Writing final coordinates.\n\n               Core t (s)   Wall t (s)        (%)\n       \
+                        Time:   100000.000   100000.000      100.0\n                 (ns/day)    (hour/ns)\n\
+                        Performance:       86.400        0.278\n";
+
 /// A log that is being written: what stands before `end`, and before mdrun says that it was told to stop.
 fn so_far<'a>(log: &'a str, end: &str) -> &'a str {
     log.split(end).next().unwrap_or(log)
@@ -198,6 +210,13 @@ fn stories() -> Vec<Story> {
             values: KNOWN_VALUES,
             end: ("cancelled", 1, 1, 0),
         },
+        Story {
+            name: "grows",
+            live: |stage, id| grows(stage, id).boxed(),
+            columns: KNOWN,
+            values: LONG_VALUES,
+            end: ("completed", 1, 2, 2),
+        },
     ]
 }
 
@@ -263,6 +282,24 @@ async fn is_cancelled(stage: &Stage, id: i64) -> Result<()> {
     let sweeps = format!("update gromacs_to_tune set job_expiry_time = now() where id = {id}");
     stage.postgres.sql(&sweeps).await?;
     stage.leaves(id, std::iter::empty()).await
+}
+
+/// It falls back to the smallest configuration and runs. There is room for the largest one by then, so it is stopped, goes
+/// on with that, and completes.
+async fn grows(stage: &Stage, id: i64) -> Result<()> {
+    let mut job = stage.made(&format!("gromacs-{id}-1")).await?;
+    for generation in [2, 3] {
+        job.waits(WaitingReason::NeverFits, "no node is as large as this").await?;
+        job.is_replaced(generation).await?;
+    }
+    job.runs(LONG_START).await?;
+    job.is_suspended().await?;
+    job.is_interrupted(Reason::Suspended, WaitingReason::Suspended).await?;
+    job.is_replaced(5).await?;
+    job.runs(LONG_GOES_ON).await?;
+    stage.progresses(id, 2, 1200).await?;
+    job.completes("", Some(LONG_END)).await?;
+    stage.leaves(id, [job]).await
 }
 
 /// A write, told apart from those of the same kind by how many came before it. Not by its number among all: how often a

@@ -84,6 +84,7 @@ pub(crate) fn row() -> GromacsToTune {
             job_uid: None,
             rung: None,
             next_rung: None,
+            grown_from: None,
             laps: 0,
             next_lap_time: None,
             no_room_since: None,
@@ -186,6 +187,7 @@ pub(crate) fn pool() -> PoolView {
         pending_timeout: Duration::from_secs(60),
         update_time: Some(now()),
         supervises: false,
+        waiting_for_room: 0,
         limits: PoolLimits {
             min_interruption_after: Duration::from_secs(60),
             max_interruption_after: Duration::from_secs(7200),
@@ -217,6 +219,8 @@ pub(crate) fn job(phase: Phase, rung: i32) -> JobView {
         message: Some("the operator's sentence".to_owned()),
         rung: Some(rung),
         has_run: false,
+        suspended: false,
+        waiting_since: None,
         finish_time: None,
         attempts: Vec::new(),
     }

@@ -41,6 +41,10 @@ pub struct JobView {
     pub rung: Option<i32>,
     /// True if it ever ran.
     pub has_run: bool,
+    /// True if its spec says that it shall not run.
+    pub suspended: bool,
+    /// Since when it waits, for whatever reason; none while an attempt is active.
+    pub waiting_since: Option<Timestamp>,
     /// When it ended.
     pub finish_time: Option<Timestamp>,
     /// Its attempts in ascending order, the active one included.
@@ -120,6 +124,12 @@ impl JobView {
             message: said(status.message.clone()),
             rung: configurations.rung(generation, ladder, &job.spec.resources.requests),
             has_run: status.interrupted_count > 0 || !status.start_times.is_empty(),
+            suspended: job.spec.suspend,
+            waiting_since: status
+                .conditions
+                .iter()
+                .find(|found| found.type_ == condition::ADMITTED && found.status == "False")
+                .map(|found| found.last_transition_time.0),
             finish_time: status.finish_time.as_ref().map(|time| time.0),
             attempts,
         }
@@ -192,6 +202,10 @@ fn said(message: Option<String>) -> Option<String> {
     message.map(without_nul).filter(|message| !message.is_empty())
 }
 
+/// Why ScavengerJobs wait that would take room if there were more.
+const WAITS_FOR_ROOM: [WaitingReason; 3] =
+    [WaitingReason::NoRoom, WaitingReason::Unscheduled, WaitingReason::BehindInQueue];
+
 /// The pool as far as a row needs it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PoolView {
@@ -205,6 +219,8 @@ pub struct PoolView {
     pub update_time: Option<Timestamp>,
     /// True if workloads run under the supervisor unless they refuse it.
     pub supervises: bool,
+    /// How many ScavengerJobs wait for room, or behind others that do.
+    pub waiting_for_room: i32,
 }
 
 /// What a ScavengerJob may ask for, as far as a row needs it.
@@ -242,6 +258,10 @@ impl PoolView {
         });
         Self {
             pending_timeout: pool.spec.pending_timeout.into(),
+            waiting_for_room: WAITS_FOR_ROOM
+                .iter()
+                .filter_map(|reason| status.queue.waiting_by_reason.get(reason.name()))
+                .sum(),
             nodes: nodes.collect(),
             limits: PoolLimits::new(&pool.spec.limits),
             update_time: status.update_time.map(|time| time.0),

@@ -1,6 +1,6 @@
 //! Carries out the steps of one row: looks, decides, acts, writes, until there is nothing to do at once.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use scavenger_schema::scavenger_job::ScavengerJob;
 use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State, job_name};
@@ -43,6 +43,8 @@ pub struct Worker {
     pub metrics: Arc<Metrics>,
     /// When the operator was heard of last.
     pub heard: Heard,
+    /// The pool's status of which a row has taken the room that is free.
+    pub taken: Mutex<Option<jiff::Timestamp>>,
 }
 
 /// Why a step was not done.
@@ -188,12 +190,16 @@ impl Worker {
             log: &seen.log,
             image: seen.image.as_deref(),
             is_followed: seen.is_followed,
+            room_is_taken: self.room_is_taken(&seen),
             memory_bytes: seen.memory_bytes,
             settings: &self.settings,
             now: self.store.clock(),
         });
         self.metrics.count_step(step.action.name());
         tracing::debug!(row = claim.row.id, action = step.action.name(), "step");
+        if step.takes_room {
+            *self.taken() = seen.pool.as_ref().and_then(|pool| pool.update_time);
+        }
         self.act(claim, &seen, step).await
     }
 
@@ -250,11 +256,12 @@ impl Worker {
         } else {
             seen.log = self.log_of_ended(row, found.as_ref()).await?;
         }
-        // While it runs, nothing about the pool matters, unless an earlier attempt has ended that nobody has seen: on
-        // which nodes it can have run goes with what it measured.
+        // While it runs with the largest configuration, nothing about the pool matters, unless an earlier attempt has ended
+        // that nobody has seen: on which nodes it can have run goes with what it measured.
         let has_news =
             found.as_ref().is_some_and(|(_, view)| view.has_ended_since(row.status.attempts_recorded));
-        if phase != Some(Phase::Running) || has_news {
+        let may_grow = row.status.grown_from.is_some() || advance::may_grow(&row.status, &seen.ladder);
+        if phase != Some(Phase::Running) || has_news || may_grow {
             seen.pool = self.pool().await?;
         }
         let waiting_reason = found.as_ref().and_then(|(_, view)| view.waiting_reason);
@@ -306,6 +313,16 @@ impl Worker {
             view.update_time = self.heard.of(view.update_time, self.store.clock());
         }
         Ok(view)
+    }
+
+    fn taken(&self) -> std::sync::MutexGuard<'_, Option<jiff::Timestamp>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if a row has taken what this status of the pool says is free. The next status says what is left.
+    fn room_is_taken(&self, seen: &Seen) -> bool {
+        let update = seen.pool.as_ref().and_then(|pool| pool.update_time);
+        update.is_some() && *self.taken() == update
     }
 
     async fn view_of(&self, row: &GromacsToTune, name: &str) -> Result<Option<JobView>, StepError> {
@@ -407,10 +424,15 @@ impl Worker {
                 let job = simulation_job(row, rung_found, &self.manifest, seen.terms());
                 self.cluster.create(&job).await?;
             }
-            Action::ReplaceJob { rung, resource_version } => {
+            Action::SuspendJob { resource_version } => {
+                let name = job_name(row.id, row.status.submission);
+                let replaced = self.cluster.suspend(namespace, &name, &resource_version).await?;
+                tracing::info!(row = row.id, ?replaced, "suspends it to grow");
+            }
+            Action::ReplaceJob { rung, resumes, resource_version } => {
                 let rung_found = find_rung(row, &seen.ladder, rung)?;
                 let job = simulation_job(row, rung_found, &self.manifest, seen.terms());
-                let replaced = self.cluster.replace(&job, &resource_version).await?;
+                let replaced = self.cluster.replace(&job, &resource_version, resumes).await?;
                 tracing::info!(row = row.id, rung, ?replaced, "replaces the configuration");
                 if let Replaced::Refused(words) = replaced {
                     let status = advance::with_refusal(row, rung, &words, self.store.clock());

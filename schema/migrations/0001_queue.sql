@@ -170,6 +170,7 @@ create table gromacs_to_tune (
     job_uid text,
     rung integer,
     next_rung integer,
+    grown_from integer,
     laps integer not null default 0,
     next_lap_time timestamptz,
     no_room_since timestamptz,
@@ -364,6 +365,7 @@ comment on column gromacs_to_tune.submission is 'Number of its ScavengerJob grom
 comment on column gromacs_to_tune.job_uid is 'UID of the ScavengerJob once it was seen.';
 comment on column gromacs_to_tune.rung is 'Configuration in use: rung of gromacs_ladder, counted from 1.';
 comment on column gromacs_to_tune.next_rung is 'Configuration that is about to replace it; null otherwise.';
+comment on column gromacs_to_tune.grown_from is 'Configuration that it was stopped on to go on with a larger one; null once it runs.';
 comment on column gromacs_to_tune.laps is 'How often the whole ladder was tried without finding room.';
 comment on column gromacs_to_tune.next_lap_time is 'When the ladder is tried again from its largest configuration.';
 comment on column gromacs_to_tune.no_room_since is 'Since when it waits for room with this configuration; null while it waits for anything else.';

@@ -6,6 +6,7 @@ use scavenger_vocabulary::{Outcome, Phase};
 
 use super::checkpoint::{lost, saved_step, speed_ratio};
 use super::ending::{completed, failed};
+use super::growth;
 use super::ladder::describe;
 use super::waiting::{reset_clock, stop_clock, wait_for_room};
 use super::{
@@ -172,6 +173,10 @@ fn started_state(status: RowStatus, job: &JobView) -> RowStatus {
 }
 
 fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
+    if let Some(step) = growth::intended(status, input, job) {
+        return step;
+    }
+    status.grown_from = None;
     status.state = State::Running;
     reset_clock(status);
     status.laps = 0;
@@ -200,6 +205,11 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
                 ..AttemptRecord::of(attempt)
             });
         }
+    }
+    if let Some(attempt) = attempt
+        && let Some(step) = growth::intend(status, input, job, attempt)
+    {
+        return Step { attempts, ..step };
     }
     // What is followed tells its progress by itself, from the step on at which it started.
     let is_followed = input.is_followed && status.first_step.is_some();

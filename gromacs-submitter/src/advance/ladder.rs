@@ -205,6 +205,14 @@ const ROOM_IS_KNOWN_AFTER: SignedDuration = SignedDuration::from_secs(10);
 /// Less gain is not worth a change: predictions are wrong by as much.
 const LEAST_GAIN: f64 = 0.1;
 
+/// Seconds that the rest of the row takes with a configuration, at the speed that was measured or predicted.
+pub(super) fn rest_seconds(row: &GromacsToTune, rung: &LadderRung) -> Option<f64> {
+    let first_step = row.system.init_step.unwrap_or(0);
+    let steps = row.system.last_step()? - row.status.step.unwrap_or(first_step);
+    let simulated_ns = steps.max(1) as f64 * row.system.dt_ps? / 1000.0;
+    Some(simulated_ns / (rung.ns_per_day_p50 * row.status.speed_ratio.unwrap_or(1.0)) * 86400.0)
+}
+
 /// A better configuration than the one that waits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Better {
@@ -226,10 +234,8 @@ pub(super) fn better(
     has_room: bool,
     wait_seconds: f64,
 ) -> Option<Better> {
-    let first_step = row.system.init_step.unwrap_or(0);
-    let steps = row.system.last_step()? - row.status.step.unwrap_or(first_step);
-    let simulated_ns = steps.max(1) as f64 * row.system.dt_ps? / 1000.0;
-    let seconds = |rung: &LadderRung| simulated_ns / rung.ns_per_day_p50 * 86400.0;
+    let seconds = |rung: &LadderRung| rest_seconds(row, rung).unwrap_or(f64::INFINITY);
+    row.system.last_step().zip(row.system.dt_ps)?;
     let current = ladder.iter().find(|found| found.rung == rung)?;
     let instead_of = seconds(current) + if has_room { 0.0 } else { wait_seconds };
     let fits = |rung: &&LadderRung| pool.has_room_for(&rung.resources());
@@ -257,4 +263,15 @@ pub(super) fn describe(resources: Resources) -> String {
         text.push_str(&format!(" and {} GPU{}", resources.gpus, plural(resources.gpus.into())));
     }
     text
+}
+
+/// A time as people say it.
+pub(super) fn hours(seconds: f64) -> String {
+    if seconds < 90.0 {
+        format!("{seconds:.0} s")
+    } else if seconds < 5400.0 {
+        format!("{:.0} min", seconds / 60.0)
+    } else {
+        format!("{:.1} h", seconds / 3600.0)
+    }
 }

@@ -9,6 +9,7 @@ mod checkpoint;
 mod ending;
 mod finished;
 mod follow;
+mod growth;
 mod inspecting;
 mod ladder;
 mod observation;
@@ -26,6 +27,7 @@ use scavenger_vocabulary::Phase;
 
 pub use finished::probe_left_by;
 pub use follow::take_progress;
+pub use growth::may_grow;
 pub use ladder::with_ladder;
 pub use observation::{Observation, Place};
 pub use start::{Refusal, Refused, without_refused};
@@ -87,6 +89,8 @@ pub struct Input<'a> {
     pub image: Option<&'a str>,
     /// True if somebody follows the log and writes the progress down.
     pub is_followed: bool,
+    /// True if another row has taken a configuration because of the room that the pool says is free.
+    pub room_is_taken: bool,
     /// Memory that the running attempt uses now, bytes; none where the cluster does not measure it.
     pub memory_bytes: Option<i64>,
     /// Settings.
@@ -147,6 +151,8 @@ pub struct Step {
     pub refused: Option<Refused>,
     /// Takes back `cancel_requested` and `retry_requested`, and forgets what mdrun refused.
     pub clears_requests: bool,
+    /// True if the row leaves the line for room that the pool says is free: it is nobody else's then.
+    pub takes_room: bool,
 }
 
 /// The one thing that a step does.
@@ -170,6 +176,13 @@ pub enum Action {
     ReplaceJob {
         /// The rung.
         rung: i32,
+        /// True if it was suspended to be replaced, and shall run again.
+        resumes: bool,
+        /// The version.
+        resource_version: String,
+    },
+    /// Suspends it, if its version is still the one that was judged.
+    SuspendJob {
         /// The version.
         resource_version: String,
     },
@@ -195,6 +208,7 @@ impl Action {
             Self::Predict(_) => "predict",
             Self::CreateJob(_) => "create_job",
             Self::ReplaceJob { .. } => "replace_job",
+            Self::SuspendJob { .. } => "suspend_job",
             Self::DeleteJob { .. } => "delete_job",
         }
     }
@@ -275,6 +289,7 @@ pub fn with_failure(row: &GromacsToTune, reason: String, keep_jobs: Duration, no
         reason: Some(reason),
         finish_time: Some(now.into()),
         next_rung: None,
+        grown_from: None,
         verifying: false,
         ..row.status.clone()
     }
@@ -299,9 +314,11 @@ pub fn with_backoff(row: &GromacsToTune, reason: String, jitter: f64, now: Times
 /// in these `words`: it goes on waiting with the one it has.
 #[must_use]
 pub fn with_refusal(row: &GromacsToTune, rung: i32, words: &str, now: Timestamp) -> RowStatus {
+    // What ran before it was stopped to grow is not refused.
+    let back = row.status.grown_from.filter(|from| *from != rung);
     let mut status = RowStatus {
         reason: Some(format!("stays as it is; Kubernetes refuses configuration {rung}: {words}")),
-        next_rung: None,
+        next_rung: back,
         next_attempt_time: later(now, AFTER_REFUSAL).into(),
         ..row.status.clone()
     };
@@ -326,6 +343,7 @@ fn next_submission(row: &GromacsToTune, reason: String) -> RowStatus {
         job_uid: None,
         rung: None,
         next_rung: None,
+        grown_from: None,
         laps: 0,
         next_lap_time: None,
         no_room_since: None,
@@ -464,6 +482,7 @@ fn step(action: Action, status: RowStatus) -> Step {
         observations: Vec::new(),
         refused: None,
         clears_requests: false,
+        takes_room: false,
     }
 }
 

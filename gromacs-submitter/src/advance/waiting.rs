@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use scavenger_schema::simulation::{Kind, LadderRung, RowStatus};
 use scavenger_vocabulary::{Outcome, Phase, WaitingReason};
 
-use super::ladder::{better, describe, knows_room};
+use super::growth;
+use super::ladder::{better, describe, hours, knows_room, rest_seconds};
 use super::{Action, Input, Step, act, later, record, said, seconds_between, settle, settle_until};
 use crate::view::{AttemptView, JobView};
 
@@ -33,7 +34,8 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
     if let Some(next) = status.next_rung.take().filter(|next| (1..=rungs).contains(next)) {
         // The intention is recorded; now it is done. Whoever finds it half done, does it again.
         let resource_version = job.resource_version.clone();
-        return act(Action::ReplaceJob { rung: next, resource_version }, input.row);
+        let resumes = status.grown_from.is_some() && job.suspended;
+        return act(Action::ReplaceJob { rung: next, resumes, resource_version }, input.row);
     }
     // Its spec is the truth, also when a person changed it; what is no rung is not judged.
     status.rung = job.rung.or(status.rung);
@@ -57,7 +59,8 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
             wait(status, reason, input)
         }
         Some(WaitingReason::NoRoom | WaitingReason::Unscheduled) => {
-            let left = patience_seconds(input) - waited;
+            let patience = growth::patience_seconds(&status, input.pool);
+            let left = patience.unwrap_or_else(|| patience_seconds(input)) - waited;
             if left > 0.0 {
                 let due = later(input.now, Duration::from_secs_f64(left).min(WAITING_INTERVAL));
                 settle_until(status, Some(said(job)), due)
@@ -65,10 +68,10 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
                 fall_back(status, rung, &format!("no room for {waited:.0} s"), input, job)
             }
         }
-        // Waiting in line, in a delay, for a person or for an operator that is away is no reason to shrink.
+        Some(WaitingReason::BehindInQueue) => in_line(status, rung, input, job),
+        // Waiting in a delay, for a person or for an operator that is away is no reason to shrink.
         Some(
-            WaitingReason::BehindInQueue
-            | WaitingReason::BackingOff
+            WaitingReason::BackingOff
             | WaitingReason::Paused
             | WaitingReason::Suspended
             | WaitingReason::FolderInUse
@@ -127,7 +130,7 @@ fn waits_for_room_alone(why: Option<WaitingReason>) -> bool {
 /// The operator writes the pool's status at least every minute. If it does not, its word on this row is old too.
 const AWAY_AFTER_SECONDS: f64 = 150.0;
 
-fn is_operator_away(input: &Input<'_>) -> bool {
+pub(super) fn is_operator_away(input: &Input<'_>) -> bool {
     let said = input.pool.and_then(|pool| pool.update_time);
     said.is_none_or(|time| seconds_between(time, input.now) > AWAY_AFTER_SECONDS)
 }
@@ -170,14 +173,30 @@ fn continue_elsewhere(
     Some(record(RowStatus { next_rung: Some(better.rung), reason: Some(reason), ..status.clone() }))
 }
 
-fn hours(seconds: f64) -> String {
-    if seconds < 90.0 {
-        format!("{seconds:.0} s")
-    } else if seconds < 5400.0 {
-        format!("{:.0} min", seconds / 60.0)
-    } else {
-        format!("{:.1} h", seconds / 3600.0)
-    }
+/// Others come first, and room that none of them takes is left. Nobody knows how long the line takes: a row that has
+/// waited for as long as the rest would take with a configuration that has room takes that one. It would be done by now,
+/// and whoever has much left waits for what is better.
+fn in_line(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> Step {
+    let waited = job.waiting_since.map_or(0.0, |since| seconds_between(since, input.now));
+    let pool = input.pool.filter(|_| !input.room_is_taken && !is_operator_away(input));
+    let seconds = |found: &LadderRung| rest_seconds(input.row, found).unwrap_or(f64::INFINITY);
+    let quickest = pool.and_then(|pool| {
+        let others = input.ladder.iter().filter(|found| found.rung > rung);
+        let fits = others.filter(|found| pool.has_room_for(&found.resources()) && seconds(found) <= waited);
+        fits.min_by(|one, other| seconds(one).total_cmp(&seconds(other)))
+    });
+    let Some(quickest) = quickest else { return wait(status, said(job), input) };
+    let reason = format!(
+        "has waited in line for {}, and would be done in {} with configuration {} of {}, {}, for which there is room: \
+         takes that",
+        hours(waited),
+        hours(seconds(quickest)),
+        quickest.rung,
+        input.ladder.len(),
+        describe(quickest.resources())
+    );
+    let next_rung = Some(quickest.rung);
+    Step { takes_room: true, ..record(RowStatus { next_rung, reason: Some(reason), ..status }) }
 }
 
 /// A quota that is used up lets nothing of this size start. A smaller configuration is taken at once if the quota has
@@ -192,8 +211,10 @@ fn within_quota(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) 
     }
 }
 
-fn fall_back(status: RowStatus, rung: i32, why: &str, input: &Input<'_>, job: &JobView) -> Step {
-    match find(input, rung + 1) {
+fn fall_back(mut status: RowStatus, rung: i32, why: &str, input: &Input<'_>, job: &JobView) -> Step {
+    // One that was stopped to grow, and finds no room for more after all, goes back to what it had.
+    let back = status.grown_from.take().filter(|from| *from > rung);
+    match find(input, back.unwrap_or(rung + 1)) {
         Some(smaller) => step_down(status, smaller, why, input),
         None => start_over(status, input, job),
     }

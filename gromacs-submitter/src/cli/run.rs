@@ -80,6 +80,7 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
         },
         metrics: Arc::clone(&metrics),
         heard: Heard::default(),
+        taken: std::sync::Mutex::default(),
     });
     let pace = Pace {
         concurrency: options.concurrency.into(),

@@ -312,7 +312,7 @@ impl Cluster {
     }
 
     /// Replaces the spec of a ScavengerJob if its version is still `resource_version`; [`Replaced::Changed`] if it is
-    /// not, or if the operator started it meanwhile.
+    /// not, or if the operator started it meanwhile. With `resumes` it is suspended no more.
     ///
     /// # Errors
     /// [`ClusterError`].
@@ -320,6 +320,7 @@ impl Cluster {
         &self,
         job: &ScavengerJob,
         resource_version: &str,
+        resumes: bool,
     ) -> Result<Replaced, ClusterError> {
         let namespace = job.namespace().unwrap_or_default();
         let name = job.name_any();
@@ -336,7 +337,7 @@ impl Cluster {
             let by_hand = current.spec.clone();
             let before = Configurations::of(&current);
             current.spec = ScavengerJobSpec {
-                suspend: by_hand.suspend,
+                suspend: by_hand.suspend && !resumes,
                 active_deadline_seconds: by_hand.active_deadline_seconds,
                 ttl_seconds_after_finished: by_hand.ttl_seconds_after_finished,
                 ..job.spec.clone()
@@ -360,6 +361,35 @@ impl Cluster {
             }
         };
         within("replace", &namespace, &name, request).await
+    }
+
+    /// Suspends a ScavengerJob if its version is still `resource_version`; [`Replaced::Changed`] if it is not.
+    ///
+    /// # Errors
+    /// [`ClusterError`].
+    pub async fn suspend(
+        &self,
+        namespace: &str,
+        name: &str,
+        resource_version: &str,
+    ) -> Result<Replaced, ClusterError> {
+        let jobs = self.jobs(namespace);
+        let parameters =
+            PostParams { field_manager: Some(names::SUBMITTER.to_owned()), ..PostParams::default() };
+        let request = async {
+            let Some(mut current) = jobs.get_opt(name).await? else { return Ok(Replaced::Changed) };
+            if current.resource_version().as_deref() != Some(resource_version) {
+                return Ok(Replaced::Changed);
+            }
+            current.spec.suspend = true;
+            match jobs.replace(name, &parameters, &current).await {
+                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
+                    Ok(Replaced::Changed)
+                }
+                result => result.map(|_| Replaced::Done),
+            }
+        };
+        within("suspend", namespace, name, request).await
     }
 
     /// Deletes a ScavengerJob. The operator's finalizer holds its name until its pods are gone.

@@ -5,6 +5,7 @@ mod chain;
 mod checkpoint;
 mod ending;
 mod extension;
+mod growth;
 mod least;
 mod minimisation;
 mod observation;
@@ -39,6 +40,7 @@ struct Scene {
     is_followed: bool,
     follows_logs: bool,
     memory_bytes: Option<i64>,
+    room_is_taken: bool,
     now: Timestamp,
 }
 
@@ -56,6 +58,7 @@ impl Scene {
             is_followed: false,
             follows_logs: true,
             memory_bytes: None,
+            room_is_taken: false,
             now: now(),
         }
     }
@@ -88,6 +91,7 @@ impl Scene {
             image: Some("gromacs@sha256:0123"),
             is_followed: self.is_followed,
             memory_bytes: self.memory_bytes,
+            room_is_taken: self.room_is_taken,
             settings: &settings,
             now: self.now,
         })
@@ -247,7 +251,7 @@ fn never_fits_falls_back_at_once_and_only_when_judged() {
     let step = scene.go();
     assert_eq!((step.action, step.status.next_rung, step.status.rung), (Action::Record, Some(2), Some(1)));
     // The intention is written; now it is done. A crash here repeats this step.
-    let replace = Action::ReplaceJob { rung: 2, resource_version: "42".to_owned() };
+    let replace = Action::ReplaceJob { rung: 2, resumes: false, resource_version: "42".to_owned() };
     assert_eq!(scene.step().action, replace);
     // Replaced; the status still speaks of the spec before.
     scene.job = Some(JobView { judged: false, ..waits(2, WaitingReason::NeverFits) });

@@ -46,7 +46,7 @@ fn after_an_interruption_it_grows_into_the_room_there_is() {
         "continues on configuration 1 of 3, 2 cores: with the room there is now it would be done in 74 min instead of \
          4.4 h"
     );
-    let replace = Action::ReplaceJob { rung: 1, resource_version: "42".to_owned() };
+    let replace = Action::ReplaceJob { rung: 1, resumes: false, resource_version: "42".to_owned() };
     assert_eq!(scene.step().action, replace);
     // Replaced. At most one change follows an interruption, however the room comes and goes.
     let job = scene.job.take().expect("should be there");

@@ -1,0 +1,118 @@
+//! A row that runs with less than there is capacity for by now: it is stopped, which makes mdrun write its checkpoint, and
+//! goes on from there with more.
+//!
+//! Three steps, each found again by whoever looks next: the intention (`next_rung` and `grown_from`), the suspension, and
+//! the larger configuration, with which it is resumed. If that finds no room after all, it goes back to what it had.
+
+use std::time::Duration;
+
+use scavenger_schema::simulation::{Kind, LadderRung, RowStatus};
+
+use super::ladder::{describe, hours};
+use super::waiting::is_operator_away;
+use super::{Action, Input, Step, act, record, seconds_between, settle};
+use crate::probe::starts_by_script;
+use crate::view::{AttemptView, JobView, PoolView};
+
+/// What a restart costs: pods end and start, mdrun reads its checkpoint and tunes PME.
+const RESTART_SECONDS: f64 = 120.0;
+
+/// What is left must take less than this share of the time that it would take as it runs.
+const LARGEST_SHARE: f64 = 0.5;
+
+/// So long a larger configuration is waited for that had room a moment ago, beyond the pool's `pendingTimeout`.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Goes on with what was intended for a row that runs: none if nothing was.
+pub(super) fn intended(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Option<Step> {
+    let next = status.grown_from.and(status.next_rung)?;
+    input.ladder.iter().find(|rung| rung.rung == next)?;
+    Some(if job.suspended {
+        // It ends within its grace period; the reason is still the intention's.
+        settle(status.clone(), None, input)
+    } else {
+        let action = Action::SuspendJob { resource_version: job.resource_version.clone() };
+        act(action, input.row)
+    })
+}
+
+/// Intends to go on with a larger configuration, if there is capacity for one with which the rest would take less than
+/// half as long.
+pub(super) fn intend(
+    status: &RowStatus,
+    input: &Input<'_>,
+    job: &JobView,
+    attempt: &AttemptView,
+) -> Option<Step> {
+    let pool = input.pool.filter(|_| may_be_stopped(input, job, attempt))?;
+    if is_operator_away(input) || pool.waiting_for_room > 0 {
+        return None;
+    }
+    let current = input.ladder.iter().find(|rung| Some(rung.rung) == job.rung)?;
+    let measured = status.ns_per_day.filter(|speed| *speed > 0.0)?;
+    let steps = input.row.system.last_step()? - status.step?;
+    let rest_ns = steps.max(0) as f64 * input.row.system.dt_ps? / 1000.0;
+    let now_seconds = rest_ns / measured * 86400.0;
+    let seconds = |rung: &LadderRung| rest_ns / expected(rung, current, measured) * 86400.0 + RESTART_SECONDS;
+    let larger = input
+        .ladder
+        .iter()
+        .filter(|rung| rung.rung != current.rung && rung.ns_per_day_p50 > current.ns_per_day_p50)
+        .filter(|rung| pool.has_room_for(&rung.resources()))
+        .min_by(|one, other| seconds(one).total_cmp(&seconds(other)))?;
+    if seconds(larger) >= now_seconds * LARGEST_SHARE {
+        return None;
+    }
+    let reason = format!(
+        "stops at a checkpoint and goes on with configuration {} of {}, {}: with the capacity there is now the rest \
+         takes {} instead of {}",
+        larger.rung,
+        input.ladder.len(),
+        describe(larger.resources()),
+        hours(seconds(larger)),
+        hours(now_seconds)
+    );
+    Some(record(RowStatus {
+        next_rung: Some(larger.rung),
+        grown_from: Some(current.rung),
+        reason: Some(reason),
+        ..status.clone()
+    }))
+}
+
+/// True if the attempt writes its checkpoint when it is stopped, and has run for as long as it may lose: so a row grows
+/// at most once in that time.
+fn may_be_stopped(input: &Input<'_>, job: &JobView, attempt: &AttemptView) -> bool {
+    let row = input.row;
+    let saves = input.pool.is_some_and(|pool| pool.supervises) || !starts_by_script(row);
+    let ran = attempt.start_time.map_or(0.0, |start| seconds_between(start, input.now));
+    row.kind == Kind::Simulation
+        && !row.is_minimisation()
+        && saves
+        && !job.suspended
+        && ran >= f64::from(row.interruption_after_seconds)
+}
+
+/// True if it could be worth a look at the pool while the row runs.
+#[must_use]
+pub fn may_grow(status: &RowStatus, ladder: &[LadderRung]) -> bool {
+    let speed = |rung: &LadderRung| rung.ns_per_day_p50;
+    let current = ladder.iter().find(|rung| Some(rung.rung) == status.rung).map(speed);
+    current.is_some_and(|current| ladder.iter().any(|rung| speed(rung) > current))
+}
+
+/// What was measured says as much of a configuration of the same kind; another kind of processor may be slower than is
+/// predicted.
+fn expected(rung: &LadderRung, current: &LadderRung, measured: f64) -> f64 {
+    if (rung.gpus > 0) == (current.gpus > 0) {
+        rung.ns_per_day_p50 * measured / current.ns_per_day_p50
+    } else {
+        rung.ns_per_day_p10
+    }
+}
+
+/// How long a row that was stopped to grow waits for what it was promised; none if it was not.
+pub(super) fn patience_seconds(status: &RowStatus, pool: Option<&PoolView>) -> Option<f64> {
+    status.grown_from?;
+    Some((pool.map_or(Duration::ZERO, |pool| pool.pending_timeout) + PATIENCE).as_secs_f64())
+}
