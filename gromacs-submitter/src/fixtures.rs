@@ -62,6 +62,7 @@ pub(crate) fn row() -> GromacsToTune {
         fallback_after_seconds: None,
         append: None,
         checkpoint_path: None,
+        mdrun_options: Vec::new(),
         service_account: None,
         after: Vec::new(),
         system: System {

@@ -16,6 +16,7 @@ pub mod health;
 pub mod heard;
 pub mod manifest;
 pub mod mdrun_log;
+pub mod mdrun_options;
 pub mod probe;
 pub mod quota;
 pub mod start_failure;

@@ -194,3 +194,21 @@ fn gromacs_goes_on_with_the_copy_in_the_same_output() {
     // GROMACS takes the frame of the former end back, since it is no multiple of nstenergy.
     assert_eq!(steps, ["0", "250"]);
 }
+
+#[test]
+fn files_that_mdrun_reads_must_be_there() {
+    let volume = Volume::new(&extending());
+    let (file, folder) = (volume.file("a.tpr"), volume.0.join("gromacs-1"));
+    let nothing = Path::new("-");
+    let whose = Path::new("row 1 of queue a");
+    let (there, missing) = (volume.file("plumed.dat"), volume.0.join("table b.xvg"));
+    let inspect = |files: &[&Path]| {
+        let output =
+            volume.run(INSPECT_SCRIPT, &[&[&file, &folder, whose, nothing, nothing], files].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(inspect(&[&there]), (Some(0), String::new()));
+    let (code, words) = inspect(&[&there, &missing]);
+    assert_eq!(code, Some(4));
+    assert!(words.contains("there is no file") && words.contains("table b.xvg"), "{words}");
+}

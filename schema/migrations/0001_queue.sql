@@ -123,6 +123,7 @@ create table gromacs_to_tune (
     fallback_after_seconds integer,
     append boolean,
     checkpoint_path text,
+    mdrun_options text[] not null default '{}',
     service_account text,
     project text,
     labels jsonb not null default '{}',
@@ -228,6 +229,10 @@ create table gromacs_to_tune (
         and checkpoint_path !~ '(^|/)\.\.?(/|$)'
         and checkpoint_path ~ '[^/]\.cpt$'),
     -- mdrun appends to output files that stand beside the checkpoint only.
+    -- Which options these are, the submitter knows.
+    constraint gromacs_to_tune_mdrun_options_valid check (
+        cardinality(mdrun_options) <= 100 and coalesce(array_ndims(mdrun_options), 1) = 1
+        and array_position(mdrun_options, null) is null and octet_length(mdrun_options::text) <= 8192),
     constraint gromacs_to_tune_checkpoint_path_append check (checkpoint_path is null or append is not true),
     constraint gromacs_to_tune_image_valid check (
         length(image) between 1 and 1024 and image !~ '[[:space:][:cntrl:]]'),
@@ -242,6 +247,7 @@ create table gromacs_to_tune (
     constraint gromacs_to_tune_min_ns_per_day_valid check (min_ns_per_day >= 0 and min_ns_per_day <= 1000000),
     constraint gromacs_to_tune_benchmark_minimum check (
         kind <> 'calibration' or num_nonnulls(min_cpu_millicores, min_ns_per_day) = 0),
+    constraint gromacs_to_tune_benchmark_mdrun_options check (kind <> 'calibration' or mdrun_options = '{}'),
     constraint gromacs_to_tune_interruption_after_seconds_valid check (interruption_after_seconds between 1 and 604800),
     constraint gromacs_to_tune_fallback_after_seconds_valid check (fallback_after_seconds between 1 and 31536000),
     constraint gromacs_to_tune_atoms_valid check (atoms between 1 and 1000000000),
@@ -326,6 +332,7 @@ comment on column gromacs_to_tune.min_ns_per_day is 'Least predicted speed that 
 comment on column gromacs_to_tune.fallback_after_seconds is 'Seconds it waits for room before the next smaller configuration is tried; the submitter''s --fallback-after if null.';
 comment on column gromacs_to_tune.append is 'True if mdrun goes on in its output files, which it must be able to lock; false if each restart writes new parts (md.part0002.log and so on). The inspection finds out if not given.';
 comment on column gromacs_to_tune.checkpoint_path is 'Path of a .cpt file of the same run, relative to the root of the volume, that the simulation starts from; it is copied into the folder of the row, and each start writes new parts of the output. From the beginning if not given.';
+comment on column gromacs_to_tune.mdrun_options is 'Further options of mdrun and their values, each a word of its own, such as {-dlb,yes,-plumed,meta/plumed.dat}; files are named relative to the root of the volume. docs/rows.md lists them.';
 comment on column gromacs_to_tune.service_account is 'ServiceAccount that it runs as, from gromacs_tenant; the namespace''s default one if null.';
 comment on column gromacs_to_tune.project is 'What it belongs to, for filters and for the sums of gromacs-submitter list --by-project.';
 comment on column gromacs_to_tune.labels is 'Names and values that filters look for, such as {"T": "310", "lambda": "0.3"}.';
@@ -831,8 +838,8 @@ end
 $$;
 comment on function gromacs_edit_allowed is 'Lets what a row asks for be changed only while it is queued or has ended.';
 create trigger gromacs_edit_allowed before update of held, after, image, priority, max_cpu_millicores, max_memory_bytes,
-    max_gpus, min_cpu_millicores, min_ns_per_day, interruption_after_seconds, fallback_after_seconds, append, atoms, box_nm, nsteps, init_step, dt_ps,
-    cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order, bonded_interactions, constraints, gpu_nonbonded, gpu_pme,
+    max_gpus, min_cpu_millicores, min_ns_per_day, interruption_after_seconds, fallback_after_seconds, append,
+    mdrun_options, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order, bonded_interactions, constraints, gpu_nonbonded, gpu_pme,
     gpu_bonded, gpu_update, gromacs_version on gromacs_to_tune
     for each row execute function gromacs_edit_allowed();
 -- The tenant's limits hold for what is changed as for what is inserted.
@@ -1481,7 +1488,7 @@ $$;
 grant select, delete on gromacs_to_tune to gromacs_chemist;
 grant insert (kind, namespace, persistent_volume_claim, tpr_path, image, run_as_user, run_as_group, priority,
     max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores, min_ns_per_day, interruption_after_seconds,
-    fallback_after_seconds, append, checkpoint_path, project, labels, held, after, benchmark_atoms, benchmark_ranks,
+    fallback_after_seconds, append, checkpoint_path, mdrun_options, project, labels, held, after, benchmark_atoms, benchmark_ranks,
     benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels,
     atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order, bonded_interactions,
     constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version) on gromacs_to_tune to gromacs_chemist;
@@ -1490,8 +1497,8 @@ grant update (cancel_requested, retry_requested, extended_nsteps) on gromacs_to_
 grant update (project, labels) on gromacs_to_tune to gromacs_chemist;
 grant update (held, after, image, priority, max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores,
     min_ns_per_day, interruption_after_seconds,
-    fallback_after_seconds, append, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid,
-    pme_order, bonded_interactions, constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version)
+    fallback_after_seconds, append, mdrun_options, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist,
+    pme_grid, pme_order, bonded_interactions, constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version)
     on gromacs_to_tune to gromacs_chemist;
 grant select on gromacs_ladder, gromacs_attempt, gromacs_observation, gromacs_event, gromacs_tenant, gromacs_queue
     to gromacs_chemist, gromacs_submitter, gromacs_reader;

@@ -28,6 +28,10 @@ pub fn sentence(name: &str) -> Option<&'static str> {
         "checkpoint_path_append" => {
             "a simulation that starts from a checkpoint writes new parts of its output; leave append out, or say false"
         }
+        "mdrun_options_valid" => {
+            "mdrun_options must be a list of at most 100 words, together at most 8192 bytes, such as {-dlb,yes}"
+        }
+        "benchmark_mdrun_options" => "a calibration runs mdrun as it is; leave mdrun_options out",
         "image_valid" => "image must be a container image without blanks",
         "run_as_user_valid" => "run_as_user must be between 1 and 2147483647: nothing runs as root",
         "run_as_group_valid" => "run_as_group must be between 1 and 2147483647",

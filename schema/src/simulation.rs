@@ -252,6 +252,8 @@ pub struct GromacsToTune {
     pub append: Option<bool>,
     /// Path of the checkpoint that it starts from, in that volume.
     pub checkpoint_path: Option<String>,
+    /// Further options of mdrun and their values.
+    pub mdrun_options: Vec<String>,
     /// ServiceAccount it runs as, if not the namespace's default.
     pub service_account: Option<String>,
     /// Rows that must be completed before this one begins.

@@ -34,6 +34,7 @@ pub use start::{Refusal, Refused, without_refused};
 
 use crate::manifest::{Probe, probe_name};
 use crate::mdrun_log::LogFacts;
+use crate::mdrun_options::MdrunOptions;
 use crate::probe::Inspection;
 use crate::quota::QuotaRoom;
 use crate::view::{AttemptView, JobView, PoolView};
@@ -385,6 +386,10 @@ fn queued(input: &Input<'_>) -> Step {
     }
     if let Some(time) = row.status.not_before.map(|time| time.to_jiff()).filter(|time| *time > input.now) {
         return settle_until(row.status.clone(), None, time);
+    }
+    if let Err(error) = MdrunOptions::read(&row.mdrun_options) {
+        let advice = "change mdrun_options (gromacs-submitter edit), and retry";
+        return fail(input, format!("{error}; {advice}"));
     }
     // The box of a calibration that is tried again is made again: nobody promised to keep it.
     let is_ready = row.is_inspected && row.kind == Kind::Simulation && !row.status.inspect_again;

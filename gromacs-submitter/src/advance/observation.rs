@@ -64,7 +64,10 @@ impl Place {
 
 /// What the tuner learns from an attempt, if that measured anything.
 pub(super) fn of_attempt(attempt: &AttemptRecord, input: &Input<'_>) -> Option<Observation> {
-    let measured = attempt.measured.filter(|it| it.wall_seconds >= SHORTEST_MEASUREMENT_SECONDS);
+    // The tuner is not told of options, so what was measured with them is not what it predicts.
+    let measured = attempt
+        .measured
+        .filter(|it| it.wall_seconds >= SHORTEST_MEASUREMENT_SECONDS && input.row.mdrun_options.is_empty());
     let limit = attempt.view.memory_bytes.unwrap_or(i64::MAX);
     let killed_for_memory = attempt.view.reason == Some(Reason::OOMKilled)
         && attempt.peak_memory_bytes.is_some_and(|peak| peak >= limit);

@@ -9,12 +9,13 @@ use super::request::selected;
 use super::text::{json as print_json, number_of};
 use super::{Outcome, open_current, print_error, print_line};
 use crate::config::{Database, EditOptions};
+use crate::mdrun_options::MdrunOptions;
 use crate::store::{Edit, Labels};
 
 pub(super) async fn exec(database: &Database, options: &EditOptions) -> anyhow::Result<Outcome> {
     let store = open_current(database).await?;
     let selection = &options.selection;
-    let edit = edit(options);
+    let edit = edit(options)?;
     let named = !selection.rows.is_empty();
     let found = store.select(&selected(selection)).await?;
     // Rows that are named are all changed or none; of those that a filter selects, those that can be.
@@ -55,10 +56,13 @@ pub(super) async fn exec(database: &Database, options: &EditOptions) -> anyhow::
     Ok(outcome)
 }
 
-fn edit(options: &EditOptions) -> Edit {
+fn edit(options: &EditOptions) -> anyhow::Result<Edit> {
     // Too long for the column is too long for its rule, which has the better sentence.
     let seconds = |time: Option<Duration>| time.map(|time| i32::try_from(time.as_secs()).unwrap_or(i32::MAX));
-    Edit {
+    let mdrun_options = options.mdrun_options.as_deref().map(MdrunOptions::words);
+    MdrunOptions::read(mdrun_options.as_deref().unwrap_or_default())?;
+    Ok(Edit {
+        mdrun_options,
         project: options.project.clone(),
         labels: (!options.label.is_empty()).then(|| Labels(options.label.iter().cloned().collect())),
         image: options.image.clone(),
@@ -76,7 +80,7 @@ fn edit(options: &EditOptions) -> Edit {
         min_ns_per_day: options.min_ns_per_day,
         interruption_after_seconds: seconds(options.interruption_after),
         fallback_after_seconds: seconds(options.fallback_after),
-    }
+    })
 }
 
 fn is_possible(edit: &Edit, state: &str) -> bool {

@@ -107,6 +107,11 @@ fn facts(row: &QueueRow, simulation: &Value) -> Vec<(&'static str, String)> {
     if let Some(path) = simulation["checkpoint_path"].as_str() {
         facts.push(("starts from", path.to_owned()));
     }
+    let options = simulation["mdrun_options"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if !options.is_empty() {
+        let words: Vec<&str> = options.iter().filter_map(Value::as_str).collect();
+        facts.push(("mdrun", words.join(" ")));
+    }
     if let Some(nsteps) = simulation["extended_nsteps"].as_i64() {
         facts.push(("extended", format!("to {} steps in all", count(nsteps))));
     }

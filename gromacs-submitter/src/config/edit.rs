@@ -11,7 +11,7 @@ use super::queue::{Selection, label};
 #[derive(Debug, Clone, Args)]
 #[command(
     group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "in_project", "with_label"]).multiple(true).required(true),
-    group = ArgGroup::new("what").args(["project", "label", "image", "append", "after", "no_after", "priority", "max_cpu_millicores", "max_memory_bytes", "max_gpus", "min_cpu_millicores", "min_ns_per_day", "interruption_after", "fallback_after"]).multiple(true).required(true)
+    group = ArgGroup::new("what").args(["project", "label", "image", "append", "mdrun_options", "after", "no_after", "priority", "max_cpu_millicores", "max_memory_bytes", "max_gpus", "min_cpu_millicores", "min_ns_per_day", "interruption_after", "fallback_after"]).multiple(true).required(true)
 )]
 pub struct EditOptions {
     /// Which rows.
@@ -29,6 +29,14 @@ pub struct EditOptions {
     /// Go on in the output files there are, or write new parts after each interruption
     #[arg(long, value_name = "BOOL", env = "SCAVENGER_SUBMITTER_APPEND")]
     pub append: Option<bool>,
+    /// Give mdrun these further options, in one text, in the place of those before; none of them with an empty text
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        env = "SCAVENGER_SUBMITTER_MDRUN_OPTIONS",
+        allow_hyphen_values = true
+    )]
+    pub mdrun_options: Option<String>,
     /// Begin only after the row ROW is completed; may be repeated, and replaces what was said before
     #[arg(
         long,

@@ -101,6 +101,17 @@ pub struct AddOptions {
     /// other settings. It stays as it is. The output is written in new parts.
     #[arg(long, value_name = "FILE", env = "SCAVENGER_SUBMITTER_CHECKPOINT")]
     pub checkpoint: Option<String>,
+    /// Give mdrun these further options, in one text: '-dlb yes -plumed meta/plumed.dat'
+    ///
+    /// Files are named on the volume as PATH is, and must be there when the row begins. Ranks, threads, devices,
+    /// checkpoints and the length of the run are chosen by the submitter.
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        env = "SCAVENGER_SUBMITTER_MDRUN_OPTIONS",
+        allow_hyphen_values = true
+    )]
+    pub mdrun_options: Option<String>,
     /// What the rows belong to
     #[arg(long, value_name = "PROJECT", env = "SCAVENGER_SUBMITTER_PROJECT")]
     pub project: Option<String>,

@@ -29,6 +29,7 @@ pub use configurations::Configurations;
 pub use image::{pinned_image, requested_image};
 
 use crate::mdrun_log::step_interval;
+use crate::mdrun_options::MdrunOptions;
 use crate::probe::{INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT};
 
 /// Where the row's volume is mounted.
@@ -63,8 +64,8 @@ const PROBE_GRACE_SECONDS: i64 = 1;
 /// The run input of a row that was extended, in the folder of the row. The inspection makes it.
 const EXTENDED_FILE: &str = "extended.tpr";
 
-/// What the inspection's script is told if the row was not extended.
-const NO_STEPS: &str = "-";
+/// What the inspection's script is told where there is nothing to tell: no steps, no checkpoint.
+const NOTHING: &str = "-";
 
 /// What a probe asks for: `gmx dump` needs one core for less than a second, and about 100 bytes per atom.
 const PROBE_CPU: &str = "100m";
@@ -225,9 +226,13 @@ pub fn probe_job(row: &GromacsToTune, probe: Probe, settings: &ManifestSettings)
         (Probe::Inspection, None) => {
             let whose = format!("row {} of queue {}", row.id, settings.queue_id);
             let mut arguments = vec!["inspect".to_owned(), tpr_file(row), working_directory(row), whose];
+            let none = || NOTHING.to_owned();
             let steps = row.extended_nsteps.map(|nsteps| nsteps.to_string());
-            arguments.push(steps.unwrap_or_else(|| NO_STEPS.to_owned()));
-            arguments.extend(row.checkpoint_path.as_ref().map(|path| format!("{MOUNT_PATH}/{path}")));
+            arguments.push(steps.unwrap_or_else(none));
+            let files = further_options(row);
+            let checkpoint = row.checkpoint_path.as_ref().map(|path| format!("{MOUNT_PATH}/{path}"));
+            arguments.push(checkpoint.unwrap_or_else(none));
+            arguments.extend(files.files().map(|path| format!("{MOUNT_PATH}/{path}")));
             (INSPECT_SCRIPT, arguments)
         }
         (Probe::Verification, _) => (
@@ -307,7 +312,13 @@ fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
     }
     args.extend(rung.layout.mdrun_args(row.system.gromacs_version.as_deref()));
     args.extend(progress);
+    args.extend(further_options(row).arguments(MOUNT_PATH).iter().map(|argument| literal(argument)));
     args
+}
+
+/// The row's own options. A row whose options are wrong is failed before anything is made for it.
+fn further_options(row: &GromacsToTune) -> MdrunOptions {
+    MdrunOptions::read(&row.mdrun_options).unwrap_or_default()
 }
 
 /// No checkpoint to go on from: what is measured is one stretch. The counters cannot be reset while PME is being tuned.

@@ -152,7 +152,7 @@ fn a_row_that_is_extended_runs_a_copy_of_its_file() {
     let probe = probe_job(&row, Probe::Inspection, &manifest_settings());
     assert_eq!(
         probe.spec.args[1..],
-        ["/data/water/topol.tpr", "/data/water/gromacs-7", "row 7 of queue queue", "9000"]
+        ["/data/water/topol.tpr", "/data/water/gromacs-7", "row 7 of queue queue", "9000", "-"]
     );
     let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), terms());
     assert_eq!(mdrun.spec.args[..4], ["-s", "/data/water/gromacs-7/extended.tpr", "-cpi", "state.cpt"]);
@@ -319,4 +319,22 @@ fn only_what_has_gpus_has_their_runtime_class() {
     rung.gpus = 0;
     assert_eq!(class(&rung, &settings), None);
     assert_eq!(probe_job(&row(), Probe::Inspection, &settings).spec.runtime_class_name, None);
+}
+
+#[test]
+fn further_options_follow_those_of_the_submitter_and_their_files_are_looked_for() {
+    let mut row = row();
+    let options = ["-dlb", "yes", "-plumed", "meta/$(id).dat"];
+    row.mdrun_options = options.map(ToOwned::to_owned).to_vec();
+    let spec = simulation_job(&row, &ladder()[0], &manifest_settings(), terms()).spec;
+    assert_eq!(
+        spec.args[spec.args.len() - 7..].join(" "),
+        "-v -stepout 181 -dlb yes -plumed /data/meta/$$(id).dat"
+    );
+    let probe = probe_job(&row, Probe::Inspection, &manifest_settings()).spec;
+    assert_eq!(probe.args[4..].join(" "), "- - /data/meta/$$(id).dat");
+    // What is none of the list reaches no command line.
+    row.mdrun_options = ["-maxh", "1"].map(ToOwned::to_owned).to_vec();
+    let spec = simulation_job(&row, &ladder()[0], &manifest_settings(), terms()).spec;
+    assert!(!spec.args.iter().any(|argument| argument == "-maxh"), "{:?}", spec.args);
 }

@@ -1,6 +1,6 @@
 # $1: the .tpr file, $2: the working directory of the simulation, $3: whose it is, if that matters, $4: steps in all if the
-# simulation is extended, else -, $5: the checkpoint that it starts from, if there is one. Run by sh -c; no user's string is
-# ever part of it.
+# simulation is extended, else -, $5: the checkpoint that it starts from, or -, further: files that mdrun reads. Run by sh -c;
+# no user's string is ever part of it.
 if ! [ -f "$1" ]; then
     echo "there is no file $1 on the volume" >&2
     exit 4
@@ -26,13 +26,21 @@ if [ -n "${3-}" ]; then
     fi
 fi
 # What the simulation has written itself since it started goes before the checkpoint that it started from.
-if [ -n "${5-}" ] && ! [ -e "$2/state.cpt" ]; then
+if [ "${5:--}" != - ] && ! [ -e "$2/state.cpt" ]; then
     if ! [ -f "$5" ]; then
         echo "there is no checkpoint $5 on the volume" >&2
         exit 4
     fi
     cp -- "$5" "$2/new.cpt" && mv -f -- "$2/new.cpt" "$2/state.cpt" || exit 6
 fi
+number=0
+for further; do
+    number=$((number + 1))
+    if [ "$number" -gt 5 ] && ! [ -f "$further" ]; then
+        echo "there is no file $further on the volume" >&2
+        exit 4
+    fi
+done
 # A simulation that is extended goes on from its checkpoint, with a copy of its file that has more steps. It is made of the
 # user's file each time, whole or not at all, so that it can be made again.
 file=$1

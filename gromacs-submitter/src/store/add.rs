@@ -47,6 +47,8 @@ pub struct NewRow {
     pub append: Option<bool>,
     /// The checkpoint that it starts from.
     pub checkpoint_path: Option<String>,
+    /// Further options of mdrun.
+    pub mdrun_options: Option<Vec<String>>,
     /// What it belongs to.
     pub project: Option<String>,
     /// Names and values that filters look for.
@@ -241,11 +243,12 @@ enum Cell<'a> {
     Reals(&'a [f64]),
     Smalls(&'a [i32]),
     Bigs(&'a [i64]),
+    Words(&'a [String]),
     Names(&'a Labels),
 }
 
 /// Every column that a user may give, with its value.
-fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 37] {
+fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 38] {
     let system = &row.system;
     [
         ("namespace", Some(Cell::Text(&row.namespace))),
@@ -264,6 +267,7 @@ fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 37] {
         ("fallback_after_seconds", row.fallback_after_seconds.map(Cell::Small)),
         ("append", row.append.map(Cell::Flag)),
         ("checkpoint_path", row.checkpoint_path.as_deref().map(Cell::Text)),
+        ("mdrun_options", row.mdrun_options.as_deref().map(Cell::Words)),
         ("project", row.project.as_deref().map(Cell::Text)),
         ("labels", row.labels.as_ref().map(Cell::Names)),
         ("held", row.held.map(Cell::Flag)),
@@ -314,6 +318,7 @@ async fn insert(connection: &mut PgConnection, rows: &[NewRow]) -> Result<Vec<i6
                 Some(Cell::Reals(value)) => query.push_bind(*value),
                 Some(Cell::Smalls(value)) => query.push_bind(*value),
                 Some(Cell::Bigs(value)) => query.push_bind(*value),
+                Some(Cell::Words(value)) => query.push_bind(*value),
                 Some(Cell::Names(value)) => query.push_bind(Json(&value.0)),
             };
         }

@@ -16,6 +16,8 @@ pub struct Edit {
     pub image: Option<String>,
     /// False if each restart writes new output files.
     pub append: Option<bool>,
+    /// Further options of mdrun, in the place of what was said before.
+    pub mdrun_options: Option<Vec<String>>,
     /// Rows that must be completed before they begin.
     pub after: Option<Vec<i64>>,
     /// Priority among the owner's rows.
@@ -91,6 +93,7 @@ impl Store {
                 project,
                 image,
                 append,
+                mdrun_options,
                 after,
                 priority,
                 max_cpu_millicores,

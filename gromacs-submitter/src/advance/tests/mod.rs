@@ -9,6 +9,7 @@ mod growth;
 mod least;
 mod minimisation;
 mod observation;
+mod options;
 mod refused;
 mod start;
 mod waiting_better;

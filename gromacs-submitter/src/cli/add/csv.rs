@@ -7,13 +7,14 @@ use std::str::FromStr;
 use anyhow::{Context as _, bail};
 
 use super::Entry;
+use crate::mdrun_options::MdrunOptions;
 use crate::store::{Labels, NewRow};
 
 /// Fills one column of a row from a cell.
 type Fill = fn(&mut NewRow, &str) -> Result<(), String>;
 
 /// Every column that a user may give.
-const COLUMNS: [(&str, Fill); 37] = [
+const COLUMNS: [(&str, Fill); 38] = [
     ("namespace", |row, cell| text(&mut row.namespace, cell)),
     ("persistent_volume_claim", |row, cell| text(&mut row.persistent_volume_claim, cell)),
     ("tpr_path", |row, cell| text(&mut row.tpr_path, cell)),
@@ -30,6 +31,7 @@ const COLUMNS: [(&str, Fill); 37] = [
     ("fallback_after_seconds", |row, cell| number(&mut row.fallback_after_seconds, cell)),
     ("append", |row, cell| flag(&mut row.append, cell)),
     ("checkpoint_path", |row, cell| number(&mut row.checkpoint_path, cell)),
+    ("mdrun_options", |row, cell| words(&mut row.mdrun_options, cell)),
     ("project", |row, cell| number(&mut row.project, cell)),
     ("labels", |row, cell| labels(&mut row.labels, cell)),
     ("held", |row, cell| flag(&mut row.held, cell)),
@@ -192,6 +194,14 @@ fn flag(column: &mut Option<bool>, cell: &str) -> Result<(), String> {
         "false" | "f" | "no" | "0" => false,
         _ => return Err(format!("{} is neither true nor false", quote(cell))),
     });
+    Ok(())
+}
+
+/// `-dlb yes -plumed meta/plumed.dat`.
+fn words(column: &mut Option<Vec<String>>, cell: &str) -> Result<(), String> {
+    let words = MdrunOptions::words(cell);
+    MdrunOptions::read(&words).map_err(|error| error.to_string())?;
+    *column = Some(words);
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::text::{json as print_json, number_of, shown};
 use super::{Outcome, open_current, print_error, print_line};
 use crate::config::{AddOptions, Database};
+use crate::mdrun_options::MdrunOptions;
 use crate::store::{AddMode, Added, Labels, NewRow};
 
 /// A row that the user wants, or why it is none.
@@ -140,6 +141,9 @@ fn entries(options: &AddOptions) -> anyhow::Result<Vec<Entry>> {
     if let Some((root, path)) = options.root.as_ref().zip(options.checkpoint.as_ref()) {
         defaults.checkpoint_path = Some(files::one(root, path).context("--checkpoint names no file")?);
     }
+    if let Some(text) = &options.mdrun_options {
+        defaults.mdrun_options = Some(mdrun_options(text, options.root.as_deref())?);
+    }
     if let Some(from) = &options.from {
         return csv::read(from, &defaults);
     }
@@ -173,6 +177,18 @@ fn entries(options: &AddOptions) -> anyhow::Result<Vec<Entry>> {
             row: path.map(|tpr_path| NewRow { tpr_path, ..defaults.clone() }),
         })
         .collect())
+}
+
+/// Further options of mdrun. With a root, the files that they name must be there.
+fn mdrun_options(text: &str, root: Option<&std::path::Path>) -> anyhow::Result<Vec<String>> {
+    let words = MdrunOptions::words(text);
+    let options = MdrunOptions::read(&words)?;
+    match root {
+        None => Ok(words),
+        Some(root) => {
+            options.with_files(|path| files::one(root, path).context("--mdrun-options names no file"))
+        }
+    }
 }
 
 /// What the options say about every row.

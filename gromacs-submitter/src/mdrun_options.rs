@@ -1,0 +1,271 @@
+//! Options of mdrun that a row may add to those that the submitter chooses.
+//!
+//! Only here stands which these are. What the pipeline decides itself is none of them: files of its own, checkpoints,
+//! ranks, threads, devices, and how long mdrun runs.
+
+use std::iter::Peekable;
+use std::slice::Iter;
+
+/// What follows an option.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Value {
+    /// Nothing: it is a switch.
+    Switch,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A whole number from the first to the second.
+    Whole(i64, i64),
+    /// A number from the first to the second.
+    Real(f64, f64),
+    /// A file on the volume.
+    File,
+    /// One file on the volume or several.
+    Files,
+}
+
+/// Every option that a row may set, in the order of the alphabet.
+const OPTIONS: [(&str, Value); 23] = [
+    ("-awh", Value::File),
+    ("-cpnum", Value::Switch),
+    ("-ddcheck", Value::Switch),
+    ("-ddorder", Value::Word(&["interleave", "pp_pme", "cartesian"])),
+    ("-dlb", Value::Word(&["auto", "no", "yes"])),
+    ("-dds", Value::Real(0.1, 1.0)),
+    ("-ei", Value::File),
+    ("-membed", Value::File),
+    ("-mn", Value::File),
+    ("-mp", Value::File),
+    ("-nocpnum", Value::Switch),
+    ("-noddcheck", Value::Switch),
+    ("-noreprod", Value::Switch),
+    ("-notunepme", Value::Switch),
+    ("-nstlist", Value::Whole(0, 1000)),
+    ("-plumed", Value::File),
+    ("-rcon", Value::Real(0.0, 100.0)),
+    ("-rdd", Value::Real(0.0, 100.0)),
+    ("-reprod", Value::Switch),
+    ("-table", Value::File),
+    ("-tableb", Value::Files),
+    ("-tablep", Value::File),
+    ("-tunepme", Value::Switch),
+];
+
+/// Most bytes of a path, so that it fits into an argument behind the place where the volume is mounted.
+const LONGEST_PATH: usize = 900;
+
+/// Why words are no options that a row may set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OptionError {
+    /// It is not in the list.
+    #[error("mdrun option {0:?} cannot be set for a row; these can: {names}", names = names())]
+    Know(String),
+    /// A value without an option.
+    #[error("{0:?} is no option of mdrun: options begin with '-', and each takes its own values")]
+    Begin(String),
+    /// It takes a value and has none, or another than it takes.
+    #[error("mdrun option {option} needs {needs}{}", found.as_ref().map(|found| format!(", not {found:?}")).unwrap_or_default())]
+    Take {
+        /// The option.
+        option: &'static str,
+        /// What it takes.
+        needs: String,
+        /// What it has.
+        found: Option<String>,
+    },
+    /// It stands there twice.
+    #[error("mdrun option {0} stands there twice")]
+    Repeat(&'static str),
+}
+
+/// A word of mdrun's command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Argument {
+    Plain(String),
+    File(String),
+}
+
+/// Options that are in the list, with values that they take.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MdrunOptions(Vec<Argument>);
+
+impl MdrunOptions {
+    /// The words of a text, which are divided by blanks.
+    #[must_use]
+    pub fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(ToOwned::to_owned).collect()
+    }
+
+    /// Reads options and values, each a word of its own.
+    ///
+    /// # Errors
+    /// [`OptionError`] with a sentence for the first word that is wrong.
+    pub fn read(words: &[String]) -> Result<Self, OptionError> {
+        let mut arguments = Vec::new();
+        let mut seen: Vec<&str> = Vec::new();
+        let mut words = words.iter().peekable();
+        while let Some(word) = words.next() {
+            if !word.starts_with('-') {
+                return Err(OptionError::Begin(word.clone()));
+            }
+            let Some((name, value)) = OPTIONS.iter().find(|(name, _)| name == word) else {
+                return Err(OptionError::Know(word.clone()));
+            };
+            if seen.contains(name) {
+                return Err(OptionError::Repeat(name));
+            }
+            seen.push(name);
+            arguments.push(Argument::Plain(word.clone()));
+            match value {
+                Value::Switch => {}
+                Value::Word(_) | Value::Whole(..) | Value::Real(..) => {
+                    arguments.push(Argument::Plain(take(&mut words, name, *value)?));
+                }
+                Value::File => arguments.push(Argument::File(take(&mut words, name, *value)?)),
+                Value::Files => {
+                    arguments.push(Argument::File(take(&mut words, name, *value)?));
+                    while words.peek().is_some_and(|word| !word.starts_with('-')) {
+                        arguments.push(Argument::File(take(&mut words, name, *value)?));
+                    }
+                }
+            }
+        }
+        Ok(Self(arguments))
+    }
+
+    /// Paths of the files that they name, relative to the root of the volume.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|argument| match argument {
+            Argument::Plain(_) => None,
+            Argument::File(path) => Some(path.as_str()),
+        })
+    }
+
+    /// As mdrun gets them, where the volume is mounted at `root`.
+    #[must_use]
+    pub fn arguments(&self, root: &str) -> Vec<String> {
+        let argument = |argument: &Argument| match argument {
+            Argument::Plain(word) => word.clone(),
+            Argument::File(path) => format!("{root}/{path}"),
+        };
+        self.0.iter().map(argument).collect()
+    }
+
+    /// The words again, with each path as `change` has it.
+    ///
+    /// # Errors
+    /// What `change` says.
+    pub fn with_files<E>(&self, change: impl Fn(&str) -> Result<String, E>) -> Result<Vec<String>, E> {
+        let word = |argument: &Argument| match argument {
+            Argument::Plain(word) => Ok(word.clone()),
+            Argument::File(path) => change(path),
+        };
+        self.0.iter().map(word).collect()
+    }
+}
+
+/// The next word, if the option takes it.
+fn take(
+    words: &mut Peekable<Iter<'_, String>>,
+    option: &'static str,
+    value: Value,
+) -> Result<String, OptionError> {
+    // A number may be negative; no option is a number.
+    let word = words.next_if(|word| !word.starts_with('-') || word.parse::<f64>().is_ok());
+    match word {
+        Some(word) if value.takes(word) => Ok(word.clone()),
+        found => Err(OptionError::Take { option, needs: value.needs(), found: found.cloned() }),
+    }
+}
+
+impl Value {
+    fn takes(self, word: &str) -> bool {
+        match self {
+            Self::Switch => false,
+            Self::Word(words) => words.contains(&word),
+            Self::Whole(least, most) => {
+                word.parse().is_ok_and(|number: i64| (least..=most).contains(&number))
+            }
+            Self::Real(least, most) => word.parse().is_ok_and(|number: f64| (least..=most).contains(&number)),
+            Self::File | Self::Files => {
+                let is_part = |part: &str| !matches!(part, "" | "." | "..");
+                word.len() <= LONGEST_PATH
+                    && !word.chars().any(char::is_control)
+                    && word.split('/').all(is_part)
+            }
+        }
+    }
+
+    fn needs(self) -> String {
+        match self {
+            Self::Switch => "no value".to_owned(),
+            Self::Word(words) => format!("one of {}", words.join(", ")),
+            Self::Whole(least, most) => format!("a whole number between {least} and {most}"),
+            Self::Real(least, most) => format!("a number between {least} and {most}"),
+            Self::File | Self::Files => {
+                "the path of a file relative to the root of the volume, without '..' and '//'".to_owned()
+            }
+        }
+    }
+}
+
+fn names() -> String {
+    OPTIONS.map(|(name, _)| name).join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<MdrunOptions, OptionError> {
+        MdrunOptions::read(&MdrunOptions::words(text))
+    }
+
+    #[test]
+    fn options_become_arguments_and_files_are_found_on_the_volume() {
+        let options = read("-plumed meta/plumed.dat -dlb yes -rdd 1.4 -tableb a.xvg b/c.xvg -notunepme")
+            .expect("should be good");
+        assert_eq!(options.files().collect::<Vec<_>>(), ["meta/plumed.dat", "a.xvg", "b/c.xvg"]);
+        assert_eq!(
+            options.arguments("/data").join(" "),
+            "-plumed /data/meta/plumed.dat -dlb yes -rdd 1.4 -tableb /data/a.xvg /data/b/c.xvg -notunepme"
+        );
+        let moved = options.with_files(|path| Ok::<_, ()>(format!("x/{path}"))).expect("should be good");
+        assert_eq!(moved[1], "x/meta/plumed.dat");
+        assert_eq!(read(""), Ok(MdrunOptions::default()));
+    }
+
+    #[test]
+    fn what_the_pipeline_decides_itself_and_what_is_wrong_is_refused() {
+        for (text, words) in [
+            ("-maxh 1", "\"-maxh\" cannot be set for a row; these can: -awh, "),
+            ("-ntmpi 4", "\"-ntmpi\" cannot be set"),
+            ("-cpi other.cpt", "\"-cpi\" cannot be set"),
+            ("-multidir a b", "\"-multidir\" cannot be set"),
+            ("yes", "\"yes\" is no option of mdrun"),
+            ("-dlb", "-dlb needs one of auto, no, yes"),
+            ("-dlb maybe", "-dlb needs one of auto, no, yes, not \"maybe\""),
+            ("-dlb -reprod", "-dlb needs one of auto, no, yes"),
+            ("-nstlist 1001", "-nstlist needs a whole number between 0 and 1000, not \"1001\""),
+            ("-nstlist -1", "not \"-1\""),
+            ("-rdd NaN", "-rdd needs a number between 0 and 100, not \"NaN\""),
+            (
+                "-plumed ../other/plumed.dat",
+                "-plumed needs the path of a file relative to the root of the volume",
+            ),
+            ("-plumed /etc/passwd", "-plumed needs the path of a file"),
+            ("-tableb a.xvg ../b.xvg", "-tableb needs the path"),
+            ("-reprod -reprod", "-reprod stands there twice"),
+            ("-reprod yes", "\"yes\" is no option of mdrun"),
+        ] {
+            let error = read(text).expect_err(text).to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_list_names_nothing_twice() {
+        for (number, (name, _)) in OPTIONS.iter().enumerate() {
+            assert!(OPTIONS[number + 1..].iter().all(|(other, _)| other != name), "{name}");
+        }
+    }
+}
