@@ -63,6 +63,7 @@ pub(crate) fn row() -> GromacsToTune {
         append: None,
         checkpoint_path: None,
         mdrun_options: Vec::new(),
+        node_labels: sqlx::types::Json(BTreeMap::new()),
         service_account: None,
         after: Vec::new(),
         system: System {

@@ -273,6 +273,13 @@ impl PoolView {
         }
     }
 
+    /// The pool as far as the row may run there.
+    #[must_use]
+    pub fn of_row(mut self, row: &GromacsToTune) -> Self {
+        self.nodes.retain(|node| row.may_run_on(node));
+        self
+    }
+
     /// True if there is room for it now: on a node, and under the threshold.
     #[must_use]
     pub fn has_room_for(&self, wanted: &tuning::Resources) -> bool {

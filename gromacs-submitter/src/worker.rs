@@ -223,7 +223,7 @@ impl Worker {
             State::Inspecting => {
                 let found = self.view(row, &probe_name(row, Probe::Inspection), &[]).await?;
                 seen.log = self.log_of_ended(row, found.as_ref()).await?;
-                seen.pool = self.pool().await?;
+                seen.pool = self.pool(row).await?;
                 if let Some((job, view)) = found.as_ref().filter(|(_, view)| view.phase == Phase::Completed) {
                     let attempt = view.last_attempt().map_or(1, |attempt| attempt.number);
                     let image_id = self.cluster.image_id(&row.namespace, job, attempt).await?;
@@ -234,7 +234,7 @@ impl Worker {
             }
             State::Tuning => {
                 seen.probe = self.view_of(row, &probe_name(row, Probe::Inspection)).await?;
-                seen.pool = self.pool().await?;
+                seen.pool = self.pool(row).await?;
             }
             State::Submitted | State::Running | State::Interrupted => {
                 self.look_at_job(row, &mut seen).await?;
@@ -262,7 +262,7 @@ impl Worker {
             found.as_ref().is_some_and(|(_, view)| view.has_ended_since(row.status.attempts_recorded));
         let may_grow = row.status.grown_from.is_some() || advance::may_grow(&row.status, &seen.ladder);
         if phase != Some(Phase::Running) || has_news || may_grow {
-            seen.pool = self.pool().await?;
+            seen.pool = self.pool(row).await?;
         }
         let waiting_reason = found.as_ref().and_then(|(_, view)| view.waiting_reason);
         if waiting_reason == Some(WaitingReason::QuotaExceeded) {
@@ -305,14 +305,14 @@ impl Worker {
             || follower.follow(row, job, attempt.start_time))
     }
 
-    /// The pool, with the time at which this process first saw what the operator wrote down: the operator's clock is
-    /// another one.
-    async fn pool(&self) -> Result<Option<PoolView>, StepError> {
+    /// The pool as far as the row may run there, with the time at which this process first saw what the operator wrote
+    /// down: the operator's clock is another one.
+    async fn pool(&self, row: &GromacsToTune) -> Result<Option<PoolView>, StepError> {
         let mut view = self.cluster.pool().await?.as_ref().map(PoolView::new);
         if let Some(view) = &mut view {
             view.update_time = self.heard.of(view.update_time, self.store.clock());
         }
-        Ok(view)
+        Ok(view.map(|view| view.of_row(row)))
     }
 
     fn taken(&self) -> std::sync::MutexGuard<'_, Option<jiff::Timestamp>> {

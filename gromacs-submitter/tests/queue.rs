@@ -264,6 +264,8 @@ async fn owners_edit_what_is_queued_or_has_ended() {
         image: Some("gromacs:2".to_owned()),
         priority: Some(7),
         append: Some(false),
+        mdrun_options: Some(vec!["-dlb".to_owned(), "no".to_owned()]),
+        node_labels: Some(Labels([("kubernetes.io/arch".to_owned(), "arm64".to_owned())].into())),
         ..Edit::default()
     })
     .await
@@ -273,6 +275,13 @@ async fn owners_edit_what_is_queued_or_has_ended() {
         (claim.row.image.as_deref(), claim.row.priority, claim.row.append, claim.row.max_cpu_millicores),
         (Some("gromacs:2"), 7, Some(false), Some(4000))
     );
+    assert_eq!(claim.row.mdrun_options, ["-dlb", "no"]);
+    assert_eq!(claim.row.node_labels.get("kubernetes.io/arch").map(String::as_str), Some("arm64"));
+    for (name, value) in [("no label", "x"), ("arch", "a b"), ("/arch", "x")] {
+        let labels = Some(Labels([(name.to_owned(), value.to_owned())].into()));
+        let error = edit(Edit { node_labels: labels, ..Edit::default() }).await.expect_err("should refuse");
+        assert!(error.to_string().contains("node_labels must be an object"), "{error}");
+    }
     assert_eq!(
         (claim.row.pinned_image, claim.row.status.inspect_again),
         (None, true),

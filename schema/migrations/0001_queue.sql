@@ -124,6 +124,7 @@ create table gromacs_to_tune (
     append boolean,
     checkpoint_path text,
     mdrun_options text[] not null default '{}',
+    node_labels jsonb not null default '{}',
     service_account text,
     project text,
     labels jsonb not null default '{}',
@@ -247,6 +248,17 @@ create table gromacs_to_tune (
     constraint gromacs_to_tune_min_ns_per_day_valid check (min_ns_per_day >= 0 and min_ns_per_day <= 1000000),
     constraint gromacs_to_tune_benchmark_minimum check (
         kind <> 'calibration' or num_nonnulls(min_cpu_millicores, min_ns_per_day) = 0),
+    -- As benchmark_node_labels.
+    constraint gromacs_to_tune_node_labels_valid check (
+        case when jsonb_typeof(node_labels) = 'object' then
+            jsonb_array_length(jsonb_path_query_array(node_labels, '$.keyvalue()')) <= 32
+            and not jsonb_path_exists(node_labels, '$.* ? (@.type() != "string")')
+            and not jsonb_path_exists(node_labels, '$.keyvalue().value
+                ? (!(@ like_regex "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"))')
+            and not jsonb_path_exists(node_labels, '$.keyvalue().key
+                ? (!(@ like_regex "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"))')
+        else false end),
+    constraint gromacs_to_tune_benchmark_nodes check (kind <> 'calibration' or node_labels = '{}'),
     constraint gromacs_to_tune_benchmark_mdrun_options check (kind <> 'calibration' or mdrun_options = '{}'),
     constraint gromacs_to_tune_interruption_after_seconds_valid check (interruption_after_seconds between 1 and 604800),
     constraint gromacs_to_tune_fallback_after_seconds_valid check (fallback_after_seconds between 1 and 31536000),
@@ -333,6 +345,7 @@ comment on column gromacs_to_tune.fallback_after_seconds is 'Seconds it waits fo
 comment on column gromacs_to_tune.append is 'True if mdrun goes on in its output files, which it must be able to lock; false if each restart writes new parts (md.part0002.log and so on). The inspection finds out if not given.';
 comment on column gromacs_to_tune.checkpoint_path is 'Path of a .cpt file of the same run, relative to the root of the volume, that the simulation starts from; it is copied into the folder of the row, and each start writes new parts of the output. From the beginning if not given.';
 comment on column gromacs_to_tune.mdrun_options is 'Further options of mdrun and their values, each a word of its own, such as {-dlb,yes,-plumed,meta/plumed.dat}; files are named relative to the root of the volume. docs/rows.md lists them.';
+comment on column gromacs_to_tune.node_labels is 'Labels that its node must have, such as {"node.kubernetes.io/instance-type": "c6a.8xlarge"}: it runs on that kind of node alone, and its configurations are chosen for it. Any node of the pool if empty.';
 comment on column gromacs_to_tune.service_account is 'ServiceAccount that it runs as, from gromacs_tenant; the namespace''s default one if null.';
 comment on column gromacs_to_tune.project is 'What it belongs to, for filters and for the sums of gromacs-submitter list --by-project.';
 comment on column gromacs_to_tune.labels is 'Names and values that filters look for, such as {"T": "310", "lambda": "0.3"}.';
@@ -839,7 +852,7 @@ $$;
 comment on function gromacs_edit_allowed is 'Lets what a row asks for be changed only while it is queued or has ended.';
 create trigger gromacs_edit_allowed before update of held, after, image, priority, max_cpu_millicores, max_memory_bytes,
     max_gpus, min_cpu_millicores, min_ns_per_day, interruption_after_seconds, fallback_after_seconds, append,
-    mdrun_options, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order, bonded_interactions, constraints, gpu_nonbonded, gpu_pme,
+    mdrun_options, node_labels, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order, bonded_interactions, constraints, gpu_nonbonded, gpu_pme,
     gpu_bonded, gpu_update, gromacs_version on gromacs_to_tune
     for each row execute function gromacs_edit_allowed();
 -- The tenant's limits hold for what is changed as for what is inserted.
@@ -1488,7 +1501,7 @@ $$;
 grant select, delete on gromacs_to_tune to gromacs_chemist;
 grant insert (kind, namespace, persistent_volume_claim, tpr_path, image, run_as_user, run_as_group, priority,
     max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores, min_ns_per_day, interruption_after_seconds,
-    fallback_after_seconds, append, checkpoint_path, mdrun_options, project, labels, held, after, benchmark_atoms, benchmark_ranks,
+    fallback_after_seconds, append, checkpoint_path, mdrun_options, node_labels, project, labels, held, after, benchmark_atoms, benchmark_ranks,
     benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels,
     atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order, bonded_interactions,
     constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version) on gromacs_to_tune to gromacs_chemist;
@@ -1497,7 +1510,7 @@ grant update (cancel_requested, retry_requested, extended_nsteps) on gromacs_to_
 grant update (project, labels) on gromacs_to_tune to gromacs_chemist;
 grant update (held, after, image, priority, max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores,
     min_ns_per_day, interruption_after_seconds,
-    fallback_after_seconds, append, mdrun_options, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist,
+    fallback_after_seconds, append, mdrun_options, node_labels, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist,
     pme_grid, pme_order, bonded_interactions, constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version)
     on gromacs_to_tune to gromacs_chemist;
 grant select on gromacs_ladder, gromacs_attempt, gromacs_observation, gromacs_event, gromacs_tenant, gromacs_queue

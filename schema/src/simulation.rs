@@ -254,6 +254,8 @@ pub struct GromacsToTune {
     pub checkpoint_path: Option<String>,
     /// Further options of mdrun and their values.
     pub mdrun_options: Vec<String>,
+    /// Labels that its node must have.
+    pub node_labels: Json<BTreeMap<String, String>>,
     /// ServiceAccount it runs as, if not the namespace's default.
     pub service_account: Option<String>,
     /// Rows that must be completed before this one begins.
@@ -469,6 +471,12 @@ impl GromacsToTune {
             node_labels: columns.benchmark_node_labels.as_ref()?.0.clone(),
         })
         .filter(|_| self.kind == Kind::Calibration)
+    }
+
+    /// True if it may run on nodes of this shape.
+    #[must_use]
+    pub fn may_run_on(&self, node: &NodeShape) -> bool {
+        self.node_labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
     }
 
     /// True if it minimises an energy, as far as its file is known.

@@ -4,8 +4,8 @@ use scavenger_schema::simulation::{GromacsToTune, Kind, RowStatus, State};
 use scavenger_vocabulary::{Phase, Reason};
 
 use super::{
-    Action, Input, Log, NO_POOL, Step, act, calibration, cancel_probe, fail, ladder, name_taken, record,
-    said, settle,
+    Action, Input, Log, NO_POOL, Step, act, calibration, cancel_probe, fail, ladder, name_taken, no_nodes,
+    record, said, settle,
 };
 use crate::manifest::{MOST_PROBE_MEMORY, Probe, probe_name};
 use crate::mdrun_log::error_message;
@@ -27,6 +27,9 @@ pub(super) fn inspecting(input: &Input<'_>) -> Step {
         };
         if let Some(reason) = ladder::refused_by_pool(row, pool) {
             return fail(input, reason);
+        }
+        if pool.nodes.is_empty() && !row.node_labels.is_empty() {
+            return settle(row.status.clone(), Some(no_nodes(row)), input);
         }
         // A box that no node may make would wait forever.
         return match calibration::refused_by_nodes(input) {

@@ -410,7 +410,7 @@ fn tuning(input: &Input<'_>) -> Step {
         return settle(row.status.clone(), Some(NO_POOL.to_owned()), input);
     };
     if pool.nodes.is_empty() {
-        let reason = "the ScavengerPool \"default\" shows no nodes (status.nodeShapes is empty)".to_owned();
+        let reason = no_nodes(row);
         return settle(row.status.clone(), Some(reason), input);
     }
     if let Some(reason) = ladder::refused_by_pool(row, pool) {
@@ -424,6 +424,19 @@ fn tuning(input: &Input<'_>) -> Step {
             fail(input, reason.to_owned())
         }
     }
+}
+
+/// Nodes come and go, so the row waits.
+fn no_nodes(row: &GromacsToTune) -> String {
+    if row.node_labels.is_empty() {
+        return "the ScavengerPool \"default\" shows no nodes (status.nodeShapes is empty)".to_owned();
+    }
+    let labels: Vec<String> = row.node_labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    format!(
+        "no kind of node that the ScavengerPool \"default\" shows has the labels {} (status.nodeShapes); to run \
+         elsewhere, cancel the row, change node_labels (gromacs-submitter edit), and retry",
+        labels.join(", ")
+    )
 }
 
 /// Cancels a row of which at most a probe may still be at work.

@@ -61,8 +61,12 @@ fn edit(options: &EditOptions) -> anyhow::Result<Edit> {
     let seconds = |time: Option<Duration>| time.map(|time| i32::try_from(time.as_secs()).unwrap_or(i32::MAX));
     let mdrun_options = options.mdrun_options.as_deref().map(MdrunOptions::words);
     MdrunOptions::read(mdrun_options.as_deref().unwrap_or_default())?;
+    let on_any_node = options.any_node.then(Labels::default);
+    let node_labels =
+        (!options.node_label.is_empty()).then(|| Labels(options.node_label.iter().cloned().collect()));
     Ok(Edit {
         mdrun_options,
+        node_labels: on_any_node.or(node_labels),
         project: options.project.clone(),
         labels: (!options.label.is_empty()).then(|| Labels(options.label.iter().cloned().collect())),
         image: options.image.clone(),

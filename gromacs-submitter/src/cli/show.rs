@@ -107,6 +107,14 @@ fn facts(row: &QueueRow, simulation: &Value) -> Vec<(&'static str, String)> {
     if let Some(path) = simulation["checkpoint_path"].as_str() {
         facts.push(("starts from", path.to_owned()));
     }
+    let labels = simulation["node_labels"].as_object().filter(|labels| !labels.is_empty());
+    if let Some(labels) = labels {
+        let pairs: Vec<String> = labels
+            .iter()
+            .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
+            .collect();
+        facts.push(("nodes", pairs.join(", ")));
+    }
     let options = simulation["mdrun_options"].as_array().map(Vec::as_slice).unwrap_or_default();
     if !options.is_empty() {
         let words: Vec<&str> = options.iter().filter_map(Value::as_str).collect();

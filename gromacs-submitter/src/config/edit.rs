@@ -11,7 +11,7 @@ use super::queue::{Selection, label};
 #[derive(Debug, Clone, Args)]
 #[command(
     group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "in_project", "with_label"]).multiple(true).required(true),
-    group = ArgGroup::new("what").args(["project", "label", "image", "append", "mdrun_options", "after", "no_after", "priority", "max_cpu_millicores", "max_memory_bytes", "max_gpus", "min_cpu_millicores", "min_ns_per_day", "interruption_after", "fallback_after"]).multiple(true).required(true)
+    group = ArgGroup::new("what").args(["project", "label", "image", "append", "mdrun_options", "node_label", "any_node", "after", "no_after", "priority", "max_cpu_millicores", "max_memory_bytes", "max_gpus", "min_cpu_millicores", "min_ns_per_day", "interruption_after", "fallback_after"]).multiple(true).required(true)
 )]
 pub struct EditOptions {
     /// Which rows.
@@ -37,6 +37,17 @@ pub struct EditOptions {
         allow_hyphen_values = true
     )]
     pub mdrun_options: Option<String>,
+    /// Run only on nodes with this label; may be repeated, and replaces what was said before
+    #[arg(long, value_name = "NAME=VALUE", env = "SCAVENGER_SUBMITTER_NODE_LABEL", value_delimiter = ',', value_parser = label, help_heading = "Scheduling")]
+    pub node_label: Vec<(String, String)>,
+    /// Run on any node of the pool
+    #[arg(
+        long,
+        env = "SCAVENGER_SUBMITTER_ANY_NODE",
+        conflicts_with = "node_label",
+        help_heading = "Scheduling"
+    )]
+    pub any_node: bool,
     /// Begin only after the row ROW is completed; may be repeated, and replaces what was said before
     #[arg(
         long,

@@ -118,6 +118,12 @@ pub struct AddOptions {
     /// Give the rows this label; may be repeated
     #[arg(long, value_name = "NAME=VALUE", env = "SCAVENGER_SUBMITTER_LABEL", value_delimiter = ',', value_parser = label)]
     pub label: Vec<(String, String)>,
+    /// Run only on nodes with this label; may be repeated, then all must be there
+    ///
+    /// A label that tells the kind of hardware, such as node.kubernetes.io/instance-type=c6a.8xlarge. The configurations
+    /// are chosen for these nodes.
+    #[arg(long, value_name = "NAME=VALUE", env = "SCAVENGER_SUBMITTER_NODE_LABEL", value_delimiter = ',', value_parser = label, help_heading = "Scheduling")]
+    pub node_label: Vec<(String, String)>,
     /// Begin none of them until they are released
     #[arg(long, env = "SCAVENGER_SUBMITTER_HOLD", help_heading = "Scheduling")]
     pub hold: bool,

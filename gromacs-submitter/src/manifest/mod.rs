@@ -380,9 +380,11 @@ fn base_spec(row: &GromacsToTune, settings: &ManifestSettings) -> ScavengerJobSp
         checkpoint: None,
         supervisor: None,
         termination_grace_period_seconds: PROBE_GRACE_SECONDS,
-        // Its box is made on the same kind of node: a volume that is bound to the first node that uses it must not be
-        // bound to another kind.
-        node_selector: row.benchmark().map(|benchmark| benchmark.node_labels).unwrap_or_default(),
+        // Its file is read, or its box made, on the same kind of node: a volume that is bound to the first node that uses
+        // it must not be bound to another kind.
+        node_selector: row
+            .benchmark()
+            .map_or_else(|| row.node_labels.0.clone(), |benchmark| benchmark.node_labels),
         tolerations: Vec::new(),
         runtime_class_name: None,
         service_account_name: row.service_account.clone(),

@@ -338,3 +338,13 @@ fn further_options_follow_those_of_the_submitter_and_their_files_are_looked_for(
     let spec = simulation_job(&row, &ladder()[0], &manifest_settings(), terms()).spec;
     assert!(!spec.args.iter().any(|argument| argument == "-maxh"), "{:?}", spec.args);
 }
+
+#[test]
+fn a_row_for_one_kind_of_nodes_is_read_and_runs_there() {
+    let mut row = row();
+    row.node_labels.insert("kubernetes.io/arch".to_owned(), "arm64".to_owned());
+    let simulation = simulation_job(&row, &ladder()[0], &manifest_settings(), terms());
+    for job in [simulation, probe_job(&row, Probe::Inspection, &manifest_settings())] {
+        assert_eq!(job.spec.node_selector, row.node_labels.0);
+    }
+}

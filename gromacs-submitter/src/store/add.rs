@@ -49,6 +49,8 @@ pub struct NewRow {
     pub checkpoint_path: Option<String>,
     /// Further options of mdrun.
     pub mdrun_options: Option<Vec<String>>,
+    /// Labels that its node must have.
+    pub node_labels: Option<Labels>,
     /// What it belongs to.
     pub project: Option<String>,
     /// Names and values that filters look for.
@@ -248,7 +250,7 @@ enum Cell<'a> {
 }
 
 /// Every column that a user may give, with its value.
-fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 38] {
+fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 39] {
     let system = &row.system;
     [
         ("namespace", Some(Cell::Text(&row.namespace))),
@@ -268,6 +270,7 @@ fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 38] {
         ("append", row.append.map(Cell::Flag)),
         ("checkpoint_path", row.checkpoint_path.as_deref().map(Cell::Text)),
         ("mdrun_options", row.mdrun_options.as_deref().map(Cell::Words)),
+        ("node_labels", row.node_labels.as_ref().map(Cell::Names)),
         ("project", row.project.as_deref().map(Cell::Text)),
         ("labels", row.labels.as_ref().map(Cell::Names)),
         ("held", row.held.map(Cell::Flag)),

@@ -18,6 +18,8 @@ pub struct Edit {
     pub append: Option<bool>,
     /// Further options of mdrun, in the place of what was said before.
     pub mdrun_options: Option<Vec<String>>,
+    /// Labels that their nodes must have, in the place of those before.
+    pub node_labels: Option<Labels>,
     /// Rows that must be completed before they begin.
     pub after: Option<Vec<i64>>,
     /// Priority among the owner's rows.
@@ -104,6 +106,9 @@ impl Store {
                 interruption_after_seconds,
                 fallback_after_seconds,
             );
+            if let Some(labels) = &edit.node_labels {
+                columns.push("node_labels = ").push_bind_unseparated(Json(&labels.0));
+            }
             if let Some(labels) = &edit.labels {
                 columns.push("labels = labels || ").push_bind_unseparated(Json(&labels.0));
             }

@@ -8,6 +8,7 @@ mod extension;
 mod growth;
 mod least;
 mod minimisation;
+mod nodes;
 mod observation;
 mod options;
 mod refused;

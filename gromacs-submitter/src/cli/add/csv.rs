@@ -14,7 +14,7 @@ use crate::store::{Labels, NewRow};
 type Fill = fn(&mut NewRow, &str) -> Result<(), String>;
 
 /// Every column that a user may give.
-const COLUMNS: [(&str, Fill); 38] = [
+const COLUMNS: [(&str, Fill); 39] = [
     ("namespace", |row, cell| text(&mut row.namespace, cell)),
     ("persistent_volume_claim", |row, cell| text(&mut row.persistent_volume_claim, cell)),
     ("tpr_path", |row, cell| text(&mut row.tpr_path, cell)),
@@ -32,6 +32,7 @@ const COLUMNS: [(&str, Fill); 38] = [
     ("append", |row, cell| flag(&mut row.append, cell)),
     ("checkpoint_path", |row, cell| number(&mut row.checkpoint_path, cell)),
     ("mdrun_options", |row, cell| words(&mut row.mdrun_options, cell)),
+    ("node_labels", |row, cell| labels(&mut row.node_labels, cell)),
     ("project", |row, cell| number(&mut row.project, cell)),
     ("labels", |row, cell| labels(&mut row.labels, cell)),
     ("held", |row, cell| flag(&mut row.held, cell)),

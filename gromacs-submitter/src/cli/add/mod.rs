@@ -213,6 +213,8 @@ fn defaults(options: &AddOptions) -> NewRow {
         checkpoint_path: options.checkpoint.clone(),
         project: options.project.clone(),
         labels: (!options.label.is_empty()).then(|| Labels(options.label.iter().cloned().collect())),
+        node_labels: (!options.node_label.is_empty())
+            .then(|| Labels(options.node_label.iter().cloned().collect())),
         held: options.hold.then_some(true),
         after: (!options.after.is_empty()).then(|| options.after.clone()),
         ..NewRow::default()
