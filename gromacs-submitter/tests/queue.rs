@@ -138,7 +138,7 @@ async fn rows_are_counted_without_reading_them() {
 /// What chemists and submitters ask, with many rows of two owners: no plan reads the table.
 #[tokio::test]
 async fn no_question_reads_the_whole_table() {
-    const ROWS: i64 = 200_000;
+    const ROWS: i64 = 1_000_000;
     let (submitter, admin, alice) = queue().await;
     let mut connection = admin.pool().acquire().await.expect("should connect");
     connection.execute("set session_replication_role = replica").await.expect("should prepare");
