@@ -1,7 +1,7 @@
 //! A row that runs with less than there is capacity for by now: it is stopped, which makes mdrun write its checkpoint, and
 //! goes on from there with more.
 //!
-//! Three steps, each found again by whoever looks next: the intention (`next_rung` and `grown_from`), the suspension, and
+//! Three steps, each of which the next look finds again: the intention (`next_rung` and `grown_from`), the suspension, and
 //! the larger configuration, with which it is resumed. If that finds no room after all, it goes back to what it had.
 
 use std::time::Duration;

@@ -64,7 +64,7 @@ impl Place {
 
 /// What the tuner learns from an attempt, if that measured anything.
 pub(super) fn of_attempt(attempt: &AttemptRecord, input: &Input<'_>) -> Option<Observation> {
-    // The tuner is not told of options, so what was measured with them is not what it predicts.
+    // The tuner knows no options, so what was measured with them is not what it predicts.
     let measured = attempt
         .measured
         .filter(|it| it.wall_seconds >= SHORTEST_MEASUREMENT_SECONDS && input.row.mdrun_options.is_empty());

@@ -175,7 +175,7 @@ fn continue_elsewhere(
 
 /// Others come first, and room that none of them takes is left. Nobody knows how long the line takes: a row that has
 /// waited for as long as the rest would take with a configuration that has room takes that one. It would be done by now,
-/// and whoever has much left waits for what is better.
+/// and a row that has much left waits for what is better.
 fn in_line(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> Step {
     let waited = job.waiting_since.map_or(0.0, |since| seconds_between(since, input.now));
     let pool = input.pool.filter(|_| !input.room_is_taken && !is_operator_away(input));

@@ -64,7 +64,7 @@ const PROBE_GRACE_SECONDS: i64 = 1;
 /// The run input of a row that was extended, in the folder of the row. The inspection makes it.
 const EXTENDED_FILE: &str = "extended.tpr";
 
-/// What the inspection's script is told where there is nothing to tell: no steps, no checkpoint.
+/// What the inspection's script is told where a row has none: no steps, no checkpoint.
 const NOTHING: &str = "-";
 
 /// What a probe asks for: `gmx dump` needs one core for less than a second, and about 100 bytes per atom.
