@@ -154,7 +154,9 @@ impl PlayedJob {
     /// If none is there, or what the API server says.
     pub async fn is_on(&mut self, node: &str, labels: &Value) -> Result<()> {
         let attempt = self.active.as_mut().context("no attempt runs")?;
-        attempt["nodes"] = json!([{ "name": node, "podCount": 1, "labels": labels }]);
+        let allocatable = json!({ "cpu": "64", "memory": "64Gi", "pods": "100" });
+        attempt["nodes"] =
+            json!([{ "name": node, "podCount": 1, "labels": labels, "allocatable": allocatable }]);
         self.write(json!({ "phase": Phase::Running, "message": "it runs" })).await
     }
 
