@@ -296,6 +296,8 @@ async fn grows(stage: &Stage, id: i64) -> Result<()> {
     job.is_suspended().await?;
     job.is_interrupted(Reason::Suspended, WaitingReason::Suspended).await?;
     job.is_replaced(5).await?;
+    // It may run at once, and was then never seen to wait: here it always is.
+    stage.row_is(id, "state = 'interrupted' and rung = 1 and grown_from = 3").await?;
     job.runs(LONG_GOES_ON).await?;
     stage.progresses(id, 2, 1200).await?;
     job.completes("", Some(LONG_END)).await?;
