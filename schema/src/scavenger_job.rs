@@ -227,7 +227,9 @@ const FROZEN: [&str; 24] = [
 
 /// The rule that keeps a running attempt and its spec the same. It sees spec and status, so it stands at the root; CEL
 /// cannot leave fields out of a comparison, so it names the others. Each access of a field costs the API server a copy of
-/// the schema's properties, and most updates are of the status alone: whether the specs are equal is asked first.
+/// the schema's properties, and most updates are of the status alone: they are recognised first. A write of the status
+/// leaves the spec as it is and one of the spec leaves the status, whatever else they carry, so a phase that changes is
+/// enough to know. Then it is asked whether the specs are equal.
 fn frozen_while_active() -> Rule {
     // Optional selection (`?.`) would be shorter, but the API server takes its cost for unbounded.
     let equal = FROZEN.map(|field| {
@@ -236,6 +238,7 @@ fn frozen_while_active() -> Rule {
     });
     Rule::new(format!(
         "!has(self.status) || !has(self.status.phase) || self.status.phase in ['Waiting', 'Interrupted'] || \
+         !has(oldSelf.status) || !has(oldSelf.status.phase) || self.status.phase != oldSelf.status.phase || \
          self.spec == oldSelf.spec || ({})",
         equal.join(" && ")
     ))
