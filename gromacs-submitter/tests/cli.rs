@@ -42,6 +42,39 @@ fn help_pages() {
     }
 }
 
+/// A variable that was exported once and forgotten must not change what a verb does: `DRY_RUN=1` would disarm `cancel`.
+/// The daemon is set up by variables; what people type has them for where to connect and as whom.
+#[test]
+fn variables_set_up_the_daemon_and_the_connection_alone() {
+    const OF_PEOPLE: [&str; 8] = [
+        "DATABASE_URL",
+        "SCAVENGER_SUBMITTER_CONNECT_TIMEOUT",
+        "SCAVENGER_SUBMITTER_LOG",
+        "SCAVENGER_SUBMITTER_LOG_FORMAT",
+        "SCAVENGER_SUBMITTER_NAMESPACE",
+        "SCAVENGER_SUBMITTER_PVC",
+        "SCAVENGER_SUBMITTER_READER_IMAGE",
+        "SCAVENGER_SUBMITTER_READER_WAIT",
+    ];
+    fn check(command: &clap::Command) {
+        for argument in command.get_arguments() {
+            let env = argument.get_env().and_then(|name| name.to_str());
+            let id = argument.get_id().as_str();
+            let is_of_daemon = command.get_name() == "run"
+                && !matches!(id, "help" | "version" | "once" | "dry_run" | "output");
+            match env {
+                None => assert!(!is_of_daemon, "--{id} of run has no variable"),
+                Some(name) if is_of_daemon => {
+                    assert!(name == "DATABASE_URL" || name.starts_with("SCAVENGER_SUBMITTER_"), "{name}");
+                }
+                Some(name) => assert!(OF_PEOPLE.contains(&name), "{name} changes {}", command.get_name()),
+            }
+        }
+        command.get_subcommands().for_each(check);
+    }
+    check(&Cli::command());
+}
+
 /// Whatever is wrong with how it was called: stderr, exit code 2, nothing on stdout.
 #[test]
 fn usage_errors() {

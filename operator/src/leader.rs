@@ -194,8 +194,8 @@ impl Campaign {
         };
         match tokio::time::timeout(RENEW_DEADLINE, released).await {
             Ok(Ok(())) => info!(identity = %self.candidate.identity, "gave the Lease back"),
-            Ok(Err(error)) => warn!(%error, "the Lease was not given back; it runs out by itself"),
-            Err(_) => warn!("the Lease was not given back in time; it runs out by itself"),
+            Ok(Err(error)) => warn!(%error, "the Lease was not given back; it runs out on its own"),
+            Err(_) => warn!("the Lease was not given back in time; it runs out on its own"),
         }
     }
 }

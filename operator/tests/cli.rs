@@ -24,7 +24,7 @@ fn complaint(output: &Output) -> String {
 
 #[test]
 fn a_flag_that_can_not_be_used_ends_it_with_status_2_and_is_named() {
-    let cases: [(&[&str], &str); 18] = [
+    let cases: [(&[&str], &str); 25] = [
         (&["run", "--lease-name", ""], "--lease-name"),
         (&["run", "--lease-name", "Bad Name"], "--lease-name"),
         (&["run", "--lease-namespace", "a.b"], "--lease-namespace"),
@@ -42,6 +42,13 @@ fn a_flag_that_can_not_be_used_ends_it_with_status_2_and_is_named() {
         (&["run", "--log-format", "xml"], "--log-format"),
         (&["run", "--no-such-flag"], "--no-such-flag"),
         (&["explain"], "explain"),
+        (&["explain", "a/b/c"], "NAMESPACE/NAME"),
+        (&["explain", "lab/water", "--snapshot", "f", "--context", "c"], "--context"),
+        (&["interrupt", "lab/"], "NAMESPACE/NAME"),
+        (&["check", "--namespace", "Bad Name"], "--namespace"),
+        (&["check", "--filename", "/nonexistent/sj.yaml"], "--filename"),
+        (&["queue", "--limit", "0"], "--limit"),
+        (&["completions", "cmd"], "cmd"),
         (&["no-such-verb"], "no-such-verb"),
     ];
     for (args, named) in cases {
@@ -67,9 +74,31 @@ fn variables_are_checked_as_flags_are() {
 
 #[test]
 fn without_a_cluster_it_ends_with_one_sentence() {
-    for args in [&["run"][..], &["guard"], &["explain", "lab/water"], &["pause"], &["snapshot"]] {
+    let verbs = [
+        &["run"][..],
+        &["guard"],
+        &["check", "--namespace", "lab"],
+        &["queue"],
+        &["nodes"],
+        &["explain", "lab/water"],
+        &["interrupt", "lab/water"],
+        &["hold", "water", "-n", "lab"],
+        &["pause"],
+        &["snapshot"],
+    ];
+    for args in verbs {
         let told = complaint(&operator(args, &[]));
         let last = told.trim_end().lines().last().unwrap_or_default();
         assert!(last.contains("no connection to the Kubernetes API could be set up"), "{args:?}: {told}");
+    }
+}
+
+#[test]
+fn completions_know_the_verbs() {
+    let output = operator(&["completions", "bash"], &[]);
+    assert!(output.status.success(), "{output:?}");
+    let script = String::from_utf8(output.stdout).expect("output should be text");
+    for verb in ["check", "queue", "nodes", "interrupt", "hold", "release"] {
+        assert!(script.contains(verb), "{verb} is missing");
     }
 }

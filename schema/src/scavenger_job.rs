@@ -183,7 +183,7 @@ pub struct ScavengerJobSpec {
     pub suspend: bool,
 
     /// Seconds that it may run, summed over all its attempts; after that it has failed. Its pods are stopped as in an
-    /// interruption and go with their Job, and so do their logs; the Job of a workload that ended by itself stays. No
+    /// interruption and go with their Job, and so do their logs; the Job of a workload that ended on its own stays. No
     /// limit if not given. May change at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 315_360_000))]
@@ -535,7 +535,7 @@ pub struct ScavengerJobStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Conditions Admitted, Complete and Failed; in a pool with a supervisor also Supervised (false: why the last attempt
-    /// runs without it) and SavesOnSigterm (false: an attempt that was told to stop wrote no checkpoint).
+    /// runs without it) and SavesOnSigterm (false: an attempt wrote no checkpoint after SIGTERM).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "shapes::conditions")]
     pub conditions: Vec<Condition>,
@@ -669,7 +669,7 @@ pub struct Attempt {
     #[serde(default, skip_serializing_if = "is_false")]
     pub lent: bool,
     /// When it wrote its last checkpoint. A checkpoint that was written after SIGTERM comes after `endTime`, which is when
-    /// it was told to stop.
+    /// it got SIGTERM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_checkpoint_time: Option<Time>,
     /// Seconds that it ran after its last checkpoint, or in all if it wrote none. Not given if that is not known.
@@ -678,7 +678,7 @@ pub struct Attempt {
     /// Seconds that the operator expected it to lose when it was taken away; to compare with `lostSeconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_lost_seconds: Option<i64>,
-    /// Whether it wrote a checkpoint after it was told to stop. Not given if it was not told, or if that is not known.
+    /// Whether it wrote a checkpoint after SIGTERM. Not given if it got none, or if that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_sigterm: Option<bool>,
     /// How it ended.

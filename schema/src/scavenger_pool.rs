@@ -144,7 +144,7 @@ pub struct ScavengerPoolSpec {
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub windows: Vec<ThresholdWindow>,
 
-    /// Who frees capacity for a pending ordinary pod. `Scheduler`: kube-scheduler preempts by itself. `Operator`: for pods
+    /// Who frees capacity for a pending ordinary pod. `Scheduler`: kube-scheduler preempts on its own. `Operator`: for pods
     /// with `preemptionPolicy: Never` the operator interrupts the ScavengerJobs that lose least; see
     /// deploy/preemption-operator for what else that needs.
     #[serde(default)]

@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 ///
 /// The tuner takes the description of a simulation and of the nodes it may run on, and answers with a ladder of
 /// configurations: requests, limits and the mdrun layout that goes with them, the fastest sensible one first.
-/// It runs nothing, and writes nothing but the rows that calibrate is told to insert.
+/// It runs nothing, and writes nothing but the rows that calibrate inserts on request.
 #[derive(Debug, Parser)]
 #[command(name = "scavenger-tuner", version, propagate_version = true)]
 pub struct Cli {
@@ -47,6 +47,18 @@ pub enum Command {
     Import(ImportOptions),
     /// Print the OpenAPI document of the service
     Openapi,
+    /// Print the completions of a shell
+    ///
+    /// For bash, for example: `source <(scavenger-tuner completions bash)`.
+    Completions(CompletionsOptions),
+}
+
+/// Options of `completions`.
+#[derive(Clone, Debug, Args)]
+pub struct CompletionsOptions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
 }
 
 /// Options of `accuracy`.
@@ -56,16 +68,15 @@ pub struct AccuracyOptions {
     #[arg(
         long,
         value_name = "N",
-        env = "SCAVENGER_TUNER_FIT_ROUNDS",
         default_value_t = 60,
         value_parser = clap::value_parser!(u16).range(1..=1000)
     )]
     pub fit_rounds: u16,
     /// Draw predicted against measured speed into FILE, as SVG
-    #[arg(long, value_name = "FILE", env = "SCAVENGER_TUNER_PLOT")]
+    #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     /// Print the constants that all measurements together give, too
-    #[arg(long, env = "SCAVENGER_TUNER_SHOW_CONSTANTS")]
+    #[arg(long)]
     pub show_constants: bool,
 }
 
@@ -176,21 +187,20 @@ pub struct CalibrateOptions {
     #[arg(
         long,
         value_name = "CORES,MEMORY[,gpus=N][,LABEL=VALUE]",
-        env = "SCAVENGER_TUNER_NODE",
         value_parser = node_argument
     )]
     pub node: Option<scavenger_schema::tuning::NodeShape>,
     /// Version of GROMACS
-    #[arg(long, value_name = "VERSION", env = "SCAVENGER_TUNER_GROMACS_VERSION")]
+    #[arg(long, value_name = "VERSION")]
     pub gromacs_version: Option<String>,
     /// Most benchmarks to propose, 1 to 3
-    #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_BENCHMARKS", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3)]
     pub max_benchmarks: u32,
     /// Most cores that a benchmark may take [default: all of the node]
-    #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_CORES")]
+    #[arg(long, value_name = "N")]
     pub max_cores: Option<u32>,
     /// Most atoms that a benchmark may have, at least 5184 [default: about 784000]
-    #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_ATOMS")]
+    #[arg(long, value_name = "N")]
     pub max_atoms: Option<u64>,
     /// How long a benchmark should take, 20s to 10m
     ///
@@ -198,7 +208,6 @@ pub struct CalibrateOptions {
     #[arg(
         long,
         value_name = "DURATION",
-        env = "SCAVENGER_TUNER_BENCHMARK_TIME",
         default_value = "1m",
         value_parser = duration
     )]
@@ -236,38 +245,25 @@ pub struct CalibrateOptions {
     )]
     pub pvc: Option<String>,
     /// Container image with GROMACS and its force fields [default: the tenant's, else the submitter's]
-    #[arg(
-        long,
-        value_name = "IMAGE",
-        env = "SCAVENGER_TUNER_IMAGE",
-        requires = "namespace",
-        help_heading = "Queue"
-    )]
+    #[arg(long, value_name = "IMAGE", requires = "namespace", help_heading = "Queue")]
     pub image: Option<String>,
     /// User id to run as [default: the tenant's, else 1000]
-    #[arg(
-        long,
-        value_name = "UID",
-        env = "SCAVENGER_TUNER_RUN_AS_USER",
-        requires = "namespace",
-        help_heading = "Queue"
-    )]
+    #[arg(long, value_name = "UID", requires = "namespace", help_heading = "Queue")]
     pub run_as_user: Option<i64>,
     /// Priority among your rows: higher ones start first
     #[arg(
         long,
         value_name = "N",
-        env = "SCAVENGER_TUNER_PRIORITY",
         default_value_t = 0,
         allow_negative_numbers = true,
         help_heading = "Queue"
     )]
     pub priority: i32,
     /// Let the database try to insert the rows, and take them back
-    #[arg(long, env = "SCAVENGER_TUNER_DRY_RUN", help_heading = "Safety")]
+    #[arg(long, help_heading = "Safety")]
     pub dry_run: bool,
     /// Print a table or JSON
-    #[arg(long, value_name = "FORMAT", env = "SCAVENGER_TUNER_OUTPUT", default_value = "table")]
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: Output,
 }
 
@@ -275,7 +271,7 @@ pub struct CalibrateOptions {
 #[derive(Clone, Debug, Args)]
 pub struct ImportOptions {
     /// CSV file with a line of names and a line per run, - for standard input
-    #[arg(value_name = "FILE", env = "SCAVENGER_TUNER_FILE")]
+    #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// A label of the nodes that the runs were on, may be given several times
     ///
@@ -284,13 +280,12 @@ pub struct ImportOptions {
     #[arg(
         long,
         value_name = "LABEL=VALUE",
-        env = "SCAVENGER_TUNER_LABEL",
         value_parser = label_argument,
         required = true
     )]
     pub label: Vec<(String, String)>,
     /// Version of GROMACS of all runs without a version of their own
-    #[arg(long, value_name = "VERSION", env = "SCAVENGER_TUNER_GROMACS_VERSION")]
+    #[arg(long, value_name = "VERSION")]
     pub gromacs_version: Option<String>,
     /// Insert the runs into the Postgres database at URL
     ///
@@ -298,10 +293,10 @@ pub struct ImportOptions {
     #[arg(long, value_name = "URL", env = "SCAVENGER_TUNER_DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
     /// Record the runs as those of the role NAME [default: the role in the URL]
-    #[arg(long, value_name = "NAME", env = "SCAVENGER_TUNER_OWNER", requires = "database_url")]
+    #[arg(long, value_name = "NAME", requires = "database_url")]
     pub owner: Option<String>,
     /// Let the database try to insert the rows, and take them back
-    #[arg(long, env = "SCAVENGER_TUNER_DRY_RUN", help_heading = "Safety")]
+    #[arg(long, help_heading = "Safety")]
     pub dry_run: bool,
 }
 
@@ -313,7 +308,6 @@ pub struct RecommendOptions {
     /// Read with `gmx dump`. A number of steps given on the command line counts instead of the file's.
     #[arg(
         value_name = "FILE",
-        env = "SCAVENGER_TUNER_FILE",
         help_heading = "Simulation",
         conflicts_with_all = ["request", "atoms", "box_nm", "dt_ps", "cutoff_nm", "pme_grid", "no_pme"]
     )]
@@ -331,7 +325,6 @@ pub struct RecommendOptions {
     #[arg(
         long,
         value_name = "N",
-        env = "SCAVENGER_TUNER_ATOMS",
         required_unless_present_any = ["request", "file"],
         conflicts_with = "request",
         help_heading = "Simulation"
@@ -343,7 +336,6 @@ pub struct RecommendOptions {
     #[arg(
         long,
         value_name = "FILE",
-        env = "SCAVENGER_TUNER_REQUEST",
         help_heading = "Simulation",
         conflicts_with_all = ["box_nm", "nsteps", "dt_ps", "cutoff_nm", "pme_grid", "no_pme", "node"]
     )]
@@ -352,7 +344,6 @@ pub struct RecommendOptions {
     #[arg(
         long = "box",
         value_name = "X,Y,Z",
-        env = "SCAVENGER_TUNER_BOX",
         value_delimiter = ',',
         num_args = 1,
         help_heading = "Simulation"
@@ -362,60 +353,28 @@ pub struct RecommendOptions {
     #[arg(
         long,
         value_name = "N",
-        env = "SCAVENGER_TUNER_NSTEPS",
         default_value_t = -1,
         allow_negative_numbers = true,
         help_heading = "Simulation"
     )]
     pub nsteps: i64,
     /// Time step in ps
-    #[arg(
-        long = "dt",
-        value_name = "PS",
-        env = "SCAVENGER_TUNER_DT",
-        default_value_t = 0.002,
-        help_heading = "Simulation"
-    )]
+    #[arg(long = "dt", value_name = "PS", default_value_t = 0.002, help_heading = "Simulation")]
     pub dt_ps: f64,
     /// Cut-off in nm, the larger of rcoulomb and rvdw
-    #[arg(
-        long = "cutoff",
-        value_name = "NM",
-        env = "SCAVENGER_TUNER_CUTOFF",
-        default_value_t = 1.0,
-        help_heading = "Simulation"
-    )]
+    #[arg(long = "cutoff", value_name = "NM", default_value_t = 1.0, help_heading = "Simulation")]
     pub cutoff_nm: f64,
     /// Points of the PME grid [default: a spacing of 0.12 nm]
-    #[arg(
-        long,
-        value_name = "X,Y,Z",
-        env = "SCAVENGER_TUNER_PME_GRID",
-        value_delimiter = ',',
-        num_args = 1,
-        help_heading = "Simulation"
-    )]
+    #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', num_args = 1, help_heading = "Simulation")]
     pub pme_grid: Option<Vec<u32>>,
     /// The simulation does not use PME
-    #[arg(long, env = "SCAVENGER_TUNER_NO_PME", conflicts_with = "pme_grid", help_heading = "Simulation")]
+    #[arg(long, conflicts_with = "pme_grid", help_heading = "Simulation")]
     pub no_pme: bool,
     /// Version of GROMACS
-    #[arg(
-        long,
-        value_name = "VERSION",
-        env = "SCAVENGER_TUNER_GROMACS_VERSION",
-        help_heading = "Simulation",
-        conflicts_with = "request"
-    )]
+    #[arg(long, value_name = "VERSION", help_heading = "Simulation", conflicts_with = "request")]
     pub gromacs_version: Option<String>,
     /// Vector instructions of the build, such as AVX2_256 [default: those of the processor]
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "SCAVENGER_TUNER_SIMD",
-        help_heading = "Simulation",
-        conflicts_with = "request"
-    )]
+    #[arg(long, value_name = "NAME", help_heading = "Simulation", conflicts_with = "request")]
     pub simd: Option<String>,
     /// A node it may run on, may be given several times [default: this machine]
     ///
@@ -424,47 +383,45 @@ pub struct RecommendOptions {
     #[arg(
         long,
         value_name = "CORES,MEMORY[,gpus=N][,LABEL=VALUE]",
-        env = "SCAVENGER_TUNER_NODE",
         value_parser = node_argument,
         help_heading = "Scheduling"
     )]
     pub node: Vec<scavenger_schema::tuning::NodeShape>,
     /// Most cores that a configuration may ask for
-    #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_CORES", help_heading = "Scheduling")]
+    #[arg(long, value_name = "N", help_heading = "Scheduling")]
     pub max_cores: Option<u32>,
     /// Most memory that a configuration may ask for, as a quantity
     #[arg(
         long,
         value_name = "MEMORY",
-        env = "SCAVENGER_TUNER_MAX_MEMORY",
         value_parser = memory_argument,
         help_heading = "Scheduling"
     )]
     pub max_memory: Option<u64>,
     /// Most GPUs that a configuration may ask for, 0 for none
-    #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_GPUS", help_heading = "Scheduling")]
+    #[arg(long, value_name = "N", help_heading = "Scheduling")]
     pub max_gpus: Option<u32>,
     /// Least efficiency of the largest configuration that pays, on each kind of hardware [default: 0.7]
     ///
     /// Speed per price, relative to the best on the same hardware. Without a GPU that is the parallel efficiency.
-    #[arg(long, value_name = "SHARE", env = "SCAVENGER_TUNER_MIN_EFFICIENCY", help_heading = "Scheduling")]
+    #[arg(long, value_name = "SHARE", help_heading = "Scheduling")]
     pub min_efficiency: Option<f64>,
     /// Price of a core; only ratios of prices matter [default: 1]
-    #[arg(long, value_name = "PRICE", env = "SCAVENGER_TUNER_CORE_PRICE", help_heading = "Scheduling")]
+    #[arg(long, value_name = "PRICE", help_heading = "Scheduling")]
     pub core_price: Option<f64>,
     /// Price of a GiB of memory [default: 0.01]
-    #[arg(long, value_name = "PRICE", env = "SCAVENGER_TUNER_MEMORY_PRICE", help_heading = "Scheduling")]
+    #[arg(long, value_name = "PRICE", help_heading = "Scheduling")]
     pub memory_price: Option<f64>,
     /// Price of a GPU [default: 10]
-    #[arg(long, value_name = "PRICE", env = "SCAVENGER_TUNER_GPU_PRICE", help_heading = "Scheduling")]
+    #[arg(long, value_name = "PRICE", help_heading = "Scheduling")]
     pub gpu_price: Option<f64>,
     /// Most configurations to print [default: 12]
-    #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_MAX_RUNGS", help_heading = "Scheduling")]
+    #[arg(long, value_name = "N", help_heading = "Scheduling")]
     pub max_rungs: Option<u32>,
     /// Show what up to N simulations on one GPU would do together, 1 to 4 [default: 1]
     ///
     /// Predicted from published figures and never run.
-    #[arg(long, value_name = "N", env = "SCAVENGER_TUNER_SIMULATIONS_PER_GPU", help_heading = "Scheduling")]
+    #[arg(long, value_name = "N", help_heading = "Scheduling")]
     pub simulations_per_gpu: Option<u32>,
     /// Learn from the measured runs in the Postgres database at URL
     ///
@@ -478,10 +435,10 @@ pub struct RecommendOptions {
     )]
     pub database_url: Option<String>,
     /// Draw speed and efficiency over cores, a line per kind of hardware, into FILE, as SVG
-    #[arg(long, value_name = "FILE", env = "SCAVENGER_TUNER_PLOT")]
+    #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     /// Print a table or JSON
-    #[arg(long, value_name = "FORMAT", env = "SCAVENGER_TUNER_OUTPUT", default_value = "table")]
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: Output,
 }
 
@@ -579,17 +536,6 @@ mod tests {
         assert_eq!(node.labels["a/b"], "c");
         for bad in ["", "4", "x,4Gi", "4,x", "4,4Gi,gpus=x", "4,4Gi,label", "-4,4Gi", "99999999999,4Gi"] {
             assert!(node_argument(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn every_flag_is_an_environment_variable_too() {
-        for command in Cli::command().get_subcommands() {
-            for flag in
-                command.get_arguments().filter(|a| !["help", "version"].contains(&a.get_id().as_str()))
-            {
-                assert!(flag.get_env().is_some(), "{} {}", command.get_name(), flag.get_id());
-            }
         }
     }
 }

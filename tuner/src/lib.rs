@@ -31,6 +31,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Calibrate(options) => cli::calibrate::exec(&options),
         Command::Import(options) => cli::import::exec(&options),
         Command::Openapi => cli::openapi::exec(),
+        Command::Completions(options) => cli::completions::exec(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -200,3 +200,30 @@ fn failures_have_a_sentence_and_an_exit_code() {
         assert!(output.stdout.is_empty(), "{args:?}");
     }
 }
+
+/// A variable that was exported once and forgotten must not change what a verb prints or writes. The service is set up by
+/// variables; what people type has them for where to connect and as whom.
+#[test]
+fn variables_set_up_the_service_and_the_connection_alone() {
+    const OF_PEOPLE: [&str; 6] = [
+        "SCAVENGER_TUNER_LOG",
+        "SCAVENGER_TUNER_LOG_FORMAT",
+        "SCAVENGER_TUNER_DATABASE_URL",
+        "SCAVENGER_TUNER_NAMESPACE",
+        "SCAVENGER_TUNER_PVC",
+        "SCAVENGER_TUNER_GMX",
+    ];
+    for command in Cli::command().get_subcommands() {
+        for flag in command.get_arguments().filter(|a| !["help", "version"].contains(&a.get_id().as_str())) {
+            let name = flag.get_env().and_then(|name| name.to_str());
+            let id = flag.get_id();
+            match name {
+                None => assert_ne!(command.get_name(), "serve", "--{id} has no variable"),
+                Some(name) if command.get_name() == "serve" => {
+                    assert!(name.starts_with("SCAVENGER_TUNER_"));
+                }
+                Some(name) => assert!(OF_PEOPLE.contains(&name), "{name} changes {}", command.get_name()),
+            }
+        }
+    }
+}

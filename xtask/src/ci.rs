@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     cache::{self, Key},
-    chart, docs, generate, release, rules, shell, test,
+    chart, docs, generate, lint, release, rules, shell, test, words,
 };
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
@@ -74,6 +74,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     check("Helm chart and kustomizations", &chart::check);
     check("files of a release", &release::check);
     check("pages against the code", &docs::check);
+    check("words", &words::check);
+    check("form of manifests, scripts and pages", &lint::check);
     check("site of the pages", &docs::book);
     check("planner depends on no client", &planner_is_pure);
     check("planner's table of rules", &rules::check);

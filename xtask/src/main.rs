@@ -12,6 +12,7 @@ mod docs;
 mod generate;
 mod images;
 mod install;
+mod lint;
 mod packages;
 mod preflight;
 mod progress;
@@ -19,6 +20,7 @@ mod release;
 mod rules;
 mod shell;
 mod test;
+mod words;
 
 use std::process::ExitCode;
 

@@ -73,6 +73,42 @@ fn counter_of_three_pods_resumes() {
     run("example-gang", |world| interrupt(world, "counter-gang"));
 }
 
+/// Every whole manifest of ours that a page shows.
+fn manifests_of_pages() -> Result<Vec<(String, String)>> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).context("docs/ cannot be listed")? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let page =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+        let ours = blocks.filter(|block| block.starts_with("apiVersion: scavenger.dev/"));
+        found.extend(ours.map(|block| (path.display().to_string(), block.to_owned())));
+    }
+    Ok(found)
+}
+
+/// As dry runs: the images do not exist.
+#[test]
+fn the_manifests_of_the_pages_are_accepted() {
+    run("example-pages", |world| async move {
+        let manifests = manifests_of_pages()?;
+        ensure!(manifests.len() >= 7, "only {} manifests were found", manifests.len());
+        for (page, manifest) in manifests {
+            let file = tempfile::NamedTempFile::new()?;
+            std::fs::write(file.path(), &manifest)?;
+            let path = file.path().to_string_lossy().into_owned();
+            let apply = ["apply", "--server-side", "--force-conflicts", "--dry-run=server", "--namespace"];
+            let answer = kubectl(&[&apply[..], &[&*world.namespace, "-f", &*path]].concat()).await;
+            answer.with_context(|| format!("{page} shows what is refused:\n{manifest}"))?;
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn each_illegal_counter_is_refused_with_the_name_of_its_field() {
     run("example-illegal", |world| async move {

@@ -142,7 +142,7 @@ fn stops_in_time(
         ladder.into_iter().filter(|rung| needed_grace_seconds(row, rung) <= most).collect();
     if in_time.is_empty() {
         return Err(format!(
-            "mdrun needs {least} s for its last checkpoint after it is told to stop, but the ScavengerPool allows \
+            "mdrun needs {least} s for its last checkpoint after SIGTERM, but the ScavengerPool allows \
              {most} (limits.maxTerminationGracePeriodSeconds): ask an admin to raise it, and retry"
         ));
     }

@@ -32,7 +32,7 @@ pub(super) async fn exec(database: &Database, options: &LogsOptions) -> anyhow::
     if options.mdrun {
         return end_of_mdrun_log(&folder, options).await;
     }
-    let access = Access::connect(&folder.namespace).await?;
+    let access = Access::connect(&options.reading.kubernetes, &folder.namespace).await?;
     let first = folder.submission.saturating_sub(NEWEST_SUBMISSIONS).max(0) + 1;
     let jobs: Vec<String> =
         (first..=folder.submission.max(first)).map(|number| job_name(folder.id, number)).collect();

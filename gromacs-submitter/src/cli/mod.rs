@@ -19,9 +19,11 @@ mod tenant;
 mod text;
 mod watch;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use clap::CommandFactory as _;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Cli, Command, Database, Filter, LogFormat, Logging};
@@ -66,6 +68,7 @@ pub async fn main(cli: Cli) -> ExitCode {
         Command::Rm(options) => request::remove(&cli.database, &options.selection).await,
         Command::Report(options) => report::exec(&cli.database, &options).await,
         Command::Tenant(options) => tenant::exec(&cli.database, options).await,
+        Command::Completions(options) => completions(options.shell),
     };
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
@@ -76,6 +79,16 @@ pub async fn main(cli: Cli) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Prints what a shell needs to complete the command line.
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<Outcome> {
+    let mut command = Cli::command();
+    let name = command.get_name().to_owned();
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, name, &mut script);
+    std::io::stdout().write_all(&script).context("could not write to standard output")?;
+    Ok(Outcome::Done)
 }
 
 fn start_logging(logging: &Logging) -> anyhow::Result<()> {

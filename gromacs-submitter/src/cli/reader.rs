@@ -72,7 +72,7 @@ pub(super) async fn with_reader<T>(
     within: Duration,
     work: impl AsyncFnOnce(&Reader) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let access = Access::connect(&folder.namespace).await?;
+    let access = Access::connect(&reading.kubernetes, &folder.namespace).await?;
     let image = image(&access, folder, reading).await?;
     let placement = place(&access, folder).await?;
     clear_up(&access).await?;

@@ -13,6 +13,7 @@ use scavenger_schema::scavenger_job::ScavengerJob;
 
 use super::reader::{LABEL_NAME, READER};
 use super::{Cluster, ClusterError, Exec, MAIN_CONTAINER, TIMEOUT};
+use crate::config::Kubernetes;
 use crate::root_cause;
 
 /// Bytes of a command's output that wait here to be read. The client's own 1 kB would make each piece a round trip.
@@ -134,12 +135,12 @@ pub struct Access {
 }
 
 impl Access {
-    /// The namespace in the cluster that the kubeconfig names. No request is made.
+    /// The namespace in the cluster that the user names. No request is made.
     ///
     /// # Errors
-    /// If there is no kubeconfig.
-    pub async fn connect(namespace: &str) -> Result<Self, ClusterError> {
-        let cluster = Cluster::connect().await?;
+    /// If there is no such kubeconfig or context.
+    pub async fn connect(kubernetes: &Kubernetes, namespace: &str) -> Result<Self, ClusterError> {
+        let cluster = Cluster::connect_to(kubernetes).await?;
         Ok(Self { client: cluster.client, namespace: namespace.to_owned() })
     }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use futures::{AsyncBufRead, Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::api::{Api, DeleteParams, ListParams, LogParams, PostParams, Preconditions};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use scavenger_schema::names;
@@ -23,6 +24,7 @@ pub use self::exec::{Ended, Exec, ExecError};
 use self::memory::Missing;
 pub(crate) use self::reader::CONTAINER as READER_CONTAINER;
 pub use self::reader::{Placement, ReaderPod, Readiness, name_of_reader, placement, reader_pod, readiness};
+use crate::config::Kubernetes;
 use crate::manifest::Configurations;
 use crate::root_cause;
 
@@ -172,8 +174,29 @@ impl Cluster {
     /// # Errors
     /// If neither is there.
     pub async fn connect() -> Result<Self, ClusterError> {
-        let config =
-            kube::Config::infer().await.map_err(|error| ClusterError::FindCluster(error.to_string()))?;
+        Self::connect_to(&Kubernetes::default()).await
+    }
+
+    /// The same, unless the user names a kubeconfig or a context.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub async fn connect_to(kubernetes: &Kubernetes) -> Result<Self, ClusterError> {
+        let options =
+            KubeConfigOptions { context: kubernetes.context.clone(), ..KubeConfigOptions::default() };
+        let config = match (&kubernetes.kubeconfig, &kubernetes.context) {
+            (None, None) => kube::Config::infer().await.map_err(|error| error.to_string()),
+            (None, Some(_)) => {
+                kube::Config::from_kubeconfig(&options).await.map_err(|error| error.to_string())
+            }
+            (Some(path), _) => match Kubeconfig::read_from(path) {
+                Ok(file) => {
+                    kube::Config::from_custom_kubeconfig(file, &options).await.map_err(|e| e.to_string())
+                }
+                Err(error) => Err(error.to_string()),
+            },
+        };
+        let config = config.map_err(ClusterError::FindCluster)?;
         let client =
             Client::try_from(config).map_err(|error| ClusterError::FindCluster(error.to_string()))?;
         Ok(Self::with_client(client))

@@ -18,97 +18,55 @@ pub struct EditOptions {
     #[command(flatten)]
     pub selection: Selection,
     /// What they belong to from now on
-    #[arg(long, value_name = "PROJECT", env = "SCAVENGER_SUBMITTER_PROJECT")]
+    #[arg(long, value_name = "PROJECT")]
     pub project: Option<String>,
     /// Give them this label; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", env = "SCAVENGER_SUBMITTER_LABEL", value_delimiter = ',', value_parser = label)]
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', value_parser = label)]
     pub label: Vec<(String, String)>,
     /// Run in IMAGE; the file is read again with it
-    #[arg(long, value_name = "IMAGE", env = "SCAVENGER_SUBMITTER_ROW_IMAGE")]
+    #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
     /// Go on in the output files there are, or write new parts after each interruption
-    #[arg(long, value_name = "BOOL", env = "SCAVENGER_SUBMITTER_APPEND")]
+    #[arg(long, value_name = "BOOL")]
     pub append: Option<bool>,
     /// Give mdrun these further options, in one text, in the place of those before; none of them with an empty text
-    #[arg(
-        long,
-        value_name = "OPTIONS",
-        env = "SCAVENGER_SUBMITTER_MDRUN_OPTIONS",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub mdrun_options: Option<String>,
     /// Run only on nodes with this label; may be repeated, and replaces what was said before
-    #[arg(long, value_name = "NAME=VALUE", env = "SCAVENGER_SUBMITTER_NODE_LABEL", value_delimiter = ',', value_parser = label, help_heading = "Scheduling")]
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', value_parser = label, help_heading = "Scheduling")]
     pub node_label: Vec<(String, String)>,
     /// Run on any node of the pool
-    #[arg(
-        long,
-        env = "SCAVENGER_SUBMITTER_ANY_NODE",
-        conflicts_with = "node_label",
-        help_heading = "Scheduling"
-    )]
+    #[arg(long, conflicts_with = "node_label", help_heading = "Scheduling")]
     pub any_node: bool,
     /// Begin only after the row ROW is completed; may be repeated, and replaces what was said before
-    #[arg(
-        long,
-        value_name = "ROW",
-        env = "SCAVENGER_SUBMITTER_AFTER",
-        value_delimiter = ',',
-        help_heading = "Scheduling"
-    )]
+    #[arg(long, value_name = "ROW", value_delimiter = ',', help_heading = "Scheduling")]
     pub after: Vec<i64>,
     /// Wait for no other row
-    #[arg(long, env = "SCAVENGER_SUBMITTER_NO_AFTER", conflicts_with = "after", help_heading = "Scheduling")]
+    #[arg(long, conflicts_with = "after", help_heading = "Scheduling")]
     pub no_after: bool,
     /// Start before rows of yours of lower priority
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        env = "SCAVENGER_SUBMITTER_PRIORITY",
-        allow_hyphen_values = true,
-        help_heading = "Scheduling"
-    )]
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, help_heading = "Scheduling")]
     pub priority: Option<i32>,
     /// Ask for at most this many thousandths of a core
-    #[arg(
-        long,
-        value_name = "MILLICORES",
-        env = "SCAVENGER_SUBMITTER_MAX_CPU_MILLICORES",
-        help_heading = "Scheduling"
-    )]
+    #[arg(long, value_name = "MILLICORES", help_heading = "Scheduling")]
     pub max_cpu_millicores: Option<i32>,
     /// Ask for at most this much memory
-    #[arg(
-        long,
-        value_name = "BYTES",
-        env = "SCAVENGER_SUBMITTER_MAX_MEMORY_BYTES",
-        help_heading = "Scheduling"
-    )]
+    #[arg(long, value_name = "BYTES", help_heading = "Scheduling")]
     pub max_memory_bytes: Option<i64>,
     /// Ask for at most this many GPUs
-    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_MAX_GPUS", help_heading = "Scheduling")]
+    #[arg(long, value_name = "COUNT", help_heading = "Scheduling")]
     pub max_gpus: Option<i32>,
     /// Wait rather than run with fewer than this many thousandths of a core, 0 for none
-    #[arg(
-        long,
-        value_name = "MILLICORES",
-        env = "SCAVENGER_SUBMITTER_MIN_CPU_MILLICORES",
-        help_heading = "Scheduling"
-    )]
+    #[arg(long, value_name = "MILLICORES", help_heading = "Scheduling")]
     pub min_cpu_millicores: Option<i32>,
     /// Wait rather than run with a configuration that is predicted to be slower than this, 0 for none
-    #[arg(
-        long,
-        value_name = "NS_PER_DAY",
-        env = "SCAVENGER_SUBMITTER_MIN_NS_PER_DAY",
-        help_heading = "Scheduling"
-    )]
+    #[arg(long, value_name = "NS_PER_DAY", help_heading = "Scheduling")]
     pub min_ns_per_day: Option<f64>,
     /// Write a checkpoint every TIME
-    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_INTERRUPTION_AFTER", value_parser = duration, help_heading = "Scheduling")]
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Scheduling")]
     pub interruption_after: Option<Duration>,
     /// Try the next smaller configuration after TIME without room
-    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_ROW_FALLBACK_AFTER", value_parser = duration, help_heading = "Scheduling")]
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Scheduling")]
     pub fallback_after: Option<Duration>,
 }
 
@@ -123,12 +81,12 @@ pub struct ExtendOptions {
     #[command(flatten)]
     pub selection: Selection,
     /// Compute NS more nanoseconds
-    #[arg(long, value_name = "NS", env = "SCAVENGER_SUBMITTER_EXTEND_NS", value_parser = nanoseconds)]
+    #[arg(long, value_name = "NS", value_parser = nanoseconds)]
     pub ns: Option<f64>,
     /// Compute NS nanoseconds in all
     ///
     /// Counted from the first step of the .tpr file.
-    #[arg(long, value_name = "NS", env = "SCAVENGER_SUBMITTER_EXTEND_UNTIL", value_parser = nanoseconds)]
+    #[arg(long, value_name = "NS", value_parser = nanoseconds)]
     pub until: Option<f64>,
 }
 

@@ -23,6 +23,21 @@ pub struct Reading {
     /// Wait up to TIME until the pod that reads the volume runs
     #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_READER_WAIT", default_value = "5m", value_parser = duration)]
     pub wait: Duration,
+    /// Which cluster.
+    #[command(flatten)]
+    pub kubernetes: Kubernetes,
+}
+
+/// Which cluster holds the pods, for the verbs that look at it with the rights of a user.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Connection")]
+pub struct Kubernetes {
+    /// Use the kubeconfig FILE [default: $KUBECONFIG or ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Use the context NAME of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
 }
 
 /// Options of `logs`.
@@ -32,18 +47,18 @@ pub struct LogsOptions {
     #[arg(value_name = "ROW")]
     pub row: i64,
     /// Go on until the attempt ends
-    #[arg(long, env = "SCAVENGER_SUBMITTER_FOLLOW_LOG", conflicts_with = "mdrun")]
+    #[arg(long, conflicts_with = "mdrun")]
     pub follow: bool,
     /// Print what attempt N printed, instead of the newest
     ///
     /// N as `show` has it, such as 1.2 for attempt 2 of submission 1; 2 is attempt 2 of the newest submission.
-    #[arg(long, value_name = "N", env = "SCAVENGER_SUBMITTER_ATTEMPT", conflicts_with = "mdrun")]
+    #[arg(long, value_name = "N", conflicts_with = "mdrun")]
     pub attempt: Option<AttemptNumber>,
     /// Print the end of md.log in the folder of the row, instead of what the pod printed
-    #[arg(long, env = "SCAVENGER_SUBMITTER_MDRUN_LOG")]
+    #[arg(long)]
     pub mdrun: bool,
     /// Print the last COUNT lines [default: all that the pod printed, 100 of md.log]
-    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_LINES", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub lines: Option<u32>,
     /// How the volume is read.
     #[command(flatten)]
@@ -77,18 +92,18 @@ pub struct FetchOptions {
     #[arg(value_name = "PATTERN", value_parser = pattern)]
     pub patterns: Vec<Pattern>,
     /// Copy into the folder DIR, which is made if it is missing
-    #[arg(long, value_name = "DIR", env = "SCAVENGER_SUBMITTER_TO")]
+    #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
     /// Give up copying after TIME
-    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_FETCH_WITHIN", default_value = "6h", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "6h", value_parser = duration)]
     pub within: Duration,
     /// Replace files in DIR that differ from those on the volume
     ///
     /// Without this nothing is copied if one of them differs. Equal files are left alone.
-    #[arg(long, env = "SCAVENGER_SUBMITTER_OVERWRITE", help_heading = "Safety")]
+    #[arg(long, help_heading = "Safety")]
     pub overwrite: bool,
     /// Print what would be copied, and copy nothing
-    #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
+    #[arg(long, help_heading = "Safety")]
     pub dry_run: bool,
     /// Format.
     #[command(flatten)]

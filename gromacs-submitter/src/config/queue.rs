@@ -22,7 +22,7 @@ pub enum OutputFormat {
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Output {
     /// Print a table or JSON
-    #[arg(long, value_name = "FORMAT", env = "SCAVENGER_SUBMITTER_OUTPUT", default_value = "table")]
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: OutputFormat,
 }
 
@@ -38,12 +38,12 @@ impl Output {
 #[derive(Debug, Clone, Args)]
 pub struct MigrateOptions {
     /// Print which migrations would be applied, and apply none
-    #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
+    #[arg(long, help_heading = "Safety")]
     pub dry_run: bool,
     /// Wait up to TIME for a database that does not let this program in yet
     ///
     /// A new database server first starts, and then makes its roles. Without this the first error ends the program.
-    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_WAIT", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub wait: Option<Duration>,
     /// Format.
     #[command(flatten)]
@@ -64,151 +64,109 @@ pub struct AddOptions {
     ///
     /// The first line names columns of the table gromacs_to_tune, at least tpr_path; an empty cell is a value not
     /// given. Three lengths or numbers in one cell are divided by blanks. Other options fill what the file leaves out.
-    #[arg(long, value_name = "FILE", env = "SCAVENGER_SUBMITTER_FROM")]
+    #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
     /// Expand paths in the folder DIR, where the volume is mounted here
     ///
     /// Each file must be there. What is stored is its path relative to DIR, since that is where the volume's root is;
     /// absolute paths inside DIR are good, too.
-    #[arg(long, value_name = "DIR", env = "SCAVENGER_SUBMITTER_ROOT", conflicts_with = "from")]
+    #[arg(long, value_name = "DIR", conflicts_with = "from")]
     pub root: Option<PathBuf>,
     /// Inspect the .tpr file FILE here with gmx, instead of in the cluster
     ///
     /// FILE is a copy of the one file that PATH names; with --root it names the file itself. Needs gmx in the PATH.
-    #[arg(long, value_name = "FILE", env = "SCAVENGER_SUBMITTER_TPR", conflicts_with = "from")]
+    #[arg(long, value_name = "FILE", conflicts_with = "from")]
     pub tpr: Option<PathBuf>,
     /// Run in NAMESPACE
-    #[arg(long, value_name = "NAMESPACE", env = "SCAVENGER_SUBMITTER_NAMESPACE")]
+    #[arg(short, long, value_name = "NAMESPACE", env = "SCAVENGER_SUBMITTER_NAMESPACE")]
     pub namespace: Option<String>,
     /// Find the files on the PersistentVolumeClaim NAME
     #[arg(long, visible_alias = "pvc", value_name = "NAME", env = "SCAVENGER_SUBMITTER_PVC")]
     pub persistent_volume_claim: Option<String>,
     /// Run in IMAGE instead of the default
-    #[arg(long, value_name = "IMAGE", env = "SCAVENGER_SUBMITTER_ROW_IMAGE")]
+    #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
     /// Run as user UID [default: 1000]
-    #[arg(long, value_name = "UID", env = "SCAVENGER_SUBMITTER_RUN_AS_USER")]
+    #[arg(long, value_name = "UID")]
     pub run_as_user: Option<i64>,
     /// Run as group GID [default: the user's number]
-    #[arg(long, value_name = "GID", env = "SCAVENGER_SUBMITTER_RUN_AS_GROUP")]
+    #[arg(long, value_name = "GID")]
     pub run_as_group: Option<i64>,
     /// Go on in the output files there are, or write new parts after each interruption [default: what the volume allows]
-    #[arg(long, value_name = "BOOL", env = "SCAVENGER_SUBMITTER_APPEND")]
+    #[arg(long, value_name = "BOOL")]
     pub append: Option<bool>,
     /// Start from the checkpoint FILE, a path on the volume as PATH is, instead of from the beginning
     ///
     /// FILE is of the same run, such as one that began on another machine: mdrun refuses that of another system or of
     /// other settings. It stays as it is. The output is written in new parts.
-    #[arg(long, value_name = "FILE", env = "SCAVENGER_SUBMITTER_CHECKPOINT")]
+    #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<String>,
     /// Give mdrun these further options, in one text: '-dlb yes -plumed meta/plumed.dat'
     ///
     /// Files are named on the volume as PATH is, and must be there when the row begins. Ranks, threads, devices,
     /// checkpoints and the length of the run are chosen by the submitter.
-    #[arg(
-        long,
-        value_name = "OPTIONS",
-        env = "SCAVENGER_SUBMITTER_MDRUN_OPTIONS",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub mdrun_options: Option<String>,
     /// What the rows belong to
-    #[arg(long, value_name = "PROJECT", env = "SCAVENGER_SUBMITTER_PROJECT")]
+    #[arg(long, value_name = "PROJECT")]
     pub project: Option<String>,
     /// Give the rows this label; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", env = "SCAVENGER_SUBMITTER_LABEL", value_delimiter = ',', value_parser = label)]
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', value_parser = label)]
     pub label: Vec<(String, String)>,
     /// Run only on nodes with this label; may be repeated, then all must be there
     ///
     /// A label that tells the kind of hardware, such as node.kubernetes.io/instance-type=c6a.8xlarge. The configurations
     /// are chosen for these nodes.
-    #[arg(long, value_name = "NAME=VALUE", env = "SCAVENGER_SUBMITTER_NODE_LABEL", value_delimiter = ',', value_parser = label, help_heading = "Scheduling")]
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', value_parser = label, help_heading = "Scheduling")]
     pub node_label: Vec<(String, String)>,
     /// Begin none of them until they are released
-    #[arg(long, env = "SCAVENGER_SUBMITTER_HOLD", help_heading = "Scheduling")]
+    #[arg(long, help_heading = "Scheduling")]
     pub hold: bool,
     /// Begin only after the row ROW is completed; may be repeated
     ///
     /// Until then not even the file is read, so it may be made meanwhile. If ROW fails or is cancelled, the rows wait
     /// for its retry.
-    #[arg(
-        long,
-        value_name = "ROW",
-        env = "SCAVENGER_SUBMITTER_AFTER",
-        value_delimiter = ',',
-        help_heading = "Scheduling"
-    )]
+    #[arg(long, value_name = "ROW", value_delimiter = ',', help_heading = "Scheduling")]
     pub after: Vec<i64>,
     /// Start before rows of yours of lower priority [default: 0]
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        env = "SCAVENGER_SUBMITTER_PRIORITY",
-        allow_hyphen_values = true,
-        help_heading = "Scheduling"
-    )]
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, help_heading = "Scheduling")]
     pub priority: Option<i32>,
     /// Ask for at most this many thousandths of a core
-    #[arg(
-        long,
-        value_name = "MILLICORES",
-        env = "SCAVENGER_SUBMITTER_MAX_CPU_MILLICORES",
-        help_heading = "Scheduling"
-    )]
+    #[arg(long, value_name = "MILLICORES", help_heading = "Scheduling")]
     pub max_cpu_millicores: Option<i32>,
     /// Ask for at most this much memory
-    #[arg(
-        long,
-        value_name = "BYTES",
-        env = "SCAVENGER_SUBMITTER_MAX_MEMORY_BYTES",
-        help_heading = "Scheduling"
-    )]
+    #[arg(long, value_name = "BYTES", help_heading = "Scheduling")]
     pub max_memory_bytes: Option<i64>,
     /// Ask for at most this many GPUs
-    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_MAX_GPUS", help_heading = "Scheduling")]
+    #[arg(long, value_name = "COUNT", help_heading = "Scheduling")]
     pub max_gpus: Option<i32>,
     /// Wait rather than run with fewer than this many thousandths of a core, 0 for none
-    #[arg(
-        long,
-        value_name = "MILLICORES",
-        env = "SCAVENGER_SUBMITTER_MIN_CPU_MILLICORES",
-        help_heading = "Scheduling"
-    )]
+    #[arg(long, value_name = "MILLICORES", help_heading = "Scheduling")]
     pub min_cpu_millicores: Option<i32>,
     /// Wait rather than run with a configuration that is predicted to be slower than this, 0 for none
-    #[arg(
-        long,
-        value_name = "NS_PER_DAY",
-        env = "SCAVENGER_SUBMITTER_MIN_NS_PER_DAY",
-        help_heading = "Scheduling"
-    )]
+    #[arg(long, value_name = "NS_PER_DAY", help_heading = "Scheduling")]
     pub min_ns_per_day: Option<f64>,
     /// Write a checkpoint every TIME [default: 10m]
-    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_INTERRUPTION_AFTER", value_parser = duration, help_heading = "Scheduling")]
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Scheduling")]
     pub interruption_after: Option<Duration>,
     /// Try the next smaller configuration after TIME without room
-    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_ROW_FALLBACK_AFTER", value_parser = duration, help_heading = "Scheduling")]
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Scheduling")]
     pub fallback_after: Option<Duration>,
     /// Add the good rows even if others are refused
-    #[arg(long, env = "SCAVENGER_SUBMITTER_KEEP_GOING", help_heading = "Safety")]
+    #[arg(long, help_heading = "Safety")]
     pub keep_going: bool,
     /// Leave out files that have a row already, whatever became of it
     ///
     /// For a cron that adds whatever is in a folder: what was computed, failed or cancelled is not begun again.
-    #[arg(
-        long,
-        env = "SCAVENGER_SUBMITTER_SKIP_EXISTING",
-        help_heading = "Safety",
-        conflicts_with = "allow_duplicate"
-    )]
+    #[arg(long, help_heading = "Safety", conflicts_with = "allow_duplicate")]
     pub skip_existing: bool,
     /// Add files even if a row for them has not ended
-    #[arg(long, env = "SCAVENGER_SUBMITTER_ALLOW_DUPLICATE", help_heading = "Safety")]
+    #[arg(long, help_heading = "Safety")]
     pub allow_duplicate: bool,
     /// Print what would be added or refused, and add nothing
     ///
     /// The database checks each row by its own rules, in a transaction that is taken back.
-    #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
+    #[arg(long, help_heading = "Safety")]
     pub dry_run: bool,
     /// Format.
     #[command(flatten)]
@@ -219,19 +177,19 @@ pub struct AddOptions {
 #[derive(Debug, Clone, Default, Args)]
 pub struct Filter {
     /// Only rows in STATE; may be repeated
-    #[arg(long, value_name = "STATE", env = "SCAVENGER_SUBMITTER_ONLY_STATE", value_delimiter = ',', value_parser = state)]
+    #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = state)]
     pub state: Vec<State>,
     /// Only rows of the database role OWNER
-    #[arg(long, value_name = "OWNER", env = "SCAVENGER_SUBMITTER_ONLY_OWNER")]
+    #[arg(long, value_name = "OWNER")]
     pub owner: Option<String>,
     /// Only rows that run in NAMESPACE
-    #[arg(long, value_name = "NAMESPACE", env = "SCAVENGER_SUBMITTER_ONLY_NAMESPACE")]
+    #[arg(short, long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
     /// Only rows of PROJECT
-    #[arg(long, value_name = "PROJECT", env = "SCAVENGER_SUBMITTER_ONLY_PROJECT")]
+    #[arg(long, value_name = "PROJECT")]
     pub project: Option<String>,
     /// Only rows with this label; may be repeated, then all must be there
-    #[arg(long, value_name = "NAME=VALUE", env = "SCAVENGER_SUBMITTER_ONLY_LABEL", value_delimiter = ',', value_parser = label)]
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', value_parser = label)]
     pub label: Vec<(String, String)>,
 }
 
@@ -242,10 +200,10 @@ pub struct ListOptions {
     #[command(flatten)]
     pub filter: Filter,
     /// Sum up each project instead of listing its rows
-    #[arg(long, env = "SCAVENGER_SUBMITTER_BY_PROJECT", conflicts_with = "limit")]
+    #[arg(long, conflicts_with = "limit")]
     pub by_project: bool,
     /// Only the newest COUNT rows [default: 200]
-    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_LIMIT", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
     /// Format.
     #[command(flatten)]
@@ -275,12 +233,12 @@ pub struct WatchOptions {
     /// End when every row that is shown has ended
     ///
     /// With 0 if all are completed, with 1 if one failed or was cancelled.
-    #[arg(long, env = "SCAVENGER_SUBMITTER_UNTIL_FINISHED")]
+    #[arg(long)]
     pub until_finished: bool,
     /// Look again at least every TIME
     ///
     /// The database tells of changes of state at once; progress in between is seen this often.
-    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_WATCH_INTERVAL", default_value = "2s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub interval: Duration,
     /// Format.
     #[command(flatten)]
@@ -294,37 +252,27 @@ pub struct Selection {
     #[arg(value_name = "ROW")]
     pub rows: Vec<i64>,
     /// All rows in STATE; may be repeated
-    #[arg(long, value_name = "STATE", env = "SCAVENGER_SUBMITTER_SELECT_STATE", value_delimiter = ',', value_parser = state, conflicts_with = "rows")]
+    #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = state, conflicts_with = "rows")]
     pub state: Vec<State>,
     /// All rows of the database role OWNER
-    #[arg(long, value_name = "OWNER", env = "SCAVENGER_SUBMITTER_SELECT_OWNER", conflicts_with = "rows")]
+    #[arg(long, value_name = "OWNER", conflicts_with = "rows")]
     pub owner: Option<String>,
     /// All rows that run in NAMESPACE
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        env = "SCAVENGER_SUBMITTER_SELECT_NAMESPACE",
-        conflicts_with = "rows"
-    )]
+    #[arg(short, long, value_name = "NAMESPACE", conflicts_with = "rows")]
     pub namespace: Option<String>,
     /// All rows of PROJECT
-    #[arg(
-        long = "in-project",
-        value_name = "PROJECT",
-        env = "SCAVENGER_SUBMITTER_SELECT_PROJECT",
-        conflicts_with = "rows"
-    )]
+    #[arg(long = "in-project", value_name = "PROJECT", conflicts_with = "rows")]
     pub in_project: Option<String>,
     /// All rows with this label; may be repeated, then all must be there
-    #[arg(long = "with-label", value_name = "NAME=VALUE", env = "SCAVENGER_SUBMITTER_SELECT_LABEL", value_delimiter = ',', value_parser = label, conflicts_with = "rows")]
+    #[arg(long = "with-label", value_name = "NAME=VALUE", value_delimiter = ',', value_parser = label, conflicts_with = "rows")]
     pub with_label: Vec<(String, String)>,
     /// Do it for every row that the filters select
     ///
     /// Not needed for rows named by their numbers.
-    #[arg(long, env = "SCAVENGER_SUBMITTER_YES", help_heading = "Safety")]
+    #[arg(long, help_heading = "Safety")]
     pub yes: bool,
     /// Print which rows it would be done for, and do nothing
-    #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
+    #[arg(long, help_heading = "Safety")]
     pub dry_run: bool,
     /// Format.
     #[command(flatten)]
@@ -348,7 +296,7 @@ pub struct RetryOptions {
     #[command(flatten)]
     pub selection: Selection,
     /// All failed rows, the same as --state failed
-    #[arg(long, env = "SCAVENGER_SUBMITTER_ALL_FAILED", conflicts_with_all = ["rows", "state"])]
+    #[arg(long, conflicts_with_all = ["rows", "state"])]
     pub all_failed: bool,
 }
 
@@ -370,13 +318,13 @@ pub struct ReportOptions {
     /// Only what ran since TIME
     ///
     /// A stretch back from now, such as 12h, 7d or 4w, or a moment, such as 2026-11-21T08:00:00Z or 2026-11-21 (UTC).
-    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_SINCE", default_value = "7d", value_parser = since)]
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = since)]
     pub since: Since,
     /// Write a line per attempt into FILE, or to stdout if it is -
-    #[arg(long, value_name = "FILE", env = "SCAVENGER_SUBMITTER_CSV")]
+    #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Draw simulations, interruptions and ns/day over time into FILE, as SVG
-    #[arg(long, value_name = "FILE", env = "SCAVENGER_SUBMITTER_PLOT")]
+    #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     /// Format.
     #[command(flatten)]

@@ -41,76 +41,45 @@ pub struct AddTenantOptions {
     #[arg(value_name = "NAMESPACE")]
     pub namespace: String,
     /// Run its simulations as ServiceAccount NAME
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "SCAVENGER_SUBMITTER_TENANT_SERVICE_ACCOUNT",
-        help_heading = "Defaults"
-    )]
+    #[arg(long, value_name = "NAME", help_heading = "Defaults")]
     pub service_account: Option<String>,
     /// Run rows that name no image in IMAGE
-    #[arg(long, value_name = "IMAGE", env = "SCAVENGER_SUBMITTER_TENANT_IMAGE", help_heading = "Defaults")]
+    #[arg(long, value_name = "IMAGE", help_heading = "Defaults")]
     pub image: Option<String>,
     /// Let rows name images that match PATTERN; may be repeated
     ///
     /// An asterisk stands for any characters, so end the name of a registry with a slash: registry.example/lab/*.
     /// Without this any image.
-    #[arg(
-        long = "allow-image",
-        value_name = "PATTERN",
-        env = "SCAVENGER_SUBMITTER_TENANT_ALLOW_IMAGE",
-        value_delimiter = ',',
-        help_heading = "Limits"
-    )]
+    #[arg(long = "allow-image", value_name = "PATTERN", value_delimiter = ',', help_heading = "Limits")]
     pub image_patterns: Vec<String>,
     /// Run its rows as user UID and no other
-    #[arg(long, value_name = "UID", env = "SCAVENGER_SUBMITTER_TENANT_RUN_AS_USER", help_heading = "Limits")]
+    #[arg(long, value_name = "UID", help_heading = "Limits")]
     pub run_as_user: Option<i64>,
     /// Run its rows as group GID and no other
-    #[arg(
-        long,
-        value_name = "GID",
-        env = "SCAVENGER_SUBMITTER_TENANT_RUN_AS_GROUP",
-        help_heading = "Limits"
-    )]
+    #[arg(long, value_name = "GID", help_heading = "Limits")]
     pub run_as_group: Option<i64>,
     /// Let a row ask for at most this many thousandths of a core
-    #[arg(
-        long,
-        value_name = "MILLICORES",
-        env = "SCAVENGER_SUBMITTER_TENANT_MAX_CPU_MILLICORES",
-        help_heading = "Limits"
-    )]
+    #[arg(long, value_name = "MILLICORES", help_heading = "Limits")]
     pub max_cpu_millicores: Option<i32>,
     /// Let a row ask for at most this many bytes of memory
-    #[arg(
-        long,
-        value_name = "BYTES",
-        env = "SCAVENGER_SUBMITTER_TENANT_MAX_MEMORY_BYTES",
-        help_heading = "Limits"
-    )]
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     pub max_memory_bytes: Option<i64>,
     /// Let a row ask for at most COUNT GPUs
-    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_TENANT_MAX_GPUS", help_heading = "Limits")]
+    #[arg(long, value_name = "COUNT", help_heading = "Limits")]
     pub max_gpus: Option<i32>,
     /// Let rows write a checkpoint every TIME at most often
-    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_TENANT_MIN_INTERRUPTION_AFTER", value_parser = duration, help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
     pub min_interruption_after: Option<Duration>,
     /// Let rows write a checkpoint every TIME at least
-    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_TENANT_MAX_INTERRUPTION_AFTER", value_parser = duration, help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
     pub max_interruption_after: Option<Duration>,
     /// Let at most COUNT of its rows be in work at the same time
     ///
     /// Those that are neither queued nor ended; with 0 none begins. Counts for rows that are there already, too.
-    #[arg(
-        long,
-        value_name = "COUNT",
-        env = "SCAVENGER_SUBMITTER_TENANT_MAX_ROWS_IN_WORK",
-        help_heading = "Limits"
-    )]
+    #[arg(long, value_name = "COUNT", help_heading = "Limits")]
     pub max_rows_in_work: Option<i32>,
     /// Try it, say what would change, and change nothing
-    #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
+    #[arg(long, help_heading = "Safety")]
     pub dry_run: bool,
     /// Format.
     #[command(flatten)]
@@ -137,10 +106,10 @@ pub struct RemoveTenantOptions {
     /// Delete its rows, which all have ended, and their history
     ///
     /// What was measured stays for the tuner, and files on volumes stay.
-    #[arg(long, env = "SCAVENGER_SUBMITTER_TENANT_DELETE_ROWS", help_heading = "Safety")]
+    #[arg(long, help_heading = "Safety")]
     pub delete_rows: bool,
     /// Try it, say what would change, and change nothing
-    #[arg(long, env = "SCAVENGER_SUBMITTER_DRY_RUN", help_heading = "Safety")]
+    #[arg(long, help_heading = "Safety")]
     pub dry_run: bool,
     /// Format.
     #[command(flatten)]

@@ -10,6 +10,7 @@
 //! | What does it wait for, apart from capacity? | `waiting.rs` | `next` |
 //! | Why does this one wait in the queue? | `queue/waiting.rs` | `Queue::waiting` |
 //! | Who starts next? | `queue/walk.rs` | `Queue::walk` |
+//! | In which order does the queue stand? | `queue/list.rs` | `Queue::in_order` |
 //! | Which namespaces and claims are held, and who probes there? | `queue/hold.rs` | `Queue::settle_holds` |
 //! | To whom is lent what is kept, and who gives it back? | `queue/loans.rs` | `may_borrow` |
 //! | For whom is capacity kept? | `queue/reservation.rs` | `Queue::reservations` |

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+pub use crate::queue::QueueEntry;
 use crate::{
     Counts, Planner,
     causes::left_pool,
@@ -56,6 +57,11 @@ pub struct PoolReport<'a> {
     pub groups: Vec<GroupReport<'a>>,
     /// How many ScavengerJobs are where.
     pub counts: &'a Counts,
+    /// Since when the ScavengerJob that has waited longest has waited for nothing but capacity; none if nobody does, or
+    /// none of them can ever fit.
+    pub oldest_ready: Option<Timestamp>,
+    /// Since when the deletion of a ScavengerJob that takes longest is under way.
+    pub longest_deletion: Option<Timestamp>,
     /// Pending ordinary pods for which nothing is interrupted because some of their constraints cannot be evaluated, with
     /// these constraints. Empty unless the operator makes room for pods.
     pub unsupported_pods: Vec<(&'a Key, &'a [Name])>,
@@ -73,6 +79,8 @@ pub struct PoolReport<'a> {
 /// A node of the pool.
 #[derive(Debug)]
 pub struct NodeReport<'a> {
+    /// Its name.
+    pub name: &'a Name,
     /// Its labels.
     pub labels: &'a BTreeMap<Name, Name>,
     /// What it has for pods.
@@ -114,7 +122,7 @@ impl Planner {
             if let Some(promised) = ledger.promised(&node.name) {
                 free.subtract(promised);
             }
-            NodeReport { labels: &node.labels, allocatable: &node.allocatable, free }
+            NodeReport { name: &node.name, labels: &node.labels, allocatable: &node.allocatable, free }
         });
         let limit = |of: &Resources| settings.map(|pool| pool.start_thresholds.of(of)).unwrap_or_default();
         let groups = self.capacity.groups().map(|group| GroupReport {
@@ -133,6 +141,8 @@ impl Planner {
             nodes: nodes.collect(),
             groups: groups.collect(),
             counts: self.seen.counts(),
+            oldest_ready: self.queue.oldest_ready(),
+            longest_deletion: self.seen.longest_deletion(),
             unsupported_pods: unsupported.filter(|_| serves).collect(),
             nodes_to_avoid: self.capacity.nodes_to_avoid().collect(),
             closed_nodes: self.start_failures.closed().collect(),
@@ -175,6 +185,12 @@ impl Planner {
     #[must_use]
     pub fn place_in_queue(&self, sj: &Key) -> Option<(usize, usize)> {
         self.queue.place(sj)
+    }
+
+    /// The queue of those that may start, in its order. Sorts the whole queue: for people who ask.
+    #[must_use]
+    pub fn queue(&self) -> Vec<QueueEntry<'_>> {
+        self.queue.in_order(&self.capacity, self.promises.ledger())
     }
 
     /// The step of a ScavengerJob's running priority, and how many steps there are; none unless it runs.

@@ -1,12 +1,19 @@
 //! The command line.
 
+mod check;
+mod completions;
+mod connection;
 mod crd;
 mod explain;
 mod guard;
+mod job;
+mod nodes;
 mod plan;
 mod pool;
+mod queue;
 mod run;
 mod snapshot;
+mod text;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
@@ -26,13 +33,20 @@ struct Arguments {
 enum Command {
     Run(run::Options),
     Guard(guard::Options),
+    Check(check::Options),
+    Queue(queue::Options),
+    Nodes(nodes::Options),
     Explain(explain::Options),
-    Plan(plan::Options),
-    Snapshot(snapshot::Options),
-    Crd(crd::Options),
+    Interrupt(job::Interrupt),
+    Hold(job::Hold),
+    Release(job::Release),
     Pause(pool::Pause),
     Resume(pool::Resume),
     Drain(pool::Drain),
+    Plan(plan::Options),
+    Snapshot(snapshot::Options),
+    Crd(crd::Options),
+    Completions(completions::Options),
 }
 
 /// What was typed, or what this process finds around it, cannot be used: exit status 2 instead of 1.
@@ -68,13 +82,20 @@ pub async fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Run(options) => run::exec(options).await,
         Command::Guard(options) => guard::exec(&options).await,
+        Command::Check(options) => check::exec(&options).await,
+        Command::Queue(options) => queue::exec(&options).await,
+        Command::Nodes(options) => nodes::exec(&options).await,
         Command::Explain(options) => explain::exec(&options).await,
+        Command::Interrupt(options) => job::interrupt(&options).await,
+        Command::Hold(options) => job::hold(&options).await,
+        Command::Release(options) => job::release(&options).await,
+        Command::Pause(options) => pool::exec(pool::Order::Pause, &options.connection).await,
+        Command::Resume(options) => pool::exec(pool::Order::Resume, &options.connection).await,
+        Command::Drain(options) => pool::exec(pool::Order::Drain, &options.connection).await,
         Command::Plan(options) => plan::exec(&options).await,
         Command::Snapshot(options) => snapshot::exec(&options).await,
         Command::Crd(options) => crd::exec(&options),
-        Command::Pause(_) => pool::exec(pool::Order::Pause).await,
-        Command::Resume(_) => pool::exec(pool::Order::Resume).await,
-        Command::Drain(_) => pool::exec(pool::Order::Drain).await,
+        Command::Completions(options) => completions::exec(&options),
     }
 }
 
@@ -124,10 +145,6 @@ fn duration_within(
 async fn config() -> anyhow::Result<Config> {
     let unusable = "no connection to the Kubernetes API could be set up; is $KUBECONFIG right?";
     Config::infer().await.context(Unusable(unusable.to_owned()))
-}
-
-async fn connect() -> anyhow::Result<Client> {
-    connected(Client::try_from(config().await?))
 }
 
 /// A client that sends each request once. It takes 429 for an answer: that is how a PodDisruptionBudget refuses an

@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use anyhow::Context;
 use scavenger_planner::action::{Action, StatusWrite, Task};
 use scavenger_schema::terminal::shown;
 
-use super::snapshot::Source;
+use super::{
+    snapshot::Source,
+    text::{Output, json_lines, print},
+};
 
 /// Show what the operator would do, and do nothing
 ///
@@ -18,16 +20,8 @@ pub(super) struct Options {
     source: Source,
 
     /// How to print the actions
-    #[arg(long, default_value = "text", value_name = "FORMAT")]
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
     output: Output,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Output {
-    /// A table for people
-    Text,
-    /// One JSON object a line, every action
-    Json,
 }
 
 pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
@@ -36,18 +30,9 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
     let plan = planner.plan(snapshot.time);
     let text = match options.output {
         Output::Text => table(&plan.actions),
-        Output::Json => {
-            let mut text = String::new();
-            for action in &plan.actions {
-                let line = serde_json::to_string(action).context("an action cannot be written as JSON")?;
-                text.push_str(&line);
-                text.push('\n');
-            }
-            text
-        }
+        Output::Json => json_lines(&plan.actions)?,
     };
-    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())
-        .context("could not write to standard output")
+    print(&text)
 }
 
 fn table(actions: &[Action]) -> String {
@@ -72,7 +57,7 @@ fn table(actions: &[Action]) -> String {
         writeln!(text, "{sj:width$}  {task}").expect("writing to a string should not fail");
     }
     for (reason, count) in told {
-        writeln!(text, "{count} would be told that they wait: {reason}")
+        writeln!(text, "{count} would get the reason why they wait: {reason}")
             .expect("writing to a string should not fail");
     }
     text

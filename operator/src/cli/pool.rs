@@ -10,31 +10,38 @@ use kube::{
 use scavenger_schema::{names, scavenger_pool::ScavengerPool};
 use serde_json::{Value, json};
 
-use super::connect;
+use super::connection::Connection;
 
 /// Let no ScavengerJob start; those that run go on
 ///
-/// Sets `spec.paused` of the ScavengerPool `default`, through the current context of the kubeconfig ($KUBECONFIG, or
-/// ~/.kube/config), with the rights of its user: it needs `patch` on scavengerpools. A running operator acts on it
-/// within seconds, and again after every restart, until `scavenger-operator resume`.
+/// Sets `spec.paused` of the ScavengerPool `default`, with the rights of the kubeconfig's user: it needs `patch` on scavengerpools. A
+/// running operator acts on it within seconds, and again after every restart, until `scavenger-operator resume`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Pause {}
+pub(super) struct Pause {
+    #[command(flatten)]
+    pub(super) connection: Connection,
+}
 
 /// Let ScavengerJobs start again, after pause or drain
 ///
-/// Takes back `spec.paused` and `spec.drain` of the ScavengerPool `default`, through the current context of the
-/// kubeconfig ($KUBECONFIG, or ~/.kube/config), with the rights of its user: it needs `patch` on scavengerpools.
+/// Takes back `spec.paused` and `spec.drain` of the ScavengerPool `default`, with the rights of the kubeconfig's user: it
+/// needs `patch` on scavengerpools.
 #[derive(Debug, clap::Args)]
-pub(super) struct Resume {}
+pub(super) struct Resume {
+    #[command(flatten)]
+    pub(super) connection: Connection,
+}
 
 /// Interrupt every ScavengerJob, and let none start
 ///
-/// Sets `spec.drain` of the ScavengerPool `default`, through the current context of the kubeconfig ($KUBECONFIG, or
-/// ~/.kube/config), with the rights of its user: it needs `patch` on scavengerpools. Every ScavengerJob that runs is
-/// evicted with its usual grace period and continues from its checkpoint after `scavenger-operator resume`. For one
-/// node, use `kubectl drain`.
+/// Sets `spec.drain` of the ScavengerPool `default`, with the rights of the kubeconfig's user: it needs `patch` on scavengerpools.
+/// Every ScavengerJob that runs is evicted with its usual grace period and continues from its checkpoint after
+/// `scavenger-operator resume`. For one node, use `kubectl drain`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Drain {}
+pub(super) struct Drain {
+    #[command(flatten)]
+    pub(super) connection: Connection,
+}
 
 /// What is said about the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +71,8 @@ impl Order {
     }
 }
 
-pub(super) async fn exec(order: Order) -> anyhow::Result<()> {
-    let pools: Api<ScavengerPool> = Api::all(connect().await?);
+pub(super) async fn exec(order: Order, connection: &Connection) -> anyhow::Result<()> {
+    let pools: Api<ScavengerPool> = Api::all(connection.connect().await?);
     let patch = json!({ "spec": order.spec() });
     match pools.patch(names::DEFAULT_POOL, &PatchParams::default(), &Patch::Merge(&patch)).await {
         Ok(_) => {}

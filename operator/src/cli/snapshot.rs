@@ -18,7 +18,7 @@ use scavenger_planner::{Planner, values::Observation};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use super::connect;
+use super::connection::Connection;
 use crate::{
     controller::Message,
     observe::{self, Reporting, Watched},
@@ -32,20 +32,26 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// `scavenger-operator plan --snapshot FILE` reads it. It holds names, labels, requests and states of ScavengerJobs,
 /// Jobs, pods and nodes; no Secret and no environment of a container is in it.
 #[derive(Debug, clap::Args)]
-pub(super) struct Options {}
+pub(super) struct Options {
+    #[command(flatten)]
+    connection: Connection,
+}
 
-pub(super) async fn exec(_: &Options) -> anyhow::Result<()> {
-    let snapshot = Snapshot::take(&connect().await?).await?;
+pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
+    let snapshot = Snapshot::take(&options.connection.connect().await?).await?;
     let mut out = std::io::stdout().lock();
     snapshot.write(&mut out).context("could not write to standard output")
 }
 
 /// Where a snapshot comes from.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(super) struct Source {
     /// A file that `scavenger-operator snapshot` wrote, instead of the cluster as it is now
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
     snapshot: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) connection: Connection,
 }
 
 impl Source {
@@ -53,7 +59,7 @@ impl Source {
     pub(super) async fn read(&self) -> anyhow::Result<Snapshot> {
         match &self.snapshot {
             Some(path) => Snapshot::read(path),
-            None => Snapshot::take(&connect().await?).await,
+            None => Snapshot::take(&self.connection.connect().await?).await,
         }
     }
 
@@ -108,7 +114,7 @@ impl Snapshot {
         if listed.is_err() {
             let missing: Vec<&str> = unlisted.into_iter().map(Watched::name).collect();
             bail!(
-                "these could not be listed within {} s: {}; `kubectl auth can-i --list` tells what you may read",
+                "these could not be listed within {} s: {}; `kubectl auth can-i --list` says what you may read",
                 LIMIT.as_secs(),
                 missing.join(", ")
             );
@@ -121,7 +127,7 @@ impl Snapshot {
 
     fn read(path: &Path) -> anyhow::Result<Self> {
         let file = std::fs::File::open(path)
-            .with_context(|| format!("the snapshot {} can not be opened (--snapshot)", path.display()))?;
+            .with_context(|| format!("the snapshot {} cannot be opened (--snapshot)", path.display()))?;
         let place = |number: usize| format!("{}:{}", path.display(), number + 1);
         let mut lines = std::io::BufReader::new(file).lines().enumerate();
         let (_, first) = lines.next().with_context(|| format!("{} is empty", path.display()))?;
@@ -157,6 +163,11 @@ impl Snapshot {
             planner.observe(observation.clone(), self.time);
         }
         planner
+    }
+
+    #[cfg(test)]
+    pub(super) fn new(time: Timestamp, observations: Vec<Observation>) -> Self {
+        Self { time, observations }
     }
 
     pub(super) fn observations(&self) -> &[Observation] {

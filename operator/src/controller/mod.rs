@@ -426,7 +426,7 @@ impl PoolStatus {
         self.last = Some(Instant::now());
         let now = now();
         let pool = planner.pool_report();
-        metrics.pool(&pool);
+        metrics.pool(&pool, now);
         let mut status = pool::status(&pool, now);
         for new in &mut status.conditions {
             let written = self.written.iter().flat_map(|(old, _)| &old.conditions);

@@ -53,7 +53,7 @@ impl Executor {
             self.metrics.started(sj.creation_time, &new);
         }
         if let Some(event) = event {
-            self.metrics.event(event, &new);
+            self.metrics.event(event, &key.namespace, &new);
             self.events.tell(&written, event, &new.message);
         }
         if new.phase == Phase::Starting {

@@ -2,14 +2,18 @@
 
 mod measured;
 mod pool;
+mod process;
 mod reports;
 
 use std::sync::{Mutex, atomic::AtomicU64};
 
 use jiff::Timestamp;
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text::encode},
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    encoding::{
+        EncodeLabelSet,
+        text::{encode_eof, encode_registry},
+    },
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::{Registry, Unit},
 };
 use scavenger_planner::{
@@ -25,9 +29,17 @@ use self::reports::ReportMetrics;
 use crate::observe::progress::Progress;
 use measured::RunTime;
 use pool::PoolMetrics;
+use process::Process;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
+    reason: String,
+}
+
+/// Why something ended, and in which namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct End {
+    namespace: String,
     reason: String,
 }
 
@@ -69,13 +81,15 @@ pub(crate) struct Metrics {
     registry: Mutex<Registry>,
     starts: Counter,
     completions: Counter,
-    interruptions: Family<Reason, Counter>,
-    withdrawals: Family<Reason, Counter>,
-    failures: Family<Reason, Counter>,
+    interruptions: Family<End, Counter>,
+    withdrawals: Family<End, Counter>,
+    failures: Family<End, Counter>,
     start_latency: Histogram,
     launch_duration: Histogram,
     phases: Family<PhaseLabel, Gauge>,
     waiting: Family<Reason, Gauge>,
+    oldest_waiting: Gauge<f64, AtomicU64>,
+    longest_deletion: Gauge<f64, AtomicU64>,
     actions: Family<ActionLabels, Counter>,
     action_duration: Family<TaskLabel, Histogram, fn() -> Histogram>,
     plan_duration: Histogram,
@@ -84,6 +98,7 @@ pub(crate) struct Metrics {
     watch_age: Family<KindLabel, Gauge<f64, AtomicU64>>,
     watch_errors: Family<WatchError, Counter>,
     undecodable: Family<KindLabel, Gauge>,
+    process: Process,
     resident_memory: Gauge,
     peak_resident_memory: Gauge,
     lost_events: Counter,
@@ -118,6 +133,8 @@ impl Metrics {
             launch_duration: doubling(1.0, 11),
             phases: Family::default(),
             waiting: Family::default(),
+            oldest_waiting: Gauge::default(),
+            longest_deletion: Gauge::default(),
             actions: Family::default(),
             // 1 ms to about 33 s: after 20 s no answer is waited for.
             action_duration: Family::new_with_constructor(|| doubling(1e-3, 16)),
@@ -128,6 +145,7 @@ impl Metrics {
             watch_age: Family::default(),
             watch_errors: Family::default(),
             undecodable: Family::default(),
+            process: Process::default(),
             resident_memory: Gauge::default(),
             peak_resident_memory: Gauge::default(),
             lost_events: Counter::default(),
@@ -252,6 +270,27 @@ impl Metrics {
         self.pool.register(&mut registry);
         self.reports.register(&mut registry);
         self.run_time.register(&mut registry);
+        self.register_ages(&mut registry);
+        registry.register(
+            "build",
+            "Version of the program",
+            Info::new(vec![("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
+        );
+    }
+
+    fn register_ages(&self, registry: &mut Registry) {
+        registry.register_with_unit(
+            "oldest_waiting",
+            "How long the ScavengerJob that has waited longest has waited for nothing but capacity, of those that can ever fit",
+            Unit::Seconds,
+            self.oldest_waiting.clone(),
+        );
+        registry.register_with_unit(
+            "longest_deletion",
+            "How long the deletion of a ScavengerJob that takes longest is under way",
+            Unit::Seconds,
+            self.longest_deletion.clone(),
+        );
     }
 
     /// Takes in a status that was written while its attempt was still known as `before`.
@@ -346,14 +385,12 @@ impl Metrics {
     }
 
     /// Counts an event in the life of a ScavengerJob, once its status was written.
-    pub(crate) fn event(&self, event: Event, status: &ScavengerJobStatus) {
-        let reason = || Reason {
-            reason: status
-                .attempt
-                .as_ref()
-                .and_then(|attempt| attempt.reason.as_ref())
-                .map(ToString::to_string)
-                .unwrap_or_default(),
+    pub(crate) fn event(&self, event: Event, namespace: &str, status: &ScavengerJobStatus) {
+        let end = |reason| End { namespace: namespace.to_owned(), reason };
+        let reason = || {
+            let reason =
+                status.attempt.as_ref().and_then(|attempt| attempt.reason.as_ref()).map(ToString::to_string);
+            end(reason.unwrap_or_default())
         };
         match event {
             // Counted when its pods run: see `started`.
@@ -369,7 +406,7 @@ impl Metrics {
             }
             Event::Failed => {
                 let reason = status.failure.as_ref().map(ToString::to_string).unwrap_or_default();
-                self.failures.get_or_create(&Reason { reason }).inc();
+                self.failures.get_or_create(&end(reason)).inc();
             }
         }
     }
@@ -393,8 +430,11 @@ impl Metrics {
     }
 
     /// Takes in how many ScavengerJobs are where, what the pool has, and how much of it is used.
-    pub(crate) fn pool(&self, pool: &PoolReport<'_>) {
+    pub(crate) fn pool(&self, pool: &PoolReport<'_>, now: Timestamp) {
         self.counts(pool.counts);
+        let age = |since: Option<Timestamp>| since.map_or(0.0, |since| seconds_between(since, now));
+        self.oldest_waiting.set(age(pool.oldest_ready));
+        self.longest_deletion.set(age(pool.longest_deletion));
         self.pool.set(pool);
     }
 
@@ -408,7 +448,9 @@ impl Metrics {
         }
         let registry = self.registry.lock().expect("nobody should panic while holding the registry");
         let mut text = String::new();
-        encode(&mut text, &registry)?;
+        encode_registry(&mut text, &registry)?;
+        self.process.encode(&mut text)?;
+        encode_eof(&mut text)?;
         Ok(text)
     }
 }

@@ -24,7 +24,7 @@ fn served() -> BTreeMap<String, BTreeSet<String>> {
     let metrics = Metrics::new();
     // A family without a member is not served.
     for family in [&metrics.interruptions, &metrics.withdrawals, &metrics.failures] {
-        drop(family.get_or_create(&Reason { reason: "Any".to_owned() }));
+        drop(family.get_or_create(&End { namespace: "any".to_owned(), reason: "Any".to_owned() }));
     }
     drop(metrics.waiting.get_or_create(&Reason { reason: "Any".to_owned() }));
     drop(metrics.phases.get_or_create(&PhaseLabel { phase: "Any" }));
@@ -156,9 +156,10 @@ fn check(expressions: &[String]) {
     let served = served();
     for expression in expressions {
         let names = named(expression);
-        // What kube-state-metrics says of the guard is not ours to serve.
-        let of_the_guard = expression.contains("kube_cronjob_");
-        assert!(!names.is_empty() || of_the_guard, "this names no metric of the operator: {expression}");
+        // Not the operator's to serve: what kube-state-metrics says, and what the submitter and the process are known by.
+        let others = ["kube_cronjob_", "kube_deployment_", "gromacs_submitter_", "process_"];
+        let of_others = others.iter().any(|prefix| expression.contains(prefix));
+        assert!(!names.is_empty() || of_others, "this names no metric of the operator: {expression}");
         let mut known: BTreeSet<String> = ["le".to_owned()].into();
         for (name, labels) in names {
             let has = served.get(&name).unwrap_or_else(|| panic!("{name} is not served: {expression}"));
@@ -213,6 +214,11 @@ fn the_alert_rules_name_what_is_served() {
         "ScavengerWatchTooOld",
         "ScavengerWritesFailing",
         "ScavengerQueueStuck",
+        "ScavengerDeletionStuck",
+        "ScavengerLostWorkHigh",
+        "ScavengerTunerUnavailable",
+        "GromacsSubmitterUnavailable",
+        "GromacsSubmitterDatabaseFailing",
     ] {
         assert!(alerts.iter().any(|name| name == alert), "{alert} is missing");
     }
@@ -307,7 +313,7 @@ fn expressions_are_read_as_prometheus_reads_them() {
 fn figures(allocatable: &Resources, used: &Resources, groups: Vec<GroupReport<'_>>) -> Metrics {
     let metrics = Metrics::new();
     let counts = Counts::default();
-    metrics.pool(&PoolReport {
+    let pool = PoolReport {
         settings: Err("none"),
         allocatable,
         used: used.clone(),
@@ -315,13 +321,39 @@ fn figures(allocatable: &Resources, used: &Resources, groups: Vec<GroupReport<'_
         nodes: Vec::new(),
         groups,
         counts: &counts,
+        oldest_ready: Timestamp::from_second(40).ok(),
+        longest_deletion: None,
         unsupported_pods: Vec::new(),
         nodes_to_avoid: Vec::new(),
         closed_nodes: Vec::new(),
         without_supervisor: None,
         measures_memory: false,
-    });
+    };
+    metrics.pool(&pool, Timestamp::from_second(100).unwrap());
     metrics
+}
+
+#[test]
+fn ages_are_those_of_the_oldest() {
+    let none = Resources::default();
+    let text = figures(&none, &none, Vec::new()).render().unwrap();
+    for line in ["scavenger_oldest_waiting_seconds 60.0", "scavenger_longest_deletion_seconds 0.0"] {
+        assert!(text.lines().any(|written| written == line), "{line} is not in {text}");
+    }
+    assert!(text.contains("scavenger_build_info{version=\""), "{text}");
+    assert!(text.ends_with("# EOF\n"), "{text}");
+}
+
+#[test]
+fn what_ended_is_counted_by_namespace() {
+    let metrics = Metrics::new();
+    let sj = measured(3, 10);
+    for namespace in ["lab", "lab", "chem"] {
+        metrics.event(Event::Interrupted, namespace, &sj.status);
+    }
+    let text = metrics.render().unwrap();
+    let line = r#"scavenger_interruptions_total{namespace="lab",reason="Headroom"} 2"#;
+    assert!(text.lines().any(|written| written == line), "{line} is not in {text}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 pub mod accuracy;
 pub mod calibrate;
+pub mod completions;
 pub mod import;
 pub mod openapi;
 pub mod recommend;

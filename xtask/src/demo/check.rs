@@ -36,7 +36,7 @@ pub(super) fn everything(cluster: &Cluster, namespace: &str, queue: &Queue<'_>, 
         cluster.kubectl_output(&["get", "scavengerjobs", "--namespace", namespace, "--output=json"])?;
     let jobs: Value = serde_json::from_str(&jobs).context("kubectl printed no JSON")?;
     let mut wrong = Vec::new();
-    let mut told = String::new();
+    let mut facts = String::new();
     for (row, folder) in rows.iter().zip(&folders) {
         let of_row: Vec<&Attempt> = attempts.iter().filter(|attempt| attempt.row_id == row.id).collect();
         match check(row, &of_row, section(&report, folder)) {
@@ -50,7 +50,7 @@ pub(super) fn everything(cluster: &Cluster, namespace: &str, queue: &Queue<'_>, 
                 }
                 let lost =
                     lost.map_or_else(|| "loss not measured".to_owned(), |lost| format!("lost {lost} s"));
-                writeln!(told, "  {}: {fact}; {lost}", row.tpr_path)
+                writeln!(facts, "  {}: {fact}; {lost}", row.tpr_path)
                     .expect("writing to a string should not fail");
             }
             Err(error) => wrong.push(format!("{}: {error:#}", row.tpr_path)),
@@ -67,7 +67,7 @@ pub(super) fn everything(cluster: &Cluster, namespace: &str, queue: &Queue<'_>, 
         bail!("the demo did not end well:\n  {}", wrong.join("\n  "));
     }
     task.done("every simulation is complete and continuous");
-    print!("{told}");
+    print!("{facts}");
     Ok(())
 }
 

@@ -146,13 +146,20 @@ fn with_targets(page: &str, mut other: impl FnMut(&str) -> Option<String>) -> St
     text
 }
 
-/// Every relative link of every page leads to a file, and its anchor to a heading.
-fn links() -> Result<()> {
-    let list = ["ls-files", "--cached", "--others", "--exclude-standard", "*.md"];
+/// Files of the checkout: those that git knows, and new ones that it does not ignore.
+pub(crate) fn checkout() -> Result<Vec<String>> {
+    let list = ["ls-files", "--cached", "--others", "--exclude-standard"];
     let output = Command::new("git").args(list).current_dir(ROOT).output().context("cannot run git")?;
     ensure!(output.status.success(), "git ls-files failed: {}", String::from_utf8_lossy(&output.stderr));
+    let files = String::from_utf8_lossy(&output.stdout);
+    // A file that was removed is still known until that is committed.
+    Ok(files.lines().filter(|path| Path::new(ROOT).join(path).exists()).map(str::to_owned).collect())
+}
+
+/// Every relative link of every page leads to a file, and its anchor to a heading.
+fn links() -> Result<()> {
     let mut dead = Vec::new();
-    for page in String::from_utf8_lossy(&output.stdout).lines() {
+    for page in checkout()?.iter().filter(|path| path.ends_with(".md")) {
         for target in targets(&read(page)?) {
             if is_elsewhere(&target) {
                 continue;

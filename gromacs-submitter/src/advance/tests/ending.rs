@@ -109,7 +109,7 @@ fn what_can_not_save_in_time_is_left_out() {
     strict.limits.max_grace_seconds = 5;
     assert_eq!(
         with_ladder(&submitted(), proposed, Some(&strict)).map(|_| ()),
-        Err("mdrun needs 6 s for its last checkpoint after it is told to stop, but the ScavengerPool allows 5 \
+        Err("mdrun needs 6 s for its last checkpoint after SIGTERM, but the ScavengerPool allows 5 \
              (limits.maxTerminationGracePeriodSeconds): ask an admin to raise it, and retry"
             .to_owned())
     );

@@ -22,6 +22,7 @@
 
 mod fronts;
 mod hold;
+mod list;
 mod loans;
 mod never;
 mod rank;
@@ -43,6 +44,7 @@ use crate::{
 use fronts::{Age, Fronts};
 use hold::Holds;
 pub(crate) use hold::is_held_for;
+pub use list::QueueEntry;
 pub(crate) use loans::Loan;
 pub use rank::Starting;
 pub(crate) use rank::ready_since;

@@ -50,6 +50,8 @@ pub(crate) struct Seen {
     counts: Counts,
     /// ScavengerJobs whose status tells of an active attempt.
     active: BTreeSet<Key>,
+    /// ScavengerJobs that are being deleted.
+    deleting: BTreeSet<Key>,
     volumes: Volumes,
 }
 
@@ -67,6 +69,12 @@ impl Seen {
     /// How many ScavengerJobs are where.
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// Since when the deletion that takes longest is known.
+    pub(crate) fn longest_deletion(&self) -> Option<Timestamp> {
+        let since = |key| self.scavenger_jobs.get(key)?.memory.deleting_since;
+        self.deleting.iter().filter_map(since).min()
     }
 
     /// ScavengerJobs whose status tells of an active attempt.
@@ -161,6 +169,11 @@ impl Seen {
         }
         self.volumes.place_sj(&mut sj);
         self.demands.share_of(&mut sj);
+        if sj.deleting {
+            self.deleting.insert(key.clone());
+        } else {
+            self.deleting.remove(&key);
+        }
         self.keys.insert(sj.uid.clone(), key.clone());
         let mut strangers = Vec::new();
         if let Some(known) = self.scavenger_jobs.get_mut(&key) {
@@ -180,6 +193,7 @@ impl Seen {
     pub(crate) fn remove_sj(&mut self, key: &Key) -> Option<Box<Tracked>> {
         self.uncount(key);
         let tracked = self.scavenger_jobs.remove(key)?;
+        self.deleting.remove(key);
         self.keys.remove(&tracked.sj.uid);
         self.volumes.forget_sj(&tracked.sj);
         self.prune(&owner(&tracked.sj.uid, key));
@@ -190,6 +204,7 @@ impl Seen {
     pub(crate) fn set_deleting(&mut self, key: &Key) {
         if let Some(tracked) = self.scavenger_jobs.get_mut(key) {
             tracked.sj.deleting = true;
+            self.deleting.insert(key.clone());
         }
     }
 

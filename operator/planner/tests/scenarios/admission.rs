@@ -27,6 +27,36 @@ fn nothing_starts_without_a_pool_and_all_goes_on_when_it_appears() {
 }
 
 #[test]
+fn the_queue_is_listed_in_the_order_in_which_it_starts() {
+    let mut cluster = cluster();
+    cluster.submit(sj("runs").asking(7000), work(1000));
+    cluster.run_until_phase("runs", Phase::Running);
+    for name in ["c", "a", "b"] {
+        cluster.submit(sj(name).asking(5000), work(200));
+        cluster.run_for(seconds(2));
+    }
+    let listed = |cluster: &Cluster| -> Vec<(String, u32)> {
+        let queue = cluster.planner.queue();
+        for (rank, entry) in queue.iter().enumerate() {
+            assert_eq!(cluster.planner.place_in_queue(&entry.sj), Some((rank, queue.len())));
+            assert_eq!(entry.demand.per_pod.get("cpu"), if &*entry.sj.name == "runs" { 7000 } else { 5000 });
+        }
+        queue.iter().map(|entry| (entry.sj.name.to_string(), entry.interruptions)).collect()
+    };
+    assert_eq!(listed(&cluster), [("c".to_owned(), 0), ("a".to_owned(), 0), ("b".to_owned(), 0)]);
+    // Its place is taken while it waits after the interruption; then it is the first of those that wait.
+    cluster.preempt(&key("runs-1-0"));
+    cluster.run_until_phase("c", Phase::Running);
+    cluster.run_for(seconds(60));
+    assert_eq!(listed(&cluster), [("runs".to_owned(), 1), ("a".to_owned(), 0), ("b".to_owned(), 0)]);
+    for name in ["runs", "a", "b", "c"] {
+        cluster.run_until_phase(name, Phase::Completed);
+    }
+    assert_eq!(order(&cluster), ["runs", "c", "runs", "a", "b"]);
+    assert_eq!(listed(&cluster), []);
+}
+
+#[test]
 fn a_pool_that_goes_while_jobs_run_interrupts_nothing() {
     let mut cluster = cluster();
     cluster.submit(sj("a"), work(100));

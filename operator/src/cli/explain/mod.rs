@@ -1,10 +1,11 @@
 //! `scavenger-operator explain`: why a ScavengerJob waits, or why it was stopped, on one screen.
 
+mod tenant;
+
 use std::fmt::Write as _;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
-use kube::Api;
 use scavenger_planner::{
     Planner,
     action::Task,
@@ -15,8 +16,11 @@ use scavenger_schema::{scavenger_job as crd, terminal::shown};
 use scavenger_vocabulary::{Reason, Supervision};
 
 use super::{
-    connect, plan,
+    Unusable,
+    connection::Target,
+    job, plan,
     snapshot::{Snapshot, Source},
+    text::{age, print},
 };
 
 /// Attempts shown, the newest.
@@ -25,40 +29,32 @@ const ATTEMPTS: usize = 5;
 /// Say why a ScavengerJob waits, or why it was stopped
 ///
 /// Looks at the cluster once (or at a snapshot of it): where the ScavengerJob stands in the queue, what it asks for next
-/// to what the pool has left, what the operator would do next, and how its attempts ended.
+/// to what the pool has left, what the operator would do next, and how its attempts ended. Without the right to list nodes
+/// and pods of the whole cluster, it shows what the status of the ScavengerJob and of the pool say.
 #[derive(Debug, clap::Args)]
 pub(super) struct Options {
-    /// The ScavengerJob
-    #[arg(value_name = "NAMESPACE/NAME", value_parser = parse)]
-    sj: Key,
+    #[command(flatten)]
+    target: Target,
 
     #[command(flatten)]
     source: Source,
 }
 
-fn parse(text: &str) -> Result<Key, String> {
-    match text.split_once('/') {
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
-            Ok(Key::new(namespace, name))
-        }
-        _ => Err("write NAMESPACE/NAME, for example chem/water-1".to_owned()),
-    }
-}
-
 pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
-    let snapshot = options.source.read().await?;
-    let key = &options.sj;
-    let mut text = explain(&snapshot, key)?;
-    if options.source.is_live() {
-        // The history is for people alone: the planner knows no attempt but the last.
-        let scavenger_jobs: Api<crd::ScavengerJob> = Api::namespaced(connect().await?, &key.namespace);
-        let sj = scavenger_jobs.get_opt(&key.name).await.context("the ScavengerJob could not be read")?;
-        if let Some(sj) = sj {
-            text.push_str(&history(&sj));
-        }
+    if !options.source.is_live() {
+        let hint = "write NAMESPACE/NAME, for example chem/water-1: a snapshot has no namespace of its own";
+        let key = options.target.named()?.context(Unusable(hint.to_owned()))?;
+        return print(&explain(&options.source.read().await?, &key)?);
     }
-    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())
-        .context("could not write to standard output")
+    let client = options.source.connection.connect().await?;
+    let key = options.target.key(&client)?;
+    // The planner knows no attempt but the last: the history is for people alone.
+    let sj = job::read(&client, &key).await?;
+    let text = match tenant::may_see_the_cluster(&client).await? {
+        true => explain(&Snapshot::take(&client).await?, &key)?,
+        false => tenant::explain(&client, &sj).await?,
+    };
+    print(&(text + &history(&sj)))
 }
 
 fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
@@ -70,9 +66,7 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
             Observation::ScavengerJob(sj) if sj.key == *key => Some(sj),
             _ => None,
         })
-        .ok_or_else(|| {
-            anyhow!("there is no ScavengerJob {:?} in namespace {:?}", &*key.name, &*key.namespace)
-        })?;
+        .with_context(|| job::missing(key))?;
     let mut planner = snapshot.planner();
     let plan = planner.plan(snapshot.time);
     let next = plan.actions.iter().find(|action| action.sj == *key).map(|action| &action.task);
@@ -85,7 +79,7 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
         lines.add("waits", waiting.reason.name());
     }
     if let Some(time) = sj.status.not_before.filter(|time| *time > snapshot.time) {
-        lines.add("not before", &format!("{} from now", round(time.duration_since(snapshot.time))));
+        lines.add("not before", &format!("{} from now", age(time.duration_since(snapshot.time))));
     }
     match &sj.spec {
         Ok(spec) => {
@@ -138,8 +132,7 @@ fn phase(sj: &ScavengerJob, now: Timestamp) -> String {
     };
     let mut text = status.phase.name().to_owned();
     if let Some(since) = since {
-        write!(text, " for {}", round(now.duration_since(since)))
-            .expect("writing to a string should not fail");
+        write!(text, " for {}", age(now.duration_since(since))).expect("writing to a string should not fail");
     }
     match status.interrupted_count {
         0 => {}
@@ -182,7 +175,7 @@ fn supervision(lines: &mut Lines, sj: &ScavengerJob, now: Timestamp) {
         let progress = status.progress.map(|progress| format!(", {:.0}% done", progress * 100.0));
         lines.add(
             "checkpoint",
-            &format!("{} ago{}", round(now.duration_since(time)), progress.unwrap_or_default()),
+            &format!("{} ago{}", age(now.duration_since(time)), progress.unwrap_or_default()),
         );
     }
 }
@@ -199,7 +192,7 @@ fn usage(lines: &mut Lines, sj: &ScavengerJob) {
     let of = |name, figures: Figures| {
         format!("{} on average and {} at most", Amount(name, figures.mean), Amount(name, figures.peak))
     };
-    let measured = round(usage.measured);
+    let measured = age(usage.measured);
     lines.add(
         "uses",
         &format!("{}; {} (measured for {measured})", of(CPU, usage.cpu), of(MEMORY, usage.memory)),
@@ -246,6 +239,13 @@ fn pod_line(pod: &Pod) -> String {
     text
 }
 
+fn nodes_that_take(count: usize) -> String {
+    match count {
+        1 => "1 node takes ScavengerJobs".to_owned(),
+        count => format!("{count} nodes take ScavengerJobs"),
+    }
+}
+
 /// What the pool has, next to what the ScavengerJob asks for.
 fn room(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob) {
     let pool = planner.pool_report();
@@ -253,7 +253,7 @@ fn room(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob) {
         return lines.add("pool", &format!("nothing is admitted: {reason}"));
     }
     let demand = sj.spec.as_ref().map(|spec| spec.demand.total()).unwrap_or_default();
-    lines.add("pool", &format!("{} nodes that take ScavengerJobs", pool.nodes.len()));
+    lines.add("pool", &nodes_that_take(pool.nodes.len()));
     if !pool.nodes_to_avoid.is_empty() {
         let names: Vec<&str> = pool.nodes_to_avoid.iter().map(|name| &***name).collect();
         lines.add("pool", &format!("takes no more on {} for now", names.join(", ")));
@@ -281,7 +281,7 @@ fn history(sj: &crd::ScavengerJob) -> String {
     let mut lines = Lines::default();
     for attempt in attempts.iter().rev().take(ATTEMPTS) {
         let ran = match (&attempt.start_time, &attempt.end_time) {
-            (Some(start), Some(end)) => format!("ran {}", round(end.0.duration_since(start.0))),
+            (Some(start), Some(end)) => format!("ran {}", age(end.0.duration_since(start.0))),
             (None, _) => "did not run".to_owned(),
             (Some(_), None) => "runs".to_owned(),
         };
@@ -296,7 +296,7 @@ fn history(sj: &crd::ScavengerJob) -> String {
 
 /// What an attempt lost, beside what was expected.
 fn lost(attempt: &crd::Attempt) -> String {
-    let span = |seconds: i64| round(SignedDuration::from_secs(seconds));
+    let span = |seconds: i64| age(SignedDuration::from_secs(seconds));
     let mut text = match (attempt.lost_seconds, attempt.expected_lost_seconds) {
         (Some(lost), Some(expected)) => format!(", lost {} (expected {})", span(lost), span(expected)),
         (Some(lost), None) => format!(", lost {}", span(lost)),
@@ -309,28 +309,9 @@ fn lost(attempt: &crd::Attempt) -> String {
     text
 }
 
-/// A duration in whole seconds, minutes and so on, as kubectl writes ages.
-fn round(duration: SignedDuration) -> String {
-    let seconds = duration.as_secs().max(0);
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..7200 => format!("{}m{}s", seconds / 60, seconds % 60),
-        7200..172_800 => format!("{}h{}m", seconds / 3600, seconds % 3600 / 60),
-        _ => format!("{}d{}h", seconds / 86_400, seconds % 86_400 / 3600),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_needs_its_namespace() {
-        assert_eq!(parse("chem/water").unwrap(), Key::new("chem", "water"));
-        for bad in ["water", "/water", "chem/", "a/b/c", ""] {
-            assert!(parse(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn what_was_lost_stands_beside_what_was_expected() {
@@ -346,14 +327,5 @@ mod tests {
         assert_eq!(both, ", lost 3s (expected 3m20s)");
         let deaf = attempt(serde_json::json!({ "expectedLostSeconds": 0, "answeredSigterm": false }));
         assert_eq!(deaf, ", lost an unknown time (expected 0s), wrote no checkpoint after SIGTERM");
-    }
-
-    #[test]
-    fn ages_are_short() {
-        let age = |seconds| round(SignedDuration::from_secs(seconds));
-        assert_eq!(
-            [age(-3), age(61), age(125), age(7300), age(200_000)],
-            ["0s", "61s", "2m5s", "2h1m", "2d7h"]
-        );
     }
 }

@@ -1,0 +1,188 @@
+//! What the checks look at.
+
+use anyhow::Context;
+use jiff::Timestamp;
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+        authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
+        core::v1::{LimitRange, Namespace, PersistentVolumeClaim, ResourceQuota, Secret, ServiceAccount},
+        networking::v1::NetworkPolicy,
+        scheduling::v1::PriorityClass,
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client, Resource,
+    api::{ListParams, PostParams},
+};
+use scavenger_planner::values::Supervisor;
+use scavenger_schema::{names, scavenger_pool::ScavengerPool};
+use serde::de::DeserializeOwned;
+
+use super::rights::{self, Right};
+
+/// What could be read, or what the user lacks the right to read.
+pub(super) type Read<T> = Result<T, String>;
+
+/// Everything that is looked at.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) now: Timestamp,
+    /// Major and minor version of Kubernetes.
+    pub(super) version: (String, String),
+    /// The definitions that the operator needs, each with its name; none if it is not there.
+    pub(super) definitions: Vec<(String, Read<Option<CustomResourceDefinition>>)>,
+    pub(super) karpenter: bool,
+    pub(super) pool: Read<Option<ScavengerPool>>,
+    pub(super) policies: Read<Vec<ValidatingAdmissionPolicy>>,
+    pub(super) bindings: Read<Vec<ValidatingAdmissionPolicyBinding>>,
+    pub(super) priority_classes: Read<Vec<PriorityClass>>,
+    pub(super) operator_namespace: Read<Option<Namespace>>,
+    pub(super) namespace: Read<Option<Namespace>>,
+    pub(super) limit_ranges: Read<Vec<LimitRange>>,
+    pub(super) quotas: Read<Vec<ResourceQuota>>,
+    pub(super) service_accounts: Read<Vec<ServiceAccount>>,
+    /// Names of the Secrets.
+    pub(super) secrets: Read<Vec<String>>,
+    pub(super) claims: Read<Vec<PersistentVolumeClaim>>,
+    pub(super) network_policies: Read<Vec<NetworkPolicy>>,
+    /// Whether this user has each right.
+    pub(super) rights: Vec<(Right, bool)>,
+}
+
+impl Seen {
+    /// The supervisor of the pool, if it has one.
+    pub(super) fn supervisor(&self) -> Option<Supervisor> {
+        let pool = self.pool.as_ref().ok()?.as_ref()?;
+        let supervisor = pool.spec.supervisor.as_ref()?;
+        Some(Supervisor {
+            image: supervisor.image.as_str().into(),
+            image_pull_secrets: supervisor
+                .image_pull_secrets
+                .iter()
+                .map(|name| name.as_str().into())
+                .collect(),
+            by_default: true,
+        })
+    }
+}
+
+pub(super) async fn everything(
+    client: &Client,
+    namespace: &str,
+    operator_namespace: &str,
+) -> anyhow::Result<Seen> {
+    let version = client.apiserver_version().await.context("the API server does not answer")?;
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let mut definitions = Vec::new();
+    for plural in ["scavengerjobs", "scavengerpools"] {
+        let name = format!("{plural}.{}", names::GROUP);
+        definitions.push((name.clone(), one(&crds, &name).await?));
+    }
+    let karpenter = one(&crds, "nodepools.karpenter.sh").await?;
+    let mut had = Vec::new();
+    for right in rights::OF_USER {
+        had.push((right, may(client, namespace, right).await?));
+    }
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    Ok(Seen {
+        now: now(),
+        version: (version.major, version.minor),
+        definitions,
+        karpenter: karpenter.is_ok_and(|found| found.is_some()),
+        pool: match one(&Api::all(client.clone()), names::DEFAULT_POOL).await {
+            // Without the definition there is no pool.
+            Err(error) if is_not_found(&error) => Ok(None),
+            read => read?,
+        },
+        policies: list(Api::all(client.clone())).await?,
+        bindings: list(Api::all(client.clone())).await?,
+        priority_classes: list(Api::all(client.clone())).await?,
+        operator_namespace: one(&namespaces, operator_namespace).await?,
+        namespace: one(&namespaces, namespace).await?,
+        limit_ranges: list(within(client, namespace)).await?,
+        quotas: list(within(client, namespace)).await?,
+        service_accounts: list(within(client, namespace)).await?,
+        secrets: secrets(client, namespace).await?,
+        claims: list(within(client, namespace)).await?,
+        network_policies: list(within(client, namespace)).await?,
+        rights: had,
+    })
+}
+
+fn within<K>(client: &Client, namespace: &str) -> Api<K>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+{
+    Api::namespaced(client.clone(), namespace)
+}
+
+fn is_not_found(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.is_not_found())
+}
+
+/// An object; none if it is not there.
+async fn one<K>(api: &Api<K>, name: &str) -> anyhow::Result<Read<Option<K>>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    readable::<K, _>(api.get_opt(name).await)
+}
+
+/// All objects of a kind.
+async fn list<K>(api: Api<K>) -> anyhow::Result<Read<Vec<K>>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    readable::<K, _>(api.list(&ListParams::default()).await.map(|list| list.items))
+}
+
+/// Names of the Secrets: their metadata is asked for, so that no content is sent.
+async fn secrets(client: &Client, namespace: &str) -> anyhow::Result<Read<Vec<String>>> {
+    let api: Api<Secret> = within(client, namespace);
+    let names = api.list_metadata(&ListParams::default()).await.map(|list| {
+        list.items.into_iter().filter_map(|secret| secret.metadata.name).collect::<Vec<String>>()
+    });
+    readable::<Secret, _>(names)
+}
+
+/// What the user may not read is an answer; whatever else goes wrong is an error.
+fn readable<K: Resource<DynamicType = ()>, T>(answer: kube::Result<T>) -> anyhow::Result<Read<T>> {
+    match answer {
+        Ok(value) => Ok(Ok(value)),
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            Ok(Err(format!("this user may not read {}", K::plural(&()))))
+        }
+        Err(error) => Err(error).with_context(|| format!("{} could not be read", K::plural(&()))),
+    }
+}
+
+/// Whether this user has a right in the namespace.
+async fn may(client: &Client, namespace: &str, right: Right) -> anyhow::Result<bool> {
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                namespace: Some(namespace.to_owned()),
+                group: Some(right.group.to_owned()),
+                resource: Some(right.resource.to_owned()),
+                subresource: (!right.subresource.is_empty()).then(|| right.subresource.to_owned()),
+                verb: Some(right.verb.to_owned()),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let answer: SelfSubjectAccessReview = Api::all(client.clone())
+        .create(&PostParams::default(), &review)
+        .await
+        .context("the API server could not be asked for the rights of this user")?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the edge: whether a status is fresh is a question of now")]
+fn now() -> Timestamp {
+    Timestamp::now()
+}

@@ -1,0 +1,224 @@
+//! `scavenger-operator nodes`: what each node has and uses, and which ScavengerJobs are on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use scavenger_planner::{
+    Planner,
+    resources::{Amount, CPU, MEMORY, PODS, Resources},
+    values::{Key, Name, Node, Observation, Settings},
+};
+use serde::Serialize;
+
+use super::{
+    snapshot::{Snapshot, Source},
+    text::{Output, json_lines, print, table},
+};
+
+/// List the nodes: what they have and use, and the ScavengerJobs on them
+///
+/// Looks at the cluster once, or at a snapshot of it. USED counts the requests of all pods on the node, and what is promised
+/// to starts in flight. A node outside the pool says why it is outside. A node in the pool is `open` unless no ScavengerJob
+/// may start there now.
+#[derive(Debug, clap::Args)]
+pub(super) struct Options {
+    /// Only nodes of the pool
+    #[arg(long)]
+    pool_only: bool,
+
+    /// How to print them
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    output: Output,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+/// How a node stands to the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum State {
+    /// ScavengerJobs may start there.
+    Open,
+    /// It takes none now.
+    Closed,
+    /// It is not ready, cordoned or under pressure.
+    Unusable,
+    /// It does not belong to the pool.
+    Outside,
+}
+
+/// A node, as it is printed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    name: String,
+    state: State,
+    /// Why it is not open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// Millicores of cpu, bytes of memory and storage, units of anything else.
+    allocatable: BTreeMap<String, i64>,
+    used: BTreeMap<String, i64>,
+    /// Those with a pod on it that has not ended.
+    scavenger_jobs: Vec<String>,
+}
+
+pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
+    let snapshot = options.source.read().await?;
+    let mut rows = rows(&snapshot);
+    rows.retain(|row| !options.pool_only || row.state != State::Outside);
+    print(&match options.output {
+        Output::Text if rows.is_empty() => "there are no nodes\n".to_owned(),
+        Output::Text => lines(&rows),
+        Output::Json => json_lines(&rows)?,
+    })
+}
+
+/// Every node by name.
+fn rows(snapshot: &Snapshot) -> Vec<Row> {
+    let mut planner = snapshot.planner();
+    planner.plan(snapshot.time);
+    let mut nodes: BTreeMap<Name, &Node> = BTreeMap::new();
+    let mut jobs: BTreeMap<Name, Key> = BTreeMap::new();
+    let mut used: BTreeMap<Name, Resources> = BTreeMap::new();
+    let mut on: BTreeMap<Name, BTreeSet<&Name>> = BTreeMap::new();
+    for observation in snapshot.observations() {
+        match observation {
+            Observation::Node(node) => {
+                nodes.insert(node.name.clone(), node);
+            }
+            Observation::ScavengerJob(sj) => {
+                jobs.insert(sj.uid.clone(), sj.key.clone());
+            }
+            Observation::Pod(pod) if !pod.phase.is_terminal() => {
+                let Some(node) = &pod.node else { continue };
+                used.entry(node.clone()).or_default().add(&pod.requests);
+                if let Some((owner, _)) = &pod.owner {
+                    on.entry(node.clone()).or_default().insert(owner);
+                }
+            }
+            _ => {}
+        }
+    }
+    let pool = planner.pool_report();
+    // What is promised is known of the pool's nodes alone; on others nothing is.
+    let in_pool: BTreeMap<&Name, Resources> =
+        pool.nodes.iter().map(|node| (node.name, node.allocatable.minus(&node.free))).collect();
+    let row = |(name, node): (&Name, &&Node)| {
+        let (state, message) = state(node, &planner, pool.nodes_to_avoid.contains(&name));
+        let sums = in_pool.get(name).or_else(|| used.get(name)).cloned().unwrap_or_default();
+        let owners = on.get(name).into_iter().flatten().filter_map(|uid| jobs.get(*uid));
+        let mut scavenger_jobs: Vec<String> = owners.map(ToString::to_string).collect();
+        scavenger_jobs.sort_unstable();
+        Row {
+            name: name.to_string(),
+            state,
+            message,
+            allocatable: amounts(&node.allocatable),
+            used: amounts(&sums),
+            scavenger_jobs,
+        }
+    };
+    nodes.iter().map(row).collect()
+}
+
+fn state(node: &Node, planner: &Planner, is_avoided: bool) -> (State, Option<String>) {
+    let lacks = |settings: &Settings| settings.lacks(node);
+    if let Some(why) = planner.settings().ok().and_then(lacks) {
+        return (State::Outside, Some(why));
+    }
+    if !node.usable {
+        let why = match (&node.pressure, node.ready) {
+            (Some(pressure), _) => format!("it reports {pressure}"),
+            (None, true) => "it is cordoned".to_owned(),
+            (None, false) => "it is not ready".to_owned(),
+        };
+        return (State::Unusable, Some(why));
+    }
+    let closed = planner.pool_report().closed_nodes;
+    match closed.iter().find(|(name, _)| **name == node.name) {
+        Some((_, why)) => (State::Closed, Some((*why).to_owned())),
+        None if is_avoided => (State::Closed, Some("its memory is measured to be full".to_owned())),
+        None => (State::Open, None),
+    }
+}
+
+fn amounts(resources: &Resources) -> BTreeMap<String, i64> {
+    let named = resources.iter().filter(|(_, amount)| *amount != 0);
+    named.map(|(name, amount)| (name.to_owned(), amount)).collect()
+}
+
+fn lines(rows: &[Row]) -> String {
+    // A column for every extended resource that some node has.
+    let cells = |row: &Row| {
+        let of = |name: &str| {
+            let amount = |amounts: &BTreeMap<String, i64>| amounts.get(name).copied().unwrap_or(0);
+            (Amount(name, amount(&row.used)).to_string(), Amount(name, amount(&row.allocatable)).to_string())
+        };
+        let share = |name: &str| {
+            let (used, all) = of(name);
+            format!("{} of {all}", used.split(' ').next().unwrap_or_default())
+        };
+        let others = row.allocatable.keys().filter(|name| !matches!(&***name, CPU | MEMORY | PODS));
+        let others: Vec<String> = others.map(|name| share(name)).collect();
+        let state = match row.state {
+            State::Open => "open",
+            State::Closed => "closed",
+            State::Unusable => "unusable",
+            State::Outside => "outside",
+        };
+        [
+            row.name.clone(),
+            row.message.as_ref().map_or_else(|| state.to_owned(), |why| format!("{state}: {why}")),
+            share(CPU),
+            share(MEMORY),
+            share(PODS),
+            others.join(", "),
+            row.scavenger_jobs.join(" "),
+        ]
+    };
+    let rows: Vec<_> = rows.iter().map(cells).collect();
+    table(["NODE", "STATE", "CPU USED", "MEMORY USED", "PODS", "OTHER", "SCAVENGERJOBS"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use scavenger_planner::fixtures::{at, node, pod, settings, sj};
+
+    use super::*;
+
+    #[test]
+    fn each_node_says_what_it_uses_and_why_it_takes_none() {
+        let runs = sj("runs");
+        let observations = vec![
+            Observation::Node(node("n1", 10_000)),
+            Observation::Node(node("n2", 4000).having("nvidia.com/gpu", 2)),
+            Observation::Node(node("n3", 4000).cordoned()),
+            Observation::Node(node("n4", 4000).tainted("control-plane")),
+            Observation::Pool(Box::new(Ok(settings()))),
+            Observation::ScavengerJob(Box::new(runs)),
+            Observation::Pod(Box::new(pod("ordinary", 3000).on("n1"))),
+            Observation::Pod(Box::new(pod("runs-1-0", 2000).of("uid-of-runs", 1).on("n1"))),
+            Observation::Pod(Box::new(pod("system", 500).on("n4"))),
+        ];
+        let rows = rows(&Snapshot::new(at(0), observations));
+        let text = lines(&rows);
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+            .collect();
+        assert_eq!(
+            lines[1],
+            ["n1", "open", "5 of 10 cpu", "5000 of 10000 MiB", "2 of 110 pods", "lab/runs"],
+            "{text}"
+        );
+        assert_eq!(
+            lines[2],
+            ["n2", "open", "0 of 4 cpu", "0 of 4000 MiB", "0 of 110 pods", "0 of 2 nvidia.com/gpu"],
+            "{text}"
+        );
+        assert_eq!(lines[3][1], "unusable: it is cordoned");
+        assert_eq!(lines[4][1..3], ["outside: it has taint control-plane:NoSchedule", "0.5 of 4 cpu"]);
+        assert_eq!(rows[0].scavenger_jobs, ["lab/runs"]);
+    }
+}
