@@ -3,12 +3,13 @@
 use std::{
     fs,
     io::{Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU16, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use nix::sys::signal::Signal;
@@ -235,4 +236,76 @@ fn without_a_server_nothing_fails() {
         assert_eq!(bench.read("log").matches("cannot report").count(), 1);
     }
     assert!(stranger.requests().is_empty(), "a token went to a stranger");
+}
+
+/// A listener that takes no connection any more: whoever knocks hears nothing at all, as behind a firewall that drops.
+fn deaf() -> (TcpListener, Vec<TcpStream>, SocketAddr) {
+    use nix::sys::socket::{
+        AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, getsockname, listen, socket,
+    };
+    use std::os::fd::AsRawFd as _;
+    let own = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    bind(own.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
+    listen(&own, Backlog::new(0).unwrap()).unwrap();
+    let port = getsockname::<SockaddrIn>(own.as_raw_fd()).unwrap().port();
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let limit = Duration::from_millis(200);
+    let waiting = std::iter::from_fn(|| TcpStream::connect_timeout(&address, limit).ok()).collect();
+    (TcpListener::from(own), waiting, address)
+}
+
+/// Somebody who connects and is sent these words and no end.
+fn slow(words: &'static [u8]) -> (SocketAddr, Arc<Mutex<Vec<TcpStream>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let open: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+    let kept = Arc::clone(&open);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            stream.write_all(words).ok();
+            kept.lock().unwrap().push(stream);
+        }
+    });
+    (address, open)
+}
+
+#[test]
+fn a_server_that_is_slow_or_talks_nonsense_keeps_nobody_waiting() {
+    let bench = Bench::new();
+    fs::write(bench.path("token"), "token").unwrap();
+    fs::write(bench.path("ca"), Server::start().ca).unwrap();
+    let (_listener, _waiting, dropped) = deaf();
+    let (silent, knocked) = slow(b"");
+    // Not TLS at all, and the head of a record that says that 16 KiB follow.
+    let (nonsense, talked) = slow(b"HTTP/1.1 200 OK\r\n\r\n{}");
+    let (cut, began) = slow(&[0x16, 0x03, 0x03, 0x40, 0x00, 0x02]);
+    for (address, reached, fails_at_once) in [
+        (dropped, None, false),
+        (silent, Some(knocked), false),
+        (nonsense, Some(talked), true),
+        (cut, Some(began), false),
+    ] {
+        for name in ["go", "ready", "state.cpt"] {
+            fs::remove_file(bench.path(name)).ok();
+        }
+        fs::write(bench.path("message"), "").unwrap();
+        let url = format!("https://{address}/reports");
+        let running = bench.start(&flags(&url, &["--report-every", "100ms"]), &["bash", "-c", STEPS]);
+        bench.number("ready");
+        bench.make("next");
+        if let Some(reached) = &reached {
+            eventually("a report that is on its way", || !reached.lock().unwrap().is_empty());
+        }
+        if fails_at_once {
+            eventually("a word about it", || bench.read("log").contains("cannot report to"));
+        }
+        eventually("the checkpoint", || bench.path("state.cpt").exists());
+        running.signal(Signal::SIGTERM);
+        assert_eq!(running.end(), 143, "{url}");
+        let checkpoint = bench.end_report().unwrap().checkpoint;
+        assert_eq!(checkpoint.map(|checkpoint| checkpoint.seen), Some(1), "{url}");
+        // Who waits for an answer gives up after 3 or 10 seconds, and says so. Nobody waited for that.
+        let log = bench.read("log");
+        assert_eq!(log.contains("cannot report"), fails_at_once, "{url}: {log}");
+    }
 }
