@@ -20,7 +20,7 @@ use rustls::{
 };
 use scavenger_schema::supervision::{LiveReport, Stop};
 
-use crate::harness::{Bench, eventually};
+use crate::harness::{Bench, eventually, lives};
 
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -205,6 +205,67 @@ fn an_answer_asks_for_a_checkpoint() {
     assert_eq!(bench.lines("got"), ["asked"]);
     bench.make("go");
     assert_eq!(running.end(), 0);
+}
+
+#[test]
+fn an_answer_asks_by_a_command() {
+    let bench = Bench::new();
+    let server = Server::start();
+    fs::write(bench.path("token"), "token").unwrap();
+    fs::write(bench.path("ca"), &server.ca).unwrap();
+    server.answer(200, "{\"checkpoint\":true}");
+    // What it runs finds itself as the workload does: first to be killed, and with no signal blocked.
+    let ask = "cat /proc/self/oom_score_adj > score; grep SigBlk /proc/self/status > blocked; echo asked >> got; \
+               touch next; exit 3";
+    let words = ["bash", "-c", ask].map(|word| format!("--request-command={word}"));
+    let more = ["--report-every", "100ms", &words[0], &words[1], &words[2]];
+    let running = bench.start(&flags(&server.url, &more), &["bash", "-c", STEPS]);
+    bench.number("ready");
+    let reported = || {
+        let last = server.requests().last().and_then(|request| request.report.checkpoint);
+        last.map_or(0, |checkpoint| checkpoint.seen)
+    };
+    eventually("the checkpoint that was asked for", || reported() >= 1);
+    // Answered, so it is asked once more.
+    eventually("another", || bench.lines("got").len() >= 2);
+    assert!(bench.read("score") == "1000\n" && bench.read("blocked").ends_with("0000000000000000\n"));
+    eventually("its exit code", || {
+        bench.read("log").contains("asks for a checkpoint ended with exit code 3")
+    });
+    bench.make("go");
+    assert_eq!(running.end(), 0);
+}
+
+#[test]
+fn a_command_that_hangs_or_does_not_exist_harms_nobody() {
+    let bench = Bench::new();
+    let server = Server::start();
+    fs::write(bench.path("token"), "token").unwrap();
+    fs::write(bench.path("ca"), &server.ca).unwrap();
+    server.answer(200, "{\"checkpoint\":true}");
+    fs::write(bench.path("hang"), "trap '' TERM; echo $$ > pid; while :; do sleep 0.02; done").unwrap();
+    for words in [&["no-such-command"][..], &["bash", "hang"], &[""]] {
+        for name in ["go", "ready", "pid"] {
+            fs::remove_file(bench.path(name)).ok();
+        }
+        let words: Vec<String> = words.iter().map(|word| format!("--request-command={word}")).collect();
+        let more: Vec<&str> =
+            ["--report-every", "100ms"].into_iter().chain(words.iter().map(String::as_str)).collect();
+        let asked = server.requests().len();
+        let running = bench.start(&flags(&server.url, &more), &["bash", "-c", STEPS]);
+        bench.number("ready");
+        if words.len() == 1 {
+            eventually("a word about it", || bench.read("log").contains("exit code 127"));
+        } else {
+            bench.number("pid");
+        }
+        eventually("more reports", || server.requests().len() > asked + 3);
+        running.signal(Signal::SIGTERM);
+        assert_eq!(running.end(), 143);
+        if words.len() > 1 {
+            assert!(!lives(bench.number("pid")), "it was left behind");
+        }
+    }
 }
 
 #[test]
