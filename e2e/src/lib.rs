@@ -4,6 +4,7 @@
 //! `cargo xtask test` makes one. Without it they say that they are skipped, except in CI, where that is a failure.
 
 pub mod alone;
+pub mod checkpointing;
 pub mod chemist;
 pub mod faults;
 pub mod forward;

@@ -1,7 +1,10 @@
 //! Paused and drain concern every ScavengerJob of the cluster, so they are tried in a program of their own: cargo runs
 //! one after the other.
 
-use std::time::Instant;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -11,7 +14,8 @@ use kube::{
 };
 use scavenger_e2e::{
     World,
-    room::{has_reason, patch_pool, pools},
+    checkpointing::{asked, first_measured},
+    room::{has_reason, has_run_for, patch_pool, pools, start, status},
     run,
     world::{counter, until},
 };
@@ -21,6 +25,9 @@ use scavenger_schema::{
 };
 use scavenger_vocabulary::{Reason, WaitingReason};
 use serde_json::json;
+
+/// Held by the test that changes the pool.
+static POOL: Mutex<()> = Mutex::new(());
 
 /// Waits until the operator knows that the pool is paused: what it hears of pool and ScavengerJobs has no common order.
 async fn pool_is_paused(world: &World) -> Result<()> {
@@ -129,9 +136,35 @@ async fn story(world: &World) -> Result<()> {
 
 #[test]
 fn paused_and_drained_it_holds_until_it_is_taken_back() {
+    let _alone = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     run("drain", |world| async move {
         let result = story(world).await;
         patch_pool(world, &json!({ "paused": false, "drain": false })).await?;
         result
+    });
+}
+
+/// A drain is planned: who can be asked for a checkpoint is asked before it goes.
+#[test]
+fn a_drain_asks_for_a_checkpoint_first() {
+    let _alone = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    run("drain-asks", |world| async move {
+        world.claim("data").await?;
+        let slot = world.slots(10).await?;
+        let request = json!({ "command": ["touch", "/data/asked.ask"] });
+        start(world, asked("asked", &slot, 5, &request)).await?;
+        let first = world.job_until("asked", "known to write checkpoints", |job| {
+            status(job).last_checkpoint_time.is_some()
+        });
+        first.await?;
+        has_run_for(world, "asked", Duration::from_secs(20)).await?;
+        patch_pool(world, &json!({ "drain": true })).await?;
+        let measured = first_measured(world, "asked").await;
+        patch_pool(world, &json!({ "drain": false })).await?;
+        let attempt = status(&measured?).attempts.remove(0);
+        println!("asked before the drain: lost {:?} of more than 20 s", attempt.lost_seconds);
+        ensure!(attempt.reason == Some(Reason::Drained), "{attempt:?}");
+        ensure!(attempt.lost_seconds.is_some_and(|lost| lost < 20), "{attempt:?}");
+        Ok(())
     });
 }

@@ -1,11 +1,7 @@
 //! Under the supervisor on a real node: SIGTERM reaches the workload whatever stands in front of it, what was lost is
-//! measured, and a real checkpoint decides who goes. What a missing supervisor changes is in `unsupervised.rs`.
+//! measured, and strangers are refused. Who goes is in `decides.rs`, what a missing supervisor changes in `unsupervised.rs`.
 
-use std::{
-    cell::Cell,
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
@@ -15,25 +11,19 @@ use kube::{
     api::{DeleteParams, LogParams, Patch, PatchParams},
 };
 use scavenger_e2e::{
-    World, gromacs,
+    World,
+    checkpointing::{checkpoint, on_demand},
+    gromacs,
     interruption::{Ended, take_away},
     metrics::Metrics,
     postgres::NAMESPACE,
     queue, repetitions,
-    room::{
-        delete_all, delete_pod, has_run_for, holding, in_mode_operator, interrupted, owner_of_class, start,
-        status, with_headroom,
-    },
+    room::{has_run_for, now, start, status},
     run,
     world::{exec, until},
 };
 use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
-use scavenger_vocabulary::Reason;
 use serde_json::{Value, json};
-
-/// Held by a test whose ordinary pod waits for capacity of the real node, and by one whose workload is asked for a checkpoint
-/// there: nobody is asked while somebody waits.
-static WAITING: Mutex<()> = Mutex::new(());
 
 /// Steps that no test waits for.
 const ENDLESS: u32 = 100_000_000;
@@ -171,146 +161,63 @@ fn every_way_to_start_mdrun_ends_with_a_checkpoint() {
     });
 }
 
-/// A workload that writes a checkpoint when the test asks for it, and not on SIGTERM.
-fn on_demand(name: &str, slot: &str) -> Value {
-    let script = format!(
-        "cd /data; echo 0.25 > {name}.progress; while :; do \
-         if [ -e {name}.ask ]; then rm {name}.ask; date > {name}.new; mv {name}.new {name}.state; fi; sleep 0.3; done"
-    );
-    let mut job = holding(name, slot, 5, false);
-    job["spec"]["image"] = json!("scavenger.dev/gromacs:2022.5");
-    job["spec"]["command"] = json!(["bash", "-c", script]);
-    job["spec"]["args"] = json!([]);
-    // Reports over TLS take a moment of processor time, too.
-    job["spec"]["resources"]["requests"]["cpu"] = json!("200m");
-    job["spec"]["checkpoint"] = json!({
-        "path": format!("/data/{name}.state"), "progressPath": format!("/data/{name}.progress"), "restartSeconds": 1,
-        // It has no handler for the signal. A workload that can be asked reports every 10 s, others once a minute.
-        "request": { "signal": "USR1" },
-    });
-    job["spec"]["terminationGracePeriodSeconds"] = json!(1);
-    job
-}
+/// A shell that takes SIGTERM for itself, so that mdrun is killed when the grace period is over. The steps of each attempt are
+/// printed into a file of its own.
+const DEAF: &str =
+    r#"trap : TERM; "$@" -v -stepout 10 2> >(tee "steps.$SCAVENGER_ATTEMPT" >&2) & wait; wait"#;
 
-/// How many checkpoints the operator was told of in the namespace. It knows of them long before a status says so, which is
-/// written once a minute at most.
-async fn reported(world: &World) -> Result<f64> {
-    let name = format!("scavenger_reported_checkpoints_total{{namespace=\"{}\"}}", world.namespace);
-    Ok(Metrics::read(world).await?.value(&name))
-}
-
-/// Has a workload write a checkpoint, and waits until the operator knows of it. No other one of the namespace may write one
-/// meanwhile.
-async fn checkpoint(world: &World, name: &str) -> Result<()> {
-    let pod = world.pod(name).await?.name_any();
-    let touch = format!("/data/{name}.ask");
-    let ask = || async { exec(&world.api(), &pod, "main", &["touch", &touch]).await };
-    let before = Cell::new(reported(world).await?);
-    ask().await?;
-    let before = &before;
-    until(&format!("the operator knows of a new checkpoint of {name}"), || async {
-        // Nobody leads for a moment if a replica is slow to renew its Lease.
-        let Ok(now) = reported(world).await else { return Ok(None) };
-        if now < before.get() {
-            // The next leader counts from 0, and may have taken the checkpoint for an old one.
-            before.set(now);
-            ask().await?;
-        }
-        Ok((now > before.get()).then_some(()))
-    })
-    .await
-}
-
-/// Waits until what the first attempt of a ScavengerJob lost is known.
-async fn first_measured(world: &World, name: &str) -> Result<ScavengerJob> {
-    world
-        .job_until(name, "measured", |job| {
-            status(job).attempts.first().is_some_and(|attempt| attempt.lost_seconds.is_some())
-        })
-        .await
-}
-
-/// Two that an owner's pod wants to have gone: the one with the newer checkpoint goes, whichever is older.
-async fn the_newer_checkpoint_goes(world: &World, class: &str) -> Result<()> {
-    // Both together stay below the threshold of 95%.
-    let slot = &world.slots(11).await?;
-    for (round, fresh, stale) in [(1, "younger", "older"), (2, "older", "younger")] {
-        delete_all(world).await?;
-        for name in ["older", "younger"] {
-            start(world, on_demand(name, slot)).await?;
-        }
-        has_run_for(world, "younger", Duration::from_secs(5)).await?;
-        checkpoint(world, fresh).await?;
-        let owner = format!("owner-{round}");
-        owner_of_class(world, &owner, Some(class), slot, json!({})).await?;
-        let reason = interrupted(world, fresh, 1).await?;
-        ensure!(reason == Reason::PreemptedByOperator, "{reason}");
-        world.pod_runs(&owner).await?;
-        let kept = world.phase(stale, Phase::Running).await?;
-        ensure!(status(&kept).interrupted_count == 0, "{:?}", status(&kept));
-        let job = first_measured(world, fresh).await?;
-        let attempt = &status(&job).attempts[0];
-        println!(
-            "{fresh} went: lost {:?} s, expected {:?} s, answered SIGTERM: {:?}",
-            attempt.lost_seconds, attempt.expected_lost_seconds, attempt.answered_sigterm
-        );
-        ensure!(attempt.answered_sigterm == Some(false), "{attempt:?}");
-        let expected = attempt.expected_lost_seconds.context("nothing was expected")?;
-        let lost = attempt.lost_seconds.context("nothing was measured")?;
-        ensure!((lost - expected).abs() <= 3, "lost {lost} s instead of {expected} s");
-        ensure!(status(&job).progress == Some(0.25), "{:?}", status(&job).progress);
-        delete_pod(world, &owner).await?;
-    }
-    Ok(())
+/// The first and the last step that an attempt has printed so far.
+async fn steps(world: &World, pod: &str, attempt: i64) -> Result<Option<(i64, i64)>> {
+    let file = format!("steps.{attempt}");
+    let printed = exec(&world.api(), pod, "main", &["cat", &file]).await?;
+    let after_word = |text: &str| text.split_whitespace().next()?.trim_end_matches(',').parse::<i64>().ok();
+    // "will finish" stands behind the number, or how much wall time is left.
+    let mut steps =
+        printed.split(['\r', '\n']).filter_map(|line| after_word(line.trim().strip_prefix("step ")?));
+    let Some(first) = steps.next() else { return Ok(None) };
+    Ok(Some((first, steps.next_back().unwrap_or(first))))
 }
 
 #[test]
-fn a_real_checkpoint_decides() {
-    let _alone = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
-    run("decides", |world| async move {
-        world.claim("data").await?;
-        in_mode_operator(world, |class| async move { the_newer_checkpoint_goes(world, &class).await }).await
-    });
-}
-
-/// Writes a checkpoint on SIGUSR1, and not on SIGTERM.
-fn asked(name: &str, slot: &str) -> Value {
-    let mut job = on_demand(name, slot);
-    let script = format!(
-        "cd /data; trap 'date > {name}.new; mv {name}.new {name}.state' USR1; \
-         date > {name}.state; while :; do sleep 0.2; done"
-    );
-    job["spec"]["command"] = json!(["bash", "-c", script]);
-    job["spec"]["checkpoint"] = json!({
-        "path": format!("/data/{name}.state"), "restartSeconds": 1, "request": { "signal": "USR1" },
-    });
-    job
-}
-
-#[test]
-fn a_planned_interruption_asks_for_a_checkpoint_first() {
-    let _alone = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
-    run("asked", |world| async move {
-        world.claim("data").await?;
-        let slot = &world.slots(10).await?;
-        with_headroom(world, slot, || async {
-            start(world, asked("asked", slot)).await?;
-            until("it is known to write checkpoints", || async {
-                Ok((reported(world).await? > 0.0).then_some(()))
+fn what_is_said_to_be_lost_is_what_mdrun_computes_again() {
+    run("twice", |world| async move {
+        prepare(world, &["twice"]).await?;
+        let command = ["bash", "-c", DEAF, "deaf", "gmx", "-quiet", "mdrun"];
+        let mut job = simulation("twice", "/data/water/twice", &command);
+        // A checkpoint every 12 seconds.
+        job["spec"]["args"][5] = json!("0.2");
+        let grace = 2;
+        job["spec"]["terminationGracePeriodSeconds"] = json!(grace);
+        world.create::<ScavengerJob>(job).await?;
+        let ready = async || {
+            let pod = computes(world, "twice").await?;
+            until("mdrun has written a checkpoint", || async {
+                let found = exec(&world.api(), &pod, "main", &["ls"]).await?;
+                Ok(found.lines().any(|name| name == "state.cpt").then_some(()))
             })
             .await?;
-            has_run_for(world, "asked", Duration::from_secs(20)).await?;
-            world.owner_pod("owner", slot, 4).await?;
-            let reason = interrupted(world, "asked", 1).await?;
-            ensure!(reason == Reason::Headroom, "{reason}");
-            let job = first_measured(world, "asked").await?;
-            let attempt = &status(&job).attempts[0];
-            println!("asked before it went: lost {:?} of more than 20 s", attempt.lost_seconds);
-            ensure!(attempt.lost_seconds.is_some_and(|lost| lost < 20), "{attempt:?}");
-            ensure!(attempt.answered_sigterm == Some(false), "{attempt:?}");
-            Ok(())
-        })
-        .await
+            let status = status(&world.api::<ScavengerJob>().get("twice").await?);
+            let start = status.start_times.last().context("it has not started")?.0;
+            let so_far = now().duration_since(start).unsigned_abs();
+            has_run_for(world, "twice", so_far + Duration::from_secs(8)).await
+        };
+        let Ended { attempt, .. } = take_away(world, "twice", ready).await?;
+        let pod = computes(world, "twice").await?;
+        let number = attempt.number;
+        let (again, _) = until("the next attempt computes", || steps(world, &pod, number + 1)).await?;
+        let (first, last) = steps(world, &pod, number).await?.context("no step was computed")?;
+        let lost = attempt.lost_seconds.context("nothing was measured")?;
+        let start = attempt.start_time.as_ref().context("no start")?.0;
+        let end = attempt.end_time.as_ref().context("no end")?.0;
+        let ran = end.duration_since(start).as_secs() + grace;
+        let twice = (last - again) * ran / (last - first).max(1);
+        println!(
+            "steps {first} to {last} in {ran} s; went on at {again}, so that {twice} s were computed twice; lost {lost} s"
+        );
+        ensure!(again > first && lost >= 3, "it began again: {attempt:?}");
+        // It went on computing for its grace period, and takes a moment to start. Stamps have whole seconds.
+        ensure!((-3..=grace + 3).contains(&(twice - lost)), "{lost} s lost, and {twice} s computed twice");
+        Ok(())
     });
 }
 
@@ -375,7 +282,7 @@ fn strangers_are_refused_and_their_floods_harm_nobody() {
         world.claim("data").await?;
         // One holds 5, which is below the threshold of 95%.
         let slot = &world.slots(6).await?;
-        start(world, on_demand("heard", slot)).await?;
+        start(world, on_demand("heard", slot, 5)).await?;
         checkpoint(world, "heard").await?;
         let began = Instant::now();
         let before = Metrics::read(world).await?;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{DeleteParams, LogParams, Patch, PatchParams, PostParams},
 };
 use scavenger_e2e::{
     World,
@@ -30,13 +30,88 @@ use serde_json::json;
 /// Held by the test that has changed the supervisor or the way of its reports.
 static SUPERVISOR: Mutex<()> = Mutex::new(());
 
-/// Sends the reports to nobody, or to the operator again.
-async fn reports_arrive(world: &World, arrive: bool) -> Result<()> {
+/// Sends the reports to the pods with this name.
+async fn reports_go_to(world: &World, name: &str) -> Result<()> {
     let services: Api<Service> = Api::namespaced(world.client.clone(), NAMESPACE);
-    let name = if arrive { "scavenger-operator" } else { "nobody" };
     let patch = json!({ "spec": { "selector": { "app.kubernetes.io/name": name } } });
     services.patch("scavenger-operator-reports", &PatchParams::default(), &Patch::Merge(&patch)).await?;
     Ok(())
+}
+
+/// Pods that take connections in the operator's place: one says nothing, one talks nonsense, and neither hangs up.
+async fn impostors(world: &World) -> Result<()> {
+    for (name, words) in [("silent", ""), ("nonsense", "HTTP/1.1 200 OK\\r\\n\\r\\n{}")] {
+        let script = format!(
+            "use IO::Socket::INET; my $all = IO::Socket::INET->new(LocalPort => 8443, Listen => 99, ReuseAddr => 1) or die; \
+             $| = 1; print qq(listens\\n); my @open; \
+             while (my $one = $all->accept) {{ $one->syswrite(qq({words})); push @open, $one; print qq(taken\\n) }}"
+        );
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": name, "labels": { "app.kubernetes.io/name": name } },
+            "spec": {
+                "terminationGracePeriodSeconds": 0,
+                "securityContext": {
+                    "runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": { "type": "RuntimeDefault" },
+                },
+                "containers": [{
+                    "name": "main", "image": "scavenger.dev/gromacs:2022.5", "imagePullPolicy": "IfNotPresent",
+                    "command": ["perl", "-e", script], "resources": { "requests": { "cpu": "10m" } },
+                    "ports": [{ "name": "reports", "containerPort": 8443 }],
+                    "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
+                }],
+            },
+        });
+        let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
+        pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+        taken(world, name, "listens").await?;
+    }
+    Ok(())
+}
+
+/// Waits until an impostor has said a word.
+async fn taken(world: &World, name: &str, word: &str) -> Result<()> {
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
+    until(&format!("pod {name} says {word:?}"), || async {
+        let log = pods.logs(name, &LogParams::default()).await.unwrap_or_default();
+        Ok(log.contains(word).then_some(()))
+    })
+    .await
+}
+
+/// A workload is interrupted while its reports go to nobody, to somebody who is silent, and to somebody who talks nonsense.
+/// Returns how often.
+async fn reports_are_missed(world: &World) -> Result<i64> {
+    let mut job = counter("count", 100_000);
+    job["spec"]["checkpoint"]["path"] = json!("/data/count");
+    // It has a handler for SIGTERM alone. A workload that can be asked tries again after 10 s, others after a minute.
+    job["spec"]["checkpoint"]["request"] = json!({ "signal": "USR1" });
+    world.create::<ScavengerJob>(job).await?;
+    let mut interruptions = 0;
+    for to in ["nobody", "silent", "nonsense"] {
+        reports_go_to(world, to).await?;
+        let ready = async || {
+            world.phase("count", Phase::Running).await?;
+            has_run_for(world, "count", Duration::from_secs(5)).await?;
+            match to {
+                // It says so once, and goes on.
+                "nobody" => {
+                    let pod = world.pod("count").await?.name_any();
+                    world.log_until(&pod, "the report is missed", |line| line.contains("report")).await?;
+                    Ok(())
+                }
+                to => taken(world, to, "taken").await,
+            }
+        };
+        let Ended { attempt, took } = take_away(world, "count", ready).await?;
+        println!("reports go to {to}: ended after {took:.1?}, lost {:?} s", attempt.lost_seconds);
+        ensure!(attempt.answered_sigterm == Some(true) && attempt.lost_seconds == Some(0), "{attempt:?}");
+        interruptions = attempt.number;
+    }
+    world.phase("count", Phase::Running).await?;
+    let job = world.api::<ScavengerJob>().get("count").await?;
+    ensure!(status(&job).interrupted_count == interruptions, "{:?}", status(&job));
+    Ok(interruptions)
 }
 
 #[test]
@@ -44,30 +119,15 @@ fn without_reports_nothing_fails_and_the_end_is_measured() {
     let _alone = SUPERVISOR.lock().unwrap_or_else(PoisonError::into_inner);
     run("unreported", |world| async move {
         world.claim("data").await?;
-        reports_arrive(world, false).await?;
-        let result = async {
-            let mut job = counter("count", 100_000);
-            job["spec"]["checkpoint"]["path"] = json!("/data/count");
-            // It has a handler for SIGTERM alone. A workload that can be asked tries again after 10 s, others after a minute.
-            job["spec"]["checkpoint"]["request"] = json!({ "signal": "USR1" });
-            world.create::<ScavengerJob>(job).await?;
-            let ready = async || {
-                world.phase("count", Phase::Running).await?;
-                has_run_for(world, "count", Duration::from_secs(5)).await
-            };
-            let Ended { attempt, .. } = take_away(world, "count", ready).await?;
-            ensure!(attempt.answered_sigterm == Some(true) && attempt.lost_seconds == Some(0), "{attempt:?}");
-            world.phase("count", Phase::Running).await?;
-            // It says so once, and goes on.
-            let pod = world.pod("count").await?.name_any();
-            world.log_until(&pod, "the report is missed", |line| line.contains("report")).await?;
-            let job = world.api::<ScavengerJob>().get("count").await?;
-            ensure!(status(&job).interrupted_count == 1, "{:?}", status(&job));
-            anyhow::Ok(())
-        };
-        let result = result.await;
-        reports_arrive(world, true).await?;
-        result?;
+        impostors(world).await?;
+        reports_go_to(world, "nobody").await?;
+        let result = reports_are_missed(world).await;
+        reports_go_to(world, "scavenger-operator").await?;
+        let impostors: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
+        for name in ["silent", "nonsense"] {
+            impostors.delete(name, &DeleteParams::default()).await?;
+        }
+        let interruptions = result?;
         // The operator goes, too; its successor hears of the next checkpoint.
         let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
         let leader = world.leader().await?;
@@ -76,7 +136,7 @@ fn without_reports_nothing_fails_and_the_end_is_measured() {
         let before = status(&world.api::<ScavengerJob>().get("count").await?).last_checkpoint_time;
         let job =
             world.job_until("count", "heard again", |job| status(job).last_checkpoint_time > before).await?;
-        ensure!(status(&job).interrupted_count == 1, "{:?}", status(&job));
+        ensure!(status(&job).interrupted_count == interruptions, "{:?}", status(&job));
         Ok(())
     });
 }

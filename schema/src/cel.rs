@@ -231,6 +231,16 @@ pub(crate) fn request_needs_a_path() -> Rule {
         .field_path(".checkpoint.request")
 }
 
+/// Two ways to ask would ask twice.
+pub(crate) fn request_in_one_way() -> Rule {
+    let request = "self.checkpoint.request";
+    Rule::new(format!(
+        "!has(self.checkpoint) || !has({request}) || has({request}.signal) != has({request}.command)"
+    ))
+    .message("checkpoint.request needs either signal or command, and not both")
+    .field_path(".checkpoint.request")
+}
+
 /// A rank is the index of a pod.
 pub(crate) fn rank_of_a_pod() -> Rule {
     Rule::new("!has(self.checkpoint) || !has(self.checkpoint.rank) || self.checkpoint.rank < self.podCount")

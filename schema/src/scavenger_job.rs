@@ -54,6 +54,7 @@ use crate::{
     validation = cel::on_a_claim("progressPath"),
     validation = cel::rank_of_a_pod(),
     validation = cel::request_needs_a_path(),
+    validation = cel::request_in_one_way(),
     validation = cel::beside_the_supervisor(),
     validation = Rule::new("((has(self.persistentVolumeClaims) ? self.persistentVolumeClaims.map(m, m.mountPath) : []) + (has(self.configMaps) ? self.configMaps.map(m, m.mountPath) : []) + (has(self.secrets) ? self.secrets.map(m, m.mountPath) : [])).all(p, ((has(self.persistentVolumeClaims) ? self.persistentVolumeClaims.map(m, m.mountPath) : []) + (has(self.configMaps) ? self.configMaps.map(m, m.mountPath) : []) + (has(self.secrets) ? self.secrets.map(m, m.mountPath) : [])).exists_one(q, q == p))").message("mountPath must be distinct among persistentVolumeClaims, configMaps and secrets")
 )]

@@ -86,13 +86,20 @@ impl Recipients {
     }
 }
 
-/// How a workload can be asked for a checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// How a workload can be asked for a checkpoint: by a signal, or by a command.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckpointRequest {
     /// Signal on which it writes a checkpoint and goes on. It goes to the same processes as SIGTERM, except for those that
     /// have no handler for it, which it would end.
-    pub signal: RequestSignal,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<RequestSignal>,
+
+    /// Command that has it write a checkpoint and go on, for example `[touch, /data/write-now]`. It runs in the workload's
+    /// container, as the same user. It need not wait for the checkpoint, which is seen at `path`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 16), inner(length(max = 1024)))]
+    pub command: Vec<String>,
 }
 
 /// A signal that asks for a checkpoint.

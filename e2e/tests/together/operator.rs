@@ -418,7 +418,7 @@ async fn refusal(world: &World, spoil: impl FnOnce(&mut Value)) -> Result<String
 fn a_bad_one_is_refused_with_the_name_of_its_field() {
     run("refused", |world| async move {
         type Spoil = fn(&mut Value);
-        let cases: [(&str, Spoil); 41] = [
+        let cases: [(&str, Spoil); 45] = [
             ("spec.resources.limits", |spec| {
                 spec["resources"]["limits"] = json!({ "cpu": "30m", "memory": "16Mi" });
             }),
@@ -497,6 +497,21 @@ fn a_bad_one_is_refused_with_the_name_of_its_field() {
             }),
             ("spec.checkpoint.path", |spec| spec["checkpoint"]["path"] = json!("data/count")),
             ("spec.checkpoint.path", |spec| spec["checkpoint"]["path"] = json!("/data/../etc/passwd")),
+            ("checkpoint.request needs checkpoint.path", |spec| {
+                spec["checkpoint"]["request"] = json!({ "signal": "USR1" });
+            }),
+            ("checkpoint.request needs either signal or command", |spec| {
+                spec["checkpoint"]["path"] = json!("/data/count");
+                spec["checkpoint"]["request"] = json!({});
+            }),
+            ("checkpoint.request needs either signal or command", |spec| {
+                spec["checkpoint"]["path"] = json!("/data/count");
+                spec["checkpoint"]["request"] = json!({ "signal": "USR1", "command": ["true"] });
+            }),
+            ("spec.checkpoint.request.command", |spec| {
+                spec["checkpoint"]["path"] = json!("/data/count");
+                spec["checkpoint"]["request"] = json!({ "command": [] });
+            }),
             ("checkpoint.rank must be less than podCount", |spec| spec["checkpoint"]["rank"] = json!(1)),
             ("mountPath must not be /.scavenger or below", |spec| {
                 spec["secrets"] = json!([{ "secretName": "s", "mountPath": "/.scavenger/bin" }]);

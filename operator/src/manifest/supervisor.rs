@@ -111,8 +111,7 @@ pub(super) fn let_nodes_go(metadata: &mut ObjectMeta, pod: &PodSpec) {
 /// The supervisor's command line, with the user's command at its end. `args` follow it as before.
 fn command(spec: &ScavengerJobSpec, settings: &Settings) -> Vec<String> {
     let mut line = vec![PROGRAM.to_owned(), "run".to_owned()];
-    // The kubelet expands $(NAME) in commands. What is said here is meant literally.
-    let mut flag = |name: &str, value: &str| line.extend([name.to_owned(), value.replace('$', "$$")]);
+    let mut flag = |name: &str, value: &str| line.extend([name.to_owned(), literal(value)]);
     let signal = spec.supervisor.as_ref().and_then(|supervisor| supervisor.signal.as_ref());
     if let Some(to) = signal.and_then(|signal| signal.to) {
         flag("--signal-to", to.flag());
@@ -132,14 +131,23 @@ fn command(spec: &ScavengerJobSpec, settings: &Settings) -> Vec<String> {
         flag("--report-url", url);
         flag("--report-token", &format!("{MOUNT_PATH}/token/token"));
         flag("--report-ca", &format!("{MOUNT_PATH}/ca/{CA_KEY}"));
-        if let Some(request) = spec.checkpoint.as_ref().and_then(|checkpoint| checkpoint.request) {
-            flag("--request-signal", request.signal.flag());
+        if let Some(request) = spec.checkpoint.as_ref().and_then(|checkpoint| checkpoint.request.as_ref()) {
             flag("--report-every", REPORT_EVERY);
+            if let Some(signal) = request.signal {
+                flag("--request-signal", signal.flag());
+            }
+            // In one word with its flag: it may begin with a dash, or be empty.
+            line.extend(request.command.iter().map(|word| format!("--request-command={}", literal(word))));
         }
     }
     line.push("--".to_owned());
     line.extend(spec.command.iter().cloned());
     line
+}
+
+/// The kubelet expands `$(NAME)` in commands. What is said to the supervisor is meant literally.
+fn literal(text: &str) -> String {
+    text.replace('$', "$$")
 }
 
 fn mount(name: &str, path: &str, read_only: bool) -> VolumeMount {

@@ -294,10 +294,22 @@ fn a_token_and_certificates_are_there_only_if_somebody_receives_reports() {
                  /.scavenger/ca/ca.crt -- count";
     assert!(command.ends_with(flags), "{command}");
     let mut asked = watched();
-    asked.spec.checkpoint.as_mut().unwrap().request = Some(CheckpointRequest { signal: RequestSignal::USR1 });
-    let pod_that_is_asked = supervised(&asked, Some("https://operator:8443/report"));
-    let command = pod_that_is_asked.containers[0].command.as_ref().unwrap().join(" ");
-    assert!(command.ends_with("ca.crt --request-signal USR1 --report-every 10s -- count"), "{command}");
+    let command = ["sh", "-c", "kill -USR1 $(cat /data/pid)", ""].map(str::to_owned).to_vec();
+    for (request, flags) in [
+        (
+            CheckpointRequest { signal: Some(RequestSignal::USR1), ..CheckpointRequest::default() },
+            "--request-signal USR1",
+        ),
+        (
+            CheckpointRequest { command, ..CheckpointRequest::default() },
+            "--request-command=sh --request-command=-c --request-command=kill -USR1 $$(cat /data/pid) --request-command=",
+        ),
+    ] {
+        asked.spec.checkpoint.as_mut().unwrap().request = Some(request);
+        let pod_that_is_asked = supervised(&asked, Some("https://operator:8443/report"));
+        let command = pod_that_is_asked.containers[0].command.as_ref().unwrap().join(" ");
+        assert!(command.ends_with(&format!("ca.crt --report-every 10s {flags} -- count")), "{command}");
+    }
     let inits = pod.init_containers.unwrap();
     assert_eq!(inits[0].volume_mounts.as_ref().unwrap().len(), 1, "the copy needs no token");
     assert_eq!(pod.automount_service_account_token, Some(false));

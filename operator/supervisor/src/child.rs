@@ -1,14 +1,18 @@
 //! Starts the workload and reads how processes ended.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::{CString, OsStr, OsString},
     io::{self, Read as _, Write as _},
     os::unix::process::CommandExt as _,
     path::Path,
     process::Command,
 };
 
-use nix::{libc, sys::signal::SigSet};
+use nix::{
+    libc,
+    sys::signal::SigSet,
+    unistd::{ForkResult, fork},
+};
 
 use crate::say;
 
@@ -65,6 +69,32 @@ pub fn start(command: &[OsString], keep_priority: bool, mask: SigSet) -> Result<
         }
     }
     Ok(i32::try_from(child.id()).expect("process ids are positive"))
+}
+
+/// Starts another command, without waiting until it is found, and returns its process id. Its end is reaped as that of any
+/// other process. Nothing of the standard library is used: it would wait for a command that cannot be run, and another thread
+/// may have reaped that already.
+///
+/// # Errors
+/// If there can be no further process.
+pub fn start_beside(command: &[CString], keep_priority: bool, mask: &SigSet) -> nix::Result<i32> {
+    let words: Vec<*const libc::c_char> =
+        command.iter().map(|word| word.as_ptr()).chain([std::ptr::null()]).collect();
+    // SAFETY: between fork and exec only system calls are made, and nothing is allocated. The words end with a null pointer,
+    // and live until the program is replaced.
+    #[expect(unsafe_code, reason = "there is no other way into the child")]
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => Ok(child.as_raw()),
+        ForkResult::Child => unsafe {
+            if mask.thread_set_mask().is_ok() && !words[0].is_null() {
+                if !keep_priority {
+                    stand_back();
+                }
+                libc::execvp(words[0], words.as_ptr());
+            }
+            libc::_exit(127)
+        },
+    }
 }
 
 /// Makes this process the first to be killed when memory runs out, and one that waits for processes that react to

@@ -5,7 +5,10 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use nix::sys::signal::Signal;
 use regex_lite::Regex;
 
-use crate::signals::{Recipients, Rule};
+use crate::{
+    request::Request,
+    signals::{Recipients, Rule},
+};
 
 /// Run a workload as process 1 of a container: bring signals to it, watch its checkpoints, report them
 #[derive(Debug, clap::Parser)]
@@ -88,6 +91,17 @@ pub struct Arguments {
         help_heading = "Checkpoints"
     )]
     pub request_signal: Option<Signal>,
+    /// Ask the workload for a checkpoint by running this command; give the flag once for each of its words
+    ///
+    /// It runs beside the workload, as the same user. It only asks: the checkpoint is seen at --checkpoint.
+    #[arg(
+        long,
+        value_name = "WORD",
+        allow_hyphen_values = true,
+        conflicts_with = "request_signal",
+        help_heading = "Checkpoints"
+    )]
+    pub request_command: Vec<OsString>,
     /// Send reports to this URL, which begins with https://
     #[arg(
         long,
@@ -154,8 +168,8 @@ pub struct Settings {
     pub progress: Option<PathBuf>,
     /// The time between two slow looks at the files.
     pub look_every: Duration,
-    /// The signal that asks for a checkpoint.
-    pub request_signal: Option<Signal>,
+    /// How the workload is asked for a checkpoint.
+    pub request: Option<Request>,
     /// Where reports go.
     pub report_to: Option<ReportTo>,
     /// The file of the termination message.
@@ -172,13 +186,14 @@ impl Arguments {
             (Some(url), Some(token), Some(ca)) => Some(ReportTo { url, token, ca, every: self.report_every }),
             _ => None,
         };
+        let by_command = (!self.request_command.is_empty()).then_some(Request::Command(self.request_command));
         Settings {
             rule: Rule { recipients: self.signal_to, process: self.signal_process },
             keep_priority: self.keep_priority,
             checkpoint: self.checkpoint,
             progress: self.progress,
             look_every: self.look_every,
-            request_signal: self.request_signal,
+            request: self.request_signal.map(Request::Signal).or(by_command),
             report_to,
             message: self.message,
             command: self.command,
@@ -252,5 +267,16 @@ mod tests {
         assert!(run(&[]));
         assert!(!run(&["--report-url", "https://operator"]));
         assert!(!run(&["--signal-process", "("]));
+        assert!(!run(&["--request-signal", "USR1", "--request-command", "save"]));
+    }
+
+    #[test]
+    fn each_word_of_a_request_is_taken_as_it_is() {
+        let words = ["sh", "-c", "--", "", "touch \"$0\"", "--checkpoint"];
+        let flags = words.map(|word| format!("--request-command={word}"));
+        let line = ["scavenger-supervisor", "run"].map(str::to_owned).into_iter().chain(flags);
+        let line = line.chain(["--", "true"].map(str::to_owned));
+        let Verb::Run(arguments) = Cli::try_parse_from(line).unwrap().verb else { panic!("another verb") };
+        assert_eq!(arguments.settings().request, Some(Request::Command(words.map(OsString::from).to_vec())));
     }
 }

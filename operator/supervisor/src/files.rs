@@ -15,7 +15,8 @@ use nix::{libc, sys::statfs};
 
 use crate::{state::Made, tracker::Found};
 
-/// So many of the newest files are looked at further: one may be half written while the one before it is complete.
+/// So many of the newest files are looked at further: one may be half written while the one before it is complete. So many
+/// again of those with times in the future.
 const NEWEST: usize = 4;
 
 /// More directories are not watched; files in the others are found by the slow look.
@@ -31,9 +32,12 @@ pub struct Look {
     pub newest: Vec<Found>,
     /// The directories in which checkpoints appear.
     pub directories: BTreeSet<PathBuf>,
+    /// A link that matches and leads out of its volume.
+    pub leads_away: Option<PathBuf>,
 }
 
-/// Looks for checkpoints. Files and directories count, whatever else matches does not.
+/// Looks for checkpoints. Files and directories count, whatever else matches does not; nor does a link that leads out of
+/// its volume, to what may be gone with the pod.
 #[must_use]
 pub fn look(pattern: &str) -> Look {
     let mut look = Look::default();
@@ -45,10 +49,17 @@ pub fn look(pattern: &str) -> Look {
         // A name with brackets in it.
         Err(_) => Box::new(std::iter::once(PathBuf::from(pattern))),
     };
+    let now = SystemTime::now();
     for path in paths {
-        let Ok(metadata) = fs::metadata(&path) else { continue };
+        let Ok(link) = fs::symlink_metadata(&path) else { continue };
+        let target = if link.is_symlink() { fs::metadata(&path) } else { Ok(link.clone()) };
+        let Ok(metadata) = target else { continue };
         let Ok(modified) = metadata.modified() else { continue };
         if !metadata.is_file() && !metadata.is_dir() {
+            continue;
+        }
+        if metadata.dev() != link.dev() {
+            look.leads_away.get_or_insert(path);
             continue;
         }
         if look.directories.len() < DIRECTORIES
@@ -58,16 +69,22 @@ pub fn look(pattern: &str) -> Look {
         }
         look.newest.push(Found { path, modified, size: metadata.len(), inode: metadata.ino() });
         if look.newest.len() > 64 * NEWEST {
-            keep_newest(&mut look.newest);
+            keep_newest(&mut look.newest, now);
         }
     }
-    keep_newest(&mut look.newest);
+    keep_newest(&mut look.newest, now);
     look
 }
 
-fn keep_newest(found: &mut Vec<Found>) {
+/// Files with times in the future are kept beside the others: they are from before the clock was set back, or of a file
+/// server whose clock is ahead, and must not take the place of those that are written now.
+fn keep_newest(found: &mut Vec<Found>, now: SystemTime) {
     found.sort_by_key(|found| found.modified);
-    found.drain(..found.len().saturating_sub(NEWEST));
+    let mut future = found.split_off(found.partition_point(|found| found.modified <= now));
+    for part in [&mut *found, &mut future] {
+        part.drain(..part.len().saturating_sub(NEWEST));
+    }
+    found.append(&mut future);
 }
 
 /// The directory above the first part of a path that is a pattern, or above its last part.

@@ -15,7 +15,7 @@
 //! | [`watch`] | the thread that looks at files | files |
 //! | [`post`], [`reporter`] | one report over HTTPS, and the thread that sends them | network |
 //! | [`message`] | the termination message | one file |
-//! | [`child`], [`delivery`], [`run`] | the workload's processes | processes |
+//! | [`child`], [`delivery`], [`request`], [`run`] | the workload's processes | processes |
 //! | [`cli`], [`copy`] | the command line, and the copy for another container | files |
 
 pub mod child;
@@ -26,6 +26,7 @@ pub mod files;
 pub mod message;
 pub mod post;
 pub mod reporter;
+pub mod request;
 pub mod run;
 pub mod schedule;
 pub mod signals;

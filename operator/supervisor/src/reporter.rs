@@ -7,9 +7,10 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use nix::sys::signal::Signal;
-
-use crate::{cli::ReportTo, delivery::Delivery, files, post::Client, run::Shared, say, schedule::Schedule};
+use crate::{
+    cli::ReportTo, delivery::Delivery, files, post::Client, request::Asker, run::Shared, say,
+    schedule::Schedule,
+};
 
 /// Starts the thread. It ends with the process.
 ///
@@ -17,16 +18,16 @@ use crate::{cli::ReportTo, delivery::Delivery, files, post::Client, run::Shared,
 /// If there is no thread to be had.
 pub fn start(
     to: ReportTo,
-    request: Option<Signal>,
+    asker: Option<Arc<Asker>>,
     shared: Arc<Shared>,
     delivery: Arc<Delivery>,
 ) -> io::Result<()> {
-    let reporter = move || report(to, request, &shared, &delivery);
+    let reporter = move || report(to, asker.as_deref(), &shared, &delivery);
     thread::Builder::new().name("reports".to_owned()).spawn(reporter).map(drop)
 }
 
-fn report(to: ReportTo, request: Option<Signal>, shared: &Shared, delivery: &Delivery) -> ! {
-    let mut schedule = Schedule::new(Instant::now(), to.every, request.is_some(), jitter());
+fn report(to: ReportTo, asker: Option<&Asker>, shared: &Shared, delivery: &Delivery) -> ! {
+    let mut schedule = Schedule::new(Instant::now(), to.every, asker.is_some(), jitter());
     let url = to.url.clone();
     let mut client = Client::new(to);
     let mut known = 0;
@@ -51,11 +52,11 @@ fn report(to: ReportTo, request: Option<Signal>, shared: &Shared, delivery: &Del
             say(&format!("cannot report to {url}: {problem}; the workload is not affected"));
         }
         if posted.answer.checkpoint
-            && let Some(signal) = request
+            && let Some(asker) = asker
         {
             let asked = Instant::now();
-            // A second signal while it writes would have it write twice, and the second time into its end.
-            if shared.look(|state| state.awaits_checkpoint(asked)) || !delivery.deliver(signal) {
+            // A second request while it writes would have it write twice, and the second time into its end.
+            if shared.look(|state| state.awaits_checkpoint(asked)) || !asker.ask(delivery) {
                 continue;
             }
             shared.update(|state| {

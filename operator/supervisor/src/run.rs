@@ -23,7 +23,9 @@ use crate::{
     cli::Settings,
     delivery::Delivery,
     message::Message,
-    reporter, say,
+    reporter,
+    request::Asker,
+    say,
     state::State,
     watch::{Files, Watch},
 };
@@ -133,12 +135,12 @@ pub fn run(settings: Settings) -> ExitCode {
         }
     };
     let delivery = Arc::new(Delivery::new(settings.rule, child));
+    let asker = settings.request.map(|request| Arc::new(Asker::new(request, settings.keep_priority, mask)));
     if let Some(to) = settings.report_to {
-        let started =
-            reporter::start(to, settings.request_signal, Arc::clone(&shared), Arc::clone(&delivery));
+        let started = reporter::start(to, asker.clone(), Arc::clone(&shared), Arc::clone(&delivery));
         unaffected(started, "nothing is reported");
     }
-    let mut supervised = Supervised { signals, delivery, shared, watch, child };
+    let mut supervised = Supervised { signals, delivery, shared, watch, asker, child };
     let end = supervised.workload();
     supervised.strays(end);
     supervised.last_words(end.code);
@@ -171,6 +173,7 @@ struct Supervised {
     delivery: Arc<Delivery>,
     shared: Arc<Shared>,
     watch: Option<Watch>,
+    asker: Option<Arc<Asker>>,
     child: i32,
 }
 
@@ -181,7 +184,11 @@ impl Supervised {
             loop {
                 match child::reap() {
                     Reaped::Ended(pid, end) if pid == self.child => return end,
-                    Reaped::Ended(..) => {}
+                    Reaped::Ended(pid, end) => {
+                        if let Some(asker) = &self.asker {
+                            asker.ended(pid, end);
+                        }
+                    }
                     Reaped::NoneYet => break,
                     Reaped::NoChild => {
                         say("the workload was waited for by somebody else; its exit code is unknown");

@@ -18,7 +18,12 @@ use nix::{
     sys::inotify::{AddWatchFlags, InitFlags, Inotify},
 };
 
-use crate::{files, run::Shared, say, tracker::Tracker};
+use crate::{
+    files,
+    run::Shared,
+    say,
+    tracker::{Clock, Tracker},
+};
 
 /// Two looks that see the same file must be this far apart, to say that it no longer changes.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -87,8 +92,11 @@ struct Watcher {
     tell: Sender<()>,
     tracker: Tracker,
     changes: Option<Inotify>,
+    /// When the files were looked at last.
+    looked: Instant,
     stopping: bool,
     progress_said: bool,
+    leads_away_said: bool,
 }
 
 impl Watcher {
@@ -101,8 +109,10 @@ impl Watcher {
             tell,
             tracker: Tracker::default(),
             changes,
+            looked: Instant::now(),
             stopping: false,
             progress_said: false,
+            leads_away_said: false,
         }
     }
 
@@ -110,7 +120,9 @@ impl Watcher {
         if let Some(pattern) = self.files.checkpoint.clone() {
             let look = files::look(&pattern);
             self.listen(look.directories.iter());
+            self.say_what_leads_away(look.leads_away);
             let now = look.newest.last().and_then(|found| found.path.parent().map(files::server_time));
+            self.looked = Instant::now();
             self.tracker = Tracker::new(look.newest, now.unwrap_or(std::time::SystemTime::UNIX_EPOCH));
         }
         self.tell.send(()).ok();
@@ -191,9 +203,16 @@ impl Watcher {
         if let Some(pattern) = &self.files.checkpoint {
             let look = files::look(pattern);
             self.listen(look.directories.iter());
-            if let Some(found) = self.tracker.look(look.newest, ended) {
-                let server = files::server_time(found.path.parent().unwrap_or(Path::new(".")));
-                made = Some(files::made(&found, server, Instant::now()));
+            self.say_what_leads_away(look.leads_away);
+            let now = Instant::now();
+            let since_last_look = now - std::mem::replace(&mut self.looked, now);
+            if self.tracker.has_news(&look.newest)
+                && let Some(newest) = look.newest.last()
+            {
+                let server = files::server_time(newest.path.parent().unwrap_or(Path::new(".")));
+                let clock = Clock { now: server, since_last_look };
+                let counted = self.tracker.look(look.newest, clock, ended);
+                made = counted.map(|found| files::made(&found, server, Instant::now()));
             }
         }
         let progress = self.progress();
@@ -205,6 +224,16 @@ impl Watcher {
             state.progress = progress.or(state.progress);
             before != (state.seen, state.progress)
         });
+    }
+
+    fn say_what_leads_away(&mut self, link: Option<PathBuf>) {
+        if let Some(link) = link.filter(|_| !self.leads_away_said) {
+            self.leads_away_said = true;
+            let link = link.display();
+            say(&format!(
+                "{link} is no checkpoint: it is a link out of its volume; watch the path that it leads to"
+            ));
+        }
     }
 
     fn progress(&mut self) -> Option<f64> {

@@ -42,11 +42,8 @@ pub(super) fn everything(cluster: &Cluster, namespace: &str, queue: &Queue<'_>, 
         match check(row, &of_row, section(&report, folder)) {
             Ok(fact) => {
                 let lost = lost_seconds(&jobs, row.id);
-                if lost.is_some_and(|lost| lost > MOST_LOST * (row.interruptions + 1)) {
-                    wrong.push(format!(
-                        "{}: {lost:?} s were lost, and md.log shows no step twice",
-                        row.tpr_path
-                    ));
+                if let Err(error) = lost_agrees(row, lost) {
+                    wrong.push(format!("{}: {error:#}", row.tpr_path));
                 }
                 let lost =
                     lost.map_or_else(|| "loss not measured".to_owned(), |lost| format!("lost {lost} s"));
@@ -68,6 +65,21 @@ pub(super) fn everything(cluster: &Cluster, namespace: &str, queue: &Queue<'_>, 
     }
     task.done("every simulation is complete and continuous");
     print!("{facts}");
+    Ok(())
+}
+
+/// The column `lost_seconds` of the last table is what the supervisors measured, and that is nothing beside the starts: md.log
+/// shows no step that was computed twice.
+fn lost_agrees(row: &Row, measured: Option<i64>) -> Result<()> {
+    if row.lost_seconds != measured {
+        bail!(
+            "the table says that {:?} s were lost, and the ScavengerJobs say {measured:?}",
+            row.lost_seconds
+        );
+    }
+    if let Some(lost) = measured.filter(|lost| *lost > MOST_LOST * (row.interruptions + 1)) {
+        bail!("{lost} s were lost, and md.log shows no step twice");
+    }
     Ok(())
 }
 
@@ -255,6 +267,22 @@ mod tests {
         assert_eq!(lost_seconds(&jobs, 1), Some(2));
         assert_eq!(lost_seconds(&jobs, 11), None);
         assert_eq!(lost_seconds(&jobs, 2), None);
+    }
+
+    #[test]
+    fn the_column_of_the_table_is_what_was_measured() {
+        let row = |lost: Option<i64>| -> Row {
+            serde_json::from_value(json!({
+                "id": 1, "tpr_path": "a.tpr", "state": "completed", "interruptions": 1, "lost_seconds": lost,
+            }))
+            .unwrap()
+        };
+        lost_agrees(&row(Some(20)), Some(20)).unwrap();
+        lost_agrees(&row(None), None).unwrap();
+        for (column, measured) in [(None, Some(0)), (Some(0), None), (Some(1), Some(2)), (Some(21), Some(21))]
+        {
+            assert!(lost_agrees(&row(column), measured).is_err(), "{column:?} {measured:?}");
+        }
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub(super) struct Row {
     pub(super) percent: Option<f64>,
     pub(super) ns_per_day: Option<f64>,
     pub(super) interruptions: i64,
+    pub(super) lost_seconds: Option<i64>,
 }
 
 /// One attempt, as the submitter recorded it.

@@ -409,6 +409,53 @@ fn a_planned_interruption_waits_for_a_checkpoint_that_is_asked_for() {
     }
 }
 
+#[test]
+fn a_drain_and_a_node_that_left_the_pool_leave_time_for_a_checkpoint_too() {
+    let inside = || node("n1", 10_000).labelled("pool", "scavenger");
+    let selecting = || {
+        let mut settings = settings().supervising().filled_to(1.0);
+        settings.node_selector = [("pool".into(), "scavenger".into())].into();
+        settings
+    };
+    type Plan = fn(&mut Cluster, Settings);
+    let plans: [(Plan, Reason); 2] = [
+        (|cluster, settings| cluster.set_pool(Ok(Settings { drain: true, ..settings })), Reason::Drained),
+        (|cluster, _| cluster.set_node(node("n1", 10_000)), Reason::NodeLeftPool),
+    ];
+    for (plan, reason) in plans {
+        for answers in [true, false] {
+            let mut cluster = Cluster::new(selecting()).with_nodes([inside()]);
+            cluster.strict = false;
+            cluster.submit(
+                watched("a").asking(8000).that_can_be_asked(),
+                Workload { saves: false, ..work(10_000) },
+            );
+            cluster.run_until_phase("a", Phase::Running);
+            cluster.run_for(seconds(60));
+            cluster.report_checkpoint("a");
+            cluster.run_for(seconds(60));
+            plan(&mut cluster, selecting());
+            cluster.run_until("it is asked", |cluster| cluster.planner.asked_for_checkpoint().count() == 1);
+            cluster.run_for(seconds(2));
+            if answers {
+                cluster.report_checkpoint("a");
+            }
+            let after = evicted_within(&mut cluster);
+            let expected = if answers { 0..=3 } else { 25..=30 };
+            assert!(expected.contains(&after), "{reason}: {after} s, it answers: {answers}");
+            cluster.run_until("it was interrupted", |cluster| cluster.status("a").interrupted_count == 1);
+            assert_eq!(attempt(&cluster, "a").reason, Some(reason.clone()));
+            // What it lost is what it ran after the checkpoint that it was asked for.
+            cluster.run_until("it is measured", |cluster| attempt(cluster, "a").measured.lost.is_some());
+            let lost = attempt(&cluster, "a").measured.lost.map(|lost| lost.as_secs());
+            assert!(
+                lost.is_some_and(|lost| if answers { lost <= 5 } else { lost >= 85 }),
+                "{reason}: {lost:?}"
+            );
+        }
+    }
+}
+
 /// A ScavengerJob that is asked for a checkpoint before headroom takes it, and does not answer.
 fn asked_for_headroom(settings: Settings) -> Cluster {
     asked_beside(settings, node("n1", 10_000), None)

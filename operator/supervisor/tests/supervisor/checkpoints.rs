@@ -4,6 +4,7 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 use scavenger_schema::supervision::Stop;
+use scavenger_supervisor::files;
 
 use crate::harness::{Bench, eventually};
 
@@ -98,4 +99,79 @@ fn strange_files_stop_nothing() {
     assert_eq!(bench.run(&flags, &["bash", "-c", script]), 0);
     let report = bench.end_report().unwrap();
     assert_eq!((report.checkpoint, report.progress), (None, None));
+}
+
+/// Writes a checkpoint with a time in the future, and then one with the time of today: what is seen of a clock that is set
+/// back in between.
+#[test]
+fn a_clock_that_jumps_back_hides_no_checkpoint() {
+    let bench = Bench::new();
+    let script = "trap '' TERM; echo $$ > ready; echo 1 > half; touch -d '+1 hour' half; mv half state.cpt; \
+                  while [ ! -e next ]; do sleep 0.02; done; echo 2 > half; mv half state.cpt; \
+                  while [ ! -e go ]; do sleep 0.02; done";
+    let running = bench.start(&["--checkpoint", "state.cpt"], &["bash", "-c", script]);
+    bench.number("ready");
+    // From then on the message is written at each change.
+    running.signal(Signal::SIGTERM);
+    let seen = |count| {
+        eventually("the message", || {
+            let checkpoint = bench.end_report().and_then(|report| report.checkpoint);
+            checkpoint.is_some_and(|checkpoint| checkpoint.seen == count && checkpoint.age_seconds < 60.0)
+        });
+    };
+    seen(1);
+    bench.make("next");
+    seen(2);
+    bench.make("go");
+    assert_eq!(running.end(), 0);
+}
+
+#[test]
+fn a_link_out_of_the_volume_is_no_checkpoint() {
+    let bench = Bench::new();
+    // Every machine has it, and it is a file system of its own.
+    let outside = tempfile::Builder::new().tempfile_in("/dev/shm").unwrap();
+    let script = format!(
+        "echo 1 > half; ln -s \"$PWD/half\" inside.cpt; echo 2 > {0}; ln -s {0} outside.cpt",
+        outside.path().display()
+    );
+    for (pattern, seen) in [("outside.cpt", None), ("*.cpt", Some(1))] {
+        fs::write(bench.path("message"), "").unwrap();
+        for name in ["inside.cpt", "outside.cpt"] {
+            fs::remove_file(bench.path(name)).ok();
+        }
+        assert_eq!(bench.run(&["--checkpoint", pattern], &["bash", "-c", &script]), 0);
+        let checkpoint = bench.end_report().unwrap().checkpoint;
+        assert_eq!(checkpoint.map(|checkpoint| checkpoint.seen), seen, "{pattern}");
+        let log = bench.read("log");
+        assert!(log.contains("outside.cpt is no checkpoint") && !log.contains("inside.cpt"), "{log}");
+    }
+}
+
+/// The glob of a workload that never tidies up: SIGTERM passes while somebody looks at all of them, and the newest counts. If
+/// there is no time to look at them to the end, nobody says that there was no checkpoint.
+#[test]
+fn a_hundred_thousand_files_keep_nobody_waiting() {
+    let bench = Bench::new();
+    // To make and to remove so many takes long on a disk.
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    for number in 0..100_000 {
+        fs::File::create(folder.path().join(format!("{number}.cpt"))).unwrap();
+    }
+    let (last, pattern) = (folder.path().join("last.cpt"), folder.path().join("*.cpt"));
+    let pattern = pattern.to_str().unwrap();
+    let script = format!(
+        "trap 'echo 1 > {}; exit 143' TERM; echo $$ > ready; while [ ! -e go ]; do sleep 0.02; done",
+        last.display()
+    );
+    let running = bench.start(&["--checkpoint", pattern], &["bash", "-c", &script]);
+    bench.number("ready");
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.end(), 143);
+    let report = bench.end_report().unwrap();
+    match report.stop {
+        Stop::Answered => assert_eq!(report.checkpoint.unwrap().seen, 1),
+        stop => assert_eq!(stop, Stop::Unknown),
+    }
+    assert_eq!(files::look(pattern).newest.last().map(|found| &found.path), Some(&last));
 }

@@ -3,12 +3,13 @@
 use std::{
     fs,
     io::{Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU16, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use nix::sys::signal::Signal;
@@ -19,7 +20,7 @@ use rustls::{
 };
 use scavenger_schema::supervision::{LiveReport, Stop};
 
-use crate::harness::{Bench, eventually};
+use crate::harness::{Bench, eventually, lives};
 
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -207,6 +208,67 @@ fn an_answer_asks_for_a_checkpoint() {
 }
 
 #[test]
+fn an_answer_asks_by_a_command() {
+    let bench = Bench::new();
+    let server = Server::start();
+    fs::write(bench.path("token"), "token").unwrap();
+    fs::write(bench.path("ca"), &server.ca).unwrap();
+    server.answer(200, "{\"checkpoint\":true}");
+    // What it runs finds itself as the workload does: first to be killed, and with no signal blocked.
+    let ask = "cat /proc/self/oom_score_adj > score; grep SigBlk /proc/self/status > blocked; echo asked >> got; \
+               touch next; exit 3";
+    let words = ["bash", "-c", ask].map(|word| format!("--request-command={word}"));
+    let more = ["--report-every", "100ms", &words[0], &words[1], &words[2]];
+    let running = bench.start(&flags(&server.url, &more), &["bash", "-c", STEPS]);
+    bench.number("ready");
+    let reported = || {
+        let last = server.requests().last().and_then(|request| request.report.checkpoint);
+        last.map_or(0, |checkpoint| checkpoint.seen)
+    };
+    eventually("the checkpoint that was asked for", || reported() >= 1);
+    // Answered, so it is asked once more.
+    eventually("another", || bench.lines("got").len() >= 2);
+    assert!(bench.read("score") == "1000\n" && bench.read("blocked").ends_with("0000000000000000\n"));
+    eventually("its exit code", || {
+        bench.read("log").contains("asks for a checkpoint ended with exit code 3")
+    });
+    bench.make("go");
+    assert_eq!(running.end(), 0);
+}
+
+#[test]
+fn a_command_that_hangs_or_does_not_exist_harms_nobody() {
+    let bench = Bench::new();
+    let server = Server::start();
+    fs::write(bench.path("token"), "token").unwrap();
+    fs::write(bench.path("ca"), &server.ca).unwrap();
+    server.answer(200, "{\"checkpoint\":true}");
+    fs::write(bench.path("hang"), "trap '' TERM; echo $$ > pid; while :; do sleep 0.02; done").unwrap();
+    for words in [&["no-such-command"][..], &["bash", "hang"], &[""]] {
+        for name in ["go", "ready", "pid"] {
+            fs::remove_file(bench.path(name)).ok();
+        }
+        let words: Vec<String> = words.iter().map(|word| format!("--request-command={word}")).collect();
+        let more: Vec<&str> =
+            ["--report-every", "100ms"].into_iter().chain(words.iter().map(String::as_str)).collect();
+        let asked = server.requests().len();
+        let running = bench.start(&flags(&server.url, &more), &["bash", "-c", STEPS]);
+        bench.number("ready");
+        if words.len() == 1 {
+            eventually("a word about it", || bench.read("log").contains("exit code 127"));
+        } else {
+            bench.number("pid");
+        }
+        eventually("more reports", || server.requests().len() > asked + 3);
+        running.signal(Signal::SIGTERM);
+        assert_eq!(running.end(), 143);
+        if words.len() > 1 {
+            assert!(!lives(bench.number("pid")), "it was left behind");
+        }
+    }
+}
+
+#[test]
 fn without_a_server_nothing_fails() {
     let bench = Bench::new();
     let trusted = Server::start();
@@ -235,4 +297,76 @@ fn without_a_server_nothing_fails() {
         assert_eq!(bench.read("log").matches("cannot report").count(), 1);
     }
     assert!(stranger.requests().is_empty(), "a token went to a stranger");
+}
+
+/// A listener that takes no connection any more: whoever knocks hears nothing at all, as behind a firewall that drops.
+fn deaf() -> (TcpListener, Vec<TcpStream>, SocketAddr) {
+    use nix::sys::socket::{
+        AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, getsockname, listen, socket,
+    };
+    use std::os::fd::AsRawFd as _;
+    let own = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    bind(own.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
+    listen(&own, Backlog::new(0).unwrap()).unwrap();
+    let port = getsockname::<SockaddrIn>(own.as_raw_fd()).unwrap().port();
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let limit = Duration::from_millis(200);
+    let waiting = std::iter::from_fn(|| TcpStream::connect_timeout(&address, limit).ok()).collect();
+    (TcpListener::from(own), waiting, address)
+}
+
+/// Somebody who connects and is sent these words and no end.
+fn slow(words: &'static [u8]) -> (SocketAddr, Arc<Mutex<Vec<TcpStream>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let open: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+    let kept = Arc::clone(&open);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            stream.write_all(words).ok();
+            kept.lock().unwrap().push(stream);
+        }
+    });
+    (address, open)
+}
+
+#[test]
+fn a_server_that_is_slow_or_talks_nonsense_keeps_nobody_waiting() {
+    let bench = Bench::new();
+    fs::write(bench.path("token"), "token").unwrap();
+    fs::write(bench.path("ca"), Server::start().ca).unwrap();
+    let (_listener, _waiting, dropped) = deaf();
+    let (silent, knocked) = slow(b"");
+    // Not TLS at all, and the head of a record that says that 16 KiB follow.
+    let (nonsense, talked) = slow(b"HTTP/1.1 200 OK\r\n\r\n{}");
+    let (cut, began) = slow(&[0x16, 0x03, 0x03, 0x40, 0x00, 0x02]);
+    for (address, reached, fails_at_once) in [
+        (dropped, None, false),
+        (silent, Some(knocked), false),
+        (nonsense, Some(talked), true),
+        (cut, Some(began), false),
+    ] {
+        for name in ["go", "ready", "state.cpt"] {
+            fs::remove_file(bench.path(name)).ok();
+        }
+        fs::write(bench.path("message"), "").unwrap();
+        let url = format!("https://{address}/reports");
+        let running = bench.start(&flags(&url, &["--report-every", "100ms"]), &["bash", "-c", STEPS]);
+        bench.number("ready");
+        bench.make("next");
+        if let Some(reached) = &reached {
+            eventually("a report that is on its way", || !reached.lock().unwrap().is_empty());
+        }
+        if fails_at_once {
+            eventually("a word about it", || bench.read("log").contains("cannot report to"));
+        }
+        eventually("the checkpoint", || bench.path("state.cpt").exists());
+        running.signal(Signal::SIGTERM);
+        assert_eq!(running.end(), 143, "{url}");
+        let checkpoint = bench.end_report().unwrap().checkpoint;
+        assert_eq!(checkpoint.map(|checkpoint| checkpoint.seen), Some(1), "{url}");
+        // Who waits for an answer gives up after 3 or 10 seconds, and says so. Nobody waited for that.
+        let log = bench.read("log");
+        assert_eq!(log.contains("cannot report"), fails_at_once, "{url}: {log}");
+    }
 }
