@@ -8,6 +8,7 @@ use kube::Api;
 use scavenger_planner::{
     Planner,
     action::Task,
+    node_use::UsageReport,
     resources::{Amount, CPU, MEMORY, PODS, Resources},
     values::{Figures, Key, Observation, Phase, Pod, ScavengerJob},
 };
@@ -110,7 +111,7 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
     for pod in pods(snapshot, sj) {
         lines.add("pod", &pod_line(pod));
     }
-    room(&mut lines, &planner, sj);
+    room(&mut lines, &planner, sj, snapshot.time);
     Ok(lines.text)
 }
 
@@ -247,8 +248,8 @@ fn pod_line(pod: &Pod) -> String {
 }
 
 /// What the pool has, next to what the ScavengerJob asks for.
-fn room(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob) {
-    let pool = planner.pool_report();
+fn room(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob, now: Timestamp) {
+    let pool = planner.pool_report(now);
     if let Err(reason) = pool.settings {
         return lines.add("pool", &format!("nothing is admitted: {reason}"));
     }
@@ -260,6 +261,9 @@ fn room(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob) {
     }
     for (_, message) in &pool.closed_nodes {
         lines.add("pool", message);
+    }
+    if let Some(usage) = &pool.usage {
+        lines.add("pool", &by_use(usage));
     }
     // Everybody asks for these, and this one maybe for more.
     let resources = pool.allocatable.iter().map(|(name, _)| name);
@@ -274,6 +278,25 @@ fn room(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob) {
             ),
         );
     }
+}
+
+/// How the nodes stand that are counted by use.
+fn by_use(usage: &UsageReport<'_>) -> String {
+    let mut text = format!(
+        "counts by use ({}): ordinary pods request {} and are expected to use at most {}; use is known of {} nodes, \
+         estimated from requests of {}, too old of {}",
+        if usage.dry_run.is_some() { "dry run" } else { "accounting Usage" },
+        usage.requested,
+        usage.expected,
+        usage.known,
+        usage.estimated,
+        usage.unmeasured,
+    );
+    for (node, until, why) in &usage.tripped {
+        write!(text, "; node {node} is counted by requests until {until:.0}, since {why}")
+            .expect("writing to a string should not fail");
+    }
+    text
 }
 
 fn history(sj: &crd::ScavengerJob) -> String {

@@ -1,5 +1,6 @@
 //! Metric names and what they count.
 
+mod by_use;
 mod measured;
 mod pool;
 mod reports;
@@ -23,6 +24,7 @@ use scavenger_planner::{
 
 use self::reports::ReportMetrics;
 use crate::observe::progress::Progress;
+use by_use::ByUse;
 use measured::RunTime;
 use pool::PoolMetrics;
 
@@ -80,6 +82,7 @@ pub(crate) struct Metrics {
     action_duration: Family<TaskLabel, Histogram, fn() -> Histogram>,
     plan_duration: Histogram,
     pool: PoolMetrics,
+    by_use: ByUse,
     leader: Gauge,
     watch_age: Family<KindLabel, Gauge<f64, AtomicU64>>,
     watch_errors: Family<WatchError, Counter>,
@@ -124,6 +127,7 @@ impl Metrics {
             // 10 µs to about 5 s: the first one, which reckons with everything there is, may take 2 s.
             plan_duration: doubling(1e-5, 20),
             pool: PoolMetrics::default(),
+            by_use: ByUse::default(),
             leader: Gauge::default(),
             watch_age: Family::default(),
             watch_errors: Family::default(),
@@ -250,6 +254,7 @@ impl Metrics {
             self.without_checkpoint.clone(),
         );
         self.pool.register(&mut registry);
+        self.by_use.register(&mut registry);
         self.reports.register(&mut registry);
         self.run_time.register(&mut registry);
     }
@@ -396,6 +401,7 @@ impl Metrics {
     pub(crate) fn pool(&self, pool: &PoolReport<'_>) {
         self.counts(pool.counts);
         self.pool.set(pool);
+        self.by_use.set(pool.usage.as_ref());
     }
 
     /// Everything in OpenMetrics text.
