@@ -52,14 +52,14 @@ impl Cause for NodesInUse {
         for (node, lacks) in &self.lacking {
             for lack in lacks {
                 match lack {
-                    Lack::Memory(used) => relieve(node, MEMORY, *used, Reason::NodeMemoryShort, pool),
-                    Lack::Cpu(used) => relieve(node, CPU, *used, Reason::NodeCPUShort, pool),
+                    Lack::Memory(used) => relieve(node, MEMORY, *used, &Reason::NodeMemoryShort, pool),
+                    Lack::Cpu(used) => relieve(node, CPU, *used, &Reason::NodeCPUShort, pool),
                     Lack::Measurements(since) => {
                         let minutes = pool.now.duration_since(*since).as_mins();
                         let message = format!("what node {node} uses was not measured for {minutes} minutes");
-                        give_up(node, Reason::NodeNotMeasured, &message, pool);
+                        give_up(node, &Reason::NodeNotMeasured, &message, pool);
                     }
-                    Lack::Trust(why) => give_up(node, Reason::NodeMemoryShort, why, pool),
+                    Lack::Trust(why) => give_up(node, &Reason::NodeMemoryShort, why, pool),
                 }
             }
         }
@@ -74,7 +74,7 @@ impl Cause for NodesInUse {
 
 /// Orders the interruption of those that lose least, until the node is down to the headroom target of a resource of which
 /// ordinary pods use this much. What is terminating counts as gone.
-fn relieve(node: &Name, resource: &str, used: i64, reason: Reason, pool: &mut Pool<'_>) {
+fn relieve(node: &Name, resource: &str, used: i64, reason: &Reason, pool: &mut Pool<'_>) {
     let Some(whole) = pool.capacity.node(node).map(|room| room.node.allocatable.get(resource)) else {
         return;
     };
@@ -114,7 +114,7 @@ fn relieve(node: &Name, resource: &str, used: i64, reason: Reason, pool: &mut Po
 }
 
 /// Orders the interruption of all whose capacity was counted by use, those that lose least first.
-fn give_up(node: &Name, reason: Reason, message: &str, pool: &mut Pool<'_>) {
+fn give_up(node: &Name, reason: &Reason, message: &str, pool: &mut Pool<'_>) {
     let mut holders: Vec<_> = pool
         .started_by_use_on(node)
         .into_iter()
