@@ -470,7 +470,10 @@ impl World {
 }
 
 /// Name of the node that has a kubelet.
-async fn real_node(nodes: &Api<Node>) -> Result<String> {
+///
+/// # Errors
+/// If there is none, or what the API server says.
+pub async fn real_node(nodes: &Api<Node>) -> Result<String> {
     let nodes = nodes.list(&ListParams::default()).await?;
     let real = nodes.iter().find(|node| {
         node.spec.as_ref().is_none_or(|spec| spec.taints.as_ref().is_none_or(Vec::is_empty))

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use scavenger_planner::{
+    node_use::UsageReport,
     report::PoolReport,
-    resources::{CPU, Resources, is_in_bytes},
+    resources::{CPU, MEMORY, Resources, is_in_bytes},
     values::{Key, Name, Phase},
 };
 use scavenger_schema::{
     quantity::{format_bytes, format_milli},
     scavenger_job::Quantity,
-    scavenger_pool::{Queue, ScavengerPoolStatus},
+    scavenger_pool::{DryRunStatus, Queue, ScavengerPoolStatus, UsageStatus},
 };
 use scavenger_vocabulary::pool_condition::{MEMORY_MEASURED, READY, SUPERVISOR_STARTS, UNJUDGED_PODS};
 
@@ -53,6 +54,7 @@ pub(crate) fn status(pool: &PoolReport<'_>, now: Timestamp) -> ScavengerPoolStat
         allocatable: quantities(pool.allocatable),
         used: quantities(&pool.used),
         free: quantities(&free),
+        usage: pool.usage.as_ref().map(usage),
         node_shapes: node_shapes::of(pool),
         queue: Queue {
             waiting: count(of(Phase::Waiting) + of(Phase::Interrupted)),
@@ -62,6 +64,34 @@ pub(crate) fn status(pool: &PoolReport<'_>, now: Timestamp) -> ScavengerPoolStat
                 .map(|(reason, number)| (reason.name().to_owned(), count(*number)))
                 .collect(),
         },
+    }
+}
+
+/// Nodes that the status names which the breaker has taken out.
+const TRIPPED: usize = 50;
+
+/// How nodes that are counted by use stand.
+fn usage(report: &UsageReport<'_>) -> UsageStatus {
+    let compute = |amounts: &Resources| {
+        let mut amounts = quantities(amounts);
+        amounts.retain(|name, _| [CPU, MEMORY].contains(&name.as_str()));
+        amounts
+    };
+    UsageStatus {
+        nodes: count(report.known),
+        estimated_nodes: count(report.estimated),
+        unmeasured_nodes: count(report.unmeasured),
+        tripped_nodes: report.tripped.iter().take(TRIPPED).map(|(node, ..)| node.to_string()).collect(),
+        requested: compute(&report.requested),
+        expected: compute(&report.expected),
+        held: compute(&report.held),
+        dry_run: report.dry_run.as_ref().and_then(|run| {
+            Some(DryRunStatus {
+                since: Time(run.since?),
+                core_hours: (run.core_hours() * 100.0).round() / 100.0,
+                interruptions: i64::try_from(run.interruptions).unwrap_or(i64::MAX),
+            })
+        }),
     }
 }
 

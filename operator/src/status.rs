@@ -50,6 +50,7 @@ pub(crate) fn replacing(
         counted_interruptions: new.counted_interruptions.into(),
         interruptions_in_a_row: new.interruptions_in_a_row.into(),
         unknown_ends_in_a_row: new.unknown_ends_in_a_row.into(),
+        out_of_memory_nodes: new.out_of_memory_nodes.iter().map(ToString::to_string).collect(),
         active_seconds: new.active_seconds,
         priority_start_over_timestamp: new.priority_start_over.map(Time),
         last_checkpoint_time: new.last_checkpoint.map(Time),
@@ -118,6 +119,8 @@ fn to_crd_attempt(sj: &str, attempt: &Attempt, runs_with: RunsWith) -> crd::Atte
         message: attempt.message.clone(),
         nodes: attempt.nodes.iter().map(to_crd_node).collect(),
         supervised: attempt.supervised,
+        accounting: attempt.accounting,
+        node_name: attempt.node.as_deref().map(str::to_owned),
         lent: attempt.lent,
         last_checkpoint_time: attempt.measured.last_checkpoint.map(Time),
         lost_seconds: attempt.measured.lost.map(|span| span.as_secs()),
@@ -244,6 +247,7 @@ pub(crate) fn from_crd(status: Option<&crd::ScavengerJobStatus>) -> ScavengerJob
         counted_interruptions: clamped(status.counted_interruptions),
         interruptions_in_a_row: clamped(status.interruptions_in_a_row),
         unknown_ends_in_a_row: clamped(status.unknown_ends_in_a_row),
+        out_of_memory_nodes: status.out_of_memory_nodes.iter().map(|node| node.as_str().into()).collect(),
         active_seconds: status.active_seconds.max(0),
         priority_start_over: status.priority_start_over_timestamp.as_ref().map(|time| time.0),
         last_checkpoint: status.last_checkpoint_time.as_ref().map(|time| time.0),
@@ -332,6 +336,8 @@ fn attempt(attempt: &crd::Attempt) -> Attempt {
         reason: attempt.reason.clone(),
         message: attempt.message.clone(),
         supervised: attempt.supervised,
+        accounting: attempt.accounting,
+        node: attempt.node_name.as_deref().map(Name::from),
         lent: attempt.lent,
         measured: Measured {
             last_checkpoint: attempt.last_checkpoint_time.as_ref().map(|time| time.0),
@@ -369,7 +375,10 @@ fn node(node: &crd::AttemptNode) -> AttemptNode {
 mod tests {
     use std::sync::Arc;
 
-    use scavenger_planner::{resources::Resources, values::Outcome};
+    use scavenger_planner::{
+        resources::Resources,
+        values::{Accounting, Outcome},
+    };
     use serde_json::json;
 
     use super::*;
@@ -511,6 +520,8 @@ mod tests {
             reason: Some(Reason::EvictionByEvictionAPI),
             message: Some("evicted (pod job-3-0)".to_owned()),
             supervised: true,
+            accounting: Accounting::Usage,
+            node: Some("n1".into()),
             lent: true,
             measured: Measured {
                 last_checkpoint: Some(at(26)),
@@ -542,6 +553,7 @@ mod tests {
             counted_interruptions: 4,
             interruptions_in_a_row: 2,
             unknown_ends_in_a_row: 1,
+            out_of_memory_nodes: vec!["n7".into()],
             active_seconds: 600,
             priority_start_over: Some(at(25)),
             last_checkpoint: Some(at(26)),

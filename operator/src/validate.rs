@@ -7,8 +7,8 @@ use jiff::{SignedDuration, civil::Time, tz::TimeZone};
 use scavenger_planner::{
     resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, Share, Thresholds},
     values::{
-        Calendar, Controls, Demand, Filling, Headroom, Name, Placement, PreemptionMode, Rank,
-        ScavengerJobSpec, Settings, SupervisionSpec, Supervisor, Toleration, Window,
+        Accounting, Calendar, Controls, Demand, Filling, Headroom, Name, Placement, PreemptionMode, Rank,
+        ScavengerJobSpec, Settings, SupervisionSpec, Supervisor, Toleration, UsageRules, Window,
     },
     weights::{Weight, Weights},
 };
@@ -184,6 +184,28 @@ pub(crate) fn settings(spec: &ScavengerPoolSpec) -> Result<Settings, SpecError> 
                 .collect(),
             by_default: supervisor.default == Switch::On,
         }),
+        usage: usage(spec),
+    })
+}
+
+/// Rules of accounting Usage; none if capacity is counted by requests.
+fn usage(spec: &ScavengerPoolSpec) -> Option<Box<UsageRules>> {
+    let rules = &spec.usage;
+    let percent = |percent: i32| Share::from_fraction(f64::from(percent) / 100.0);
+    (spec.accounting == Accounting::Usage).then(|| {
+        Box::new(UsageRules {
+            node_selector: names(&rules.node_selector),
+            dry_run: rules.dry_run,
+            window: signed(rules.window),
+            half_life: signed(rules.half_life),
+            percentile: percent(rules.percentile),
+            margin: percent(rules.margin_percent),
+            linger: signed(rules.linger),
+            oldest_metrics: signed(rules.max_metrics_age),
+            metrics_grace: signed(rules.metrics_grace_period),
+            most_pods_per_node: u32::try_from(rules.max_pods_per_node).unwrap_or(0),
+            grace_period: SignedDuration::from_secs(rules.max_termination_grace_period_seconds),
+        })
     })
 }
 

@@ -68,6 +68,18 @@ pub(crate) fn windows() -> Rule {
     .field_path(".windows")
 }
 
+/// What is counted by use is taken back, too: otherwise a node would be filled by use for good.
+pub(crate) fn below_interrupt_threshold_by_use() -> Rule {
+    Rule::new(
+        "!has(self.accounting) || self.accounting != 'Usage' || (has(self.interruptThreshold) && \
+         dyn(self.interruptThreshold) != null && self.interruptThreshold < 1.0)",
+    )
+    .message(
+        "accounting: Usage needs an interruptThreshold below 1: what ordinary pods begin to use is taken back from there",
+    )
+    .field_path(".interruptThreshold")
+}
+
 /// A checkpoint at least every `interruptionAfter`.
 pub(crate) fn checkpoint_interval() -> Rule {
     let interval = "checkpoint.interval";

@@ -21,6 +21,9 @@ pub const LABEL_FOLDER: &str = "scavenger.dev/folder";
 /// Label on a Job and its pods: number of the attempt, counted from 1.
 pub const LABEL_ATTEMPT: &str = "scavenger.dev/attempt";
 
+/// Label on a pod: how its capacity is counted, if that is not by its requests.
+pub const LABEL_ACCOUNTING: &str = "scavenger.dev/accounting";
+
 /// Finalizer on a ScavengerJob: holds its name until its pods are gone.
 pub const FINALIZER: &str = "scavenger.dev/pods-gone";
 

@@ -7,7 +7,7 @@ use kube::{
     CustomResource, KubeSchema,
     core::{Duration, Rule},
 };
-pub use scavenger_vocabulary::{Outcome, Phase, Reason};
+pub use scavenger_vocabulary::{Accounting, Outcome, Phase, Reason};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -248,6 +248,10 @@ fn frozen_while_active() -> Rule {
          activeDeadlineSeconds and ttlSecondsAfterFinished",
     )
     .field_path(".spec")
+}
+
+fn is_by_requests(accounting: &Accounting) -> bool {
+    *accounting == Accounting::Requests
 }
 
 fn is_false(value: &bool) -> bool {
@@ -555,6 +559,11 @@ pub struct ScavengerJobStatus {
     /// the ScavengerJob.
     #[serde(default)]
     pub unknown_ends_in_a_row: i64,
+    /// Nodes on which a container was killed for memory although it used less than its limit: at most 3. Only with
+    /// accounting `Usage`, where the node may have had no memory left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub out_of_memory_nodes: Vec<String>,
     /// Seconds that ended attempts ran, all pods together, for `spec.activeDeadlineSeconds`.
     #[serde(default)]
     pub active_seconds: i64,
@@ -666,6 +675,12 @@ pub struct Attempt {
     /// True if it runs under the supervisor.
     #[serde(default, skip_serializing_if = "is_false")]
     pub supervised: bool,
+    /// How its capacity is counted: `Usage` if it runs on what is reserved but not used.
+    #[serde(default, skip_serializing_if = "is_by_requests")]
+    pub accounting: Accounting,
+    /// The node that the operator chose for its pod; not given where kube-scheduler chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
     /// True if it was started on capacity that is reserved for another ScavengerJob. It ends when that can start.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lent: bool,

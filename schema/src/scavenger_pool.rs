@@ -7,6 +7,8 @@ use kube::{CustomResource, KubeSchema, core::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use scavenger_vocabulary::Accounting;
+
 use crate::{
     cel,
     shapes::{self, Quantity},
@@ -40,7 +42,8 @@ use crate::{
     validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || self.interruptThreshold >= 1.0 || (self.startThreshold <= self.headroomTarget && self.headroomTarget < self.interruptThreshold)").message("headroomTarget must be at least startThreshold and below interruptThreshold (interruptThreshold: 1 switches headroom off)").field_path(".headroomTarget"),
     validation = Rule::new("(has(self.interruptThresholdOverrides) ? self.interruptThresholdOverrides.map(k, k) : []).all(k, self.interruptThresholdOverrides[k] >= 1.0 || ((has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThresholdOverrides[k]))").message("for each resource in interruptThresholdOverrides the headroom target must be at least the start threshold and below the interrupt threshold (1 switches it off)").field_path(".interruptThresholdOverrides"),
     validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || self.interruptThreshold >= 1.0 || ['cpu', 'memory', 'pods'].all(k, (has(self.interruptThresholdOverrides) && k in self.interruptThresholdOverrides) || ((has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThreshold))").message("for cpu, memory and pods the headroom target must be at least the start threshold and below interruptThreshold (1 switches headroom off)").field_path(".headroomTargetOverrides"),
-    validation = cel::windows()
+    validation = cel::windows(),
+    validation = cel::below_interrupt_threshold_by_use()
 )]
 pub struct ScavengerPoolSpec {
     /// Labels that a node of the pool must have; every node if empty.
@@ -143,6 +146,17 @@ pub struct ScavengerPoolSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub windows: Vec<ThresholdWindow>,
+
+    /// How cpu and memory are counted. `Requests`: by what pods request, as kube-scheduler does. `Usage`: by what ordinary
+    /// pods really use, so that ScavengerJobs run on what is reserved but not used; their pods request next to nothing and
+    /// are placed by the operator. It needs metrics.k8s.io. May change at any time: what runs is counted to its end as it was
+    /// when it started. ScavengerJobs of several pods are always counted by requests.
+    #[serde(default)]
+    pub accounting: Accounting,
+
+    /// Rules of accounting `Usage`.
+    #[serde(default)]
+    pub usage: UsageSpec,
 
     /// Who frees capacity for a pending ordinary pod. `Scheduler`: kube-scheduler preempts on its own. `Operator`: for pods
     /// with `preemptionPolicy: Never` the operator interrupts the ScavengerJobs that lose least; see
@@ -278,6 +292,131 @@ fn default_interrupt_threshold() -> Option<f64> {
 
 fn default_headroom_target() -> f64 {
     0.85
+}
+
+/// Rules of accounting `Usage`.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = cel::between("window", "30s", "24h"),
+    validation = cel::between("halfLife", "1m", "168h"),
+    validation = cel::between("linger", "0s", "1h"),
+    validation = cel::between("maxMetricsAge", "15s", "1h"),
+    validation = cel::between("metricsGracePeriod", "1m", "24h"),
+    validation = cel::not_longer("maxMetricsAge", "metricsGracePeriod")
+)]
+pub struct UsageSpec {
+    /// True if the operator only calculates and reports in `status.usage` what accounting `Usage` would bring. Everything is
+    /// counted by requests meanwhile.
+    #[serde(default)]
+    pub dry_run: bool,
+
+    /// Labels of the nodes of the pool that are counted by use, to try it on a few first; all nodes if empty.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::labels")]
+    pub node_selector: BTreeMap<String, String>,
+
+    /// For how long a node or a pod must have been measured before its use counts instead of its requests. Between 30s and
+    /// 24h.
+    #[serde(default = "default_window")]
+    #[schemars(schema_with = "shapes::duration")]
+    pub window: Duration,
+
+    /// After this time a sample of a node's use counts half as much. Between 1m and 168h.
+    #[serde(default = "default_half_life")]
+    #[schemars(schema_with = "shapes::duration")]
+    pub half_life: Duration,
+
+    /// Which percentile of the samples is the predicted peak of what ordinary pods use.
+    #[serde(default = "default_percentile")]
+    #[schemars(range(min = 50, max = 100))]
+    pub percentile: i32,
+
+    /// What is added to the predicted peak, in percent of it.
+    #[serde(default = "default_margin_percent")]
+    #[schemars(range(min = 0, max = 100))]
+    pub margin_percent: i32,
+
+    /// For how long the ScavengerJobs of a node may be short of cpu because ordinary pods use it, before some are
+    /// interrupted. At most 1h.
+    #[serde(default = "default_linger")]
+    #[schemars(schema_with = "shapes::duration")]
+    pub linger: Duration,
+
+    /// A node whose last sample is older takes no new ScavengerJob. Between 15s and 1h.
+    #[serde(default = "default_max_metrics_age")]
+    #[schemars(schema_with = "shapes::duration")]
+    pub max_metrics_age: Duration,
+
+    /// A node that was not measured for this time gives up its ScavengerJobs. Between 1m and 24h.
+    #[serde(default = "default_metrics_grace_period")]
+    #[schemars(schema_with = "shapes::duration")]
+    pub metrics_grace_period: Duration,
+
+    /// How many pods of ScavengerJobs may be on a node.
+    #[serde(default = "default_max_pods_per_node")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub max_pods_per_node: i32,
+
+    /// Longest grace period of ScavengerJobs' pods on nodes that are counted by use, whatever their
+    /// `terminationGracePeriodSeconds` says: memory that ordinary pods need must be free soon.
+    #[serde(default = "default_usage_grace_period")]
+    #[schemars(range(min = 1, max = 3600))]
+    pub max_termination_grace_period_seconds: i64,
+}
+
+impl Default for UsageSpec {
+    fn default() -> Self {
+        Self {
+            dry_run: false,
+            node_selector: BTreeMap::new(),
+            window: default_window(),
+            half_life: default_half_life(),
+            percentile: default_percentile(),
+            margin_percent: default_margin_percent(),
+            linger: default_linger(),
+            max_metrics_age: default_max_metrics_age(),
+            metrics_grace_period: default_metrics_grace_period(),
+            max_pods_per_node: default_max_pods_per_node(),
+            max_termination_grace_period_seconds: default_usage_grace_period(),
+        }
+    }
+}
+
+fn default_window() -> Duration {
+    seconds(300)
+}
+
+fn default_half_life() -> Duration {
+    seconds(1800)
+}
+
+fn default_percentile() -> i32 {
+    98
+}
+
+fn default_margin_percent() -> i32 {
+    10
+}
+
+fn default_linger() -> Duration {
+    seconds(60)
+}
+
+fn default_max_metrics_age() -> Duration {
+    seconds(120)
+}
+
+fn default_metrics_grace_period() -> Duration {
+    seconds(900)
+}
+
+fn default_max_pods_per_node() -> i32 {
+    16
+}
+
+fn default_usage_grace_period() -> i64 {
+    30
 }
 
 /// What a ScavengerJob may ask for. A limit that is not there is none.
@@ -423,6 +562,8 @@ impl Default for ScavengerPoolSpec {
             headroom_target: default_headroom_target(),
             headroom_target_overrides: BTreeMap::new(),
             windows: Vec::new(),
+            accounting: Accounting::default(),
+            usage: UsageSpec::default(),
             preemption_mode: PreemptionMode::default(),
             paused: false,
             drain: false,
@@ -472,6 +613,9 @@ pub struct ScavengerPoolStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shapes::atomic_resource_list")]
     pub free: BTreeMap<String, Quantity>,
+    /// How nodes that are counted by use stand; not given with accounting `Requests`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageStatus>,
     /// Nodes that are alike, with their labels and the capacity they have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
@@ -479,6 +623,54 @@ pub struct ScavengerPoolStatus {
     /// How many ScavengerJobs are where.
     #[serde(default)]
     pub queue: Queue,
+}
+
+/// How nodes that are counted by use stand.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+pub struct UsageStatus {
+    /// Nodes whose use is known.
+    pub nodes: i32,
+    /// Nodes that are counted by requests until they have been measured for long enough.
+    #[serde(default)]
+    pub estimated_nodes: i32,
+    /// Nodes that take no new ScavengerJob because their last sample is too old.
+    #[serde(default)]
+    pub unmeasured_nodes: i32,
+    /// Nodes that are counted by requests for a day because an ordinary container was killed for memory, or evicted, while
+    /// ScavengerJobs were there: at most 50 names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub tripped_nodes: Vec<String>,
+    /// What ordinary pods request on these nodes: cpu and memory.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::atomic_resource_list")]
+    pub requested: BTreeMap<String, Quantity>,
+    /// What ordinary pods are expected to use there at most.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::atomic_resource_list")]
+    pub expected: BTreeMap<String, Quantity>,
+    /// What ScavengerJobs hold there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::atomic_resource_list")]
+    pub held: BTreeMap<String, Quantity>,
+    /// What accounting `Usage` would have brought; only with `spec.usage.dryRun`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<DryRunStatus>,
+}
+
+/// What accounting `Usage` would have brought if there had always been a ScavengerJob for each core that is free by use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+pub struct DryRunStatus {
+    /// Since when it is calculated. A new leader begins again.
+    pub since: Time,
+    /// Core-hours that ScavengerJobs would have had beyond what they get by requests.
+    pub core_hours: f64,
+    /// How often cpu or memory of a node would have been taken back.
+    pub interruptions: i64,
 }
 
 /// Nodes with about the same allocatable resources and the same hardware labels. Those that have devices (GPUs) are two

@@ -59,7 +59,7 @@ pub mod supervisor;
 mod words;
 
 pub use reason::Reason;
-pub use words::{Event, Outcome, Phase, Supervision, WaitingReason};
+pub use words::{Accounting, Event, Outcome, Phase, Supervision, WaitingReason};
 
 /// Condition types of a ScavengerJob.
 pub mod condition {

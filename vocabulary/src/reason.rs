@@ -72,6 +72,13 @@ reasons! {
     Drained,
     /// The operator: the node reports a pressure condition, or was measured to use too much memory.
     NodePressure,
+    /// The operator: ordinary pods really use so much memory of the node that too little is left for the ScavengerJobs there
+    /// (accounting Usage).
+    NodeMemoryShort,
+    /// The operator: the same of cpu, for longer than `usage.linger`.
+    NodeCPUShort,
+    /// The operator: nobody has measured for long what the node uses (accounting Usage).
+    NodeNotMeasured,
     /// The operator: the node does not belong to the pool any more.
     NodeLeftPool,
     /// The operator: the attempt ran on capacity that is reserved for another ScavengerJob, which can start now.
@@ -83,6 +90,8 @@ reasons! {
     Deleted,
     /// The node failed under the pod, or refused it.
     NodeFailure,
+    /// A container was killed for memory although it used less than its limit: the node had none left (accounting Usage).
+    NodeOutOfMemory,
     /// The pods ended without saying whether the workload or the cluster ended them. One more attempt is made. A second
     /// end of this kind in a row fails the ScavengerJob.
     Unknown,
@@ -128,7 +137,7 @@ impl Reason {
             // What was lent to it brought it nothing but a start that it would not have had yet.
             Self::Deleted | Self::Unknown | Self::Suspended | Self::Reclaimed => false,
             // Its own pods may have put the node under pressure.
-            Self::NodePressure | Self::TerminationByKubelet => false,
+            Self::NodePressure | Self::TerminationByKubelet | Self::NodeOutOfMemory => false,
             Self::Completed
             | Self::ContainerFailed
             | Self::OOMKilled
@@ -142,6 +151,9 @@ impl Reason {
             | Self::Headroom
             | Self::PreemptedByOperator
             | Self::Drained
+            | Self::NodeMemoryShort
+            | Self::NodeCPUShort
+            | Self::NodeNotMeasured
             | Self::NodeLeftPool
             | Self::NodeFailure
             | Self::PreemptionByScheduler
@@ -165,7 +177,11 @@ impl Reason {
     #[must_use]
     pub fn got_sigterm(&self) -> bool {
         match self {
-            Self::DeletionByPodGC | Self::DeletionByTaintManager | Self::NodeFailure | Self::Unknown => false,
+            Self::DeletionByPodGC
+            | Self::DeletionByTaintManager
+            | Self::NodeFailure
+            | Self::NodeOutOfMemory
+            | Self::Unknown => false,
             Self::Completed
             | Self::ContainerFailed
             | Self::OOMKilled
@@ -180,6 +196,9 @@ impl Reason {
             | Self::PreemptedByOperator
             | Self::Drained
             | Self::NodePressure
+            | Self::NodeMemoryShort
+            | Self::NodeCPUShort
+            | Self::NodeNotMeasured
             | Self::NodeLeftPool
             | Self::Reclaimed
             | Self::Suspended
@@ -207,6 +226,7 @@ impl Reason {
             | Self::ContainerFailed
             | Self::OOMKilled
             | Self::LimitExceeded
+            | Self::NodeOutOfMemory
             | Self::Unknown => true,
             Self::ReferenceMissing
             | Self::ContainerNotCreated
@@ -218,6 +238,9 @@ impl Reason {
             | Self::PreemptedByOperator
             | Self::Drained
             | Self::NodePressure
+            | Self::NodeMemoryShort
+            | Self::NodeCPUShort
+            | Self::NodeNotMeasured
             | Self::NodeLeftPool
             | Self::Reclaimed
             | Self::Suspended
@@ -247,6 +270,9 @@ impl Reason {
             | Self::PreemptedByOperator
             | Self::Drained
             | Self::NodePressure
+            | Self::NodeMemoryShort
+            | Self::NodeCPUShort
+            | Self::NodeNotMeasured
             | Self::NodeLeftPool
             | Self::Reclaimed => true,
             Self::Completed
@@ -262,6 +288,7 @@ impl Reason {
             | Self::Suspended
             | Self::Deleted
             | Self::NodeFailure
+            | Self::NodeOutOfMemory
             | Self::Unknown
             | Self::PreemptionByScheduler
             | Self::EvictionByEvictionAPI
@@ -283,7 +310,10 @@ impl Reason {
     /// for one more checkpoint.
     #[must_use]
     pub fn leaves_time(&self) -> bool {
-        matches!(self, Self::Headroom | Self::Drained | Self::NodeLeftPool)
+        matches!(
+            self,
+            Self::Headroom | Self::Drained | Self::NodeLeftPool | Self::NodeCPUShort | Self::NodeNotMeasured
+        )
     }
 }
 
@@ -358,27 +388,41 @@ mod tests {
     fn predicates_hold_for_these_reasons() {
         use Reason::{
             Completed, ContainerFailed, Deleted, DeletionByPodGC, DeletionByTaintManager, Drained, Headroom,
-            LimitExceeded, NodeFailure, NodeLeftPool, NodePressure, OOMKilled, PreemptedByOperator,
-            Reclaimed, Suspended, TerminationByKubelet, Unknown,
+            LimitExceeded, NodeCPUShort, NodeFailure, NodeLeftPool, NodeMemoryShort, NodeNotMeasured,
+            NodeOutOfMemory, NodePressure, OOMKilled, PreemptedByOperator, Reclaimed, Suspended,
+            TerminationByKubelet, Unknown,
         };
         let of = |is: &dyn Fn(&Reason) -> bool| Reason::ALL.into_iter().filter(is).collect::<Vec<_>>();
         assert_eq!(
             of(&|reason| !reason.advances_in_queue()),
-            [NodePressure, Reclaimed, Suspended, Deleted, Unknown, TerminationByKubelet]
+            [NodePressure, Reclaimed, Suspended, Deleted, NodeOutOfMemory, Unknown, TerminationByKubelet]
         );
         assert_eq!(
             of(&|reason| !reason.got_sigterm()),
-            [NodeFailure, Unknown, DeletionByTaintManager, DeletionByPodGC]
+            [NodeFailure, NodeOutOfMemory, Unknown, DeletionByTaintManager, DeletionByPodGC]
         );
         assert_eq!(
             of(&Reason::job_ends_on_its_own),
-            [Completed, ContainerFailed, OOMKilled, LimitExceeded, Unknown]
+            [Completed, ContainerFailed, OOMKilled, LimitExceeded, NodeOutOfMemory, Unknown]
         );
         assert_eq!(
             of(&Reason::is_operators_decision),
-            [Headroom, PreemptedByOperator, Drained, NodePressure, NodeLeftPool, Reclaimed]
+            [
+                Headroom,
+                PreemptedByOperator,
+                Drained,
+                NodePressure,
+                NodeMemoryShort,
+                NodeCPUShort,
+                NodeNotMeasured,
+                NodeLeftPool,
+                Reclaimed
+            ]
         );
-        assert_eq!(of(&Reason::leaves_time), [Headroom, Drained, NodeLeftPool]);
+        assert_eq!(
+            of(&Reason::leaves_time),
+            [Headroom, Drained, NodeCPUShort, NodeNotMeasured, NodeLeftPool]
+        );
         let foreign = Reason::Other("Foreign".into());
         assert!(foreign.advances_in_queue() && foreign.got_sigterm());
         assert!(!foreign.job_ends_on_its_own() && !foreign.is_operators_decision());

@@ -95,6 +95,19 @@ words! {
 }
 
 words! {
+    /// How the cpu and memory of a node are counted for ScavengerJobs.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub enum Accounting {
+        /// By what pods request, as kube-scheduler does.
+        #[default]
+        Requests,
+        /// By what ordinary pods really use: capacity that is reserved but not used is free.
+        Usage,
+    }
+}
+
+words! {
     /// Reason of an event that the operator publishes on a ScavengerJob: one for the start of an attempt, and one for its
     /// end. The message is the status message.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -152,6 +165,7 @@ mod tests {
         check(&WaitingReason::ALL, WaitingReason::name, WaitingReason::from_name);
         check(&Event::ALL, Event::name, Event::from_name);
         check(&Supervision::ALL, Supervision::name, Supervision::from_name);
+        check(&Accounting::ALL, Accounting::name, Accounting::from_name);
     }
 
     #[test]

@@ -58,6 +58,8 @@ enum Part {
     Supervisor,
     /// What pods that report cost the API server; only if it is named
     Reports,
+    /// What ordinary pods notice of ScavengerJobs that run on what is reserved but not used; only if it is named
+    Usage,
 }
 
 /// Measures, and takes the cluster down again.
@@ -75,6 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let options = cluster::Options {
         no_install: arguments.no_install,
         fake_nodes: arguments.nodes,
+        metrics_server: arguments.only == Some(Part::Usage),
         ..cluster::Options::default()
     };
     cluster::check(&options)?;
@@ -91,6 +94,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.only == Some(Part::Reports) {
         bench.extend(["--test", "bench_reports"]);
     }
+    if arguments.only == Some(Part::Usage) {
+        bench.extend(["--test", "bench_usage"]);
+    }
     if !arguments.dev {
         // The one that measures is a client of the same API server on the same cores, and reads all that happens.
         bench.push("--release");
@@ -101,6 +107,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name))?;
     let profile = if arguments.dev { images::Profile::Dev } else { images::Profile::Release };
     let result = install::install(&cluster, By::Kustomization("e2e/deploy"), profile).and_then(|()| {
+        if arguments.only == Some(Part::Usage) {
+            images::load_onto(&cluster, images::Image::CounterMpirun, profile)?;
+        }
         let mut tests = shell::cargo(&bench);
         test::on(&cluster, tests.args(["--", "--show-output", "--ignored"]))?;
         tests

@@ -5,7 +5,7 @@ pub use scavenger_vocabulary::Event;
 use serde::{Deserialize, Serialize};
 
 use crate::values::{
-    Access, Attempt, Confinement, Job, Key, Name, Pod, ScavengerJob, ScavengerJobStatus, Supervisor,
+    Access, Attempt, ByUse, Confinement, Job, Key, Name, Pod, ScavengerJob, ScavengerJobStatus, Supervisor,
 };
 
 /// One thing to do about one ScavengerJob. There is at most one under way for each ScavengerJob.
@@ -44,6 +44,9 @@ pub enum Task {
         /// The program under which the workload runs, if it runs under one.
         #[serde(default)]
         supervisor: Option<Box<Supervisor>>,
+        /// How its pods are made if their capacity is counted by use.
+        #[serde(default)]
+        by_use: Option<ByUse>,
     },
     /// Read a Job live. Answered with [`Answer::Job`], or [`Answer::JobGone`] if no Job of that name has this
     /// UID.

@@ -46,6 +46,8 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
         listed,
         lost: known.pod_on_lost_node(),
         is_to_blame: known.is_to_blame,
+        usage: known.sj.status.usage.as_deref(),
+        out_of_memory_nodes: &known.sj.status.out_of_memory_nodes,
         now: known.now,
     };
     let judged_at = match verdict::judge(&case) {

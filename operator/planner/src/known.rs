@@ -31,6 +31,8 @@ pub struct Known<'a> {
     pub memory: &'a Memory,
     /// True while capacity is reserved for what it asks for.
     pub has_reservation: bool,
+    /// The node that was chosen for it; none while nothing is reserved, or where kube-scheduler chooses.
+    pub chosen_node: Option<&'a Name>,
     /// For which other ScavengerJob the capacity is reserved that it starts on, if it is lent.
     pub lent_by: Option<&'a Key>,
     /// Another ScavengerJob that works in the same folder, or is about to.
@@ -85,6 +87,12 @@ impl Planner {
             has_reservation: self.promises.is_made(key)
                 && active_attempt(sj).is_none()
                 && sj.spec.as_ref().is_ok_and(|spec| tracked.promise.is_for(&spec.demand)),
+            chosen_node: self
+                .capacity
+                .places_by_use()
+                .then(|| self.promises.ledger().reserved_for(key).find_map(|(node, _)| node))
+                .flatten()
+                .filter(|_| sj.spec.as_ref().is_ok_and(|spec| spec.demand.pod_count == 1)),
             lent_by: tracked.promise.lent_by(),
             folder_user: self.folders.user_beside(key),
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !self.capacity.is_ready(node)),

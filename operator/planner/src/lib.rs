@@ -18,6 +18,9 @@
 //! | Is there capacity for it? | `capacity/questions.rs` | `Capacity::fits` |
 //! | Which part of the pool can it reach? | `capacity/groups.rs` | `Capacity::set_reach` |
 //! | Which thresholds hold now? | `values/calendar.rs` | `Settings::at` |
+//! | What are ordinary pods of a node expected to use? | `node_use/mod.rs` | `NodeUse::account` |
+//! | How is a node counted by use? | `capacity/account.rs` | `counted` |
+//! | When is a node no longer counted by use? | `node_use/breaker.rs` | `Breaker::see` |
 //! | Which nodes belong to the pool? | `values/settings.rs` | `Settings::lacks` |
 //! | On which nodes does the pool keep its pods? | `values/confinement.rs` | `Confinement::to_pool` |
 //! | Which nodes of the pool must a new pod not go to now? | `capacity/borders.rs` | `is_closed` |
@@ -28,6 +31,7 @@
 //! | Whose fault is it that a container is not created? | `creation.rs` | `fault` |
 //! | Did the workload end an attempt, or was it taken away? | `verdict.rs` | `judge` |
 //! | When is a gang interrupted? | `verdict.rs` | `judge` |
+//! | Did a workload outgrow its limit, or had its node no memory left? | `out_of_memory.rs` | `judge` |
 //! | Did a deletion or an end come first? | `evidence.rs` | `Evidence::note` |
 //! | Which nodes start no containers, or is it the command? | `start_failures.rs` | `StartFailures::see` |
 //! | What becomes of the status? | `transition.rs` | `apply` |
@@ -35,6 +39,7 @@
 //! | Who goes when the pool is drained? | `causes/drain.rs` | `concerns` |
 //! | Who goes when a node is under pressure? | `causes/node_pressure.rs` | `order` |
 //! | Who goes when a node really uses too much memory? | `causes/measured_memory.rs` | `order` |
+//! | Who goes when ordinary pods use what ScavengerJobs hold? | `causes/node_use.rs` | `relieve` |
 //! | Who goes for a pending ordinary pod? | `causes/pending_pod.rs` | `choose` |
 //! | Who goes for an ordinary pod that is to grow? | `causes/pending_resize.rs` | `choose` |
 //! | Which pending ordinary pods hold capacity? | `capacity/pending.rs` | `holds_capacity` |
@@ -91,7 +96,9 @@ pub mod loss;
 mod lost_work;
 mod memory;
 mod next;
+pub mod node_use;
 mod observe;
+mod out_of_memory;
 mod priority;
 mod promises;
 mod queue;
@@ -139,6 +146,7 @@ use inform::{Informing, Telling};
 use known::{active_attempt, earlier};
 use ledger::Ledger;
 use next::{Next, Transition};
+use node_use::NodeUse;
 use promises::Promises;
 use queue::Queue;
 use report::{Ordered, Report};
@@ -182,6 +190,7 @@ pub struct Planner {
     occupancy: Occupancy,
     folders: Folders,
     causes: Causes,
+    node_use: NodeUse,
     start_failures: StartFailures,
     supervisors: Supervisors,
     /// Who is asked for a checkpoint.
@@ -211,6 +220,7 @@ impl Default for Planner {
             occupancy: Occupancy::default(),
             folders: Folders::default(),
             causes: Causes::default(),
+            node_use: NodeUse::default(),
             start_failures: StartFailures::default(),
             supervisors: Supervisors::default(),
             asked: BTreeMap::new(),
@@ -233,6 +243,7 @@ impl Planner {
         self.agenda.wake(now);
         let open = self.start_failures.open(now);
         self.close_or_open(&open);
+        self.follow_use(now);
         // 2. Each ScavengerJob on the agenda: what it holds, and what is next for it.
         let mut looked_at = self.follow_up(now, &mut actions);
         // 3. Who must go, cause by cause: before anybody starts.
@@ -248,9 +259,15 @@ impl Planner {
         let wake_at =
             self.agenda.wake_at().into_iter().chain(self.look_again).chain(self.informing.wake_at());
         let wake_at = wake_at.chain(self.queue.wake_at(now)).chain(self.start_failures.wake_at());
-        let wake_at = wake_at.chain(self.settings_turn_at).min();
+        let wake_at = wake_at.chain(self.settings_turn_at).chain(self.node_use.wake_at()).min();
         let expired = self.promises.expired() - expired;
         Plan { actions, report: Report { looked_at, ordered, admitted, informed, expired }, wake_at }
+    }
+
+    /// Brings up to date how nodes are counted, after pods and samples were seen. What is bound counts already.
+    fn follow_use(&mut self, now: Timestamp) {
+        let lacking = self.node_use.follow(self.settings.as_ref().ok(), &mut self.capacity, now);
+        self.causes.nodes_in_use.set(lacking);
     }
 
     /// Looks at every ScavengerJob on the agenda, and says how many these were.
@@ -301,7 +318,10 @@ impl Planner {
         }
         if let Some(attempt) = active_attempt(tracked.sj()).cloned() {
             let is_starting = tracked.sj().status.phase == Phase::Starting;
-            let nodes = |ledger: &Ledger| self.capacity.nodes_for(&attempt.demand, ledger).ok();
+            let nodes = |ledger: &Ledger| match &attempt.node {
+                Some(node) => Some(vec![node.clone()]),
+                None => self.capacity.nodes_for(&attempt.demand, ledger).ok(),
+            };
             let pods = &attachments.pods;
             self.promises.follow(key, &mut tracked.promise, &attempt, pods, is_starting, nodes);
             let of_attempt =

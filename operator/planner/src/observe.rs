@@ -29,6 +29,9 @@ impl Planner {
             Observation::Pod(mut pod) => {
                 self.share_node(&mut pod);
                 let seen = self.seen.watch_pod(pod, now);
+                if let SeenPod::Ordinary(pod) = &seen {
+                    self.note_use(pod, now);
+                }
                 self.see_pod(seen);
             }
             Observation::PodGone(key) => self.forget_pod(&key),
@@ -39,6 +42,7 @@ impl Planner {
             }
             Observation::Node(mut node) => {
                 node.full = self.is_full(&node.name);
+                self.node_use.touch(&node.name);
                 self.causes.node_pressure.set_node(&node);
                 if self.capacity.is_ready(&node.name) != node.ready {
                     self.look_at_those_on(&node.name);
@@ -46,6 +50,8 @@ impl Planner {
                 self.capacity.set_node(node, self.settings.as_ref().ok());
             }
             Observation::NodeGone(name) => {
+                self.node_use.forget_node(&name);
+                self.causes.nodes_in_use.remove_node(&name);
                 self.causes.node_pressure.remove_node(&name);
                 self.look_at_those_on(&name);
                 self.capacity.remove_node(&name);
@@ -66,11 +72,15 @@ impl Planner {
                 self.agenda.add_all(mounting.iter());
             }
             Observation::Usage(usage) => {
+                self.node_use.set_nodes(usage.as_deref());
                 let changed = self.causes.measured_memory.set(usage, &self.capacity, now);
                 let changed: Vec<Name> = changed.into_iter().map(|(name, _)| name).collect();
                 self.close_or_open(&changed);
             }
-            Observation::PodUsage(usage) => self.see_usage(&usage),
+            Observation::PodUsage(usage) => {
+                self.node_use.set_pods(&usage, self.settings.as_ref().ok(), &self.capacity, now);
+                self.see_usage(&usage);
+            }
             Observation::Report(report) => self.see_report(&report, now),
             Observation::Pool(settings) => self.set_settings(*settings, now),
             Observation::Done(result) => self.done(result),
@@ -90,6 +100,7 @@ impl Planner {
         self.supervisors.set(supervisor);
         self.settings = settings;
         self.capacity.set_settings(self.settings.as_ref().ok());
+        self.node_use.set_settings(self.settings.as_ref().ok(), &self.capacity);
         self.agenda.add_all(self.seen.keys());
     }
 
@@ -179,6 +190,9 @@ impl Planner {
             SeenPod::Stale => {}
             SeenPod::Ordinary(pod) => self.see_ordinary_pod(*pod),
             SeenPod::Own(pod, sj) => {
+                if let Some(node) = &pod.node {
+                    self.node_use.touch(node);
+                }
                 self.capacity.set_pod(&pod);
                 self.agenda.add_all(sj.iter());
             }
@@ -205,7 +219,18 @@ impl Planner {
         }
     }
 
+    /// What an ordinary pod means for how its node is counted.
+    fn note_use(&mut self, pod: &Pod, now: Timestamp) {
+        if self.settings.as_ref().is_ok_and(|settings| settings.usage.is_none()) {
+            return;
+        }
+        let shares =
+            pod.node.as_ref().is_some_and(|node| self.capacity.scavenger_pods(node).next().is_some());
+        self.node_use.see_ordinary(pod, shares, now);
+    }
+
     pub(crate) fn forget_pod(&mut self, key: &Key) {
+        self.node_use.forget_pod(key);
         self.causes.pending_pods.forget(key);
         self.causes.pending_resizes.forget(key);
         self.capacity.remove_pod(key);

@@ -47,6 +47,14 @@ pub fn judge(sentence: &str) -> Refusal {
     }
 }
 
+/// True if a LimitRange refuses pods because they request too little, as those do whose capacity is counted by use.
+#[must_use]
+pub fn is_of_small_requests(sentence: &str) -> bool {
+    ["minimum cpu usage per ", "minimum memory usage per ", " max limit to request ratio per "]
+        .iter()
+        .any(|part| sentence.contains(part))
+}
+
 /// The resources that a refusal by a quota names, without "requests.", "limits." or "count/": the sum of what pods request,
 /// or a kind of objects that are counted.
 #[must_use]
@@ -152,5 +160,24 @@ mod tests {
         assert!(is_refusal("Job \"a\" is invalid: spec: Required value"));
         assert!(!is_refusal("etcdserver: request timed out"));
         assert!(!is_refusal("no answer within 20 s"));
+    }
+
+    /// As the LimitRanger of kube-apiserver 1.36 says it.
+    #[test]
+    fn a_limit_range_that_refuses_small_requests_is_recognised() {
+        for (sentence, is_so) in [
+            (
+                r#"pods "a-1-0-x" is forbidden: [minimum cpu usage per Container is 100m, but request is 0]"#,
+                true,
+            ),
+            (
+                r#"pods "a-1-0-x" is forbidden: memory max limit to request ratio per Container is 2, but provided ratio is 128.000000"#,
+                true,
+            ),
+            (r#"pods "a-1-0-x" is forbidden: maximum cpu usage per Container is 1, but limit is 4"#, false),
+        ] {
+            assert_eq!(is_of_small_requests(sentence), is_so, "{sentence}");
+            assert_eq!(judge(sentence), Refusal::Final, "{sentence}");
+        }
     }
 }

@@ -9,6 +9,7 @@ pub use crate::queue::QueueEntry;
 use crate::{
     Counts, Planner,
     causes::left_pool,
+    node_use::UsageReport,
     priority,
     resources::Resources,
     values::{Key, Name, PreemptionMode, Reason, Settings},
@@ -74,6 +75,8 @@ pub struct PoolReport<'a> {
     pub without_supervisor: Option<Vec<&'a str>>,
     /// True if somebody measures how much memory nodes really use.
     pub measures_memory: bool,
+    /// How nodes that are counted by use stand; none with accounting Requests.
+    pub usage: Option<UsageReport<'a>>,
 }
 
 /// A node of the pool.
@@ -113,15 +116,12 @@ impl PoolReport<'_> {
 impl Planner {
     /// How the pool stands. Looks at every node: for the pool's status and for people who ask.
     #[must_use]
-    pub fn pool_report(&self) -> PoolReport<'_> {
+    pub fn pool_report(&self, now: Timestamp) -> PoolReport<'_> {
         let ledger = self.promises.ledger();
         let settings = self.settings.as_ref().map_err(String::as_str);
         let allocatable = self.capacity.allocatable();
-        let nodes = self.capacity.pool_nodes().map(|(node, used)| {
-            let mut free = node.allocatable.minus(used);
-            if let Some(promised) = ledger.promised(&node.name) {
-                free.subtract(promised);
-            }
+        let nodes = self.capacity.pool_nodes().map(|(node, _)| {
+            let free = self.capacity.free_for_one_pod(&node.name, ledger);
             NodeReport { name: &node.name, labels: &node.labels, allocatable: &node.allocatable, free }
         });
         let limit = |of: &Resources| settings.map(|pool| pool.start_thresholds.of(of)).unwrap_or_default();
@@ -151,6 +151,7 @@ impl Planner {
                 .and_then(|settings| settings.supervisor.as_ref())
                 .map(|_| self.supervisors.held().collect()),
             measures_memory: self.causes.measured_memory.is_measured(),
+            usage: settings.ok().and_then(|settings| self.node_use.report(settings, &self.capacity, now)),
         }
     }
 

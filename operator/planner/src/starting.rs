@@ -12,14 +12,17 @@ use crate::{
     refusal::{self, Refusal},
     supervision,
     values::{
-        Attempt, Confinement, Container, Job, Key, Name, Phase, Placement, Pod, Reason, Settings,
-        WaitingReason,
+        Accounting, Attempt, ByUse, Confinement, Container, Job, Key, Name, Phase, Placement, Pod, Reason,
+        Settings, WaitingReason,
     },
     verdict,
 };
 
 /// How often the events of pods that do not start are read.
 const READ_EVENTS_EVERY: SignedDuration = SignedDuration::from_secs(60);
+
+/// Longest grace period of pods that are counted by use, where the pool has no say any more.
+const SHORT_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Pods of a gang whose events are read at once; those of the others tell hardly more.
 const READ_EVENTS_OF: usize = 10;
@@ -37,13 +40,23 @@ pub(crate) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
         let message = "volumes of its claims are attached to different nodes".to_owned();
         return Next::Change(Transition::withdraw(WaitingReason::NoRoom, message));
     }
-    let attached = attached.unwrap_or_default().to_vec();
-    match known.capacity.confinement(settings).map(|pool| Confinement { attached, ..pool }) {
+    let confinement = match &attempt.node {
+        // It was chosen with the volumes in mind, and no other node has to be named.
+        Some(node) => Ok(Confinement { attached: vec![node.clone()], ..Confinement::to_pool(settings, []) }),
+        None => {
+            let attached = attached.unwrap_or_default().to_vec();
+            known.capacity.confinement(settings).map(|pool| Confinement { attached, ..pool })
+        }
+    };
+    match confinement {
         Ok(confinement) => Next::Do(Task::CreateJob {
             attempt: attempt.number,
             priority_class: attempt.priority_class,
             confinement: confinement.into(),
             supervisor: settings.supervisor.clone().filter(|_| attempt.supervised).map(Box::new),
+            by_use: (attempt.accounting == Accounting::Usage).then(|| ByUse {
+                grace_period: settings.usage.as_ref().map_or(SHORT_GRACE, |rules| rules.grace_period),
+            }),
         }),
         Err(shortage) => Next::Change(Transition::withdraw(WaitingReason::NoRoom, shortage.message)),
     }
@@ -193,6 +206,14 @@ fn of_missing_pods(known: &Known<'_>, attempt: &Attempt, job: &Job, settings: &S
         Refusal::Terminating => withdrawn(WaitingReason::NamespaceTerminating, message),
         // Looked up again before the next start, which gives it the time that any reference has.
         Refusal::Reference => Next::Change(Transition::give_up(Reason::ReferenceMissing, message.clone())),
+        // By requests its pods would be taken: nothing is wrong with what it asks for.
+        Refusal::Final
+            if attempt.accounting == Accounting::Usage && refusal::is_of_small_requests(message) =>
+        {
+            let remedy = "a LimitRange of the namespace refuses pods that request next to nothing, as accounting Usage \
+                          makes them; remove its min and maxLimitRequestRatio";
+            withdrawn(WaitingReason::QuotaExceeded, &format!("{remedy}: {message}"))
+        }
         Refusal::Final => Next::Change(Transition::fail(Reason::Refused, message.clone())),
         Refusal::Passing if now < last => Next::Wait(Some(last)),
         Refusal::Passing => withdrawn(WaitingReason::Unscheduled, message),

@@ -8,10 +8,10 @@ use crate::{
     known::{Known, later},
     leftovers, loss, lost_work,
     next::{Ending, Transition},
-    priority, queue, supervision,
+    out_of_memory, priority, queue, supervision,
     values::{
-        Admitted, Attempt, Disruption, HISTORY, Measured, Name, ObservedSaves, Outcome, Phase, Reason,
-        ScavengerJob, ScavengerJobStatus, Supervised, Supervision, Waiting, WaitingReason,
+        Accounting, Admitted, Attempt, Disruption, HISTORY, Measured, Name, ObservedSaves, Outcome, Phase,
+        Reason, ScavengerJob, ScavengerJobStatus, Supervised, Supervision, Waiting, WaitingReason,
     },
 };
 
@@ -86,9 +86,12 @@ fn start(known: &Known<'_>, status: &mut ScavengerJobStatus) -> Recorded {
     });
     let supervised =
         status.supervised.as_ref().is_some_and(|supervised| supervised.why == Supervision::Supervised);
+    let by_use = known.chosen_node.is_some_and(|node| known.capacity.account(node).is_some());
     status.attempt = Some(Box::new(Attempt {
         number,
         supervised,
+        accounting: if by_use { Accounting::Usage } else { Accounting::Requests },
+        node: known.chosen_node.cloned(),
         lent: known.lent_by.is_some(),
         generation: known.sj.generation,
         priority_class: status.counted_interruptions,
@@ -178,6 +181,9 @@ fn interrupt(
     }
     status.interruptions_in_a_row =
         if made_progress { 1 } else { status.interruptions_in_a_row.saturating_add(1) };
+    if ending.reason == Reason::NodeOutOfMemory {
+        status.out_of_memory_nodes = out_of_memory::with(&status.out_of_memory_nodes, attempt.node.as_ref());
+    }
     // The end of a loan costs no rank in the queue: it waits as long as it would have waited without.
     if ending.reason != Reason::Reclaimed {
         push(&mut status.interruption_times, end);

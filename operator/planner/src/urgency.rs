@@ -101,7 +101,13 @@ mod tests {
         line.join(action("prepares", Task::Prepare { resource_version: 1 }));
         line.join(action(
             "creates",
-            Task::CreateJob { attempt: 1, priority_class: 0, confinement: Box::default(), supervisor: None },
+            Task::CreateJob {
+                attempt: 1,
+                priority_class: 0,
+                confinement: Box::default(),
+                supervisor: None,
+                by_use: None,
+            },
         ));
         line.join(action("prepares too", Task::Prepare { resource_version: 1 }));
         line.join(action("stops", Task::Interrupt { pods: Vec::new() }));
@@ -120,6 +126,7 @@ mod tests {
                     priority_class: 0,
                     confinement: Box::default(),
                     supervisor: None,
+                    by_use: None,
                 },
             ));
         }

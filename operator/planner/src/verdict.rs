@@ -25,8 +25,11 @@ use crate::{
     evidence::Evidence,
     known::later,
     next::Ending,
-    supervision,
-    values::{Attempt, Container, Disruption, Job, Name, Outcome, Pod, PodPhase, Reason, tells_of_loss},
+    out_of_memory, supervision,
+    values::{
+        Attempt, AttemptUsage, Container, Disruption, Job, Name, Outcome, Pod, PodPhase, Reason,
+        tells_of_loss,
+    },
 };
 
 /// How long after its last heartbeat a node is called not ready, and a little more: `--node-monitor-grace-period` of
@@ -76,6 +79,10 @@ pub struct Case<'a> {
     pub lost: Option<(&'a Name, &'a Name)>,
     /// True if its containers cannot be started because of what it asks for, and not because of a node.
     pub is_to_blame: bool,
+    /// What it was measured to use.
+    pub usage: Option<&'a AttemptUsage>,
+    /// Nodes on which earlier attempts were killed for memory.
+    pub out_of_memory_nodes: &'a [Name],
     /// The time.
     pub now: Timestamp,
 }
@@ -133,6 +140,7 @@ pub fn judge(case: &Case<'_>) -> Verdict {
         .min_by_key(|(rank, _)| *rank)
         .map(|(_, ending)| ending)
     {
+        ending = out_of_memory::judge(attempt, case.usage, case.out_of_memory_nodes, ending);
         if ending.outcome == Outcome::Interrupted {
             // The kubelet may not know any more whether the container that it lost had started.
             ending.outcome = taken_away(attempt, evidence);

@@ -103,6 +103,10 @@ impl Cluster {
             }
             pod.uid = format!("pod-{}", self.serial).into();
             pod.requests = template.per_pod.clone();
+            if self.by_use.contains(&job.uid) {
+                pod.limits = Some(pod.requests.clone().into());
+                (pod.requests.cpu_milli, pod.requests.memory_bytes) = (0, 8 << 20);
+            }
             pod.placement = template.placement.clone();
             pod.claims = claims.clone();
             self.add_pod(pod);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use scavenger_planner::{
     Planner,
+    report::PoolReport,
     resources::{Amount, CPU, MEMORY, PODS, Resources},
     values::{Key, Name, Node, Observation, Settings},
 };
@@ -100,12 +101,12 @@ fn rows(snapshot: &Snapshot) -> Vec<Row> {
             _ => {}
         }
     }
-    let pool = planner.pool_report();
+    let pool = planner.pool_report(snapshot.time);
     // What is promised is known of the pool's nodes alone; on others nothing is.
     let in_pool: BTreeMap<&Name, Resources> =
         pool.nodes.iter().map(|node| (node.name, node.allocatable.minus(&node.free))).collect();
     let row = |(name, node): (&Name, &&Node)| {
-        let (state, message) = state(node, &planner, pool.nodes_to_avoid.contains(&name));
+        let (state, message) = state(node, &planner, &pool);
         let sums = in_pool.get(name).or_else(|| used.get(name)).cloned().unwrap_or_default();
         let owners = on.get(name).into_iter().flatten().filter_map(|uid| jobs.get(*uid));
         let mut scavenger_jobs: Vec<String> = owners.map(ToString::to_string).collect();
@@ -122,7 +123,7 @@ fn rows(snapshot: &Snapshot) -> Vec<Row> {
     nodes.iter().map(row).collect()
 }
 
-fn state(node: &Node, planner: &Planner, is_avoided: bool) -> (State, Option<String>) {
+fn state(node: &Node, planner: &Planner, pool: &PoolReport<'_>) -> (State, Option<String>) {
     let lacks = |settings: &Settings| settings.lacks(node);
     if let Some(why) = planner.settings().ok().and_then(lacks) {
         return (State::Outside, Some(why));
@@ -135,10 +136,11 @@ fn state(node: &Node, planner: &Planner, is_avoided: bool) -> (State, Option<Str
         };
         return (State::Unusable, Some(why));
     }
-    let closed = planner.pool_report().closed_nodes;
-    match closed.iter().find(|(name, _)| **name == node.name) {
+    match pool.closed_nodes.iter().find(|(name, _)| **name == node.name) {
         Some((_, why)) => (State::Closed, Some((*why).to_owned())),
-        None if is_avoided => (State::Closed, Some("its memory is measured to be full".to_owned())),
+        None if pool.nodes_to_avoid.contains(&&node.name) => {
+            (State::Closed, Some("its memory is measured to be full".to_owned()))
+        }
         None => (State::Open, None),
     }
 }

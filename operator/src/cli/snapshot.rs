@@ -156,13 +156,30 @@ impl Snapshot {
         Ok(())
     }
 
-    /// A planner that has seen it.
+    /// A planner that has seen it. What nodes use it cannot know from one look, so it counts by requests.
     pub(super) fn planner(&self) -> Planner {
         let mut planner = Planner::default();
         for observation in &self.observations {
-            planner.observe(observation.clone(), self.time);
+            let mut observation = observation.clone();
+            if let Observation::Pool(settings) = &mut observation
+                && let Ok(settings) = &mut **settings
+            {
+                settings.usage = None;
+            }
+            planner.observe(observation, self.time);
         }
         planner
+    }
+
+    /// True if the pool counts nodes by what is used.
+    pub(super) fn counts_by_use(&self) -> bool {
+        let of_pool = |observation: &Observation| match observation {
+            Observation::Pool(settings) => {
+                Some(settings.as_ref().as_ref().is_ok_and(|settings| settings.usage.is_some()))
+            }
+            _ => None,
+        };
+        self.observations.iter().rev().find_map(of_pool).unwrap_or(false)
     }
 
     #[cfg(test)]

@@ -425,7 +425,7 @@ impl PoolStatus {
         }
         self.last = Some(Instant::now());
         let now = now();
-        let pool = planner.pool_report();
+        let pool = planner.pool_report(now);
         metrics.pool(&pool, now);
         let mut status = pool::status(&pool, now);
         for new in &mut status.conditions {

@@ -130,8 +130,8 @@ impl Executor {
         match task {
             Task::Prepare { resource_version } => self.prepare(sj, uid, resource_version).await,
             Task::WriteStatus(write) => self.write_status(sj, uid, *write).await,
-            Task::CreateJob { attempt, priority_class, confinement, supervisor } => {
-                let wanted = Wanted { attempt, priority_class, confinement, supervisor };
+            Task::CreateJob { attempt, priority_class, confinement, supervisor, by_use } => {
+                let wanted = Wanted { attempt, priority_class, confinement, supervisor, by_use };
                 self.create_job(sj, uid, wanted).await
             }
             Task::ReadJob { job, uid } => self.read_job(&job, &uid).await,

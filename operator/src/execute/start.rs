@@ -10,7 +10,7 @@ use kube::{
 };
 use scavenger_planner::{
     action::{Answer, Failure},
-    values::{Access, Confinement, Key, Name, Supervisor},
+    values::{Access, ByUse, Confinement, Key, Name, Supervisor},
 };
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 
@@ -26,6 +26,7 @@ pub(super) struct Wanted {
     pub(super) priority_class: u32,
     pub(super) confinement: Box<Confinement>,
     pub(super) supervisor: Option<Box<Supervisor>>,
+    pub(super) by_use: Option<ByUse>,
 }
 
 /// Kind and name of what does not exist.
@@ -127,7 +128,7 @@ impl Executor {
     }
 
     pub(super) async fn create_job(&self, key: &Key, uid: &str, wanted: Wanted) -> Outcome {
-        let Wanted { attempt, priority_class, confinement, supervisor } = wanted;
+        let Wanted { attempt, priority_class, confinement, supervisor, by_use } = wanted;
         // Its spec cannot have changed since Starting was written, whatever version this is.
         let sj = match self.kept.take(uid) {
             Some(sj) => sj,
@@ -137,7 +138,7 @@ impl Executor {
             self.create_service(key, &sj, uid).await?;
         }
         let supervision = supervisor.as_deref().map(|supervisor| (supervisor, &self.manifests));
-        let wanted = manifest::job(&sj, attempt, priority_class, &confinement, supervision);
+        let wanted = manifest::job(&sj, attempt, priority_class, &confinement, supervision, by_use);
         let name = names::job(&key.name, attempt);
         let api = Api::<BatchJob>::namespaced(self.once.clone(), &key.namespace);
         self.must_lead()?;

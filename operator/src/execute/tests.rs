@@ -171,7 +171,13 @@ async fn a_start_writes_three_times_and_reads_the_scavenger_job_once() {
     let tasks = [
         Task::Prepare { resource_version: 7 },
         write(7, Phase::Starting, &sj),
-        Task::CreateJob { attempt: 1, priority_class: 0, confinement: Box::default(), supervisor: None },
+        Task::CreateJob {
+            attempt: 1,
+            priority_class: 0,
+            confinement: Box::default(),
+            supervisor: None,
+            by_use: None,
+        },
         write(8, Phase::Running, &sj),
     ];
     let mut last = None;
@@ -204,8 +210,13 @@ async fn a_leader_that_was_frozen_begins_nothing() {
     // Frozen until its time was over; nobody has told it so.
     lease.send_replace(led_for(Duration::ZERO));
     asked.lock().unwrap().clear();
-    let create =
-        || Task::CreateJob { attempt: 1, priority_class: 0, confinement: Box::default(), supervisor: None };
+    let create = || Task::CreateJob {
+        attempt: 1,
+        priority_class: 0,
+        confinement: Box::default(),
+        supervisor: None,
+        by_use: None,
+    };
     for task in [create(), write(8, Phase::Starting, &sj)] {
         let refused = carry_out(task).await.unwrap_err();
         assert!(matches!(&refused, Failure::Transient(message) if message.contains("Lease")), "{refused}");

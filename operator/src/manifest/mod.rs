@@ -2,6 +2,7 @@
 //!
 //! The pods meet the restricted Pod Security level by construction; the spec has no field that could change that.
 
+mod by_use;
 mod supervisor;
 
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ use k8s_openapi::{
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
 use kube::{Resource, ResourceExt};
-use scavenger_planner::values::{Confinement, Expression, Name, Supervisor};
+use scavenger_planner::values::{ByUse, Confinement, Expression, Name, Supervisor};
 use scavenger_schema::{
     names::{self, env},
     scavenger_job::{self as crd, ScavengerJob, ScavengerJobSpec},
@@ -80,18 +81,24 @@ pub(crate) fn service(sj: &ScavengerJob) -> Service {
     }
 }
 
-/// The batch/v1 Job of an attempt; with a supervisor, its workload runs under it.
+/// The batch/v1 Job of an attempt; with a supervisor, its workload runs under it; counted by use, its pods request next to
+/// nothing.
 pub(crate) fn job(
     sj: &ScavengerJob,
     attempt: u32,
     priority_class: u32,
     confinement: &Confinement,
     supervision: Option<(&Supervisor, &Settings)>,
+    by_use: Option<ByUse>,
 ) -> BatchJob {
     let name = names::job(&sj.name_any(), attempt);
     let labels = labels(sj, attempt);
     let mut pod = pod_spec(sj, &name, attempt, priority_class, confinement);
     let mut metadata = pod_metadata(sj, &labels);
+    if let Some(by_use) = by_use {
+        by_use::take_what_is_unused(&mut pod, by_use);
+        by_use::mark(&mut metadata);
+    }
     if let Some((supervisor, settings)) = supervision {
         supervisor::put_in_front(&mut pod, &sj.spec, supervisor, settings);
         supervisor::let_nodes_go(&mut metadata, &pod);

@@ -1,5 +1,6 @@
 //! What the operator makes of a ScavengerJob.
 
+use jiff::SignedDuration;
 use scavenger_planner::values::Operator;
 
 use scavenger_planner::values::{NodeTerm, Settings as PoolSettings};
@@ -9,7 +10,7 @@ use super::*;
 
 /// The Job of an attempt in a pool of every node.
 fn job(sj: &ScavengerJob, attempt: u32, priority_class: u32) -> BatchJob {
-    super::job(sj, attempt, priority_class, &Confinement::default(), None)
+    super::job(sj, attempt, priority_class, &Confinement::default(), None, None)
 }
 
 fn sj(pods: i32) -> ScavengerJob {
@@ -41,7 +42,7 @@ fn its_pods_are_kept_on_the_nodes_where_a_volume_is_attached() {
     };
     let kept_on = |nodes: &[&str], pool: Confinement| {
         let attached = nodes.iter().map(|node| Name::from(*node)).collect();
-        terms(&super::job(&sj(1), 1, 0, &Confinement { attached, ..pool }, None))
+        terms(&super::job(&sj(1), 1, 0, &Confinement { attached, ..pool }, None, None))
     };
     let on = |node: &str| serde_json::json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] });
     assert_eq!(kept_on(&[], Confinement::default()), None);
@@ -143,7 +144,7 @@ fn a_gang_knows_its_hosts() {
 
 #[test]
 fn the_job_of_an_attempt_is_known_by_its_owner_and_number() {
-    let made = super::job(&sj(1), 1, 0, &confinement(), None);
+    let made = super::job(&sj(1), 1, 0, &confinement(), None, None);
     assert!(is_of_attempt(&made, "u-1", 1), "whatever pool it was made for");
     assert!(!is_of_attempt(&made, "u-1", 2));
     assert!(!is_of_attempt(&made, "u-2", 1));
@@ -175,7 +176,7 @@ fn pods_are_kept_on_the_nodes_of_the_pool() {
         serde_json::from_value(serde_json::json!({ "operator": "Exists" })).unwrap(),
         serde_json::from_value(serde_json::json!({ "key": "other", "operator": "Exists" })).unwrap(),
     ];
-    let pod = super::job(&sj, 1, 0, &confinement(), None).spec.unwrap().template.spec.unwrap();
+    let pod = super::job(&sj, 1, 0, &confinement(), None, None).spec.unwrap().template.spec.unwrap();
     assert_eq!(
         serde_json::to_value(pod.affinity).unwrap(),
         serde_json::json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -222,7 +223,7 @@ fn supervised(sj: &ScavengerJob, report_url: Option<&str>) -> PodSpec {
         by_default: true,
     };
     let settings = Settings { report_url: report_url.map(str::to_owned) };
-    let job = super::job(sj, 1, 0, &Confinement::default(), Some((&supervisor, &settings)));
+    let job = super::job(sj, 1, 0, &Confinement::default(), Some((&supervisor, &settings)), None);
     job.spec.unwrap().template.spec.unwrap()
 }
 
@@ -264,7 +265,7 @@ fn the_supervisor_is_brought_by_an_init_container_and_runs_the_command() {
 fn its_volume_keeps_no_node_from_the_cluster_autoscaler() {
     let supervisor = Supervisor { image: "r.io/supervisor:1".into(), ..Supervisor::default() };
     let settings = Settings::default();
-    let of = |supervision| super::job(&watched(), 1, 0, &Confinement::default(), supervision);
+    let of = |supervision| super::job(&watched(), 1, 0, &Confinement::default(), supervision, None);
     let annotations = |job: BatchJob| job.spec.unwrap().template.metadata.unwrap().annotations;
     let found = annotations(of(Some((&supervisor, &settings)))).unwrap();
     assert_eq!(
@@ -323,4 +324,37 @@ fn without_a_supervisor_or_a_command_a_pod_is_as_it_always_was() {
     silent.spec.command.clear();
     let without = job(&silent, 1, 0).spec.unwrap().template.spec.unwrap();
     assert_eq!(supervised(&silent, Some("https://operator")), without);
+}
+
+#[test]
+fn what_is_counted_by_use_requests_next_to_nothing_and_may_use_what_it_asks_for() {
+    let mut sj = sj(1);
+    sj.spec.termination_grace_period_seconds = 50;
+    let settings = Settings::default();
+    let supervisor = Supervisor { image: "supervisor:1".into(), ..Supervisor::default() };
+    let by_use = ByUse { grace_period: SignedDuration::from_secs(30) };
+    let made =
+        |by_use| super::job(&sj, 1, 0, &Confinement::default(), Some((&supervisor, &settings)), by_use);
+    let template = made(Some(by_use)).spec.unwrap().template;
+    let labels = template.metadata.unwrap().labels.unwrap();
+    assert_eq!(labels.get("scavenger.dev/accounting").map(String::as_str), Some("Usage"));
+    let pod = template.spec.unwrap();
+    assert_eq!(pod.termination_grace_period_seconds, Some(30));
+    let plain = made(None).spec.unwrap().template;
+    assert!(!plain.metadata.unwrap().labels.unwrap().contains_key("scavenger.dev/accounting"));
+    let plain = plain.spec.unwrap();
+    assert_eq!(plain.termination_grace_period_seconds, Some(50));
+    // The init container, too, lest it raise what the pod requests.
+    for container in pod.containers.iter().chain(pod.init_containers.iter().flatten()) {
+        let resources = container.resources.as_ref().unwrap();
+        let requests = resources.requests.as_ref().unwrap();
+        assert_eq!((requests["cpu"].0.as_str(), requests["memory"].0.as_str()), ("0", "8Mi"));
+        assert_eq!(resources.limits, plain.containers[0].resources.as_ref().unwrap().limits);
+    }
+    let wait = |pod: &PodSpec| {
+        let variables = pod.containers[0].env.clone().unwrap_or_default();
+        let wait = variables.into_iter().find(|variable| variable.name == "OMP_WAIT_POLICY");
+        wait.and_then(|variable| variable.value)
+    };
+    assert_eq!((wait(&pod).as_deref(), wait(&plain)), (Some("passive"), None));
 }

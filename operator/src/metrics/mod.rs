@@ -1,5 +1,6 @@
 //! Metric names and what they count.
 
+mod by_use;
 mod measured;
 mod pool;
 mod process;
@@ -27,6 +28,7 @@ use scavenger_planner::{
 
 use self::reports::ReportMetrics;
 use crate::observe::progress::Progress;
+use by_use::ByUse;
 use measured::RunTime;
 use pool::PoolMetrics;
 use process::Process;
@@ -94,6 +96,7 @@ pub(crate) struct Metrics {
     action_duration: Family<TaskLabel, Histogram, fn() -> Histogram>,
     plan_duration: Histogram,
     pool: PoolMetrics,
+    by_use: ByUse,
     leader: Gauge,
     watch_age: Family<KindLabel, Gauge<f64, AtomicU64>>,
     watch_errors: Family<WatchError, Counter>,
@@ -141,6 +144,7 @@ impl Metrics {
             // 10 µs to about 5 s: the first one, which reckons with everything there is, may take 2 s.
             plan_duration: doubling(1e-5, 20),
             pool: PoolMetrics::default(),
+            by_use: ByUse::default(),
             leader: Gauge::default(),
             watch_age: Family::default(),
             watch_errors: Family::default(),
@@ -268,6 +272,7 @@ impl Metrics {
             self.without_checkpoint.clone(),
         );
         self.pool.register(&mut registry);
+        self.by_use.register(&mut registry);
         self.reports.register(&mut registry);
         self.run_time.register(&mut registry);
         self.register_ages(&mut registry);
@@ -436,6 +441,7 @@ impl Metrics {
         self.oldest_waiting.set(age(pool.oldest_ready));
         self.longest_deletion.set(age(pool.longest_deletion));
         self.pool.set(pool);
+        self.by_use.set(pool.usage.as_ref());
     }
 
     /// Everything in OpenMetrics text.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use scavenger_planner::{
+    node_use::{DryRun, UsageReport},
     report::GroupReport,
     resources::Resources,
     values::{Attempt, Demand, Measured, Placement},
@@ -52,6 +53,16 @@ fn served() -> BTreeMap<String, BTreeSet<String>> {
     metrics.reports.reviewed("known");
     metrics.reports.connection_refused("full");
     metrics.reports.checkpoint("lab".to_owned());
+    metrics.by_use.set(Some(&UsageReport {
+        known: 1,
+        estimated: 0,
+        unmeasured: 0,
+        tripped: Vec::new(),
+        requested: Resources::default(),
+        expected: Resources::default(),
+        held: Resources::default(),
+        dry_run: Some(DryRun::default()),
+    }));
     let mut served = BTreeMap::<String, BTreeSet<String>>::new();
     for line in metrics.render().unwrap().lines().filter(|line| !line.starts_with('#')) {
         let (name, rest) = line.split_at(line.find(['{', ' ']).unwrap());
@@ -328,6 +339,7 @@ fn figures(allocatable: &Resources, used: &Resources, groups: Vec<GroupReport<'_
         closed_nodes: Vec::new(),
         without_supervisor: None,
         measures_memory: false,
+        usage: None,
     };
     metrics.pool(&pool, Timestamp::from_second(100).unwrap());
     metrics

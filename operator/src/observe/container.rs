@@ -17,6 +17,15 @@ pub(super) fn main(object: &ApiPod) -> Option<&ContainerState> {
     statuses.iter().find(|status| status.name == manifest::CONTAINER)?.state.as_ref()
 }
 
+/// When a container of a pod was last killed for memory, be it running again or not.
+pub(super) fn killed_for_memory(object: &ApiPod) -> Option<Timestamp> {
+    let statuses = object.status.as_ref()?.container_statuses.as_deref()?;
+    let states = statuses.iter().flat_map(|status| [&status.state, &status.last_state]).flatten();
+    let killed = states.filter_map(|state| state.terminated.as_ref());
+    let killed = killed.filter(|ended| ended.reason.as_deref() == Some("OOMKilled"));
+    killed.filter_map(|ended| Some(ended.finished_at.as_ref()?.0)).max()
+}
+
 /// When a container started. One that could not be started carries the zero time.
 pub(super) fn started(state: &ContainerState) -> Option<Timestamp> {
     let running = state.running.as_ref().and_then(|running| running.started_at.as_ref());

@@ -11,11 +11,32 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 use scavenger_planner::resources::{CPU, MEMORY, Resources};
-use scavenger_schema::quantity;
+use scavenger_schema::{names, quantity};
+use scavenger_vocabulary::Accounting;
 
 /// What a pod occupies on its node.
 pub(super) fn counted(pod: &Pod) -> Resources {
     requests(pod, resize_pending(pod) != Some("Infeasible"))
+}
+
+/// What a pod may use whose capacity is counted by use: its requests with the limits of cpu and memory. None for others.
+pub(super) fn limits_by_use(pod: &Pod) -> Option<Resources> {
+    let accounting = pod.metadata.labels.as_ref()?.get(names::LABEL_ACCOUNTING)?;
+    if accounting != Accounting::Usage.name() {
+        return None;
+    }
+    let mut together = counted(pod);
+    let containers = pod.spec.as_ref()?.containers.iter();
+    let limits =
+        containers.filter_map(|container| container.resources.as_ref()?.limits.as_ref()).map(amounts);
+    let (mut cpu_milli, mut memory_bytes) = (0_i64, 0_i64);
+    for limit in limits {
+        cpu_milli = cpu_milli.saturating_add(limit.cpu_milli);
+        memory_bytes = memory_bytes.saturating_add(limit.memory_bytes);
+    }
+    together.cpu_milli = together.cpu_milli.max(cpu_milli);
+    together.memory_bytes = together.memory_bytes.max(memory_bytes);
+    Some(together)
 }
 
 /// What a resize that the kubelet deferred adds to what the node has allocated to the pod; none if there is no such

@@ -108,8 +108,9 @@ fn nodes(nodes: Vec<Node>) -> Vec<Usage> {
 }
 
 fn node(node: &Node) -> Option<Usage> {
+    let cpu_milli = quantity::parse_milli(&node.usage.cpu).ok()?;
     let memory_bytes = quantity::parse_units(&node.usage.memory).ok()?;
-    Some(Usage { node: node.metadata.name.as_str().into(), memory_bytes, time: node.timestamp })
+    Some(Usage { node: node.metadata.name.as_str().into(), cpu_milli, memory_bytes, time: node.timestamp })
 }
 
 fn pods(pods: Vec<Pod>) -> Vec<PodUsage> {
@@ -154,7 +155,7 @@ mod tests {
               "usage": { "cpu": "156340172n", "memory": "1903220Ki" } },
         ]));
         let time: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let expected = Usage { node: "n1".into(), memory_bytes: 1_903_220 << 10, time };
+        let expected = Usage { node: "n1".into(), cpu_milli: 157, memory_bytes: 1_903_220 << 10, time };
         assert_eq!(node(&nodes[0]), Some(expected));
         assert!(is_fresh(time, time + SignedDuration::from_secs(15)));
         assert!(!is_fresh(time, time + SignedDuration::from_secs(121)));

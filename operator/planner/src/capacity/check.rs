@@ -15,10 +15,11 @@ impl Capacity {
     /// # Errors
     /// What differs.
     pub(crate) fn check_totals(&self) -> Result<(), String> {
-        let mut on_nodes: BTreeMap<&Name, (Resources, Resources)> = BTreeMap::new();
+        let mut on_nodes: BTreeMap<&Name, (Resources, Resources, Resources)> = BTreeMap::new();
         for occupant in self.occupants.values() {
-            let (used, ordinary) = on_nodes.entry(&occupant.node).or_default();
+            let (used, ordinary, beyond) = on_nodes.entry(&occupant.node).or_default();
             used.add(&occupant.requests);
+            beyond.add(&occupant.beyond());
             if occupant.owner.is_none() {
                 ordinary.add(&occupant.requests);
             }
@@ -26,14 +27,15 @@ impl Capacity {
         let (mut allocatable, mut used, mut ordinary) =
             (Resources::default(), Resources::default(), Resources::default());
         for (name, entry) in &self.nodes {
-            let (used_there, ordinary_there) = on_nodes.remove(name).unwrap_or_default();
-            if used_there != entry.used || ordinary_there != entry.ordinary {
+            let (used_there, ordinary_there, beyond_there) = on_nodes.remove(name).unwrap_or_default();
+            if (&used_there, &ordinary_there, &beyond_there) != (&entry.used, &entry.ordinary, &entry.beyond)
+            {
                 return Err(format!("{} are used on node {name} instead of {used_there}", entry.used));
             }
             if let Some(node) = entry.node.as_ref().filter(|_| entry.in_pool) {
                 allocatable.add(&node.allocatable);
-                used.add(&used_there);
-                ordinary.add(&ordinary_there);
+                used.add(&entry.counted());
+                ordinary.add(&entry.counted_ordinary());
             }
         }
         self.groups.check(self.nodes.values())?;
@@ -72,7 +74,7 @@ impl Capacity {
         }
         let mut namespaces: BTreeMap<Name, Resources> = BTreeMap::new();
         for (key, occupant) in self.occupants.iter().filter(|(_, occupant)| occupant.owner.is_some()) {
-            namespaces.entry(key.namespace.clone()).or_default().add(&occupant.requests);
+            namespaces.entry(key.namespace.clone()).or_default().add(occupant.holds());
             if !self.nodes.get(&occupant.node).is_some_and(|entry| entry.scavengers.contains(key)) {
                 return Err(format!("{key} is not on the list of node {}", occupant.node));
             }
@@ -99,19 +101,21 @@ impl Capacity {
             let Some(node) = &entry.node else { return Err("a node that is gone is eligible".to_owned()) };
             eligible.add(&node.allocatable);
             if entry.in_pool {
-                ordinary.add(&entry.ordinary);
+                ordinary.add(&entry.counted_ordinary());
             }
         }
         if eligible != self.eligible || ordinary != self.ordinary {
             return Err("totals differ from those of the nodes".to_owned());
         }
-        for (demand, counts) in self.places.counts() {
+        for (demand, table, counts) in self.places.counts() {
             for view in View::ALL {
                 let Some(count) = counts[view as usize] else { continue };
                 let mut truth = 0;
                 for (name, entry) in &self.nodes {
                     let Some(node) = &entry.node else { continue };
-                    let room = entry.rooms(ledger.promised(name)).into_iter().nth(view as usize).flatten();
+                    let rows = table as usize * View::ALL.len() + view as usize;
+                    let rooms = entry.rooms(ledger.promised(name), self.places_by_use);
+                    let room = rooms.into_iter().nth(rows).flatten();
                     truth +=
                         room.map_or(0, |room| match place(demand, view, std::iter::once((node, room))) {
                             Ok(_) => u64::from(demand.pod_count),

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     resources::Resources,
-    values::{Demand, Name, Node, Taint},
+    values::{Demand, Headroom, Name, Node, Taint},
 };
 
 /// A set of groups by their numbers.
@@ -74,6 +74,8 @@ pub(super) struct Sums {
     pub(super) ordinary: Resources,
     /// What is promised on them to attempts whose pods are not bound yet, as of the last time that was looked at.
     pub(super) promised: Resources,
+    /// Of `allocatable` and `used`, cpu and memory of nodes that are counted by use.
+    pub(super) by_use: (Resources, Resources),
 }
 
 impl Sums {
@@ -82,9 +84,13 @@ impl Sums {
         change(&mut self.eligible, &node.allocatable);
         if entry.in_pool {
             change(&mut self.allocatable, &node.allocatable);
-            change(&mut self.used, &entry.used);
-            change(&mut self.ordinary, &entry.ordinary);
+            change(&mut self.used, &entry.counted());
+            change(&mut self.ordinary, &entry.counted_ordinary());
             change(&mut self.promised, &entry.promised);
+            if let Some((whole, used)) = entry.by_use() {
+                change(&mut self.by_use.0, &whole);
+                change(&mut self.by_use.1, &used);
+            }
         }
     }
 
@@ -102,6 +108,8 @@ impl Sums {
         self.used.add(&more.used);
         self.ordinary.add(&more.ordinary);
         self.promised.add(&more.promised);
+        self.by_use.0.add(&more.by_use.0);
+        self.by_use.1.add(&more.by_use.1);
     }
 }
 
@@ -310,19 +318,21 @@ impl Capacity {
         })
     }
 
-    /// What a group's nodes have for pods; none if there is no such group.
+    /// What a group's nodes have for pods, without cpu and memory of nodes that are counted by use; none if there is no such
+    /// group.
     pub(crate) fn allocatable_in(&self, group: usize) -> Option<Resources> {
         let group = self.groups().find(|one| one.number == group)?;
-        Some(group.allocatable.clone())
+        Some(group.allocatable.minus(&group.nodes.sums.by_use.0))
     }
 
-    /// What pods use of a group's nodes that are bound to them.
+    /// The same of what pods use that are bound to them.
     pub(crate) fn used_by_bound_in(&self, group: usize) -> Resources {
         let there = self.groups().find(|one| one.number == group);
-        let mut used = there.map(|group| group.used.clone()).unwrap_or_default();
+        let by_requests = |group: Group<'_>| group.used.minus(&group.nodes.sums.by_use.1);
+        let mut used = there.map(by_requests).unwrap_or_default();
         for occupant in self.nominated.iter().filter_map(|pod| self.occupants.get(pod)) {
             if self.is_in_group(&occupant.node, group) {
-                used.subtract(&occupant.requests);
+                used.subtract(&self.counted_of(occupant));
             }
         }
         used
@@ -357,6 +367,12 @@ pub(crate) struct Group<'a> {
 }
 
 impl Group<'_> {
+    /// True if nothing has to be given back for its headroom.
+    pub(crate) fn suffices(&self, headroom: &Headroom) -> bool {
+        let (whole, used) = &self.nodes.sums.by_use;
+        headroom.suffices(&self.used.minus(used), &self.allocatable.minus(whole))
+    }
+
     /// The taints as kubectl writes them, separated by commas; empty for plain nodes.
     pub(crate) fn taints(&self) -> String {
         self.nodes.taints()

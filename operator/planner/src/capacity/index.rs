@@ -34,7 +34,7 @@ pub(crate) enum View {
 }
 
 impl View {
-    pub(crate) const ALL: [Self; 3] = [Self::Now, Self::WithoutScavengers, Self::Empty];
+    pub(crate) const ALL: [Self; VIEWS] = [Self::Now, Self::WithoutScavengers, Self::Empty];
 
     /// True if pods of a placement may go to a node.
     pub(crate) fn admits(self, placement: &Placement, node: &Node) -> bool {
@@ -45,15 +45,37 @@ impl View {
     }
 
     /// The same in each view. What a node does not admit when it is ready it admits in no view.
-    fn all_admit(placement: &Placement, node: &Node) -> [bool; 3] {
+    fn all_admit(placement: &Placement, node: &Node) -> [bool; VIEWS] {
         let empty = placement.admits_when_ready(node);
         let now = empty && placement.admits(node);
         [now, now, empty]
     }
 }
 
-/// What is free on one node in each view; none if the node does not count there.
-pub(crate) type Rooms = [Option<Resources>; 3];
+/// For whom what is free on a node is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Table {
+    /// For those that kube-scheduler places by what they request. On nodes that are counted by use, both must suffice.
+    Requests,
+    /// For those that the planner places by what is really used. Empty while nothing is counted by use.
+    Usage,
+}
+
+/// Rows of all tables.
+const TABLES: usize = 2 * VIEWS;
+const VIEWS: usize = 3;
+
+/// What is free on one node in each view of each table; none if the node does not count there.
+pub(crate) type Rooms = [Option<Resources>; TABLES];
+
+/// Which pods a demand is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Whose {
+    /// A ScavengerJob's.
+    ScavengerJobs,
+    /// An ordinary pod's, which kube-scheduler places.
+    Ordinary,
+}
 
 /// Amounts in the order of the columns, by the number of the node.
 pub(crate) type Rows = BTreeMap<usize, Vec<i64>>;
@@ -73,13 +95,16 @@ const MOST_PARTS: usize = 64;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
     columns: Columns,
-    /// For each view what is free: `width` amounts for each node.
-    free: [Vec<i64>; 3],
-    counts_in: [Bits; 3],
+    /// For each view of each table what is free: `width` amounts for each node.
+    free: [Vec<i64>; TABLES],
+    counts_in: [Bits; TABLES],
+    /// True while ScavengerJobs of one pod are placed by what is really used.
+    by_use: bool,
     placements: Slab<Admission>,
     placement_numbers: BTreeMap<Placement, usize>,
     asks: Slab<Asked>,
-    ask_numbers: BTreeMap<Arc<Demand>, Ask>,
+    /// By whose demands they are.
+    ask_numbers: [BTreeMap<Arc<Demand>, Ask>; 2],
     /// True if some of the asks' counts may be known.
     counts_known: bool,
     /// What pending pods ask that some node could take if no ScavengerJob were there.
@@ -97,13 +122,13 @@ struct Admission {
     placement: Placement,
     users: usize,
     /// In each view.
-    nodes: [Bits; 3],
+    nodes: [Bits; VIEWS],
 }
 
 impl Admission {
     /// Those of the candidates that admit a placement, in each view.
-    fn nodes_of(placement: &Placement, candidates: Vec<(usize, &Node)>) -> [Bits; 3] {
-        let mut nodes: [Bits; 3] = Default::default();
+    fn nodes_of(placement: &Placement, candidates: Vec<(usize, &Node)>) -> [Bits; VIEWS] {
+        let mut nodes: [Bits; VIEWS] = Default::default();
         for (slot, node) in candidates {
             let admits = View::all_admit(placement, node);
             for (nodes, admits) in nodes.iter_mut().zip(admits).filter(|(_, admits)| *admits) {
@@ -118,6 +143,8 @@ impl Admission {
 #[derive(Debug, Clone)]
 struct Asked {
     demand: Arc<Demand>,
+    whose: Whose,
+    table: Table,
     /// The demand's own.
     pod_count: u32,
     /// Columns and amounts of what one pod asks for, without those it asks nothing of; none if it asks for a resource
@@ -132,10 +159,22 @@ struct Asked {
     /// Which of the parts that is, counted from 1; 0 for the whole pool.
     part: usize,
     /// For each view, once somebody wanted to know. One node counts at most for all pods of the demand.
-    counts: [Option<u64>; 3],
+    counts: [Option<u64>; VIEWS],
 }
 
 impl Asked {
+    /// Where the rows of its table are.
+    fn rows(&self, view: View) -> usize {
+        self.table as usize * VIEWS + view as usize
+    }
+
+    fn table(whose: Whose, demand: &Demand, by_use: bool) -> Table {
+        match whose {
+            Whose::ScavengerJobs if by_use && demand.pod_count == 1 => Table::Usage,
+            Whose::ScavengerJobs | Whose::Ordinary => Table::Requests,
+        }
+    }
+
     /// Columns and amounts of what one pod asks for; nothing for what no node has, which fits nowhere.
     fn amounts(&self) -> &[(usize, i64)] {
         self.amounts.as_deref().unwrap_or_default()
@@ -163,9 +202,10 @@ impl Places {
     pub(crate) fn add_user<'a>(
         &mut self,
         demand: &Demand,
+        whose: Whose,
         candidates: impl FnOnce(&Placement) -> Vec<(usize, &'a Node)>,
     ) -> Ask {
-        if let Some(ask) = self.ask_numbers.get(demand) {
+        if let Some(ask) = self.ask_numbers[whose as usize].get(demand) {
             self.asks.at_mut(ask.0).users += 1;
             return *ask;
         }
@@ -184,6 +224,8 @@ impl Places {
         let demand = Arc::new(demand.clone());
         let asked = Asked {
             demand: demand.clone(),
+            whose,
+            table: Asked::table(whose, &demand, self.by_use),
             pod_count: demand.pod_count,
             amounts,
             placement,
@@ -191,10 +233,10 @@ impl Places {
             pending: 0,
             reach: Reach::default(),
             part: 0,
-            counts: [None; 3],
+            counts: [None; VIEWS],
         };
         let ask = Ask(self.asks.add(asked));
-        self.ask_numbers.insert(demand, ask);
+        self.ask_numbers[whose as usize].insert(demand, ask);
         ask
     }
 
@@ -206,7 +248,7 @@ impl Places {
             return;
         }
         let asked = self.asks.remove(ask.0);
-        self.ask_numbers.remove(&asked.demand);
+        self.ask_numbers[asked.whose as usize].remove(&asked.demand);
         let placement = self.placements.at_mut(asked.placement);
         placement.users -= 1;
         if placement.users == 0 {
@@ -234,25 +276,29 @@ impl Places {
             self.add_column(name);
         }
         let end = (slot + 1) * self.columns.width();
-        let mut new = vec![0; 3 * self.columns.width()];
-        let mut changed = [false; 3];
-        let mut counted = [false; 3];
-        for (view, room) in rooms.iter().enumerate() {
-            let row = &mut new[view * self.columns.width()..(view + 1) * self.columns.width()];
+        let mut new = vec![0; TABLES * self.columns.width()];
+        let mut changed = [false; TABLES];
+        let mut counted = [false; TABLES];
+        for (rows, room) in rooms.iter().enumerate() {
+            let row = &mut new[rows * self.columns.width()..(rows + 1) * self.columns.width()];
             if let Some(room) = room {
                 self.columns.fill(row, room);
             }
-            if self.free[view].len() < end {
-                self.free[view].resize(end, 0);
+            counted[rows] = self.counts_in[rows].get(slot);
+            // A table that nobody uses has no rows.
+            if room.is_none() && !counted[rows] && rows >= VIEWS && self.free[rows].len() < end {
+                continue;
             }
-            counted[view] = self.counts_in[view].get(slot);
-            changed[view] =
-                self.free[view][end - self.columns.width()..end] != *row || counted[view] != room.is_some();
+            if self.free[rows].len() < end {
+                self.free[rows].resize(end, 0);
+            }
+            changed[rows] =
+                self.free[rows][end - self.columns.width()..end] != *row || counted[rows] != room.is_some();
         }
-        let mut admits_anew: Vec<Option<[bool; 3]>> = Vec::new();
+        let mut admits_anew: Vec<Option<[bool; VIEWS]>> = Vec::new();
         if let Some(node) = node {
             let admits =
-                |one: &Admission| node.map_or([false; 3], |node| View::all_admit(&one.placement, node));
+                |one: &Admission| node.map_or([false; VIEWS], |node| View::all_admit(&one.placement, node));
             admits_anew = self.placements.items.iter().map(|one| one.as_ref().map(admits)).collect();
         }
         if !changed.contains(&true) && node.is_none() {
@@ -264,16 +310,17 @@ impl Places {
                 let Some(count) = asked.counts[view] else { continue };
                 let admitted = self.placements.at(asked.placement).nodes[view].get(slot);
                 let admits = again.map_or(admitted, |again| again[view]);
-                if !changed[view] && admits == admitted {
+                let rows = asked.table as usize * VIEWS + view;
+                if !changed[rows] && admits == admitted {
                     continue;
                 }
-                let before = if counted[view] && admitted {
-                    asked.pods_on(&self.free[view][end - self.columns.width()..end])
+                let before = if counted[rows] && admitted {
+                    asked.pods_on(&self.free[rows][end - self.columns.width()..end])
                 } else {
                     0
                 };
-                let after = if rooms[view].is_some() && admits {
-                    asked.pods_on(&new[view * self.columns.width()..(view + 1) * self.columns.width()])
+                let after = if rooms[rows].is_some() && admits {
+                    asked.pods_on(&new[rows * self.columns.width()..(rows + 1) * self.columns.width()])
                 } else {
                     0
                 };
@@ -285,10 +332,10 @@ impl Places {
                 }
             }
         }
-        for (view, room) in rooms.iter().enumerate() {
-            let row = &new[view * self.columns.width()..(view + 1) * self.columns.width()];
-            self.free[view][end - self.columns.width()..end].copy_from_slice(row);
-            self.counts_in[view].set(slot, room.is_some());
+        for (rows, room) in rooms.iter().enumerate().filter(|(rows, _)| changed[*rows]) {
+            let row = &new[rows * self.columns.width()..(rows + 1) * self.columns.width()];
+            self.free[rows][end - self.columns.width()..end].copy_from_slice(row);
+            self.counts_in[rows].set(slot, room.is_some());
         }
         for (number, admits) in admits_anew.into_iter().enumerate() {
             if let (Some(admits), Some(placement)) = (admits, &mut self.placements.items[number]) {
@@ -307,13 +354,37 @@ impl Places {
         mut candidates: impl FnMut(&Placement) -> Vec<(usize, &'a Node)>,
     ) {
         for asked in self.asks.items.iter_mut().flatten() {
-            asked.counts = [None; 3];
+            asked.counts = [None; VIEWS];
         }
         for admission in self.placements.items.iter_mut().flatten() {
             admission.nodes = Admission::nodes_of(&admission.placement, candidates(&admission.placement));
         }
         self.counts_known = false;
         self.takeable_stale = true;
+    }
+
+    /// Whether ScavengerJobs of one pod are placed by what is really used. The rows of all nodes are to be set again after a
+    /// change.
+    pub(crate) fn set_by_use(&mut self, by_use: bool) {
+        if self.by_use == by_use {
+            return;
+        }
+        self.by_use = by_use;
+        for asked in self.asks.items.iter_mut().flatten() {
+            asked.table = Asked::table(asked.whose, &asked.demand, by_use);
+            asked.counts = [None; VIEWS];
+        }
+        self.takeable_stale = true;
+    }
+
+    /// Where the rows are in which a ScavengerJob's demand finds what is free.
+    pub(crate) fn rows(&self, demand: &Demand, view: View) -> usize {
+        Asked::table(Whose::ScavengerJobs, demand, self.by_use) as usize * VIEWS + view as usize
+    }
+
+    /// True for a demand of a ScavengerJob whose node the planner chooses.
+    pub(crate) fn is_placed_by_use(&self, ask: Ask) -> bool {
+        self.asks.at(ask.0).table == Table::Usage
     }
 
     /// How many pods of a demand find a place.
@@ -331,9 +402,9 @@ impl Places {
     /// The nodes that count and admit pods of a demand, with what is free there.
     fn open_to(&self, asked: &Asked, view: View) -> impl Iterator<Item = (usize, &[i64])> {
         let width = self.columns.width();
-        let free = &self.free[view as usize];
+        let free = &self.free[asked.rows(view)];
         let admits = &self.placements.at(asked.placement).nodes[view as usize];
-        let slots = self.counts_in[view as usize].both(admits);
+        let slots = self.counts_in[asked.rows(view)].both(admits);
         slots.map(move |slot| (slot, &free[slot * width..(slot + 1) * width]))
     }
 
@@ -354,9 +425,13 @@ impl Places {
         self.count(ask, view) >= wanted
     }
 
-    /// Numbers of nodes for all pods of a demand now: first fit in the order of the numbers.
+    /// Numbers of nodes for all pods of a demand now: first fit in the order of the numbers. Where the planner chooses, it is
+    /// the node of which the largest share stays free: a node that is filled to the brim is the first to take back.
     pub(crate) fn nodes_for(&self, ask: Ask) -> Vec<usize> {
         let asked = self.asks.at(ask.0);
+        if asked.table == Table::Usage {
+            return self.emptiest(asked).into_iter().collect();
+        }
         let wanted = asked.demand.pod_count as usize;
         let mut nodes = Vec::with_capacity(wanted);
         for (slot, row) in self.open_to(asked, View::Now) {
@@ -367,6 +442,22 @@ impl Places {
             }
         }
         nodes
+    }
+
+    /// Of the nodes that take a pod of a demand now, the one of which the largest share stays free, of the resource of which
+    /// least does.
+    fn emptiest(&self, asked: &Asked) -> Option<usize> {
+        let whole = &self.free[asked.rows(View::Empty)];
+        let width = self.columns.width();
+        let share = |slot: usize, row: &[i64]| {
+            let stays = |(column, amount): &(usize, i64)| {
+                let whole = whole.get(slot * width + column).copied().unwrap_or(0).max(1);
+                i128::from(row[*column].saturating_sub(*amount)) * 1_000_000 / i128::from(whole)
+            };
+            asked.amounts().iter().map(stays).min().unwrap_or(0)
+        };
+        let takes = self.open_to(asked, View::Now).filter(|(_, row)| asked.pods_on(row) > 0);
+        takes.max_by_key(|(slot, row)| (share(*slot, row), Reverse(*slot))).map(|(slot, _)| slot)
     }
 
     /// Equal for demands that ask for the same extended resources (columns beyond the 64th count as one).
@@ -412,7 +503,8 @@ impl Places {
     /// share smaller, and nothing but ordinary pods can make it larger while they are kept. What is `lent` counts as free.
     pub(crate) fn nodes_to_keep(&self, ask: Ask, lent: &Rows) -> Vec<(usize, u32)> {
         let asked = self.asks.at(ask.0);
-        let [now, without, _] = &self.free;
+        let (now, without) =
+            (&self.free[asked.rows(View::Now)], &self.free[asked.rows(View::WithoutScavengers)]);
         let lacking = |slot: usize, pods: u32| {
             let row = slot * self.columns.width()..(slot + 1) * self.columns.width();
             let share = |(column, amount): &(usize, i64)| {
@@ -445,13 +537,13 @@ impl Places {
     /// What is `lent` counts as free.
     pub(crate) fn takes_from_nodes(&self, ask: Ask, kept: Ask, nodes: &[(usize, u32)], lent: &Rows) -> bool {
         let (asked, kept) = (self.asks.at(ask.0), self.asks.at(kept.0));
-        let now = View::Now as usize;
-        let admits = &self.placements.at(asked.placement).nodes[now];
+        let now = asked.rows(View::Now);
+        let admits = &self.placements.at(asked.placement).nodes[View::Now as usize];
         nodes.iter().any(|(slot, pods)| {
             if !self.counts_in[now].get(*slot) || !admits.get(*slot) {
                 return false;
             }
-            let free = &self.free_with(*slot, lent.get(slot));
+            let free = &self.free_with(now, *slot, lent.get(slot));
             let own = i64::from(asked.pods_on(free));
             own > 0
                 && kept.amounts().iter().any(|(column, amount)| {
@@ -464,9 +556,9 @@ impl Places {
     }
 
     /// What is free on a node now, and what would be with this.
-    fn free_with(&self, slot: usize, more: Option<&Vec<i64>>) -> Cow<'_, [i64]> {
+    fn free_with(&self, now: usize, slot: usize, more: Option<&Vec<i64>>) -> Cow<'_, [i64]> {
         let width = self.columns.width();
-        let mut free = Cow::from(&self.free[View::Now as usize][slot * width..(slot + 1) * width]);
+        let mut free = Cow::from(&self.free[now][slot * width..(slot + 1) * width]);
         if let Some(more) = more {
             free.to_mut().iter_mut().zip(more).for_each(|(free, more)| *free = free.saturating_add(*more));
         }
@@ -476,17 +568,17 @@ impl Places {
     /// How many pods of a demand a node takes now, or would take with this.
     pub(crate) fn pods_on(&self, ask: Ask, slot: usize, more: Option<&Vec<i64>>) -> u32 {
         let asked = self.asks.at(ask.0);
-        let now = View::Now as usize;
-        let counts =
-            self.counts_in[now].get(slot) && self.placements.at(asked.placement).nodes[now].get(slot);
-        if counts { asked.pods_on(&self.free_with(slot, more)) } else { 0 }
+        let now = asked.rows(View::Now);
+        let admits = &self.placements.at(asked.placement).nodes[View::Now as usize];
+        let counts = self.counts_in[now].get(slot) && admits.get(slot);
+        if counts { asked.pods_on(&self.free_with(now, slot, more)) } else { 0 }
     }
 
     /// Number of nodes of the pool that let a demand's pods in, however full they are and whether they are ready or not.
     pub(crate) fn suitable(&self, ask: Ask) -> usize {
-        let empty = View::Empty as usize;
-        let admits = &self.placements.at(self.asks.at(ask.0).placement).nodes[empty];
-        self.counts_in[empty].common(admits)
+        let asked = self.asks.at(ask.0);
+        let admits = &self.placements.at(asked.placement).nodes[View::Empty as usize];
+        self.counts_in[asked.rows(View::Empty)].common(admits)
     }
 
     /// Amounts in the order of the columns.
@@ -609,8 +701,8 @@ impl Places {
 
     /// Every demand with the counts that are known.
     #[cfg(any(test, feature = "fixtures"))]
-    pub(crate) fn counts(&self) -> impl Iterator<Item = (&Demand, [Option<u64>; 3])> {
-        self.asks.items.iter().flatten().map(|asked| (&*asked.demand, asked.counts))
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (&Demand, Table, [Option<u64>; VIEWS])> {
+        self.asks.items.iter().flatten().map(|asked| (&*asked.demand, asked.table, asked.counts))
     }
 
     #[cfg(test)]

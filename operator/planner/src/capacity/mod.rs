@@ -5,6 +5,7 @@
 //! (`index`) that [`Capacity::settle`] brings up to date. `plainly` states the same rules over the nodes as they are, and
 //! tests hold the index against it (`check`).
 
+mod account;
 mod borders;
 mod check;
 mod columns;
@@ -21,12 +22,14 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use account::Account;
+pub(crate) use account::compute;
 use borders::{Borders, is_closed};
 pub(crate) use groups::Group;
 use groups::Groups;
 pub(crate) use index::Ask;
 pub(crate) use index::Rows;
-use index::{Places, Rooms};
+use index::{Places, Whose};
 use labels::Labels;
 pub use questions::Shortage;
 pub(crate) use questions::{Size, Traits};
@@ -49,6 +52,10 @@ struct Entry {
     used: Resources,
     /// Those of them that belong to no ScavengerJob.
     ordinary: Resources,
+    /// What pods of ScavengerJobs on it hold beyond what they request.
+    beyond: Resources,
+    /// How it is counted by use; none if it is counted by requests.
+    account: Option<Box<Account>>,
     /// Pods of ScavengerJobs on it that have not ended.
     scavengers: BTreeSet<Key>,
     /// What is promised on it, as its group counts it.
@@ -77,8 +84,10 @@ pub struct ScavengerPod<'a> {
     pub key: &'a Key,
     /// UID of its ScavengerJob.
     pub owner: &'a Name,
-    /// What it occupies.
+    /// What it occupies, as kube-scheduler counts it.
     pub requests: &'a Resources,
+    /// What it holds for its ScavengerJob.
+    pub holds: &'a Resources,
 }
 
 /// The room there is.
@@ -98,6 +107,10 @@ pub struct Capacity {
     allocatable: Resources,
     used: Resources,
     ordinary: Resources,
+    /// Of the first two, cpu and memory of nodes that are counted by use.
+    by_use: (Resources, Resources),
+    /// True while ScavengerJobs of one pod are placed by what is really used.
+    places_by_use: bool,
     /// What nodes have that belong to the pool whenever they are ready, and how many these are.
     eligible: Resources,
     eligible_nodes: usize,
@@ -123,8 +136,21 @@ pub struct Capacity {
 struct Occupant {
     node: Name,
     requests: Resources,
+    /// What it holds, if that is more.
+    holds: Option<Box<Resources>>,
     /// UID of its ScavengerJob, if it belongs to one.
     owner: Option<Name>,
+}
+
+impl Occupant {
+    fn holds(&self) -> &Resources {
+        self.holds.as_deref().unwrap_or(&self.requests)
+    }
+
+    /// What it holds beyond what it requests.
+    fn beyond(&self) -> Resources {
+        self.holds.as_ref().map(|holds| holds.minus(&self.requests)).unwrap_or_default()
+    }
 }
 
 /// True if ScavengerJobs may be added to a node.
@@ -140,26 +166,14 @@ impl Entry {
             eligible: false,
             used: Resources::default(),
             ordinary: Resources::default(),
+            beyond: Resources::default(),
+            account: None,
             scavengers: BTreeSet::new(),
             promised: Resources::default(),
             group: None,
             slot,
             relabelled: false,
         }
-    }
-
-    /// What is free in each `View`.
-    fn rooms(&self, promised: Option<&Resources>) -> Rooms {
-        let Some(node) = &self.node else { return [None, None, None] };
-        let now = self.in_pool.then(|| {
-            let mut free = node.allocatable.minus(&self.used);
-            if let Some(promised) = promised {
-                free.subtract(promised);
-            }
-            free
-        });
-        let without = self.in_pool.then(|| node.allocatable.minus(&self.ordinary));
-        [now, without, self.eligible.then(|| node.allocatable.clone())]
     }
 }
 
@@ -236,8 +250,12 @@ impl Capacity {
             self.eligible_nodes -= 1;
             if entry.in_pool {
                 self.allocatable.subtract(&node.allocatable);
-                self.used.subtract(&entry.used);
-                self.ordinary.subtract(&entry.ordinary);
+                self.used.subtract(&entry.counted());
+                self.ordinary.subtract(&entry.counted_ordinary());
+                if let Some((whole, used)) = entry.by_use() {
+                    self.by_use.0.subtract(&whole);
+                    self.by_use.1.subtract(&used);
+                }
             }
         }
         change(entry);
@@ -246,8 +264,12 @@ impl Capacity {
             self.eligible_nodes += 1;
             if entry.in_pool {
                 self.allocatable.add(&node.allocatable);
-                self.used.add(&entry.used);
-                self.ordinary.add(&entry.ordinary);
+                self.used.add(&entry.counted());
+                self.ordinary.add(&entry.counted_ordinary());
+                if let Some((whole, used)) = entry.by_use() {
+                    self.by_use.0.add(&whole);
+                    self.by_use.1.add(&used);
+                }
             }
         }
         if entry.group.is_none()
@@ -270,6 +292,8 @@ impl Capacity {
 
     /// Other settings of the pool: which nodes belong to it is decided again.
     pub fn set_settings(&mut self, settings: Option<&Settings>) {
+        self.places_by_use = settings.is_some_and(Settings::places_by_use);
+        self.places.set_by_use(self.places_by_use);
         let names: Vec<Name> = self.nodes.keys().cloned().collect();
         for name in names {
             self.change_node(&name, |entry| {
@@ -295,6 +319,7 @@ impl Capacity {
         let occupant = place.filter(|_| alive).map(|node| Occupant {
             node: node.clone(),
             requests: pod.requests.clone(),
+            holds: pod.limits.clone().filter(|_| !ordinary),
             owner: pod.owner.as_ref().map(|(owner, _)| owner.clone()),
         });
         self.occupy(&pod.key, occupant);
@@ -329,13 +354,14 @@ impl Capacity {
                 if old.owner.is_none() {
                     entry.ordinary.subtract(&old.requests);
                 } else {
+                    entry.beyond.subtract(&old.beyond());
                     entry.scavengers.remove(key);
                 }
             });
             if old.owner.is_some()
                 && let Some(amount) = self.namespaces.get_mut(&key.namespace)
             {
-                amount.subtract(&old.requests);
+                amount.subtract(old.holds());
                 if *amount == Resources::default() {
                     self.namespaces.remove(&key.namespace);
                 }
@@ -349,11 +375,12 @@ impl Capacity {
                 if new.owner.is_none() {
                     entry.ordinary.add(&new.requests);
                 } else {
+                    entry.beyond.add(&new.beyond());
                     entry.scavengers.insert(key.clone());
                 }
             });
             if new.owner.is_some() {
-                self.namespaces.entry(key.namespace.clone()).or_default().add(&new.requests);
+                self.namespaces.entry(key.namespace.clone()).or_default().add(new.holds());
             }
             self.occupants.insert(key.clone(), new);
         }
@@ -376,7 +403,7 @@ impl Capacity {
             let Some(entry) = self.nodes.get_mut(&name) else { continue };
             let promised = ledger.promised(&name);
             self.groups.set_promised(entry, promised);
-            let rooms = entry.rooms(promised);
+            let rooms = entry.rooms(promised, self.places_by_use);
             let relabelled = std::mem::take(&mut entry.relabelled) && !begins_again;
             let (slot, gone) = (entry.slot, entry.node.is_none() && entry.used == Resources::default());
             self.places.set_node(slot, relabelled.then_some(entry.node.as_ref()), &rooms);
@@ -395,8 +422,12 @@ impl Capacity {
 
     /// Somebody waits with a demand.
     pub(crate) fn ask(&mut self, demand: &Demand) -> Ask {
+        self.ask_for(demand, Whose::ScavengerJobs)
+    }
+
+    fn ask_for(&mut self, demand: &Demand, whose: Whose) -> Ask {
         let Self { nodes, slots, labels, places, .. } = self;
-        let ask = places.add_user(demand, |placement| labels.candidates(placement, nodes, slots));
+        let ask = places.add_user(demand, whose, |placement| labels.candidates(placement, nodes, slots));
         self.set_reach(ask);
         ask
     }
@@ -464,7 +495,7 @@ impl Capacity {
         let mut used = self.used.clone();
         for occupant in self.nominated.iter().filter_map(|pod| self.occupants.get(pod)) {
             if self.is_in_pool(&occupant.node) {
-                used.subtract(&occupant.requests);
+                used.subtract(&self.counted_of(occupant));
             }
         }
         used
@@ -501,6 +532,12 @@ impl Capacity {
         self.nodes.iter().filter(move |(_, entry)| avoided(entry)).map(|(name, _)| name)
     }
 
+    /// Ordinary pods that are bound to a node or nominated for one, and what they request.
+    pub(crate) fn ordinary_pods(&self) -> impl Iterator<Item = (&Key, &Name, &Resources)> {
+        let ordinary = self.occupants.iter().filter(|(_, occupant)| occupant.owner.is_none());
+        ordinary.map(|(key, occupant)| (key, &occupant.node, &occupant.requests))
+    }
+
     /// True if a pod occupies capacity on a node.
     pub(crate) fn is_occupied_by(&self, pod: &Key) -> bool {
         self.occupants.contains_key(pod)
@@ -531,7 +568,12 @@ impl Capacity {
     pub fn scavenger_pods(&self, node: &Name) -> impl Iterator<Item = ScavengerPod<'_>> {
         self.nodes.get(node).into_iter().flat_map(|entry| &entry.scavengers).filter_map(|key| {
             let occupant = self.occupants.get(key)?;
-            Some(ScavengerPod { key, owner: occupant.owner.as_ref()?, requests: &occupant.requests })
+            Some(ScavengerPod {
+                key,
+                owner: occupant.owner.as_ref()?,
+                requests: &occupant.requests,
+                holds: occupant.holds(),
+            })
         })
     }
 }

@@ -6,7 +6,10 @@
 //! thing that fails. It looks at capacity after taints and node affinity, and before volumes, other pods and topology. So
 //! where it names no lack of capacity for any node, every node that the pod may go to has enough.
 
-use super::{Capacity, index::View};
+use super::{
+    Capacity,
+    index::{View, Whose},
+};
 use crate::{
     resources::Resources,
     values::{Demand, Key, Placement, Pod},
@@ -53,7 +56,7 @@ impl Capacity {
             self.version += 1;
         }
         if let Some(demand) = demand {
-            let ask = self.ask(&demand);
+            let ask = self.ask_for(&demand, Whose::Ordinary);
             self.places.change_pending(ask, 1);
             self.pending.insert(key.clone(), ask);
         }

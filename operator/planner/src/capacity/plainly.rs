@@ -26,12 +26,14 @@ impl Capacity {
         if shortage.is_some() {
             return shortage;
         }
-        let nodes =
-            self.nodes.values().filter(|entry| entry.eligible).filter_map(|entry| entry.node.as_ref());
         if self.eligible_nodes == 0 {
             return None;
         }
-        let rooms = nodes.map(|node| (node, node.allocatable.clone()));
+        let rows = self.places.rows(demand, View::Empty);
+        let rooms = self.nodes.values().filter_map(|entry| {
+            let rooms = entry.rooms(None, self.places_by_use);
+            Some((entry.node.as_ref()?, rooms.into_iter().nth(rows).flatten()?))
+        });
         place(demand, View::Empty, rooms).err().map(|placed| self.never_placed(demand, placed))
     }
 
@@ -44,8 +46,9 @@ impl Capacity {
     /// # Errors
     /// `Shortage` naming the threshold or the nodes.
     pub fn fit(&self, demand: &Demand, ledger: &Ledger, settings: &Settings) -> Result<Vec<Name>, Shortage> {
-        if let Some(shortage) = self.too_many_closed().or_else(|| self.exceeds_free(demand, ledger, settings))
-        {
+        let is_kept_off = self.places_by_use && demand.pod_count == 1;
+        let too_many = self.too_many_closed().filter(|_| !is_kept_off);
+        if let Some(shortage) = too_many.or_else(|| self.exceeds_free(demand, ledger, settings)) {
             return Err(shortage);
         }
         if let Some((sums, takeable)) = self.part_plainly(demand, ledger) {

@@ -113,9 +113,7 @@ impl Capacity {
 
     /// True if there is room for a demand now.
     pub(crate) fn fits(&mut self, ask: Ask, free: &[i64]) -> bool {
-        self.too_many_closed().is_none()
-            && self.places.is_within(ask, free)
-            && self.places.fits(ask, View::Now)
+        self.can_be_kept_off(ask) && self.places.is_within(ask, free) && self.places.fits(ask, View::Now)
     }
 
     /// What would be left below the threshold if no ScavengerJob were there.
@@ -172,7 +170,13 @@ impl Capacity {
 
     /// False while nothing can start, however much is free.
     pub(crate) fn takes_starts(&self) -> bool {
-        self.too_many_closed().is_none()
+        self.places_by_use || self.too_many_closed().is_none()
+    }
+
+    /// True if the pods of a demand can be kept off the nodes that are closed: by their names, or because the planner chooses
+    /// the node.
+    fn can_be_kept_off(&self, ask: Ask) -> bool {
+        self.places.is_placed_by_use(ask) || self.too_many_closed().is_none()
     }
 
     /// How many pods of a demand find a node now, whatever the threshold.
@@ -205,7 +209,7 @@ impl Capacity {
 
     /// Why there is no room for a demand now.
     pub(crate) fn shortage(&mut self, ask: Ask, ledger: &Ledger, settings: &Settings) -> Shortage {
-        if let Some(shortage) = self.too_many_closed() {
+        if let Some(shortage) = self.too_many_closed().filter(|_| !self.can_be_kept_off(ask)) {
             return shortage;
         }
         let demand = self.places.demand(ask);
@@ -242,12 +246,10 @@ impl Capacity {
     /// # Errors
     /// The number of pods for which there is a node.
     pub fn nodes_for(&self, demand: &Demand, ledger: &Ledger) -> Result<Vec<Name>, u32> {
-        let rooms = self.pool_nodes().map(|(node, used)| {
-            let mut free = node.allocatable.minus(used);
-            if let Some(promised) = ledger.promised(&node.name) {
-                free.subtract(promised);
-            }
-            (node, free)
+        let rows = self.places.rows(demand, View::Now);
+        let rooms = self.nodes.iter().filter_map(|(name, entry)| {
+            let rooms = entry.rooms(ledger.promised(name), self.places_by_use);
+            Some((entry.node.as_ref()?, rooms.into_iter().nth(rows).flatten()?))
         });
         place(demand, View::Now, rooms)
     }

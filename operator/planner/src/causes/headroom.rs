@@ -83,13 +83,13 @@ pub(crate) struct KeepHeadroom;
 impl Cause for KeepHeadroom {
     fn is_idle(&self, pool: &Pool<'_>) -> bool {
         let headroom = &pool.settings.headroom;
-        headroom.suffices(pool.capacity.used_by_pods(), pool.capacity.allocatable())
-            && pool.capacity.groups().all(|group| headroom.suffices(group.used, group.allocatable))
+        let (allocatable, used) = pool.capacity.counted_by_requests(pool.capacity.used_by_pods());
+        headroom.suffices(&used, &allocatable) && pool.capacity.groups().all(|group| group.suffices(headroom))
     }
 
     fn order(&mut self, pool: &mut Pool<'_>) {
         keep_in_pool(pool);
-        let lacks = |group: &Group<'_>| !pool.settings.headroom.suffices(group.used, group.allocatable);
+        let lacks = |group: &Group<'_>| !group.suffices(&pool.settings.headroom);
         let groups: Vec<(usize, String)> = pool
             .capacity
             .groups()
@@ -104,8 +104,8 @@ impl Cause for KeepHeadroom {
 
 fn keep_in_pool(pool: &mut Pool<'_>) {
     let headroom = &pool.settings.headroom;
-    let mut used = pool.capacity.used_by_bound();
-    if headroom.suffices(&used, pool.capacity.allocatable()) {
+    let (allocatable, mut used) = pool.capacity.counted_by_requests(&pool.capacity.used_by_bound());
+    if headroom.suffices(&used, &allocatable) {
         return;
     }
     let mut candidates = Vec::new();
@@ -117,7 +117,7 @@ fn keep_in_pool(pool: &mut Pool<'_>) {
             None => used.subtract(&held),
         }
     }
-    for (sj, message) in choose(&used, pool.capacity.allocatable(), headroom, "", candidates) {
+    for (sj, message) in choose(&used, &allocatable, headroom, "", candidates) {
         pool.order(&sj, Reason::Headroom, message);
     }
 }

@@ -130,7 +130,7 @@ impl Cause for MeasuredMemory {
         let nodes: BTreeSet<Name> = self.hot.keys().chain(&self.relieving).cloned().collect();
         for node in nodes {
             let scavenger_jobs: Vec<(Key, Resources)> =
-                pool.scavenger_jobs_on(&node).into_iter().map(|(sj, held)| (sj.clone(), held)).collect();
+                pool.holders_on(&node).into_iter().map(|(sj, held)| (sj.clone(), held)).collect();
             let is_terminating = |sj: &Key| matches!(pool.standing_of(sj), Standing::Terminating(_));
             if scavenger_jobs.iter().any(|(sj, _)| is_terminating(sj)) {
                 // Somebody terminates already, for whatever reason.

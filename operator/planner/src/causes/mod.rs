@@ -9,6 +9,7 @@ pub mod least_loss;
 pub mod left_pool;
 pub mod measured_memory;
 pub mod node_pressure;
+pub mod node_use;
 pub mod pending_pod;
 pub mod pending_resize;
 
@@ -35,6 +36,7 @@ use headroom::KeepHeadroom;
 use left_pool::LeftPool;
 use measured_memory::MeasuredMemory;
 use node_pressure::NodePressure;
+use node_use::NodesInUse;
 use pending_pod::PendingPods;
 use pending_resize::PendingResizes;
 
@@ -75,6 +77,7 @@ pub(crate) struct Causes {
     drain: Drain,
     pub(crate) node_pressure: NodePressure,
     pub(crate) measured_memory: MeasuredMemory,
+    pub(crate) nodes_in_use: NodesInUse,
     pub(crate) pending_pods: PendingPods,
     pub(crate) pending_resizes: PendingResizes,
     headroom: KeepHeadroom,
@@ -84,11 +87,12 @@ pub(crate) struct Causes {
 impl Causes {
     /// In order of urgency. An ordinary pod that waits, or is to grow, comes before headroom: what is freed for it may make
     /// the headroom, too. A node that left the pool is last: nobody waits for it.
-    pub(crate) fn by_urgency(&mut self) -> [&mut dyn Cause; 7] {
+    pub(crate) fn by_urgency(&mut self) -> [&mut dyn Cause; 8] {
         [
             &mut self.drain,
             &mut self.node_pressure,
             &mut self.measured_memory,
+            &mut self.nodes_in_use,
             &mut self.pending_pods,
             &mut self.pending_resizes,
             &mut self.headroom,
@@ -202,12 +206,17 @@ impl Pool<'_> {
         self.held_on(sj, |node| self.capacity.is_in_pool(node))
     }
 
-    /// What a ScavengerJob's pods hold on some nodes.
+    /// What a ScavengerJob's pods hold on some nodes, without cpu and memory of those that are counted by use: these are
+    /// looked after one by one.
     pub(crate) fn held_on(&self, sj: &Key, counts: impl Fn(&Name) -> bool) -> Resources {
         let mut held = Resources::default();
         let pods = self.seen.attachments(sj).into_iter().flat_map(Attachments::bound);
-        for (_, pod) in pods.filter(|(node, _)| counts(node)) {
-            held.add(&pod.requests);
+        for (node, pod) in pods.filter(|(node, _)| counts(node)) {
+            match self.capacity.account(node) {
+                // That node is looked after by itself.
+                Some(_) => held.add(&without_compute(&pod.requests)),
+                None => held.add(&pod.requests),
+            }
         }
         held
     }
@@ -264,6 +273,11 @@ impl Pool<'_> {
         });
         until.min()
     }
+}
+
+/// Amounts without cpu and memory.
+fn without_compute(amounts: &Resources) -> Resources {
+    Resources { cpu_milli: 0, memory_bytes: 0, ..amounts.clone() }
 }
 
 /// How a ScavengerJob holds its capacity.

@@ -12,7 +12,8 @@ use super::{Expression, Name, NodeTerm, Operator, Placement, Settings, Taint, To
 pub struct Confinement {
     /// Required node affinity, in addition to the ScavengerJob's own; every node matches if it is empty.
     pub nodes: NodeTerm,
-    /// The nodes to which a volume of the pods is attached that can be mounted nowhere else; every node if empty.
+    /// The nodes to which a volume of the pods is attached that can be mounted nowhere else, or the one that the planner
+    /// chose; every node if empty.
     #[serde(default)]
     pub attached: Vec<Name>,
     /// Keys of the taints that the pods may tolerate, as far as their ScavengerJob does.

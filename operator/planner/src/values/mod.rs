@@ -33,7 +33,7 @@ pub use supervision::{
     CheckpointRequest, EndReport, LiveReport, Measured, ObservedSaves, Rank, Stop, Supervised, Supervision,
     SupervisionSpec, Supervisor,
 };
-pub use usage::{AttemptUsage, Figures, PodUsage};
+pub use usage::{Accounting, AttemptUsage, ByUse, Figures, PodUsage, UsageRules};
 
 /// A short, shared text: names, UIDs.
 pub type Name = Arc<str>;

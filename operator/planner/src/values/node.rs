@@ -68,7 +68,10 @@ impl Taint {
 pub struct Usage {
     /// The node.
     pub node: Name,
-    /// Memory, in bytes.
+    /// CPU: the mean over the time before, usually 15 s, in millicores.
+    #[serde(default)]
+    pub cpu_milli: i64,
+    /// Working set, in bytes.
     pub memory_bytes: i64,
     /// When it was measured.
     pub time: Timestamp,

@@ -20,6 +20,12 @@ pub struct Pod {
     /// What it occupies: containers, sidecars, init containers, overhead, and `pods: 1`. During an in-place resize the
     /// larger of what it had and what it is to have.
     pub requests: Resources,
+    /// What a pod of a ScavengerJob may really use, if that is more than it requests: its limits, with accounting Usage.
+    #[serde(default)]
+    pub limits: Option<Box<Resources>>,
+    /// When a container of it was last killed for memory.
+    #[serde(default)]
+    pub out_of_memory: Option<Timestamp>,
     /// What an in-place resize that its node deferred for lack of capacity adds to what it had; part of `requests`.
     #[serde(default)]
     pub deferred_resize: Option<Resources>,
@@ -90,6 +96,12 @@ impl Pod {
     #[must_use]
     pub fn is_evictable(&self) -> bool {
         !self.phase.is_terminal() && self.deletion_requested.is_none()
+    }
+
+    /// What it holds for its ScavengerJob, whatever it requests.
+    #[must_use]
+    pub fn holds(&self) -> &Resources {
+        self.limits.as_deref().unwrap_or(&self.requests)
     }
 
     /// When it should be gone; none unless it is being deleted. Whoever deletes a pod may choose any grace period, but

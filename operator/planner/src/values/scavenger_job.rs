@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AttemptUsage, Key, Measured, Name, ObservedSaves, Outcome, Phase, Placement, Reason, Supervised,
-    SupervisionSpec, WaitingReason,
+    Accounting, AttemptUsage, Key, Measured, Name, ObservedSaves, Outcome, Phase, Placement, Reason,
+    Supervised, SupervisionSpec, WaitingReason,
 };
 use crate::resources::Resources;
 
@@ -149,6 +149,9 @@ pub struct ScavengerJobStatus {
     pub interruptions_in_a_row: u32,
     /// Attempts in a row whose end nobody explained.
     pub unknown_ends_in_a_row: u32,
+    /// Nodes on which it was killed for memory although it used less than its limit.
+    #[serde(default)]
+    pub out_of_memory_nodes: Vec<Name>,
     /// Seconds that ended attempts ran, all pods together.
     pub active_seconds: i64,
     /// When that last fell back to 1.
@@ -240,6 +243,12 @@ pub struct Attempt {
     /// True if it runs under the supervisor.
     #[serde(default)]
     pub supervised: bool,
+    /// How its capacity was counted when it started: so it is counted until it ends.
+    #[serde(default)]
+    pub accounting: Accounting,
+    /// The node that the planner chose for its pod; none if kube-scheduler chooses.
+    #[serde(default)]
+    pub node: Option<Name>,
     /// True if it was started on capacity that is reserved for another ScavengerJob.
     #[serde(default)]
     pub lent: bool,
@@ -282,6 +291,8 @@ impl Attempt {
             reason: None,
             message: None,
             supervised: false,
+            accounting: Accounting::Requests,
+            node: None,
             lent: false,
             measured: Measured::default(),
             nodes: Vec::new(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
-use super::{Calendar, Name, Node, Supervisor};
+use super::{Calendar, Name, Node, Supervisor, UsageRules};
 use crate::{
     resources::{CPU, MEMORY, PODS, Share, Thresholds},
     weights::Weights,
@@ -53,6 +53,9 @@ pub struct Settings {
     /// The program under which workloads run; none if the pool has none.
     #[serde(default)]
     pub supervisor: Option<Supervisor>,
+    /// How ScavengerJobs take what is reserved but not used; none if capacity is counted by requests.
+    #[serde(default)]
+    pub usage: Option<Box<UsageRules>>,
 }
 
 impl Settings {

@@ -1,9 +1,47 @@
-//! What pods really use, as metrics.k8s.io serves it.
+//! What nodes and pods really use, as metrics.k8s.io serves it, and the rules for taking what is left.
+
+use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::Key;
+use super::{Key, Name};
+use crate::resources::Share;
+pub use scavenger_vocabulary::Accounting;
+
+/// Rules of accounting Usage: how ScavengerJobs take what is reserved but not used.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UsageRules {
+    /// Labels of the nodes of the pool that are counted by use; all of them if empty. The others are counted by requests.
+    pub node_selector: BTreeMap<Name, Name>,
+    /// True if it is only calculated and reported what would happen.
+    pub dry_run: bool,
+    /// For how long a pod or a node must have been measured before what it uses counts instead of what it requests.
+    pub window: SignedDuration,
+    /// After this time a sample counts half as much.
+    pub half_life: SignedDuration,
+    /// The share of the samples that are below the predicted peak.
+    pub percentile: Share,
+    /// What is added to the predicted peak, as a share of it.
+    pub margin: Share,
+    /// For how long ScavengerJobs may crawl on a node whose processors ordinary pods need.
+    pub linger: SignedDuration,
+    /// A node whose last sample is older takes no ScavengerJob.
+    pub oldest_metrics: SignedDuration,
+    /// A node whose last sample is older gives up its ScavengerJobs.
+    pub metrics_grace: SignedDuration,
+    /// Pods of ScavengerJobs on a node.
+    pub most_pods_per_node: u32,
+    /// The longest grace period of their pods.
+    pub grace_period: SignedDuration,
+}
+
+/// How pods are made whose capacity is counted by use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByUse {
+    /// Their longest grace period.
+    pub grace_period: SignedDuration,
+}
 
 /// What one pod uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

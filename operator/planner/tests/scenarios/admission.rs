@@ -287,7 +287,8 @@ fn no_more_than_allowed_start_at_the_same_time() {
     }
     cluster.run_for(seconds(4));
     assert_eq!(order(&cluster).len(), 3);
-    let waiting = cluster.planner.pool_report().counts.waiting.get(&WaitingReason::BehindInQueue).copied();
+    let waiting =
+        cluster.planner.pool_report(cluster.now).counts.waiting.get(&WaitingReason::BehindInQueue).copied();
     assert_eq!(waiting, Some(17));
     cluster.scheduler_works = true;
     for number in 0..20 {

@@ -424,6 +424,8 @@ fn a_tie_is_no_failure_whatever_the_phase_of_the_pod() {
             listed: false,
             lost: None,
             is_to_blame: false,
+            usage: None,
+            out_of_memory_nodes: &[],
             now: at(9),
         });
         let Verdict::Ended(ending) = verdict else { panic!("{verdict:?}") };

@@ -23,7 +23,7 @@ fn cluster() -> Cluster {
 
 /// Node n1 was just measured to use so many MiB.
 fn observe(cluster: &mut Cluster, mib: i64) {
-    let usage = Usage { node: "n1".into(), memory_bytes: mib << 20, time: cluster.now };
+    let usage = Usage { node: "n1".into(), cpu_milli: 0, memory_bytes: mib << 20, time: cluster.now };
     cluster.planner.observe(Observation::Usage(Some(vec![usage])), cluster.now);
 }
 
@@ -44,7 +44,7 @@ fn the_cheapest_go_until_what_they_asked_for_would_do() {
     measure(&mut cluster, 8990);
     cluster.run_for(seconds(10));
     assert_eq!(interrupted(&cluster), Vec::<&str>::new(), "less than 90%");
-    assert!(cluster.planner.pool_report().measures_memory);
+    assert!(cluster.planner.pool_report(cluster.now).measures_memory);
     // 9,800 of 10,000: 1,300 must go to reach 85%.
     measure(&mut cluster, 9800);
     cluster.run_for(seconds(10));
@@ -63,7 +63,7 @@ fn nobody_else_goes_before_it_was_measured_again() {
     assert_eq!(interrupted(&cluster), ["a", "b"]);
     // The same measurement again, as it is read every 15 s.
     for _ in 0..3 {
-        let usage = Usage { node: "n1".into(), memory_bytes: 9800 << 20, time: old };
+        let usage = Usage { node: "n1".into(), cpu_milli: 0, memory_bytes: 9800 << 20, time: old };
         cluster.planner.observe(Observation::Usage(Some(vec![usage])), cluster.now);
         cluster.settle();
         cluster.run_for(seconds(1));
@@ -115,17 +115,17 @@ fn none_comes_back_before_the_node_has_come_down() {
 #[test]
 fn without_a_measurement_nobody_goes() {
     let mut cluster = cluster();
-    assert!(!cluster.planner.pool_report().measures_memory);
+    assert!(!cluster.planner.pool_report(cluster.now).measures_memory);
     measure(&mut cluster, 100);
     cluster.planner.observe(Observation::Usage(None), cluster.now);
-    assert!(!cluster.planner.pool_report().measures_memory);
+    assert!(!cluster.planner.pool_report(cluster.now).measures_memory);
     cluster.run_for(seconds(60));
     assert!(interrupted(&cluster).is_empty());
 }
 
 /// Node n2 was just measured, and n1 was not.
 fn measure_only_the_other(cluster: &mut Cluster) {
-    let usage = Usage { node: "n2".into(), memory_bytes: 100 << 20, time: cluster.now };
+    let usage = Usage { node: "n2".into(), cpu_milli: 0, memory_bytes: 100 << 20, time: cluster.now };
     cluster.planner.observe(Observation::Usage(Some(vec![usage])), cluster.now);
     cluster.settle();
 }

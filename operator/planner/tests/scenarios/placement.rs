@@ -62,7 +62,7 @@ fn measure(cluster: &mut Cluster, full: &[String]) {
     let nodes: Vec<_> = cluster.all_nodes().map(|node| node.name.clone()).collect();
     let usage = |node: &Name| {
         let mib = if full.iter().any(|full| **full == **node) { 9800 } else { 1000 };
-        Usage { node: node.clone(), memory_bytes: mib << 20, time: cluster.now }
+        Usage { node: node.clone(), cpu_milli: 0, memory_bytes: mib << 20, time: cluster.now }
     };
     let usage = nodes.iter().map(usage).collect();
     cluster.planner.observe(Observation::Usage(Some(usage)), cluster.now);

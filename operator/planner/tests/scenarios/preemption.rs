@@ -89,7 +89,7 @@ fn nobody_goes_when_nobody_could_help_or_somebody_else_makes_room() {
         cluster.run_for(seconds(20));
     }
     assert!(interrupted(&cluster).is_empty());
-    let report = cluster.planner.pool_report();
+    let report = cluster.planner.pool_report(cluster.now);
     let unjudged: Vec<_> = report.unsupported_pods.iter().map(|(pod, _)| pod.name.to_string()).collect();
     assert_eq!(unjudged, ["unjudged"]);
 }

@@ -72,9 +72,9 @@ fn a_supervisor_that_cannot_be_started_is_left_out_and_nobody_fails() {
             c.status("a").attempt.as_ref().is_some_and(|attempt| attempt.outcome.is_some())
         });
         assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), Reason::SupervisorNotStarted));
-        let held = cluster.planner.pool_report().without_supervisor.unwrap().join(", ");
+        let held = cluster.planner.pool_report(cluster.now).without_supervisor.unwrap().join(", ");
         assert!(held.contains("\"lab\"") && held.contains("a-1-0"), "{held}");
-        assert!(cluster.planner.pool_report().closed_nodes.is_empty(), "no node is to blame");
+        assert!(cluster.planner.pool_report(cluster.now).closed_nodes.is_empty(), "no node is to blame");
         cluster.run_until_phase("a", Phase::Running);
         let (reason, message) = condition(&cluster, "a").unwrap();
         assert_eq!(reason, Supervision::NotStarted);

@@ -160,7 +160,7 @@ fn a_node_that_starts_no_container_fails_nobody_and_is_left_alone_after_three() 
         cluster.planner.capacity().nodes_to_avoid().any(|node| **node == *"n1")
     });
     assert!(!cluster.planner.capacity().is_in_pool(&"n1".into()), "it counts for nothing");
-    let closed = cluster.planner.pool_report().closed_nodes;
+    let closed = cluster.planner.pool_report(cluster.now).closed_nodes;
     let [(_, message)] = closed[..] else { panic!("{closed:?}") };
     assert!(
         message.starts_with("node n1 takes no ScavengerJobs until 2027-") && message.ends_with(BROKEN),
@@ -198,7 +198,7 @@ fn a_command_that_does_not_exist_on_two_nodes_is_the_workloads_fault() {
     cluster.run_until_phase("a", Phase::Failed);
     assert_eq!(outcome(&cluster, "a"), (2, Some(Outcome::Failed), Reason::ContainerNotCreated));
     assert!(cluster.status("a").message.ends_with(NO_COMMAND), "{}", cluster.status("a").message);
-    assert!(cluster.planner.pool_report().closed_nodes.is_empty());
+    assert!(cluster.planner.pool_report(cluster.now).closed_nodes.is_empty());
 }
 
 #[test]

@@ -104,7 +104,14 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
     for pod in pods(snapshot, sj) {
         lines.add("pod", &pod_line(pod));
     }
-    room(&mut lines, &planner, sj);
+    if snapshot.counts_by_use() {
+        lines.add(
+            "pool",
+            "counts nodes by use (accounting Usage), which a single look cannot know: what follows is by requests; \
+             status.usage of the ScavengerPool has what was measured",
+        );
+    }
+    room(&mut lines, &planner, sj, snapshot.time);
     Ok(lines.text)
 }
 
@@ -247,8 +254,8 @@ fn nodes_that_take(count: usize) -> String {
 }
 
 /// What the pool has, next to what the ScavengerJob asks for.
-fn room(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob) {
-    let pool = planner.pool_report();
+fn room(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob, now: Timestamp) {
+    let pool = planner.pool_report(now);
     if let Err(reason) = pool.settings {
         return lines.add("pool", &format!("nothing is admitted: {reason}"));
     }

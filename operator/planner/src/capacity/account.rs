@@ -1,0 +1,176 @@
+//! How a node is counted: by what pods request, or by what ordinary pods really use.
+//!
+//! A node that is counted by use has an [`Account`], which [`crate::node_use`] makes from samples. Its cpu and memory are
+//! then filled up to a limit of its own with what ordinary pods are expected to use and with what ScavengerJobs hold: their
+//! limits, since their pods request next to nothing. Everything else (devices, scratch space, pods) is counted by requests
+//! as on any node, for kube-scheduler binds by these.
+//!
+//! kube-scheduler counts requests on such a node, too. So whoever it places by requests, the pods of a gang for example,
+//! must find capacity by both.
+
+use super::{
+    Capacity, Entry, Occupant,
+    index::{Rooms, Table, View},
+};
+use crate::{
+    ledger::Ledger,
+    resources::{PODS, Resources},
+    values::Name,
+};
+
+/// How the cpu and memory of a node are counted by use. The amounts are of cpu and memory alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// What ordinary pods are expected to use at most.
+    pub expected: Resources,
+    /// How far the node may be filled now.
+    pub limit: Resources,
+    /// How far it may be filled at best, whatever ordinary pods use.
+    pub most: Resources,
+    /// How many pods of ScavengerJobs may be there.
+    pub most_pods: i64,
+    /// False while nothing may be added, since nobody knows what the node uses now.
+    pub open: bool,
+}
+
+/// Cpu and memory of `amounts`, and nothing else.
+pub(crate) fn compute(amounts: &Resources) -> Resources {
+    Resources { cpu_milli: amounts.cpu_milli, memory_bytes: amounts.memory_bytes, ..Resources::default() }
+}
+
+/// `amounts` with other amounts of cpu and memory.
+fn with_compute(amounts: &Resources, compute: &Resources) -> Resources {
+    Resources { cpu_milli: compute.cpu_milli, memory_bytes: compute.memory_bytes, ..amounts.clone() }
+}
+
+/// The smaller of both, resource by resource of the first.
+fn smaller(one: &Resources, other: &Resources) -> Resources {
+    one.map(|name, amount| amount.min(other.get(name)))
+}
+
+impl Entry {
+    /// What ordinary pods take of the node.
+    pub(super) fn counted_ordinary(&self) -> Resources {
+        match &self.account {
+            None => self.ordinary.clone(),
+            Some(account) => with_compute(&self.ordinary, &account.expected),
+        }
+    }
+
+    /// What all pods take of the node.
+    pub(super) fn counted(&self) -> Resources {
+        let mut counted = self.used.plus(&self.beyond);
+        if let Some(account) = &self.account {
+            counted.subtract(&compute(&self.ordinary));
+            counted.add(&account.expected);
+        }
+        counted
+    }
+
+    /// The cpu and memory that headroom does not look at, of what the node has and of what is taken of it: all of a node
+    /// that is counted by use, and what ScavengerJobs hold beyond what they request. That is in nobody's way.
+    pub(super) fn by_use(&self) -> Option<(Resources, Resources)> {
+        let node = self.node.as_ref()?;
+        match &self.account {
+            Some(_) => Some((compute(&node.allocatable), compute(&self.counted()))),
+            None if self.beyond == Resources::default() => None,
+            None => Some((Resources::default(), compute(&self.beyond))),
+        }
+    }
+
+    /// What is free in each view of each table.
+    pub(super) fn rooms(&self, promised: Option<&Resources>, by_use: bool) -> Rooms {
+        let Some(node) = &self.node else { return Default::default() };
+        let left = |whole: &Resources, taken: &Resources| {
+            let mut free = whole.minus(taken);
+            if let Some(promised) = promised {
+                free.subtract(promised);
+            }
+            free
+        };
+        let empty = self.eligible.then(|| node.allocatable.clone());
+        let without = self.in_pool.then(|| node.allocatable.minus(&self.ordinary));
+        let now = self.in_pool.then(|| left(&node.allocatable, &self.used.plus(&self.beyond)));
+        let Some(account) = &self.account else {
+            return match by_use {
+                true => [now.clone(), without.clone(), empty.clone(), now, without, empty],
+                false => [now, without, empty, None, None, None],
+            };
+        };
+        let most_pods = |mut free: Resources, most: i64| {
+            free.pods = free.pods.min(most);
+            free
+        };
+        let limit = with_compute(&node.allocatable, &account.limit);
+        let there = i64::try_from(self.scavengers.len()).unwrap_or(i64::MAX);
+        let promised_pods = promised.map_or(0, |promised| promised.get(PODS));
+        let pods_left = account.most_pods - there - promised_pods;
+        let by_use_now = self
+            .in_pool
+            .then(|| most_pods(left(&limit, &self.counted()), pods_left))
+            .filter(|_| account.open);
+        let by_use_without =
+            self.in_pool.then(|| most_pods(limit.minus(&self.counted_ordinary()), account.most_pods));
+        let by_use_empty = self
+            .eligible
+            .then(|| most_pods(with_compute(&node.allocatable, &account.most), account.most_pods));
+        let both = now.zip(by_use_now.as_ref()).map(|(now, by_use)| smaller(&now, by_use));
+        [both, without, empty, by_use_now, by_use_without, by_use_empty]
+    }
+}
+
+impl Capacity {
+    /// Takes in how a node is counted.
+    pub(crate) fn set_account(&mut self, node: &Name, account: Option<Account>) {
+        let known = self.nodes.get(node).map(|entry| entry.account.as_deref());
+        if known.is_none_or(|known| known == account.as_ref()) {
+            return;
+        }
+        self.change_node(node, |entry| entry.account = account.map(Box::new));
+        self.version += 1;
+    }
+
+    /// How a node is counted by use; none if it is counted by requests.
+    pub(crate) fn account(&self, node: &Name) -> Option<&Account> {
+        self.nodes.get(node)?.account.as_deref()
+    }
+
+    /// What ordinary pods request on a node.
+    pub(crate) fn requested_by_ordinary(&self, node: &Name) -> Resources {
+        self.nodes.get(node).map(|entry| entry.ordinary.clone()).unwrap_or_default()
+    }
+
+    /// What a ScavengerJob of one pod may take of a node of the pool.
+    pub(crate) fn free_for_one_pod(&self, node: &Name, ledger: &Ledger) -> Resources {
+        let Some(entry) = self.nodes.get(node) else { return Resources::default() };
+        let view = if self.places_by_use { Table::Usage } else { Table::Requests } as usize * View::ALL.len();
+        let rooms = entry.rooms(ledger.promised(node), self.places_by_use);
+        rooms.into_iter().nth(view + View::Now as usize).flatten().unwrap_or_default()
+    }
+
+    /// What all pods take of a node, as it is counted.
+    pub(crate) fn counted_on(&self, node: &Name) -> Resources {
+        self.nodes.get(node).map(Entry::counted).unwrap_or_default()
+    }
+
+    /// True if ScavengerJobs of one pod are placed by the planner.
+    pub(crate) fn places_by_use(&self) -> bool {
+        self.places_by_use
+    }
+
+    /// What the pool has, and what pods use of it that are bound to its nodes, without cpu and memory of the nodes that are
+    /// counted by use: these are looked after one by one.
+    pub(crate) fn counted_by_requests(&self, used: &Resources) -> (Resources, Resources) {
+        let (whole, taken) = &self.by_use;
+        (self.allocatable.minus(whole), used.minus(taken))
+    }
+
+    /// What an occupant adds to what is counted on its node.
+    pub(super) fn counted_of(&self, occupant: &Occupant) -> Resources {
+        let by_use = occupant.owner.is_none() && self.account(&occupant.node).is_some();
+        match by_use {
+            true => occupant.requests.minus(&compute(&occupant.requests)),
+            false => occupant.holds().clone(),
+        }
+    }
+}

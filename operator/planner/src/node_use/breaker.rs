@@ -1,0 +1,97 @@
+//! The circuit breaker: a node on which accounting Usage did harm is counted by requests for a day.
+//!
+//! What was started there by use is interrupted. Harm is an ordinary container that was killed for memory, or an ordinary pod that the kubelet evicted, while pods of
+//! ScavengerJobs were on the node. The Kubernetes API does not tell a kill by the node from one by the container's own
+//! limit, so a pod that outgrows its own limit trips the breaker, too: it costs capacity, and never an ordinary pod.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    known::later,
+    values::{Key, Name, Pod},
+};
+
+/// For how long a node is counted by requests.
+const FOR: SignedDuration = SignedDuration::from_hours(24);
+
+/// A kill counts if ScavengerJobs were on the node so long before it.
+const BEFORE: SignedDuration = SignedDuration::from_secs(60);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Breaker {
+    open: BTreeMap<Name, (Timestamp, String)>,
+    /// When ScavengerJobs were last seen on each node.
+    shared: BTreeMap<Name, Timestamp>,
+    /// The newest kill of each pod that counted.
+    counted: BTreeMap<Key, Timestamp>,
+}
+
+impl Breaker {
+    /// ScavengerJobs are on a node.
+    pub(crate) fn shared(&mut self, node: &Name, now: Timestamp) {
+        self.shared.insert(node.clone(), now);
+    }
+
+    /// Looks at a version of an ordinary pod, and returns its node if that is counted by requests from now on.
+    /// `is_shared` says whether a ScavengerJob is there now.
+    pub(crate) fn see(&mut self, pod: &Pod, is_shared: bool, now: Timestamp) -> Option<Name> {
+        let node = pod.node.as_ref()?;
+        let evicted = pod.status_reason.as_ref().is_some_and(|(reason, _)| reason == "Evicted");
+        let (time, what) = match (pod.out_of_memory, evicted) {
+            (Some(time), _) => (time, "a container of it was killed for memory"),
+            (None, true) => (pod.disrupted_since.unwrap_or(now), "the kubelet evicted it"),
+            (None, false) => return None,
+        };
+        if self.counted.get(&pod.key).is_some_and(|counted| *counted >= time) {
+            return None;
+        }
+        self.counted.insert(pod.key.clone(), time);
+        // What happened before this planner was there is over.
+        let is_news = now.duration_since(time) <= BEFORE;
+        let was_shared = || self.shared.get(node).is_some_and(|shared| time <= later(*shared, BEFORE));
+        if !is_news || !(is_shared || was_shared()) {
+            return None;
+        }
+        let why = format!("ordinary pod {}: {what} while ScavengerJobs were on the node", pod.key);
+        self.open.insert(node.clone(), (later(now, FOR), why));
+        Some(node.clone())
+    }
+
+    /// Forgets a pod.
+    pub(crate) fn forget(&mut self, pod: &Key) {
+        self.counted.remove(pod);
+    }
+
+    /// True while a node is counted by requests.
+    pub(crate) fn is_open(&self, node: &Name) -> bool {
+        self.open.contains_key(node)
+    }
+
+    /// What happened on a node that is counted by requests because of it.
+    pub(crate) fn harm(&self, node: &Name) -> Option<&str> {
+        self.open.get(node).map(|(_, why)| why.as_str())
+    }
+
+    /// The nodes that are counted by requests, until when, and why.
+    pub(crate) fn open(&self) -> impl Iterator<Item = (&Name, Timestamp, &str)> {
+        self.open.iter().map(|(node, (until, why))| (node, *until, why.as_str()))
+    }
+
+    /// Nodes whose day is over.
+    pub(crate) fn close(&mut self, now: Timestamp) -> Vec<Name> {
+        let over: Vec<Name> =
+            self.open.iter().filter(|(_, (until, _))| *until <= now).map(|(node, _)| node.clone()).collect();
+        for node in &over {
+            self.open.remove(node);
+        }
+        over
+    }
+
+    /// When the first day is over.
+    pub(crate) fn wake_at(&self) -> Option<Timestamp> {
+        self.open.values().map(|(until, _)| *until).min()
+    }
+}

@@ -1,0 +1,76 @@
+//! What accounting Usage would bring, where it is only calculated.
+//!
+//! Each node is taken to be filled at once with whatever is free by use beyond what is free by requests, as if there were
+//! always a ScavengerJob that fits. What ordinary pods begin to use is taken back as the causes would take it back: down to
+//! the headroom target, and that is an interruption.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::{
+    capacity::Account,
+    resources::{CPU, Resources},
+    values::{Name, Node, Settings},
+};
+
+/// See the module.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DryRun {
+    /// Since when it is calculated.
+    pub since: Option<Timestamp>,
+    /// Cpu that ScavengerJobs would have had beyond what they get by requests, in milliseconds of a thousandth of a core.
+    milli_milliseconds: i128,
+    /// How often something would have been taken back.
+    pub interruptions: u64,
+    nodes: BTreeMap<Name, Filled>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Filled {
+    cpu_milli: i64,
+    since: Timestamp,
+}
+
+impl DryRun {
+    /// Core-hours that ScavengerJobs would have had beyond what they get by requests, until a node was last looked at.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    pub fn core_hours(&self) -> f64 {
+        self.milli_milliseconds as f64 / (1000.0 * 1000.0 * 3600.0)
+    }
+
+    /// A node was looked at: what ordinary pods use of its cpu, and what its pods take by requests.
+    pub(crate) fn follow(
+        &mut self,
+        node: &Node,
+        account: &Account,
+        used: i64,
+        taken: &Resources,
+        settings: &Settings,
+        now: Timestamp,
+    ) {
+        self.since.get_or_insert(now);
+        let whole = node.allocatable.cpu_milli;
+        let by_requests = (account.most.cpu_milli - taken.cpu_milli).max(0);
+        let left = |limit: i64, used: i64| (limit - used - by_requests).max(0);
+        let filled = self.nodes.entry(node.name.clone()).or_insert(Filled { cpu_milli: 0, since: now });
+        let passed = now.duration_since(filled.since).as_millis();
+        self.milli_milliseconds += i128::from(filled.cpu_milli) * passed.max(0);
+        filled.since = now;
+        if !account.open {
+            return;
+        }
+        let most = left(settings.interrupts_above(CPU).of(whole), used);
+        if filled.cpu_milli > most {
+            filled.cpu_milli = left(settings.headroom.target(CPU).of(whole), used).min(filled.cpu_milli);
+            self.interruptions += 1;
+        }
+        filled.cpu_milli = filled.cpu_milli.max(left(account.limit.cpu_milli, account.expected.cpu_milli));
+    }
+
+    /// A node is gone.
+    pub(crate) fn forget(&mut self, node: &Name) {
+        self.nodes.remove(node);
+    }
+}

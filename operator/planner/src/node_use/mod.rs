@@ -1,0 +1,496 @@
+//! What ordinary pods of each node really use, and what is expected of them: accounting Usage.
+//!
+//! ```text
+//! ordinary(node) = what the node uses - what ScavengerJobs' pods on it use           (of samples of one time)
+//! expected(node) = predicted peak of ordinary(node) + margin + requests of ordinary pods younger than the window
+//! free(node)     = limit(node) - expected(node) - limits of ScavengerJobs' pods there
+//! ```
+//!
+//! The predicted peak is a percentile of a histogram that forgets ([`histogram`]), or the last sample if that is larger.
+//! Until a node was measured for the whole window, what ordinary pods request is expected of them: such an estimate keeps
+//! ScavengerJobs from starting, and interrupts none. A node whose last sample is too old takes none.
+//!
+//! Memory has one more limit: what an ordinary pod may take at once stays free. A new pod runs within a second, while the
+//! last checkpoint of a ScavengerJob takes as long as its grace period.
+//!
+//! Of memory that ScavengerJobs may use and do not, their own predicted peak counts once they were measured for the window.
+//! Of cpu it does not: they use little of it while ordinary pods are busy, because these come first.
+//!
+//! A node on which an ordinary container was killed for memory, or was evicted, while ScavengerJobs were there is counted
+//! by requests for a day ([`breaker`]).
+
+mod breaker;
+mod dry_run;
+mod histogram;
+mod pods;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+pub use dry_run::DryRun;
+
+use crate::{
+    capacity::{Account, Capacity, compute},
+    known::{earlier, later},
+    resources::{MEMORY, Resources, Share},
+    values::{Key, Name, Node, Pod, PodUsage, Settings, Usage, UsageRules},
+};
+use breaker::Breaker;
+use histogram::Histogram;
+use pods::{OrdinaryPods, ScavengerPods};
+
+/// What the first bucket of cpu ends at, in millicores.
+const CPU_UNIT: i64 = 10;
+
+/// What the first bucket of memory ends at, in bytes.
+const MEMORY_UNIT: i64 = 8 << 20;
+
+/// A sample says nothing about more than this before it.
+const LONGEST: SignedDuration = SignedDuration::from_secs(60);
+
+/// What a node uses and what its pods use is subtracted from each other if it was measured within this time.
+const TOGETHER: SignedDuration = SignedDuration::from_secs(30);
+
+/// Expected use is rounded up to this part of the node, so that not each sample changes what is counted.
+const GRAIN: i64 = 256;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct NodeUse {
+    nodes: BTreeMap<Name, Measured>,
+    /// Samples of nodes for which those of their pods are still to come.
+    samples: Vec<Usage>,
+    ordinary: OrdinaryPods,
+    scavengers: ScavengerPods,
+    breaker: Breaker,
+    dry_run: DryRun,
+    /// Nodes to be looked at again.
+    dirty: BTreeSet<Name>,
+    /// When some node is to be looked at although nothing is seen of it.
+    timers: BTreeMap<Name, Timestamp>,
+}
+
+/// What was measured of a node.
+#[derive(Debug)]
+struct Measured {
+    cpu: Histogram,
+    memory: Histogram,
+    /// For how long.
+    known: SignedDuration,
+    last: Option<Sample>,
+    /// When the last sample came, or the node was first seen.
+    heard: Timestamp,
+    /// Since when ordinary pods have needed processors that ScavengerJobs hold.
+    busy_since: Option<Timestamp>,
+}
+
+/// What ordinary pods of a node used together.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    time: Timestamp,
+    cpu_milli: i64,
+    memory_bytes: i64,
+}
+
+/// How a node that is counted by use stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Knowledge {
+    /// It was measured for long enough.
+    Known,
+    /// What its pods request is expected of them.
+    Estimated,
+    /// Its last sample is too old.
+    Unmeasured,
+}
+
+/// What a node that is counted by use lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// Memory: what ordinary pods are expected to use, in bytes.
+    Memory(i64),
+    /// Processors: what ordinary pods use, in millicores.
+    Cpu(i64),
+    /// Measurements, since this time.
+    Measurements(Timestamp),
+    /// The right to be counted by use: what happened.
+    Trust(String),
+}
+
+impl Measured {
+    fn new(now: Timestamp) -> Self {
+        Self {
+            cpu: Histogram::new(CPU_UNIT, now),
+            memory: Histogram::new(MEMORY_UNIT, now),
+            known: SignedDuration::ZERO,
+            last: None,
+            heard: now,
+            busy_since: None,
+        }
+    }
+
+    /// Takes in a sample; one that is not newer than the last says nothing.
+    fn add(&mut self, sample: Sample, rules: &UsageRules, now: Timestamp) -> bool {
+        let since = self.last.map(|last| sample.time.duration_since(last.time));
+        if since.is_some_and(|since| since <= SignedDuration::ZERO) {
+            return false;
+        }
+        self.known = self.known.saturating_add(since.unwrap_or_default().min(LONGEST));
+        self.cpu.add(sample.cpu_milli, sample.time, rules.half_life);
+        self.memory.add(sample.memory_bytes, sample.time, rules.half_life);
+        self.last = Some(sample);
+        self.heard = now;
+        true
+    }
+
+    fn knowledge(&self, rules: &UsageRules, now: Timestamp) -> Knowledge {
+        if self.last.is_none() || now.duration_since(self.heard) > rules.oldest_metrics {
+            Knowledge::Unmeasured
+        } else if self.known >= rules.window {
+            Knowledge::Known
+        } else {
+            Knowledge::Estimated
+        }
+    }
+
+    /// What the pods are expected to use that were measured.
+    fn peak(&self, rules: &UsageRules) -> Resources {
+        let last = self.last.map_or((0, 0), |last| (last.cpu_milli, last.memory_bytes));
+        let peak = |histogram: &Histogram, last: i64| {
+            let peak = histogram.percentile(rules.percentile).max(last);
+            peak.saturating_add(rules.margin.of(peak))
+        };
+        Resources {
+            cpu_milli: peak(&self.cpu, last.0),
+            memory_bytes: peak(&self.memory, last.1),
+            ..Resources::default()
+        }
+    }
+}
+
+impl UsageRules {
+    /// True if the node is counted by use, as far as its labels have a say.
+    #[must_use]
+    pub fn select(&self, node: &Node) -> bool {
+        self.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+    }
+}
+
+impl Settings {
+    /// True if the planner chooses the nodes of ScavengerJobs that have one pod.
+    #[must_use]
+    pub fn places_by_use(&self) -> bool {
+        self.usage.as_ref().is_some_and(|rules| !rules.dry_run)
+    }
+
+    /// Above which share of the memory or cpu of a node that is counted by use ScavengerJobs go.
+    #[must_use]
+    pub(crate) fn interrupts_above(&self, resource: &str) -> Share {
+        self.headroom.threshold(resource).unwrap_or(Share::from_fraction(0.95))
+    }
+}
+
+impl NodeUse {
+    /// Other settings: every node is looked at again.
+    pub(crate) fn set_settings(&mut self, settings: Option<&Settings>, capacity: &Capacity) {
+        self.dirty.extend(capacity.nodes().map(|node| node.name.clone()));
+        if settings.is_none_or(|settings| settings.usage.is_none()) {
+            self.ordinary.clear();
+            self.scavengers.clear();
+            self.dry_run = DryRun::default();
+        } else {
+            self.ordinary.begin(capacity.ordinary_pods());
+        }
+    }
+
+    /// Something about a node changed, or about what is on it.
+    pub(crate) fn touch(&mut self, node: &Name) {
+        self.dirty.insert(node.clone());
+    }
+
+    /// A node is gone.
+    pub(crate) fn forget_node(&mut self, node: &Name) {
+        self.nodes.remove(node);
+        self.timers.remove(node);
+        self.dirty.remove(node);
+        self.dry_run.forget(node);
+    }
+
+    /// Takes in a version of an ordinary pod. `is_shared` says whether ScavengerJobs are on its node.
+    pub(crate) fn see_ordinary(&mut self, pod: &Pod, is_shared: bool, now: Timestamp) {
+        self.dirty.extend(self.breaker.see(pod, is_shared, now));
+        if pod.phase.is_terminal() {
+            self.dirty.extend(self.ordinary.remove(&pod.key));
+        } else {
+            self.dirty.extend(self.ordinary.set(pod, now));
+        }
+    }
+
+    /// A pod is gone.
+    pub(crate) fn forget_pod(&mut self, pod: &Key) {
+        self.breaker.forget(pod);
+        self.scavengers.forget(pod);
+        self.dirty.extend(self.ordinary.remove(pod));
+    }
+
+    /// Samples of nodes, for which those of pods come next; none if nobody measures.
+    pub(crate) fn set_nodes(&mut self, usage: Option<&[Usage]>) {
+        self.samples = usage.unwrap_or_default().to_vec();
+    }
+
+    /// Samples of ScavengerJobs' pods: what is left of what the nodes use is what ordinary pods use.
+    pub(crate) fn set_pods(
+        &mut self,
+        usage: &[PodUsage],
+        settings: Option<&Settings>,
+        capacity: &Capacity,
+        now: Timestamp,
+    ) {
+        let samples = std::mem::take(&mut self.samples);
+        let Some(rules) = settings.and_then(|settings| settings.usage.as_deref()) else { return };
+        let of_pods: BTreeMap<&Key, &PodUsage> = usage.iter().map(|usage| (&usage.pod, usage)).collect();
+        for sample in samples {
+            if sample.cpu_milli < 0
+                || sample.memory_bytes < 0
+                || sample.time > later(now, LONGEST)
+                || capacity.node(&sample.node).is_none()
+            {
+                continue;
+            }
+            let mut ordinary =
+                Sample { time: sample.time, cpu_milli: sample.cpu_milli, memory_bytes: sample.memory_bytes };
+            let mut any = false;
+            for pod in capacity.scavenger_pods(&sample.node) {
+                any = true;
+                let Some(used) = of_pods.get(pod.key) else { continue };
+                if used.time.duration_since(sample.time).abs() <= TOGETHER {
+                    ordinary.cpu_milli -= used.cpu_milli.max(0);
+                    ordinary.memory_bytes -= used.memory_bytes.max(0);
+                    self.scavengers.add(pod.key, used);
+                }
+            }
+            ordinary.cpu_milli = ordinary.cpu_milli.max(0);
+            ordinary.memory_bytes = ordinary.memory_bytes.max(0);
+            let measured = self.nodes.entry(sample.node.clone()).or_insert_with(|| Measured::new(now));
+            if measured.add(ordinary, rules, now) {
+                if any {
+                    self.breaker.shared(&sample.node, now);
+                }
+                self.dirty.insert(sample.node);
+            }
+        }
+    }
+
+    /// Brings how nodes are counted up to date, and says what those lack that changed. To be called before anybody is
+    /// interrupted or started.
+    pub(crate) fn follow(
+        &mut self,
+        settings: Option<&Settings>,
+        capacity: &mut Capacity,
+        now: Timestamp,
+    ) -> Vec<(Name, Vec<Lack>)> {
+        let due = self.timers.iter().filter(|(_, time)| **time <= now).map(|(name, _)| name.clone());
+        self.dirty.extend(due.collect::<Vec<_>>());
+        self.dirty.extend(self.breaker.close(now));
+        let mut lacking = Vec::new();
+        for name in std::mem::take(&mut self.dirty) {
+            self.timers.remove(&name);
+            let lacks = settings.and_then(|settings| {
+                let rules = settings.usage.as_deref()?;
+                let node = capacity.node(&name)?.node.clone();
+                let counts = settings.include(&node) && rules.select(&node) && !self.breaker.is_open(&name);
+                counts.then(|| self.look(&node, settings, rules, capacity, now))
+            });
+            if lacks.is_none() {
+                capacity.set_account(&name, None);
+            }
+            let harm = self.breaker.harm(&name).map(|why| vec![Lack::Trust(why.to_owned())]);
+            lacking.push((name, lacks.or(harm).unwrap_or_default()));
+        }
+        lacking
+    }
+
+    /// When some node is to be looked at although nothing is seen of it.
+    pub(crate) fn wake_at(&self) -> Option<Timestamp> {
+        earlier(self.timers.values().min().copied(), self.breaker.wake_at())
+    }
+
+    /// Counts a node by use.
+    fn look(
+        &mut self,
+        node: &Node,
+        settings: &Settings,
+        rules: &UsageRules,
+        capacity: &mut Capacity,
+        now: Timestamp,
+    ) -> Vec<Lack> {
+        let name = &node.name;
+        self.nodes.entry(name.clone()).or_insert_with(|| Measured::new(now));
+        let account = self.account(node, settings, rules, capacity, now);
+        let Some(measured) = self.nodes.get(name) else { return Vec::new() };
+        let (heard, knowledge) = (measured.heard, measured.knowledge(rules, now));
+        let mut timer = self.ordinary.ripens_at(name, rules.window, now);
+        for age in [rules.oldest_metrics, rules.metrics_grace] {
+            // A moment later it is older.
+            let old = later(heard, age.saturating_add(SignedDuration::from_millis(1)));
+            timer = earlier(timer, Some(old).filter(|old| *old > now));
+        }
+        if rules.dry_run {
+            let by_requests = capacity.counted_on(name);
+            let used = measured.last.map_or(0, |last| last.cpu_milli);
+            self.dry_run.follow(node, &account, used, &by_requests, settings, now);
+            capacity.set_account(name, None);
+            self.set_timer(name, timer);
+            return Vec::new();
+        }
+        let expected = account.expected.clone();
+        capacity.set_account(name, Some(account));
+        let mut lacks = Vec::new();
+        if now.duration_since(heard) > rules.metrics_grace {
+            lacks.push(Lack::Measurements(heard));
+        }
+        let taken = capacity.counted_on(name);
+        // An estimate interrupts nobody: then the last sample counts alone.
+        let last = measured.last.filter(|_| knowledge != Knowledge::Unmeasured);
+        let memory = match knowledge {
+            Knowledge::Known => Some(expected.memory_bytes),
+            Knowledge::Estimated => last.map(|last| last.memory_bytes),
+            Knowledge::Unmeasured => None,
+        };
+        if let Some(memory) = memory {
+            let held = taken.memory_bytes - expected.memory_bytes;
+            let whole = node.allocatable.memory_bytes;
+            if held > 0 && held + memory > settings.interrupts_above(MEMORY).of(whole) {
+                lacks.push(Lack::Memory(memory));
+            }
+        }
+        let held = taken.cpu_milli - expected.cpu_milli;
+        let limit = settings.interrupts_above(crate::resources::CPU).of(node.allocatable.cpu_milli);
+        let busy = last.filter(|last| held > 0 && held.saturating_add(last.cpu_milli) > limit);
+        let Some(measured) = self.nodes.get_mut(name) else { return lacks };
+        match busy {
+            None => measured.busy_since = None,
+            Some(last) => {
+                let since = *measured.busy_since.get_or_insert(now);
+                let until = later(since, rules.linger);
+                if until <= now {
+                    lacks.push(Lack::Cpu(last.cpu_milli));
+                } else {
+                    timer = earlier(timer, Some(until));
+                }
+            }
+        }
+        self.set_timer(name, timer);
+        lacks
+    }
+
+    fn set_timer(&mut self, node: &Name, time: Option<Timestamp>) {
+        if let Some(time) = time {
+            self.timers.insert(node.clone(), time);
+        }
+    }
+
+    /// How a node is counted.
+    fn account(
+        &self,
+        node: &Node,
+        settings: &Settings,
+        rules: &UsageRules,
+        capacity: &Capacity,
+        now: Timestamp,
+    ) -> Account {
+        let whole = compute(&node.allocatable);
+        let most = settings.start_thresholds.of(&whole);
+        let requested = compute(&capacity.requested_by_ordinary(&node.name));
+        let measured = self.nodes.get(&node.name);
+        let knowledge = measured.map_or(Knowledge::Unmeasured, |one| one.knowledge(rules, now));
+        let used = measured.and_then(|one| one.last).map_or(0, |last| last.memory_bytes);
+        let mut expected = match (knowledge, measured) {
+            (Knowledge::Known, Some(measured)) => {
+                measured.peak(rules).plus(&self.ordinary.younger_than(&node.name, rules.window, now))
+            }
+            (_, Some(measured)) => {
+                let last = measured.last.map_or((0, 0), |last| (last.cpu_milli, last.memory_bytes));
+                Resources {
+                    cpu_milli: requested.cpu_milli.max(last.0),
+                    memory_bytes: requested.memory_bytes.max(last.1),
+                    ..Resources::default()
+                }
+            }
+            (_, None) => requested.clone(),
+        };
+        expected = expected.map(|name, amount| {
+            let grain = (whole.get(name) / GRAIN).max(1);
+            amount.saturating_add(grain - 1) / grain * grain
+        });
+        let spared = capacity.scavenger_pods(&node.name).map(|pod| self.scavengers.spares(&pod, rules)).sum();
+        expected.memory_bytes = expected.memory_bytes.saturating_sub(spared);
+        // What one ordinary pod may take at once.
+        let reserve =
+            self.ordinary.largest_memory(&node.name).min(requested.memory_bytes.saturating_sub(used)).max(0);
+        let mut limit = most.clone();
+        limit.memory_bytes = limit.memory_bytes.min(whole.memory_bytes - reserve);
+        let most_pods = i64::from(rules.most_pods_per_node);
+        Account { expected, limit, most, most_pods, open: knowledge != Knowledge::Unmeasured }
+    }
+
+    /// How the nodes that are counted by use stand, and the nodes that the breaker has taken out.
+    pub(crate) fn report<'a>(
+        &'a self,
+        settings: &'a Settings,
+        capacity: &'a Capacity,
+        now: Timestamp,
+    ) -> Option<UsageReport<'a>> {
+        let rules = settings.usage.as_deref()?;
+        let mut report = UsageReport {
+            known: 0,
+            estimated: 0,
+            unmeasured: 0,
+            tripped: self.breaker.open().collect(),
+            requested: Resources::default(),
+            expected: Resources::default(),
+            held: Resources::default(),
+            dry_run: rules.dry_run.then(|| self.dry_run.clone()),
+        };
+        for node in capacity.all_pool_nodes().filter(|node| rules.select(node)) {
+            if self.breaker.is_open(&node.name) {
+                continue;
+            }
+            let knowledge =
+                self.nodes.get(&node.name).map_or(Knowledge::Unmeasured, |one| one.knowledge(rules, now));
+            *match knowledge {
+                Knowledge::Known => &mut report.known,
+                Knowledge::Estimated => &mut report.estimated,
+                Knowledge::Unmeasured => &mut report.unmeasured,
+            } += 1;
+            report.requested.add(&compute(&capacity.requested_by_ordinary(&node.name)));
+            let expected = self.account(node, settings, rules, capacity, now).expected;
+            report.expected.add(&expected);
+            for pod in capacity.scavenger_pods(&node.name) {
+                report.held.add(&compute(pod.holds));
+            }
+        }
+        Some(report)
+    }
+}
+
+/// How the nodes that are counted by use stand.
+#[derive(Debug)]
+pub struct UsageReport<'a> {
+    /// Nodes that were measured for long enough.
+    pub known: usize,
+    /// Nodes of which what their pods request is expected.
+    pub estimated: usize,
+    /// Nodes whose last sample is too old.
+    pub unmeasured: usize,
+    /// Nodes that are counted by requests for a day, until when, and why.
+    pub tripped: Vec<(&'a Name, Timestamp, &'a str)>,
+    /// Cpu and memory that ordinary pods request on these nodes.
+    pub requested: Resources,
+    /// Cpu and memory that they are expected to use at most.
+    pub expected: Resources,
+    /// Cpu and memory that ScavengerJobs hold there.
+    pub held: Resources,
+    /// What would have happened, if it is only calculated.
+    pub dry_run: Option<DryRun>,
+}

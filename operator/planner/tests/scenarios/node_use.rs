@@ -1,0 +1,325 @@
+//! Accounting Usage: ScavengerJobs run on what is reserved but not used.
+
+use jiff::SignedDuration;
+use scavenger_planner::{
+    fixtures::{node, pod, seconds, settings, sj},
+    resources::Resources,
+    values::{Accounting, Observation, Outcome, Phase, PodUsage, Reason, Settings, Usage, WaitingReason},
+};
+use scavenger_simulator::Cluster;
+
+use super::{attempt, outcome, work};
+
+/// How often metrics-server measures.
+const EVERY: i64 = 15;
+
+/// How long ordinary pods run.
+const FOREVER: SignedDuration = SignedDuration::from_hours(1000);
+
+/// What ordinary pods of a node use: millicores and MiB.
+type Use = (i64, i64);
+
+/// One node of 10 cores and 10,000 MiB, of which nine ordinary pods have reserved a tenth each.
+fn reserved(settings: Settings) -> Cluster {
+    let mut cluster = Cluster::new(settings).with_nodes([node("n1", 10_000)]);
+    for number in 0..9 {
+        cluster.create_pod(pod(&format!("web-{number}"), 1000), FOREVER);
+    }
+    cluster.settle();
+    cluster
+}
+
+/// Everything is measured now: pods of ScavengerJobs use all of their cpu and half of their memory.
+fn measure(cluster: &mut Cluster, ordinary: impl Fn(&str) -> Use) {
+    let mut nodes: Vec<Usage> = cluster
+        .all_nodes()
+        .map(|node| {
+            let (cpu_milli, mib) = ordinary(&node.name);
+            Usage { node: node.name.clone(), cpu_milli, memory_bytes: mib << 20, time: cluster.now }
+        })
+        .collect();
+    let mut pods = Vec::new();
+    for pod in cluster.all_live_pods().into_iter().filter(|pod| pod.owner.is_some()) {
+        let Some(node) = nodes.iter_mut().find(|node| Some(&node.node) == pod.node.as_ref()) else {
+            continue;
+        };
+        let holds = pod.holds();
+        node.cpu_milli += holds.cpu_milli;
+        node.memory_bytes += holds.memory_bytes / 2;
+        pods.push(PodUsage {
+            pod: pod.key.clone(),
+            time: cluster.now,
+            cpu_milli: holds.cpu_milli,
+            memory_bytes: holds.memory_bytes / 2,
+        });
+    }
+    cluster.planner.observe(Observation::Usage(Some(nodes)), cluster.now);
+    cluster.planner.observe(Observation::PodUsage(pods), cluster.now);
+    cluster.settle();
+}
+
+/// Some minutes pass in which everything is measured every 15 s.
+fn minutes(cluster: &mut Cluster, minutes: i64, ordinary: impl Fn(&str) -> Use) {
+    for _ in 0..minutes * 60 / EVERY {
+        cluster.run_for(seconds(EVERY));
+        measure(cluster, &ordinary);
+    }
+}
+
+#[test]
+fn what_is_reserved_but_not_used_is_filled() {
+    let mut cluster = reserved(settings().by_use());
+    cluster.submit(sj("a").asking(4000), work(3000));
+    minutes(&mut cluster, 4, |_| (1000, 1000));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom), "what was reserved is expected to be used");
+    minutes(&mut cluster, 2, |_| (1000, 1000));
+    assert_eq!(cluster.status("a").phase, Phase::Running, "{}", cluster.history());
+    let pods = cluster.live_pods("a");
+    assert_eq!((pods[0].requests.cpu_milli, pods[0].holds().cpu_milli), (0, 4000));
+    let attempt = attempt(&cluster, "a");
+    assert_eq!((attempt.accounting, attempt.node.as_deref()), (Accounting::Usage, Some("n1")));
+    // 70% of 10 cores, less 1.1 to 1.2 that are expected, less 4.
+    cluster.submit(sj("b").asking(2000), work(3000));
+    cluster.submit(sj("c").asking(1000), work(3000));
+    minutes(&mut cluster, 2, |_| (1000, 1000));
+    assert_eq!(cluster.status("c").phase, Phase::Running);
+    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.planner.pool_report(cluster.now).usage.unwrap().known, 1);
+}
+
+#[test]
+fn by_requests_the_same_node_is_full() {
+    let mut cluster = reserved(settings());
+    cluster.submit(sj("a").asking(1000), work(3000));
+    minutes(&mut cluster, 10, |_| (1000, 1000));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+}
+
+#[test]
+fn memory_that_ordinary_pods_use_is_taken_back_at_once_and_cpu_after_a_minute() {
+    for (grown, reason, wait) in
+        [((1000, 4200), Reason::NodeMemoryShort, 30), ((4500, 1000), Reason::NodeCPUShort, 120)]
+    {
+        let mut cluster = reserved(settings().by_use());
+        cluster.submit(sj("old").asking(3000), work(30_000));
+        minutes(&mut cluster, 6, |_| (1000, 1000));
+        cluster.submit(sj("new").asking(2500), work(30_000));
+        minutes(&mut cluster, 3, |_| (1000, 1000));
+        for name in ["old", "new"] {
+            assert_eq!(cluster.status(name).phase, Phase::Running, "{name}\n{}", cluster.history());
+        }
+        let began = cluster.now;
+        while cluster.scavenger_jobs().all(|sj| sj.status.interrupted_count == 0) {
+            cluster.run_for(seconds(EVERY));
+            measure(&mut cluster, |_| grown);
+            assert!(cluster.now < began + seconds(wait), "{grown:?}\n{}", cluster.history());
+        }
+        if reason == Reason::NodeCPUShort {
+            assert!(cluster.now >= began + seconds(60), "it lingers");
+        }
+        assert_eq!(outcome(&cluster, "new").2, reason, "the one that loses less");
+        minutes(&mut cluster, 10, |_| grown);
+        assert_eq!(cluster.status("old").interrupted_count, 0, "one was enough");
+    }
+}
+
+#[test]
+fn an_ordinary_pod_that_is_bound_counts_with_its_request_at_once() {
+    let mut cluster = reserved(settings().by_use());
+    cluster.submit(sj("a").asking(5000), work(30_000));
+    minutes(&mut cluster, 6, |_| (1000, 1000));
+    assert_eq!(cluster.status("a").phase, Phase::Running);
+    // 1,100 and 5,000 MiB of 10,000, and now 900 more, which kube-scheduler finds free.
+    cluster.create_pod(pod("small", 900), FOREVER);
+    cluster.run_for(seconds(10));
+    assert!(cluster.pod("small").unwrap().node.is_some(), "it waits for nobody");
+    assert_eq!(cluster.status("a").interrupted_count, 0);
+    cluster.submit(sj("b").asking(500), work(3000));
+    minutes(&mut cluster, 2, |_| (1000, 1000));
+    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoRoom), "its request is expected to be used");
+    minutes(&mut cluster, 5, |_| (1000, 1000));
+    assert_eq!(cluster.status("b").phase, Phase::Running, "it was measured to use nothing");
+}
+
+#[test]
+fn numbers_that_stand_still_start_nobody_and_interrupt_after_a_quarter_of_an_hour() {
+    let mut cluster = reserved(settings().by_use());
+    cluster.submit(sj("a").asking(2000), work(30_000));
+    minutes(&mut cluster, 6, |_| (1000, 1000));
+    assert_eq!(cluster.status("a").phase, Phase::Running);
+    // The same samples are served again and again.
+    let stale = Usage { node: "n1".into(), cpu_milli: 1000, memory_bytes: 1000 << 20, time: cluster.now };
+    cluster.submit(sj("b").asking(1000), work(3000));
+    cluster.run_until_phase("b", Phase::Running);
+    let last = cluster.now;
+    while cluster.now < last + seconds(5 * 60) {
+        cluster.run_for(seconds(EVERY));
+        cluster.planner.observe(Observation::Usage(Some(vec![stale.clone()])), cluster.now);
+        cluster.planner.observe(Observation::PodUsage(Vec::new()), cluster.now);
+        cluster.settle();
+    }
+    cluster.submit(sj("c").asking(1000), work(3000));
+    cluster.run_for(seconds(5 * 60));
+    assert_eq!(cluster.waits("c"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.status("a").interrupted_count, 0, "after ten minutes");
+    cluster.run_for(seconds(6 * 60));
+    assert_eq!(outcome(&cluster, "a").2, Reason::NodeNotMeasured);
+    assert_eq!(outcome(&cluster, "b").2, Reason::NodeNotMeasured);
+}
+
+#[test]
+fn a_fresh_planner_starts_nobody_and_interrupts_nobody_until_it_knows() {
+    let mut cluster = reserved(settings().by_use());
+    cluster.submit(sj("a").asking(3000), work(30_000));
+    minutes(&mut cluster, 6, |_| (1000, 1000));
+    cluster.submit(sj("b").asking(1000), work(30_000));
+    minutes(&mut cluster, 1, |_| (1000, 1000));
+    cluster.restart(false);
+    cluster.submit(sj("c").asking(1000), work(30_000));
+    // By requests 9 of 10 cores and 4 more are taken.
+    minutes(&mut cluster, 4, |_| (1000, 1000));
+    for name in ["a", "b"] {
+        assert_eq!(cluster.status(name).interrupted_count, 0, "{name}\n{}", cluster.history());
+    }
+    assert_eq!(cluster.waits("c"), Some(WaitingReason::NoRoom));
+    minutes(&mut cluster, 3, |_| (1000, 1000));
+    assert_eq!(cluster.status("c").phase, Phase::Running);
+}
+
+#[test]
+fn a_gang_needs_capacity_by_requests_too() {
+    let mut cluster = reserved(settings().by_use());
+    cluster.submit(sj("gang").asking(400).gang(2), work(3000));
+    cluster.submit(sj("one").asking(1000), work(3000));
+    minutes(&mut cluster, 7, |_| (1000, 1000));
+    assert_eq!(cluster.status("gang").phase, Phase::Running, "{}", cluster.history());
+    assert_eq!(attempt(&cluster, "gang").accounting, Accounting::Requests);
+    cluster.submit(sj("large").asking(600).gang(2), work(3000));
+    minutes(&mut cluster, 2, |_| (1000, 1000));
+    assert_eq!(cluster.waits("large"), Some(WaitingReason::NoRoom), "0.2 cores are free by requests");
+    assert_eq!(cluster.status("one").phase, Phase::Running);
+}
+
+#[test]
+fn only_selected_nodes_are_counted_by_use_and_what_runs_keeps_its_accounting() {
+    let nodes = [node("n1", 10_000).labelled("canary", "yes"), node("n2", 10_000)];
+    let mut settings = settings();
+    let mut cluster = Cluster::new(settings.clone()).with_nodes(nodes);
+    cluster.create_pod(pod("web", 6000), FOREVER);
+    cluster.create_pod(pod("shop", 6000), FOREVER);
+    cluster.run_for(seconds(5));
+    cluster.submit(sj("before").asking(1000), work(30_000));
+    cluster.run_until_phase("before", Phase::Running);
+    settings = settings.by_use();
+    settings.usage.as_mut().unwrap().node_selector = [("canary".into(), "yes".into())].into();
+    cluster.set_pool(Ok(settings));
+    minutes(&mut cluster, 7, |_| (1000, 1000));
+    for name in ["a", "b", "c"] {
+        cluster.submit(sj(name).asking(2000), work(30_000));
+    }
+    minutes(&mut cluster, 2, |_| (1000, 1000));
+    let by_use: Vec<_> = cluster
+        .scavenger_jobs()
+        .filter(|sj| sj.status.attempt.as_ref().is_some_and(|one| one.accounting == Accounting::Usage))
+        .map(|sj| sj.status.attempt.as_ref().unwrap().node.as_deref().unwrap().to_owned())
+        .collect();
+    assert!(
+        !by_use.is_empty() && by_use.iter().all(|node| node == "n1"),
+        "{by_use:?}\n{}",
+        cluster.history()
+    );
+    assert_eq!(attempt(&cluster, "before").accounting, Accounting::Requests);
+}
+
+#[test]
+fn a_node_that_was_measured_wrongly_ten_times_too_high_takes_nobody() {
+    let mut cluster = reserved(settings().by_use());
+    minutes(&mut cluster, 6, |_| (10_000, 10_000));
+    cluster.submit(sj("a").asking(1000), work(3000));
+    minutes(&mut cluster, 2, |_| (10_000, 10_000));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    // Negative and unknown figures are nobody's.
+    for usage in [
+        Usage { node: "n1".into(), cpu_milli: -1, memory_bytes: 0, time: cluster.now },
+        Usage { node: "nowhere".into(), cpu_milli: 1, memory_bytes: 1, time: cluster.now },
+        Usage { node: "n1".into(), cpu_milli: 1, memory_bytes: 1, time: cluster.now + seconds(3600) },
+    ] {
+        cluster.planner.observe(Observation::Usage(Some(vec![usage])), cluster.now);
+        cluster.planner.observe(Observation::PodUsage(Vec::new()), cluster.now);
+        cluster.settle();
+    }
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+}
+
+#[test]
+fn an_ordinary_container_that_is_killed_for_memory_trips_the_breaker_for_a_day() {
+    let mut cluster = reserved(settings().by_use());
+    cluster.submit(sj("a").asking(2000), work(300_000));
+    minutes(&mut cluster, 6, |_| (1000, 1000));
+    assert_eq!(cluster.status("a").phase, Phase::Running);
+    let web = cluster.pod("web-0").unwrap().key.clone();
+    cluster.kill_container(&web);
+    cluster.run_for(seconds(5));
+    let now = cluster.now;
+    let tripped: Vec<String> = {
+        let report = cluster.planner.pool_report(now);
+        report.usage.unwrap().tripped.iter().map(|(node, ..)| node.to_string()).collect()
+    };
+    assert_eq!(tripped, ["n1"]);
+    cluster.submit(sj("b").asking(1000), work(3000));
+    minutes(&mut cluster, 10, |_| (1000, 1000));
+    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoRoom), "by requests it is full");
+    assert_eq!(outcome(&cluster, "a").2, Reason::NodeMemoryShort, "what was started by use goes");
+    cluster.run_for(seconds(24 * 3600));
+    minutes(&mut cluster, 7, |_| (1000, 1000));
+    assert!(cluster.planner.pool_report(cluster.now).usage.unwrap().tripped.is_empty());
+    assert_eq!(cluster.status("b").phase, Phase::Running);
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_says_what_would_have_been() {
+    let mut settings = settings().by_use();
+    settings.usage.as_mut().unwrap().dry_run = true;
+    let mut cluster = reserved(settings);
+    cluster.submit(sj("a").asking(1000), work(3000));
+    minutes(&mut cluster, 65, |_| (1000, 1000));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    let run = cluster.planner.pool_report(cluster.now).usage.unwrap().dry_run.unwrap();
+    // About 5.9 cores for an hour: 7 less what is expected.
+    assert!((5.0..6.1).contains(&run.core_hours()), "{}", run.core_hours());
+    assert_eq!(run.interruptions, 0);
+    minutes(&mut cluster, 5, |_| (6000, 1000));
+    let run = cluster.planner.pool_report(cluster.now).usage.unwrap().dry_run.unwrap();
+    assert_eq!(run.interruptions, 1);
+}
+
+#[test]
+fn memory_that_an_ordinary_pod_may_take_at_once_stays_free() {
+    // One pod with 9,000 MiB may take 8,000 more at any moment; nine with 1,000 each take 1,000 at once.
+    for (pods, starts) in [(1, false), (9, true)] {
+        let mut settings = settings();
+        settings.start_thresholds.default = scavenger_planner::resources::Share::from_fraction(0.8);
+        let mut cluster = Cluster::new(settings.by_use()).with_nodes([node("n1", 10_000)]);
+        for number in 0..pods {
+            let mut one = pod(&format!("web-{number}"), 9000 / pods);
+            one.requests = Resources { cpu_milli: 1000 / pods, ..one.requests };
+            cluster.create_pod(one, FOREVER);
+        }
+        cluster.submit(sj("a").asking(4000), work(3000));
+        minutes(&mut cluster, 7, |_| (500, 1000));
+        assert_eq!(cluster.status("a").phase == Phase::Running, starts, "{pods} pods\n{}", cluster.history());
+    }
+}
+
+#[test]
+fn a_container_that_the_node_killed_for_memory_is_interrupted() {
+    let mut cluster = reserved(settings().by_use());
+    cluster.submit(sj("a").asking(2000), work(3000));
+    minutes(&mut cluster, 6, |_| (1000, 1000));
+    assert_eq!(cluster.status("a").phase, Phase::Running);
+    let pod = cluster.live_pods("a")[0].key.clone();
+    cluster.end_pod(&pod, 137, "OOMKilled");
+    cluster.run_for(seconds(20));
+    let (count, last, reason) = outcome(&cluster, "a");
+    assert_eq!((count, last, reason), (1, Some(Outcome::Interrupted), Reason::NodeOutOfMemory));
+}
