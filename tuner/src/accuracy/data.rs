@@ -1,9 +1,9 @@
 //! The measured table, read into jobs and placements. `tuner/data/README.md` says what is assumed.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use scavenger_schema::tuning::{GpuOffload, PmeDescription, Settings, SystemDescription};
-use scavenger_tuner_model::hardware::{CpuClass, GpuClass, Simd};
+use scavenger_tuner_model::hardware::{CpuClass, GpuClass, Simd, gpu_classes};
 use scavenger_tuner_model::learn::Site;
 use scavenger_tuner_model::model::Job;
 use scavenger_tuner_model::npme;
@@ -237,9 +237,20 @@ fn one_node_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
     })
 }
 
+/// A product with the uncertainty of those that the files have no runs of: a fold knows none of it.
+fn as_if_never_measured(key: &str) -> Option<&'static GpuClass> {
+    static CLASSES: LazyLock<Vec<GpuClass>> = LazyLock::new(|| {
+        gpu_classes().map(|class| GpuClass { sigma: class.sigma.max(NEVER_MEASURED), ..*class }).collect()
+    });
+    CLASSES.iter().find(|class| class.key == key)
+}
+
+/// Standard deviation of such products.
+const NEVER_MEASURED: f64 = 0.35;
+
 /// What mdrun chooses by itself: PME on the GPU, bonded interactions since 2019, the update since 2023.
 fn gpu_place(gpu: &str, gpus: f64, ranks: f64, cores: f64, version: &str) -> Option<Placement> {
-    let class = GpuClass::by_key(gpu)?;
+    let class = as_if_never_measured(gpu)?;
     let year = version.split('.').next()?.parse::<u32>().ok()?;
     let gpu = GpuPlacement { class, count: gpus, pme: true, bonded: year >= 2019, update: year >= 2023 };
     let threads = (cores / ranks).floor().max(1.0);

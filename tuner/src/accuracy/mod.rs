@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use scavenger_tuner_model::Model;
 use scavenger_tuner_model::interval::Z90;
+use scavenger_tuner_model::learn::Known;
 use scavenger_tuner_model::model::Observation;
 
 use components::Log;
@@ -387,10 +388,16 @@ pub fn run(rounds: usize) -> Accuracy {
 
     let best = best_splits(&cpu);
     let is_best = |row: &Row| best.get(&choice(row)).is_some_and(|speed| row.ns_per_day >= *speed);
-    let cpu_widenings = on_one_node.each_ref().map(|outcomes| widenings(outcomes));
-    let gpu_widenings = on_gpus.each_ref().map(|outcomes| widenings(outcomes));
-    let of_all = |outcomes: &Vec<Outcome<'_>>| widening(outcomes.iter());
-    let served_widening = (on_one_node.each_ref().map(of_all), on_gpus.each_ref().map(of_all));
+    let [class, machine, system] = Known::ALL;
+    let of = |known: Known, outcomes: &[Outcome<'_>]| {
+        (widenings(known, outcomes), widening(known, outcomes.iter()))
+    };
+    let [one, two, three] = &on_one_node;
+    let on_cpu = [of(class, one), of(machine, two), of(system, three)];
+    let on_gpu = [of(class, &on_gpus[0]), of(machine, &on_gpus[1])];
+    let served_widening = (on_cpu.each_ref().map(|(_, all)| *all), on_gpu.each_ref().map(|(_, all)| *all));
+    let cpu_widenings = on_cpu.map(|(each, _)| each);
+    let gpu_widenings = on_gpu.map(|(each, _)| each);
     let regimes_of = |outcomes: &[Vec<Outcome<'_>>; 3], part: &dyn Fn(&Row) -> bool| -> Vec<Regime> {
         let rows = CPU_REGIMES.iter().zip(outcomes).zip(&cpu_widenings);
         rows.map(|(((name, goal), outcomes), widenings)| {

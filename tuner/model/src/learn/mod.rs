@@ -85,7 +85,7 @@ impl Known {
 }
 
 /// See [`Known::widening`]: CPUs, then GPUs.
-const WIDENING: [[f64; 3]; 2] = [[0.8, 0.9, 0.8], [0.85, 0.85, 0.85]];
+const WIDENING: [[f64; 3]; 2] = [[0.75, 0.9, 0.75], [1.0, 1.0, 1.0]];
 
 /// What is only one run's, as standard deviations of ln(time).
 mod sigma {

@@ -1,9 +1,9 @@
 use super::features::release;
 use super::*;
-use crate::hardware::CpuClass;
+use crate::hardware::{CpuClass, GpuClass};
 use crate::ladder::fixtures::water;
 use crate::model::{Job, Model};
-use crate::performance::Placement;
+use crate::performance::{GpuPlacement, Placement};
 
 fn place(cores: f64) -> Placement {
     Placement { nodes: 1.0, ranks: 1.0, threads: cores, npme: 0.0, cores, smt: 1.0, busy: 1.0, gpu: None }
@@ -17,6 +17,34 @@ fn run(atoms: u64, cores: f64, site: &str, value: f64) -> Residual {
     let origin = Origin::new(cpu.key, cpu.sigma, 0, Site::new(site, "2024"), &job);
     let features = Features::new(origin, &place, &step);
     Residual { features, owner: 1, value, count: 1.0, noise: 0.0 }
+}
+
+/// A run on one A100 beside 16 cores of `cpu`; `resident` has all work on the GPU, else update and PME are on the host.
+fn gpu_run(atoms: u64, cpu: &'static str, resident: bool, value: f64) -> Residual {
+    let job = Job::new(&water(atoms), None).expect("water should be accepted");
+    let class = GpuClass::by_key("a100").expect("A100 should be in the table");
+    let gpu = GpuPlacement { class, count: 1.0, pme: resident, bonded: resident, update: resident };
+    let place = Placement { gpu: Some(gpu), ..place(16.0) };
+    let host = CpuClass::by_key(cpu).expect("the processor should be in the table");
+    let step = Model::prior().step_time(&job, host, &place);
+    let origin = Origin::new(class.key, class.sigma, 1, Site::new("here", "2024"), &job).beside(host.key);
+    Residual { features: Features::new(origin, &place, &step), owner: 1, value, count: 1.0, noise: 0.0 }
+}
+
+#[test]
+fn a_slow_host_is_no_slow_gpu() {
+    let shift = |known: Residual, asked: &Residual| Knowledge::new(&[known]).ask(&asked.features, None).0;
+    let slow_host = || gpu_run(300_000, "zen3", false, 0.5);
+    let (resident, beside) = (gpu_run(900_000, "zen3", true, 0.0), gpu_run(900_000, "zen3", false, 0.0));
+    let (of_gpu, of_host) = (shift(slow_host(), &resident), shift(slow_host(), &beside));
+    assert!(of_host > 0.3 && of_gpu < 0.5 * of_host, "{of_gpu} {of_host}");
+    // Another processor beside the same GPU is another host.
+    let elsewhere = shift(slow_host(), &gpu_run(900_000, "sapphirerapids", false, 0.0));
+    assert!(elsewhere < 0.8 * of_host, "{elsewhere} {of_host}");
+    // And a slow GPU is one beside any of them.
+    let slow_gpu = gpu_run(900_000, "zen3", true, 0.5);
+    let other = shift(slow_gpu, &gpu_run(900_000, "sapphirerapids", true, 0.0));
+    assert!(other > 0.25, "{other}");
 }
 
 #[test]
