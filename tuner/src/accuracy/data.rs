@@ -2,7 +2,7 @@
 
 use std::sync::{LazyLock, OnceLock};
 
-use scavenger_schema::tuning::{GpuOffload, PmeDescription, Settings, SystemDescription};
+use scavenger_schema::tuning::{CycleTable, GpuOffload, PmeDescription, Settings, SystemDescription};
 use scavenger_tuner_model::hardware::{CpuClass, GpuClass, Simd, gpu_classes};
 use scavenger_tuner_model::learn::Site;
 use scavenger_tuner_model::model::Job;
@@ -32,6 +32,8 @@ pub struct Row {
     pub npme_guessed: bool,
     /// Measured speed.
     pub ns_per_day: f64,
+    /// Where mdrun says that the time went, of those whose log is in cycles.csv.
+    pub cycles: Option<CycleTable>,
 }
 
 impl Row {
@@ -155,6 +157,7 @@ fn hecbiosim_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         npme_guessed: true,
         place: Placement { npme: f64::from(npme), ..place },
         ns_per_day: number(cell("ns_per_day"))?,
+        cycles: None,
     })
 }
 
@@ -205,6 +208,7 @@ fn archer_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         npme_guessed: false,
         place,
         ns_per_day: number(cell("ns_per_day"))?,
+        cycles: None,
     })
 }
 
@@ -234,6 +238,7 @@ fn one_node_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         },
         npme_guessed: false,
         ns_per_day: number(cell("ns_per_day"))?,
+        cycles: None,
     })
 }
 

@@ -8,6 +8,7 @@ pub mod memory;
 pub mod plain;
 pub mod report;
 pub mod settings;
+pub mod tables;
 mod widening;
 
 use std::collections::BTreeMap;
@@ -156,6 +157,7 @@ fn observation(row: &Row) -> Observation {
         owner: 0,
         memory_residual: None,
         wall_seconds: None,
+        cycles: row.cycles,
     }
 }
 
@@ -343,6 +345,8 @@ pub struct Accuracy {
     pub splits: [SplitLoss; 2],
     /// Parts of a step beside those of the tables in md.log.
     pub components: Vec<components::Compared>,
+    /// What the table of a run's log adds to its speed.
+    pub tables: Vec<tables::Worth>,
     /// Requests of memory beside measured peaks.
     pub memory: Vec<memory::Peak>,
     /// Predictions for machines that were left out.
@@ -440,12 +444,14 @@ pub fn run(rounds: usize) -> Accuracy {
     let all: Vec<&Row> = cpu.iter().chain(&gpu).copied().collect();
     let fitted = fit_constants(&all, &logs.iter().collect::<Vec<_>>(), rounds);
     let components = components::compare(&cpu_folds, &logs);
+    let tables = tables::worth(&cpu_folds, &cpu, &logs);
     Accuracy {
         served,
         regimes,
         parts,
         splits,
         components,
+        tables,
         memory: memory::load(),
         points,
         fitted,

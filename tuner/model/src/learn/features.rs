@@ -4,7 +4,7 @@ use super::hash;
 use super::kernel::{DIMENSIONS, Direction, Priors, direction};
 use super::prepared::Key;
 use crate::model::Job;
-use crate::performance::{Placement, StepTime};
+use crate::performance::{Component, Placement, StepTime};
 
 /// A place and a GROMACS build on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +139,17 @@ impl Features {
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// Its step as predicted from the class alone.
+    #[must_use]
+    pub fn step(&self) -> &StepTime {
+        &self.step
+    }
+
+    /// The same run with a step that consists of one component of it alone.
+    pub(super) fn component(&self, component: Component) -> Self {
+        Self { step: component.of(&self.step, 1.0), ..*self }
     }
 
     /// By how much the logarithm of the time changes with each of the parameters, where they are zero.

@@ -96,28 +96,30 @@ fn straight(theta: &Direction, ln_threads: f64, ln_nodes: f64) -> f64 {
 }
 
 /// Factors on the parts that `theta` makes, the boost of the clock aside.
-pub(super) fn factors(theta: &Direction) -> PerPart {
-    std::array::from_fn(|part| theta[part].exp())
+pub(super) fn factors(overlap: Overlap, theta: &Direction) -> PerPart {
+    let common = common(overlap, theta, 0.0);
+    std::array::from_fn(|part| (theta[part] + common[part]).exp())
 }
 
-/// Logarithm of the time of a placement with the parameters `theta`, which make `factors`, relative to that without:
-/// that of [`moved`] without its gradient. `boost` is the share of the clock that is boost.
-pub(super) fn time(
+/// Seconds of a placement with the parameters `theta`, which make `factors`; `boost` is the share of the clock that is
+/// boost. That of [`moved`] without its gradient.
+pub(super) fn seconds(
     parts: &Parts,
     boost: f64,
     place: &Placement,
     theta: &Direction,
     factors: &PerPart,
 ) -> f64 {
-    let common = common(parts.overlap, theta, boost);
-    let mut factors = *factors;
-    for (factor, log) in factors.iter_mut().zip(common) {
-        if log != 0.0 {
-            *factor *= log.exp();
-        }
+    let clock = boost * theta[BOOST];
+    let straight = straight(theta, place.threads.ln(), place.nodes.ln()).exp();
+    if clock == 0.0 {
+        return parts.with(factors).seconds() * straight;
     }
-    let ratio = parts.with(&factors).seconds() / parts.seconds();
-    ratio.ln() + straight(theta, place.threads.ln(), place.nodes.ln())
+    let (mut factors, faster) = (*factors, (-clock).exp());
+    for part in clocked(parts.overlap) {
+        factors[*part as usize] *= faster;
+    }
+    parts.with(&factors).seconds() * straight
 }
 
 /// Standard deviation of a class that is well known: builds and systems differ by as much on a class that is not.

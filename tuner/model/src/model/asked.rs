@@ -79,8 +79,8 @@ impl Asked<'_> {
         let (parts, boost) = self.model.parts(self.job, hardware.cpu, &place);
         let parts = parts.scaled(throttling(cpu_millicores));
         let origin = origin(self.job, hardware.cpu, &place, self.job.site);
-        let shift = self.about(&origin).map_or(0.0, |about| about.mean(&parts, boost, &place));
-        self.job.system.ns_per_day(parts.seconds() * shift.exp())
+        let learned = self.about(&origin).map(|about| about.seconds(&parts, boost, &place));
+        self.job.system.ns_per_day(learned.unwrap_or_else(|| parts.seconds()))
     }
 
     /// True if nothing was learned about any of the hardware.

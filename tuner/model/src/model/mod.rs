@@ -14,7 +14,7 @@ use scavenger_schema::tuning::{ClassResidual, Layout};
 
 use crate::hardware::{CpuClass, GpuClass, Hardware};
 use crate::interval::{Z90, combine};
-use crate::learn::{Features, Knowledge, Origin, Residual, Site, hash};
+use crate::learn::{Components, Features, Knowledge, Origin, Residual, Site, hash};
 use crate::memory;
 use crate::memory::MeasuredPeaks;
 use crate::performance::{ClassFactors, Constants, Parts, Placement, StepTime, step_parts};
@@ -90,7 +90,9 @@ impl Model {
         let (place, step) = self.physical_step(job, hardware, layout, cpu_millicores);
         let features = features(job, hardware.cpu, &place, job.site, &step);
         let value = self.knowledge.ask(&features, job.asker).0;
-        let residual = Residual { features, owner: hash(b"supposed"), value, count: 1.0, noise: 0.0 };
+        let owner = hash(b"supposed");
+        let components = Components::default();
+        let residual = Residual { features, owner, value, count: 1.0, noise: 0.0, components };
         Self { knowledge: self.knowledge.with(residual), ..self.clone() }
     }
 
