@@ -11,7 +11,7 @@ use super::{
 };
 use crate::manifest::{Probe, probe_name};
 use crate::mdrun_log::{LogFacts, error_message, last_lines, last_warning};
-use crate::probe::parse_verification;
+use crate::probe::{Verification, parse_verification};
 use crate::view::{AttemptView, JobView};
 
 /// The ScavengerJob is Completed, which is exit code 0 and no proof: mdrun also exits with 0 after `-maxh`.
@@ -23,6 +23,12 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
     };
     if let Some(facts) = input.log.facts() {
         if facts.reached_the_end || facts.last_step.is_some_and(|step| step >= end) {
+            let is_simulation = input.row.kind == Kind::Simulation && !input.row.is_minimisation();
+            if input.settings.reads_md_log && is_simulation && !status.verifying {
+                let first_step = facts.first_step.or(status.first_step);
+                let status = RowStatus { first_step, ..status };
+                return verify(status, "mdrun ended: reads the end of md.log, for where the time went");
+            }
             // The file's end, whatever the row says of it: mdrun does what the file says.
             let last = facts.last_step.unwrap_or(end);
             return reached_the_end(status, last, Some(facts), input, job);
@@ -42,10 +48,9 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
     }
     // The log is gone: the checkpoint tells.
     if !status.verifying {
-        status.verifying = true;
         let reason =
             "mdrun ended and its log is gone: reads the checkpoint to see whether all steps were done";
-        return record(RowStatus { reason: Some(reason.to_owned()), ..status });
+        return verify(status, reason);
     }
     let Some(probe) = input.probe else { return act(Action::CreateProbe(Probe::Verification), input.row) };
     let name = probe_name(input.row, Probe::Verification);
@@ -54,13 +59,36 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
     }
     match probe.phase {
         Phase::Completed => match answer(probe, input.log, parse_verification) {
-            Ok(step) if step >= end => reached_the_end(status, end, None, input, job),
-            Ok(step) => stopped_short(&status, step, input, job),
+            Ok(found) if found.step >= end => {
+                let facts = facts_of(&found);
+                let mut step = reached_the_end(status, end, facts.as_ref(), input, job);
+                let measured = step.attempts.iter_mut().filter_map(|attempt| attempt.measured.as_mut());
+                measured.for_each(|measured| measured.cycles = found.cycles);
+                step
+            }
+            Ok(found) => stopped_short(&status, found.step, input, job),
             Err(error) => fail(input, error.to_string()),
         },
         Phase::Failed => fail(input, probe_failure(probe, input.log, "reading the checkpoint failed")),
         _ => settle(status, Some(format!("reads the checkpoint: {}", said(probe))), input),
     }
+}
+
+/// A probe reads the checkpoint, and the end of md.log.
+fn verify(status: RowStatus, reason: &str) -> Step {
+    record(RowStatus { reason: Some(reason.to_owned()), verifying: true, ..status })
+}
+
+/// What the end of md.log says in the place of the pod's log.
+fn facts_of(found: &Verification) -> Option<LogFacts> {
+    let (ns_per_day, wall_seconds) = found.speed?;
+    Some(LogFacts {
+        last_step: Some(found.step),
+        reached_the_end: true,
+        ns_per_day: Some(ns_per_day),
+        wall_seconds: Some(wall_seconds),
+        ..LogFacts::default()
+    })
 }
 
 fn reached_the_end(
@@ -106,7 +134,8 @@ fn measurement(
     // Time and speed speak of what came after the counters were reset.
     let reset_step = row.benchmark().map_or(0, |benchmark| benchmark.reset_step());
     let steps = last_step.checked_sub(first_step?.max(reset_step)).filter(|steps| *steps > 0)?;
-    Some(Measurement { ns_per_day: facts.ns_per_day?, steps, wall_seconds: facts.wall_seconds? })
+    let (ns_per_day, wall_seconds) = facts.ns_per_day.zip(facts.wall_seconds)?;
+    Some(Measurement { ns_per_day, steps, wall_seconds, cycles: None })
 }
 
 /// Exit code 0 before the last step: a next submission goes on from the checkpoint, if there was any progress.

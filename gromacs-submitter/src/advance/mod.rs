@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, State, job_name};
-use scavenger_schema::tuning::{PredictRequest, SystemDescription};
+use scavenger_schema::tuning::{CycleTable, PredictRequest, SystemDescription};
 use scavenger_vocabulary::Phase;
 
 pub use finished::probe_left_by;
@@ -64,6 +64,8 @@ pub struct Settings {
     /// True if logs are followed. Else the newest progress may be as old as what a container runtime holds back of a log,
     /// which for slow systems is minutes.
     pub follows_logs: bool,
+    /// True if the end of md.log is read after each simulation, for where the time went.
+    pub reads_md_log: bool,
 }
 
 /// Everything a decision rests on.
@@ -256,6 +258,8 @@ pub struct Measurement {
     pub steps: i64,
     /// Wall time it was measured over.
     pub wall_seconds: f64,
+    /// Where the time went, if the end of md.log was read.
+    pub cycles: Option<CycleTable>,
 }
 
 /// Decides the next step of a row.

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use scavenger_schema::simulation::{GromacsToTune, MINIMISERS, System};
+use scavenger_schema::tuning::CycleTable;
 use scavenger_schema::{bounds, gpu_offload};
 
 /// Reads the .tpr file and makes the working directory.
@@ -16,7 +17,7 @@ pub const INSPECT_SCRIPT: &str = include_str!("inspect.sh");
 /// Makes a box of water, and its working directory, and reads the .tpr file as [`INSPECT_SCRIPT`] does.
 pub const WATER_SCRIPT: &str = concat!(include_str!("water.sh"), include_str!("inspect.sh"));
 
-/// Reads the step of a checkpoint.
+/// Reads the step of a checkpoint, and how the newest log beside it ends.
 pub const VERIFY_SCRIPT: &str = include_str!("verify.sh");
 
 /// Why the answer of a probe is of no use.
@@ -220,12 +221,44 @@ fn inspection_of(values: BTreeMap<String, String>) -> Result<Inspection, ProbeEr
     Ok(Inspection { system, image: None, append, values })
 }
 
-/// Reads the step that the verification script printed.
+/// What the verification found.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Verification {
+    /// Step of the checkpoint.
+    pub step: i64,
+    /// Speed in ns per day and wall time in seconds, as the newest log ends.
+    pub speed: Option<(f64, f64)>,
+    /// Where the time went, as the same log says.
+    pub cycles: Option<CycleTable>,
+}
+
+/// Reads what the verification script printed.
 ///
 /// # Errors
-/// [`ProbeError`] if there is none.
-pub fn parse_verification(text: &str) -> Result<i64, ProbeError> {
-    number(&values_behind(text, "verification=1")?, "step")
+/// [`ProbeError`] if there is no step.
+pub fn parse_verification(text: &str) -> Result<Verification, ProbeError> {
+    let values = values_behind(text, "verification=1")?;
+    let positive =
+        |key: &str| optional::<f64>(&values, key).filter(|value| value.is_finite() && *value > 0.0);
+    Ok(Verification {
+        step: number(&values, "step")?,
+        speed: positive("performance").zip(positive("time")),
+        cycles: values
+            .get("cycles")
+            .map(|lines| cycles(lines, positive("pairs")))
+            .filter(CycleTable::is_usable),
+    })
+}
+
+/// `NAME:SECONDS;` for each line of the table, and millions of pairs.
+fn cycles(lines: &str, pairs: Option<f64>) -> CycleTable {
+    let mut table = CycleTable { pairs: pairs.map(|millions| millions * 1e6), ..CycleTable::default() };
+    for (name, seconds) in lines.split(';').filter_map(|line| line.rsplit_once(':')) {
+        if let Ok(seconds) = seconds.parse() {
+            table.set(name, seconds);
+        }
+    }
+    table
 }
 
 /// The `key=value` lines from the line `start` on.
@@ -375,8 +408,65 @@ mod tests {
 
     #[test]
     fn a_checkpoint_tells_its_step() {
-        assert_eq!(parse_verification("verification=1\nstep=4000\n"), Ok(4000));
+        let alone = Verification { step: 4000, ..Verification::default() };
+        assert_eq!(parse_verification("verification=1\nstep=4000\n"), Ok(alone));
         assert!(parse_verification("step=4000").is_err());
+    }
+
+    #[test]
+    fn the_end_of_a_log_tells_speed_and_where_the_time_went() {
+        let text = "verification=1\nstep=300\nperformance=2.959\ntime=17.577\n\
+                    cycles=Neighbor search:0.513;Force:14.248;PME mesh:2.134;Rest:0.076;Total:17.577;PME 3D-FFT:0.583;\n\
+                    pairs=738.124\n";
+        let found = parse_verification(text).expect("should be a good answer");
+        assert_eq!((found.step, found.speed), (300, Some((2.959, 17.577))));
+        let table = found.cycles.expect("should have a table");
+        assert_eq!((table.total, table.force, table.pme_fft), (17.577, Some(14.248), Some(0.583)));
+        assert_eq!(table.pairs, Some(738.124e6));
+        for bad in ["cycles=", "cycles=Force:x;Total:1;", "cycles=Total:1;", "cycles=;;:;"] {
+            let found =
+                parse_verification(&format!("verification=1\nstep=3\n{bad}\nperformance=nan\ntime=1\n"));
+            assert_eq!(found, Ok(Verification { step: 3, ..Verification::default() }), "{bad}");
+        }
+    }
+
+    /// The script on a log of GROMACS 2022 that mdrun appended to: the last table counts.
+    #[test]
+    fn the_script_finds_the_last_table() {
+        let folder = tempfile::tempdir().expect("should make a folder");
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).expect("should write");
+            path
+        };
+        let log = include_str!("../../tests/fixtures/md-end.log");
+        let earlier = log.replace("14.248", "99.999").replace("2.959", "1.000");
+        write("md.log", &format!("{earlier}{log}"));
+        let checkpoint = write("state.cpt", "");
+        let gmx = write("gmx", "#!/bin/sh\necho 'step = 300'\n");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&gmx, mode).expect("should make it a program");
+        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+        let output = std::process::Command::new("sh")
+            .args(["-c", VERIFY_SCRIPT, "verify"])
+            .arg(&checkpoint)
+            .env("PATH", path)
+            .env("TERMINATION_LOG", folder.path().join("message"))
+            .output()
+            .expect("should run");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let found = parse_verification(&text).expect("should be an answer");
+        assert_eq!((found.step, found.speed), (300, Some((2.959, 17.577))), "{text}");
+        let table = found.cycles.expect("should have a table");
+        assert_eq!(
+            (table.force, table.neighbor_search, table.pme_spread),
+            (Some(14.248), Some(0.513), Some(0.734))
+        );
+        assert_eq!(table.pairs, Some(738.124e6), "{text}");
+        assert!(text.len() < 1000, "the operator copies at most 1 kB: {}", text.len());
+        std::fs::remove_file(folder.path().join("md.log")).expect("should remove");
+        let without = parse_verification("verification=1\nstep=300\n");
+        assert_eq!(without.map(|found| found.speed), Ok(None));
     }
 
     #[test]

@@ -65,6 +65,7 @@ fn of_gpu(class: &GpuClass) -> BTreeMap<String, f64> {
     named([
         ("teraflops", class.tflops),
         ("bandwidthGbPerSecond", class.bandwidth),
+        ("cacheMib", class.cache_mib),
         ("shareOfPeak", class.use_of_peak),
         ("memoryGib", class.memory_gib),
         ("launchRelativeToCuda", class.launch),
@@ -72,13 +73,14 @@ fn of_gpu(class: &GpuClass) -> BTreeMap<String, f64> {
 }
 
 /// What the constants mean, in the order of the tables.
-const MEANINGS: [(&str, &str); 9] = [
+const MEANINGS: [(&str, &str); 10] = [
     ("clockGhz", "typical clock of all cores under vector load, in GHz"),
     ("cyclesPerPair", "clock cycles per pair interaction"),
     ("otherWorkPerCycle", "all other work per cycle, relative to Ivy Bridge"),
     ("coresPerCache", "cores that share a last-level cache"),
     ("teraflops", "peak single precision of one device, in TFLOP/s"),
     ("bandwidthGbPerSecond", "memory bandwidth, in GB/s"),
+    ("cacheMib", "last-level cache of the device, in MiB"),
     ("shareOfPeak", "share of the peak that pair kernels reach, relative to Volta"),
     ("memoryGib", "device memory, in GiB"),
     ("launchRelativeToCuda", "time to launch work, relative to CUDA"),

@@ -3,8 +3,9 @@
 //! The tables count seconds of wall time by component. mdrun's tuning of PME moves work between two of them, so each
 //! is compared for the pairs that the log counted. `../../data/README.md` names the source.
 
+use scavenger_schema::tuning::CycleTable;
 use scavenger_tuner_model::Model;
-use scavenger_tuner_model::performance::{Part, StepTime};
+use scavenger_tuner_model::performance::Component;
 
 use super::data::{Row, Table, number};
 use super::{Fold, fit};
@@ -18,84 +19,24 @@ const GROUP_SIGMA: f64 = 0.2;
 /// Most nodes for which communication is compared: beyond, waiting for others is most of it.
 const FEW_NODES: f64 = 8.0;
 
-/// A component of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Component {
-    /// `Force`.
-    Force,
-    /// `PME spread` and `PME gather`.
-    Spread,
-    /// `PME 3D-FFT` and `PME solve Elec`.
-    Fft,
-    /// `Constraints`, `Update`, `Neighbor search`, `NB X/F buffer ops.`.
-    Other,
-    /// `Comm. coord.` and `Wait + Comm. F`.
-    Halo,
-    /// `PME 3D-FFT Comm.`.
-    Transpose,
-    /// `PME redist. X/F`.
-    Redistribution,
-}
-
-impl Component {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Force,
-        Self::Spread,
-        Self::Fft,
-        Self::Other,
-        Self::Halo,
-        Self::Transpose,
-        Self::Redistribution,
-    ];
-
-    /// Name in the table that is printed.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Force => "force",
-            Self::Spread => "PME spread and gather",
-            Self::Fft => "PME FFT and solve",
-            Self::Other => "constraints, update, search, buffers",
-            Self::Halo => "communication of positions and forces",
-            Self::Transpose => "PME FFT communication",
-            Self::Redistribution => "PME redistribution",
-        }
-    }
-
-    fn columns(self) -> &'static [&'static str] {
-        match self {
-            Self::Force => &["force"],
-            Self::Spread => &["pme_spread", "pme_gather", "pme_spread_gather"],
-            Self::Fft => &["pme_fft", "pme_solve"],
-            Self::Other => &["constraints", "update", "search", "buffer_ops"],
-            Self::Halo => &["comm_coord", "comm_force"],
-            Self::Transpose => &["pme_fft_comm"],
-            Self::Redistribution => &["pme_redist"],
-        }
-    }
-
-    fn is_communication(self) -> bool {
-        matches!(self, Self::Halo | Self::Transpose | Self::Redistribution)
-    }
-
-    /// The same of a predicted step whose pair work is `tuned` times that of the input.
-    fn of(self, step: &StepTime, tuned: f64) -> f64 {
-        let (first, second, after) = (&step.parts.first, &step.parts.second, &step.parts.after);
-        let one = |part: Part| first[part as usize];
-        let two = |part: Part| second[part as usize];
-        let mesh = two(Part::Spread) + two(Part::Mesh);
-        match self {
-            Self::Force => one(Part::Pair) * tuned,
-            Self::Spread => two(Part::Spread) * (1.0 + two(Part::Sharing) / mesh),
-            Self::Fft => two(Part::Mesh) / tuned * (1.0 + two(Part::Sharing) / mesh),
-            Self::Other => one(Part::Other) + one(Part::Sharing),
-            Self::Halo => one(Part::Halo) + one(Part::Imbalance) + one(Part::Network),
-            Self::Transpose => (two(Part::Transpose) + two(Part::Network)) / tuned,
-            Self::Redistribution => two(Part::Redistribution) + after[Part::Redistribution as usize],
-        }
-    }
-}
+/// Columns of the file, and what mdrun calls their lines. Releases that count both directions of the interpolation together
+/// have one column for it.
+const LINES: [(&str, &str); 14] = [
+    ("force", "Force"),
+    ("pme_spread", "PME spread"),
+    ("pme_spread_gather", "PME spread/gather"),
+    ("pme_gather", "PME gather"),
+    ("pme_fft", "PME 3D-FFT"),
+    ("pme_solve", "PME solve Elec"),
+    ("constraints", "Constraints"),
+    ("update", "Update"),
+    ("search", "Neighbor search"),
+    ("buffer_ops", "NB X/F buffer ops."),
+    ("comm_coord", "Comm. coord."),
+    ("comm_force", "Wait + Comm. F"),
+    ("pme_fft_comm", "PME 3D-FFT Comm."),
+    ("pme_redist", "PME redist. X/F"),
+];
 
 /// The table of one log.
 #[derive(Clone, Debug)]
@@ -104,8 +45,8 @@ pub struct Log {
     pub machine: String,
     /// System.
     pub system: String,
-    /// The run, without its speed.
-    row: Row,
+    /// The run, with its table.
+    pub row: Row,
     /// Pairs that were computed over those of the input.
     tuned: f64,
     /// Measured seconds per step.
@@ -154,14 +95,18 @@ fn log<'a>(cell: &impl Fn(&str) -> &'a str, rows: &[Row]) -> Option<Log> {
     let steps = total / row.seconds();
     let pairs = (number(cell("pairs_lj_M"))? + number(cell("pairs_q_M"))?) * 1e6;
     let tuned = pairs / row.job.work.pairs;
+    let mut table = CycleTable { total, pairs: Some(pairs * steps), ..CycleTable::default() };
+    for (column, line) in LINES {
+        if let Some(seconds) = number(cell(column)) {
+            table.set(line, seconds);
+        }
+    }
     let seconds = Component::ALL
         .into_iter()
         .filter(|component| !component.is_communication() || row.place.nodes <= FEW_NODES)
-        .filter_map(|component| {
-            let sum: f64 = component.columns().iter().filter_map(|column| number(cell(column))).sum();
-            (sum > 0.0).then_some((component, sum / steps))
-        })
+        .filter_map(|component| Some((component, component.measured(&table)? / steps)))
         .collect();
+    row.cycles = Some(table);
     Some(Log { machine: machine.to_owned(), system: system.to_owned(), row, tuned, seconds, group: 1.0 })
 }
 
@@ -170,7 +115,8 @@ pub(super) fn errors(model: &Model, logs: &[&Log]) -> Vec<(f64, f64)> {
     let of_log = |log: &&Log| {
         let step = model.step_time(&log.row.job, log.row.cpu, &log.row.place);
         let weight = 1.0 / (GROUP_SIGMA * log.group.sqrt());
-        let error = |(component, seconds): &(Component, f64)| (component.of(&step, log.tuned) / seconds).ln();
+        let error =
+            |(component, seconds): &(Component, f64)| (component.of(&step, log.tuned).total / seconds).ln();
         log.seconds.iter().map(|measured| (error(measured), weight)).collect::<Vec<_>>()
     };
     logs.iter().flat_map(of_log).collect()
@@ -197,7 +143,7 @@ pub(super) fn compare(folds: &[Fold<'_>], logs: &[Log]) -> Vec<Compared> {
                 let fold = folds.iter().find(|fold| fold.judges(&log.row))?;
                 let (_, seconds) = log.seconds.iter().find(|(found, _)| *found == component)?;
                 let step = fold.model.step_time(&log.row.job, log.row.cpu, &log.row.place);
-                Some((log, component.of(&step, log.tuned) / seconds))
+                Some((log, component.of(&step, log.tuned).total / seconds))
             })
             .collect()
     };

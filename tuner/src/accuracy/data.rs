@@ -1,9 +1,9 @@
 //! The measured table, read into jobs and placements. `tuner/data/README.md` says what is assumed.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
-use scavenger_schema::tuning::{GpuOffload, PmeDescription, Settings, SystemDescription};
-use scavenger_tuner_model::hardware::{CpuClass, GpuClass, Simd};
+use scavenger_schema::tuning::{CycleTable, GpuOffload, PmeDescription, Settings, SystemDescription};
+use scavenger_tuner_model::hardware::{CpuClass, GpuClass, Simd, gpu_classes};
 use scavenger_tuner_model::learn::Site;
 use scavenger_tuner_model::model::Job;
 use scavenger_tuner_model::npme;
@@ -32,6 +32,8 @@ pub struct Row {
     pub npme_guessed: bool,
     /// Measured speed.
     pub ns_per_day: f64,
+    /// Where mdrun says that the time went, of those whose log is in cycles.csv.
+    pub cycles: Option<CycleTable>,
 }
 
 impl Row {
@@ -155,6 +157,7 @@ fn hecbiosim_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         npme_guessed: true,
         place: Placement { npme: f64::from(npme), ..place },
         ns_per_day: number(cell("ns_per_day"))?,
+        cycles: None,
     })
 }
 
@@ -205,6 +208,7 @@ fn archer_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         npme_guessed: false,
         place,
         ns_per_day: number(cell("ns_per_day"))?,
+        cycles: None,
     })
 }
 
@@ -234,12 +238,24 @@ fn one_node_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         },
         npme_guessed: false,
         ns_per_day: number(cell("ns_per_day"))?,
+        cycles: None,
     })
 }
 
+/// A product with the uncertainty of those that the files have no runs of: a fold knows none of it.
+fn as_if_never_measured(key: &str) -> Option<&'static GpuClass> {
+    static CLASSES: LazyLock<Vec<GpuClass>> = LazyLock::new(|| {
+        gpu_classes().map(|class| GpuClass { sigma: class.sigma.max(NEVER_MEASURED), ..*class }).collect()
+    });
+    CLASSES.iter().find(|class| class.key == key)
+}
+
+/// Standard deviation of such products.
+const NEVER_MEASURED: f64 = 0.35;
+
 /// What mdrun chooses by itself: PME on the GPU, bonded interactions since 2019, the update since 2023.
 fn gpu_place(gpu: &str, gpus: f64, ranks: f64, cores: f64, version: &str) -> Option<Placement> {
-    let class = GpuClass::by_key(gpu)?;
+    let class = as_if_never_measured(gpu)?;
     let year = version.split('.').next()?.parse::<u32>().ok()?;
     let gpu = GpuPlacement { class, count: gpus, pme: true, bonded: year >= 2019, update: year >= 2023 };
     let threads = (cores / ranks).floor().max(1.0);

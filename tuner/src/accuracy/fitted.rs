@@ -50,7 +50,8 @@ pub fn fit_constants(rows: &[&Row], logs: &[&Log], rounds: usize) -> Fitted {
         let weight = 1.0 / (GROUP_SIGMA * (members.len() as f64).sqrt());
         weighed.extend(members.iter().map(|row| (*row, weight)));
     }
-    let mut classes: Vec<&'static str> = rows.iter().map(|row| row.cpu.key).collect();
+    let of_row = |row: &&Row| [Some(row.cpu.key), row.place.gpu.map(|gpu| gpu.class.key)];
+    let mut classes: Vec<&'static str> = rows.iter().flat_map(of_row).flatten().collect();
     classes.sort_unstable();
     classes.dedup();
     let mut centre = Constants::PHYSICS.logs().to_vec();

@@ -8,12 +8,14 @@ pub mod memory;
 pub mod plain;
 pub mod report;
 pub mod settings;
+pub mod tables;
 mod widening;
 
 use std::collections::BTreeMap;
 
 use scavenger_tuner_model::Model;
 use scavenger_tuner_model::interval::Z90;
+use scavenger_tuner_model::learn::Known;
 use scavenger_tuner_model::model::Observation;
 
 use components::Log;
@@ -155,6 +157,7 @@ fn observation(row: &Row) -> Observation {
         owner: 0,
         memory_residual: None,
         wall_seconds: None,
+        cycles: row.cycles,
     }
 }
 
@@ -342,6 +345,8 @@ pub struct Accuracy {
     pub splits: [SplitLoss; 2],
     /// Parts of a step beside those of the tables in md.log.
     pub components: Vec<components::Compared>,
+    /// What the table of a run's log adds to its speed.
+    pub tables: Vec<tables::Worth>,
     /// Requests of memory beside measured peaks.
     pub memory: Vec<memory::Peak>,
     /// Predictions for machines that were left out.
@@ -387,10 +392,16 @@ pub fn run(rounds: usize) -> Accuracy {
 
     let best = best_splits(&cpu);
     let is_best = |row: &Row| best.get(&choice(row)).is_some_and(|speed| row.ns_per_day >= *speed);
-    let cpu_widenings = on_one_node.each_ref().map(|outcomes| widenings(outcomes));
-    let gpu_widenings = on_gpus.each_ref().map(|outcomes| widenings(outcomes));
-    let of_all = |outcomes: &Vec<Outcome<'_>>| widening(outcomes.iter());
-    let served_widening = (on_one_node.each_ref().map(of_all), on_gpus.each_ref().map(of_all));
+    let [class, machine, system] = Known::ALL;
+    let of = |known: Known, outcomes: &[Outcome<'_>]| {
+        (widenings(known, outcomes), widening(known, outcomes.iter()))
+    };
+    let [one, two, three] = &on_one_node;
+    let on_cpu = [of(class, one), of(machine, two), of(system, three)];
+    let on_gpu = [of(class, &on_gpus[0]), of(machine, &on_gpus[1])];
+    let served_widening = (on_cpu.each_ref().map(|(_, all)| *all), on_gpu.each_ref().map(|(_, all)| *all));
+    let cpu_widenings = on_cpu.map(|(each, _)| each);
+    let gpu_widenings = on_gpu.map(|(each, _)| each);
     let regimes_of = |outcomes: &[Vec<Outcome<'_>>; 3], part: &dyn Fn(&Row) -> bool| -> Vec<Regime> {
         let rows = CPU_REGIMES.iter().zip(outcomes).zip(&cpu_widenings);
         rows.map(|(((name, goal), outcomes), widenings)| {
@@ -433,12 +444,14 @@ pub fn run(rounds: usize) -> Accuracy {
     let all: Vec<&Row> = cpu.iter().chain(&gpu).copied().collect();
     let fitted = fit_constants(&all, &logs.iter().collect::<Vec<_>>(), rounds);
     let components = components::compare(&cpu_folds, &logs);
+    let tables = tables::worth(&cpu_folds, &cpu, &logs);
     Accuracy {
         served,
         regimes,
         parts,
         splits,
         components,
+        tables,
         memory: memory::load(),
         points,
         fitted,

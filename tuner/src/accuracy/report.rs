@@ -6,6 +6,7 @@ use scavenger_schema::tuning::Interval;
 
 use super::components::Compared;
 use super::memory::Peak;
+use super::tables::{Known, Worth};
 use super::{Accuracy, Errors, Regime};
 
 /// Fewest groups for which a percentile means anything.
@@ -33,6 +34,7 @@ pub fn table(accuracy: &Accuracy) -> String {
     }
     memory_row(&mut text, &accuracy.memory);
     components(&mut text, &accuracy.components);
+    tables(&mut text, &accuracy.tables);
     settings(&mut text, super::settings::unmeasured(), &super::settings::compared());
     for (part, regimes) in &accuracy.parts {
         let _ = writeln!(text, "\nThe rows on {part}:\n");
@@ -54,6 +56,28 @@ fn components(text: &mut String, compared: &[Compared]) {
             "| {} | {logs} | {low:.2} / {middle:.2} / {high:.2} | {} |",
             component.name(),
             machines.join(", ")
+        );
+    }
+}
+
+fn tables(text: &mut String, worth: &[Worth]) {
+    text.push_str(
+        "\nWhat the table of md.log adds, on up to 8 nodes: one run with its speed alone, and with its table as seven \
+         observations more, machine and system left out of the fit:\n\n\
+         | one known run | groups | speed alone | with the table | half-width | with the table |\n|---|---|---|---|---|---|\n",
+    );
+    for Worth { name, groups, alone, with } in worth {
+        let errors =
+            |known: &Known| format!("{} / {}", percent(known.errors.median), percent(known.errors.p90));
+        let interval =
+            |known: &Known| format!("x{:.2}, covers {}", known.half_width, percent(known.coverage));
+        let _ = writeln!(
+            text,
+            "| {name} | {groups} | {} | {} | {} | {} |",
+            errors(alone),
+            errors(with),
+            interval(alone),
+            interval(with)
         );
     }
 }

@@ -90,7 +90,7 @@ impl Dropped {
 macro_rules! columns {
     () => {
         "id, hardware_class, system, layout, node_labels, cpu_millicores, gpus, gromacs_version, gromacs_build,
-        ns_per_day, owner, peak_memory_bytes, wall_seconds, killed_for_memory"
+        ns_per_day, owner, peak_memory_bytes, wall_seconds, killed_for_memory, cycles"
     };
 }
 
@@ -117,6 +117,7 @@ struct Row {
     peak_memory_bytes: Option<i64>,
     wall_seconds: Option<f64>,
     killed_for_memory: bool,
+    cycles: Option<Value>,
 }
 
 impl Source {
@@ -279,6 +280,11 @@ fn observation(row: Row) -> Result<Observation, Dropped> {
         .map_err(|_| Dropped::Unreadable)?;
     let run = match row.wall_seconds {
         Some(seconds) => run.lasting(seconds),
+        None => run,
+    };
+    // A table that cannot be read is none: the speed counts.
+    let run = match row.cycles.and_then(|table| parsed(table).ok()) {
+        Some(table) => run.accounted(table),
         None => run,
     };
     Ok(match row.peak_memory_bytes.and_then(|bytes| u64::try_from(bytes).ok()) {

@@ -162,6 +162,7 @@ mod tests {
             ("AMD EPYC 7742 64-Core Processor", "zen2"),
             ("EPYC 7742", "zen2"),
             ("AMD EPYC 7R13 Processor", "zen3"),
+            ("AMD EPYC 7A53 64-Core Processor", "zen3"),
             ("AMD EPYC 9V74 80-Core Processor", "zen4"),
             ("AMD EPYC 9654P 96-Core Processor", "zen4"),
             ("AMD EPYC 9755 128-Core Processor", "zen5"),

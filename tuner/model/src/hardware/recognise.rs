@@ -364,6 +364,7 @@ mod tests {
         assert_eq!(cpu_from_labels(&skylake).key, "cascadelake");
         for (family, model, key) in [
             ("25", "1", "zen3"),
+            ("25", "48", "zen3"),
             ("25", "17", "zen4"),
             ("25", "33", "zen3-client"),
             ("25", "97", "zen4-client"),

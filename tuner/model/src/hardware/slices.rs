@@ -55,6 +55,7 @@ fn slice((product, profile, key): (&'static str, &'static str, &'static str)) ->
         pattern: "",
         tflops: whole.tflops * processors / of_processors,
         bandwidth: whole.bandwidth * bandwidth,
+        cache_mib: whole.cache_mib * bandwidth,
         memory_gib: gigabytes,
         sigma: SIGMA,
         source: "NVIDIA MIG user guide: its share of the product",

@@ -4,7 +4,7 @@ use super::hash;
 use super::kernel::{DIMENSIONS, Direction, Priors, direction};
 use super::prepared::Key;
 use crate::model::Job;
-use crate::performance::{Placement, StepTime};
+use crate::performance::{Component, Placement, StepTime};
 
 /// A place and a GROMACS build on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub struct Origin {
     pub(super) class_sigma: f64,
     /// GPUs that worked together: what several do says nothing of one, nor of another number.
     pub(super) gpus: u32,
+    /// Class of the processor beside the GPUs; empty without.
+    pub(super) host: &'static str,
     pub(super) site: Site,
     pub(super) system: u64,
     pub(super) ln_atoms: f64,
@@ -51,13 +53,25 @@ impl Origin {
     /// Origin of the runs of `job` on a class of hardware.
     #[must_use]
     pub fn new(class: &'static str, class_sigma: f64, gpus: u32, site: Site, job: &Job) -> Self {
-        Self { class, class_sigma, gpus, site, system: job.key, ln_atoms: job.ln_atoms }
+        Self { class, class_sigma, gpus, host: "", site, system: job.key, ln_atoms: job.ln_atoms }
+    }
+
+    /// The same of GPUs beside a processor of that class.
+    #[must_use]
+    pub fn beside(self, host: &'static str) -> Self {
+        Self { host, ..self }
     }
 
     /// The hardware class.
     #[must_use]
     pub fn class(&self) -> &'static str {
         self.class
+    }
+
+    /// The class, and that of the processor beside it if it is a GPU.
+    #[must_use]
+    pub fn hardware(&self) -> (&'static str, &'static str) {
+        (self.class, self.host)
     }
 
     /// GPUs that work together.
@@ -70,7 +84,7 @@ impl Origin {
     #[must_use]
     pub fn run_key(&self, place: &Placement) -> u64 {
         let Placement { nodes, ranks, threads, npme, cores, smt, busy, gpu } = *place;
-        let mut key = hash(self.class.as_bytes());
+        let mut key = hash(self.class.as_bytes()) ^ hash(self.host.as_bytes()).rotate_left(1);
         let mut mix = |value: u64| key = (key.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for value in [self.system, self.site.machine, self.site.build] {
             mix(value);
@@ -87,13 +101,13 @@ impl Origin {
 
     /// What decides which runs tell of it, and how much: where it was, on which system.
     pub(super) fn key(&self, owner: Option<u64>) -> Key {
-        let Self { site, system, ln_atoms, .. } = *self;
-        Key { system, atoms: ln_atoms.to_bits(), machine: site.machine, build: site.build, owner }
+        let Self { site, system, ln_atoms, host, .. } = *self;
+        Key { host, system, atoms: ln_atoms.to_bits(), machine: site.machine, build: site.build, owner }
     }
 
     /// The prior variances of its class.
     pub(super) fn priors(&self) -> Priors {
-        Priors::new(self.class_sigma)
+        Priors::new(self.class_sigma, self.gpus > 0)
     }
 
     /// What runs tell of each other by: the class, and the number of GPUs if it is above one.
@@ -125,6 +139,17 @@ impl Features {
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// Its step as predicted from the class alone.
+    #[must_use]
+    pub fn step(&self) -> &StepTime {
+        &self.step
+    }
+
+    /// The same run with a step that consists of one component of it alone.
+    pub(super) fn component(&self, component: Component) -> Self {
+        Self { step: component.of(&self.step, 1.0), ..*self }
     }
 
     /// By how much the logarithm of the time changes with each of the parameters, where they are zero.

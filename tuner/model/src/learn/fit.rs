@@ -1,7 +1,7 @@
 //! The linear algebra of the update.
 
 use super::kernel::{Direction, covariance};
-use super::{Kept, sigma};
+use super::sigma;
 
 /// A fit of the parameters to residuals, in the space of the runs.
 #[derive(Clone, Debug, Default)]
@@ -13,15 +13,15 @@ pub(super) struct Fit {
 }
 
 impl Fit {
-    /// `pairs` are the variances of the parameters that each pair of runs shares, row by row.
+    /// `owners` are whose the runs are, `pairs` the variances of the parameters that each pair of runs shares, row by row.
     pub(super) fn new(
-        kept: &[&Kept],
+        owners: &[u64],
         pairs: &[Direction],
         directions: &[Direction],
         noises: &[f64],
         values: &[f64],
     ) -> Self {
-        let mut fit = Self { factor: cholesky(kept, pairs, directions, noises), weights: Vec::new() };
+        let mut fit = Self { factor: cholesky(owners, pairs, directions, noises), weights: Vec::new() };
         fit.weights = fit.solve(values);
         fit
     }
@@ -60,16 +60,15 @@ impl Fit {
 
 /// Lower triangle of the Cholesky factor of the covariance plus noise, by rows. The noise is positive, so the
 /// matrix is positive definite.
-fn cholesky(kept: &[&Kept], pairs: &[Direction], directions: &[Direction], noises: &[f64]) -> Vec<f64> {
-    let size = kept.len();
+fn cholesky(owners: &[u64], pairs: &[Direction], directions: &[Direction], noises: &[f64]) -> Vec<f64> {
+    let size = owners.len();
     let mut factor: Vec<f64> = Vec::with_capacity(size * (size + 1) / 2);
     for (row, noise) in noises.iter().enumerate() {
         let start = factor.len();
         for column in 0..=row {
             let other = column * (column + 1) / 2;
             let known: f64 = (0..column).map(|k| factor[start + k] * factor[other + k]).sum();
-            let (a, b) = (&kept[row].residual, &kept[column].residual);
-            let owner = if a.owner == b.owner { sigma::OWNER.powi(2) } else { 0.0 };
+            let owner = if owners[row] == owners[column] { sigma::OWNER.powi(2) } else { 0.0 };
             let pair = &pairs[row * size + column];
             let value = covariance(pair, &directions[row], &directions[column]) + owner - known;
             factor.push(if row == column {

@@ -9,7 +9,7 @@
 use std::sync::LazyLock;
 
 use super::features::Origin;
-use crate::performance::{Part, Parts, PerPart, Placement, StepTime};
+use crate::performance::{Overlap, Part, Parts, PerPart, Placement, StepTime};
 
 /// Number of parameters.
 pub(super) const DIMENSIONS: usize = Part::COUNT + 5;
@@ -34,24 +34,56 @@ const ATOMS_SCALE: f64 = 1.5;
 pub(super) fn direction(step: &StepTime, ln_threads: f64, ln_nodes: f64) -> Direction {
     let mut direction = [0.0; DIMENSIONS];
     direction[..Part::COUNT].copy_from_slice(&step.shares);
-    let work: f64 = WORK_PARTS.iter().map(|part| step.shares[*part as usize]).sum();
-    direction[WORK] = work;
+    let sum = |parts: &[Part]| parts.iter().map(|part| step.shares[*part as usize]).sum::<f64>();
+    let clocked = sum(clocked(step.parts.overlap));
+    direction[WORK] = sum(work(step.parts.overlap));
     direction[ALL] = 1.0;
-    direction[BOOST] = -work * step.boost;
+    direction[BOOST] = -clocked * step.boost;
+    if step.parts.overlap == Overlap::Gpu {
+        direction[Part::Host as usize] = clocked;
+    }
     direction[THREADS] = ln_threads;
     direction[NODES] = ln_nodes;
     direction
 }
 
-/// The parts that a faster core makes shorter.
-const WORK_PARTS: [Part; 6] = [Part::Pair, Part::Spread, Part::Mesh, Part::Other, Part::Sharing, Part::Host];
+/// The parts that a faster core makes shorter, on CPUs.
+const ON_CORES: [Part; 5] = [Part::Pair, Part::Spread, Part::Mesh, Part::Other, Part::Sharing];
+/// The same beside a GPU: PME on the host, and its other work. What is learned of the host moves both.
+const BESIDE_GPU: [Part; 2] = [Part::Spread, Part::Host];
+/// The parts that a faster GPU makes shorter.
+const ON_GPU: [Part; 3] = [Part::Pair, Part::Mesh, Part::Other];
+
+/// The parts that one faster processor makes shorter: the GPU where there is one. Its host has a residual of its own.
+fn work(overlap: Overlap) -> &'static [Part] {
+    if overlap == Overlap::Gpu { &ON_GPU } else { &ON_CORES }
+}
+
+/// The parts that the clock of the cores makes shorter.
+fn clocked(overlap: Overlap) -> &'static [Part] {
+    if overlap == Overlap::Gpu { &BESIDE_GPU } else { &ON_CORES }
+}
+
+/// Factors on the parts that `theta` makes beyond those of each part alone, for a step whose share of boost is `boost`.
+fn common(overlap: Overlap, theta: &Direction, boost: f64) -> PerPart {
+    let mut logs = [0.0; Part::COUNT];
+    for part in work(overlap) {
+        logs[*part as usize] += theta[WORK];
+    }
+    for part in clocked(overlap) {
+        logs[*part as usize] -= boost * theta[BOOST];
+    }
+    if overlap == Overlap::Gpu {
+        logs[Part::Spread as usize] += theta[Part::Host as usize];
+    }
+    logs
+}
 
 /// Logarithm of the time with the parameters `theta` relative to that without, and the gradient there.
 pub(super) fn moved(step: &StepTime, ln_threads: f64, ln_nodes: f64, theta: &Direction) -> (f64, Direction) {
-    let mut logs = [0.0; Part::COUNT];
-    logs.copy_from_slice(&theta[..Part::COUNT]);
-    for part in WORK_PARTS {
-        logs[part as usize] += theta[WORK] - step.boost * theta[BOOST];
+    let mut logs = common(step.parts.overlap, theta, step.boost);
+    for (log, theta) in logs.iter_mut().zip(theta) {
+        *log += theta;
     }
     let there = step.with(&logs.map(f64::exp));
     let shift = (there.total / step.total).ln() + straight(theta, ln_threads, ln_nodes);
@@ -64,26 +96,30 @@ fn straight(theta: &Direction, ln_threads: f64, ln_nodes: f64) -> f64 {
 }
 
 /// Factors on the parts that `theta` makes, the boost of the clock aside.
-pub(super) fn factors(theta: &Direction) -> PerPart {
-    std::array::from_fn(|part| theta[part].exp())
+pub(super) fn factors(overlap: Overlap, theta: &Direction) -> PerPart {
+    let common = common(overlap, theta, 0.0);
+    std::array::from_fn(|part| (theta[part] + common[part]).exp())
 }
 
-/// Logarithm of the time of a placement with the parameters `theta`, which make `factors`, relative to that without:
-/// that of [`moved`] without its gradient. `boost` is the share of the clock that is boost.
-pub(super) fn time(
+/// Seconds of a placement with the parameters `theta`, which make `factors`; `boost` is the share of the clock that is
+/// boost. That of [`moved`] without its gradient.
+pub(super) fn seconds(
     parts: &Parts,
     boost: f64,
     place: &Placement,
     theta: &Direction,
     factors: &PerPart,
 ) -> f64 {
-    let work = (theta[WORK] - boost * theta[BOOST]).exp();
-    let mut factors = *factors;
-    for part in WORK_PARTS {
-        factors[part as usize] *= work;
+    let clock = boost * theta[BOOST];
+    let straight = straight(theta, place.threads.ln(), place.nodes.ln()).exp();
+    if clock == 0.0 {
+        return parts.with(factors).seconds() * straight;
     }
-    let ratio = parts.with(&factors).seconds() / parts.seconds();
-    ratio.ln() + straight(theta, place.threads.ln(), place.nodes.ln())
+    let (mut factors, faster) = (*factors, (-clock).exp());
+    for part in clocked(parts.overlap) {
+        factors[*part as usize] *= faster;
+    }
+    parts.with(&factors).seconds() * straight
 }
 
 /// Standard deviation of a class that is well known: builds and systems differ by as much on a class that is not.
@@ -91,15 +127,13 @@ const KNOWN_CLASS: f64 = 0.2;
 
 /// Standard deviations of each parameter on the levels class, machine, build and system. Those of work count relative to
 /// the standard deviation of the class, the others as they are.
-const OF_WORK: [(usize, [f64; 4]); 8] = [
+const OF_WORK: [(usize, [f64; 4]); 6] = [
     (WORK, [0.65, 0.45, 0.50, 0.0]),
     (ALL, [0.20, 0.30, 0.60, 0.80]),
     (Part::Pair as usize, [0.30, 0.30, 1.00, 0.80]),
     (Part::Spread as usize, [0.40, 0.40, 0.40, 0.30]),
     (Part::Mesh as usize, [0.50, 0.50, 0.40, 0.30]),
     (Part::Other as usize, [0.40, 0.40, 0.40, 0.60]),
-    (Part::Host as usize, [0.40, 0.40, 0.30, 0.30]),
-    (Part::Launch as usize, [0.60, 0.60, 0.50, 0.30]),
 ];
 /// See [`OF_WORK`].
 const OF_OVERHEAD: [(usize, [f64; 4]); 10] = [
@@ -110,6 +144,25 @@ const OF_OVERHEAD: [(usize, [f64; 4]); 10] = [
     (Part::Transpose as usize, [0.20, 0.40, 0.15, 0.10]),
     (Part::Redistribution as usize, [0.15, 0.30, 0.10, 0.10]),
     (Part::Network as usize, [0.15, 0.50, 0.15, 0.10]),
+    (BOOST, [0.25, 0.35, 0.0, 0.0]),
+    (THREADS, [0.02, 0.04, 0.02, 0.02]),
+    (NODES, [0.02, 0.05, 0.02, 0.02]),
+];
+/// The same on GPUs. What is wrong of the whole step is little: pairs, grid and the rest of the device, launches and the
+/// host are wrong each for reasons of their own.
+const OF_GPU_WORK: [(usize, [f64; 4]); 5] = [
+    (WORK, [0.60, 0.40, 0.40, 0.0]),
+    (ALL, [0.15, 0.25, 0.40, 0.50]),
+    (Part::Pair as usize, [0.40, 0.20, 0.40, 0.60]),
+    (Part::Mesh as usize, [0.60, 0.30, 0.60, 0.80]),
+    (Part::Other as usize, [0.60, 0.30, 0.60, 0.80]),
+];
+/// See [`OF_GPU_WORK`]: the host is no property of the GPU.
+const OF_HOST: [(usize, [f64; 4]); 7] = [
+    (Part::Launch as usize, [0.20, 0.30, 0.20, 0.10]),
+    (Part::Host as usize, [0.15, 0.40, 0.15, 0.15]),
+    (Part::Spread as usize, [0.15, 0.20, 0.10, 0.10]),
+    (Part::Halo as usize, [0.20, 0.40, 0.15, 0.20]),
     (BOOST, [0.25, 0.35, 0.0, 0.0]),
     (THREADS, [0.02, 0.04, 0.02, 0.02]),
     (NODES, [0.02, 0.05, 0.02, 0.02]),
@@ -125,7 +178,9 @@ struct Level {
 }
 
 /// The levels class, machine, build and system.
-static LEVELS: LazyLock<[Level; 4]> = LazyLock::new(|| {
+type Levels = [Level; 4];
+
+fn levels(relative: &[(usize, [f64; 4])], own: &[(usize, [f64; 4])]) -> Levels {
     std::array::from_fn(|level| {
         let variances = |table: &[(usize, [f64; 4])]| {
             let mut variances = [0.0; DIMENSIONS];
@@ -134,9 +189,16 @@ static LEVELS: LazyLock<[Level; 4]> = LazyLock::new(|| {
             }
             variances
         };
-        Level { relative: variances(&OF_WORK), own: variances(&OF_OVERHEAD) }
+        Level { relative: variances(relative), own: variances(own) }
     })
-});
+}
+
+static ON_CPUS: LazyLock<Levels> = LazyLock::new(|| levels(&OF_WORK, &OF_OVERHEAD));
+static ON_GPUS: LazyLock<Levels> = LazyLock::new(|| levels(&OF_GPU_WORK, &OF_HOST));
+
+/// What the processor beside a GPU decides.
+const OF_ANY_HOST: [usize; 4] =
+    [Part::Launch as usize, Part::Host as usize, Part::Spread as usize, Part::Halo as usize];
 
 /// The prior variances on hardware of one class: what two runs share depends on few things, so it is added up once.
 #[derive(Clone, Debug)]
@@ -151,8 +213,8 @@ pub(super) struct Priors {
 
 impl Priors {
     /// Those of a class with this standard deviation.
-    pub(super) fn new(class_sigma: f64) -> Self {
-        let [class, machine, build, system] = &*LEVELS;
+    pub(super) fn new(class_sigma: f64, on_gpu: bool) -> Self {
+        let [class, machine, build, system] = if on_gpu { &*ON_GPUS } else { &*ON_CPUS };
         let sigma = class_sigma.powi(2);
         let known = class_sigma.min(KNOWN_CLASS).powi(2);
         let of_class: Direction =
@@ -177,6 +239,12 @@ impl Priors {
         let of_build = usize::from(a.site.build == b.site.build);
         let of_system = usize::from(a.system == b.system);
         let mut shared = self.of_machine[of_build + 2 * of_system];
+        // Another host beside the same GPU is as little known as that of another machine.
+        if a.host != b.host {
+            for parameter in OF_ANY_HOST {
+                shared[parameter] = self.of_class[parameter];
+            }
+        }
         shared[ALL] += self.of_size * near(a.ln_atoms, b.ln_atoms, ATOMS_SCALE);
         shared
     }

@@ -29,7 +29,7 @@ mod prepared;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::performance::{Part, Parts, PerPart, Placement};
+use crate::performance::{Component, Overlap, Part, Parts, PerPart, Placement};
 use fit::Fit;
 pub(crate) use kept::median;
 use kept::{Kept, thinned};
@@ -49,6 +49,8 @@ const MOST_RUNS: usize = 64;
 const MOST_OF_SYSTEM: usize = 10;
 /// Most runs that a question about one of many systems is answered from.
 const MOST_NEAR: usize = 20;
+/// Most runs of a view whose components count, beside the whole of each.
+const MOST_TABLES: usize = 6;
 /// Distance in the logarithm of atoms that a run on another machine counts as.
 const FAR: f64 = 100.0;
 /// Runs of newer builds that double the noise of an older one's.
@@ -85,7 +87,7 @@ impl Known {
 }
 
 /// See [`Known::widening`]: CPUs, then GPUs.
-const WIDENING: [[f64; 3]; 2] = [[0.8, 0.9, 0.8], [0.85, 0.85, 0.85]];
+const WIDENING: [[f64; 3]; 2] = [[0.75, 0.9, 0.75], [1.0, 1.0, 1.0]];
 
 /// What is only one run's, as standard deviations of ln(time).
 mod sigma {
@@ -134,7 +136,13 @@ pub struct Residual {
     pub count: f64,
     /// Variance that it has because it was short.
     pub noise: f64,
+    /// The same of each component of its step.
+    pub components: Components,
 }
+
+/// ln(measured time / predicted time) of the components of a step, in the order of [`Component::ALL`]; none of those that
+/// nobody measured.
+pub type Components = [Option<f64>; Component::COUNT];
 
 /// Residuals, ready to be asked.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -158,6 +166,8 @@ struct Class {
 /// The runs of a class, each believed as far as it is for one who asks.
 #[derive(Clone, Debug, PartialEq)]
 struct View {
+    /// Where the measurements are from: the runs that are kept, then components of their steps.
+    origins: Vec<Origin>,
     /// The directions of the runs where the physics was made linear.
     directions: Vec<Direction>,
     /// The inverse of the covariance, row by row.
@@ -242,10 +252,10 @@ impl About {
         self.known
     }
 
-    /// Expected residual alone, of a step in its parts. They must be of the class, site and system this is about.
+    /// Expected seconds alone, of a step in its parts. They must be of the class, site and system this is about.
     #[must_use]
-    pub fn mean(&self, parts: &Parts, boost: f64, place: &Placement) -> f64 {
-        kernel::time(parts, boost, place, &self.theta, &self.factors)
+    pub fn seconds(&self, parts: &Parts, boost: f64, place: &Placement) -> f64 {
+        kernel::seconds(parts, boost, place, &self.theta, &self.factors)
     }
 
     /// Expected residual and its standard deviation.
@@ -294,20 +304,17 @@ impl Class {
             let contradicted = owner.and_then(|owner| Some((owner, self.of_owners.get(&owner)?)));
             let (owner, view) =
                 contradicted.map_or((None, &self.common), |(owner, view)| (Some(owner), view));
-            return self.prepared.get(origin.key(owner), || about(&self.kept, view, origin));
+            return self.prepared.get(origin.key(owner), || about(view, origin));
         };
         // An owner without runs here gets the common answer.
         let owner = owner.filter(|owner| {
             self.kept.iter().any(|run| run.owner == *owner) || own.iter().any(|run| run.owner == *owner)
         });
-        self.prepared.get(origin.key(owner), || {
-            let (runs, view) = self.near(own, origin, owner);
-            about(&runs, &view, origin)
-        })
+        self.prepared.get(origin.key(owner), || about(&self.near(own, origin, owner), origin))
     }
 
     /// The runs of the system of `origin` and those nearest to it, as `owner` sees them.
-    fn near(&self, own: &[Residual], origin: &Origin, owner: Option<u64>) -> (Vec<Residual>, View) {
+    fn near(&self, own: &[Residual], origin: &Origin, owner: Option<u64>) -> View {
         let distance = |run: &Residual| {
             let other = &run.features.origin;
             let elsewhere = if other.site.machine == origin.site.machine { 0.0 } else { FAR };
@@ -323,20 +330,20 @@ impl Class {
         let believed: Vec<f64> = kept.iter().map(|kept| kept.residual.value).collect();
         let owners = Owners::new(&kept, &believed);
         let values = owner.map_or_else(|| owners.common(), |owner| owners.of(owner));
-        let residuals: Vec<Residual> = kept.iter().map(|kept| kept.residual).collect();
-        (residuals, View::new(&kept, &values))
+        View::new(&kept, &values)
     }
 }
 
-/// What `kept` tell of the parameters of `origin`, believed as `view` does.
-fn about(kept: &[Residual], view: &View, origin: &Origin) -> About {
+/// What the measurements of `view` tell of the parameters of `origin`.
+fn about(view: &View, origin: &Origin) -> About {
     let (prior, priors) = (About::prior(origin), origin.priors());
     // Covariance of each run with each parameter.
-    let with_runs: Vec<Direction> = kept
+    let with_runs: Vec<Direction> = view
+        .origins
         .iter()
         .zip(&view.directions)
-        .map(|(run, direction)| {
-            let shared = priors.shared(origin, &run.features.origin);
+        .map(|(other, direction)| {
+            let shared = priors.shared(origin, other);
             std::array::from_fn(|parameter| shared[parameter] * direction[parameter])
         })
         .collect();
@@ -347,7 +354,7 @@ fn about(kept: &[Residual], view: &View, origin: &Origin) -> About {
         }
     }
     let mut covariance = prior.covariance;
-    for (row, run) in view.inverse.chunks_exact(kept.len().max(1)).zip(&with_runs) {
+    for (row, run) in view.inverse.chunks_exact(view.origins.len().max(1)).zip(&with_runs) {
         let mut explained = [0.0; DIMENSIONS];
         for (inverse, other) in row.iter().zip(&with_runs) {
             for (explained, value) in explained.iter_mut().zip(other) {
@@ -363,37 +370,34 @@ fn about(kept: &[Residual], view: &View, origin: &Origin) -> About {
     for value in covariance.iter_mut().flatten() {
         *value *= view.surprise;
     }
-    let known = |run: &Residual| {
-        let of = &run.features.origin;
-        match (of.site.machine == origin.site.machine, of.system == origin.system) {
-            (true, true) => Known::System,
-            (true, false) => Known::Machine,
-            _ => Known::Class,
-        }
+    let known = |of: &Origin| match (of.site.machine == origin.site.machine, of.system == origin.system) {
+        (true, true) => Known::System,
+        (true, false) => Known::Machine,
+        _ => Known::Class,
     };
-    let known = kept.iter().map(known).max().unwrap_or(Known::Class);
-    About { known, theta, factors: kernel::factors(&theta), covariance }
+    let known = view.origins.iter().map(known).max().unwrap_or(Known::Class);
+    let overlap = if origin.gpus() > 0 { Overlap::Gpu } else { Overlap::None };
+    About { known, theta, factors: kernel::factors(overlap, &theta), covariance }
 }
 
 impl View {
     fn new(kept: &[Kept], values: &[f64]) -> Self {
-        let noises: Vec<f64> = kept.iter().map(noise).collect();
-        let all: Vec<&Kept> = kept.iter().collect();
-        let runs: Vec<&Features> = kept.iter().map(|kept| &kept.residual.features).collect();
-        let origins: Vec<&Origin> = kept.iter().map(Kept::origin).collect();
+        let Measurements { runs, owners, noises, values } = Measurements::of(kept, values);
+        let origins: Vec<&Origin> = runs.iter().map(Features::origin).collect();
         let pairs = origins.first().map_or_else(Vec::new, |first| first.priors().pairs(&origins));
-        let mut directions: Vec<Direction> = runs.iter().map(|run| run.direction()).collect();
-        let mut straight = values.to_vec();
-        let mut inflation = vec![1.0; kept.len()];
+        let mut directions: Vec<Direction> = runs.iter().map(Features::direction).collect();
+        let mut straight = values.clone();
+        let mut inflation = vec![1.0; runs.len()];
+        let origins = origins.into_iter().copied().collect();
         let mut view =
-            Self { directions: Vec::new(), inverse: Vec::new(), weights: Vec::new(), surprise: 1.0 };
+            Self { origins, directions: Vec::new(), inverse: Vec::new(), weights: Vec::new(), surprise: 1.0 };
         for round in 0..ROUNDS {
             let inflated: Vec<f64> =
                 noises.iter().zip(&inflation).map(|(noise, factor)| noise * factor).collect();
-            let fit = Fit::new(&all, &pairs, &directions, &inflated, &straight);
+            let fit = Fit::new(&owners, &pairs, &directions, &inflated, &straight);
             let disagreement: f64 =
                 fit.weights.iter().zip(&straight).map(|(weight, value)| weight * value).sum();
-            let surprise = (FREEDOM + disagreement) / (FREEDOM + kept.len() as f64);
+            let surprise = (FREEDOM + disagreement) / (FREEDOM + runs.len() as f64);
             view.directions.clone_from(&directions);
             view.surprise = surprise.clamp(SURPRISE.0, SURPRISE.1);
             view.weights = fit.weights.clone();
@@ -419,6 +423,39 @@ impl View {
             }
         }
         view
+    }
+}
+
+/// What runs measured: each the whole of its step, and the newest that have them their components, too.
+struct Measurements {
+    runs: Vec<Features>,
+    owners: Vec<u64>,
+    noises: Vec<f64>,
+    values: Vec<f64>,
+}
+
+impl Measurements {
+    /// `values` are the residuals of `kept` as far as they are believed; components are believed as far as their run.
+    fn of(kept: &[Kept], values: &[f64]) -> Self {
+        let mut all = Self {
+            runs: kept.iter().map(|kept| kept.residual.features).collect(),
+            owners: kept.iter().map(|kept| kept.residual.owner).collect(),
+            noises: kept.iter().map(noise).collect(),
+            values: values.to_vec(),
+        };
+        let has_components = |kept: &Kept| kept.residual.components.iter().any(Option::is_some);
+        let newest = kept.iter().zip(values).filter(|(kept, _)| has_components(kept)).take(MOST_TABLES);
+        for (kept, believed) in newest {
+            let Residual { features, owner, value, components, .. } = &kept.residual;
+            for (component, measured) in Component::ALL.into_iter().zip(components) {
+                let Some(measured) = measured else { continue };
+                all.runs.push(features.component(component));
+                all.owners.push(*owner);
+                all.noises.push(component.sigma().powi(2) + noise(kept));
+                all.values.push(measured.clamp(-BOUND, BOUND) + believed - value);
+            }
+        }
+        all
     }
 }
 

@@ -27,7 +27,8 @@ impl<'a> Opinion<'a> {
         let origins: Vec<&Origin> = runs.iter().map(|run| run.origin()).collect();
         let pairs = priors.pairs(&origins);
         let noises: Vec<f64> = runs.iter().map(|run| noise(run)).collect();
-        let fit = Fit::new(&runs, &pairs, &directions, &noises, values);
+        let owners: Vec<u64> = runs.iter().map(|run| run.residual.owner).collect();
+        let fit = Fit::new(&owners, &pairs, &directions, &noises, values);
         Self { runs, priors, directions, fit }
     }
 

@@ -11,6 +11,8 @@ const MOST: usize = 4096;
 /// A system on a machine with a build, and the owner who asks if that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
+    /// Class of the processor beside a GPU.
+    pub(super) host: &'static str,
     pub(super) system: u64,
     /// Bits of the logarithm of the atoms: systems of the same key have the same, up to chance.
     pub(super) atoms: u64,
@@ -65,7 +67,7 @@ mod tests {
     }
 
     fn key(system: u64, owner: Option<u64>) -> Key {
-        Key { system, atoms: 0, machine: 1, build: 1, owner }
+        Key { host: "", system, atoms: 0, machine: 1, build: 1, owner }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 use super::features::release;
 use super::*;
-use crate::hardware::CpuClass;
+use crate::hardware::{CpuClass, GpuClass};
 use crate::ladder::fixtures::water;
 use crate::model::{Job, Model};
-use crate::performance::Placement;
+use crate::performance::{GpuPlacement, Placement};
 
 fn place(cores: f64) -> Placement {
     Placement { nodes: 1.0, ranks: 1.0, threads: cores, npme: 0.0, cores, smt: 1.0, busy: 1.0, gpu: None }
@@ -16,7 +16,42 @@ fn run(atoms: u64, cores: f64, site: &str, value: f64) -> Residual {
     let step = Model::prior().step_time(&job, cpu, &place);
     let origin = Origin::new(cpu.key, cpu.sigma, 0, Site::new(site, "2024"), &job);
     let features = Features::new(origin, &place, &step);
-    Residual { features, owner: 1, value, count: 1.0, noise: 0.0 }
+    Residual { features, owner: 1, value, count: 1.0, noise: 0.0, components: Components::default() }
+}
+
+/// A run on one A100 beside 16 cores of `cpu`; `resident` has all work on the GPU, else update and PME are on the host.
+fn gpu_run(atoms: u64, cpu: &'static str, resident: bool, value: f64) -> Residual {
+    let job = Job::new(&water(atoms), None).expect("water should be accepted");
+    let class = GpuClass::by_key("a100").expect("A100 should be in the table");
+    let gpu = GpuPlacement { class, count: 1.0, pme: resident, bonded: resident, update: resident };
+    let place = Placement { gpu: Some(gpu), ..place(16.0) };
+    let host = CpuClass::by_key(cpu).expect("the processor should be in the table");
+    let step = Model::prior().step_time(&job, host, &place);
+    let origin = Origin::new(class.key, class.sigma, 1, Site::new("here", "2024"), &job).beside(host.key);
+    Residual {
+        features: Features::new(origin, &place, &step),
+        owner: 1,
+        value,
+        count: 1.0,
+        noise: 0.0,
+        components: Components::default(),
+    }
+}
+
+#[test]
+fn a_slow_host_is_no_slow_gpu() {
+    let shift = |known: Residual, asked: &Residual| Knowledge::new(&[known]).ask(&asked.features, None).0;
+    let slow_host = || gpu_run(300_000, "zen3", false, 0.5);
+    let (resident, beside) = (gpu_run(900_000, "zen3", true, 0.0), gpu_run(900_000, "zen3", false, 0.0));
+    let (of_gpu, of_host) = (shift(slow_host(), &resident), shift(slow_host(), &beside));
+    assert!(of_host > 0.3 && of_gpu < 0.5 * of_host, "{of_gpu} {of_host}");
+    // Another processor beside the same GPU is another host.
+    let elsewhere = shift(slow_host(), &gpu_run(900_000, "sapphirerapids", false, 0.0));
+    assert!(elsewhere < 0.8 * of_host, "{elsewhere} {of_host}");
+    // And a slow GPU is one beside any of them.
+    let slow_gpu = gpu_run(900_000, "zen3", true, 0.5);
+    let other = shift(slow_gpu, &gpu_run(900_000, "sapphirerapids", true, 0.0));
+    assert!(other > 0.25, "{other}");
 }
 
 #[test]
@@ -43,7 +78,8 @@ fn the_median_alone_is_that_of_the_interval() {
     let knowledge = Knowledge::new(&[run(30_000, 8.0, "here", 0.2), run(90_000, 16.0, "here", -0.1)]);
     let asked = run(50_000, 4.0, "here", 0.0).features;
     let about = knowledge.about(asked.origin(), None);
-    let mean = about.mean(&asked.step.parts, asked.step.boost, &place(4.0));
+    let seconds = about.seconds(&asked.step.parts, asked.step.boost, &place(4.0));
+    let mean = (seconds / asked.step.total).ln();
     assert!((mean - about.ask(&asked).0).abs() < 1e-12);
 }
 
@@ -184,4 +220,27 @@ fn the_same_runs_give_the_same_knowledge() {
     let runs: Vec<Residual> =
         (0..300).map(|n| Residual { owner: n % 7, ..run(1000 + 91 * n, 4.0, "here", 0.1) }).collect();
     assert_eq!(Knowledge::new(&runs), Knowledge::new(&runs.clone()));
+}
+
+#[test]
+fn a_table_tells_which_part_was_slow() {
+    let at = |component: Component| Component::ALL.iter().position(|one| *one == component).expect("is one");
+    let alone = run(60_000, 8.0, "here", 0.2);
+    let mut pairs = alone;
+    pairs.components[at(Component::Force)] = Some(0.35);
+    pairs.components[at(Component::Fft)] = Some(0.0);
+    let mut grid = alone;
+    grid.components[at(Component::Force)] = Some(0.0);
+    grid.components[at(Component::Fft)] = Some(0.9);
+    // A run whose grid is most of its work.
+    let mut water = water(60_000);
+    water.pme.as_mut().expect("water has PME").grid = [256; 3];
+    let job = Job::new(&water, None).expect("it should be accepted");
+    let cpu = CpuClass::by_key("zen3").expect("Zen 3 should be in the table");
+    let step = Model::prior().step_time(&job, cpu, &place(8.0));
+    let origin = Origin::new(cpu.key, cpu.sigma, 0, Site::new("here", "2024"), &job);
+    let asked = Features::new(origin, &place(8.0), &step);
+    let says = |known: Residual| Knowledge::new(&[known]).ask(&asked, None).0;
+    let (of_pairs, of_both, of_grid) = (says(pairs), says(alone), says(grid));
+    assert!(of_pairs < of_both - 0.02 && of_both < of_grid - 0.1, "{of_pairs} {of_both} {of_grid}");
 }

@@ -33,13 +33,14 @@ pub struct Prediction {
 pub struct Asked<'a> {
     pub(super) model: &'a Model,
     pub(super) job: &'a Job,
-    pub(super) about: Vec<(&'static str, Arc<About>)>,
+    /// By class, and the processor beside it if it is a GPU.
+    pub(super) about: Vec<((&'static str, &'static str), Arc<About>)>,
 }
 
 impl Asked<'_> {
     fn about(&self, origin: &Origin) -> Option<&About> {
-        let mine = |key: &str| origin.gpus() <= 1 && key == origin.class();
-        self.about.iter().find(|(key, _)| mine(key)).map(|(_, about)| &**about)
+        let mine = |hardware: &(&str, &str)| origin.gpus() <= 1 && *hardware == origin.hardware();
+        self.about.iter().find(|(hardware, _)| mine(hardware)).map(|(_, about)| &**about)
     }
 
     /// Expected residual, its standard deviation, and the factor that calibrates it.
@@ -78,8 +79,8 @@ impl Asked<'_> {
         let (parts, boost) = self.model.parts(self.job, hardware.cpu, &place);
         let parts = parts.scaled(throttling(cpu_millicores));
         let origin = origin(self.job, hardware.cpu, &place, self.job.site);
-        let shift = self.about(&origin).map_or(0.0, |about| about.mean(&parts, boost, &place));
-        self.job.system.ns_per_day(parts.seconds() * shift.exp())
+        let learned = self.about(&origin).map(|about| about.seconds(&parts, boost, &place));
+        self.job.system.ns_per_day(learned.unwrap_or_else(|| parts.seconds()))
     }
 
     /// True if nothing was learned about any of the hardware.

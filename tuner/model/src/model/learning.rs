@@ -6,7 +6,7 @@ use scavenger_schema::tuning::ClassResidual;
 
 use super::builds::Builds;
 use super::{Model, Observation, origin};
-use crate::learn::{Features, Knowledge, Residual, median};
+use crate::learn::{Components, Features, Knowledge, Residual, median};
 use crate::memory::MeasuredPeaks;
 
 /// The repetitions of a run.
@@ -17,6 +17,8 @@ struct Repeated {
     ns_per_day: f64,
     values: Vec<f64>,
     noise: f64,
+    /// Of the newest that has them.
+    components: Components,
     /// When the newest was seen.
     newest: usize,
 }
@@ -30,6 +32,7 @@ impl Repeated {
             value: median(self.values),
             count,
             noise: self.noise,
+            components: self.components,
         }
     }
 }
@@ -56,6 +59,7 @@ impl Model {
                     ns_per_day: run.job.system.ns_per_day(step.total),
                     values: Vec::new(),
                     noise: f64::INFINITY,
+                    components: Components::default(),
                     newest: index,
                 });
                 distinct.len() - 1
@@ -65,6 +69,9 @@ impl Model {
             repeated.values.push(value);
             repeated.noise = repeated.noise.min(run.noise());
             repeated.newest = index;
+            if run.cycles.is_some() {
+                repeated.components = run.components(repeated.features.step());
+            }
             by_class.entry(origin.class()).or_default().push(value);
         }
         distinct.sort_by_key(|run| run.newest);
@@ -74,7 +81,9 @@ impl Model {
             Some((run.job.key, run.owner, run.memory_residual.filter(|residual| residual.is_finite())?))
         }));
         let digest = residuals.iter().fold(0_u64, |digest, residual| {
-            digest.rotate_left(5) ^ residual.value.to_bits() ^ residual.count.to_bits()
+            let components = residual.components.iter().flatten();
+            let components = components.fold(0, |all: u64, value| all.rotate_left(7) ^ value.to_bits());
+            digest.rotate_left(5) ^ residual.value.to_bits() ^ residual.count.to_bits() ^ components
         });
         let digest = observations
             .iter()

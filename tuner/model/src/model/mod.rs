@@ -12,9 +12,9 @@ mod tests;
 
 use scavenger_schema::tuning::{ClassResidual, Layout};
 
-use crate::hardware::{CpuClass, Hardware};
+use crate::hardware::{CpuClass, GpuClass, Hardware};
 use crate::interval::{Z90, combine};
-use crate::learn::{Features, Knowledge, Origin, Residual, Site, hash};
+use crate::learn::{Components, Features, Knowledge, Origin, Residual, Site, hash};
 use crate::memory;
 use crate::memory::MeasuredPeaks;
 use crate::performance::{ClassFactors, Constants, Parts, Placement, StepTime, step_parts};
@@ -90,7 +90,9 @@ impl Model {
         let (place, step) = self.physical_step(job, hardware, layout, cpu_millicores);
         let features = features(job, hardware.cpu, &place, job.site, &step);
         let value = self.knowledge.ask(&features, job.asker).0;
-        let residual = Residual { features, owner: hash(b"supposed"), value, count: 1.0, noise: 0.0 };
+        let owner = hash(b"supposed");
+        let components = Components::default();
+        let residual = Residual { features, owner, value, count: 1.0, noise: 0.0, components };
         Self { knowledge: self.knowledge.with(residual), ..self.clone() }
     }
 
@@ -139,21 +141,31 @@ impl Model {
 
     /// The parts of that step, and the share of the clock that is boost.
     fn parts(&self, job: &Job, cpu: &CpuClass, place: &Placement) -> (Parts, f64) {
-        let (built, constants) = self.built(job, cpu);
+        let (built, constants) = self.built(job, cpu, place.gpu.map(|gpu| gpu.class));
         let (parts, boost) = step_parts(&job.system, &job.work, &built, place, &constants);
         (parts.scaled(job.slowdown), boost)
     }
 
-    /// A class as this model has it with the build of `job`, and the constants that go with it.
-    fn built(&self, job: &Job, cpu: &CpuClass) -> (CpuClass, Constants) {
-        let (pair, other) = self
-            .factors
-            .iter()
-            .find(|factors| factors.class == cpu.key)
-            .map_or((1.0, 1.0), |factors| (factors.pair, factors.other));
+    /// A class as this model has it with the build of `job`, and the constants that go with it and the GPU beside it.
+    fn built(&self, job: &Job, cpu: &CpuClass, gpu: Option<&GpuClass>) -> (CpuClass, Constants) {
+        let (pair, other) = self.factors_of(cpu.key);
         let pair_cycles = cpu.pair_cycles_with(job.simd) * pair;
         let built = CpuClass { pair_cycles, ipc: cpu.ipc / other, ..*cpu };
-        (built, Constants { gpu_launch: self.constants.gpu_launch * job.launch, ..self.constants })
+        let mut constants =
+            Constants { gpu_launch: self.constants.gpu_launch * job.launch, ..self.constants };
+        if let Some(gpu) = gpu {
+            let (pair, other) = self.factors_of(gpu.key);
+            constants.gpu_pair *= pair;
+            constants.gpu_mesh *= other;
+            constants.gpu_atom *= other;
+        }
+        (built, constants)
+    }
+
+    /// Factors on the time of pairs and of all other work on a class.
+    fn factors_of(&self, key: &str) -> (f64, f64) {
+        let found = self.factors.iter().find(|factors| factors.class == key);
+        found.map_or((1.0, 1.0), |factors| (factors.pair, factors.other))
     }
 
     /// Version of code and knowledge: equal versions answer equally.
@@ -165,20 +177,19 @@ impl Model {
     /// What was learned, as far as it concerns `job` on hardware of one of `kinds`.
     #[must_use]
     pub fn about<'a>(&'a self, job: &'a Job, kinds: &[Hardware]) -> Asked<'a> {
-        let mut classes: Vec<(&'static str, f64)> = Vec::new();
+        let mut origins: Vec<Origin> = Vec::new();
         for kind in kinds {
-            classes.push((kind.cpu.key, kind.cpu.sigma));
-            classes.extend(kind.gpu.map(|gpu| (gpu.key, gpu.sigma)));
+            origins.push(Origin::new(kind.cpu.key, kind.cpu.sigma, 0, job.site, job));
+            origins.extend(
+                kind.gpu.map(|gpu| Origin::new(gpu.key, gpu.sigma, 1, job.site, job).beside(kind.cpu.key)),
+            );
         }
-        classes.sort_by_key(|(key, _)| *key);
-        classes.dedup_by_key(|(key, _)| *key);
-        classes.retain(|(key, _)| self.knowledge.knows(key, 0) || self.knowledge.knows(key, 1));
-        let about = classes
+        origins.sort_by_key(Origin::hardware);
+        origins.dedup_by_key(|origin| origin.hardware());
+        origins.retain(|origin| self.knowledge.knows(origin.class(), origin.gpus()));
+        let about = origins
             .into_iter()
-            .map(|(key, sigma)| {
-                let origin = Origin::new(key, sigma, 0, job.site, job);
-                (key, self.knowledge.about(&origin, job.asker))
-            })
+            .map(|origin| (origin.hardware(), self.knowledge.about(&origin, job.asker)))
             .collect();
         Asked { model: self, job, about }
     }
@@ -215,7 +226,8 @@ fn origin(job: &Job, cpu: &CpuClass, place: &Placement, site: Site) -> Origin {
         None => (cpu.key, cpu.sigma),
     };
     let gpus = place.gpu.map_or(0, |gpu| gpu.count.round() as u32);
-    Origin::new(class, sigma, gpus, site, job)
+    let origin = Origin::new(class, sigma, gpus, site, job);
+    if gpus > 0 { origin.beside(cpu.key) } else { origin }
 }
 
 /// Half-width of the 80% interval of a class that was never measured, as a factor: what a prediction on nodes that others

@@ -3,18 +3,21 @@
 use std::collections::BTreeMap;
 
 use scavenger_schema::bounds::{self, Bounds};
-use scavenger_schema::tuning::{Build, Layout, Resources, SystemDescription};
+use scavenger_schema::tuning::{Build, CycleTable, Layout, Resources, SystemDescription};
 
 use super::job::{Job, local_site};
 use super::place::{placement, throttling};
 use crate::error::{FieldError, within};
 use crate::hardware::{CpuClass, hardware_of};
-use crate::learn::{Site, hash};
-use crate::performance::Placement;
+use crate::learn::{Components, Site, hash};
+use crate::performance::{Component, Placement, StepTime};
 use crate::{layout, memory};
 
 /// Seconds by which the start of a run may falsify its speed: first touches of memory, clocks that rise.
 const START_SECONDS: f64 = 0.5;
+
+/// Least share of a step that a component has to have to be learned from.
+const LEAST_SHARE: f64 = 0.01;
 
 /// What a run would have used that was killed for its memory, relative to its limit: in the middle, in proportion,
 /// between the limit and twice the limit, with which the run is tried next.
@@ -41,6 +44,8 @@ pub struct Observation {
     pub memory_residual: Option<f64>,
     /// Seconds on the clock, if they are known: a short run says less.
     pub wall_seconds: Option<f64>,
+    /// Where mdrun says that the time went, if its log was read.
+    pub cycles: Option<CycleTable>,
 }
 
 impl Observation {
@@ -70,6 +75,7 @@ impl Observation {
             owner: hash(owner.as_bytes()),
             memory_residual: None,
             wall_seconds: None,
+            cycles: None,
         })
     }
 
@@ -83,6 +89,32 @@ impl Observation {
     #[must_use]
     pub fn lasting(self, seconds: f64) -> Self {
         Self { wall_seconds: Some(seconds), ..self }
+    }
+
+    /// The same run, with where mdrun says that the time went.
+    #[must_use]
+    pub fn accounted(self, cycles: CycleTable) -> Self {
+        Self { cycles: Some(cycles).filter(CycleTable::is_usable), ..self }
+    }
+
+    /// ln(measured / predicted) of each component of its step; `step` is the prediction. On CPUs alone: beside a GPU the
+    /// table counts waits.
+    pub(super) fn components(&self, step: &StepTime) -> Components {
+        let Some((table, speed)) = self.cycles.filter(|_| self.place.gpu.is_none()).zip(self.ns_per_day)
+        else {
+            return Components::default();
+        };
+        let per_step = self.job.system.ns_per_day(speed) / table.total;
+        let steps = 1.0 / per_step;
+        let tuned = table.pairs.map_or(1.0, |pairs| pairs / steps / self.job.work.pairs);
+        // Settings that make the counted pairs others than the kernel's would be taken for tuning.
+        let tuned = if self.job.system.settings.is_plain() { tuned.clamp(0.7, 3.0) } else { 1.0 };
+        Component::ALL.map(|component| {
+            let measured = component.measured(&table)? * per_step;
+            let predicted = component.of(step, tuned).total;
+            let is_part = measured > LEAST_SHARE * step.total && predicted > LEAST_SHARE * step.total;
+            is_part.then(|| (measured / predicted).ln())
+        })
     }
 
     /// Variance of ln(time) because the run was short.

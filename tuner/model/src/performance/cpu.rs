@@ -152,17 +152,17 @@ fn network(place: &Placement, constants: &Constants, bytes: f64) -> f64 {
 }
 
 /// What a domain needs of its neighbours.
-struct Halo {
+pub(super) struct Halo {
     /// Atoms that one rank receives.
-    atoms: f64,
+    pub(super) atoms: f64,
     /// The same relative to its own atoms, at most 8.
-    relative: f64,
+    pub(super) relative: f64,
     /// Messages per step that follow one another.
-    messages: f64,
+    pub(super) messages: f64,
 }
 
 impl Halo {
-    fn of(system: &System, ranks: f64) -> Self {
+    pub(super) fn of(system: &System, ranks: f64) -> Self {
         if ranks <= 1.0 {
             return Self { atoms: 0.0, relative: 0.0, messages: 0.0 };
         }

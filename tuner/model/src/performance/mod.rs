@@ -6,11 +6,13 @@
 //! class alone. The step is kept in its [`Part`]s: what a measured run teaches, it teaches the parts that took
 //! the time ([`crate::learn`]).
 
+mod component;
 mod constants;
 mod cpu;
 mod gpu;
 mod parts;
 
+pub use component::Component;
 pub use constants::{ClassFactors, Constants};
 pub use parts::{Overlap, Part, Parts, PerPart, Total};
 

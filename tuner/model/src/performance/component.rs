@@ -1,0 +1,157 @@
+//! The components of a step that mdrun's own accounting shows, beside the parts of the model.
+//!
+//! mdrun ends its log with a table of wall time by activity. A component is a sum of its lines that the model has parts
+//! for, so that a measured run is several observations: of the whole step, and of each component.
+
+use scavenger_schema::tuning::CycleTable;
+
+use super::{Overlap, Part, Parts, StepTime};
+
+/// A component of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Component {
+    /// `Force`.
+    Force,
+    /// `PME spread` and `PME gather`.
+    Spread,
+    /// `PME 3D-FFT` and `PME solve Elec`.
+    Fft,
+    /// `Constraints`, `Update`, `Neighbor search`, `NB X/F buffer ops.`.
+    Other,
+    /// `Comm. coord.` and `Wait + Comm. F`.
+    Halo,
+    /// `PME 3D-FFT Comm.`.
+    Transpose,
+    /// `PME redist. X/F`.
+    Redistribution,
+}
+
+impl Component {
+    /// How many there are.
+    pub const COUNT: usize = 7;
+
+    /// All of them.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Force,
+        Self::Spread,
+        Self::Fft,
+        Self::Other,
+        Self::Halo,
+        Self::Transpose,
+        Self::Redistribution,
+    ];
+
+    /// Name in tables for people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Force => "force",
+            Self::Spread => "PME spread and gather",
+            Self::Fft => "PME FFT and solve",
+            Self::Other => "constraints, update, search, buffers",
+            Self::Halo => "communication of positions and forces",
+            Self::Transpose => "PME FFT communication",
+            Self::Redistribution => "PME redistribution",
+        }
+    }
+
+    /// True for what ranks exchange.
+    #[must_use]
+    pub fn is_communication(self) -> bool {
+        matches!(self, Self::Halo | Self::Transpose | Self::Redistribution)
+    }
+
+    /// Seconds of it in a table; none if the table has none of its lines.
+    #[must_use]
+    pub fn measured(self, table: &CycleTable) -> Option<f64> {
+        let lines = match self {
+            Self::Force => [table.force, None, None, None],
+            Self::Spread => [table.pme_spread, table.pme_gather, None, None],
+            Self::Fft => [table.pme_fft, table.pme_solve, None, None],
+            Self::Other => [table.constraints, table.update, table.neighbor_search, table.buffer_ops],
+            Self::Halo => [table.comm_coord, table.comm_force, None, None],
+            Self::Transpose => [table.pme_fft_comm, None, None, None],
+            Self::Redistribution => [table.pme_redistribution, None, None, None],
+        };
+        let seconds: f64 = lines.into_iter().flatten().sum();
+        (seconds > 0.0 && seconds.is_finite()).then_some(seconds)
+    }
+
+    /// What is only one run's of it, as a standard deviation of its logarithm: how its lines and the parts of the model
+    /// differ from one system to the next.
+    pub(crate) fn sigma(self) -> f64 {
+        match self {
+            Self::Force => 0.1,
+            Self::Spread | Self::Fft => 0.25,
+            Self::Other | Self::Halo | Self::Transpose | Self::Redistribution => 0.5,
+        }
+    }
+
+    /// A step of CPUs that consists of this component alone, if its pair work is `tuned` times that of the input: mdrun's
+    /// tuning of PME moves work between pairs and grid.
+    #[must_use]
+    pub fn of(self, step: &StepTime, tuned: f64) -> StepTime {
+        let (first, second, after) = (&step.parts.first, &step.parts.second, &step.parts.after);
+        let one = |part: Part| (part, first[part as usize]);
+        let two = |part: Part, factor: f64| (part, second[part as usize] * factor);
+        let nothing = (Part::Pair, 0.0);
+        let grid = second[Part::Spread as usize] + second[Part::Mesh as usize];
+        let share = |part: Part| if grid > 0.0 { second[part as usize] / grid } else { 0.0 };
+        let times = match self {
+            Self::Force => [(Part::Pair, first[Part::Pair as usize] * tuned), nothing, nothing],
+            Self::Spread => [two(Part::Spread, 1.0), two(Part::Sharing, share(Part::Spread)), nothing],
+            Self::Fft => {
+                [two(Part::Mesh, 1.0 / tuned), two(Part::Sharing, share(Part::Mesh) / tuned), nothing]
+            }
+            Self::Other => [one(Part::Other), one(Part::Sharing), nothing],
+            Self::Halo => [one(Part::Halo), one(Part::Imbalance), one(Part::Network)],
+            Self::Transpose => [two(Part::Transpose, 1.0 / tuned), two(Part::Network, 1.0 / tuned), nothing],
+            Self::Redistribution => [
+                two(Part::Redistribution, 1.0),
+                (Part::Redistribution, after[Part::Redistribution as usize]),
+                nothing,
+            ],
+        };
+        let mut parts = Parts::new(Overlap::None);
+        for (part, time) in times {
+            parts.first[part as usize] += time;
+        }
+        StepTime::new(parts, step.boost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_component_is_the_sum_of_its_lines() {
+        let table = CycleTable {
+            total: 10.0,
+            force: Some(6.0),
+            pme_spread: Some(0.5),
+            pme_gather: Some(0.25),
+            ..CycleTable::default()
+        };
+        assert_eq!(Component::Force.measured(&table), Some(6.0));
+        assert_eq!(Component::Spread.measured(&table), Some(0.75));
+        assert_eq!(Component::Halo.measured(&table), None);
+    }
+
+    #[test]
+    fn a_component_has_its_parts_and_no_others() {
+        let mut parts = Parts::new(Overlap::PmeRanks);
+        parts.first[Part::Pair as usize] = 4.0;
+        parts.first[Part::Other as usize] = 1.0;
+        parts.second[Part::Mesh as usize] = 2.0;
+        parts.second[Part::Spread as usize] = 2.0;
+        parts.second[Part::Sharing as usize] = 1.0;
+        let step = StepTime::new(parts, 0.1);
+        let total = |component: Component, tuned: f64| component.of(&step, tuned).total;
+        assert_eq!(total(Component::Force, 1.5), 6.0);
+        assert_eq!(total(Component::Spread, 1.0), 2.5);
+        assert_eq!(total(Component::Fft, 2.0), 1.25);
+        assert_eq!(total(Component::Other, 1.0), 1.0);
+        assert_eq!(total(Component::Halo, 1.0), 0.0);
+    }
+}
