@@ -196,6 +196,8 @@ fn a_container_on_the_real_node_comes_after_all_others() {
         with_usage(world, &node, || async {
             is_known(world).await?;
             let mut job = counter("counts", 1_000_000);
+            // With bash and coreutils beside the counter.
+            job["spec"]["image"] = json!(concat!("scavenger.dev/counter-mpirun:", env!("CARGO_PKG_VERSION")));
             job["spec"]["nodeSelector"] = json!({ "kubernetes.io/hostname": node });
             job["spec"]["terminationGracePeriodSeconds"] = json!(45);
             world.create::<ScavengerJob>(job).await?;

@@ -110,7 +110,9 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
     findings.extend(namespace::findings(&seen, &example));
     findings.extend(network::finding(&seen, &options.operator_namespace));
     findings.extend(rights::findings(&seen));
-    findings.extend(trial::findings(&client, &namespace, example, seen.supervisor().as_ref()).await?);
+    findings.extend(
+        trial::findings(&client, &namespace, example, seen.supervisor().as_ref(), seen.by_use()).await?,
+    );
     print(&match options.output {
         Output::Text => text(&namespace, &findings),
         Output::Json => json_lines(&findings)?,

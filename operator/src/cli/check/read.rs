@@ -1,6 +1,7 @@
 //! What the checks look at.
 
 use anyhow::Context;
+use jiff::SignedDuration;
 use jiff::Timestamp;
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -17,7 +18,7 @@ use kube::{
     Api, Client, Resource,
     api::{ListParams, PostParams},
 };
-use scavenger_planner::values::Supervisor;
+use scavenger_planner::values::{Accounting, ByUse, Supervisor};
 use scavenger_schema::{names, scavenger_pool::ScavengerPool};
 use serde::de::DeserializeOwned;
 
@@ -53,6 +54,14 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// How pods are made whose capacity is counted by use, if the pool counts some nodes so.
+    pub(super) fn by_use(&self) -> Option<ByUse> {
+        let spec = &self.pool.as_ref().ok()?.as_ref()?.spec;
+        let longest = SignedDuration::from_secs(spec.usage.max_termination_grace_period_seconds);
+        let is_so = spec.accounting == Accounting::Usage && !spec.usage.dry_run;
+        is_so.then_some(ByUse { grace_period: longest })
+    }
+
     /// The supervisor of the pool, if it has one.
     pub(super) fn supervisor(&self) -> Option<Supervisor> {
         let pool = self.pool.as_ref().ok()?.as_ref()?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, api::PostParams};
-use scavenger_planner::values::{Confinement, Supervisor};
+use scavenger_planner::values::{ByUse, Confinement, Supervisor};
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 use serde_json::{Value, json};
 
@@ -52,6 +52,7 @@ pub(super) async fn findings(
     namespace: &str,
     sj: ScavengerJob,
     supervisor: Option<&Supervisor>,
+    by_use: Option<ByUse>,
 ) -> anyhow::Result<Vec<Finding>> {
     let dry_run = PostParams { dry_run: true, field_manager: Some(names::OPERATOR.to_owned()) };
     let mut sj = sj;
@@ -60,17 +61,18 @@ pub(super) async fn findings(
     let created = api.create(&dry_run, &sj).await;
     let mut found =
         vec![verdict(SCAVENGER_JOB, created.map(|_| ()), |message| message.contains("already exists"))?];
-    let pod = pod(&sj, supervisor);
+    let pod = pod(&sj, supervisor, by_use);
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     found.push(verdict(POD, api.create(&dry_run, &pod).await.map(|_| ()), |_| false)?);
     Ok(found)
 }
 
 /// The pod of the first attempt without what only the operator may set: PriorityClass and labels of ScavengerJobs.
-fn pod(sj: &ScavengerJob, supervisor: Option<&Supervisor>) -> Pod {
+fn pod(sj: &ScavengerJob, supervisor: Option<&Supervisor>, by_use: Option<ByUse>) -> Pod {
     let settings = manifest::Settings { report_url: Some("https://scavenger-operator:8443".to_owned()) };
     let confinement = Confinement::default();
-    let job = manifest::job(sj, 1, 0, &confinement, supervisor.map(|supervisor| (supervisor, &settings)));
+    let supervision = supervisor.map(|supervisor| (supervisor, &settings));
+    let job = manifest::job(sj, 1, 0, &confinement, supervision, by_use);
     let template = job.spec.map(|spec| spec.template).unwrap_or_default();
     let mut spec = template.spec.unwrap_or_default();
     spec.priority_class_name = None;
@@ -125,7 +127,7 @@ mod tests {
     fn the_pod_that_is_tried_is_the_operators_but_for_what_only_the_operator_sets() {
         let supervisor =
             Supervisor { image: "s".into(), image_pull_secrets: vec!["pull".into()], by_default: true };
-        let pod = pod(&small(), Some(&supervisor));
+        let pod = pod(&small(), Some(&supervisor), None);
         let spec = pod.spec.unwrap();
         assert_eq!(spec.priority_class_name, None);
         assert!(!pod.metadata.labels.unwrap().keys().any(|key| key.starts_with("scavenger.dev/")));
