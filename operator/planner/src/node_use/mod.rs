@@ -6,7 +6,7 @@
 //! free(node)     = limit(node) - expected(node) - limits of ScavengerJobs' pods there
 //! ```
 //!
-//! The predicted peak is a percentile of a histogram that forgets ([`histogram`]), or the last sample if that is larger.
+//! The predicted peak is a percentile of a histogram that forgets (`histogram.rs`), or the last sample if that is larger.
 //! Until a node was measured for the whole window, what ordinary pods request is expected of them: such an estimate keeps
 //! ScavengerJobs from starting, and interrupts none. A node whose last sample is too old takes none.
 //!
@@ -17,7 +17,7 @@
 //! Of cpu it does not: they use little of it while ordinary pods are busy, because these come first.
 //!
 //! A node on which an ordinary container was killed for memory, or was evicted, while ScavengerJobs were there is counted
-//! by requests for a day ([`breaker`]).
+//! by requests for a day (`breaker.rs`).
 
 mod breaker;
 mod dry_run;
