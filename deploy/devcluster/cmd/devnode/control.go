@@ -13,11 +13,7 @@ import (
 
 // serveControl takes requests from `cargo xtask cluster` for the rest of the
 // cluster's life.
-func (s *supervisor) serveControl() error {
-	listener, err := net.Listen("unix", s.cluster.controlSocket())
-	if err != nil {
-		return err
-	}
+func (s *supervisor) serveControl(listener net.Listener) error {
 	handler := http.NewServeMux()
 	for _, component := range onRequest(s.cluster) {
 		handler.HandleFunc("POST /"+component.name, func(answer http.ResponseWriter, _ *http.Request) {

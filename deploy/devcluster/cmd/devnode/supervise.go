@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,6 +55,11 @@ func supervise(c *Cluster) error {
 		failed:   make(chan error, 100),
 	}
 	reason := s.startAll()
+	// Whoever hears that the cluster is ready may ask at once.
+	var control net.Listener
+	if reason == nil {
+		control, reason = net.Listen("unix", c.controlSocket())
+	}
 	s.mutex.Lock()
 	s.status.Seconds = time.Since(s.started).Seconds()
 	if reason == nil {
@@ -69,7 +75,7 @@ func supervise(c *Cluster) error {
 	}
 	fmt.Fprintln(s.progress, lineReady)
 	s.progress.Close()
-	return s.serveControl()
+	return s.serveControl(control)
 }
 
 func (s *supervisor) startAll() error {
