@@ -27,6 +27,10 @@ use crate::{
 /// Longest time for the lists of a very large cluster.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// What is said beside answers about a pool that counts nodes by use.
+const BY_REQUESTS: &str = "note: the pool counts nodes by use (accounting Usage), which a single look cannot know; what \
+                           follows is by requests, and status.usage of the ScavengerPool has what was measured";
+
 /// Write what the planner sees of the cluster to standard output
 ///
 /// `scavenger-operator plan --snapshot FILE` reads it. It holds names, labels, requests and states of ScavengerJobs,
@@ -57,6 +61,14 @@ pub(super) struct Source {
 impl Source {
     /// Reads the file, or the cluster.
     pub(super) async fn read(&self) -> anyhow::Result<Snapshot> {
+        let snapshot = self.read_silently().await?;
+        if snapshot.counts_by_use() {
+            eprintln!("{BY_REQUESTS}");
+        }
+        Ok(snapshot)
+    }
+
+    async fn read_silently(&self) -> anyhow::Result<Snapshot> {
         match &self.snapshot {
             Some(path) => Snapshot::read(path),
             None => Snapshot::take(&self.connection.connect().await?).await,
@@ -172,7 +184,7 @@ impl Snapshot {
     }
 
     /// True if the pool counts nodes by what is used.
-    pub(super) fn counts_by_use(&self) -> bool {
+    fn counts_by_use(&self) -> bool {
         let of_pool = |observation: &Observation| match observation {
             Observation::Pool(settings) => {
                 Some(settings.as_ref().as_ref().is_ok_and(|settings| settings.usage.is_some()))

@@ -58,7 +58,7 @@ impl Entry {
     }
 
     /// What all pods take of the node.
-    pub(super) fn counted(&self) -> Resources {
+    pub(crate) fn counted(&self) -> Resources {
         let mut counted = self.used.plus(&self.beyond);
         if let Some(account) = &self.account {
             counted.subtract(&compute(&self.ordinary));

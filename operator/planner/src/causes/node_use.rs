@@ -74,7 +74,7 @@ impl Cause for NodesInUse {
 
 /// Orders the interruption of those that lose least, until the node is down to the headroom target of a resource of which
 /// ordinary pods use this much. What is terminating counts as gone.
-fn relieve(node: &Name, resource: &str, used: i64, reason: &Reason, pool: &mut Pool<'_>) {
+pub(crate) fn relieve(node: &Name, resource: &str, used: i64, reason: &Reason, pool: &mut Pool<'_>) {
     let Some(whole) = pool.capacity.node(node).map(|room| room.node.allocatable.get(resource)) else {
         return;
     };

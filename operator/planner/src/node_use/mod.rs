@@ -391,7 +391,7 @@ impl NodeUse {
     }
 
     /// How a node is counted.
-    fn account(
+    pub(crate) fn account(
         &self,
         node: &Node,
         settings: &Settings,

@@ -25,7 +25,7 @@ const FRESH_SECONDS: i64 = 150;
 const AUTOSCALER_CUTOFF: i32 = -10;
 
 /// The policies without which ScavengerJobs could pass for ordinary work, or the other way round.
-const POLICIES: [&str; 10] = [
+const POLICIES: [&str; 11] = [
     "scavenger-child-jobs",
     "scavenger-operator-configmaps",
     "scavenger-operator-jobs",
@@ -34,6 +34,7 @@ const POLICIES: [&str; 10] = [
     "scavenger-operator-services",
     "scavenger-pod-changes",
     "scavenger-pods",
+    "scavengerjob-changes",
     "scavengerjob-finalizers",
     "scavengerjob-limits",
 ];

@@ -284,7 +284,7 @@ fn claims(claims: &Read<Vec<PersistentVolumeClaim>>, example: &ScavengerJob) -> 
             CHECK,
             format!(
                 "ReadWriteOnce: {one_node}; ScavengerJobs that share such a claim run on one node at a time, and the others \
-                 wait (reason BehindInQueue); use ReadWriteMany to spread them"
+                 wait (reason VolumeInUse); use ReadWriteMany to spread them"
             ),
         ));
     }

@@ -104,13 +104,6 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
     for pod in pods(snapshot, sj) {
         lines.add("pod", &pod_line(pod));
     }
-    if snapshot.counts_by_use() {
-        lines.add(
-            "pool",
-            "counts nodes by use (accounting Usage), which a single look cannot know: what follows is by requests; \
-             status.usage of the ScavengerPool has what was measured",
-        );
-    }
     room(&mut lines, &planner, sj, snapshot.time);
     Ok(lines.text)
 }
