@@ -559,8 +559,9 @@ pub struct ScavengerJobStatus {
     /// the ScavengerJob.
     #[serde(default)]
     pub unknown_ends_in_a_row: i64,
-    /// Nodes on which a container was killed for memory although it used less than its limit: at most 3. Only with
-    /// accounting `Usage`, where the node may have had no memory left.
+    /// Nodes on which a container was killed for memory although it used less than its limit, one for each time since an
+    /// attempt last ran for a whole `interruptionAfter`. Only with accounting `Usage`, where the node may have had no memory
+    /// left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub out_of_memory_nodes: Vec<String>,

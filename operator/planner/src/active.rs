@@ -47,7 +47,7 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
         lost: known.pod_on_lost_node(),
         is_to_blame: known.is_to_blame,
         usage: known.sj.status.usage.as_deref(),
-        out_of_memory_nodes: &known.sj.status.out_of_memory_nodes,
+        out_of_memory_nodes: out_of_memory_before(known, attempt),
         now: known.now,
     };
     let judged_at = match verdict::judge(&case) {
@@ -109,6 +109,16 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
             next => next,
         },
     }
+}
+
+/// Nodes on which earlier attempts were killed for memory; none once this one made progress.
+fn out_of_memory_before<'a>(known: &Known<'a>, attempt: &Attempt) -> &'a [Name] {
+    let stretch = known.sj.spec.as_ref().map(|spec| spec.interruption_after);
+    let made_progress = attempt
+        .start_time
+        .zip(stretch.ok())
+        .is_some_and(|(start, stretch)| known.now.duration_since(start) >= stretch);
+    if made_progress { &[] } else { &known.sj.status.out_of_memory_nodes }
 }
 
 /// `spec.activeDeadlineSeconds`, and when this attempt will have used it up; none if its run time is not limited.

@@ -107,7 +107,7 @@ impl Planner {
     fn loan_to(&self, sj: &Key, settings: &Settings, now: Timestamp) -> Option<Loan> {
         let (tracked, attachments) = self.seen.get(sj).zip(self.seen.attachments(sj))?;
         let standing = causes::standing(tracked, attachments, now);
-        let bound = attachments.bound().map(|(node, pod)| (Some(node.clone()), pod.requests.clone()));
+        let bound = attachments.bound().map(|(node, pod)| (Some(node.clone()), pod.holds().clone()));
         let promised = self.promises.ledger().reserved_for(sj);
         let promised = promised.map(|(node, requests)| (node.cloned(), requests.clone()));
         let loss = Loss::of(tracked.sj(), &settings.weights, settings.priority_steps, now);

@@ -29,12 +29,17 @@ impl Planner {
             Observation::Pod(mut pod) => {
                 self.share_node(&mut pod);
                 let seen = self.seen.watch_pod(pod, now);
-                if let SeenPod::Ordinary(pod) = &seen {
-                    self.note_use(pod, now);
+                match &seen {
+                    SeenPod::Ordinary(pod) => self.note_use(pod, now),
+                    SeenPod::Own(pod, _) if pod.phase.is_terminal() => self.note_end(&pod.key, now),
+                    SeenPod::Own(..) | SeenPod::Stale => {}
                 }
                 self.see_pod(seen);
             }
-            Observation::PodGone(key) => self.forget_pod(&key),
+            Observation::PodGone(key) => {
+                self.note_end(&key, now);
+                self.forget_pod(&key);
+            }
             Observation::PodsRelisted => {
                 for pod in self.seen.relist_pods() {
                     self.forget_pod(&pod);
@@ -219,13 +224,21 @@ impl Planner {
         }
     }
 
+    /// What the end of a ScavengerJob's pod means for how its node is counted.
+    fn note_end(&mut self, pod: &Key, now: Timestamp) {
+        if self.settings.as_ref().is_ok_and(|settings| settings.usage.is_some())
+            && let Some((node, held)) = self.capacity.held_by(pod)
+        {
+            self.node_use.left(pod, node, held, now);
+        }
+    }
+
     /// What an ordinary pod means for how its node is counted.
     fn note_use(&mut self, pod: &Pod, now: Timestamp) {
         if self.settings.as_ref().is_ok_and(|settings| settings.usage.is_none()) {
             return;
         }
-        let shares =
-            pod.node.as_ref().is_some_and(|node| self.capacity.scavenger_pods(node).next().is_some());
+        let shares = pod.node.as_ref().is_some_and(|node| self.capacity.is_shared_by_use(node));
         self.node_use.see_ordinary(pod, shares, now);
     }
 

@@ -3,7 +3,9 @@
 //!
 //! The Kubernetes API says OOMKilled of both. So what was measured decides: a workload that used nearly all of its limit
 //! has outgrown it. Samples are 15 seconds apart, and memory can grow faster. So a workload that is killed on several nodes,
-//! one after the other, is to blame, too.
+//! or again and again, is to blame, too, unless it made progress in between.
+
+use std::collections::BTreeSet;
 
 use crate::{
     next::Ending,
@@ -16,6 +18,9 @@ const SHARE: f64 = 0.9;
 
 /// On so many different nodes a workload is killed before it is to blame.
 const NODES: usize = 3;
+
+/// So often it is killed, wherever that is, before it is to blame.
+const KILLS: usize = 5;
 
 /// What the end of an attempt is that was killed for memory. `nodes` are those on which earlier ones were.
 #[must_use]
@@ -35,9 +40,10 @@ pub(crate) fn judge(
         return Ending { message: format!("{} ({numbers})", ending.message), ..ending };
     }
     let with_this = with(nodes, attempt.node.as_ref());
-    if with_this.len() >= NODES {
-        let names = with_this.join(", ");
-        let message = format!("{} (it was killed on {NODES} nodes: {names})", ending.message);
+    let different: BTreeSet<&Name> = with_this.iter().collect();
+    if different.len() >= NODES || with_this.len() >= KILLS {
+        let (kills, names) = (with_this.len(), with_this.join(", "));
+        let message = format!("{} (it was killed {kills} times, on nodes {names})", ending.message);
         return Ending { message, ..ending };
     }
     let used = measured.map_or_else(
@@ -55,12 +61,10 @@ pub(crate) fn judge(
     }
 }
 
-/// The nodes on which it was killed, with one more.
+/// The nodes on which it was killed, one for each time, with one more.
 #[must_use]
 pub(crate) fn with(nodes: &[Name], node: Option<&Name>) -> Vec<Name> {
-    let mut all = nodes.to_vec();
-    all.extend(node.filter(|node| !nodes.contains(node)).cloned());
-    all
+    nodes.iter().chain(node).cloned().collect()
 }
 
 #[cfg(test)]
@@ -103,9 +107,15 @@ mod tests {
         let before = ["n2".into(), "n3".into()];
         let ending = judge(&attempt, Some(&using(&attempt, 50)), &before, killed());
         assert_eq!(ending.outcome, Outcome::Failed);
-        assert!(ending.message.ends_with("(it was killed on 3 nodes: n2, n3, n1)"), "{}", ending.message);
-        let twice_there = ["n1".into(), "n2".into()];
-        assert_eq!(judge(&attempt, None, &twice_there, killed()).outcome, Outcome::Interrupted);
+        assert!(
+            ending.message.ends_with("(it was killed 3 times, on nodes n2, n3, n1)"),
+            "{}",
+            ending.message
+        );
+        let there_before = ["n1".into(), "n2".into(), "n1".into()];
+        assert_eq!(judge(&attempt, None, &there_before, killed()).outcome, Outcome::Interrupted);
+        let always_there: Vec<Name> = vec!["n1".into(); 4];
+        assert_eq!(judge(&attempt, None, &always_there, killed()).outcome, Outcome::Failed);
     }
 
     #[test]

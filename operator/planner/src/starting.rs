@@ -40,6 +40,12 @@ pub(crate) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
         let message = "volumes of its claims are attached to different nodes".to_owned();
         return Next::Change(Transition::withdraw(WaitingReason::NoRoom, message));
     }
+    if let Some(node) = &attempt.node
+        && (!known.capacity.is_open(node) || known.capacity.nodes_to_avoid().any(|other| other == node))
+    {
+        let message = format!("node {node}, which was chosen for it, takes no new pods now");
+        return Next::Change(Transition::withdraw(WaitingReason::NoRoom, message));
+    }
     let confinement = match &attempt.node {
         // It was chosen with the volumes in mind, and no other node has to be named.
         Some(node) => Ok(Confinement { attached: vec![node.clone()], ..Confinement::to_pool(settings, []) }),

@@ -91,7 +91,8 @@ fn start(known: &Known<'_>, status: &mut ScavengerJobStatus) -> Recorded {
         number,
         supervised,
         accounting: if by_use { Accounting::Usage } else { Accounting::Requests },
-        node: known.chosen_node.cloned(),
+        // Where kube-scheduler counts it knows best, once the planner's choice did not do.
+        node: known.chosen_node.filter(|_| by_use || status.failed_starts == 0).cloned(),
         lent: known.lent_by.is_some(),
         generation: known.sj.generation,
         priority_class: status.counted_interruptions,
@@ -182,7 +183,8 @@ fn interrupt(
     status.interruptions_in_a_row =
         if made_progress { 1 } else { status.interruptions_in_a_row.saturating_add(1) };
     if ending.reason == Reason::NodeOutOfMemory {
-        status.out_of_memory_nodes = out_of_memory::with(&status.out_of_memory_nodes, attempt.node.as_ref());
+        let before = if made_progress { Vec::new() } else { std::mem::take(&mut status.out_of_memory_nodes) };
+        status.out_of_memory_nodes = out_of_memory::with(&before, attempt.node.as_ref());
     }
     // The end of a loan costs no rank in the queue: it waits as long as it would have waited without.
     if ending.reason != Reason::Reclaimed {

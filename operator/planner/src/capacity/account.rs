@@ -15,7 +15,7 @@ use super::{
 use crate::{
     ledger::Ledger,
     resources::{PODS, Resources},
-    values::Name,
+    values::{Key, Name},
 };
 
 /// How the cpu and memory of a node are counted by use. The amounts are of cpu and memory alone.
@@ -23,6 +23,8 @@ use crate::{
 pub struct Account {
     /// What ordinary pods are expected to use at most.
     pub expected: Resources,
+    /// What ScavengerJobs' pods hold and are not expected to use.
+    pub spared: Resources,
     /// How far the node may be filled now.
     pub limit: Resources,
     /// How far it may be filled at best, whatever ordinary pods use.
@@ -63,6 +65,7 @@ impl Entry {
         if let Some(account) = &self.account {
             counted.subtract(&compute(&self.ordinary));
             counted.add(&account.expected);
+            counted.subtract(&account.spared);
         }
         counted
     }
@@ -133,6 +136,17 @@ impl Capacity {
     /// How a node is counted by use; none if it is counted by requests.
     pub(crate) fn account(&self, node: &Name) -> Option<&Account> {
         self.nodes.get(node)?.account.as_deref()
+    }
+
+    /// The node on which a pod of a ScavengerJob is, and what it holds there.
+    pub(crate) fn held_by(&self, pod: &Key) -> Option<(&Name, &Resources)> {
+        let occupant = self.occupants.get(pod).filter(|occupant| occupant.owner.is_some())?;
+        Some((&occupant.node, occupant.holds()))
+    }
+
+    /// True if a pod is on a node whose ScavengerJob was started by what is used.
+    pub(crate) fn is_shared_by_use(&self, node: &Name) -> bool {
+        self.scavenger_pods(node).any(|pod| pod.holds != pod.requests)
     }
 
     /// What ordinary pods request on a node.

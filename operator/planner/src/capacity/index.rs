@@ -285,8 +285,9 @@ impl Places {
                 self.columns.fill(row, room);
             }
             counted[rows] = self.counts_in[rows].get(slot);
-            // A table that nobody uses has no rows.
-            if room.is_none() && !counted[rows] && rows >= VIEWS && self.free[rows].len() < end {
+            // A table that nobody uses has no rows. One that is used has as many in each view.
+            let is_unused = rows >= VIEWS && rooms[VIEWS..].iter().all(Option::is_none);
+            if is_unused && !counted[rows] && self.free[rows].len() < end {
                 continue;
             }
             if self.free[rows].len() < end {

@@ -107,7 +107,8 @@ pub(crate) fn relieve(node: &Name, resource: &str, used: i64, reason: &Reason, p
         Amount(resource, held),
         Amount(resource, whole),
     );
-    let taken = only(used.saturating_add(held));
+    let spared = pool.capacity.account(node).map_or(0, |account| account.spared.get(resource));
+    let taken = only(used.saturating_add(held).saturating_sub(spared));
     for (sj, _) in headroom::choose(&taken, &only(whole), &limits, "", candidates) {
         pool.order(&sj, reason.clone(), message.clone());
     }

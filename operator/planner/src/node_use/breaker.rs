@@ -39,11 +39,14 @@ impl Breaker {
     /// `is_shared` says whether a ScavengerJob is there now.
     pub(crate) fn see(&mut self, pod: &Pod, is_shared: bool, now: Timestamp) -> Option<Name> {
         let node = pod.node.as_ref()?;
-        let evicted = pod.status_reason.as_ref().is_some_and(|(reason, _)| reason == "Evicted");
-        let (time, what) = match (pod.out_of_memory, evicted) {
+        // Disks and limits of its own have nothing to do with it.
+        let evicted = pod.status_reason.as_ref().is_some_and(|(reason, message)| {
+            reason == "Evicted" && message.contains("low on resource: memory")
+        });
+        let (time, what) = match (pod.out_of_memory, pod.disrupted_since.filter(|_| evicted)) {
             (Some(time), _) => (time, "a container of it was killed for memory"),
-            (None, true) => (pod.disrupted_since.unwrap_or(now), "the kubelet evicted it"),
-            (None, false) => return None,
+            (None, Some(time)) => (time, "the kubelet evicted it for lack of memory"),
+            (None, None) => return None,
         };
         if self.counted.get(&pod.key).is_some_and(|counted| *counted >= time) {
             return None;
@@ -58,6 +61,12 @@ impl Breaker {
         let why = format!("ordinary pod {}: {what} while ScavengerJobs were on the node", pod.key);
         self.open.insert(node.clone(), (later(now, FOR), why));
         Some(node.clone())
+    }
+
+    /// Forgets a node.
+    pub(crate) fn forget_node(&mut self, node: &Name) {
+        self.open.remove(node);
+        self.shared.remove(node);
     }
 
     /// Forgets a pod.

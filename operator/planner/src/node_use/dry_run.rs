@@ -58,7 +58,9 @@ impl DryRun {
         let passed = now.duration_since(filled.since).as_millis();
         self.milli_milliseconds += i128::from(filled.cpu_milli) * passed.max(0);
         filled.since = now;
-        if !account.open {
+        // Nothing would run where nobody measures, or where memory is the limit.
+        if !account.open || account.expected.memory_bytes >= account.limit.memory_bytes {
+            filled.cpu_milli = 0;
             return;
         }
         let most = left(settings.interrupts_above(CPU).of(whole), used);

@@ -85,12 +85,15 @@ struct Measured {
     busy_since: Option<Timestamp>,
 }
 
-/// What ordinary pods of a node used together.
+/// What ordinary pods of a node used together: at least this. A ScavengerJob's pod that has just started or ended may be in
+/// what was measured of the node or not, so they may have used more.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     time: Timestamp,
     cpu_milli: i64,
     memory_bytes: i64,
+    /// What they used at most: millicores and bytes. It keeps others from starting, and interrupts nobody.
+    most: (i64, i64),
 }
 
 /// How a node that is counted by use stands.
@@ -135,11 +138,15 @@ impl Measured {
         if since.is_some_and(|since| since <= SignedDuration::ZERO) {
             return false;
         }
+        // What happened in a long gap nobody knows.
+        if since.is_some_and(|since| since > rules.oldest_metrics) {
+            self.known = SignedDuration::ZERO;
+        }
         self.known = self.known.saturating_add(since.unwrap_or_default().min(LONGEST));
         self.cpu.add(sample.cpu_milli, sample.time, rules.half_life);
         self.memory.add(sample.memory_bytes, sample.time, rules.half_life);
         self.last = Some(sample);
-        self.heard = now;
+        self.heard = sample.time.min(now);
         true
     }
 
@@ -153,9 +160,8 @@ impl Measured {
         }
     }
 
-    /// What the pods are expected to use that were measured.
-    fn peak(&self, rules: &UsageRules) -> Resources {
-        let last = self.last.map_or((0, 0), |last| (last.cpu_milli, last.memory_bytes));
+    /// What the pods are expected to use that were measured, if they used this at last.
+    fn peak(&self, rules: &UsageRules, last: (i64, i64)) -> Resources {
         let peak = |histogram: &Histogram, last: i64| {
             let peak = histogram.percentile(rules.percentile).max(last);
             peak.saturating_add(rules.margin.of(peak))
@@ -186,7 +192,8 @@ impl Settings {
     /// Above which share of the memory or cpu of a node that is counted by use ScavengerJobs go.
     #[must_use]
     pub(crate) fn interrupts_above(&self, resource: &str) -> Share {
-        self.headroom.threshold(resource).unwrap_or(Share::from_fraction(0.95))
+        let least = self.start_thresholds.share(resource).max(Share::from_fraction(0.95));
+        self.headroom.threshold(resource).unwrap_or(least)
     }
 }
 
@@ -197,8 +204,12 @@ impl NodeUse {
         if settings.is_none_or(|settings| settings.usage.is_none()) {
             self.ordinary.clear();
             self.scavengers.clear();
+            self.nodes.clear();
             self.dry_run = DryRun::default();
         } else {
+            if settings.is_none_or(Settings::places_by_use) {
+                self.dry_run = DryRun::default();
+            }
             self.ordinary.begin(capacity.ordinary_pods());
         }
     }
@@ -214,6 +225,7 @@ impl NodeUse {
         self.timers.remove(node);
         self.dirty.remove(node);
         self.dry_run.forget(node);
+        self.breaker.forget_node(node);
     }
 
     /// Takes in a version of an ordinary pod. `is_shared` says whether ScavengerJobs are on its node.
@@ -224,6 +236,12 @@ impl NodeUse {
         } else {
             self.dirty.extend(self.ordinary.set(pod, now));
         }
+    }
+
+    /// A pod of a ScavengerJob has ended, or is gone: what it held on its node.
+    pub(crate) fn left(&mut self, pod: &Key, node: &Name, held: &Resources, now: Timestamp) {
+        self.scavengers.left(pod, node, held, now);
+        self.dirty.insert(node.clone());
     }
 
     /// A pod is gone.
@@ -257,23 +275,32 @@ impl NodeUse {
             {
                 continue;
             }
-            let mut ordinary =
-                Sample { time: sample.time, cpu_milli: sample.cpu_milli, memory_bytes: sample.memory_bytes };
-            let mut any = false;
+            let (mut least, mut most) =
+                ((sample.cpu_milli, sample.memory_bytes), (sample.cpu_milli, sample.memory_bytes));
             for pod in capacity.scavenger_pods(&sample.node) {
-                any = true;
-                let Some(used) = of_pods.get(pod.key) else { continue };
-                if used.time.duration_since(sample.time).abs() <= TOGETHER {
-                    ordinary.cpu_milli -= used.cpu_milli.max(0);
-                    ordinary.memory_bytes -= used.memory_bytes.max(0);
+                let used = of_pods.get(pod.key);
+                let used = used.filter(|used| used.time.duration_since(sample.time).abs() <= TOGETHER);
+                if let Some(used) = used {
                     self.scavengers.add(pod.key, used);
+                    most = (most.0 - used.cpu_milli.max(0), most.1 - used.memory_bytes.max(0));
                 }
+                // A pod is measured a little later than its node, the first time. What it may use it may use already.
+                let (cpu, memory) = used.map_or((pod.holds.cpu_milli, pod.holds.memory_bytes), |used| {
+                    (used.cpu_milli.max(0), used.memory_bytes.max(0))
+                });
+                least = (least.0 - cpu, least.1 - memory);
             }
-            ordinary.cpu_milli = ordinary.cpu_milli.max(0);
-            ordinary.memory_bytes = ordinary.memory_bytes.max(0);
+            // What has just ended may be in the sample yet.
+            let left = self.scavengers.left_since(&sample.node, sample.time, TOGETHER);
+            let ordinary = Sample {
+                time: sample.time,
+                cpu_milli: (least.0 - left.cpu_milli).max(0),
+                memory_bytes: (least.1 - left.memory_bytes).max(0),
+                most: (most.0.max(0), most.1.max(0)),
+            };
             let measured = self.nodes.entry(sample.node.clone()).or_insert_with(|| Measured::new(now));
             if measured.add(ordinary, rules, now) {
-                if any {
+                if capacity.is_shared_by_use(&sample.node) {
                     self.breaker.shared(&sample.node, now);
                 }
                 self.dirty.insert(sample.node);
@@ -303,6 +330,7 @@ impl NodeUse {
             });
             if lacks.is_none() {
                 capacity.set_account(&name, None);
+                self.dry_run.forget(&name);
             }
             let harm = self.breaker.harm(&name).map(|why| vec![Lack::Trust(why.to_owned())]);
             lacking.push((name, lacks.or(harm).unwrap_or_default()));
@@ -350,21 +378,19 @@ impl NodeUse {
             lacks.push(Lack::Measurements(heard));
         }
         let taken = capacity.counted_on(name);
-        // An estimate interrupts nobody: then the last sample counts alone.
-        let last = measured.last.filter(|_| knowledge != Knowledge::Unmeasured);
-        let memory = match knowledge {
-            Knowledge::Known => Some(expected.memory_bytes),
-            Knowledge::Estimated => last.map(|last| last.memory_bytes),
-            Knowledge::Unmeasured => None,
-        };
-        if let Some(memory) = memory {
-            let held = taken.memory_bytes - expected.memory_bytes;
-            let whole = node.allocatable.memory_bytes;
-            if held > 0 && held + memory > settings.interrupts_above(MEMORY).of(whole) {
-                lacks.push(Lack::Memory(memory));
+        // An estimate interrupts nobody.
+        let last = measured.last.filter(|_| knowledge == Knowledge::Known);
+        let held = taken.minus(&expected);
+        if let Some(last) = last.filter(|_| held.memory_bytes > 0) {
+            // What is certain counts: not what may have been a ScavengerJob's.
+            let young = self.ordinary.younger_than(name, rules.window, now);
+            let certain = measured.peak(rules, (last.cpu_milli, last.memory_bytes)).plus(&young).memory_bytes;
+            let limit = settings.interrupts_above(MEMORY).of(node.allocatable.memory_bytes);
+            if held.memory_bytes.saturating_add(certain) > limit {
+                lacks.push(Lack::Memory(certain));
             }
         }
-        let held = taken.cpu_milli - expected.cpu_milli;
+        let held = held.cpu_milli;
         let limit = settings.interrupts_above(crate::resources::CPU).of(node.allocatable.cpu_milli);
         let busy = last.filter(|last| held > 0 && held.saturating_add(last.cpu_milli) > limit);
         let Some(measured) = self.nodes.get_mut(name) else { return lacks };
@@ -407,10 +433,11 @@ impl NodeUse {
         let used = measured.and_then(|one| one.last).map_or(0, |last| last.memory_bytes);
         let mut expected = match (knowledge, measured) {
             (Knowledge::Known, Some(measured)) => {
-                measured.peak(rules).plus(&self.ordinary.younger_than(&node.name, rules.window, now))
+                let last = measured.last.map_or((0, 0), |last| last.most);
+                measured.peak(rules, last).plus(&self.ordinary.younger_than(&node.name, rules.window, now))
             }
             (_, Some(measured)) => {
-                let last = measured.last.map_or((0, 0), |last| (last.cpu_milli, last.memory_bytes));
+                let last = measured.last.map_or((0, 0), |last| last.most);
                 Resources {
                     cpu_milli: requested.cpu_milli.max(last.0),
                     memory_bytes: requested.memory_bytes.max(last.1),
@@ -423,15 +450,16 @@ impl NodeUse {
             let grain = (whole.get(name) / GRAIN).max(1);
             amount.saturating_add(grain - 1) / grain * grain
         });
-        let spared = capacity.scavenger_pods(&node.name).map(|pod| self.scavengers.spares(&pod, rules)).sum();
-        expected.memory_bytes = expected.memory_bytes.saturating_sub(spared);
+        let spared: i64 =
+            capacity.scavenger_pods(&node.name).map(|pod| self.scavengers.spares(&pod, rules)).sum();
         // What one ordinary pod may take at once.
         let reserve =
             self.ordinary.largest_memory(&node.name).min(requested.memory_bytes.saturating_sub(used)).max(0);
         let mut limit = most.clone();
         limit.memory_bytes = limit.memory_bytes.min(whole.memory_bytes - reserve);
         let most_pods = i64::from(rules.most_pods_per_node);
-        Account { expected, limit, most, most_pods, open: knowledge != Knowledge::Unmeasured }
+        let spared = Resources { memory_bytes: spared, ..Resources::default() };
+        Account { expected, spared, limit, most, most_pods, open: knowledge != Knowledge::Unmeasured }
     }
 
     /// How the nodes that are counted by use stand, and the nodes that the breaker has taken out.

@@ -11,6 +11,9 @@ use crate::{
     values::{Key, Name, Pod, PodUsage, UsageRules},
 };
 
+/// For how long it is remembered what a pod used that has ended.
+const REMEMBERED: SignedDuration = SignedDuration::from_mins(3);
+
 /// Ordinary pods that are bound to nodes. Empty while nothing is counted by use.
 #[derive(Debug, Default)]
 pub(crate) struct OrdinaryPods {
@@ -114,6 +117,8 @@ impl OrdinaryPods {
 #[derive(Debug, Default)]
 pub(crate) struct ScavengerPods {
     pods: BTreeMap<Key, Peak>,
+    /// What pods held that have just ended, and when.
+    left: BTreeMap<Name, Vec<(Timestamp, Resources)>>,
 }
 
 #[derive(Debug)]
@@ -125,7 +130,36 @@ struct Peak {
 
 impl ScavengerPods {
     pub(crate) fn clear(&mut self) {
-        self.pods.clear();
+        *self = Self::default();
+    }
+
+    /// A pod has ended that held this on a node. What it was measured to use at most counts, if that is known.
+    pub(crate) fn left(&mut self, pod: &Key, node: &Name, held: &Resources, now: Timestamp) {
+        let mut used =
+            Resources { cpu_milli: held.cpu_milli, memory_bytes: held.memory_bytes, ..Resources::default() };
+        if let Some(peak) = self.pods.get(pod) {
+            used.memory_bytes = used.memory_bytes.min(peak.memory_bytes);
+        }
+        let left = self.left.entry(node.clone()).or_default();
+        left.retain(|(time, _)| later(*time, REMEMBERED) > now);
+        left.push((now, used));
+    }
+
+    /// What pods used that were there when a node was measured, or shortly before, and are not now.
+    pub(crate) fn left_since(
+        &mut self,
+        node: &Name,
+        measured: Timestamp,
+        slack: SignedDuration,
+    ) -> Resources {
+        let mut used = Resources::default();
+        let Some(left) = self.left.get_mut(node) else { return used };
+        left.retain(|(time, _)| later(*time, slack) >= measured);
+        left.iter().for_each(|(_, amounts)| used.add(amounts));
+        if left.is_empty() {
+            self.left.remove(node);
+        }
+        used
     }
 
     /// Takes in a sample.

@@ -323,3 +323,43 @@ fn a_container_that_the_node_killed_for_memory_is_interrupted() {
     let (count, last, reason) = outcome(&cluster, "a");
     assert_eq!((count, last, reason), (1, Some(Outcome::Interrupted), Reason::NodeOutOfMemory));
 }
+
+/// Of two nodes one was never measured. Who waits for long gets a reservation, for which all nodes are looked at.
+#[test]
+fn a_reservation_beside_a_node_that_was_never_measured() {
+    let mut cluster = Cluster::new(settings().by_use()).with_nodes([node("n1", 10_000), node("n2", 10_000)]);
+    cluster.submit(sj("large").asking(6500), work(3000));
+    cluster.submit(sj("small").asking(500), work(30_000));
+    for _ in 0..20 * 60 / EVERY {
+        cluster.run_for(seconds(EVERY));
+        let held: i64 = cluster.all_live_pods().iter().map(|pod| pod.holds().cpu_milli).sum();
+        let usage =
+            Usage { node: "n1".into(), cpu_milli: 2000 + held, memory_bytes: 1 << 30, time: cluster.now };
+        cluster.planner.observe(Observation::Usage(Some(vec![usage])), cluster.now);
+        cluster.planner.observe(Observation::PodUsage(Vec::new()), cluster.now);
+        cluster.settle();
+    }
+    assert_eq!(cluster.waits("large"), Some(WaitingReason::NoRoom), "{}", cluster.history());
+    assert_eq!(cluster.status("small").phase, Phase::Running);
+    assert_eq!(attempt(&cluster, "small").node.as_deref(), Some("n1"), "nobody knows what n2 uses");
+}
+
+/// A node is measured a little late, and has in its figure what a ScavengerJob used that has ended since.
+#[test]
+fn the_end_of_one_does_not_interrupt_another() {
+    let mut cluster = reserved(settings().by_use());
+    cluster.submit(sj("ends").asking(3500), work(500));
+    cluster.submit(sj("stays").asking(2000), work(30_000));
+    minutes(&mut cluster, 7, |_| (1000, 1000));
+    for name in ["ends", "stays"] {
+        assert_eq!(cluster.status(name).phase, Phase::Running, "{name}\n{}", cluster.history());
+    }
+    cluster.run_until_phase("ends", Phase::Completed);
+    // 1,000 of ordinary pods, 3,500 of the one that has ended, and 1,000 of the other.
+    let usage = Usage { node: "n1".into(), cpu_milli: 8000, memory_bytes: 8500 << 20, time: cluster.now };
+    cluster.planner.observe(Observation::Usage(Some(vec![usage])), cluster.now);
+    cluster.planner.observe(Observation::PodUsage(Vec::new()), cluster.now);
+    cluster.settle();
+    cluster.run_for(seconds(EVERY));
+    assert_eq!(cluster.status("stays").interrupted_count, 0, "{}", cluster.history());
+}
