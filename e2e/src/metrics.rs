@@ -29,6 +29,17 @@ impl Metrics {
         value.and_then(|value| value.trim().parse().ok()).unwrap_or(0.0)
     }
 
+    /// The largest value of a metric with this label, whatever its others are; 0 if it is not there.
+    #[must_use]
+    pub fn largest(&self, name: &str, label: &str) -> f64 {
+        let with_label = |line: &&str| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{') && rest.contains(label))
+        };
+        let values =
+            self.0.lines().filter(with_label).filter_map(|line| line.rsplit_once(' ')?.1.parse().ok());
+        values.fold(0.0, f64::max)
+    }
+
     /// How much a counter rose since `before`. One that fell began again at 0, with another leader, as for Prometheus.
     #[must_use]
     pub fn increase(&self, before: &Self, name: &str) -> f64 {

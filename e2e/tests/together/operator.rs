@@ -274,7 +274,6 @@ fn its_story_is_told_in_events_and_counted_in_metrics() {
         for name in [
             "scavenger_starts_total",
             "scavenger_completions_total",
-            "scavenger_interruptions_total{reason=\"Deleted\"}",
             "scavenger_start_latency_seconds_count",
             "scavenger_launch_duration_seconds_count",
             "scavenger_action_duration_seconds_count{task=\"create_job\"}",
@@ -287,6 +286,13 @@ fn its_story_is_told_in_events_and_counted_in_metrics() {
             })
             .await?;
         }
+        until("interruptions are counted by their reason", || async {
+            let metrics = Metrics::read(world).await.ok();
+            let count =
+                |metrics: &Metrics| metrics.largest("scavenger_interruptions_total", "reason=\"Deleted\"");
+            Ok(metrics.filter(|metrics| count(metrics) >= 1.0))
+        })
+        .await?;
         Ok(())
     });
 }
