@@ -18,7 +18,7 @@ use scavenger_e2e::{
     metrics::Metrics,
     postgres::NAMESPACE,
     queue, repetitions,
-    room::{has_run_for, now, start, status},
+    room::{has_run_for, start, status},
     run,
     world::{exec, until},
 };
@@ -157,66 +157,6 @@ fn every_way_to_start_mdrun_ends_with_a_checkpoint() {
             anyhow::Ok(())
         });
         try_join_all(tries).await?;
-        Ok(())
-    });
-}
-
-/// A shell that takes SIGTERM for itself, so that mdrun is killed when the grace period is over. The steps of each attempt are
-/// printed into a file of its own.
-const DEAF: &str =
-    r#"trap : TERM; "$@" -v -stepout 10 2> >(tee "steps.$SCAVENGER_ATTEMPT" >&2) & wait; wait"#;
-
-/// The first and the last step that an attempt has printed so far.
-async fn steps(world: &World, pod: &str, attempt: i64) -> Result<Option<(i64, i64)>> {
-    let file = format!("steps.{attempt}");
-    let printed = exec(&world.api(), pod, "main", &["cat", &file]).await?;
-    let after_word = |text: &str| text.split_whitespace().next()?.trim_end_matches(',').parse::<i64>().ok();
-    // "will finish" stands behind the number, or how much wall time is left.
-    let mut steps =
-        printed.split(['\r', '\n']).filter_map(|line| after_word(line.trim().strip_prefix("step ")?));
-    let Some(first) = steps.next() else { return Ok(None) };
-    Ok(Some((first, steps.next_back().unwrap_or(first))))
-}
-
-#[test]
-fn what_is_said_to_be_lost_is_what_mdrun_computes_again() {
-    run("twice", |world| async move {
-        prepare(world, &["twice"]).await?;
-        let command = ["bash", "-c", DEAF, "deaf", "gmx", "-quiet", "mdrun"];
-        let mut job = simulation("twice", "/data/water/twice", &command);
-        // A checkpoint every 12 seconds.
-        job["spec"]["args"][5] = json!("0.2");
-        let grace = 2;
-        job["spec"]["terminationGracePeriodSeconds"] = json!(grace);
-        world.create::<ScavengerJob>(job).await?;
-        let ready = async || {
-            let pod = computes(world, "twice").await?;
-            until("mdrun has written a checkpoint", || async {
-                let found = exec(&world.api(), &pod, "main", &["ls"]).await?;
-                Ok(found.lines().any(|name| name == "state.cpt").then_some(()))
-            })
-            .await?;
-            let status = status(&world.api::<ScavengerJob>().get("twice").await?);
-            let start = status.start_times.last().context("it has not started")?.0;
-            let so_far = now().duration_since(start).unsigned_abs();
-            has_run_for(world, "twice", so_far + Duration::from_secs(8)).await
-        };
-        let Ended { attempt, .. } = take_away(world, "twice", ready).await?;
-        let pod = computes(world, "twice").await?;
-        let number = attempt.number;
-        let (again, _) = until("the next attempt computes", || steps(world, &pod, number + 1)).await?;
-        let (first, last) = steps(world, &pod, number).await?.context("no step was computed")?;
-        let lost = attempt.lost_seconds.context("nothing was measured")?;
-        let start = attempt.start_time.as_ref().context("no start")?.0;
-        let end = attempt.end_time.as_ref().context("no end")?.0;
-        let ran = end.duration_since(start).as_secs() + grace;
-        let twice = (last - again) * ran / (last - first).max(1);
-        println!(
-            "steps {first} to {last} in {ran} s; went on at {again}, so that {twice} s were computed twice; lost {lost} s"
-        );
-        ensure!(again > first && lost >= 3, "it began again: {attempt:?}");
-        // It went on computing for its grace period, and takes a moment to start. Stamps have whole seconds.
-        ensure!((-3..=grace + 3).contains(&(twice - lost)), "{lost} s lost, and {twice} s computed twice");
         Ok(())
     });
 }
