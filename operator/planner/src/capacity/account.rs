@@ -5,7 +5,7 @@
 //! limits, since their pods request next to nothing. Everything else (devices, scratch space, pods) is counted by requests
 //! as on any node, for kube-scheduler binds by these.
 //!
-//! kube-scheduler counts requests on such a node, too. So whoever it places by requests, the pods of a gang for example,
+//! kube-scheduler counts requests on such a node, too. So the pods that it places by requests, those of a gang for example,
 //! must find capacity by both.
 
 use super::{
@@ -38,6 +38,11 @@ pub struct Account {
 /// Cpu and memory of `amounts`, and nothing else.
 pub(crate) fn compute(amounts: &Resources) -> Resources {
     Resources { cpu_milli: amounts.cpu_milli, memory_bytes: amounts.memory_bytes, ..Resources::default() }
+}
+
+/// `amounts` without cpu and memory.
+pub(crate) fn without_compute(amounts: &Resources) -> Resources {
+    amounts.minus(&compute(amounts))
 }
 
 /// `amounts` with other amounts of cpu and memory.
@@ -183,7 +188,7 @@ impl Capacity {
     pub(super) fn counted_of(&self, occupant: &Occupant) -> Resources {
         let by_use = occupant.owner.is_none() && self.account(&occupant.node).is_some();
         match by_use {
-            true => occupant.requests.minus(&compute(&occupant.requests)),
+            true => without_compute(&occupant.requests),
             false => occupant.holds().clone(),
         }
     }

@@ -23,7 +23,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use account::Account;
-pub(crate) use account::compute;
+pub(crate) use account::{compute, without_compute};
 use borders::{Borders, is_closed};
 pub(crate) use groups::Group;
 use groups::Groups;

@@ -21,7 +21,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    capacity::Capacity,
+    capacity::{Capacity, ScavengerPod, without_compute},
     interruption,
     known::{earlier, later},
     loss::Loss,
@@ -174,13 +174,26 @@ impl Pool<'_> {
         }
     }
 
-    /// The ScavengerJobs that have pods on a node, and what these hold there.
+    /// The ScavengerJobs that have pods on a node, and what these occupy there, as kube-scheduler counts it.
     pub(crate) fn scavenger_jobs_on(&self, node: &Name) -> BTreeMap<&Key, Resources> {
+        self.sums_on(node, |pod| pod.requests)
+    }
+
+    /// The same ScavengerJobs, and what their pods hold there for them.
+    pub(crate) fn holders_on(&self, node: &Name) -> BTreeMap<&Key, Resources> {
+        self.sums_on(node, |pod| pod.holds)
+    }
+
+    fn sums_on<'b>(
+        &'b self,
+        node: &Name,
+        amount: impl Fn(&ScavengerPod<'b>) -> &'b Resources,
+    ) -> BTreeMap<&'b Key, Resources> {
         let mut scavenger_jobs: BTreeMap<&Key, Resources> = BTreeMap::new();
         for pod in self.capacity.scavenger_pods(node) {
             // Anybody may write a foreign UID onto a pod of their own; in another namespace it belongs to nobody.
             if let Some(sj) = self.seen.key_of(pod.owner, &pod.key.namespace) {
-                scavenger_jobs.entry(sj).or_default().add(pod.requests);
+                scavenger_jobs.entry(sj).or_default().add(amount(&pod));
             }
         }
         scavenger_jobs
@@ -213,7 +226,7 @@ impl Pool<'_> {
         let pods = self.seen.attachments(sj).into_iter().flat_map(Attachments::bound);
         for (node, pod) in pods.filter(|(node, _)| counts(node)) {
             match self.capacity.account(node) {
-                // That node is looked after by itself.
+                // The cause `node_use` looks after the cpu and memory of that node.
                 Some(_) => held.add(&without_compute(&pod.requests)),
                 None => held.add(&pod.requests),
             }
@@ -273,11 +286,6 @@ impl Pool<'_> {
         });
         until.min()
     }
-}
-
-/// Amounts without cpu and memory.
-fn without_compute(amounts: &Resources) -> Resources {
-    Resources { cpu_milli: 0, memory_bytes: 0, ..amounts.clone() }
 }
 
 /// How a ScavengerJob holds its capacity.

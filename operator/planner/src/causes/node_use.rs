@@ -128,19 +128,7 @@ fn give_up(node: &Name, reason: &Reason, message: &str, pool: &mut Pool<'_>) {
 }
 
 impl Pool<'_> {
-    /// The ScavengerJobs that have pods on a node, and what these hold there for them.
-    pub(crate) fn holders_on(&self, node: &Name) -> BTreeMap<&Key, Resources> {
-        let mut holders: BTreeMap<&Key, Resources> = BTreeMap::new();
-        for pod in self.capacity.scavenger_pods(node) {
-            // Anybody may write a foreign UID onto a pod of their own; in another namespace it belongs to nobody.
-            if let Some(sj) = self.seen.key_of(pod.owner, &pod.key.namespace) {
-                holders.entry(sj).or_default().add(pod.holds);
-            }
-        }
-        holders
-    }
-
-    /// Those of them that were started by what is used.
+    /// The ScavengerJobs on a node that were started by what is used.
     fn started_by_use_on(&self, node: &Name) -> Vec<&Key> {
         let pods = self.capacity.scavenger_pods(node).filter(|pod| pod.holds != pod.requests);
         pods.filter_map(|pod| self.seen.key_of(pod.owner, &pod.key.namespace)).collect()
