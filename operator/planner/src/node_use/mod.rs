@@ -394,19 +394,21 @@ impl NodeUse {
         }
         let held = held.cpu_milli;
         let limit = settings.interrupts_above(crate::resources::CPU).of(node.allocatable.cpu_milli);
-        let busy = last.filter(|last| held > 0 && held.saturating_add(last.cpu_milli) > limit);
+        let is_too_much = |used: i64| held > 0 && held.saturating_add(used) > limit;
+        let certain = last.filter(|last| is_too_much(last.cpu_milli));
         let Some(measured) = self.nodes.get_mut(name) else { return lacks };
-        match busy {
-            None => measured.busy_since = None,
-            Some(last) => {
-                let since = *measured.busy_since.get_or_insert(now);
-                let until = later(since, rules.linger);
-                if until <= now {
-                    lacks.push(Lack::Cpu(last.cpu_milli));
-                } else {
-                    timer = earlier(timer, Some(until));
-                }
+        // What is certain begins and decides; what is possible goes on. For a while after a ScavengerJob ended nobody knows
+        // how much of a sample was its own, and those that lack processors shall not wait anew for that.
+        if let Some(last) = certain {
+            let since = *measured.busy_since.get_or_insert(now);
+            let until = later(since, rules.linger);
+            if until <= now {
+                lacks.push(Lack::Cpu(last.cpu_milli));
+            } else {
+                timer = earlier(timer, Some(until));
             }
+        } else if last.is_none_or(|last| !is_too_much(last.most.0)) {
+            measured.busy_since = None;
         }
         self.set_timer(name, timer);
         lacks
