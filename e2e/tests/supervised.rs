@@ -18,7 +18,7 @@ use scavenger_e2e::{
     metrics::Metrics,
     postgres::NAMESPACE,
     queue, repetitions,
-    room::{has_run_for, start, status},
+    room::{has_run_for, now, start, status},
     run,
     world::{exec, until},
 };
@@ -157,6 +157,63 @@ fn every_way_to_start_mdrun_ends_with_a_checkpoint() {
             anyhow::Ok(())
         });
         try_join_all(tries).await?;
+        Ok(())
+    });
+}
+
+/// A shell that takes SIGTERM for itself, so that mdrun is killed when the grace period is over.
+const DEAF: &str = r#"trap : TERM; "$@" & wait; wait"#;
+
+/// When the checkpoint was written from which an attempt goes on, in seconds since 1970; its step; and the first step that is
+/// computed after it. None until the log shows a step.
+async fn goes_on_from(world: &World, pod: &str) -> Result<Option<(i64, u64, u64)>> {
+    let script = r#"stat -c %Y state.cpt
+        gmx -quiet dump -cp state.cpt 2> dump.err | awk '$1 == "step" { print $3; exit }'
+        awk '/Restarting from checkpoint/ { again = 1 } shown { print $1; exit } again && $1 == "Step" { shown = 1 }' md.log"#;
+    let printed = exec(&world.api(), pod, "main", &["bash", "-c", script]).await?;
+    let numbers: Vec<u64> = printed.lines().map_while(|line| line.trim().parse().ok()).collect();
+    match numbers[..] {
+        [written, step, again] => Ok(Some((i64::try_from(written)?, step, again))),
+        _ => Ok(None),
+    }
+}
+
+#[test]
+fn what_is_said_to_be_lost_is_what_mdrun_computes_again() {
+    run("twice", |world| async move {
+        prepare(world, &["twice"]).await?;
+        let command = ["bash", "-c", DEAF, "deaf", "gmx", "-quiet", "mdrun"];
+        let mut job = simulation("twice", "/data/water/twice", &command);
+        // A checkpoint every half minute: none is written while the first is found, the attempt taken away and the next one
+        // looked at.
+        job["spec"]["args"][5] = json!("0.5");
+        job["spec"]["terminationGracePeriodSeconds"] = json!(1);
+        world.create::<ScavengerJob>(job).await?;
+        let ready = async || {
+            let pod = computes(world, "twice").await?;
+            until("mdrun has written a checkpoint", || async {
+                let found = exec(&world.api(), &pod, "main", &["ls"]).await?;
+                Ok(found.lines().any(|name| name == "state.cpt").then_some(()))
+            })
+            .await?;
+            let status = status(&world.api::<ScavengerJob>().get("twice").await?);
+            let start = status.start_times.last().context("it has not started")?.0;
+            let so_far = now().duration_since(start).unsigned_abs();
+            has_run_for(world, "twice", so_far + Duration::from_secs(8)).await
+        };
+        let Ended { attempt, .. } = take_away(world, "twice", ready).await?;
+        let pod = computes(world, "twice").await?;
+        let (written, step, again) = until("the next attempt computes", || goes_on_from(world, &pod)).await?;
+        let end = attempt.end_time.as_ref().context("no end")?.0.as_second();
+        let lost = attempt.lost_seconds.context("nothing was measured")?;
+        println!(
+            "the checkpoint of step {step} was {} s old; went on at step {again}; {lost} s were said to be lost",
+            end - written
+        );
+        ensure!(step > 0 && again == step, "went on at {again}, and the checkpoint is of {step}");
+        ensure!(attempt.answered_sigterm == Some(false) && lost >= 8, "{attempt:?}");
+        // Stamps have whole seconds.
+        ensure!((end - written - lost).abs() <= 2, "the checkpoint was {} s old: {attempt:?}", end - written);
         Ok(())
     });
 }
