@@ -2,7 +2,8 @@
 //! played, and the pool consists of them for as long, so this is a program of its own.
 
 use std::{
-    collections::BTreeSet,
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, PoisonError},
 };
 
@@ -284,6 +285,138 @@ fn pods_stay_on_selected_nodes_and_a_node_that_leaves_gives_them_back() {
         }
         // Merged into what the other tests' pool selects by.
         patch_pool(world, &json!({ "nodeSelector": { SELECTED: null } })).await?;
+        result
+    });
+}
+
+/// Taints of the two groups beside the plain one, as nodes with GPUs and cheap ones have them.
+const GPU_TAINT: &str = "e2e.scavenger.dev/gpu-node";
+const SPOT_TAINT: &str = "e2e.scavenger.dev/spot";
+
+/// What the nodes behind the first taint have.
+const GPU: &str = "e2e.scavenger.dev/gpu";
+
+/// The nodes: plain, with GPUs, cheap. Each has 64 cores.
+const GROUPS: [(&str, Option<&str>); 3] =
+    [("fake-0001", None), ("fake-0002", Some(GPU_TAINT)), ("fake-0003", Some(SPOT_TAINT))];
+
+/// Taints the nodes as they are grouped, or takes the taints away again.
+async fn group_nodes(world: &World, tainted: bool) -> Result<()> {
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    let taint = |key: &str, value: &str| json!({ "key": key, "value": value, "effect": "NoSchedule" });
+    for (node, key) in GROUPS {
+        let own = key.filter(|_| tainted).map(|key| taint(key, "yes"));
+        let taints: Vec<_> = [taint("kwok.x-k8s.io/node", "fake")].into_iter().chain(own).collect();
+        let patch = json!({ "spec": { "taints": taints } });
+        nodes.patch(node, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    }
+    let gpus = tainted.then_some("8");
+    let patch = json!({ "status": { "capacity": { GPU: gpus }, "allocatable": { GPU: gpus } } });
+    nodes.patch_status("fake-0002", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    Ok(())
+}
+
+/// One that tolerates these taints, too.
+fn tolerating(name: &str, cpu: &str, taints: &[&str]) -> serde_json::Value {
+    let mut sj = played(name, cpu);
+    if let Some(tolerations) = sj["spec"]["tolerations"].as_array_mut() {
+        tolerations.extend(taints.iter().map(|key| json!({ "key": key, "operator": "Exists" })));
+    }
+    sj
+}
+
+/// How many pods of ScavengerJobs whose name begins so are on each node.
+async fn count_on_nodes(world: &World, prefix: &str) -> Result<BTreeMap<String, usize>> {
+    let mut on = BTreeMap::new();
+    for pod in world.api::<Pod>().list(&ListParams::default().labels(names::LABEL_JOB)).await? {
+        if pod.name_any().starts_with(prefix) && pod.metadata.deletion_timestamp.is_none() {
+            *on.entry(pod.spec.and_then(|spec| spec.node_name).unwrap_or_default()).or_default() += 1;
+        }
+    }
+    Ok(on)
+}
+
+/// Waits until the pods of those whose name begins so are where they are to be.
+async fn are_on_nodes(world: &World, prefix: &str, expected: &[(&str, usize)]) -> Result<()> {
+    let expected = expected.iter().map(|(node, count)| ((*node).to_owned(), *count)).collect();
+    let on = RefCell::new(BTreeMap::new());
+    until(&format!("pods of {prefix} are on {expected:?}"), || async {
+        let found = count_on_nodes(world, prefix).await?;
+        let is_it = found == expected;
+        on.replace(found);
+        Ok(is_it.then_some(()))
+    })
+    .await
+    .with_context(|| format!("they are on {:?}", on.borrow()))
+}
+
+async fn keep_to_each_groups_threshold(world: &World) -> Result<()> {
+    let witness = Witness::start(&world.client, &world.namespace);
+    // 20 of 4 cores without a toleration: half of 64 plain cores takes 8, however empty the other nodes are.
+    for number in 0..20 {
+        world.create::<ScavengerJob>(played(&format!("plain-{number}"), "4")).await?;
+    }
+    are_on_nodes(world, "plain-", &[("fake-0001", 8)]).await?;
+    // More than the plain nodes may ever give.
+    world.create::<ScavengerJob>(played("large", "40")).await?;
+    let large = world.job_until("large", "waiting", |sj| has_reason(sj, WaitingReason::NeverFits)).await?;
+    let said = status(&large).message.unwrap_or_default();
+    ensure!(said.contains("40 cpu") && said.contains("50%"), "{said}");
+    // Those that tolerate a taint have the plain node and that group: half of 128 cores, of which 32 are taken.
+    for number in 0..12 {
+        let sj = tolerating(&format!("spot-{number}"), "4", &[SPOT_TAINT]);
+        world.create::<ScavengerJob>(sj).await?;
+    }
+    are_on_nodes(world, "spot-", &[("fake-0003", 8)]).await?;
+    // Without their toleration nobody gets the nodes with GPUs, and with it only as much as half of them.
+    for number in 0..6 {
+        let mut sj = tolerating(&format!("gpu-{number}"), "4", &[GPU_TAINT]);
+        sj["spec"]["resources"]["requests"][GPU] = json!("1");
+        sj["spec"]["resources"]["limits"][GPU] = json!("1");
+        world.create::<ScavengerJob>(sj).await?;
+    }
+    are_on_nodes(world, "gpu-", &[("fake-0002", 4)]).await?;
+    // An ordinary pod takes much of the plain node: those that can be nowhere else go, and the others stay.
+    let mut ordinary = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "ordinary" },
+        "spec": {
+            "containers": [{ "name": "main", "image": "played", "resources": { "requests": { "cpu": "28" } } }],
+            "tolerations": [{ "key": "kwok.x-k8s.io/node", "operator": "Exists" }],
+        },
+    });
+    ordinary["spec"]["nodeSelector"] = json!({ "kubernetes.io/hostname": "fake-0001" });
+    world.create::<Pod>(ordinary).await?;
+    // 60 of 64 cores are more than 80%, and 60% are left: 8 - 6.
+    are_on_nodes(world, "plain-", &[("fake-0001", 2)]).await?;
+    are_on_nodes(world, "spot-", &[("fake-0003", 8)]).await?;
+    are_on_nodes(world, "gpu-", &[("fake-0002", 4)]).await?;
+    for sj in world.api::<ScavengerJob>().list(&ListParams::default()).await? {
+        let reasons = status(&sj).attempts.into_iter().map(|attempt| attempt.reason);
+        ensure!(reasons.flatten().all(|reason| reason == Reason::Headroom), "{:?}", status(&sj));
+    }
+    witness.is_content()
+}
+
+#[test]
+fn groups_of_nodes_behind_taints_keep_their_own_thresholds() {
+    on_played_nodes("node-groups", |world| async move {
+        let own = json!({
+            "toleratedTaints": ["kwok.x-k8s.io/node", GPU_TAINT, SPOT_TAINT],
+            "startThreshold": 0.5, "headroomTarget": 0.6, "interruptThreshold": 0.8,
+        });
+        let before = pools(world).get(names::DEFAULT_POOL).await?.spec;
+        group_nodes(world, true).await?;
+        patch_pool(world, &own).await?;
+        let result = keep_to_each_groups_threshold(world).await;
+        patch_pool(
+            world,
+            &json!({
+                "startThreshold": before.start_threshold, "headroomTarget": before.headroom_target,
+                "interruptThreshold": before.interrupt_threshold,
+            }),
+        )
+        .await?;
+        group_nodes(world, false).await?;
         result
     });
 }
