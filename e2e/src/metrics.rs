@@ -40,6 +40,18 @@ impl Metrics {
         values.fold(0.0, f64::max)
     }
 
+    /// The sum of a metric over all its labels.
+    #[must_use]
+    pub fn sum(&self, name: &str) -> f64 {
+        let with_labels = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{'));
+        let values = self
+            .0
+            .lines()
+            .filter(with_labels)
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+        values.sum()
+    }
+
     /// How much a counter rose since `before`. One that fell began again at 0, with another leader, as for Prometheus.
     #[must_use]
     pub fn increase(&self, before: &Self, name: &str) -> f64 {

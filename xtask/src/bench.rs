@@ -21,9 +21,9 @@ pub(crate) struct Arguments {
     /// Played nodes of the cluster
     #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=5000))]
     nodes: u32,
-    /// Jobs of each kind
-    #[arg(long, default_value_t = 2000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    jobs: u32,
+    /// Jobs of each kind [default: 2000; 100000 for `--only memory`]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    jobs: Option<u32>,
     /// Pods that report, of `--only reports`
     #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     reporters: u32,
@@ -60,6 +60,8 @@ enum Part {
     Reports,
     /// What ordinary pods notice of ScavengerJobs that run on what is reserved but not used; only if it is named
     Usage,
+    /// The memory of the operator with 100,000 ScavengerJobs; only if it is named
+    Memory,
 }
 
 /// Measures, and takes the cluster down again.
@@ -90,12 +92,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             bench.extend(["--test", target]);
         }
     }
-    // It leaves the API server with more than the others should begin with.
-    if arguments.only == Some(Part::Reports) {
-        bench.extend(["--test", "bench_reports"]);
-    }
-    if arguments.only == Some(Part::Usage) {
-        bench.extend(["--test", "bench_usage"]);
+    // These leave the API server with more than the others should begin with.
+    match arguments.only {
+        Some(Part::Reports) => bench.extend(["--test", "bench_reports"]),
+        Some(Part::Usage) => bench.extend(["--test", "bench_usage"]),
+        Some(Part::Memory) => bench.extend(["--test", "bench_memory"]),
+        _ => {}
     }
     if !arguments.dev {
         // The one that measures is a client of the same API server on the same cores, and reads all that happens.
@@ -113,10 +115,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let mut tests = shell::cargo(&bench);
         test::on(&cluster, tests.args(["--", "--show-output", "--ignored"]))?;
         tests
-            .env("SCAVENGER_E2E_BENCH_JOBS", arguments.jobs.to_string())
             .env("SCAVENGER_E2E_BENCH_REPORTERS", arguments.reporters.to_string())
             .env("SCAVENGER_E2E_BENCH_PODS_EACH", arguments.pods_each.to_string())
             .env("SCAVENGER_E2E_BENCH_MINUTES", arguments.minutes.to_string());
+        // Else each has its own number.
+        if let Some(jobs) = arguments.jobs {
+            tests.env("SCAVENGER_E2E_BENCH_JOBS", jobs.to_string());
+        }
         shell::run(&mut tests)
     });
     if arguments.keep {
