@@ -31,6 +31,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
     runtime::{WatchStreamExt, watcher},
 };
+use nix::{sys::signal::Signal, unistd::Pid};
 use scavenger_schema::{
     names,
     scavenger_job::{Phase, ScavengerJob},
@@ -470,6 +471,19 @@ impl Operator {
         let status = tokio::time::timeout(crate::world::LIMIT, self.child.wait());
         let status = status.await.context("the operator leads on although it cannot renew its Lease")??;
         ensure!(!status.success(), "the operator ended as if all were well");
+        Ok(())
+    }
+
+    /// Ends it as a kubelet does, and waits until it has ended in good order.
+    ///
+    /// # Errors
+    /// If it had ended by itself, or does not end well.
+    pub async fn stop(mut self) -> Result<()> {
+        let id = self.child.id().context("the operator had ended by itself")?;
+        nix::sys::signal::kill(Pid::from_raw(id.try_into()?), Signal::SIGTERM)?;
+        let status = tokio::time::timeout(crate::world::LIMIT, self.child.wait()).await;
+        let status = status.context("the operator goes on after SIGTERM")??;
+        ensure!(status.success(), "the operator ended with {status}");
         Ok(())
     }
 

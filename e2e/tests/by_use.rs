@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, ensure};
 use axum::response::IntoResponse;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{
     Api, ResourceExt,
     api::{ListParams, PostParams},
@@ -15,6 +15,7 @@ use scavenger_e2e::{
     World,
     alone::alone,
     faults::{Operator, Proxy},
+    postgres::NAMESPACE,
     room::{has_reason, interrupted, now, patch_pool, pools, status},
     world::{counter, exec, ordinary_pod, played, real_node, until},
 };
@@ -144,16 +145,24 @@ fn what_is_reserved_but_not_used_is_filled_and_given_back() {
             world.create::<Pod>(late).await?;
             world.pod_runs("late").await?;
             ensure!(status(&world.phase("first", Phase::Running).await?).interrupted_count == 0);
+            // Another operator goes on with what this one knew.
+            operator.stop().await?;
+            let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), NAMESPACE);
+            let written = maps.get(names::NODE_USE).await?.data.unwrap_or_default();
+            let line = written["nodes"].lines().find(|line| line.starts_with(node)).context("no line")?;
+            let known = line.split(' ').nth(2).context("no third field")?.parse::<u64>()?;
+            ensure!(known >= 30, "{line}");
+            let operator = Operator::start(&proxy, &world.client).await?;
+            is_known(world).await?;
             // Ordinary pods come to use what they reserved.
             set(&used, Some(("8", "210Gi")));
             let reason = interrupted(world, "first", 1).await?;
             ensure!(reason == Reason::NodeMemoryShort, "{reason}");
             let usage = usage_of_the_pool(world).await?;
             ensure!(usage.requested["cpu"].milli()? == 62_000, "{usage:?}");
-            Ok(())
+            operator.kill().await
         })
-        .await?;
-        operator.kill().await
+        .await
     });
 }
 

@@ -6,10 +6,11 @@
 //! | plan | crate `scavenger-planner` | decides, without I/O |
 //! | apply | `execute`, `evict`, `manifest`, `status` | carries the actions out |
 //!
-//! `controller` is the loop between them; `pool` is what the ScavengerPool's status says; `reports` takes what the
-//! supervisors in pods say.
+//! `controller` is the loop between them; `pool` is what the ScavengerPool's status says; `node_use` keeps what is known of
+//! the use of nodes for the next leader; `reports` takes what the supervisors in pods say.
 
 pub mod cli;
+mod config_map;
 mod controller;
 mod evict;
 mod execute;
@@ -18,6 +19,7 @@ mod leader;
 mod manifest;
 mod metrics;
 mod node_shapes;
+mod node_use;
 mod observe;
 mod pool;
 mod reports;

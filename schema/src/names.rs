@@ -33,6 +33,9 @@ pub const OPERATOR: &str = "scavenger-operator";
 /// Who makes room while no operator works, as it names itself.
 pub const GUARD: &str = "scavenger-guard";
 
+/// ConfigMap in the operator's namespace: what is known of the use of nodes (accounting Usage).
+pub const NODE_USE: &str = "scavenger-node-use";
+
 /// Field manager of the submitter.
 pub const SUBMITTER: &str = "gromacs-submitter";
 

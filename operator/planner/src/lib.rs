@@ -153,7 +153,7 @@ use report::{Ordered, Report};
 use seen::Seen;
 use start_failures::StartFailures;
 use supervision::Supervisors;
-use values::{CheckpointRequest, Key, Name, Phase, Reason, Settings, WaitingReason};
+use values::{CheckpointRequest, Key, Name, Phase, Reason, RememberedUse, Settings, WaitingReason};
 
 /// What is to be done now.
 #[derive(Debug, Default)]
@@ -286,6 +286,13 @@ impl Planner {
     /// A message for people.
     pub fn settings(&self) -> Result<&Settings, &str> {
         self.settings.as_ref().map_err(String::as_str)
+    }
+
+    /// What is known of the use of nodes, for the planner after this one; none if nothing is counted by use.
+    #[must_use]
+    pub fn remembered_use(&self) -> Option<RememberedUse> {
+        let rules = self.settings.as_ref().ok()?.usage.as_deref()?;
+        Some(self.node_use.remember(rules))
     }
 
     /// Decides about one ScavengerJob.

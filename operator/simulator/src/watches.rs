@@ -154,6 +154,7 @@ impl Cluster {
             | Observation::VolumesKnown(_)
             | Observation::Usage(_)
             | Observation::PodUsage(_)
+            | Observation::RememberedUse(_)
             | Observation::Report(_)
             | Observation::Done(_) => {}
         }

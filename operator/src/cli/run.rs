@@ -173,7 +173,7 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
         let endpoint = Endpoint {
             listener,
             client: client.clone(),
-            namespace,
+            namespace: namespace.clone(),
             leadership: election.state.clone(),
             metrics: Arc::clone(&metrics),
         };
@@ -181,12 +181,13 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     });
     let concurrency = options.concurrency.into();
     let manifests = manifest::Settings { report_url };
-    let controller = Controller { client, once, watching, metrics, health, concurrency, reports, manifests };
+    let controller =
+        Controller { client, once, watching, metrics, health, concurrency, reports, namespace, manifests };
     let server = tokio::spawn(server.into_future());
     let stopped = async move {
         let _closed = stop.wait_for(|stopped| *stopped).await;
     };
-    controller.run(election.state.clone(), stopped).await?;
+    Box::pin(controller.run(election.state.clone(), stopped)).await?;
     // After the last write, not before.
     election.resign().await;
     // A client that keeps its connection open must not hold up the end.

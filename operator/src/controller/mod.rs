@@ -38,6 +38,7 @@ use crate::{
     leader::Leadership,
     manifest,
     metrics::Metrics,
+    node_use::{Memory, Store},
     observe::{self, Reporting, Watched, progress::Progress},
     pool,
     reports::{Link, Report},
@@ -210,6 +211,8 @@ pub(crate) struct Controller {
     pub(crate) concurrency: usize,
     /// What the supervisors in pods say.
     pub(crate) reports: Link,
+    /// Namespace of the operator.
+    pub(crate) namespace: String,
     /// What the operator's own settings add to the Jobs of attempts.
     pub(crate) manifests: manifest::Settings,
 }
@@ -229,8 +232,13 @@ impl Controller {
             Arc::clone(&self.metrics),
             self.manifests.clone(),
         ));
-        let reporting =
-            Reporting { progress: Arc::clone(&self.health.progress), metrics: Arc::clone(&self.metrics) };
+        let store = Store::new(&self.client, &self.namespace);
+        let reporting = Reporting {
+            node_use: Some(store.clone()),
+            progress: Arc::clone(&self.health.progress),
+            metrics: Arc::clone(&self.metrics),
+        };
+        let mut memory = Memory::new(store);
         let mut failing = Vec::new();
         let mut line = Line::default();
         let mut under_way: JoinSet<ActionResult> = JoinSet::new();
@@ -329,6 +337,7 @@ impl Controller {
             self.reports.serve(&view.planner.supervised_namespaces());
             self.reports.requests.ask(view.planner.asked_for_checkpoint());
             pool_status.offer(&view.planner, &self.metrics);
+            memory.offer(&view.planner);
         }
         info!(under_way = under_way.len(), "stopping: nothing new is planned");
         let finish = async { while under_way.join_next().await.is_some() {} };
@@ -336,6 +345,10 @@ impl Controller {
             warn!("stopped before every action was answered; the next start finds what became of them");
         }
         executor.finish(EVENTS_GRACE).await;
+        // Only what a planner knows that has seen everything is worth more than what is written down already.
+        if let Some(view) = view.filter(|_| self.health.is_ready() && leads(*leadership.borrow())) {
+            Box::pin(memory.finish(&view.planner)).await;
+        }
         Ok(())
     }
 }
@@ -366,6 +379,11 @@ impl Controller {
         }
         is_blind
     }
+}
+
+/// True if this replica leads, and the Lease is still its own.
+fn leads(leadership: Leadership) -> bool {
+    matches!(leadership, Leadership::Leader { .. }) && leadership.holds(tokio::time::Instant::now())
 }
 
 fn take_in(planner: &mut Planner, result: Result<ActionResult, tokio::task::JoinError>) {

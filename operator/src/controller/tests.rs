@@ -134,6 +134,7 @@ impl Lab {
             health: Arc::clone(&health),
             concurrency: 4,
             reports: crate::reports::link().0,
+            namespace: "scavenger-system".to_owned(),
             manifests: manifest::Settings::default(),
         };
         let lease = watch::Sender::new(Leadership::Leader {
@@ -163,6 +164,7 @@ async fn a_replica_that_stands_by_is_ready_and_asks_for_nothing() {
         health: Arc::clone(&health),
         concurrency: 4,
         reports: crate::reports::link().0,
+        namespace: "scavenger-system".to_owned(),
         manifests: manifest::Settings::default(),
     };
     let lease = watch::Sender::new(Leadership::Unknown);

@@ -32,7 +32,7 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::mpsc, task::JoinSet};
 use tracing::warn;
 
-use crate::{controller::Message, metrics::Metrics, validate};
+use crate::{controller::Message, metrics::Metrics, node_use::Store, validate};
 use progress::Progress;
 
 /// The kinds that are watched.
@@ -81,9 +81,11 @@ struct Kind<K, I> {
     relisted: Option<fn() -> Observation>,
 }
 
-/// Where watches report how they get on.
+/// Where watches report how they get on, and what they begin with.
 #[derive(Clone, Default)]
 pub(crate) struct Reporting {
+    /// Where it stands what the leader before this one knew of the use of nodes.
+    pub(crate) node_use: Option<Store>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -194,7 +196,7 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>, reporting: 
         (sender, reporting),
     );
     // Not among the kinds: most clusters do without, and nothing waits for it.
-    watches.spawn(usage::follow(client.clone(), sender.clone()));
+    watches.spawn(usage::follow(client.clone(), reporting.node_use.clone(), sender.clone()));
     watches
 }
 

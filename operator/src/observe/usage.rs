@@ -11,7 +11,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use tokio::{sync::mpsc, time::MissedTickBehavior};
 use tracing::warn;
 
-use crate::controller::Message;
+use crate::{controller::Message, node_use::Store};
 
 /// What metrics-server measures by default.
 const EVERY: Duration = Duration::from_secs(15);
@@ -58,8 +58,15 @@ struct Amounts {
     memory: String,
 }
 
-/// Reads until the controller is gone.
-pub(super) async fn follow(client: Client, sender: mpsc::Sender<Message>) {
+/// Reads until the controller is gone; first of all what the leader before this one knew, so that it is older than every
+/// sample.
+pub(super) async fn follow(client: Client, store: Option<Store>, sender: mpsc::Sender<Message>) {
+    if let Some(store) = store
+        && let Some(remembered) = store.read().await
+        && sender.send(Message::Seen(Observation::RememberedUse(Box::new(remembered)))).await.is_err()
+    {
+        return;
+    }
     let mut every = tokio::time::interval(EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut measured = false;

@@ -6,17 +6,13 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{
-    Api, Client, ResourceExt as _,
-    api::{ObjectMeta, PostParams},
-};
-use scavenger_schema::{names, terminal::shown};
+use kube::{Api, Client};
+use scavenger_schema::terminal::shown;
 use tokio::{sync::watch, time::Instant};
 use tracing::warn;
 
-use super::{CA, Clock, keeper::MANAGED_BY};
-use crate::leader::Leadership;
+use super::{CA, Clock};
+use crate::{config_map::bring, leader::Leadership};
 
 /// The ConfigMap's key: the file's name in the pod.
 pub(crate) const KEY: &str = "ca.crt";
@@ -96,7 +92,11 @@ impl Bundles {
 
     async fn bring(&mut self, namespace: String, bundle: Arc<str>) {
         let api = Api::namespaced(self.client.clone(), &namespace);
-        let brought = tokio::time::timeout(WITHIN, bring(&api, &bundle)).await;
+        let brought = tokio::time::timeout(
+            WITHIN,
+            bring(&api, CA, BTreeMap::from([(KEY.to_owned(), bundle.to_string())])),
+        )
+        .await;
         let pause = match brought {
             Ok(Ok(())) => LOOKED_AT_EVERY,
             Ok(Err(error)) => {
@@ -132,39 +132,6 @@ fn next(wanted: &BTreeSet<String>, done: &BTreeMap<String, Done>, bundle: &Arc<s
         Some(namespace) => Next::Write(namespace.clone()),
         None => Next::Wait(done.values().map(|done| done.again).min()),
     }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum BundleError {
-    #[error("{0}")]
-    Kube(#[from] kube::Error),
-    #[error(
-        "a ConfigMap without the label {MANAGED_BY}={} is in its place; delete or rename it",
-        names::OPERATOR
-    )]
-    NotOurs,
-}
-
-/// Writes a namespace's ConfigMap, unless it is there and right.
-async fn bring(api: &Api<ConfigMap>, bundle: &str) -> Result<(), BundleError> {
-    let data: BTreeMap<String, String> = BTreeMap::from([(KEY.to_owned(), bundle.to_owned())]);
-    let Some(mut map) = api.get_opt(CA).await? else {
-        let labels = BTreeMap::from([(MANAGED_BY.to_owned(), names::OPERATOR.to_owned())]);
-        let metadata =
-            ObjectMeta { name: Some(CA.to_owned()), labels: Some(labels), ..ObjectMeta::default() };
-        let map = ConfigMap { metadata, data: Some(data), ..ConfigMap::default() };
-        return Ok(api.create(&PostParams::default(), &map).await.map(drop)?);
-    };
-    if map.labels().get(MANAGED_BY).map(String::as_str) != Some(names::OPERATOR) {
-        return Err(BundleError::NotOurs);
-    }
-    let data = Some(data);
-    if map.data == data && map.binary_data.is_none() {
-        return Ok(());
-    }
-    (map.data, map.binary_data) = (data, None);
-    // With the version that was read.
-    Ok(api.replace(CA, &PostParams::default(), &map).await.map(drop)?)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::{
     CA, Clock, SERVICE,
     authority::{self, Authorities, CertificateError, Server},
 };
-use crate::leader::Leadership;
+use crate::{config_map::MANAGED_BY, leader::Leadership};
 
 /// The Secret's key.
 const KEY: &str = "authorities.json";
@@ -170,9 +170,6 @@ impl Keeper {
         }
     }
 }
-
-/// The label by which people know whose an object is.
-pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
 /// What the Secret holds. What cannot be read is as nothing: pods get new certificates to trust, and nothing else is lost.
 fn read(secret: &Secret) -> Authorities {

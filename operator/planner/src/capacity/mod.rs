@@ -22,6 +22,8 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
+
 pub use account::Account;
 pub(crate) use account::{compute, without_compute};
 use borders::{Borders, is_closed};
@@ -140,6 +142,8 @@ struct Occupant {
     holds: Option<Box<Resources>>,
     /// UID of its ScavengerJob, if it belongs to one.
     owner: Option<Name>,
+    /// When it was created.
+    creation_time: Timestamp,
 }
 
 impl Occupant {
@@ -321,6 +325,7 @@ impl Capacity {
             requests: pod.requests.clone(),
             holds: pod.limits.clone().filter(|_| !ordinary),
             owner: pod.owner.as_ref().map(|(owner, _)| owner.clone()),
+            creation_time: pod.creation_time,
         });
         self.occupy(&pod.key, occupant);
         if alive && place.is_some() && pod.node.is_none() {
@@ -532,10 +537,10 @@ impl Capacity {
         self.nodes.iter().filter(move |(_, entry)| avoided(entry)).map(|(name, _)| name)
     }
 
-    /// Ordinary pods that are bound to a node or nominated for one, and what they request.
-    pub(crate) fn ordinary_pods(&self) -> impl Iterator<Item = (&Key, &Name, &Resources)> {
+    /// Ordinary pods that are bound to a node or nominated for one, what they request, and when they were created.
+    pub(crate) fn ordinary_pods(&self) -> impl Iterator<Item = (&Key, &Name, &Resources, Timestamp)> {
         let ordinary = self.occupants.iter().filter(|(_, occupant)| occupant.owner.is_none());
-        ordinary.map(|(key, occupant)| (key, &occupant.node, &occupant.requests))
+        ordinary.map(|(key, occupant)| (key, &occupant.node, &occupant.requests, occupant.creation_time))
     }
 
     /// True if a pod occupies capacity on a node.

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     known::later,
-    values::{Key, Name, Pod},
+    values::{Harm, Key, Name, Pod},
 };
 
 /// For how long a node is counted by requests.
@@ -87,6 +87,20 @@ impl Breaker {
     /// The nodes that are counted by requests, until when, and why.
     pub(crate) fn open(&self) -> impl Iterator<Item = (&Name, Timestamp, &str)> {
         self.open.iter().map(|(node, (until, why))| (node, *until, why.as_str()))
+    }
+
+    /// Takes over what the planner before this one knew, and returns the nodes of which that is news.
+    pub(crate) fn recall(&mut self, harmed: BTreeMap<Name, Harm>, now: Timestamp) -> Vec<Name> {
+        let mut news = Vec::new();
+        for (node, Harm { until, why }) in harmed {
+            // A clock that was set back must not close a node for long.
+            let until = until.min(later(now, FOR));
+            if until > now && !self.open.contains_key(&node) {
+                self.open.insert(node.clone(), (until, why));
+                news.push(node);
+            }
+        }
+        news
     }
 
     /// Nodes whose day is over.

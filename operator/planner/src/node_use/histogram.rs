@@ -37,6 +37,17 @@ impl Histogram {
 
     /// Takes in a sample.
     pub(crate) fn add(&mut self, amount: i64, time: Timestamp, half_life: SignedDuration) {
+        self.add_weighted(amount, 1.0, time, half_life);
+    }
+
+    /// Takes in samples of a time that weigh this much together.
+    pub(crate) fn add_weighted(
+        &mut self,
+        amount: i64,
+        weight: f64,
+        time: Timestamp,
+        half_life: SignedDuration,
+    ) {
         let half_life = half_life.as_secs_f64().max(1.0);
         let age = |from: Timestamp| time.duration_since(from).as_secs_f64() / half_life;
         if age(self.reference) > MOST_HALF_LIVES {
@@ -46,7 +57,13 @@ impl Histogram {
             let least = self.buckets.values().sum::<f64>().max(1.0) * LEAST;
             self.buckets.retain(|_, weight| *weight >= least);
         }
-        *self.buckets.entry(self.bucket(amount)).or_insert(0.0) += age(self.reference).exp2();
+        *self.buckets.entry(self.bucket(amount)).or_insert(0.0) += weight * age(self.reference).exp2();
+    }
+
+    /// How much all samples weigh at a time, at which a new one weighs 1.
+    pub(crate) fn weight(&self, time: Timestamp, half_life: SignedDuration) -> f64 {
+        let age = time.duration_since(self.reference).as_secs_f64() / half_life.as_secs_f64().max(1.0);
+        self.buckets.values().sum::<f64>() * (-age).exp2()
     }
 
     /// The amount below which this share of the samples is; 0 without samples.

@@ -16,6 +16,8 @@
 //! Of memory that ScavengerJobs may use and do not, their own predicted peak counts once they were measured for the window.
 //! Of cpu it does not: they use little of it while ordinary pods are busy, because these come first.
 //!
+//! What is known is handed on to the next planner (`remembered.rs`).
+//!
 //! A node on which an ordinary container was killed for memory, or was evicted, while ScavengerJobs were there is counted
 //! by requests for a day (`breaker.rs`).
 
@@ -23,6 +25,7 @@ mod breaker;
 mod dry_run;
 mod histogram;
 mod pods;
+mod remembered;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,13 +33,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 pub use dry_run::DryRun;
+pub use remembered::EVERY as REMEMBERED_EVERY;
 pub use report::UsageReport;
 
 use crate::{
     capacity::{Account, Capacity, compute},
     known::{earlier, later},
     resources::{MEMORY, Resources, Share},
-    values::{Key, Name, Node, Pod, PodUsage, Settings, Usage, UsageRules},
+    values::{Key, Name, Node, Pod, PodUsage, RememberedNode, Settings, Usage, UsageRules},
 };
 use breaker::Breaker;
 use histogram::Histogram;
@@ -61,6 +65,8 @@ const GRAIN: i64 = 256;
 #[derive(Debug, Default)]
 pub(crate) struct NodeUse {
     nodes: BTreeMap<Name, Measured>,
+    /// What the planner before this one knew of nodes that this one has not looked at.
+    remembered: BTreeMap<Name, RememberedNode>,
     /// Samples of nodes for which those of their pods are still to come.
     samples: Vec<Usage>,
     ordinary: OrdinaryPods,
@@ -85,6 +91,8 @@ struct Measured {
     heard: Timestamp,
     /// Since when ordinary pods have needed processors that ScavengerJobs hold.
     busy_since: Option<Timestamp>,
+    /// The last sample that the planner before this one had.
+    before: Option<Timestamp>,
 }
 
 /// What ordinary pods of a node used together: at least this. A ScavengerJob's pod that has just started or ended may be in
@@ -131,6 +139,7 @@ impl Measured {
             last: None,
             heard: now,
             busy_since: None,
+            before: None,
         }
     }
 
@@ -141,7 +150,11 @@ impl Measured {
             return false;
         }
         // What happened in a long gap nobody knows.
-        if since.is_some_and(|since| since > rules.oldest_metrics) {
+        let change_of_planner = self.before.take().map(|before| sample.time.duration_since(before));
+        if since.is_some_and(|since| since > rules.oldest_metrics)
+            || change_of_planner
+                .is_some_and(|gap| gap > rules.oldest_metrics.saturating_add(remembered::EVERY))
+        {
             self.known = SignedDuration::ZERO;
         }
         self.known = self.known.saturating_add(since.unwrap_or_default().min(LONGEST));
@@ -224,6 +237,7 @@ impl NodeUse {
     /// A node is gone.
     pub(crate) fn forget_node(&mut self, node: &Name) {
         self.nodes.remove(node);
+        self.remembered.remove(node);
         self.timers.remove(node);
         self.dirty.remove(node);
         self.dry_run.forget(node);
@@ -300,8 +314,7 @@ impl NodeUse {
                 memory_bytes: (least.1 - left.memory_bytes).max(0),
                 most: (most.0.max(0), most.1.max(0)),
             };
-            let measured = self.nodes.entry(sample.node.clone()).or_insert_with(|| Measured::new(now));
-            if measured.add(ordinary, rules, now) {
+            if self.measured(&sample.node, rules, now).add(ordinary, rules, now) {
                 if capacity.is_shared_by_use(&sample.node) {
                     self.breaker.shared(&sample.node, now);
                 }
@@ -355,7 +368,7 @@ impl NodeUse {
         now: Timestamp,
     ) -> Vec<Lack> {
         let name = &node.name;
-        self.nodes.entry(name.clone()).or_insert_with(|| Measured::new(now));
+        self.measured(name, rules, now);
         let account = self.account(node, settings, rules, capacity, now);
         let Some(measured) = self.nodes.get(name) else { return Vec::new() };
         let (heard, knowledge) = (measured.heard, measured.knowledge(rules, now));

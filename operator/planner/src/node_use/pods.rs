@@ -34,13 +34,16 @@ struct Bound {
 }
 
 impl OrdinaryPods {
-    /// Begins with those that are there: nobody knows for how long.
-    pub(crate) fn begin<'a>(&mut self, pods: impl Iterator<Item = (&'a Key, &'a Name, &'a Resources)>) {
+    /// Begins with those that are there. Nobody saw when they were bound: not before they were created.
+    pub(crate) fn begin<'a>(
+        &mut self,
+        pods: impl Iterator<Item = (&'a Key, &'a Name, &'a Resources, Timestamp)>,
+    ) {
         if std::mem::replace(&mut self.active, true) {
             return;
         }
-        for (key, node, requests) in pods {
-            self.put(key, node, requests, Timestamp::MIN);
+        for (key, node, requests, creation_time) in pods {
+            self.put(key, node, requests, creation_time);
         }
     }
 

@@ -33,7 +33,9 @@ pub use supervision::{
     CheckpointRequest, EndReport, LiveReport, Measured, ObservedSaves, Rank, Stop, Supervised, Supervision,
     SupervisionSpec, Supervisor,
 };
-pub use usage::{Accounting, AttemptUsage, ByUse, Figures, PodUsage, UsageRules};
+pub use usage::{
+    Accounting, AttemptUsage, ByUse, Figures, Harm, PodUsage, RememberedNode, RememberedUse, UsageRules,
+};
 
 /// A short, shared text: names, UIDs.
 pub type Name = Arc<str>;

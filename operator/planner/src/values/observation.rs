@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Job, Key, LiveReport, Name, Node, Pod, PodUsage, ScavengerJob, Settings, Usage, Volume};
+use super::{
+    Job, Key, LiveReport, Name, Node, Pod, PodUsage, RememberedUse, ScavengerJob, Settings, Usage, Volume,
+};
 use crate::action::ActionResult;
 
 /// One thing that was seen, or that became of an action.
@@ -43,6 +45,8 @@ pub enum Observation {
     Usage(Option<Vec<Usage>>),
     /// What pods of ScavengerJobs really use.
     PodUsage(Vec<PodUsage>),
+    /// What the planner before this one learned of the use of nodes.
+    RememberedUse(Box<RememberedUse>),
     /// The supervisor of a pod reports.
     Report(LiveReport),
     /// The pool's settings, or why nothing can be admitted.

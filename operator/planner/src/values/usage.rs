@@ -36,6 +36,39 @@ pub struct UsageRules {
     pub grace_period: SignedDuration,
 }
 
+/// What one planner learned of the use of nodes, for the one that goes on after it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RememberedUse {
+    /// What was measured of each node.
+    pub nodes: BTreeMap<Name, RememberedNode>,
+    /// The nodes that are counted by requests for a while, because accounting Usage did harm there.
+    pub harmed: BTreeMap<Name, Harm>,
+}
+
+/// What was measured of a node. Of the samples their predicted peak is kept, and how much they weigh.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RememberedNode {
+    /// When it was measured last.
+    pub time: Timestamp,
+    /// For how long it has been measured.
+    pub known: SignedDuration,
+    /// Predicted peak of what its ordinary pods use, in millicores.
+    pub cpu_milli: i64,
+    /// The same of memory, in bytes.
+    pub memory_bytes: i64,
+    /// How much all samples weigh; the last one weighs 1.
+    pub weight: f64,
+}
+
+/// What accounting Usage did to an ordinary pod of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Harm {
+    /// Until then the node is counted by requests.
+    pub until: Timestamp,
+    /// What happened.
+    pub why: String,
+}
+
 /// How pods are made whose capacity is counted by use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByUse {

@@ -363,3 +363,87 @@ fn the_end_of_one_does_not_interrupt_another() {
     cluster.run_for(seconds(EVERY));
     assert_eq!(cluster.status("stays").interrupted_count, 0, "{}", cluster.history());
 }
+
+/// Another replica leads from now on, and reads what the one before it wrote down `ago`.
+fn another_leads(cluster: &mut Cluster, ago: i64) {
+    let remembered = cluster.planner.remembered_use().expect("it counts by use");
+    cluster.run_for(seconds(ago));
+    cluster.restart(true);
+    cluster.tell(Observation::RememberedUse(Box::new(remembered)));
+    cluster.settle();
+}
+
+#[test]
+fn another_leader_knows_what_the_one_before_it_knew() {
+    let mut cluster = reserved(settings().by_use());
+    cluster.submit(sj("a").asking(4000), work(30_000));
+    minutes(&mut cluster, 8, |_| (1000, 1000));
+    assert_eq!(cluster.status("a").phase, Phase::Running);
+    another_leads(&mut cluster, 60);
+    assert_eq!(cluster.planner.pool_report(cluster.now).usage.unwrap().known, 0, "nothing was measured yet");
+    cluster.submit(sj("b").asking(1000), work(3000));
+    minutes(&mut cluster, 1, |_| (1000, 1000));
+    assert_eq!(cluster.planner.pool_report(cluster.now).usage.unwrap().known, 1);
+    assert_eq!(cluster.status("b").phase, Phase::Running, "{}", cluster.history());
+    // What it expects is no less: the peak of before is remembered, too.
+    minutes(&mut cluster, 3, |_| (1900, 1000));
+    another_leads(&mut cluster, 30);
+    minutes(&mut cluster, 1, |_| (1000, 1000));
+    cluster.submit(sj("c").asking(500), work(3000));
+    minutes(&mut cluster, 1, |_| (1000, 1000));
+    assert_eq!(cluster.waits("c"), Some(WaitingReason::NoRoom), "{}", cluster.history());
+    assert_eq!(cluster.status("a").interrupted_count, 0);
+}
+
+#[test]
+fn after_a_long_time_without_a_leader_a_node_is_measured_anew() {
+    let mut cluster = reserved(settings().by_use());
+    minutes(&mut cluster, 8, |_| (1000, 1000));
+    another_leads(&mut cluster, 20 * 60);
+    cluster.submit(sj("a").asking(4000), work(3000));
+    minutes(&mut cluster, 3, |_| (1000, 1000));
+    assert_eq!(cluster.planner.pool_report(cluster.now).usage.unwrap().known, 0);
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    minutes(&mut cluster, 4, |_| (1000, 1000));
+    assert_eq!(cluster.status("a").phase, Phase::Running);
+}
+
+#[test]
+fn another_leader_counts_a_node_by_requests_for_the_rest_of_the_day() {
+    let mut cluster = reserved(settings().by_use());
+    cluster.submit(sj("a").asking(2000), work(300_000));
+    minutes(&mut cluster, 6, |_| (1000, 1000));
+    let web = cluster.pod("web-0").unwrap().key.clone();
+    cluster.kill_container(&web);
+    minutes(&mut cluster, 10, |_| (1000, 1000));
+    for _ in 0..2 {
+        another_leads(&mut cluster, 30);
+        minutes(&mut cluster, 7, |_| (1000, 1000));
+        let report = cluster.planner.pool_report(cluster.now).usage.unwrap();
+        assert_eq!(report.tripped.len(), 1);
+        assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom), "{}", cluster.history());
+    }
+    cluster.run_for(seconds(24 * 3600));
+    minutes(&mut cluster, 7, |_| (1000, 1000));
+    assert_eq!(cluster.status("a").phase, Phase::Running);
+}
+
+#[test]
+fn a_young_pod_counts_with_its_request_for_another_leader_too() {
+    let mut cluster = reserved(settings().by_use());
+    cluster.create_pod(pod("small", 900), FOREVER);
+    minutes(&mut cluster, 8, |_| (1000, 1000));
+    // 70% of 10 cores, less 1.2 that are expected.
+    cluster.submit(sj("a").asking(5500), work(30_000));
+    minutes(&mut cluster, 1, |_| (1000, 1000));
+    assert_eq!(cluster.status("a").phase, Phase::Running, "{}", cluster.history());
+    let small = cluster.pod("small").unwrap().key.clone();
+    cluster.delete_pod(&small);
+    cluster.run_for(seconds(60));
+    cluster.create_pod(pod("fresh", 900), FOREVER);
+    minutes(&mut cluster, 1, |_| (500, 500));
+    another_leads(&mut cluster, 30);
+    cluster.submit(sj("b").asking(200), work(3000));
+    minutes(&mut cluster, 1, |_| (500, 500));
+    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoRoom), "{}", cluster.history());
+}

@@ -1,0 +1,71 @@
+//! What a planner hands on to the one after it: what nodes use, and where the breaker is open.
+//!
+//! Of a node's samples the predicted peak and their weight are kept. The next planner begins as if all of them had been at
+//! the peak: it expects no less than the one before it did, and forgets it as fast. A node counts as known for as long as
+//! before if the gap between the last sample of the one and the first of the other is short.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Measured, NodeUse};
+use crate::values::{Harm, Name, RememberedNode, RememberedUse, UsageRules};
+
+/// How often what is to be remembered is written down at most: the last write may be as old when a planner ends.
+pub const EVERY: SignedDuration = SignedDuration::from_secs(60);
+
+impl Measured {
+    fn remember(&self, rules: &UsageRules) -> Option<RememberedNode> {
+        let time = self.last?.time;
+        Some(RememberedNode {
+            time,
+            known: self.known,
+            cpu_milli: self.cpu.percentile(rules.percentile),
+            memory_bytes: self.memory.percentile(rules.percentile),
+            weight: self.cpu.weight(time, rules.half_life),
+        })
+    }
+
+    /// What another planner knew counts as if it had been seen here.
+    fn recall(&mut self, node: &RememberedNode, rules: &UsageRules) {
+        // A peak is the end of a bucket, and rounding must not move it to the next one.
+        let within = |peak: i64| (peak - 1).max(0);
+        let weight = if node.weight.is_finite() { node.weight.max(0.0) } else { 0.0 };
+        self.cpu.add_weighted(within(node.cpu_milli), weight, node.time, rules.half_life);
+        self.memory.add_weighted(within(node.memory_bytes), weight, node.time, rules.half_life);
+        self.known = node.known.max(SignedDuration::ZERO);
+        self.before = Some(node.time);
+    }
+}
+
+impl NodeUse {
+    /// What is known, for the planner after this one; none if nothing is counted by use.
+    pub(crate) fn remember(&self, rules: &UsageRules) -> RememberedUse {
+        let known = self.nodes.iter();
+        let known = known.filter_map(|(name, node)| Some((name.clone(), node.remember(rules)?)));
+        let mut nodes = self.remembered.clone();
+        nodes.extend(known);
+        let harmed = self.breaker.open();
+        let harmed =
+            harmed.map(|(name, until, why)| (name.clone(), Harm { until, why: why.to_owned() })).collect();
+        RememberedUse { nodes, harmed }
+    }
+
+    /// Takes over what the planner before this one knew. What this one knows itself already is not touched.
+    pub(crate) fn recall(&mut self, remembered: RememberedUse, now: Timestamp) {
+        let RememberedUse { nodes, harmed } = remembered;
+        // A time in the future is of a clock that was set back since.
+        let nodes = nodes.into_iter().filter(|(_, node)| node.time <= now);
+        self.remembered = nodes.collect();
+        self.dirty.extend(self.breaker.recall(harmed, now));
+    }
+
+    /// What was measured of a node, by the planner before this one, too.
+    pub(super) fn measured(&mut self, name: &Name, rules: &UsageRules, now: Timestamp) -> &mut Measured {
+        let measured = self.nodes.entry(name.clone()).or_insert_with(|| Measured::new(now));
+        if measured.last.is_none()
+            && let Some(node) = self.remembered.remove(name)
+        {
+            measured.recall(&node, rules);
+        }
+        measured
+    }
+}
