@@ -79,7 +79,7 @@ pub(crate) fn disk(folder: &Path, gib: u64) -> Result<()> {
     let free = space.blocks_available() * space.fragment_size();
     if free < gib * GIB {
         bail!(
-            "{} has {:.1} GiB of free disk space, and this needs {gib} GiB: make room first",
+            "{} has {:.1} GiB of free disk space, and this needs {gib} GiB: free some first",
             existing.display(),
             free as f64 / GIB as f64
         );
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn refuses_a_disk_without_room() {
         let error = disk(Path::new("/tmp/not/there"), 1 << 30).unwrap_err().to_string();
-        assert!(error.contains("make room first"), "{error}");
+        assert!(error.contains("free some first"), "{error}");
         disk(Path::new("/"), 0).unwrap();
     }
 }

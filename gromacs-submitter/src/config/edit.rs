@@ -65,7 +65,7 @@ pub struct EditOptions {
     /// Write a checkpoint every TIME
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Scheduling")]
     pub interruption_after: Option<Duration>,
-    /// Try the next smaller configuration after TIME without room
+    /// Try the next smaller configuration after TIME without free capacity
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Scheduling")]
     pub fallback_after: Option<Duration>,
 }

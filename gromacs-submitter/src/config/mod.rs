@@ -97,7 +97,7 @@ pub enum Command {
     Retry(RetryOptions),
     /// Begin none of these simulations until they are released
     ///
-    /// Only simulations that are queued can be held: what has begun goes on. A held row keeps its number and its place.
+    /// Only simulations that are queued can be held: what has begun goes on. A held row keeps its number and its rank.
     Hold(RowsOptions),
     /// Let simulations begin that were held
     Release(RowsOptions),
@@ -248,10 +248,10 @@ pub struct RunOptions {
         help_heading = "Scheduling"
     )]
     pub image_pull_policy: PullPolicy,
-    /// Try the next smaller configuration after TIME without room
+    /// Try the next smaller configuration after TIME without free capacity
     ///
-    /// Counted only while there is no room, not while others are ahead in the queue; always longer than the pool's
-    /// pendingTimeout. A row may say otherwise.
+    /// Counted only while there is no free capacity, not while others are ahead in the queue; always longer than the
+    /// pool's pendingTimeout. A row may say otherwise.
     #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_FALLBACK_AFTER", default_value = "10m", value_parser = duration, help_heading = "Scheduling")]
     pub fallback_after: Duration,
     /// Let at most COUNT simulations of one owner wait in the cluster

@@ -149,7 +149,7 @@ pub struct AddOptions {
     /// Write a checkpoint every TIME [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Scheduling")]
     pub interruption_after: Option<Duration>,
-    /// Try the next smaller configuration after TIME without room
+    /// Try the next smaller configuration after TIME without free capacity
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Scheduling")]
     pub fallback_after: Option<Duration>,
     /// Add the good rows even if others are refused

@@ -152,7 +152,7 @@ fn print_settings(cluster: &Cluster) -> Result<()> {
     }
     let status = &pool["status"];
     println!(
-        "  room: {} of {} cpu used on {} node\n",
+        "  capacity: {} of {} cpu used on {} node\n",
         status["used"]["cpu"].as_str().unwrap_or("?"),
         status["allocatable"]["cpu"].as_str().unwrap_or("?"),
         status["nodes"]
@@ -185,7 +185,7 @@ fn follow(
         if rows.iter().all(|row| matches!(row.state.as_str(), "completed" | "failed" | "cancelled")) {
             if owner != OwnerPod::Gone {
                 bail!(
-                    "the simulations ended before the owner's pod had come and gone: nothing was interrupted"
+                    "the simulations ended before the ordinary pod had come and gone: nothing was interrupted"
                 );
             }
             return Ok(rows);
@@ -208,7 +208,7 @@ fn play_owner(cluster: &Cluster, owner: OwnerPod, rows: &[Row], display: &Displa
             if !far {
                 return Ok(owner);
             }
-            display.say("an owner's pod arrives (ordinary priority, no class named) and asks for 1 cpu");
+            display.say("an ordinary pod arrives (no PriorityClass named) and asks for 1 cpu");
             cluster.kubectl_with_input(&["create", "-f", "-"], owner_pod().to_string().as_bytes())?;
             Ok(OwnerPod::Waits)
         }
@@ -224,15 +224,15 @@ fn play_owner(cluster: &Cluster, owner: OwnerPod, rows: &[Row], display: &Displa
             ])?;
             match (phase.as_str(), owner) {
                 ("Running", OwnerPod::Waits) => {
-                    display.say("kube-scheduler preempted a simulation; the owner's pod runs");
+                    display.say("kube-scheduler preempted a simulation; the ordinary pod runs");
                     Ok(OwnerPod::Runs)
                 }
                 ("Succeeded", _) => {
-                    display.say("the owner's pod has ended; its core is free again");
+                    display.say("the ordinary pod has ended; its core is free again");
                     Ok(OwnerPod::Gone)
                 }
                 ("Failed", _) => {
-                    bail!("the owner's pod failed, which nothing in this demo should make it do")
+                    bail!("the ordinary pod failed, which nothing in this demo should make it do")
                 }
                 _ => Ok(owner),
             }
