@@ -157,7 +157,7 @@ async fn story(world: &World, class: &str) -> Result<()> {
     cron(world, &of_container(&json!({ "name": "SCAVENGER_OPERATOR_DRY_RUN", "value": "true" }))).await?;
     let (succeeded, log) = guard(world, "guard-dry").await?;
     ensure!(succeeded, "{log}");
-    let owner = format!("{}/owner: room on node", world.namespace);
+    let owner = format!("{}/owner: capacity on node", world.namespace);
     let victim = format!("ScavengerJob {}/cheap, pod cheap-1-0", world.namespace);
     says(&log, &["none at work", "1 that kube-scheduler", &owner, &victim, "would be interrupted"])?;
     ensure!(untouched(world, &["cheap", "dear"]).await? == both, "somebody was interrupted in a dry run");

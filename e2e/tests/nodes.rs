@@ -372,7 +372,6 @@ async fn keep_to_each_groups_threshold(world: &World) -> Result<()> {
     for number in 0..6 {
         let mut sj = tolerating(&format!("gpu-{number}"), "4", &[GPU_TAINT]);
         sj["spec"]["resources"]["requests"][GPU] = json!("1");
-        sj["spec"]["resources"]["limits"][GPU] = json!("1");
         world.create::<ScavengerJob>(sj).await?;
     }
     are_on_nodes(world, "gpu-", &[("fake-0002", 4)]).await?;
