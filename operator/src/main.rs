@@ -1,4 +1,4 @@
-//! Runs ScavengerJobs on the room a cluster has left.
+//! Runs ScavengerJobs on the capacity a cluster has left.
 
 use std::process::ExitCode;
 

@@ -30,7 +30,7 @@ pub const FINALIZER: &str = "scavenger.dev/pods-gone";
 /// Field manager and event source of the operator.
 pub const OPERATOR: &str = "scavenger-operator";
 
-/// Who makes room while no operator works, as it names itself.
+/// Who frees capacity while no operator works, as it names itself.
 pub const GUARD: &str = "scavenger-guard";
 
 /// ConfigMap in the operator's namespace: what is known of the use of nodes (accounting Usage).

@@ -1,4 +1,4 @@
-//! The ScavengerJob: a low-priority, checkpointing batch job that lives on the room a cluster has left.
+//! The ScavengerJob: a low-priority, checkpointing batch job that lives on the capacity a cluster has left.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The ScavengerPool: what admins set while everything runs, and what everyone may know about the room there is.
+//! The ScavengerPool: what admins set while everything runs, and what everyone may know about the capacity there is.
 
 use std::collections::BTreeMap;
 

@@ -197,7 +197,7 @@ fn ledger(planner: &Planner) -> Result<(), String> {
     let mut promised: BTreeMap<_, Resources> = BTreeMap::new();
     for (key, per_pod, places) in planner.promises.ledger().iter() {
         let tracked = planner.seen.get(key);
-        ensure(tracked.is_some(), || format!("room is reserved for {key}, which is gone"))?;
+        ensure(tracked.is_some(), || format!("capacity is reserved for {key}, which is gone"))?;
         let active = tracked.is_some_and(|tracked| tracked.sj().status.phase.is_active());
         let held = tracked.is_some_and(|tracked| {
             let attached = planner.seen.attachments(key);
@@ -205,7 +205,7 @@ fn ledger(planner: &Planner) -> Result<(), String> {
             tracked.turn.is_under_way() || tracked.turn.has_pause() || attached
         });
         ensure(active || planner.promises.has_slot(key) || held, || {
-            format!("room is reserved for {key}, which does not start")
+            format!("capacity is reserved for {key}, which does not start")
         })?;
         ensure(!places.is_empty(), || format!("nothing is reserved for {key}"))?;
         for place in places {

@@ -36,10 +36,10 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Lines about single pods: one screen.
 const LINES: usize = 40;
 
-/// Make room for pending pods once, if no operator is at work
+/// Free capacity for pending pods once, if no operator is at work
 ///
 /// In preemption mode `Operator` kube-scheduler preempts nobody for pods with `preemptionPolicy: Never`: the operator
-/// makes their room. This command stands in for it. If the operator's Lease is stale while such pods are pending and
+/// frees capacity for them. This command stands in for it. If the operator's Lease is stale while such pods are pending and
 /// unschedulable, it interrupts ScavengerJobs on the nodes where that helps: those that lose least, as the operator
 /// would, by the time since their last promised checkpoint. It evicts their pods, or, where a PodDisruptionBudget forbids
 /// that, marks and deletes them. It starts nothing and writes no status; the next operator finds what became of them.
@@ -196,9 +196,9 @@ impl State {
 
 fn pending(helped: &[(Key, Help)]) -> String {
     match helped.len() {
-        0 => "pending pods  none that kube-scheduler makes no room for\n".to_owned(),
-        1 => "pending pods  1 that kube-scheduler makes no room for\n".to_owned(),
-        many => format!("pending pods  {many} that kube-scheduler makes no room for\n"),
+        0 => "pending pods  none that kube-scheduler frees no capacity for\n".to_owned(),
+        1 => "pending pods  1 that kube-scheduler frees no capacity for\n".to_owned(),
+        many => format!("pending pods  {many} that kube-scheduler frees no capacity for\n"),
     }
 }
 
@@ -215,10 +215,12 @@ fn table(helped: &[(Key, Help)], became: impl Fn(&Key) -> String) -> String {
     for (pod, help) in helped {
         match help {
             Help::Room { node, victims } if victims.is_empty() => {
-                lines.push(format!("{pod}: node {node} has room, or will when what is going is gone"));
+                lines.push(format!(
+                    "{pod}: node {node} has capacity, or will have it once terminating pods are gone"
+                ));
             }
             Help::Room { node, victims } => {
-                lines.push(format!("{pod}: room on node {node}"));
+                lines.push(format!("{pod}: capacity on node {node}"));
                 for (sj, pods) in victims.iter().map(|leaving| (&leaving.sj, &leaving.pods)) {
                     let of_sj = |(pod, _): &(Key, _)| {
                         format!("  ScavengerJob {sj}, pod {}: {}", pod.name, became(pod))
@@ -227,7 +229,7 @@ fn table(helped: &[(Key, Help)], became: impl Fn(&Key) -> String) -> String {
                 }
             }
             Help::Nothing => {
-                lines.push(format!("{pod}: no node would have room, even without its ScavengerJobs"));
+                lines.push(format!("{pod}: no node would have capacity, even without its ScavengerJobs"));
             }
             Help::Unjudged(constraints) => lines.push(format!(
                 "{pod}: its constraints cannot be judged ({}); give it a PriorityClass that preempts",
@@ -326,17 +328,17 @@ mod tests {
         let became = |pod: &Key| if &*pod.name == "g-1" { "gone already" } else { "evicted" }.to_owned();
         assert_eq!(
             table(&helped, became),
-            "web/shop: room on node n1\n  \
+            "web/shop: capacity on node n1\n  \
                ScavengerJob chem/water, pod water-1-0-x: evicted\n  \
                ScavengerJob chem/gang, pod g-0: evicted\n  \
                ScavengerJob chem/gang, pod g-1: gone already\n\
-             web/second: node n1 has room, or will when what is going is gone\n\
-             web/huge: no node would have room, even without its ScavengerJobs\n\
+             web/second: node n1 has capacity, or will have it once terminating pods are gone\n\
+             web/huge: no node would have capacity, even without its ScavengerJobs\n\
              web/odd: its constraints cannot be judged (hostPort); give it a PriorityClass that preempts\n"
         );
         let many: Vec<_> =
             (0..90).map(|number| (Key::new("web", number.to_string()), Help::Nothing)).collect();
         assert_eq!(table(&many, became).lines().count(), 41);
-        assert_eq!(pending(&many), "pending pods  90 that kube-scheduler makes no room for\n");
+        assert_eq!(pending(&many), "pending pods  90 that kube-scheduler frees no capacity for\n");
     }
 }

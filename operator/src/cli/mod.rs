@@ -21,7 +21,7 @@ use jiff::SignedDuration;
 use kube::{Client, Config};
 use scavenger_schema::names;
 
-/// Run ScavengerJobs on the room a Kubernetes cluster has left
+/// Run ScavengerJobs on the capacity a Kubernetes cluster has left
 #[derive(Debug, Parser)]
 #[command(name = "scavenger-operator", version)]
 struct Arguments {

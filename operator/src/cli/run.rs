@@ -28,7 +28,7 @@ use crate::{
 /// Run the operator
 ///
 /// Watches ScavengerJobs, Jobs, pods, nodes and the ScavengerPool `default`, and runs ScavengerJobs as batch/v1 Jobs
-/// on the room that the pool's threshold leaves. Settings of the pool are in the ScavengerPool and may change while
+/// on the capacity that the pool's threshold leaves. Settings of the pool are in the ScavengerPool and may change while
 /// the operator runs; these flags are settings of the process.
 #[derive(Debug, clap::Args)]
 pub(super) struct Options {

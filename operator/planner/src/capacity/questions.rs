@@ -320,10 +320,10 @@ pub(super) fn not_placed(demand: &Demand, placed: u32, suitable: usize, when: &s
     let message = if suitable == 0 {
         "no node of the pool matches its nodeSelector and tolerations".to_owned()
     } else if demand.pod_count == 1 {
-        format!("no node has room for {} {when} ({suitable} nodes looked at)", demand.per_pod)
+        format!("no node has capacity for {} {when} ({suitable} nodes looked at)", demand.per_pod)
     } else {
         format!(
-            "nodes have room for {placed} of {} pods with {} each {when} ({suitable} nodes looked at)",
+            "nodes have capacity for {placed} of {} pods with {} each {when} ({suitable} nodes looked at)",
             demand.pod_count, demand.per_pod
         )
     };

@@ -268,7 +268,7 @@ fn room(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob, now: Timestamp)
         let (left, asks) = (of(&pool.free()), of(&demand));
         let (all, used, limit) = (of(pool.allocatable), of(&pool.used), of(&pool.limit));
         lines.add(
-            "room",
+            "capacity",
             &format!(
                 "{left} left below the threshold of {limit} ({used} used of {all}); this asks for {asks}"
             ),

@@ -175,7 +175,7 @@ fn capacity(lines: &mut Lines, sj: &ScavengerJob, pool: &ScavengerPoolStatus, no
         let whole = format!("{name}: {} free below the threshold", amount(&pool.free));
         let count = sj.spec.pod_count;
         let each = if count == 1 { String::new() } else { format!(" for each of {count} pods") };
-        lines.add("room", &format!("{whole}; this asks for {}{each}", asked.0));
+        lines.add("capacity", &format!("{whole}; this asks for {}{each}", asked.0));
     }
     for shape in &pool.node_shapes {
         let free = |name: &String| shape.largest_free.get(name).map_or("0", |quantity| &*quantity.0);
@@ -236,8 +236,8 @@ mod tests {
              asks for      2 pods with cpu 2, memory 1Gi\n\
              pod           water-3-0 Pending, no node: 0/3 nodes are available\n\
              pool          3 nodes take ScavengerJobs; 4 wait, 0 start, 1 run\n\
-             room          cpu: 1 free below the threshold; this asks for 2 for each of 2 pods\n\
-             room          memory: 9Gi free below the threshold; this asks for 1Gi for each of 2 pods\n\
+             capacity      cpu: 1 free below the threshold; this asks for 2 for each of 2 pods\n\
+             capacity      memory: 9Gi free below the threshold; this asks for 1Gi for each of 2 pods\n\
              most free     cpu 1500m, memory 0 on one of 3 alike\n"
         );
     }
