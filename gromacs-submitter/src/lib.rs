@@ -21,6 +21,7 @@ pub mod probe;
 pub mod quota;
 pub mod start_failure;
 pub mod store;
+mod suspension;
 pub mod tuner_client;
 pub mod view;
 pub mod worker;

@@ -428,6 +428,16 @@ impl Worker {
                 let name = job_name(row.id, row.status.submission);
                 let replaced = self.cluster.suspend(namespace, &name, &resource_version).await?;
                 tracing::info!(row = row.id, ?replaced, "suspends it to grow");
+                if let Replaced::Refused(words) = replaced {
+                    return self
+                        .refused(claim, advance::without_growth(row, &words, self.store.clock()))
+                        .await;
+                }
+            }
+            Action::ResumeJob { resource_version } => {
+                let name = job_name(row.id, row.status.submission);
+                let replaced = self.cluster.resume(namespace, &name, &resource_version).await?;
+                tracing::info!(row = row.id, ?replaced, "resumes it as it is");
             }
             Action::ReplaceJob { rung, resumes, resource_version } => {
                 let rung_found = find_rung(row, &seen.ladder, rung)?;
@@ -435,10 +445,9 @@ impl Worker {
                 let replaced = self.cluster.replace(&job, &resource_version, resumes).await?;
                 tracing::info!(row = row.id, rung, ?replaced, "replaces the configuration");
                 if let Replaced::Refused(words) = replaced {
-                    let status = advance::with_refusal(row, rung, &words, self.store.clock());
-                    let changes = Changes { releases: true, ..Changes::default() };
-                    let written = self.store.record(claim, &status, &changes).await?;
-                    return Ok(Progress::Settled(Box::new(written)));
+                    return self
+                        .refused(claim, advance::with_refusal(row, rung, &words, self.store.clock()))
+                        .await;
                 }
             }
             Action::DeleteJob { submission, uid } => {
@@ -446,6 +455,11 @@ impl Worker {
             }
         }
         Ok(Progress::Continue)
+    }
+
+    async fn refused(&self, claim: &Claim, status: RowStatus) -> Result<Progress, StepError> {
+        let changes = Changes { releases: true, ..Changes::default() };
+        Ok(Progress::Settled(Box::new(self.store.record(claim, &status, &changes).await?)))
     }
 }
 
