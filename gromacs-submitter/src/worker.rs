@@ -20,6 +20,7 @@ use crate::quota::QuotaRoom;
 use crate::store::{Changes, Claim, Store, StoreError};
 use crate::tuner_client::{TunerClient, TunerError};
 use crate::view::{AttemptView, JobView, PoolView};
+use crate::webhook::Webhook;
 
 /// A row that takes more steps at once than this is given back and looked at again later: no life needs more than
 /// about ten, so it goes round in circles.
@@ -35,6 +36,8 @@ pub struct Worker {
     pub tuner: TunerClient,
     /// Follows running rows; none for a process that does not stay.
     pub follower: Option<Follower>,
+    /// Where ends of rows are reported to; the store must keep them.
+    pub webhook: Option<Webhook>,
     /// Settings of the decisions.
     pub settings: Settings,
     /// Settings of the objects.
@@ -122,13 +125,11 @@ impl Worker {
             match Box::pin(self.step(&claim)).await {
                 Ok(Progress::Continue) => {}
                 Ok(Progress::Written(written)) => {
-                    log_change(&before, &written.row);
-                    self.metrics.count_state(&before, &written.row.status);
+                    self.changed(&before, &written.row);
                     claim = *written;
                 }
                 Ok(Progress::Settled(written)) => {
-                    log_change(&before, &written.row);
-                    self.metrics.count_state(&before, &written.row.status);
+                    self.changed(&before, &written.row);
                     let failed = written.row.status.state == State::Failed && before.state != State::Failed;
                     return Ok(if failed { Turn::Failed } else { Turn::Done });
                 }
@@ -168,13 +169,23 @@ impl Worker {
             let status =
                 advance::with_failure(&claim.row, reason, self.settings.keep_jobs, self.store.clock());
             let written = self.store.record(claim, &status, &changes).await?;
-            self.metrics.count_state(&claim.row.status, &written.row.status);
+            self.changed(&claim.row.status, &written.row);
             return Ok(Turn::Failed);
         }
         tracing::warn!(row = claim.row.id, namespace = %claim.row.namespace, %reason, "step is tried again later");
         let status = advance::with_backoff(&claim.row, reason, jitter(), self.store.clock());
         self.store.record(claim, &status, &changes).await?;
         Ok(Turn::BackedOff)
+    }
+
+    fn changed(&self, before: &RowStatus, row: &GromacsToTune) {
+        log_change(before, row);
+        self.metrics.count_state(before, &row.status);
+        if let Some(webhook) =
+            self.webhook.as_ref().filter(|_| row.status.state.is_final() && !before.state.is_final())
+        {
+            webhook.wake();
+        }
     }
 
     async fn step(&self, claim: &Claim) -> Result<Progress, StepError> {
