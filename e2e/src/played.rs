@@ -148,6 +148,17 @@ impl PlayedJob {
         .await
     }
 
+    /// A person holds it, as `scavenger-operator hold` does.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn is_held(&self) -> Result<()> {
+        let annotations = json!({ names::ANNOTATION_SUSPENDED_TO_GROW: null });
+        let patch = json!({ "metadata": { "annotations": annotations }, "spec": { "suspend": true } });
+        self.jobs.patch(&self.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
     /// Says on which node the attempt runs that is there now.
     ///
     /// # Errors

@@ -217,6 +217,13 @@ fn stories() -> Vec<Story> {
             values: LONG_VALUES,
             end: ("completed", 1, 2, 2),
         },
+        Story {
+            name: "held while it grows",
+            live: |stage, id| is_held_while_it_grows(stage, id).boxed(),
+            columns: KNOWN,
+            values: LONG_VALUES,
+            end: ("cancelled", 1, 1, 1),
+        },
     ]
 }
 
@@ -274,6 +281,10 @@ async fn is_cancelled(stage: &Stage, id: i64) -> Result<()> {
     let mut job = stage.made(&format!("gromacs-{id}-1")).await?;
     job.runs(so_far(FIRST_LOG, "Received the TERM")).await?;
     stage.progresses(id, 1, 0).await?;
+    cancel(stage, id, job).await
+}
+
+async fn cancel(stage: &Stage, id: i64, job: PlayedJob) -> Result<()> {
     let cancel = format!("update gromacs_to_tune set cancel_requested = true where id = {id}");
     stage.postgres.sql(&cancel).await?;
     job.is_deleted().await?;
@@ -284,9 +295,8 @@ async fn is_cancelled(stage: &Stage, id: i64) -> Result<()> {
     stage.leaves(id, std::iter::empty()).await
 }
 
-/// It falls back to the smallest configuration and runs. There is room for the largest one by then, so it is stopped, goes
-/// on with that, and completes.
-async fn grows(stage: &Stage, id: i64) -> Result<()> {
+/// It falls back to the smallest configuration and runs, until the submitter suspends it.
+async fn is_suspended_to_grow(stage: &Stage, id: i64) -> Result<PlayedJob> {
     let mut job = stage.made(&format!("gromacs-{id}-1")).await?;
     for generation in [2, 3] {
         job.waits(WaitingReason::NeverFits, "no node is as large as this").await?;
@@ -294,6 +304,24 @@ async fn grows(stage: &Stage, id: i64) -> Result<()> {
     }
     job.runs(LONG_START).await?;
     job.is_suspended().await?;
+    Ok(job)
+}
+
+/// A person holds it while it is stopped to grow: nobody resumes it. That person cancels it.
+async fn is_held_while_it_grows(stage: &Stage, id: i64) -> Result<()> {
+    let mut job = is_suspended_to_grow(stage, id).await?;
+    job.is_held().await?;
+    job.is_interrupted(Reason::Suspended, WaitingReason::Suspended).await?;
+    let stays = "state = 'interrupted' and rung = 3 and next_rung is null and grown_from is null";
+    stage.row_is(id, stays).await?;
+    job.is_suspended().await?;
+    cancel(stage, id, job).await
+}
+
+/// It falls back to the smallest configuration and runs. There is room for the largest one by then, so it is stopped, goes
+/// on with that, and completes.
+async fn grows(stage: &Stage, id: i64) -> Result<()> {
+    let mut job = is_suspended_to_grow(stage, id).await?;
     job.is_interrupted(Reason::Suspended, WaitingReason::Suspended).await?;
     job.is_replaced(5).await?;
     // It may run at once, and was then never seen to wait: here it always is.

@@ -48,6 +48,7 @@ pub async fn run(worker: Arc<Worker>, pace: Pace, stop: Arc<Notify>) {
     let mut helpers = JoinSet::new();
     helpers.spawn(listen(Arc::clone(&worker), Arc::clone(&wake)));
     helpers.spawn(write_progress(Arc::clone(&worker)));
+    helpers.spawn(report_ends(Arc::clone(&worker)));
     let mut watches = Watches { worker: Arc::clone(&worker), changed, by_namespace: HashMap::new() };
     let mut rows = Rows::default();
     let stopped = stop.notified();
@@ -108,6 +109,9 @@ pub async fn run_once(worker: Arc<Worker>, pace: &Pace) -> Result<bool, StoreErr
         };
         let claims = worker.store.claim(&options).await?;
         if claims.is_empty() {
+            if let Some(webhook) = &worker.webhook {
+                webhook.send_due(&worker.store, &worker.metrics).await?;
+            }
             return Ok(all_well);
         }
         let mut working = JoinSet::new();
@@ -248,6 +252,13 @@ async fn write_progress(worker: Arc<Worker>) {
         if let Err(error) = follower.write(&worker.store, worker.store.clock()).await {
             tracing::warn!(%error, "progress could not be written; the newest is written later");
         }
+    }
+}
+
+/// Reports ends of rows, forever. An endpoint that hangs holds up nothing else.
+async fn report_ends(worker: Arc<Worker>) {
+    if let Some(webhook) = &worker.webhook {
+        webhook.run(&worker.store, &worker.metrics).await;
     }
 }
 

@@ -222,6 +222,7 @@ pub(crate) fn job(phase: Phase, rung: i32) -> JobView {
         rung: Some(rung),
         has_run: false,
         suspended: false,
+        suspended_to_grow: false,
         waiting_since: None,
         finish_time: None,
         attempts: Vec::new(),

@@ -31,6 +31,32 @@ struct StateLabel {
     state: String,
 }
 
+/// What became of a report of a row's end to the webhook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReportOutcome {
+    /// The endpoint took it.
+    Delivered,
+    /// It did not; the report is sent again.
+    Failed,
+    /// It did not, as often as it was tried, or nobody sent it for a week.
+    GivenUp,
+}
+
+impl ReportOutcome {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+            Self::GivenUp => "given_up",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
 /// What the process counts, and whether it is well.
 #[derive(Debug)]
 pub struct Metrics {
@@ -42,6 +68,8 @@ pub struct Metrics {
     working: Gauge<i64, AtomicI64>,
     followed: Gauge<i64, AtomicI64>,
     database_errors: Counter,
+    webhook_reports: Family<OutcomeLabel, Counter>,
+    webhook_waiting: Gauge<i64, AtomicI64>,
     started: Instant,
     last_turn: AtomicU64,
     database_answers: AtomicBool,
@@ -68,6 +96,18 @@ impl Default for Metrics {
             "Requests that the database did not do",
             Counter::clone(&database_errors),
         );
+        let webhook_reports = Family::default();
+        registry.register(
+            "webhook_reports",
+            "Ends of rows sent to the webhook; failed: is sent again, given_up: is not",
+            Family::clone(&webhook_reports),
+        );
+        let webhook_waiting = Gauge::default();
+        registry.register(
+            "webhook_waiting_reports",
+            "Ends of rows that the webhook has not taken yet",
+            Gauge::clone(&webhook_waiting),
+        );
         Self {
             registry,
             steps,
@@ -77,6 +117,8 @@ impl Default for Metrics {
             working,
             followed,
             database_errors,
+            webhook_reports,
+            webhook_waiting,
             started: Instant::now(),
             last_turn: AtomicU64::new(0),
             database_answers: AtomicBool::new(false),
@@ -115,6 +157,16 @@ impl Metrics {
     /// Sets the number of rows that are followed.
     pub fn set_followed(&self, count: usize) {
         self.followed.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Counts a report to the webhook.
+    pub fn count_report(&self, outcome: ReportOutcome) {
+        self.webhook_reports.get_or_create(&OutcomeLabel { outcome: outcome.name() }).inc();
+    }
+
+    /// Sets the number of reports that the webhook has not taken yet.
+    pub fn set_reports(&self, count: i64) {
+        self.webhook_waiting.set(count);
     }
 
     /// The loop turned, and the database did or did not answer.

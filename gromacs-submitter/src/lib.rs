@@ -21,8 +21,10 @@ pub mod probe;
 pub mod quota;
 pub mod start_failure;
 pub mod store;
+mod suspension;
 pub mod tuner_client;
 pub mod view;
+pub mod webhook;
 pub mod worker;
 
 /// The innermost cause says what is wrong (connection refused, timed out); the outer ones only say where.

@@ -15,6 +15,7 @@ use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason, condition};
 
 use crate::cluster::without_nul;
 use crate::manifest::Configurations;
+use crate::suspension;
 
 /// A ScavengerJob as far as a row needs it.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +44,8 @@ pub struct JobView {
     pub has_run: bool,
     /// True if its spec says that it shall not run.
     pub suspended: bool,
+    /// True if the submitter has suspended it, to go on with another configuration.
+    pub suspended_to_grow: bool,
     /// Since when it waits, for whatever reason; none while an attempt is active.
     pub waiting_since: Option<Timestamp>,
     /// When it ended.
@@ -125,6 +128,7 @@ impl JobView {
             rung: configurations.rung(generation, ladder, &job.spec.resources.requests),
             has_run: status.interrupted_count > 0 || !status.start_times.is_empty(),
             suspended: job.spec.suspend,
+            suspended_to_grow: suspension::is_ours(job),
             waiting_since: status
                 .conditions
                 .iter()
@@ -312,6 +316,14 @@ impl PoolLimits {
             max_memory_bytes: most("memory").and_then(|memory| memory.units().ok()?.try_into().ok()),
             max_gpus: most("nvidia.com/gpu").and_then(|gpus| gpus.units().ok()?.try_into().ok()),
         }
+    }
+
+    /// True if a ScavengerJob may ask for it.
+    #[must_use]
+    pub fn allow(&self, wanted: &tuning::Resources) -> bool {
+        self.max_cpu_millicores.is_none_or(|most| wanted.cpu_millicores <= most)
+            && self.max_memory_bytes.is_none_or(|most| wanted.memory_bytes <= most)
+            && self.max_gpus.is_none_or(|most| wanted.gpus <= most)
     }
 
     /// What the user allows, and no more than the pool does, or than the tuner takes as a limit.

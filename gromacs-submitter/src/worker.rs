@@ -20,6 +20,7 @@ use crate::quota::QuotaRoom;
 use crate::store::{Changes, Claim, Store, StoreError};
 use crate::tuner_client::{TunerClient, TunerError};
 use crate::view::{AttemptView, JobView, PoolView};
+use crate::webhook::Webhook;
 
 /// A row that takes more steps at once than this is given back and looked at again later: no life needs more than
 /// about ten, so it goes round in circles.
@@ -35,6 +36,8 @@ pub struct Worker {
     pub tuner: TunerClient,
     /// Follows running rows; none for a process that does not stay.
     pub follower: Option<Follower>,
+    /// Where ends of rows are reported to; the store must keep them.
+    pub webhook: Option<Webhook>,
     /// Settings of the decisions.
     pub settings: Settings,
     /// Settings of the objects.
@@ -122,13 +125,11 @@ impl Worker {
             match Box::pin(self.step(&claim)).await {
                 Ok(Progress::Continue) => {}
                 Ok(Progress::Written(written)) => {
-                    log_change(&before, &written.row);
-                    self.metrics.count_state(&before, &written.row.status);
+                    self.changed(&before, &written.row);
                     claim = *written;
                 }
                 Ok(Progress::Settled(written)) => {
-                    log_change(&before, &written.row);
-                    self.metrics.count_state(&before, &written.row.status);
+                    self.changed(&before, &written.row);
                     let failed = written.row.status.state == State::Failed && before.state != State::Failed;
                     return Ok(if failed { Turn::Failed } else { Turn::Done });
                 }
@@ -168,13 +169,23 @@ impl Worker {
             let status =
                 advance::with_failure(&claim.row, reason, self.settings.keep_jobs, self.store.clock());
             let written = self.store.record(claim, &status, &changes).await?;
-            self.metrics.count_state(&claim.row.status, &written.row.status);
+            self.changed(&claim.row.status, &written.row);
             return Ok(Turn::Failed);
         }
         tracing::warn!(row = claim.row.id, namespace = %claim.row.namespace, %reason, "step is tried again later");
         let status = advance::with_backoff(&claim.row, reason, jitter(), self.store.clock());
         self.store.record(claim, &status, &changes).await?;
         Ok(Turn::BackedOff)
+    }
+
+    fn changed(&self, before: &RowStatus, row: &GromacsToTune) {
+        log_change(before, row);
+        self.metrics.count_state(before, &row.status);
+        if let Some(webhook) =
+            self.webhook.as_ref().filter(|_| row.status.state.is_final() && !before.state.is_final())
+        {
+            webhook.wake();
+        }
     }
 
     async fn step(&self, claim: &Claim) -> Result<Progress, StepError> {
@@ -428,6 +439,16 @@ impl Worker {
                 let name = job_name(row.id, row.status.submission);
                 let replaced = self.cluster.suspend(namespace, &name, &resource_version).await?;
                 tracing::info!(row = row.id, ?replaced, "suspends it to grow");
+                if let Replaced::Refused(words) = replaced {
+                    return self
+                        .refused(claim, advance::without_growth(row, &words, self.store.clock()))
+                        .await;
+                }
+            }
+            Action::ResumeJob { resource_version } => {
+                let name = job_name(row.id, row.status.submission);
+                let replaced = self.cluster.resume(namespace, &name, &resource_version).await?;
+                tracing::info!(row = row.id, ?replaced, "resumes it as it is");
             }
             Action::ReplaceJob { rung, resumes, resource_version } => {
                 let rung_found = find_rung(row, &seen.ladder, rung)?;
@@ -435,10 +456,9 @@ impl Worker {
                 let replaced = self.cluster.replace(&job, &resource_version, resumes).await?;
                 tracing::info!(row = row.id, rung, ?replaced, "replaces the configuration");
                 if let Replaced::Refused(words) = replaced {
-                    let status = advance::with_refusal(row, rung, &words, self.store.clock());
-                    let changes = Changes { releases: true, ..Changes::default() };
-                    let written = self.store.record(claim, &status, &changes).await?;
-                    return Ok(Progress::Settled(Box::new(written)));
+                    return self
+                        .refused(claim, advance::with_refusal(row, rung, &words, self.store.clock()))
+                        .await;
                 }
             }
             Action::DeleteJob { submission, uid } => {
@@ -446,6 +466,11 @@ impl Worker {
             }
         }
         Ok(Progress::Continue)
+    }
+
+    async fn refused(&self, claim: &Claim, status: RowStatus) -> Result<Progress, StepError> {
+        let changes = Changes { releases: true, ..Changes::default() };
+        Ok(Progress::Settled(Box::new(self.store.record(claim, &status, &changes).await?)))
     }
 }
 

@@ -18,6 +18,10 @@ pub const LABEL_JOB_UID: &str = "scavenger.dev/job-uid";
 /// hash of claim, subPath and folder.
 pub const LABEL_FOLDER: &str = "scavenger.dev/folder";
 
+/// Annotation on a ScavengerJob that its submitter has suspended for a moment, to go on with another configuration. It is
+/// set together with `spec.suspend` and goes with it; without it the suspension is a person's.
+pub const ANNOTATION_SUSPENDED_TO_GROW: &str = "scavenger.dev/suspended-to-grow";
+
 /// Label on a Job and its pods: number of the attempt, counted from 1.
 pub const LABEL_ATTEMPT: &str = "scavenger.dev/attempt";
 

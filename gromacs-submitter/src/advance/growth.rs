@@ -3,13 +3,16 @@
 //!
 //! Three steps, each of which the next look finds again: the intention (`next_rung` and `grown_from`), the suspension, and
 //! the larger configuration, with which it is resumed. If that finds no room after all, it goes back to what it had.
+//!
+//! A person may suspend the ScavengerJob, too. That suspension has no mark of the submitter (`suspended_to_grow`), and ends
+//! the growth. What has the mark is resumed, whatever became of the growth.
 
 use std::time::Duration;
 
 use scavenger_schema::simulation::{Kind, LadderRung, RowStatus};
 
 use super::ladder::{describe, hours};
-use super::waiting::is_operator_away;
+use super::waiting::{is_held, is_operator_away};
 use super::{Action, Input, Step, act, record, seconds_between, settle};
 use crate::probe::starts_by_script;
 use crate::view::{AttemptView, JobView, PoolView};
@@ -23,9 +26,9 @@ const LARGEST_SHARE: f64 = 0.5;
 /// So long a larger configuration is waited for that had room a moment ago, beyond the pool's `pendingTimeout`.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Goes on with what was intended for a row that runs: none if nothing was.
+/// Goes on with what was intended for a row that runs: none if nothing was, or if a person holds it.
 pub(super) fn intended(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Option<Step> {
-    let next = status.grown_from.and(status.next_rung)?;
+    let next = status.grown_from.and(status.next_rung).filter(|_| !is_held(job))?;
     input.ladder.iter().find(|rung| rung.rung == next)?;
     Some(if job.suspended {
         // It ends within its grace period; the reason is still the intention's.
@@ -58,7 +61,7 @@ pub(super) fn intend(
         .ladder
         .iter()
         .filter(|rung| rung.rung != current.rung && rung.ns_per_day_p50 > current.ns_per_day_p50)
-        .filter(|rung| pool.has_room_for(&rung.resources()))
+        .filter(|rung| pool.limits.allow(&rung.resources()) && pool.has_room_for(&rung.resources()))
         .min_by(|one, other| seconds(one).total_cmp(&seconds(other)))?;
     if seconds(larger) >= now_seconds * LARGEST_SHARE {
         return None;

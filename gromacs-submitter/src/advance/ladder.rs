@@ -266,7 +266,7 @@ pub(super) fn describe(resources: Resources) -> String {
 }
 
 /// A time as people say it.
-pub(super) fn hours(seconds: f64) -> String {
+pub(crate) fn hours(seconds: f64) -> String {
     if seconds < 90.0 {
         format!("{seconds:.0} s")
     } else if seconds < 5400.0 {

@@ -28,6 +28,7 @@ use scavenger_vocabulary::Phase;
 pub use finished::probe_left_by;
 pub use follow::take_progress;
 pub use growth::may_grow;
+pub(crate) use ladder::hours;
 pub use ladder::with_ladder;
 pub use observation::{Observation, Place};
 pub use start::{Refusal, Refused, without_refused};
@@ -45,7 +46,7 @@ const HEAL_INTERVAL: Duration = Duration::from_secs(30);
 /// Why nothing is done for a row.
 const NO_POOL: &str = "there is no ScavengerPool \"default\"";
 
-/// How soon another configuration is thought of after one was refused.
+/// How soon another configuration is thought of after one, or the way to it, was refused.
 const AFTER_REFUSAL: Duration = Duration::from_secs(300);
 
 /// How long after its end a cancelled row is looked at once more: a submitter that stood still while another one
@@ -179,13 +180,18 @@ pub enum Action {
     ReplaceJob {
         /// The rung.
         rung: i32,
-        /// True if it was suspended to be replaced, and shall run again.
+        /// True if the submitter has suspended it to be replaced, and it shall run again.
         resumes: bool,
         /// The version.
         resource_version: String,
     },
     /// Suspends it, if its version is still the one that was judged.
     SuspendJob {
+        /// The version.
+        resource_version: String,
+    },
+    /// Lets it run again as it is, if the submitter has suspended it and its version is still the one that was judged.
+    ResumeJob {
         /// The version.
         resource_version: String,
     },
@@ -212,6 +218,7 @@ impl Action {
             Self::CreateJob(_) => "create_job",
             Self::ReplaceJob { .. } => "replace_job",
             Self::SuspendJob { .. } => "suspend_job",
+            Self::ResumeJob { .. } => "resume_job",
             Self::DeleteJob { .. } => "delete_job",
         }
     }
@@ -316,19 +323,31 @@ pub fn with_backoff(row: &GromacsToTune, reason: String, jitter: f64, now: Times
 }
 
 /// What the row becomes when its ScavengerJob cannot have another configuration, since the API server refuses that one
-/// in these `words`: it goes on waiting with the one it has.
+/// in these `words`: it goes on with the one it has. One that was stopped to grow is resumed at once.
 #[must_use]
 pub fn with_refusal(row: &GromacsToTune, rung: i32, words: &str, now: Timestamp) -> RowStatus {
-    // What ran before it was stopped to grow is not refused.
-    let back = row.status.grown_from.filter(|from| *from != rung);
+    let delay = if row.status.grown_from.is_some() { Duration::ZERO } else { AFTER_REFUSAL };
     let mut status = RowStatus {
         reason: Some(format!("stays as it is; Kubernetes refuses configuration {rung}: {words}")),
-        next_rung: back,
-        next_attempt_time: later(now, AFTER_REFUSAL).into(),
+        next_rung: None,
+        grown_from: None,
+        next_attempt_time: later(now, delay).into(),
         ..row.status.clone()
     };
     waiting::reset_clock(&mut status);
     status
+}
+
+/// What the row becomes when its ScavengerJob may not be suspended to grow, in these `words`: it goes on as it is.
+#[must_use]
+pub fn without_growth(row: &GromacsToTune, words: &str, now: Timestamp) -> RowStatus {
+    RowStatus {
+        reason: Some(format!("stays as it is; Kubernetes refuses to suspend it: {words}")),
+        next_rung: None,
+        grown_from: None,
+        next_attempt_time: later(now, AFTER_REFUSAL).into(),
+        ..row.status.clone()
+    }
 }
 
 /// 2 s, 4 s, 8 s ... up to 5 minutes, of which `jitter` takes away up to half.

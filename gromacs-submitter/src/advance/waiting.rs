@@ -31,11 +31,19 @@ const ROOM_CHANGES_FOR_SECONDS: f64 = 60.0;
 /// Waits, and takes another configuration when that is better than to wait for this one.
 pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     let rungs = i32::try_from(input.ladder.len()).unwrap_or(i32::MAX);
-    if let Some(next) = status.next_rung.take().filter(|next| (1..=rungs).contains(next)) {
+    let intended = status.next_rung.take().filter(|next| (1..=rungs).contains(next));
+    if intended.is_some() && is_held(job) && status.grown_from.is_some() {
+        // Nobody knows what capacity there is when that person lets it go on: it keeps what it has.
+        status.grown_from = None;
+    } else if let Some(next) = intended {
         // The intention is recorded; now it is done. Whoever finds it half done, does it again.
         let resource_version = job.resource_version.clone();
-        let resumes = status.grown_from.is_some() && job.suspended;
+        let resumes = job.suspended_to_grow;
         return act(Action::ReplaceJob { rung: next, resumes, resource_version }, input.row);
+    }
+    if job.suspended_to_grow {
+        // However the growth came to nothing, nobody else would let it go on.
+        return act(Action::ResumeJob { resource_version: job.resource_version.clone() }, input.row);
     }
     // Its spec is the truth, also when a person changed it; what is no rung is not judged.
     status.rung = job.rung.or(status.rung);
@@ -88,6 +96,11 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
         step.status.next_attempt_time = step.status.next_attempt_time.to_jiff().min(soon).into();
     }
     step
+}
+
+/// True if a person has suspended it.
+pub(super) fn is_held(job: &JobView) -> bool {
+    job.suspended && !job.suspended_to_grow
 }
 
 /// What a kubelet says that keeps its CPU cores whole or its NUMA nodes apart, and that has none to offer: whole cores

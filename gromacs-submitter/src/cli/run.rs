@@ -21,10 +21,11 @@ use crate::heard::Heard;
 use crate::manifest::ManifestSettings;
 use crate::store::{Claim, ClaimOptions, Store, StoreError, WaitingRow};
 use crate::tuner_client::TunerClient;
+use crate::webhook::Webhook;
 use crate::worker::Worker;
 
-/// Connections beyond those of the rows in work: the loop, LISTEN.
-const EXTRA_CONNECTIONS: u32 = 2;
+/// Connections beyond those of the rows in work: the loop, LISTEN, the webhook.
+const EXTRA_CONNECTIONS: u32 = 3;
 
 /// Rows write for milliseconds and wait for seconds, so they share few connections.
 const MOST_CONNECTIONS: u32 = 10;
@@ -45,6 +46,9 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
     let connections = u32::from(options.concurrency).min(MOST_CONNECTIONS) + EXTRA_CONNECTIONS;
     let store =
         Store::new(super::url(database)?, holder(), options.lease, connections, database.connect_timeout)?;
+    // Kubernetes sets an empty variable where a key of a Secret is empty.
+    let webhook = options.webhook_url.as_ref().filter(|url| !url.is_empty()).map(Webhook::new).transpose()?;
+    let store = if webhook.is_some() { store.that_reports_ends() } else { store };
     if options.dry_run {
         store.check_schema().await?;
         let due = due(&store, &options).await?;
@@ -65,6 +69,7 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
         store: store.clone(),
         cluster,
         follower,
+        webhook,
         tuner: TunerClient::new(&options.tuner_url, options.ladder.limits())?,
         settings: Settings {
             fallback_after: options.fallback_after,

@@ -4,28 +4,29 @@ mod access;
 mod exec;
 mod memory;
 mod reader;
+mod write;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::{AsyncBufRead, Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
-use kube::api::{Api, DeleteParams, ListParams, LogParams, PostParams, Preconditions};
+use kube::api::{Api, ListParams, LogParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use scavenger_schema::names;
-use scavenger_schema::scavenger_job::{ScavengerJob, ScavengerJobSpec};
+use scavenger_schema::scavenger_job::ScavengerJob;
 use scavenger_schema::scavenger_pool::ScavengerPool;
-use scavenger_schema::simulation::{ANNOTATION_CONFIGURATIONS, LABEL_QUEUE, LABEL_ROW, State, selector};
+use scavenger_schema::simulation::{LABEL_QUEUE, LABEL_ROW, State, selector};
 
 pub use self::access::{Access, AccessError};
 pub use self::exec::{Ended, Exec, ExecError};
 use self::memory::Missing;
 pub(crate) use self::reader::CONTAINER as READER_CONTAINER;
 pub use self::reader::{Placement, ReaderPod, Readiness, name_of_reader, placement, reader_pod, readiness};
+pub use self::write::Replaced;
 use crate::config::Kubernetes;
-use crate::manifest::Configurations;
 use crate::root_cause;
 
 /// The container of a pod that runs what the ScavengerJob says.
@@ -46,17 +47,6 @@ const LOG_PROGRESS_LINES: i64 = 2;
 
 /// How long one look at the pool serves all rows: it changes every 5 seconds at most.
 const POOL_SERVES: Duration = Duration::from_secs(1);
-
-/// What became of the replacement of a spec.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Replaced {
-    /// It is replaced.
-    Done,
-    /// The ScavengerJob is another one by now, or runs: it is left alone.
-    Changed,
-    /// The API server does not take that spec, in its words; the one there is stays.
-    Refused(String),
-}
 
 /// What to read of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -313,126 +303,6 @@ impl Cluster {
             }
         };
         within("follow the log of", namespace, &job.name_any(), request).await
-    }
-
-    /// Makes a ScavengerJob. One of that name that is there already is no error: whoever looks next sees whether it
-    /// is the one that was to be made.
-    ///
-    /// # Errors
-    /// [`ClusterError`].
-    pub async fn create(&self, job: &ScavengerJob) -> Result<(), ClusterError> {
-        let namespace = job.namespace().unwrap_or_default();
-        let jobs = self.jobs(&namespace);
-        let parameters =
-            PostParams { field_manager: Some(names::SUBMITTER.to_owned()), ..PostParams::default() };
-        let request = async {
-            match jobs.create(&parameters, job).await {
-                Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-                result => result.map(|_| ()),
-            }
-        };
-        within(CREATE, &namespace, &job.name_any(), request).await
-    }
-
-    /// Replaces the spec of a ScavengerJob if its version is still `resource_version`; [`Replaced::Changed`] if it is
-    /// not, or if the operator started it meanwhile. With `resumes` it is suspended no more.
-    ///
-    /// # Errors
-    /// [`ClusterError`].
-    pub async fn replace(
-        &self,
-        job: &ScavengerJob,
-        resource_version: &str,
-        resumes: bool,
-    ) -> Result<Replaced, ClusterError> {
-        let namespace = job.namespace().unwrap_or_default();
-        let name = job.name_any();
-        let jobs = self.jobs(&namespace);
-        let parameters =
-            PostParams { field_manager: Some(names::SUBMITTER.to_owned()), ..PostParams::default() };
-        let request = async {
-            let Some(mut current) = jobs.get_opt(&name).await? else { return Ok(Replaced::Changed) };
-            if current.resource_version().as_deref() != Some(resource_version) {
-                return Ok(Replaced::Changed);
-            }
-            // Everything but the spec stays as it is, the operator's finalizer above all; so does what somebody may
-            // have set by hand meanwhile, since it is no part of a configuration.
-            let by_hand = current.spec.clone();
-            let before = Configurations::of(&current);
-            current.spec = ScavengerJobSpec {
-                suspend: by_hand.suspend && !resumes,
-                active_deadline_seconds: by_hand.active_deadline_seconds,
-                ttl_seconds_after_finished: by_hand.ttl_seconds_after_finished,
-                ..job.spec.clone()
-            };
-            if let Some(rung) = Configurations::of(job).last() {
-                // A spec that changes becomes the next generation.
-                let generation =
-                    current.metadata.generation.unwrap_or(1) + i64::from(current.spec != by_hand);
-                let configurations = before.and(generation, rung).text();
-                current.annotations_mut().insert(ANNOTATION_CONFIGURATIONS.to_owned(), configurations);
-            }
-            match jobs.replace(&name, &parameters, &current).await {
-                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
-                    Ok(Replaced::Changed)
-                }
-                // The pool's limits may have changed since the tuner was asked.
-                Err(kube::Error::Api(status)) if status.code == 422 => {
-                    Ok(Replaced::Refused(status.message.clone()))
-                }
-                result => result.map(|_| Replaced::Done),
-            }
-        };
-        within("replace", &namespace, &name, request).await
-    }
-
-    /// Suspends a ScavengerJob if its version is still `resource_version`; [`Replaced::Changed`] if it is not.
-    ///
-    /// # Errors
-    /// [`ClusterError`].
-    pub async fn suspend(
-        &self,
-        namespace: &str,
-        name: &str,
-        resource_version: &str,
-    ) -> Result<Replaced, ClusterError> {
-        let jobs = self.jobs(namespace);
-        let parameters =
-            PostParams { field_manager: Some(names::SUBMITTER.to_owned()), ..PostParams::default() };
-        let request = async {
-            let Some(mut current) = jobs.get_opt(name).await? else { return Ok(Replaced::Changed) };
-            if current.resource_version().as_deref() != Some(resource_version) {
-                return Ok(Replaced::Changed);
-            }
-            current.spec.suspend = true;
-            match jobs.replace(name, &parameters, &current).await {
-                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
-                    Ok(Replaced::Changed)
-                }
-                result => result.map(|_| Replaced::Done),
-            }
-        };
-        within("suspend", namespace, name, request).await
-    }
-
-    /// Deletes a ScavengerJob. The operator's finalizer holds its name until its pods are gone.
-    ///
-    /// # Errors
-    /// [`ClusterError`]; that it is gone, or that another one has its name, is none.
-    pub async fn delete(&self, namespace: &str, name: &str, uid: Option<&str>) -> Result<(), ClusterError> {
-        let mut parameters = DeleteParams::foreground();
-        if let Some(uid) = uid {
-            parameters = parameters
-                .preconditions(Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() });
-        }
-        let jobs = self.jobs(namespace);
-        let request = async {
-            match jobs.delete(name, &parameters).await {
-                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-                result => result.map(|_| ()),
-            }
-        };
-        within("delete", namespace, name, request).await
     }
 
     /// Beginning and end of the log of an attempt's pod; none if the pod or its log is gone.

@@ -23,6 +23,8 @@ pub use queue::{
 };
 pub use tenant::{AddTenantOptions, ListTenantsOptions, RemoveTenantOptions, TenantCommand, TenantOptions};
 
+use crate::webhook::WebhookUrl;
+
 /// Compute GROMACS simulations from a Postgres queue as ScavengerJobs
 ///
 /// A row of the table gromacs_to_tune names a .tpr file on a PersistentVolumeClaim. The submitter reads the file,
@@ -214,6 +216,19 @@ pub struct RunOptions {
         help_heading = "Connection"
     )]
     pub tuner_url: String,
+    /// Report each row that ends to the webhook at URL
+    ///
+    /// A small JSON document is sent with POST when a row is completed, failed or cancelled. Its field `text` is a sentence
+    /// for a chat such as Slack or Mattermost. Better set in the environment than on the command line, where other users of
+    /// the machine can read the address. It is never logged.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "SCAVENGER_SUBMITTER_WEBHOOK_URL",
+        hide_env_values = true,
+        help_heading = "Connection"
+    )]
+    pub webhook_url: Option<WebhookUrl>,
     /// Serve /healthz, /readyz and /metrics on ADDRESS
     #[arg(
         long,

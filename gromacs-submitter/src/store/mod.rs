@@ -4,6 +4,7 @@
 mod add;
 mod clock;
 mod edit;
+mod end_report;
 mod error;
 mod folder;
 mod progress;
@@ -25,6 +26,7 @@ use sqlx::{FromRow as _, PgExecutor, PgPool, Row as _};
 
 pub use add::{AddMode, Added, Labels, NewRow};
 pub use edit::{Edit, Extended, Length};
+pub use end_report::EndReport;
 pub use error::StoreError;
 pub use folder::{AttemptLog, RowFolder};
 pub use progress::Progress;
@@ -65,6 +67,7 @@ pub struct Store {
     holder: String,
     lease: Duration,
     clock: Clock,
+    reports_ends: bool,
 }
 
 /// A row that this submitter holds the lease of.
@@ -137,7 +140,7 @@ impl Store {
                 // connection that the others need; the step is repeated.
                 ("lock_timeout", LOCK_TIMEOUT),
             ]));
-        Ok(Self { pool, holder, lease, clock: Clock::default() })
+        Ok(Self { pool, holder, lease, clock: Clock::default(), reports_ends: false })
     }
 
     /// Applies the migrations that are missing; returns the version of the schema.

@@ -6,7 +6,7 @@ use scavenger_vocabulary::Reason;
 use sqlx::types::Json;
 use sqlx::{Postgres, Transaction};
 
-use super::{Changes, Claim, Store, StoreError, columns, sql_time};
+use super::{Changes, Claim, Store, StoreError, columns, end_report, sql_time};
 use crate::advance::{AttemptRecord, Observation, Place};
 use crate::probe::{Inspection, file_system};
 
@@ -124,6 +124,9 @@ pub(super) async fn status(
         .fetch_optional(&mut **transaction)
         .await?
         .ok_or(StoreError::LoseLease(claim.row.id))?;
+    if store.reports_ends && status.state.is_final() && !claim.row.status.state.is_final() {
+        end_report::add(transaction, claim.row.id).await?;
+    }
     store.clock.set(written.read_time.to_jiff());
     Ok(written)
 }

@@ -1,10 +1,11 @@
 //! What migrations leave behind: everything is protected, and no superuser is needed.
 
 use gromacs_submitter::store::RowFilter;
+use scavenger_schema::simulation::MIGRATIONS;
 use sqlx::Executor as _;
 
 use super::postgres::{as_role, empty_database, migrated_database, store};
-use super::{Queue, a_life, count, new_row, tenant};
+use super::{Queue, a_life, count, new_row, refused, tenant};
 
 /// Whatever a later migration adds must be protected, too.
 #[tokio::test]
@@ -101,4 +102,45 @@ async fn databases_of_one_server_migrate_at_the_same_time() {
     for result in running {
         result.await.expect("should not panic").expect("should migrate");
     }
+}
+
+/// Rows that had ended before there was a webhook are not reported, and a report is nobody's but the submitter's.
+#[tokio::test]
+async fn reports_of_ends_begin_with_the_webhook() {
+    migrated_database().await;
+    let url = empty_database().await;
+    let admin = store(&url, "admin");
+    MIGRATIONS.run_to(2, admin.pool()).await.expect("should migrate as far as before");
+    let queue = Queue {
+        submitter: store(&as_role(&url, "submitter"), "submitter"),
+        alice: store(&as_role(&url, "alice"), "alice"),
+        bob: store(&as_role(&url, "bob"), "bob"),
+        admin,
+        url,
+    };
+    queue.admin.add_tenant(&tenant("alice", "chem"), false).await.expect("should add a tenant");
+    queue.alice.add(&new_row("chem")).await.expect("should add");
+    let claim = queue.claim().await;
+    queue.fail(&claim).await;
+    queue.admin.migrate().await.expect("should migrate");
+
+    queue.alice.add(&new_row("chem")).await.expect("should add");
+    let claim = queue.claim().await;
+    let reporting = Queue { submitter: queue.submitter.clone().that_reports_ends(), ..queue };
+    reporting.fail(&claim).await;
+    let mut submitter = reporting.connect("submitter").await;
+    assert_eq!(count(&mut submitter, "gromacs_end_report where row_id = 2").await, 1);
+    assert_eq!(count(&mut submitter, "gromacs_end_report").await, 1);
+    let mut alice = reporting.connect("alice").await;
+    refused(&mut alice, "select from gromacs_end_report").await;
+    // A submitter of the release before knows nothing of reports, and works on.
+    reporting.alice.add(&new_row("chem")).await.expect("should add");
+    let older = store(&as_role(&reporting.url, "submitter"), "older");
+    let older = Queue { submitter: older, ..reporting };
+    let claim = older.claim().await;
+    older.fail(&claim).await;
+    assert_eq!(count(&mut submitter, "gromacs_end_report").await, 1);
+    let deleted = alice.execute("delete from gromacs_to_tune").await.expect("should delete");
+    assert_eq!(deleted.rows_affected(), 3, "a report holds no row");
+    assert_eq!(count(&mut submitter, "gromacs_end_report").await, 0);
 }

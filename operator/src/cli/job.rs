@@ -116,12 +116,19 @@ async fn suspend(client: &Client, key: &Key, suspend: bool) -> anyhow::Result<()
         bail!("{key} is {}: it has ended", phase(&sj).name());
     }
     let api: Api<ScavengerJob> = Api::namespaced(client.clone(), &key.namespace);
-    let patch = Patch::Merge(json!({ "spec": { "suspend": suspend } }));
+    let patch = Patch::Merge(suspension(suspend));
     match api.patch(&key.name, &PatchParams::default(), &patch).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(error)) if error.is_not_found() => bail!(missing(key)),
         Err(error) => Err(error).with_context(|| format!("{key} could not be changed")),
     }
+}
+
+/// A submitter that has suspended it for a moment resumes nothing that a person holds: the suspension is the person's from
+/// now on.
+fn suspension(suspend: bool) -> serde_json::Value {
+    let annotations = json!({ names::ANNOTATION_SUSPENDED_TO_GROW: null });
+    json!({ "metadata": { "annotations": annotations }, "spec": { "suspend": suspend } })
 }
 
 fn phase(sj: &ScavengerJob) -> Phase {
@@ -141,6 +148,14 @@ fn is_evictable(pod: &Pod) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hold_takes_over_what_a_submitter_has_suspended() {
+        let patch = suspension(true);
+        assert_eq!(patch["spec"]["suspend"], true);
+        let annotations = patch["metadata"]["annotations"].as_object().unwrap();
+        assert_eq!(annotations.get("scavenger.dev/suspended-to-grow"), Some(&serde_json::Value::Null));
+    }
 
     #[test]
     fn pods_that_end_anyway_are_not_evicted() {

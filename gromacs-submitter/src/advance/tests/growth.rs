@@ -36,19 +36,12 @@ fn it_stops_at_its_checkpoint_and_goes_on_with_more() {
     assert!(announced.contains("takes 33.9 h instead of 120.0 h"), "{announced}");
     assert_eq!(scene.step().action, Action::SuspendJob { resource_version: "42".to_owned() });
 
-    scene.job = Some(JobView { suspended: true, ..runs(1, 3) });
+    scene.job = Some(JobView { suspended: true, suspended_to_grow: true, ..runs(1, 3) });
     let step = scene.go();
     assert_eq!((step.action.clone(), reason(&step)), (Action::Settle, announced.as_str()), "its pod ends");
 
     let ended = vec![attempt(1, 3, Some(Outcome::Interrupted))];
-    let stopped = JobView {
-        suspended: true,
-        has_run: true,
-        attempts: ended.clone(),
-        waiting_reason: Some(WaitingReason::Suspended),
-        ..job(Phase::Interrupted, 3)
-    };
-    scene.job = Some(stopped);
+    scene.job = Some(stopped(true));
     let resource_version = "42".to_owned();
     assert_eq!(scene.step().action, Action::ReplaceJob { rung: 1, resumes: true, resource_version });
 
@@ -62,6 +55,109 @@ fn it_stops_at_its_checkpoint_and_goes_on_with_more() {
     let attempts = ended.into_iter().chain([attempt(2, 1, None)]).collect();
     scene.job = Some(JobView { attempts, ..runs(2, 1) });
     assert_eq!(scene.go().status.grown_from, None);
+}
+
+/// The attempt on configuration 3 was stopped by a suspension, the submitter's or a person's.
+fn stopped(suspended_to_grow: bool) -> JobView {
+    JobView {
+        suspended: true,
+        suspended_to_grow,
+        has_run: true,
+        attempts: vec![attempt(1, 3, Some(Outcome::Interrupted))],
+        waiting_reason: Some(WaitingReason::Suspended),
+        ..job(Phase::Interrupted, 3)
+    }
+}
+
+/// It was about to go on with configuration 1.
+fn growing(job: JobView) -> Scene {
+    let mut scene = small();
+    (scene.row.status.next_rung, scene.row.status.grown_from) = (Some(1), Some(3));
+    scene.job = Some(job);
+    scene
+}
+
+fn resume() -> Action {
+    Action::ResumeJob { resource_version: "42".to_owned() }
+}
+
+#[test]
+fn what_a_person_holds_stays_held_and_grows_no_more() {
+    // Held while its pod ends, and held when it has ended.
+    for held in [JobView { suspended: true, ..runs(1, 3) }, stopped(false)] {
+        let mut scene = growing(held);
+        let step = scene.go();
+        assert_eq!((step.status.next_rung, step.status.grown_from), (None, None), "{:?}", step.action);
+        scene.job = Some(stopped(false));
+        for _ in 0..3 {
+            assert_eq!(scene.go().action, Action::Settle, "it waits for that person");
+        }
+        // Released, it runs as it did before.
+        scene.job = Some(runs(2, 3));
+        assert_eq!((scene.go().status.state, scene.row.status.rung), (State::Running, Some(3)));
+    }
+    // Another configuration for a row that does not grow keeps it held.
+    let mut scene = growing(stopped(false));
+    (scene.row.status.next_rung, scene.row.status.grown_from) = (Some(2), None);
+    let resource_version = "42".to_owned();
+    assert_eq!(scene.step().action, Action::ReplaceJob { rung: 2, resumes: false, resource_version });
+}
+
+#[test]
+fn what_it_has_suspended_is_resumed_whatever_became_of_the_growth() {
+    type Change = fn(&mut Scene);
+    let changes: [(&str, Change); 4] = [
+        ("the intention is gone", |scene| scene.row.status.next_rung = None),
+        ("all of it is gone", |scene| {
+            (scene.row.status.next_rung, scene.row.status.grown_from) = (None, None);
+        }),
+        ("there is no such configuration", |scene| scene.row.status.next_rung = Some(9)),
+        ("a person has changed its requests", |scene| {
+            scene.row.status.next_rung = None;
+            scene.job = Some(JobView { rung: None, ..stopped(true) });
+        }),
+    ];
+    for (why, change) in changes {
+        let mut scene = growing(stopped(true));
+        change(&mut scene);
+        assert_eq!(scene.step().action, resume(), "{why}");
+    }
+    // It was to have what it has.
+    let mut scene = growing(stopped(true));
+    scene.row.status.next_rung = Some(3);
+    scene.go();
+    assert_eq!(scene.step().action, resume());
+    // Its pod is ending while nothing is intended any more.
+    let mut scene = growing(JobView { suspended: true, suspended_to_grow: true, ..runs(1, 3) });
+    (scene.row.status.next_rung, scene.row.status.grown_from) = (None, None);
+    scene.go();
+    scene.job = Some(stopped(true));
+    assert_eq!(scene.step().action, resume());
+    // What only was to grow, and was not replaced, is resumed with another configuration all the same.
+    let mut scene = growing(stopped(true));
+    (scene.row.status.next_rung, scene.row.status.grown_from) = (Some(2), None);
+    let resource_version = "42".to_owned();
+    assert_eq!(scene.step().action, Action::ReplaceJob { rung: 2, resumes: true, resource_version });
+}
+
+#[test]
+fn a_row_that_is_cancelled_while_it_grows_leaves_nothing() {
+    for job in [JobView { suspended: true, suspended_to_grow: true, ..runs(1, 3) }, stopped(true)] {
+        let mut scene = growing(job);
+        scene.row.cancel_requested = true;
+        let delete = Action::DeleteJob { submission: 1, uid: "uid-1".to_owned() };
+        assert_eq!(scene.step().action, delete);
+    }
+}
+
+#[test]
+fn it_does_not_stop_for_what_the_pool_forbids() {
+    let mut scene = small();
+    scene.after(3600);
+    pool_of(&mut scene).limits.max_cpu_millicores = Some(1000);
+    assert_eq!(scene.step().status.next_rung, Some(2));
+    pool_of(&mut scene).limits.max_cpu_millicores = Some(500);
+    assert_eq!(scene.step().status.next_rung, None);
 }
 
 #[test]
@@ -128,12 +224,27 @@ fn without_room_after_all_it_goes_back_to_what_it_had() {
 
 #[test]
 fn what_kubernetes_refuses_leaves_nothing_suspended() {
-    let mut row = small().row;
-    (row.status.next_rung, row.status.grown_from) = (Some(1), Some(3));
-    let status = with_refusal(&row, 1, "too large", now());
-    assert_eq!(status.next_rung, Some(3), "it is resumed with what it had");
-    row.status.grown_from = None;
-    assert_eq!(with_refusal(&row, 1, "too large", now()).next_rung, None);
+    let mut scene = growing(stopped(true));
+    scene.row.status = with_refusal(&scene.row, 1, "too large", now());
+    assert!(scene.row.status.next_attempt_time.to_jiff() <= now(), "it does not stand still meanwhile");
+    assert_eq!((scene.row.status.next_rung, scene.row.status.grown_from), (None, None));
+    assert_eq!(scene.step().action, resume(), "with what it had");
+    // What only waits goes on waiting.
+    let waits = with_refusal(&scene.row, 1, "too large", now());
+    assert!(waits.next_attempt_time.to_jiff() > now());
+}
+
+#[test]
+fn what_may_not_be_suspended_goes_on_as_it_is() {
+    let mut scene = growing(runs(1, 3));
+    assert_eq!(scene.step().action, Action::SuspendJob { resource_version: "42".to_owned() });
+    scene.row.status = without_growth(&scene.row, "denied by a policy", now());
+    assert!(scene.row.status.next_attempt_time.to_jiff() > now(), "it does not ask again at once");
+    let step = scene.go();
+    assert_eq!(
+        (&step.action, step.status.state, step.status.next_rung),
+        (&Action::Settle, State::Running, None)
+    );
 }
 
 /// 10 ns: 3 hours on two cores, 5 on one, 11 on half a core.
