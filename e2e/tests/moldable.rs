@@ -130,7 +130,7 @@ async fn grows(world: &World, database: &Database) -> Result<i64> {
     ensure!(cores == [Some(500), Some(1000)], "it did not grow: {attempts:?}");
     let history = history(database, id).await?;
     let told = |line: &String| {
-        line.contains("continues on configuration 1 of 2, 1 core: with the room there is now")
+        line.contains("continues on configuration 1 of 2, 1 core: with the capacity there is now")
     };
     ensure!(history.iter().any(told), "{history:?}");
     Ok(id)

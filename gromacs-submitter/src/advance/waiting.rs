@@ -73,7 +73,7 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
                 let due = later(input.now, Duration::from_secs_f64(left).min(WAITING_INTERVAL));
                 settle_until(status, Some(said(job)), due)
             } else {
-                fall_back(status, rung, &format!("no room for {waited:.0} s"), input, job)
+                fall_back(status, rung, &format!("no free capacity for {waited:.0} s"), input, job)
             }
         }
         Some(WaitingReason::BehindInQueue) => in_line(status, rung, input, job),
@@ -176,7 +176,7 @@ fn continue_elsewhere(
     let wait = (patience_seconds(input) - waited).max(0.0);
     let better = better(input.row, input.ladder, rung, pool, has_room, wait)?;
     let reason = format!(
-        "continues on configuration {} of {}, {}: with the room there is now it would be done in {} instead of {}",
+        "continues on configuration {} of {}, {}: with the capacity there is now it would be done in {} instead of {}",
         better.rung,
         input.ladder.len(),
         configuration(input, better.rung),
@@ -200,7 +200,7 @@ fn in_line(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> St
     });
     let Some(quickest) = quickest else { return wait(status, said(job), input) };
     let reason = format!(
-        "has waited in line for {}, and would be done in {} with configuration {} of {}, {}, for which there is room: \
+        "has waited in line for {}, and would be done in {} with configuration {} of {}, {}, for which there is capacity: \
          takes that",
         hours(waited),
         hours(seconds(quickest)),

@@ -43,7 +43,7 @@ fn after_an_interruption_it_grows_into_the_room_there_is() {
     assert_eq!((&step.action, step.status.next_rung), (&Action::Record, Some(1)));
     assert_eq!(
         reason(&step),
-        "continues on configuration 1 of 3, 2 cores: with the room there is now it would be done in 74 min instead of \
+        "continues on configuration 1 of 3, 2 cores: with the capacity there is now it would be done in 74 min instead of \
          4.4 h"
     );
     let replace = Action::ReplaceJob { rung: 1, resumes: false, resource_version: "42".to_owned() };
