@@ -244,6 +244,15 @@ fn the_operators_account_writes_one_secret_and_config_maps_of_one_name() {
         refused("another ConfigMap", answer, &["forbidden"])?;
 
         let own = World { client: operator.client.clone(), namespace: NAMESPACE.to_owned() };
+        // What is known of the use of nodes stands in the operator's namespace alone.
+        let known = |key: &str| map(names::NODE_USE, json!({ key: "" }));
+        try_out::<ConfigMap>(&own, &known("nodes")).await?;
+        for (word, account, wrong) in
+            [("metadata.name", &operator, known("nodes")), ("nodes and harmed", &own, known("ca.crt"))]
+        {
+            let answer = try_out::<ConfigMap>(account, &wrong).await;
+            refused(word, answer, &["scavenger-operator-configmaps", word])?;
+        }
         let secret = |name: &str, kind: &str| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "type": kind });
         for (word, wrong) in [
             ("metadata.name", secret("another", "Opaque")),
