@@ -104,8 +104,9 @@ impl Memory {
         {
             return;
         }
-        let Some(remembered) = worth_writing(planner) else { return };
+        // Also if there is nothing to write: all nodes are looked at for that, and the loop turns often.
         self.last = Some(Instant::now());
+        let Some(remembered) = worth_writing(planner) else { return };
         self.under_way = Some(tokio::spawn(self.store.clone().write(remembered)));
     }
 
