@@ -477,9 +477,9 @@ impl Operator {
     /// Ends it as a kubelet does, and waits until it has ended in good order.
     ///
     /// # Errors
-    /// If it had ended by itself, or does not end well.
+    /// If it had ended before, or does not end well.
     pub async fn stop(mut self) -> Result<()> {
-        let id = self.child.id().context("the operator had ended by itself")?;
+        let id = self.child.id().context("the operator had ended before it was told to")?;
         nix::sys::signal::kill(Pid::from_raw(id.try_into()?), Signal::SIGTERM)?;
         let status = tokio::time::timeout(crate::world::LIMIT, self.child.wait()).await;
         let status = status.context("the operator goes on after SIGTERM")??;

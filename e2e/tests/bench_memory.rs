@@ -1,4 +1,4 @@
-//! The memory of the operator's whole process with very many ScavengerJobs, of which a few hundred run: while they are
+//! The memory of the operator's whole process with very many ScavengerJobs, a few hundred of them running: while they are
 //! submitted, and after a start at which all of them are read at once. Figures, no verdicts: `cargo xtask bench --only
 //! memory` runs it.
 

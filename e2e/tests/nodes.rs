@@ -362,7 +362,7 @@ async fn keep_to_each_groups_threshold(world: &World) -> Result<()> {
     let large = world.job_until("large", "waiting", |sj| has_reason(sj, WaitingReason::NeverFits)).await?;
     let said = status(&large).message.unwrap_or_default();
     ensure!(said.contains("40 cpu") && said.contains("50%"), "{said}");
-    // Those that tolerate a taint have the plain node and that group: half of 128 cores, of which 32 are taken.
+    // Those that tolerate a taint have the plain node and that group: half of 128 cores, less 32 that are taken.
     for number in 0..12 {
         let sj = tolerating(&format!("spot-{number}"), "4", &[SPOT_TAINT]);
         world.create::<ScavengerJob>(sj).await?;

@@ -47,7 +47,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Longest reason in the sentence for a chat, in characters. The document has all of it.
 const LONGEST_REASON: usize = 300;
 
-/// Address of a webhook. Whoever knows it can write there, so it is never printed.
+/// Address of a webhook. All who know it can write there, so it is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookUrl(String);
 

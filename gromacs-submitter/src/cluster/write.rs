@@ -25,7 +25,7 @@ pub enum Replaced {
 }
 
 impl Cluster {
-    /// Makes a ScavengerJob. One of that name that is there already is no error: whoever looks next sees whether it
+    /// Makes a ScavengerJob. One of that name that is there already is no error: the next look shows whether it
     /// is the one that was to be made.
     ///
     /// # Errors

@@ -89,7 +89,7 @@ impl Breaker {
         self.open.iter().map(|(node, (until, why))| (node, *until, why.as_str()))
     }
 
-    /// Takes over what the planner before this one knew, and returns the nodes of which that is news.
+    /// Takes over what the planner before this one knew, and returns the nodes that it did not know of.
     pub(crate) fn recall(&mut self, harmed: BTreeMap<Name, Harm>, now: Timestamp) -> Vec<Name> {
         let mut news = Vec::new();
         for (node, Harm { until, why }) in harmed {

@@ -411,7 +411,7 @@ impl NodeUse {
         let certain = last.filter(|last| is_too_much(last.cpu_milli));
         let Some(measured) = self.nodes.get_mut(name) else { return lacks };
         // What is certain begins and decides; what is possible goes on. For a while after a ScavengerJob ended nobody knows
-        // how much of a sample was its own, and those that lack processors shall not wait anew for that.
+        // how much of a sample was its own, and a node that lacks processors does not begin to wait again for that.
         if let Some(last) = certain {
             let since = *measured.busy_since.get_or_insert(now);
             let until = later(since, rules.linger);

@@ -55,7 +55,7 @@ impl NodeUse {
 pub struct UsageReport<'a> {
     /// Nodes that were measured for long enough.
     pub known: usize,
-    /// Nodes of which what their pods request is expected.
+    /// Nodes whose pods are expected to use what they request.
     pub estimated: usize,
     /// Nodes whose last sample is too old.
     pub unmeasured: usize,
