@@ -679,7 +679,7 @@ pub struct Attempt {
     /// How its capacity is counted: `Usage` if it runs on what is reserved but not used.
     #[serde(default, skip_serializing_if = "is_by_requests")]
     pub accounting: Accounting,
-    /// The node that the operator chose for its pod; not given where kube-scheduler chooses.
+    /// The node that the operator chose for its pods; not given where kube-scheduler chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
     /// True if it was started on capacity that is reserved for another ScavengerJob. It ends when that can start.

@@ -87,12 +87,12 @@ impl Planner {
             has_reservation: self.promises.is_made(key)
                 && active_attempt(sj).is_none()
                 && sj.spec.as_ref().is_ok_and(|spec| tracked.promise.is_for(&spec.demand)),
-            chosen_node: self
-                .capacity
-                .places_by_use()
+            chosen_node: sj
+                .spec
+                .as_ref()
+                .is_ok_and(|spec| self.capacity.chooses_node(&spec.demand))
                 .then(|| self.promises.ledger().reserved_for(key).find_map(|(node, _)| node))
-                .flatten()
-                .filter(|_| sj.spec.as_ref().is_ok_and(|spec| spec.demand.pod_count == 1)),
+                .flatten(),
             lent_by: tracked.promise.lent_by(),
             folder_user: self.folders.user_beside(key),
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !self.capacity.is_ready(node)),

@@ -326,7 +326,7 @@ impl Planner {
         if let Some(attempt) = active_attempt(tracked.sj()).cloned() {
             let is_starting = tracked.sj().status.phase == Phase::Starting;
             let nodes = |ledger: &Ledger| match &attempt.node {
-                Some(node) => Some(vec![node.clone()]),
+                Some(node) => Some(vec![node.clone(); attempt.demand.pod_count as usize]),
                 None => self.capacity.nodes_for(&attempt.demand, ledger).ok(),
             };
             let pods = &attachments.pods;

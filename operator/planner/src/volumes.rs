@@ -6,7 +6,8 @@
 //! A volume that one node at a time can mount (ReadWriteOnce) is attached where a pod that mounts it is. kube-scheduler
 //! does not look at that, and a pod on another node never starts. So a ScavengerJob goes where its volume is attached; and
 //! while another one that mounts it is starting, and so nobody knows yet where it will be attached, it waits. A volume that
-//! one pod can mount (ReadWriteOncePod) is waited for. Of a claim whose volume is made where its first pod goes, the start of
+//! one pod can mount (ReadWriteOncePod) is waited for. The pods of a gang that mount a volume of one node go to one node
+//! together; it is the planner that chooses it, since kube-scheduler would choose for each pod alone. Of a claim whose volume is made where its first pod goes, the start of
 //! that pod finds out what it asks for.
 
 use std::{
@@ -142,8 +143,16 @@ impl Volumes {
             return Some(ClaimHold::Unknown(claim.clone()));
         }
         let mut unattached: Vec<Key> = Vec::new();
+        let pod_count = sj.spec.as_ref().map_or(1, |spec| spec.demand.pod_count);
         for (claim, access, mounts) in self.limited_claims(sj) {
             match (access, mounts.first()) {
+                (Access::OnePod, _) if pod_count > 1 => {
+                    let claim = &claim.name;
+                    return Some(ClaimHold::InUse(format!(
+                        "PersistentVolumeClaim {claim:?} can be mounted by one pod, and this ScavengerJob has {pod_count}; \
+                         waits until its access mode is another, or its podCount 1"
+                    )));
+                }
                 (Access::OnePod, Some((pod, _))) => {
                     let claim = &claim.name;
                     return Some(ClaimHold::InUse(format!(
@@ -213,9 +222,11 @@ impl Volumes {
         }
         let volumes = self.demands(&sj.key.namespace, &spec.claims).0;
         let attached = self.attached(sj);
+        let is_of_one_node = |(_, access, _): (Key, Access, Vec<_>)| access == Access::OneNode;
+        let one_node = spec.demand.pod_count > 1 && self.limited_claims(sj).any(is_of_one_node);
         let Ok(spec) = &mut sj.spec else { return };
         let placement = &mut Arc::make_mut(&mut spec.demand).placement;
-        (placement.volumes, placement.attached) = (volumes, attached);
+        (placement.volumes, placement.attached, placement.one_node) = (volumes, attached, one_node);
         for claim in &spec.claims {
             let claim = Key::new(sj.key.namespace.clone(), claim.clone());
             if !ended {

@@ -53,6 +53,7 @@ impl Cluster {
                 .map(|node| node.name.clone());
             if let Some(node) = fitting {
                 self.check_placed(&pod, &node);
+                self.check_mounted(&pod, &node);
                 if let Some(room) = free.get_mut(&node) {
                     room.subtract(&pod.requests);
                 }

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     ledger::Ledger,
     resources::{PODS, Resources},
-    values::{Key, Name},
+    values::{Demand, Key, Name},
 };
 
 /// How the cpu and memory of a node are counted by use. The amounts are of cpu and memory alone.
@@ -172,9 +172,10 @@ impl Capacity {
         self.nodes.get(node).map(Entry::counted).unwrap_or_default()
     }
 
-    /// True if ScavengerJobs of one pod are placed by the planner.
-    pub(crate) fn places_by_use(&self) -> bool {
-        self.places_by_use
+    /// True if the planner chooses the node for a ScavengerJob, and not kube-scheduler: by what is really used, or because
+    /// nothing but the name of a node keeps a gang together.
+    pub(crate) fn chooses_node(&self, demand: &Demand) -> bool {
+        demand.placement.one_node || self.places_by_use && demand.pod_count == 1
     }
 
     /// What the pool has, and what pods use of it that are bound to its nodes, without cpu and memory of the nodes that are

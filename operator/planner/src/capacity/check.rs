@@ -118,7 +118,7 @@ impl Capacity {
                     let room = rooms.into_iter().nth(rows).flatten();
                     truth +=
                         room.map_or(0, |room| match place(demand, view, std::iter::once((node, room))) {
-                            Ok(_) => u64::from(demand.pod_count),
+                            Ok(_) => u64::from(demand.units().1),
                             Err(placed) => u64::from(placed),
                         });
                 }

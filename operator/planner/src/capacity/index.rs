@@ -1,4 +1,5 @@
-//! How many pods of a demand the nodes could take, kept up node by node.
+//! How many pods of a demand the nodes could take, kept up node by node. A gang whose pods must be on one node is counted as
+//! if it were one pod ([`Demand::units`]).
 //!
 //! What is free on each node lies in rows of plain numbers, one column for each resource, so that all nodes can be
 //! looked through in microseconds. For every demand that somebody waits with, the number of its pods that find a
@@ -145,9 +146,9 @@ struct Asked {
     demand: Arc<Demand>,
     whose: Whose,
     table: Table,
-    /// The demand's own.
-    pod_count: u32,
-    /// Columns and amounts of what one pod asks for, without those it asks nothing of; none if it asks for a resource
+    /// How many nodes are asked of it at most: each takes one of its pods, or all of them. See [`Demand::units`].
+    units: u32,
+    /// Columns and amounts of what one of them asks for, without those it asks nothing of; none if it asks for a resource
     /// that no node has.
     amounts: Option<Vec<(usize, i64)>>,
     placement: usize,
@@ -158,7 +159,7 @@ struct Asked {
     reach: Reach,
     /// Which of the parts that is, counted from 1; 0 for the whole pool.
     part: usize,
-    /// For each view, once somebody wanted to know. One node counts at most for all pods of the demand.
+    /// For each view, once somebody wanted to know. One node counts at most for all units of the demand.
     counts: [Option<u64>; VIEWS],
 }
 
@@ -175,25 +176,25 @@ impl Asked {
         }
     }
 
-    /// Columns and amounts of what one pod asks for; nothing for what no node has, which fits nowhere.
+    /// Columns and amounts of what one unit asks for; nothing for what no node has, which fits nowhere.
     fn amounts(&self) -> &[(usize, i64)] {
         self.amounts.as_deref().unwrap_or_default()
     }
 
-    /// How many pods of the demand a node takes that has this much free.
-    fn pods_on(&self, free: &[i64]) -> u32 {
+    /// How many units of the demand a node takes that has this much free.
+    fn units_on(&self, free: &[i64]) -> u32 {
         let Some(amounts) = &self.amounts else { return 0 };
-        let mut pods = self.pod_count;
+        let mut units = self.units;
         for (column, amount) in amounts {
             let free = free[*column];
             if free < *amount {
                 return 0;
             }
-            if pods > 1 {
-                pods = pods.min(u32::try_from(free / amount).unwrap_or(u32::MAX));
+            if units > 1 {
+                units = units.min(u32::try_from(free / amount).unwrap_or(u32::MAX));
             }
         }
-        pods
+        units
     }
 }
 
@@ -220,13 +221,14 @@ impl Places {
             }
         };
         self.placements.at_mut(placement).users += 1;
-        let amounts = self.columns.amounts(&demand.per_pod);
+        let (unit, units) = demand.units();
+        let amounts = self.columns.amounts(&unit);
         let demand = Arc::new(demand.clone());
         let asked = Asked {
             demand: demand.clone(),
             whose,
             table: Asked::table(whose, &demand, self.by_use),
-            pod_count: demand.pod_count,
+            units,
             amounts,
             placement,
             users: 1,
@@ -316,12 +318,12 @@ impl Places {
                     continue;
                 }
                 let before = if counted[rows] && admitted {
-                    asked.pods_on(&self.free[rows][end - self.columns.width()..end])
+                    asked.units_on(&self.free[rows][end - self.columns.width()..end])
                 } else {
                     0
                 };
                 let after = if rooms[rows].is_some() && admits {
-                    asked.pods_on(&new[rows * self.columns.width()..(rows + 1) * self.columns.width()])
+                    asked.units_on(&new[rows * self.columns.width()..(rows + 1) * self.columns.width()])
                 } else {
                     0
                 };
@@ -388,13 +390,13 @@ impl Places {
         self.asks.at(ask.0).table == Table::Usage
     }
 
-    /// How many pods of a demand find a place.
+    /// How many units of a demand find a place.
     pub(crate) fn count(&mut self, ask: Ask, view: View) -> u64 {
         let asked = self.asks.at(ask.0);
         if let Some(count) = asked.counts[view as usize] {
             return count;
         }
-        let count = self.open_to(asked, view).map(|(_, row)| u64::from(asked.pods_on(row))).sum();
+        let count = self.open_to(asked, view).map(|(_, row)| u64::from(asked.units_on(row))).sum();
         self.asks.at_mut(ask.0).counts[view as usize] = Some(count);
         self.counts_known = true;
         count
@@ -413,11 +415,11 @@ impl Places {
     /// can leaves no fewer places than any other choice.
     pub(crate) fn fits(&mut self, ask: Ask, view: View) -> bool {
         let asked = self.asks.at(ask.0);
-        let wanted = u64::from(asked.pod_count);
+        let wanted = u64::from(asked.units);
         if asked.counts[view as usize].is_none() {
             let mut found = 0;
             for (_, row) in self.open_to(asked, view).take(FIRST_NODES) {
-                found += u64::from(asked.pods_on(row));
+                found += u64::from(asked.units_on(row));
                 if found >= wanted {
                     return true;
                 }
@@ -426,17 +428,20 @@ impl Places {
         self.count(ask, view) >= wanted
     }
 
-    /// Numbers of nodes for all pods of a demand now: first fit in the order of the numbers. Where the planner chooses, it is
-    /// the node of which the largest share stays free: a node that is filled to the brim is the first to take back.
-    pub(crate) fn nodes_for(&self, ask: Ask) -> Vec<usize> {
+    /// Numbers of nodes for all pods of a demand now, one for each pod: first fit in the order of the numbers. Where the
+    /// planner chooses, it is the node of which the largest share stays free: a node that is filled to the brim is the first
+    /// to take back. After so many starts that `failed` it is another one: there may be something about the first that only
+    /// kube-scheduler or the kubelet knows.
+    pub(crate) fn nodes_for(&self, ask: Ask, failed: u32) -> Vec<usize> {
         let asked = self.asks.at(ask.0);
-        if asked.table == Table::Usage {
-            return self.emptiest(asked).into_iter().collect();
-        }
         let wanted = asked.demand.pod_count as usize;
+        if asked.table == Table::Usage || asked.demand.placement.one_node {
+            let chosen = self.emptiest(asked, failed as usize);
+            return chosen.into_iter().flat_map(|slot| std::iter::repeat_n(slot, wanted)).collect();
+        }
         let mut nodes = Vec::with_capacity(wanted);
         for (slot, row) in self.open_to(asked, View::Now) {
-            let pods = asked.pods_on(row) as usize;
+            let pods = asked.units_on(row) as usize;
             nodes.extend(std::iter::repeat_n(slot, pods.min(wanted - nodes.len())));
             if nodes.len() == wanted {
                 break;
@@ -445,9 +450,9 @@ impl Places {
         nodes
     }
 
-    /// Of the nodes that take a pod of a demand now, the one of which the largest share stays free, of the resource of which
-    /// least does.
-    fn emptiest(&self, asked: &Asked) -> Option<usize> {
+    /// Of the nodes that take a demand as a whole now, the one of which the largest share stays free, of the resource of
+    /// which least does; or that which comes so many places after it, and after the last one the first again.
+    fn emptiest(&self, asked: &Asked, place: usize) -> Option<usize> {
         let whole = &self.free[asked.rows(View::Empty)];
         let width = self.columns.width();
         let share = |slot: usize, row: &[i64]| {
@@ -457,8 +462,14 @@ impl Places {
             };
             asked.amounts().iter().map(stays).min().unwrap_or(0)
         };
-        let takes = self.open_to(asked, View::Now).filter(|(_, row)| asked.pods_on(row) > 0);
-        takes.max_by_key(|(slot, row)| (share(*slot, row), Reverse(*slot))).map(|(slot, _)| slot)
+        let takes = self.open_to(asked, View::Now).filter(|(_, row)| asked.units_on(row) > 0);
+        let ranked = takes.map(|(slot, row)| (Reverse(share(slot, row)), slot));
+        if place == 0 {
+            return ranked.min().map(|(_, slot)| slot);
+        }
+        let mut all: Vec<_> = ranked.collect();
+        all.sort_unstable();
+        all.get(place % all.len().max(1)).map(|(_, slot)| *slot)
     }
 
     /// Equal for demands that ask for the same extended resources (columns beyond the 64th count as one).
@@ -483,7 +494,7 @@ impl Places {
                     .iter()
                     .find(|(of, _)| goes_there && *of == column)
                     .map_or(0, |(_, amount)| *amount);
-                amount.saturating_mul(i64::from(asked.demand.pod_count))
+                amount.saturating_mul(i64::from(asked.units))
             };
             last.amounts().iter().any(|(column, _)| {
                 let own = total(ask, *column);
@@ -499,7 +510,7 @@ impl Places {
         part * self.columns.width() + column
     }
 
-    /// Nodes for the pods of a demand, and how many on each, of all that could take them if no ScavengerJob were there:
+    /// Nodes for the units of a demand, and how many on each, of all that could take them if no ScavengerJob were there:
     /// those where the least share of any resource has to become free first. No choice of these nodes makes that
     /// share smaller, and nothing but ordinary pods can make it larger while they are kept. What is `lent` counts as free.
     pub(crate) fn nodes_to_keep(&self, ask: Ask, lent: &Rows) -> Vec<(usize, u32)> {
@@ -518,13 +529,13 @@ impl Places {
         };
         let mut next = BinaryHeap::new();
         for (slot, row) in self.open_to(asked, View::WithoutScavengers) {
-            let most = asked.pods_on(row);
+            let most = asked.units_on(row);
             if most > 0 {
                 next.push(Reverse((lacking(slot, 1), slot, 1, most)));
             }
         }
         let mut nodes: BTreeMap<usize, u32> = BTreeMap::new();
-        for _ in 0..asked.demand.pod_count {
+        for _ in 0..asked.units {
             let Some(Reverse((_, slot, pods, most))) = next.pop() else { break };
             nodes.insert(slot, pods);
             if pods < most {
@@ -545,7 +556,7 @@ impl Places {
                 return false;
             }
             let free = &self.free_with(now, *slot, lent.get(slot));
-            let own = i64::from(asked.pods_on(free));
+            let own = i64::from(asked.units_on(free));
             own > 0
                 && kept.amounts().iter().any(|(column, amount)| {
                     let mine =
@@ -566,13 +577,13 @@ impl Places {
         free
     }
 
-    /// How many pods of a demand a node takes now, or would take with this.
-    pub(crate) fn pods_on(&self, ask: Ask, slot: usize, more: Option<&Vec<i64>>) -> u32 {
+    /// How many units of a demand a node takes now, or would take with this.
+    pub(crate) fn units_on(&self, ask: Ask, slot: usize, more: Option<&Vec<i64>>) -> u32 {
         let asked = self.asks.at(ask.0);
         let now = asked.rows(View::Now);
         let admits = &self.placements.at(asked.placement).nodes[View::Now as usize];
         let counts = self.counts_in[now].get(slot) && admits.get(slot);
-        if counts { asked.pods_on(&self.free_with(now, slot, more)) } else { 0 }
+        if counts { asked.units_on(&self.free_with(now, slot, more)) } else { 0 }
     }
 
     /// Number of nodes of the pool that let a demand's pods in, however full they are and whether they are ready or not.
@@ -614,9 +625,9 @@ impl Places {
     /// that it reaches, on whatever nodes.
     pub(crate) fn is_within(&self, ask: Ask, row: &[i64]) -> bool {
         let asked = self.asks.at(ask.0);
-        let pods = i64::from(asked.demand.pod_count);
+        let units = i64::from(asked.units);
         let is_within = |part: usize, (column, amount): &(usize, i64)| {
-            amount.saturating_mul(pods) <= row.get(self.column_in(part, *column)).copied().unwrap_or(0)
+            amount.saturating_mul(units) <= row.get(self.column_in(part, *column)).copied().unwrap_or(0)
         };
         asked.amounts.as_ref().is_some_and(|amounts| {
             amounts
@@ -722,7 +733,7 @@ impl Places {
         }
         // No node has any of it yet, so what was counted is still right.
         for asked in self.asks.items.iter_mut().flatten().filter(|asked| asked.amounts.is_none()) {
-            asked.amounts = self.columns.amounts(&asked.demand.per_pod);
+            asked.amounts = self.columns.amounts(&asked.demand.units().0);
         }
     }
 }

@@ -165,7 +165,7 @@ impl Capacity {
 
     /// Numbers of nodes for the pods of a demand now.
     pub(crate) fn slots_to_take(&self, ask: Ask) -> Vec<usize> {
-        self.places.nodes_for(ask)
+        self.places.nodes_for(ask, 0)
     }
 
     /// False while nothing can start, however much is free.
@@ -179,14 +179,14 @@ impl Capacity {
         self.places.is_placed_by_use(ask) || self.too_many_closed().is_none()
     }
 
-    /// How many pods of a demand find a node now, whatever the threshold.
-    pub(crate) fn pods_now(&mut self, ask: Ask) -> u64 {
+    /// How many units of a demand find a node now, whatever the threshold.
+    pub(crate) fn units_now(&mut self, ask: Ask) -> u64 {
         self.places.count(ask, View::Now)
     }
 
-    /// See [`super::index::Places::pods_on`].
-    pub(crate) fn pods_on(&self, ask: Ask, slot: usize, more: Option<&Vec<i64>>) -> u32 {
-        self.places.pods_on(ask, slot, more)
+    /// See [`super::index::Places::units_on`].
+    pub(crate) fn units_on(&self, ask: Ask, slot: usize, more: Option<&Vec<i64>>) -> u32 {
+        self.places.units_on(ask, slot, more)
     }
 
     /// True if all that a demand asks for is at most this.
@@ -201,9 +201,9 @@ impl Capacity {
         Some((entry.slot, self.places.row(resources), self.parts_with(entry, resources)))
     }
 
-    /// Nodes for the pods of a demand: all of them if [`Self::fits`].
-    pub(crate) fn nodes_to_take(&self, ask: Ask) -> Vec<Name> {
-        let slots = self.places.nodes_for(ask).into_iter();
+    /// Nodes for the pods of a demand after so many starts that failed: all of them if [`Self::fits`].
+    pub(crate) fn nodes_to_take(&self, ask: Ask, failed: u32) -> Vec<Name> {
+        let slots = self.places.nodes_for(ask, failed).into_iter();
         slots.filter_map(|slot| self.slots.get(slot).cloned().flatten()).collect()
     }
 
@@ -321,6 +321,12 @@ pub(super) fn not_placed(demand: &Demand, placed: u32, suitable: usize, when: &s
         "no node of the pool matches its nodeSelector and tolerations".to_owned()
     } else if demand.pod_count == 1 {
         format!("no node has capacity for {} {when} ({suitable} nodes looked at)", demand.per_pod)
+    } else if demand.placement.one_node {
+        format!(
+            "no node has capacity for all {} pods with {} each {when} ({suitable} nodes looked at), and they mount a volume \
+             that one node at a time can mount",
+            demand.pod_count, demand.per_pod
+        )
     } else {
         format!(
             "nodes have capacity for {placed} of {} pods with {} each {when} ({suitable} nodes looked at)",
@@ -343,17 +349,18 @@ pub(super) fn place<'a>(
     view: View,
     rooms: impl Iterator<Item = (&'a Node, Resources)>,
 ) -> Result<Vec<Name>, u32> {
+    let (unit, _) = demand.units();
     let mut places = Vec::with_capacity(demand.pod_count as usize);
     for (node, mut free) in rooms {
         if !view.admits(&demand.placement, node) {
             continue;
         }
-        while demand.per_pod.exceeds(&free).is_none() {
-            places.push(node.name.clone());
+        while unit.exceeds(&free).is_none() {
+            places.extend(std::iter::repeat_n(node.name.clone(), demand.pods_per_unit() as usize));
             if places.len() == demand.pod_count as usize {
                 return Ok(places);
             }
-            free.subtract(&demand.per_pod);
+            free.subtract(&unit);
         }
     }
     Err(u32::try_from(places.len()).unwrap_or(u32::MAX))

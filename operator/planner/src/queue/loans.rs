@@ -180,9 +180,9 @@ impl<'a> Lent<'a> {
         if loans.is_empty() || !is_within(capacity, &total) {
             return None;
         }
-        let wanted = u64::from(capacity.demand(ask).pod_count);
-        let mut pods = more_pods(ask, &rows, capacity);
-        let now = capacity.pods_now(ask);
+        let wanted = u64::from(capacity.demand(ask).units().1);
+        let mut pods = more_units(ask, &rows, capacity);
+        let now = capacity.units_now(ask);
         if now + pods < wanted {
             return None;
         }
@@ -200,7 +200,7 @@ impl<'a> Lent<'a> {
             for (slot, row) in &one.rows {
                 subtract(after.entry(*slot).or_default(), row);
             }
-            let left = pods - more_pods(ask, &before, capacity) + more_pods(ask, &after, capacity);
+            let left = pods - more_units(ask, &before, capacity) + more_units(ask, &after, capacity);
             if is_within(capacity, &without) && now + left >= wanted {
                 (total, pods) = (without, left);
                 rows.extend(after);
@@ -215,19 +215,21 @@ impl<'a> Lent<'a> {
 }
 
 /// How many more pods of a demand would find a node with this.
-fn more_pods(ask: Ask, rows: &Rows, capacity: &Capacity) -> u64 {
+fn more_units(ask: Ask, rows: &Rows, capacity: &Capacity) -> u64 {
     let pods = |(slot, row): (&usize, &Vec<i64>)| {
-        u64::from(capacity.pods_on(ask, *slot, Some(row)).saturating_sub(capacity.pods_on(ask, *slot, None)))
+        u64::from(
+            capacity.units_on(ask, *slot, Some(row)).saturating_sub(capacity.units_on(ask, *slot, None)),
+        )
     };
     rows.iter().map(pods).sum()
 }
 
 /// Nodes for the pods of a demand: first those where something is given back.
 fn nodes_for(ask: Ask, rows: &Rows, capacity: &Capacity) -> Vec<(usize, u32)> {
-    let mut left = capacity.demand(ask).pod_count;
+    let mut left = capacity.demand(ask).units().1;
     let mut nodes: BTreeMap<usize, u32> = BTreeMap::new();
     for (slot, row) in rows {
-        let pods = capacity.pods_on(ask, *slot, Some(row)).min(left);
+        let pods = capacity.units_on(ask, *slot, Some(row)).min(left);
         if pods > 0 {
             nodes.insert(*slot, pods);
             left -= pods;

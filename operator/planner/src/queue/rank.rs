@@ -36,6 +36,8 @@ pub(super) struct Rank {
     pub(super) borrows: bool,
     /// The claims that it mounts.
     pub(super) claims: Box<[Name]>,
+    /// How often in a row its start was withdrawn.
+    pub(super) failed_starts: u32,
 }
 
 fn waiting_since(sj: &ScavengerJob) -> Timestamp {
@@ -66,6 +68,7 @@ impl Rank {
             ready_since,
             borrows: loans::may_borrow(sj),
             claims: sj.spec.as_ref().map(|spec| spec.claims.as_slice().into()).unwrap_or_default(),
+            failed_starts: sj.status.failed_starts,
         }
     }
 

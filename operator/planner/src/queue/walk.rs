@@ -156,7 +156,7 @@ impl Queue {
                 progress.claim = Some(Claim { lane, sj, back });
                 continue;
             }
-            let nodes = room.capacity.nodes_to_take(lane.ask);
+            let nodes = room.capacity.nodes_to_take(lane.ask, rank.failed_starts);
             let demand = room.capacity.demand(lane.ask).clone();
             room.promises.admit(&sj, &demand.per_pod, nodes);
             self.remove(&sj, room.capacity);
@@ -473,6 +473,7 @@ impl Line {
                 ready_since: Timestamp::MIN,
                 borrows: rank.borrows,
                 claims: Box::default(),
+                failed_starts: rank.failed_starts,
             };
             let alike = |after: &&Arc<Rank>| (after.again, after.turn) == (rank.again, rank.turn);
             next = self.members.range::<Rank, _>(behind..).next().filter(alike);

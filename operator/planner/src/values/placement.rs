@@ -21,6 +21,10 @@ pub struct Placement {
     /// The nodes to which a volume is attached that one node at a time can mount. The planner fills it in.
     #[serde(default)]
     pub attached: Option<NodeTerm>,
+    /// True if the pods of a gang must all be on one node: they mount a volume that one node at a time can mount. The
+    /// planner fills it in.
+    #[serde(default)]
+    pub one_node: bool,
 }
 
 /// A term of a required node affinity: all of its expressions must match.

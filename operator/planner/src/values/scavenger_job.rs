@@ -123,6 +123,18 @@ impl Demand {
     pub fn total(&self) -> Resources {
         self.per_pod.times(i64::from(self.pod_count))
     }
+
+    /// What a node takes as a whole or not at all, and how many of these there are: each pod, or all pods at once.
+    #[must_use]
+    pub fn units(&self) -> (Resources, u32) {
+        if self.placement.one_node { (self.total(), 1) } else { (self.per_pod.clone(), self.pod_count) }
+    }
+
+    /// Number of pods in each of the [`Self::units`].
+    #[must_use]
+    pub fn pods_per_unit(&self) -> u32 {
+        if self.placement.one_node { self.pod_count } else { 1 }
+    }
 }
 
 /// How many start times, interruption times and ended attempts a status keeps: the newest.

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use scavenger_planner::{
-    fixtures::{NAMESPACE, millis, node, pod, seconds, settings, sj},
+    fixtures::{NAMESPACE, key, millis, node, pod, seconds, settings, sj},
     resources::Resources,
-    values::{Phase, PreemptionMode, Settings},
+    values::{Access, Phase, PreemptionMode, Settings},
 };
 use scavenger_simulator::{Cluster, Random, Stream, Workload};
 
@@ -128,7 +128,12 @@ fn happen(cluster: &mut Cluster, misfortune: Misfortune, which: usize) {
         }
         (Misfortune::Replace, _, _, Some(sj)) => {
             let cpu = 500 * (1 + which as i64 % 8);
-            cluster.replace(&sj, |sj| sj.asking(cpu));
+            cluster.replace(&sj, |sj| {
+                let spec = sj.spec.as_ref().expect("no spec is invalid here");
+                let has_volume = !spec.claims.is_empty();
+                let cpu = if has_volume { cpu.min(most_on_one_node(spec.demand.pod_count)) } else { cpu };
+                sj.asking(cpu)
+            });
         }
         (Misfortune::Quota, ..) => {
             let jobs =
@@ -188,13 +193,36 @@ fn world_settings() -> Settings {
     Settings { preemption_mode: PreemptionMode::Operator, ..settings().filled_to(0.8).starting_at_once(4) }
 }
 
-fn live(seed: u64, failing: u64, strict: bool, lives: &[Life], happenings: &[(i64, Misfortune, usize)]) {
+/// What each of so many pods may ask for, in thousandths of a core, so that one node can have capacity for all.
+fn most_on_one_node(pods: u32) -> i64 {
+    6000 / i64::from(pods)
+}
+
+/// True for those whose pods mount a volume that one node at a time can mount. To be drawn last, so that the cases that once
+/// failed stay as they were.
+fn volumes() -> impl Strategy<Value = Vec<bool>> {
+    prop::collection::vec(prop::bool::weighted(0.3), 5)
+}
+
+fn live(
+    seed: u64,
+    failing: u64,
+    strict: bool,
+    lives: &[Life],
+    happenings: &[(i64, Misfortune, usize)],
+    volumes: &[bool],
+) {
     let mut cluster =
         Cluster::new(world_settings()).with_nodes([node("n1", 8000), node("n2", 8000), node("n3", 4000)]);
     cluster.strict = strict;
     cluster.random = Some((Random::new(seed), failing));
     for (number, life) in lives.iter().enumerate() {
-        let sj = sj(&format!("job{number}")).asking(life.cpu_milli).gang(life.pods);
+        let mut sj = sj(&format!("job{number}")).asking(life.cpu_milli).gang(life.pods);
+        if volumes[number % volumes.len()] {
+            let claim = format!("data{number}");
+            cluster.fresh_claims.insert(key(&claim), Access::OneNode);
+            sj = sj.asking(life.cpu_milli.min(most_on_one_node(life.pods))).mounting(&claim);
+        }
         cluster.submit(sj, life.workload.clone());
         cluster.run_for(seconds(life.after));
     }
@@ -235,8 +263,9 @@ proptest! {
         failing in prop_oneof![Just(0_u64), Just(5), Just(30)],
         lives in prop::collection::vec(life(), 1..6),
         happenings in prop::collection::vec((0..30_000_i64, gentle(), 0..100_usize), 0..20),
+        volumes in volumes(),
     ) {
-        live(seed, failing, true, &lives, &happenings);
+        live(seed, failing, true, &lives, &happenings, &volumes);
     }
 
     #[test]
@@ -245,7 +274,8 @@ proptest! {
         failing in prop_oneof![Just(0_u64), Just(5), Just(30)],
         lives in prop::collection::vec(life(), 1..6),
         happenings in prop::collection::vec((0..30_000_i64, rough(), 0..100_usize), 0..20),
+        volumes in volumes(),
     ) {
-        live(seed, failing, false, &lives, &happenings);
+        live(seed, failing, false, &lives, &happenings, &volumes);
     }
 }

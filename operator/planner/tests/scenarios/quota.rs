@@ -315,14 +315,6 @@ fn a_gang_that_a_quota_on_services_refused_holds_gangs_and_no_single_pod() {
     }
 }
 
-/// A ScavengerJob that mounts a claim.
-fn mounting(mut sj: ScavengerJob, claim: &str) -> ScavengerJob {
-    if let Ok(spec) = &mut sj.spec {
-        spec.claims = vec![claim.into()];
-    }
-    sj
-}
-
 fn bind(cluster: &mut Cluster, claim: &str) {
     cluster.unbound_claims.clear();
     let volume = Volume {
@@ -343,7 +335,7 @@ fn five_thousand_on_an_unbound_claim_do_not_hold_up_newcomers() {
         cluster.unbound_claims.insert(Key::new(GREEDY, "data"));
         for number in 0..5000 {
             let sj = greedy(&format!("job{number:04}")).asking(1000 + number % 5);
-            cluster.submit(mounting(sj, "data"), work(10));
+            cluster.submit(sj.mounting("data"), work(10));
         }
         let waited = newcomers(&mut cluster, 20);
         // Until the first starts are given up nobody knows; then one at a time tries.
@@ -360,11 +352,11 @@ fn those_on_an_unbound_claim_say_so_and_hold_nobody_that_does_not_mount_it() {
     let mut cluster = cluster();
     cluster.unbound_claims.insert(Key::new(GREEDY, "data"));
     for name in ["a", "b"] {
-        cluster.submit(mounting(greedy(name), "data"), work(10));
+        cluster.submit(greedy(name).mounting("data"), work(10));
     }
     cluster.run_until("one is withdrawn", |cluster| status(cluster, "a").failed_starts > 0);
-    cluster.submit(mounting(greedy("c"), "data"), work(10));
-    cluster.submit(mounting(greedy("other"), "scratch"), work(10));
+    cluster.submit(greedy("c").mounting("data"), work(10));
+    cluster.submit(greedy("other").mounting("scratch"), work(10));
     cluster.submit(greedy("plain"), work(10));
     cluster.run_for(seconds(3));
     assert_eq!(reason(&cluster, "c"), Some(WaitingReason::VolumeUnbound));

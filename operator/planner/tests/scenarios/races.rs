@@ -12,13 +12,6 @@ fn created(sj: ScavengerJob, second: i64) -> ScavengerJob {
     ScavengerJob { creation_time: at(second), has_finalizer: true, ..sj }
 }
 
-fn mounting(mut sj: ScavengerJob, claim: &str) -> ScavengerJob {
-    if let Ok(spec) = &mut sj.spec {
-        spec.claims = vec![claim.into()];
-    }
-    sj
-}
-
 /// A planner that sees these ScavengerJobs.
 fn planner(seen: impl IntoIterator<Item = Observation>, all: &[ScavengerJob]) -> Planner {
     let mut planner = Planner::default();
@@ -87,8 +80,8 @@ fn of_two_that_share_a_volume_and_are_admitted_one_after_the_other_one_is_prepar
     let access = Access::OneNode;
     let volume = Volume { name: "pv".into(), claim: Some(key("data")), affinity: Vec::new(), access };
     let all = [
-        created(mounting(sj("a").asking(8000), "data"), 0),
-        created(mounting(sj("b").asking(7000), "data"), 10),
+        created(sj("a").asking(8000).mounting("data"), 0),
+        created(sj("b").asking(7000).mounting("data"), 10),
     ];
     let seen = nodes.into_iter().chain(shops).chain([Observation::Volume(volume)]);
     let mut planner = planner(seen, &all);

@@ -4,9 +4,7 @@ use scavenger_planner::{
     Planner,
     fixtures::{at, key, node, pod, seconds, settings, sj},
     guard::Help,
-    values::{
-        Access, Expression, Key, NodeTerm, Observation, Operator, Phase, ScavengerJob, Volume, WaitingReason,
-    },
+    values::{Access, Expression, Key, NodeTerm, Observation, Operator, Phase, Volume, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Workload};
 
@@ -17,13 +15,6 @@ fn volume(name: &str, claim: &str, node: &str) -> Volume {
     let here = Expression { key: "name".into(), operator: Operator::In, values: vec![node.into()] };
     let affinity = vec![NodeTerm { labels: vec![here], names: Vec::new() }];
     Volume { name: name.into(), claim: Some(key(claim)), affinity, access: Access::ManyNodes }
-}
-
-fn mounting(mut sj: ScavengerJob, claim: &str) -> ScavengerJob {
-    if let Ok(spec) = &mut sj.spec {
-        spec.claims = vec![claim.into()];
-    }
-    sj
 }
 
 /// Two full nodes, of which the second has the cheaper one.
@@ -106,8 +97,8 @@ fn a_scavenger_job_waits_for_room_where_its_volume_is() {
     cluster.submit(sj("first").asking(8000).only_on("name", "n1"), work(100));
     cluster.run_until_phase("first", Phase::Running);
     cluster.planner.observe(Observation::Volume(volume("pv", "data", "n1")), at(10));
-    cluster.submit(mounting(sj("tied").asking(5000), "data"), work(50));
-    cluster.submit(mounting(sj("free").asking(5000), "unbound"), work(50));
+    cluster.submit(sj("tied").asking(5000).mounting("data"), work(50));
+    cluster.submit(sj("free").asking(5000).mounting("unbound"), work(50));
     cluster.run_until_phase("free", Phase::Running);
     cluster.run_for(seconds(30));
     assert_eq!(cluster.waits("tied"), Some(WaitingReason::NoRoom), "{:?}", cluster.status("tied"));
@@ -124,7 +115,7 @@ fn while_volumes_cannot_be_listed_only_those_wait_whose_volume_is_not_known() {
     cluster.submit(sj("plain").asking(1000), work(50));
     submit(&mut cluster, "known", 1000, 50);
     for name in ["listed", "shown"] {
-        cluster.submit(mounting(sj(name).asking(1000), name), work(50));
+        cluster.submit(sj(name).asking(1000).mounting(name), work(50));
     }
     cluster.run_until_phase("plain", Phase::Running);
     cluster.run_until_phase("known", Phase::Running);
@@ -156,7 +147,7 @@ fn with_volume(access: Access) -> Cluster {
 }
 
 fn submit(cluster: &mut Cluster, name: &str, cpu: i64, needs: i64) {
-    cluster.submit(mounting(sj(name).asking(cpu), "data"), work(needs));
+    cluster.submit(sj(name).asking(cpu).mounting("data"), work(needs));
 }
 
 fn node_of_pod(cluster: &Cluster, sj: &str) -> Option<String> {
@@ -264,7 +255,7 @@ fn a_volume_of_one_pod_is_waited_for() {
 fn a_start_that_fails_gives_the_volume_to_the_next() {
     let mut cluster = with_volume(Access::OneNode);
     let never = Workload { never_scheduled: true, ..work(100) };
-    cluster.submit(mounting(sj("never"), "data"), never);
+    cluster.submit(sj("never").mounting("data"), never);
     cluster.run_for(seconds(2));
     submit(&mut cluster, "next", 1000, 10);
     cluster.run_for(seconds(10));
@@ -275,4 +266,97 @@ fn a_start_that_fails_gives_the_volume_to_the_next() {
     );
     cluster.run_until_phase("next", Phase::Completed);
     assert_eq!(cluster.status("never").failed_starts, 1);
+}
+
+/// The nodes of a ScavengerJob's pods.
+fn nodes_of_pods(cluster: &Cluster, sj: &str) -> Vec<String> {
+    let pods = cluster.live_pods(sj);
+    pods.iter().filter_map(|pod| Some(pod.node.as_ref()?.to_string())).collect()
+}
+
+#[test]
+fn a_gang_that_mounts_a_volume_of_one_node_goes_to_one_node_or_waits() {
+    // Whether the volume is there or will be made where the first pod goes.
+    for is_fresh in [false, true] {
+        let mut cluster = with_volume(if is_fresh { Access::ManyNodes } else { Access::OneNode });
+        let claim = if is_fresh { "fresh" } else { "data" };
+        cluster.fresh_claims.insert(key(claim), Access::OneNode);
+        let gang = |name: &str, cpu| sj(name).asking(cpu).gang(3).mounting(claim);
+        // 12,000 are free, enough for three pods with 3000, but not on one node.
+        for (name, node, cpu) in [("shop", "n1", 3000), ("standing", "n2", 5000)] {
+            cluster.create_pod(pod(name, cpu).on(node).running(), seconds(100_000));
+        }
+        cluster.submit(gang("gang", 3000), work(50));
+        cluster.run_for(seconds(60));
+        assert_eq!(cluster.waits("gang"), Some(WaitingReason::NoRoom), "{}", cluster.history());
+        assert_eq!(
+            cluster.status("gang").message,
+            "no node has capacity for all 3 pods with 3 cpu, 3000 MiB each now (2 nodes looked at), and they mount a \
+             volume that one node at a time can mount"
+        );
+        cluster.delete_pod(&key("shop"));
+        cluster.run_until_phase("gang", Phase::Running);
+        assert_eq!(nodes_of_pods(&cluster, "gang"), ["n1"; 3], "{is_fresh}");
+        // Another one that mounts it goes there, too, with all of its pods.
+        if !is_fresh {
+            cluster.submit(gang("second", 300), work(10));
+            cluster.run_until_phase("second", Phase::Running);
+            assert_eq!(nodes_of_pods(&cluster, "second"), ["n1"; 3]);
+        }
+        cluster.run_until_phase("gang", Phase::Completed);
+        assert_eq!(cluster.starts.len(), if is_fresh { 1 } else { 2 }, "none was tried in vain");
+        cluster.submit(gang("large", 4000), work(50));
+        cluster.run_for(seconds(60));
+        assert_eq!(cluster.waits("large"), Some(WaitingReason::NeverFits), "{:?}", cluster.status("large"));
+    }
+}
+
+#[test]
+fn a_gang_of_one_node_keeps_its_node_when_the_planner_begins_again() {
+    let mut cluster = with_volume(Access::OneNode);
+    cluster.scheduler_works = false;
+    cluster.submit(sj("gang").asking(3000).gang(3).mounting("data"), work(50));
+    cluster.run_until_phase("gang", Phase::Starting);
+    cluster.restart(false);
+    let volume = Volume { affinity: Vec::new(), access: Access::OneNode, ..volume("pv", "data", "n1") };
+    cluster.planner.observe(Observation::Volume(volume), cluster.now);
+    cluster.run_for(seconds(1));
+    let node = cluster.status("gang").attempt.as_ref().unwrap().node.clone().unwrap();
+    let promised = cluster.planner.ledger().promised(&node).unwrap();
+    assert_eq!(promised.cpu_milli, 9000, "{:?}", cluster.planner.ledger());
+    cluster.scheduler_works = true;
+    cluster.create_pod(pod("wakes-the-scheduler", 10), seconds(10));
+    cluster.run_until_phase("gang", Phase::Running);
+    assert_eq!(nodes_of_pods(&cluster, "gang"), [node.as_ref(); 3], "{}", cluster.history());
+}
+
+#[test]
+fn a_gang_that_is_not_placed_on_the_node_chosen_for_it_is_tried_on_another() {
+    let mut cluster = with_volume(Access::OneNode);
+    let never = Workload { never_scheduled: true, ..work(50) };
+    cluster.submit(sj("gang").asking(3000).gang(3).mounting("data"), never);
+    let mut nodes = Vec::new();
+    for failed in 0..3 {
+        cluster.run_until("it starts once more", |cluster| {
+            let status = cluster.status("gang");
+            status.failed_starts == failed && status.phase == Phase::Starting
+        });
+        let attempt = cluster.status("gang").attempt.clone().unwrap();
+        nodes.extend(attempt.node.map(|node| node.to_string()));
+    }
+    assert_eq!(nodes, ["n1", "n2", "n1"]);
+}
+
+#[test]
+fn a_gang_on_a_volume_of_one_pod_is_told_that_it_can_never_mount_it() {
+    let mut cluster = with_volume(Access::OnePod);
+    cluster.submit(sj("gang").asking(1000).gang(3).mounting("data"), work(50));
+    cluster.run_for(seconds(60));
+    assert_eq!(cluster.waits("gang"), Some(WaitingReason::VolumeInUse));
+    assert_eq!(
+        cluster.status("gang").message,
+        "PersistentVolumeClaim \"data\" can be mounted by one pod, and this ScavengerJob has 3; waits until its access \
+         mode is another, or its podCount 1"
+    );
+    assert!(cluster.starts.is_empty());
 }
