@@ -19,6 +19,7 @@ mod up;
 mod volumes;
 
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
@@ -79,18 +80,27 @@ impl std::str::FromStr for Name {
     }
 }
 
-/// Says, when the user interrupts a task that made clusters, that they are still there.
+/// Says, when the user interrupts a task that made clusters, that they are still there. A task that makes some after others
+/// says it of the last ones.
 pub(crate) fn tell_when_interrupted(names: &[Name]) -> Result<()> {
-    let names = names.to_vec();
-    ctrlc::set_handler(move || {
+    static NAMES: Mutex<Vec<Name>> = Mutex::new(Vec::new());
+    let is_first = std::mem::replace(&mut *locked(&NAMES), names.to_vec()).is_empty();
+    if !is_first {
+        return Ok(());
+    }
+    ctrlc::set_handler(|| {
         eprintln!("\ninterrupted");
-        for Name(name) in &names {
+        for Name(name) in &*locked(&NAMES) {
             eprintln!("the cluster {name} stays up, `cargo xtask cluster down --name {name}` removes it");
         }
         // As a shell reports an end by SIGINT.
         std::process::exit(130);
     })
     .context("cannot wait for an interruption")
+}
+
+fn locked(names: &Mutex<Vec<Name>>) -> MutexGuard<'_, Vec<Name>> {
+    names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes the cluster down at the end of what it was made for. What came of that matters more than a cluster that could
@@ -186,4 +196,17 @@ pub(crate) fn up(name: &str, options: &Options) -> Result<Cluster> {
 /// Stops the cluster `name` and leaves nothing of it; no error if there is none.
 pub(crate) fn down(name: &str) -> Result<()> {
     down::down(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_task_can_make_clusters_one_after_the_other() {
+        for name in ["first", "second"] {
+            let name: Name = name.parse().expect("the name is short enough");
+            tell_when_interrupted(&[name]).expect("an interruption can be waited for once more");
+        }
+    }
 }
