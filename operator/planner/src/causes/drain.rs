@@ -17,7 +17,7 @@ pub(crate) fn concerns(tracked: &Tracked) -> bool {
 }
 
 impl Cause for Drain {
-    fn is_idle(&self, pool: &Pool<'_>) -> bool {
+    fn is_idle(&mut self, pool: &Pool<'_>) -> bool {
         !pool.settings.drain
     }
 

@@ -10,12 +10,15 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::{
-    Cause, Pool, Standing,
+    Cause, PATIENCE, Pool, Standing,
     least_loss::{self, Candidate},
 };
 use crate::{
     capacity::Group,
+    known::later,
     resources::{Amount, Resources, Share},
     values::{Demand, Headroom, Key, Reason},
 };
@@ -76,18 +79,44 @@ pub fn choose(
     chosen.filter_map(|sj| Some((sj.clone(), message(&sj)?))).collect()
 }
 
+/// While those that were ordered to go are still there, every ScavengerJob that runs is looked at again and again, with each
+/// pod that comes or goes. Nobody waits for headroom, so this is done once in this time.
+const PAUSE: SignedDuration = SignedDuration::from_secs(2);
+
 /// Keeps what pods use of the pool below its `interruptThreshold`.
 #[derive(Debug, Default)]
-pub(crate) struct KeepHeadroom;
+pub(crate) struct KeepHeadroom {
+    /// The last look that found too little.
+    last: Option<Look>,
+    /// True if something has changed since then.
+    has_news: bool,
+}
+
+/// A look at all ScavengerJobs that run.
+#[derive(Debug)]
+struct Look {
+    /// What was there. While all of this is the same, so is what is to be done.
+    stamp: (u64, u64, u64, Resources),
+    /// When there may be another one.
+    again: Timestamp,
+}
 
 impl Cause for KeepHeadroom {
-    fn is_idle(&self, pool: &Pool<'_>) -> bool {
-        let headroom = &pool.settings.headroom;
-        let (allocatable, used) = pool.capacity.counted_by_requests(pool.capacity.used_by_pods());
-        headroom.suffices(&used, &allocatable) && pool.capacity.groups().all(|group| group.suffices(headroom))
+    fn is_idle(&mut self, pool: &Pool<'_>) -> bool {
+        if suffices(pool) {
+            (self.last, self.has_news) = (None, false);
+            return true;
+        }
+        let last = self.last.as_ref();
+        self.has_news = last.is_some_and(|last| last.stamp != stamp(pool));
+        // Those that should have gone may be stuck by then, and others go in their place.
+        let pause = if self.has_news { SignedDuration::ZERO } else { PATIENCE };
+        last.is_some_and(|last| pool.now < later(last.again, pause))
     }
 
     fn order(&mut self, pool: &mut Pool<'_>) {
+        self.last = Some(Look { stamp: stamp(pool), again: later(pool.now, PAUSE) });
+        self.has_news = false;
         keep_in_pool(pool);
         let lacks = |group: &Group<'_>| !group.suffices(&pool.settings.headroom);
         let groups: Vec<(usize, String)> = pool
@@ -100,6 +129,23 @@ impl Cause for KeepHeadroom {
             keep_in_group(pool, group, &nodes);
         }
     }
+
+    fn wake_at(&self) -> Option<Timestamp> {
+        self.last.as_ref().filter(|_| self.has_news).map(|last| last.again)
+    }
+}
+
+/// Versions rise when capacity is given back, not when it is taken, so what is used is part of it.
+fn stamp(pool: &Pool<'_>) -> (u64, u64, u64, Resources) {
+    let capacity = &pool.capacity;
+    (capacity.epoch(), capacity.version(), pool.occupancy.version(), capacity.used_by_pods().clone())
+}
+
+/// True if there is enough headroom while all that is terminating is still there.
+fn suffices(pool: &Pool<'_>) -> bool {
+    let headroom = &pool.settings.headroom;
+    let (allocatable, used) = pool.capacity.counted_by_requests(pool.capacity.used_by_pods());
+    headroom.suffices(&used, &allocatable) && pool.capacity.groups().all(|group| group.suffices(headroom))
 }
 
 fn keep_in_pool(pool: &mut Pool<'_>) {
@@ -108,15 +154,20 @@ fn keep_in_pool(pool: &mut Pool<'_>) {
     if headroom.suffices(&used, &allocatable) {
         return;
     }
-    let mut candidates = Vec::new();
+    let mut staying = Vec::new();
     for sj in pool.occupancy.scavenger_jobs() {
-        let held = pool.held_in_pool(sj);
-        match pool.loss_of(sj) {
-            Some(loss) => candidates.push(Candidate { sj: sj.clone(), held, loss }),
-            None if pool.standing_of(sj) == Standing::Stuck => {}
-            None => used.subtract(&held),
+        match pool.standing_of(sj) {
+            Standing::Stays => staying.push(sj),
+            Standing::Terminating(_) => used.subtract(&pool.held_in_pool(sj)),
+            Standing::Stuck => {}
         }
     }
+    if headroom.suffices(&used, &allocatable) {
+        return;
+    }
+    let candidate =
+        |sj: &Key| Some(Candidate { sj: sj.clone(), held: pool.held_in_pool(sj), loss: pool.loss_of(sj)? });
+    let candidates = staying.into_iter().filter_map(candidate).collect();
     for (sj, message) in choose(&used, &allocatable, headroom, "", candidates) {
         pool.order(&sj, Reason::Headroom, message);
     }

@@ -53,7 +53,7 @@ pub(crate) fn message(node: &Node, settings: &Settings) -> String {
 }
 
 impl Cause for LeftPool {
-    fn is_idle(&self, pool: &Pool<'_>) -> bool {
+    fn is_idle(&mut self, pool: &Pool<'_>) -> bool {
         self.since.is_empty() && pool.capacity.outside().is_empty()
     }
 

@@ -122,7 +122,7 @@ fn memory(bytes: i64) -> Resources {
 }
 
 impl Cause for MeasuredMemory {
-    fn is_idle(&self, _: &Pool<'_>) -> bool {
+    fn is_idle(&mut self, _: &Pool<'_>) -> bool {
         self.hot.is_empty() && self.relieving.is_empty()
     }
 

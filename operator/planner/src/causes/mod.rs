@@ -43,7 +43,7 @@ use pending_resize::PendingResizes;
 /// One cause for which ScavengerJobs must go.
 pub(crate) trait Cause {
     /// True if there is nothing to do. Most plans end here.
-    fn is_idle(&self, pool: &Pool<'_>) -> bool;
+    fn is_idle(&mut self, pool: &Pool<'_>) -> bool;
 
     /// Orders the interruption of those that must go.
     fn order(&mut self, pool: &mut Pool<'_>);

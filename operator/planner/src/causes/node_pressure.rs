@@ -31,7 +31,7 @@ impl NodePressure {
 }
 
 impl Cause for NodePressure {
-    fn is_idle(&self, _: &Pool<'_>) -> bool {
+    fn is_idle(&mut self, _: &Pool<'_>) -> bool {
         self.pressed.is_empty()
     }
 

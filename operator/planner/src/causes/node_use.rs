@@ -44,7 +44,7 @@ impl NodesInUse {
 }
 
 impl Cause for NodesInUse {
-    fn is_idle(&self, _: &Pool<'_>) -> bool {
+    fn is_idle(&mut self, _: &Pool<'_>) -> bool {
         self.lacking.is_empty()
     }
 

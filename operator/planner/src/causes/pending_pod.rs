@@ -194,7 +194,7 @@ fn place(pod: &Pod) -> (Reverse<i32>, jiff::Timestamp, Key) {
 }
 
 impl Cause for PendingPods {
-    fn is_idle(&self, pool: &Pool<'_>) -> bool {
+    fn is_idle(&mut self, pool: &Pool<'_>) -> bool {
         match pool.settings.preemption_mode {
             PreemptionMode::Operator => self.pending.is_empty(),
             // Another mode was in force before.

@@ -100,7 +100,7 @@ pub fn choose(
 }
 
 impl Cause for PendingResizes {
-    fn is_idle(&self, _: &Pool<'_>) -> bool {
+    fn is_idle(&mut self, _: &Pool<'_>) -> bool {
         self.resizes.is_empty()
     }
 
