@@ -27,8 +27,8 @@ use nix::time::{ClockId, clock_gettime};
 use scavenger_planner::{
     Planner,
     action::{Action, ActionResult, Answer, Task},
-    fixtures::{at, millis, seconds, settings},
-    values::{Job, Key, Observation, Phase, Pod, PreemptionMode, ScavengerJob},
+    fixtures::{at, millis, seconds},
+    values::{Job, Key, Observation, Phase, Pod, PreemptionMode, ScavengerJob, Settings},
 };
 use world::{Variety, World, bound, hopeless, ordinary};
 
@@ -128,6 +128,21 @@ impl Cluster {
         // What a rebuild leaves to be written.
         cluster.settle();
         cluster.spent.clear();
+        cluster
+    }
+
+    /// In this preemption mode; where the operator frees capacity for pods, some wait that nothing helps.
+    fn in_mode(world: &World, mode: PreemptionMode) -> Self {
+        let mut cluster = Self::new(world);
+        if mode == PreemptionMode::Operator {
+            let pool = Settings { preemption_mode: mode, ..world.pool() };
+            cluster.planner.observe(Observation::Pool(Box::new(Ok(pool))), cluster.now);
+            for number in 0..HOPELESS {
+                cluster.planner.observe(Observation::Pod(Box::new(hopeless(number))), cluster.now);
+            }
+            cluster.settle();
+            cluster.spent.clear();
+        }
         cluster
     }
 
@@ -302,16 +317,7 @@ fn percentile(times: &[Duration], percent: usize) -> f64 {
 
 fn events(size: usize, rounds: usize, mode: PreemptionMode) {
     let world = World::of(size);
-    let mut cluster = Cluster::new(&world);
-    if mode == PreemptionMode::Operator {
-        let pool = settings().starting_at_once(50).preempting();
-        cluster.planner.observe(Observation::Pool(Box::new(Ok(pool))), cluster.now);
-        for number in 0..HOPELESS {
-            cluster.planner.observe(Observation::Pod(Box::new(hopeless(number))), cluster.now);
-        }
-        cluster.settle();
-        cluster.spent.clear();
-    }
+    let mut cluster = Cluster::in_mode(&world, mode);
     let starting = cluster.scavenger_jobs.values().filter(|sj| sj.status.phase == Phase::Running).count();
     for number in 0..rounds {
         cluster.round(&world, number);
@@ -365,10 +371,10 @@ fn tables(rounds: usize) {
 /// What each variety costs, side by side.
 fn varieties(rounds: usize) {
     println!(
-        "\nworlds in which each pod is a case of its own: a rebuild as above, and microseconds of one event"
+        "\nworlds in which each pod is a case of its own, and others: a rebuild as above, and microseconds of one event"
     );
     println!(
-        "{:<10} {:>8} {:>6} {:>12} {:>10} {:>10} {:>9} {:>10} {:>10} {:>9} {:>9} {:>9}",
+        "{:<10} {:>8} {:>6} {:>12} {:>10} {:>10} {:>9} {:>10} {:>10} {:>10} {:>9} {:>9} {:>9}",
         "world",
         "SJs",
         "nodes",
@@ -378,6 +384,7 @@ fn varieties(rounds: usize) {
         "actions",
         "resident",
         "peak",
+        "mode",
         "median",
         "99%",
         "largest"
@@ -385,19 +392,22 @@ fn varieties(rounds: usize) {
     for variety in Variety::ALL {
         let rebuild = rebuild_apart(variety, SIZE_OF_VARIETIES);
         let world = World::with(variety, SIZE_OF_VARIETIES);
-        let mut cluster = Cluster::new(&world);
-        for number in 0..rounds {
-            cluster.round(&world, number);
+        for mode in [PreemptionMode::Scheduler, PreemptionMode::Operator] {
+            let mut cluster = Cluster::in_mode(&world, mode);
+            for number in 0..rounds {
+                cluster.round(&world, number);
+            }
+            let mut times: Vec<Duration> = cluster.spent.into_values().flatten().collect();
+            times.sort_unstable();
+            println!(
+                "{:<10} {rebuild} {:>10} {:>9.1} {:>9.1} {:>9.1}",
+                format!("{variety:?}"),
+                format!("{mode:?}"),
+                percentile(&times, 50),
+                percentile(&times, 99),
+                percentile(&times, 100)
+            );
         }
-        let mut times: Vec<Duration> = cluster.spent.into_values().flatten().collect();
-        times.sort_unstable();
-        println!(
-            "{:<10} {rebuild} {:>9.1} {:>9.1} {:>9.1}",
-            format!("{variety:?}"),
-            percentile(&times, 50),
-            percentile(&times, 99),
-            percentile(&times, 100)
-        );
     }
 }
 

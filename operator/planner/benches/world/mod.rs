@@ -2,10 +2,10 @@
 
 use scavenger_planner::{
     fixtures::{at, millis, pod, seconds, settings},
-    resources::Resources,
+    resources::{Resources, Share},
     values::{
         Admitted, Attempt, Demand, Job, Key, Name, Node, NodeTerm, Observation, Outcome, Phase, Placement,
-        Pod, Reason, ScavengerJob, ScavengerJobSpec, ScavengerJobStatus, SupervisionSpec, Waiting,
+        Pod, Reason, ScavengerJob, ScavengerJobSpec, ScavengerJobStatus, Settings, SupervisionSpec, Waiting,
         WaitingReason,
     },
 };
@@ -27,10 +27,12 @@ pub enum Variety {
     OwnNode,
     /// Besides what is typical, a pending pod of a DaemonSet for each node.
     Rollout,
+    /// More is used than the headroom allows, and thousands that were told to go are still there.
+    Overfull,
 }
 
 impl Variety {
-    pub const ALL: [Self; 4] = [Self::Typical, Self::OwnMemory, Self::OwnNode, Self::Rollout];
+    pub const ALL: [Self; 5] = [Self::Typical, Self::OwnMemory, Self::OwnNode, Self::Rollout, Self::Overfull];
 }
 
 /// A cluster in which so many SJs are, a fifth of them running.
@@ -142,7 +144,7 @@ impl World {
 
     fn demand(&self, number: usize) -> Demand {
         match self.variety {
-            Variety::Typical | Variety::Rollout => Self::typical_demand(number),
+            Variety::Typical | Variety::Rollout | Variety::Overfull => Self::typical_demand(number),
             Variety::OwnMemory => {
                 let mut demand = Self::typical_demand(number);
                 demand.per_pod.memory_bytes += (number as i64) << 12;
@@ -252,10 +254,22 @@ impl World {
         sj
     }
 
+    /// The settings of the pool.
+    pub fn pool(&self) -> Settings {
+        let mut pool = settings().starting_at_once(50);
+        if self.variety == Variety::Overfull {
+            // About 70% are used.
+            pool = pool.filled_to(0.6);
+            pool.headroom.interrupt_threshold = Some(Share::from_fraction(0.65));
+            pool.headroom.target = Share::from_fraction(0.6);
+        }
+        pool
+    }
+
     /// Everything there is, in the order in which watches deliver their first lists.
     pub fn observations(&self) -> impl Iterator<Item = Observation> + '_ {
         let name = |number: usize| Name::from(Self::node_name(number));
-        let pool = std::iter::once(Observation::Pool(Box::new(Ok(settings().starting_at_once(50)))));
+        let pool = std::iter::once(Observation::Pool(Box::new(Ok(self.pool()))));
         let nodes = (0..self.nodes).map(|number| Observation::Node(self.node(number)));
         // Ten on each node, with a third of the cluster's processors; ScavengerJobs fill it up to about 70%.
         let pods = (0..self.size).map(move |number| {

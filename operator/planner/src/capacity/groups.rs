@@ -276,6 +276,9 @@ impl Capacity {
 
     /// Finds it out for every demand, after nodes or settings have changed.
     pub(super) fn reach_anew(&mut self) {
+        if !self.groups.are_several() && !self.places.has_parts() {
+            return;
+        }
         self.places.forget_reaches();
         for ask in self.places.all_asks() {
             self.set_reach(ask);

@@ -9,13 +9,14 @@
 use std::{
     borrow::Cow,
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
     sync::Arc,
 };
 
 use super::{
     columns::Columns,
     groups::Reach,
+    named::Namings,
     slab::{Bits, Slab},
 };
 use crate::{
@@ -103,6 +104,9 @@ pub(crate) struct Places {
     by_use: bool,
     placements: Slab<Admission>,
     placement_numbers: BTreeMap<Placement, usize>,
+    namings: Namings,
+    /// Placements that other nodes let in, once they are ready, since [`Self::take_readmitted`].
+    readmitted: BTreeSet<usize>,
     asks: Slab<Asked>,
     /// By whose demands they are.
     ask_numbers: [BTreeMap<Arc<Demand>, Ask>; 2],
@@ -217,6 +221,7 @@ impl Places {
                 let placement = demand.placement.clone();
                 let number = self.placements.add(Admission { placement, users: 0, nodes });
                 self.placement_numbers.insert(demand.placement.clone(), number);
+                self.namings.add(number, &demand.placement);
                 number
             }
         };
@@ -256,6 +261,7 @@ impl Places {
         if placement.users == 0 {
             let placement = self.placements.remove(asked.placement);
             self.placement_numbers.remove(&placement.placement);
+            self.namings.remove(asked.placement, &placement.placement);
         }
     }
 
@@ -298,17 +304,12 @@ impl Places {
             changed[rows] =
                 self.free[rows][end - self.columns.width()..end] != *row || counted[rows] != room.is_some();
         }
-        let mut admits_anew: Vec<Option<[bool; VIEWS]>> = Vec::new();
-        if let Some(node) = node {
-            let admits =
-                |one: &Admission| node.map_or([false; VIEWS], |node| View::all_admit(&one.placement, node));
-            admits_anew = self.placements.items.iter().map(|one| one.as_ref().map(admits)).collect();
-        }
-        if !changed.contains(&true) && node.is_none() {
+        let admits_anew = node.map(|node| self.admits_anew(slot, node)).unwrap_or_default();
+        if !changed.contains(&true) && admits_anew.is_empty() {
             return;
         }
         for asked in self.asks.items.iter_mut().flatten().filter(|_| self.counts_known) {
-            let again = admits_anew.get(asked.placement).copied().flatten();
+            let again = admits_anew.get(&asked.placement);
             for view in View::ALL.map(|view| view as usize) {
                 let Some(count) = asked.counts[view] else { continue };
                 let admitted = self.placements.at(asked.placement).nodes[view].get(slot);
@@ -340,13 +341,51 @@ impl Places {
             self.free[rows][end - self.columns.width()..end].copy_from_slice(row);
             self.counts_in[rows].set(slot, room.is_some());
         }
-        for (number, admits) in admits_anew.into_iter().enumerate() {
-            if let (Some(admits), Some(placement)) = (admits, &mut self.placements.items[number]) {
-                for view in View::ALL.map(|view| view as usize) {
-                    placement.nodes[view].set(slot, admits[view]);
+        for (number, admits) in admits_anew {
+            let placement = self.placements.at_mut(number);
+            for view in View::ALL.map(|view| view as usize) {
+                if view == View::Empty as usize && placement.nodes[view].get(slot) != admits[view] {
+                    self.readmitted.insert(number);
                 }
+                placement.nodes[view].set(slot, admits[view]);
             }
         }
+    }
+
+    /// Which placements a node admits now, of those of which that has changed.
+    fn admits_anew(&self, slot: usize, node: Option<&Node>) -> BTreeMap<usize, [bool; VIEWS]> {
+        let before =
+            |number: usize| View::ALL.map(|view| self.placements.at(number).nodes[view as usize].get(slot));
+        let mut anew = BTreeMap::new();
+        let placements = self.placements.items.iter().enumerate();
+        let was_let_in = placements
+            .filter(|(_, one)| one.as_ref().is_some_and(|one| one.nodes.iter().any(|nodes| nodes.get(slot))));
+        let may_be_let_in = node.into_iter().flat_map(|node| self.namings.that_may_admit(node));
+        for number in was_let_in.map(|(number, _)| number).chain(may_be_let_in) {
+            let placement = &self.placements.at(number).placement;
+            let admits = node.map_or([false; VIEWS], |node| View::all_admit(placement, node));
+            if admits != before(number) {
+                anew.insert(number, admits);
+            }
+        }
+        anew
+    }
+
+    /// Demands of which other nodes are let in, once they are ready, since this was called last.
+    pub(super) fn take_readmitted(&mut self) -> BTreeSet<Ask> {
+        let placements = std::mem::take(&mut self.readmitted);
+        if placements.is_empty() {
+            return BTreeSet::new();
+        }
+        let asks =
+            self.asks.items.iter().enumerate().filter_map(|(number, asked)| Some((number, asked.as_ref()?)));
+        let readmitted = asks.filter(|(_, asked)| placements.contains(&asked.placement));
+        readmitted.map(|(number, _)| Ask(number)).collect()
+    }
+
+    /// True if some demand reaches only a part of the pool.
+    pub(super) fn has_parts(&self) -> bool {
+        !self.parts.is_empty()
     }
 
     /// Before many nodes change at once: finding out again which of them admit a placement, and counting again when

@@ -12,6 +12,7 @@ mod columns;
 mod groups;
 mod index;
 mod labels;
+mod named;
 mod pending;
 #[cfg(any(test, feature = "fixtures"))]
 mod plainly;
@@ -126,6 +127,8 @@ pub struct Capacity {
     groups: Groups,
     /// The epoch in which it was found out what the demands reach.
     reached: u64,
+    /// Demands of which other nodes were let in since [`Self::take_readmitted`].
+    readmitted: BTreeSet<Ask>,
     /// Nodes that changed since the index was brought up to date.
     stale: BTreeSet<Name>,
     /// Rises when something changes that an answer "never fits" depends on.
@@ -190,23 +193,27 @@ impl Capacity {
         if known == Some(&node) {
             return;
         }
-        // Whether a node is ready has no say in "never fits".
+        let eligible = settings.is_some_and(|settings| settings.include(&node));
+        let was_eligible = self.nodes.get(&name).is_some_and(|entry| entry.eligible);
+        // Whether a node is ready has no say in "never fits". Other labels concern only those whom it lets in now, or no
+        // longer; see `take_readmitted`.
         let same = |known: &Node| {
             let lasting =
                 |node: &Node| node.taints.iter().filter(|taint| !taint.passes()).cloned().collect::<Vec<_>>();
-            (&known.allocatable, &known.labels, lasting(known))
-                == (&node.allocatable, &node.labels, lasting(&node))
+            (&known.allocatable, lasting(known)) == (&node.allocatable, lasting(&node))
         };
-        if !known.is_some_and(same) {
+        if eligible != was_eligible || !known.is_some_and(same) {
             self.epoch += 1;
         }
+        let admits_others =
+            known.is_none_or(|known| (&known.labels, &known.taints) != (&node.labels, &node.taints));
         self.version += 1;
         let mut before = None;
         self.change_node(&name, |entry| {
-            entry.eligible = settings.is_some_and(|settings| settings.include(&node));
+            entry.eligible = eligible;
             entry.in_pool = entry.eligible && takes_more(&node);
             entry.group = None;
-            entry.relabelled = true;
+            entry.relabelled |= admits_others;
             before = entry.node.replace(node);
         });
         self.relabel(&name, before.as_ref());
@@ -402,6 +409,9 @@ impl Capacity {
         if begins_again {
             let Self { nodes, slots, labels, places, .. } = self;
             places.begin_again(|placement| labels.candidates(placement, nodes, slots));
+            // Nobody says of which demands other nodes are let in.
+            let is_relabelled = |name: &Name| self.nodes.get(name).is_some_and(|entry| entry.relabelled);
+            self.epoch += u64::from(stale.iter().any(is_relabelled));
         }
         for name in stale {
             // Promised on a node that is gone.
@@ -418,10 +428,12 @@ impl Capacity {
                 self.vacant.push(slot);
             }
         }
-        if self.reached != self.epoch {
+        let readmitted = self.places.take_readmitted();
+        if self.reached != self.epoch || !readmitted.is_empty() {
             self.reached = self.epoch;
             self.reach_anew();
         }
+        self.readmitted.extend(readmitted);
         self.places.settle();
     }
 
@@ -452,7 +464,13 @@ impl Capacity {
         self.nodes.get_key_value(name).map(|(name, _)| name)
     }
 
-    /// Rises when an answer of `Self::never_fits` may have changed.
+    /// Demands of which the answer of [`Self::never_fits`] may have changed since this was called last, in the same epoch:
+    /// nodes have other labels, and let their pods in now, or no longer.
+    pub(crate) fn take_readmitted(&mut self) -> BTreeSet<Ask> {
+        std::mem::take(&mut self.readmitted)
+    }
+
+    /// Rises when any answer of [`Self::never_fits`] may have changed.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch

@@ -98,7 +98,18 @@ fn placements() -> Vec<Placement> {
     ]
 }
 
-/// However nodes come, change and go, each placement is admitted by the nodes that a look at all of them finds.
+/// The nodes that let each demand in, once they are ready.
+fn let_in(capacity: &Capacity, asks: &[Ask]) -> Vec<BTreeSet<Name>> {
+    let nodes = || capacity.nodes.values().filter_map(|entry| entry.node.as_ref());
+    let of = |ask: &Ask| {
+        let placement = &capacity.places.demand(*ask).placement;
+        nodes().filter(|node| View::Empty.admits(placement, node)).map(|node| node.name.clone()).collect()
+    };
+    asks.iter().map(of).collect()
+}
+
+/// However nodes come, change and go, each placement is admitted by the nodes that a look at all of them finds; and where
+/// only labels change it is known whom that concerns.
 #[test]
 fn the_nodes_that_a_placement_names_are_all_that_admit_it() {
     let settings = settings();
@@ -118,6 +129,7 @@ fn the_nodes_that_a_placement_names_are_all_that_admit_it() {
                 let demands = placements().into_iter().map(|placement| Demand { placement, ..one.clone() });
                 asks.extend(demands.map(|demand| capacity.ask(&demand)));
             }
+            let (epoch, before) = (capacity.epoch(), let_in(&capacity, &asks));
             match step {
                 0 => (0..9).for_each(|n| capacity.set_node(labelled(n, zones[n % 3]), Some(&settings))),
                 1 => (0..9).for_each(|n| capacity.set_node(labelled(n, zones[n / 3]), Some(&settings))),
@@ -129,6 +141,16 @@ fn the_nodes_that_a_placement_names_are_all_that_admit_it() {
                 View::ALL.into_iter().for_each(|view| _ = capacity.places.count(*ask, view));
             }
             capacity.check_index(promises.ledger()).unwrap();
+            let after = let_in(&capacity, &asks);
+            let concerned =
+                asks.iter().zip(before.iter().zip(&after)).filter(|(_, (before, after))| before != after);
+            let concerned: BTreeSet<Ask> = concerned.map(|(ask, _)| *ask).collect();
+            let readmitted = capacity.take_readmitted();
+            assert_eq!(capacity.epoch() == epoch, step == 1);
+            if step == 1 {
+                assert_eq!(readmitted, concerned, "asked after {asked_after}");
+                assert!(asks.is_empty() || !concerned.is_empty() && concerned.len() < asks.len());
+            }
         }
     }
 }

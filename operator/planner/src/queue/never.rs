@@ -11,12 +11,22 @@ use super::{
 use crate::capacity::Traits;
 
 impl Queue {
-    /// Finds out of new lines, and of all if nodes came, went or changed, whether they can ever fit.
+    /// Finds out whether lines can ever fit: of new ones, of those whose pods other nodes let in than before, and of all if
+    /// nodes came, went or grew.
     pub(crate) fn decide_who_never_fits(&mut self, room: &mut Room<'_>, walk: &mut Walk) {
         let new = std::mem::take(&mut self.new);
         let epoch = room.capacity.epoch();
         let most = room.capacity.most_row(room.settings);
+        let readmitted = room.capacity.take_readmitted();
         if std::mem::replace(&mut self.epoch, epoch) == epoch {
+            for ask in readmitted {
+                let first = Lane { ask, ..Lane::default() };
+                for (lane, line) in self.lines.range_mut(first..).take_while(|(lane, _)| lane.ask == ask) {
+                    if !new.contains(lane) {
+                        line.decide(*lane, false, &most, room, (&mut self.fronts, &mut self.untold), walk);
+                    }
+                }
+            }
             for lane in &new {
                 if let Some(line) = self.lines.get_mut(lane) {
                     line.decide(*lane, true, &most, room, (&mut self.fronts, &mut self.untold), walk);

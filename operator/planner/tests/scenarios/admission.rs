@@ -183,6 +183,26 @@ fn a_label_that_is_put_on_a_node_lets_in_who_asked_for_it() {
 }
 
 #[test]
+fn a_label_that_is_taken_off_the_last_node_that_has_it_leaves_who_asked_for_it_without_one() {
+    let mut cluster = cluster();
+    cluster.set_node(node("n1", 10_000).labelled("disk", "fast"));
+    cluster.submit(sj("full").asking(6000), work(100));
+    cluster.run_until_phase("full", Phase::Running);
+    cluster.submit(sj("a").asking(3000).only_on("disk", "fast"), work(10));
+    cluster.submit(sj("b").asking(3000), work(10));
+    cluster.run_for(seconds(2));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    cluster.set_node(node("n1", 10_000));
+    cluster.run_for(seconds(2));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
+    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoRoom));
+    cluster.set_node(node("n1", 10_000).labelled("disk", "fast"));
+    cluster.run_for(seconds(2));
+    assert_ne!(cluster.waits("a"), Some(WaitingReason::NeverFits));
+    completed(&mut cluster, "a");
+}
+
+#[test]
 fn a_larger_node_that_is_not_ready_yet_is_reason_to_hope() {
     let mut cluster = cluster();
     cluster.strict = false;
