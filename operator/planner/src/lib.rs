@@ -74,6 +74,7 @@ mod admission;
 mod agenda;
 mod answers;
 mod backoff;
+mod by_requests;
 mod capacity;
 mod causes;
 pub mod check;
@@ -153,7 +154,7 @@ use report::{Ordered, Report};
 use seen::Seen;
 use start_failures::StartFailures;
 use supervision::Supervisors;
-use values::{CheckpointRequest, Key, Name, Phase, Reason, RememberedUse, Settings, WaitingReason};
+use values::{CheckpointRequest, Key, Name, Phase, Reason, Settings, WaitingReason};
 
 /// What is to be done now.
 #[derive(Debug, Default)]
@@ -192,6 +193,7 @@ pub struct Planner {
     causes: Causes,
     node_use: NodeUse,
     start_failures: StartFailures,
+    by_requests: by_requests::ByRequests,
     supervisors: Supervisors,
     /// Who is asked for a checkpoint.
     asked: BTreeMap<Key, CheckpointRequest>,
@@ -222,6 +224,7 @@ impl Default for Planner {
             causes: Causes::default(),
             node_use: NodeUse::default(),
             start_failures: StartFailures::default(),
+            by_requests: Default::default(),
             supervisors: Supervisors::default(),
             asked: BTreeMap::new(),
             seen_version: 0,
@@ -243,6 +246,7 @@ impl Planner {
         self.agenda.wake(now);
         let open = self.start_failures.open(now);
         self.close_or_open(&open);
+        self.follow_by_requests(now);
         self.follow_use(now);
         // 2. Each ScavengerJob on the agenda: what it holds, and what is next for it.
         let mut looked_at = self.follow_up(now, &mut actions);
@@ -286,13 +290,6 @@ impl Planner {
     /// A message for people.
     pub fn settings(&self) -> Result<&Settings, &str> {
         self.settings.as_ref().map_err(String::as_str)
-    }
-
-    /// What is known of the use of nodes, for the planner after this one; none if nothing is counted by use.
-    #[must_use]
-    pub fn remembered_use(&self) -> Option<RememberedUse> {
-        let rules = self.settings.as_ref().ok()?.usage.as_deref()?;
-        Some(self.node_use.remember(rules))
     }
 
     /// Decides about one ScavengerJob.
@@ -371,15 +368,17 @@ impl Planner {
         // A started attempt keeps what it is promised until its pods are seen; preparing needs it, too.
         let keeps_promise = active_attempt(known.sj).is_some()
             || matches!(next, Next::Do(Task::Prepare { .. }) | Next::Change(Transition::Start));
-        let mut refused = None;
+        let (mut refused, mut must_request) = (None, false);
         let next = match next {
             Next::Change(transition) => {
-                if let Transition::Withdraw(_, waiting) = &transition
-                    && queue::is_held_for(waiting.reason)
+                if let Transition::Withdraw(ending, waiting) = &transition
                     && let Some(attempt) = active_attempt(known.sj)
                 {
-                    let claims = self.seen.claims_without_volume(known.sj);
-                    refused = Some((attempt.demand.clone(), claims, waiting.clone()));
+                    must_request = starting::must_request(attempt, &ending.message);
+                    if queue::is_held_for(waiting.reason) {
+                        let claims = self.seen.claims_without_volume(known.sj);
+                        refused = Some((attempt.demand.clone(), claims, waiting.clone()));
+                    }
                 }
                 Next::Do(transition::apply(&known, transition))
             }
@@ -387,6 +386,9 @@ impl Planner {
         };
         if let Some((demand, claims, waiting)) = refused {
             self.queue.refuse(key, (&demand, &claims), &waiting, &self.capacity, now);
+        }
+        if must_request {
+            self.count_by_requests(&key.namespace, now);
         }
         Some((next, keeps_promise))
     }

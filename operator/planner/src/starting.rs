@@ -102,6 +102,11 @@ pub(crate) fn next_of_refused(known: &Known<'_>) -> Option<Next> {
     Some(Next::Change(Transition::withdraw(WaitingReason::Unscheduled, message.clone())))
 }
 
+/// True if this sentence refuses an attempt only because its pods request next to nothing, as accounting Usage makes them.
+pub(crate) fn must_request(attempt: &Attempt, sentence: &str) -> bool {
+    attempt.accounting == Accounting::Usage && refusal::is_of_small_requests(sentence)
+}
+
 /// Since when the pods of an attempt could have come. Between the decision to start and its Job there may be as long as
 /// the operator was away.
 fn began(attempt: &Attempt, job: &Job) -> Timestamp {
@@ -213,12 +218,10 @@ fn of_missing_pods(known: &Known<'_>, attempt: &Attempt, job: &Job, settings: &S
         // Looked up again before the next start, which gives it the time that any reference has.
         Refusal::Reference => Next::Change(Transition::give_up(Reason::ReferenceMissing, message.clone())),
         // By requests its pods would be taken: nothing is wrong with what it asks for.
-        Refusal::Final
-            if attempt.accounting == Accounting::Usage && refusal::is_of_small_requests(message) =>
-        {
-            let remedy = "a LimitRange of the namespace refuses pods that request next to nothing, as accounting Usage \
-                          makes them; remove its min and maxLimitRequestRatio";
-            withdrawn(WaitingReason::QuotaExceeded, &format!("{remedy}: {message}"))
+        Refusal::Final if must_request(attempt, message) => {
+            let why = "a LimitRange of the namespace refuses pods that request next to nothing, as accounting Usage makes \
+                       them; its ScavengerJobs are counted by requests";
+            Next::Change(Transition::give_up(Reason::Refused, format!("{why}: {message}")))
         }
         Refusal::Final => Next::Change(Transition::fail(Reason::Refused, message.clone())),
         Refusal::Passing if now < last => Next::Wait(Some(last)),

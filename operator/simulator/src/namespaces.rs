@@ -59,8 +59,15 @@ impl Cluster {
         if self.terminating.contains(namespace) {
             return Some(terminating(&what, namespace));
         }
-        let hard = self.quotas.get(namespace)?;
         let wanted = &self.pod_templates.get(&job.uid)?.per_pod;
+        let requested = if self.by_use.contains(&job.uid) { 0 } else { wanted.cpu_milli };
+        if let Some(least) = self.least_cpu.get(namespace).filter(|least| requested < **least) {
+            // As the LimitRanger of kube-apiserver 1.36 says it.
+            return Some(format!(
+                "{what} is forbidden: minimum cpu usage per Container is {least}m, but request is {requested}m"
+            ));
+        }
+        let hard = self.quotas.get(namespace)?;
         let mut used = Resources::default();
         let pods = self.pods.values().filter(|pod| pod.key.namespace == *namespace);
         if let Some(hard) = hard.other.get(PODS) {

@@ -175,7 +175,7 @@ impl Capacity {
     /// True if the planner chooses the node for a ScavengerJob, and not kube-scheduler: by what is really used, or because
     /// nothing but the name of a node keeps a gang together.
     pub(crate) fn chooses_node(&self, demand: &Demand) -> bool {
-        demand.placement.one_node || self.places_by_use && demand.pod_count == 1
+        demand.placement.one_node || self.places_by_use && demand.may_go_by_use()
     }
 
     /// What the pool has, and what pods use of it that are bound to its nodes, without cpu and memory of the nodes that are

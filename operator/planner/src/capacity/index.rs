@@ -14,9 +14,9 @@ use std::{
 };
 
 use super::{
+    admissions::Admissions,
     columns::Columns,
     groups::Reach,
-    named::Namings,
     slab::{Bits, Slab},
 };
 use crate::{
@@ -47,7 +47,7 @@ impl View {
     }
 
     /// The same in each view. What a node does not admit when it is ready it admits in no view.
-    fn all_admit(placement: &Placement, node: &Node) -> [bool; VIEWS] {
+    pub(super) fn all_admit(placement: &Placement, node: &Node) -> [bool; VIEWS] {
         let empty = placement.admits_when_ready(node);
         let now = empty && placement.admits(node);
         [now, now, empty]
@@ -65,7 +65,7 @@ pub(crate) enum Table {
 
 /// Rows of all tables.
 const TABLES: usize = 2 * VIEWS;
-const VIEWS: usize = 3;
+pub(super) const VIEWS: usize = 3;
 
 /// What is free on one node in each view of each table; none if the node does not count there.
 pub(crate) type Rooms = [Option<Resources>; TABLES];
@@ -102,11 +102,7 @@ pub(crate) struct Places {
     counts_in: [Bits; TABLES],
     /// True while ScavengerJobs of one pod are placed by what is really used.
     by_use: bool,
-    placements: Slab<Admission>,
-    placement_numbers: BTreeMap<Placement, usize>,
-    namings: Namings,
-    /// Placements that other nodes let in, once they are ready, since [`Self::take_readmitted`].
-    readmitted: BTreeSet<usize>,
+    admissions: Admissions,
     asks: Slab<Asked>,
     /// By whose demands they are.
     ask_numbers: [BTreeMap<Arc<Demand>, Ask>; 2],
@@ -119,29 +115,6 @@ pub(crate) struct Places {
     parts: Vec<Reach>,
     /// For each of them, what of `takeable` is asked by pods that reach nothing else.
     takeable_in: Vec<Resources>,
-}
-
-/// Which nodes let a placement in.
-#[derive(Debug, Clone)]
-struct Admission {
-    placement: Placement,
-    users: usize,
-    /// In each view.
-    nodes: [Bits; VIEWS],
-}
-
-impl Admission {
-    /// Those of the candidates that admit a placement, in each view.
-    fn nodes_of(placement: &Placement, candidates: Vec<(usize, &Node)>) -> [Bits; VIEWS] {
-        let mut nodes: [Bits; VIEWS] = Default::default();
-        for (slot, node) in candidates {
-            let admits = View::all_admit(placement, node);
-            for (nodes, admits) in nodes.iter_mut().zip(admits).filter(|(_, admits)| *admits) {
-                nodes.set(slot, admits);
-            }
-        }
-        nodes
-    }
 }
 
 /// One demand, and how many of its pods find a place.
@@ -175,7 +148,7 @@ impl Asked {
 
     fn table(whose: Whose, demand: &Demand, by_use: bool) -> Table {
         match whose {
-            Whose::ScavengerJobs if by_use && demand.pod_count == 1 => Table::Usage,
+            Whose::ScavengerJobs if by_use && demand.may_go_by_use() => Table::Usage,
             Whose::ScavengerJobs | Whose::Ordinary => Table::Requests,
         }
     }
@@ -214,18 +187,7 @@ impl Places {
             self.asks.at_mut(ask.0).users += 1;
             return *ask;
         }
-        let placement = match self.placement_numbers.get(&demand.placement) {
-            Some(number) => *number,
-            None => {
-                let nodes = Admission::nodes_of(&demand.placement, candidates(&demand.placement));
-                let placement = demand.placement.clone();
-                let number = self.placements.add(Admission { placement, users: 0, nodes });
-                self.placement_numbers.insert(demand.placement.clone(), number);
-                self.namings.add(number, &demand.placement);
-                number
-            }
-        };
-        self.placements.at_mut(placement).users += 1;
+        let placement = self.admissions.add_user(&demand.placement, candidates);
         let (unit, units) = demand.units();
         let amounts = self.columns.amounts(&unit);
         let demand = Arc::new(demand.clone());
@@ -256,13 +218,7 @@ impl Places {
         }
         let asked = self.asks.remove(ask.0);
         self.ask_numbers[asked.whose as usize].remove(&asked.demand);
-        let placement = self.placements.at_mut(asked.placement);
-        placement.users -= 1;
-        if placement.users == 0 {
-            let placement = self.placements.remove(asked.placement);
-            self.placement_numbers.remove(&placement.placement);
-            self.namings.remove(asked.placement, &placement.placement);
-        }
+        self.admissions.remove_user(asked.placement);
     }
 
     /// A pending pod more or less asks for this.
@@ -304,17 +260,17 @@ impl Places {
             changed[rows] =
                 self.free[rows][end - self.columns.width()..end] != *row || counted[rows] != room.is_some();
         }
-        let admits_anew = node.map(|node| self.admits_anew(slot, node)).unwrap_or_default();
+        let admits_anew = node.map(|node| self.admissions.anew(slot, node)).unwrap_or_default();
         if !changed.contains(&true) && admits_anew.is_empty() {
             return;
         }
         for asked in self.asks.items.iter_mut().flatten().filter(|_| self.counts_known) {
             let again = admits_anew.get(&asked.placement);
-            for view in View::ALL.map(|view| view as usize) {
-                let Some(count) = asked.counts[view] else { continue };
-                let admitted = self.placements.at(asked.placement).nodes[view].get(slot);
-                let admits = again.map_or(admitted, |again| again[view]);
-                let rows = asked.table as usize * VIEWS + view;
+            for view in View::ALL {
+                let Some(count) = asked.counts[view as usize] else { continue };
+                let admitted = self.admissions.nodes(asked.placement, view).get(slot);
+                let admits = again.map_or(admitted, |again| again[view as usize]);
+                let rows = asked.rows(view);
                 if !changed[rows] && admits == admitted {
                     continue;
                 }
@@ -329,9 +285,8 @@ impl Places {
                     0
                 };
                 let now = count + u64::from(after) - u64::from(before);
-                asked.counts[view] = Some(now);
-                if view == View::WithoutScavengers as usize && asked.pending > 0 && (now == 0) != (count == 0)
-                {
+                asked.counts[view as usize] = Some(now);
+                if view == View::WithoutScavengers && asked.pending > 0 && (now == 0) != (count == 0) {
                     self.takeable_stale = true;
                 }
             }
@@ -341,39 +296,12 @@ impl Places {
             self.free[rows][end - self.columns.width()..end].copy_from_slice(row);
             self.counts_in[rows].set(slot, room.is_some());
         }
-        for (number, admits) in admits_anew {
-            let placement = self.placements.at_mut(number);
-            for view in View::ALL.map(|view| view as usize) {
-                if view == View::Empty as usize && placement.nodes[view].get(slot) != admits[view] {
-                    self.readmitted.insert(number);
-                }
-                placement.nodes[view].set(slot, admits[view]);
-            }
-        }
-    }
-
-    /// Which placements a node admits now, of those of which that has changed.
-    fn admits_anew(&self, slot: usize, node: Option<&Node>) -> BTreeMap<usize, [bool; VIEWS]> {
-        let before =
-            |number: usize| View::ALL.map(|view| self.placements.at(number).nodes[view as usize].get(slot));
-        let mut anew = BTreeMap::new();
-        let placements = self.placements.items.iter().enumerate();
-        let was_let_in = placements
-            .filter(|(_, one)| one.as_ref().is_some_and(|one| one.nodes.iter().any(|nodes| nodes.get(slot))));
-        let may_be_let_in = node.into_iter().flat_map(|node| self.namings.that_may_admit(node));
-        for number in was_let_in.map(|(number, _)| number).chain(may_be_let_in) {
-            let placement = &self.placements.at(number).placement;
-            let admits = node.map_or([false; VIEWS], |node| View::all_admit(placement, node));
-            if admits != before(number) {
-                anew.insert(number, admits);
-            }
-        }
-        anew
+        self.admissions.set(slot, admits_anew);
     }
 
     /// Demands of which other nodes are let in, once they are ready, since this was called last.
     pub(super) fn take_readmitted(&mut self) -> BTreeSet<Ask> {
-        let placements = std::mem::take(&mut self.readmitted);
+        let placements = self.admissions.take_readmitted();
         if placements.is_empty() {
             return BTreeSet::new();
         }
@@ -391,16 +319,11 @@ impl Places {
     /// Before many nodes change at once: finding out again which of them admit a placement, and counting again when
     /// asked, is cheaper than following every change. `candidates` gives all nodes that may admit a placement as they are
     /// now, so which nodes admit it need not be said to [`Self::set_node`].
-    pub(crate) fn begin_again<'a>(
-        &mut self,
-        mut candidates: impl FnMut(&Placement) -> Vec<(usize, &'a Node)>,
-    ) {
+    pub(crate) fn begin_again<'a>(&mut self, candidates: impl FnMut(&Placement) -> Vec<(usize, &'a Node)>) {
         for asked in self.asks.items.iter_mut().flatten() {
             asked.counts = [None; VIEWS];
         }
-        for admission in self.placements.items.iter_mut().flatten() {
-            admission.nodes = Admission::nodes_of(&admission.placement, candidates(&admission.placement));
-        }
+        self.admissions.begin_again(candidates);
         self.counts_known = false;
         self.takeable_stale = true;
     }
@@ -445,7 +368,7 @@ impl Places {
     fn open_to(&self, asked: &Asked, view: View) -> impl Iterator<Item = (usize, &[i64])> {
         let width = self.columns.width();
         let free = &self.free[asked.rows(view)];
-        let admits = &self.placements.at(asked.placement).nodes[view as usize];
+        let admits = self.admissions.nodes(asked.placement, view);
         let slots = self.counts_in[asked.rows(view)].both(admits);
         slots.map(move |slot| (slot, &free[slot * width..(slot + 1) * width]))
     }
@@ -589,7 +512,7 @@ impl Places {
     pub(crate) fn takes_from_nodes(&self, ask: Ask, kept: Ask, nodes: &[(usize, u32)], lent: &Rows) -> bool {
         let (asked, kept) = (self.asks.at(ask.0), self.asks.at(kept.0));
         let now = asked.rows(View::Now);
-        let admits = &self.placements.at(asked.placement).nodes[View::Now as usize];
+        let admits = self.admissions.nodes(asked.placement, View::Now);
         nodes.iter().any(|(slot, pods)| {
             if !self.counts_in[now].get(*slot) || !admits.get(*slot) {
                 return false;
@@ -620,7 +543,7 @@ impl Places {
     pub(crate) fn units_on(&self, ask: Ask, slot: usize, more: Option<&Vec<i64>>) -> u32 {
         let asked = self.asks.at(ask.0);
         let now = asked.rows(View::Now);
-        let admits = &self.placements.at(asked.placement).nodes[View::Now as usize];
+        let admits = self.admissions.nodes(asked.placement, View::Now);
         let counts = self.counts_in[now].get(slot) && admits.get(slot);
         if counts { asked.units_on(&self.free_with(now, slot, more)) } else { 0 }
     }
@@ -628,7 +551,7 @@ impl Places {
     /// Number of nodes of the pool that let a demand's pods in, however full they are and whether they are ready or not.
     pub(crate) fn suitable(&self, ask: Ask) -> usize {
         let asked = self.asks.at(ask.0);
-        let admits = &self.placements.at(asked.placement).nodes[View::Empty as usize];
+        let admits = self.admissions.nodes(asked.placement, View::Empty);
         self.counts_in[asked.rows(View::Empty)].common(admits)
     }
 
@@ -677,7 +600,7 @@ impl Places {
 
     /// True if some of these nodes let a demand's pods in, once they are ready.
     pub(super) fn lets_in_some_of(&self, ask: Ask, nodes: &Bits) -> bool {
-        let admits = &self.placements.at(self.asks.at(ask.0).placement).nodes[View::Empty as usize];
+        let admits = self.admissions.nodes(self.asks.at(ask.0).placement, View::Empty);
         nodes.meets(admits)
     }
 

@@ -6,6 +6,7 @@
 //! tests hold the index against it (`check`).
 
 mod account;
+mod admissions;
 mod borders;
 mod check;
 mod columns;

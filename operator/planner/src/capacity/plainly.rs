@@ -46,7 +46,7 @@ impl Capacity {
     /// # Errors
     /// `Shortage` naming the threshold or the nodes.
     pub fn fit(&self, demand: &Demand, ledger: &Ledger, settings: &Settings) -> Result<Vec<Name>, Shortage> {
-        let is_kept_off = self.places_by_use && demand.pod_count == 1;
+        let is_kept_off = self.places_by_use && demand.may_go_by_use();
         let too_many = self.too_many_closed().filter(|_| !is_kept_off);
         if let Some(shortage) = too_many.or_else(|| self.exceeds_free(demand, ledger, settings)) {
             return Err(shortage);

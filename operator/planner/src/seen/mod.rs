@@ -41,6 +41,8 @@ pub(crate) struct Seen {
     attachments: BTreeMap<Owner, Box<Attachments>>,
     namespaces: Shared<str>,
     demands: Shared<Demand>,
+    /// Namespaces whose ScavengerJobs are counted by requests, whatever the pool says.
+    by_requests: BTreeSet<Name>,
     /// UID of the ScavengerJob of each pod that belongs to one.
     pod_owners: BTreeMap<Key, Name>,
     pod_epoch: u64,
@@ -63,6 +65,17 @@ pub(crate) enum SeenPod {
     Ordinary(Box<Pod>),
     /// It belongs to this one, if it was seen already.
     Own(Arc<Pod>, Option<Key>),
+}
+
+/// Fills in what the volumes of its claims, and its namespace, demand of a ScavengerJob's nodes.
+fn place(sj: &mut ScavengerJob, volumes: &mut Volumes, by_requests: &BTreeSet<Name>) {
+    volumes.place_sj(sj);
+    let by_requests = by_requests.contains(&sj.key.namespace);
+    if let Ok(spec) = &mut sj.spec
+        && spec.demand.placement.by_requests != by_requests
+    {
+        Arc::make_mut(&mut spec.demand).placement.by_requests = by_requests;
+    }
 }
 
 impl Seen {
@@ -167,7 +180,7 @@ impl Seen {
             }
             self.volumes.forget_sj(&known.sj);
         }
-        self.volumes.place_sj(&mut sj);
+        place(&mut sj, &mut self.volumes, &self.by_requests);
         self.demands.share_of(&mut sj);
         if sj.deleting {
             self.deleting.insert(key.clone());
@@ -458,13 +471,33 @@ impl Seen {
         self.volumes.unbound(sj)
     }
 
+    /// The ScavengerJobs of a namespace are counted by requests, or no longer. Returns them.
+    pub(crate) fn set_by_requests(&mut self, namespace: &Name, by_requests: bool) -> Vec<Key> {
+        let changed = match by_requests {
+            true => self.by_requests.insert(namespace.clone()),
+            false => self.by_requests.remove(namespace),
+        };
+        let first = Key::new(namespace.clone(), "");
+        let there = self.scavenger_jobs.range(first..).map(|(key, _)| key);
+        let there = there.take_while(|key| changed && key.namespace == *namespace).cloned().collect();
+        let mut there: Vec<Key> = there;
+        there.retain(|key| self.place_again(key));
+        there
+    }
+
+    /// Finds out again where one that is there may go. False if it is not there.
+    fn place_again(&mut self, key: &Key) -> bool {
+        let Some(tracked) = self.scavenger_jobs.get_mut(key) else { return false };
+        place(&mut tracked.sj, &mut self.volumes, &self.by_requests);
+        self.demands.share_of(&mut tracked.sj);
+        true
+    }
+
     fn claims_changed(&mut self, claims: Vec<Key>) -> (Vec<Key>, Vec<Pod>) {
         let (mut scavenger_jobs, mut pods) = (Vec::new(), Vec::new());
         for claim in claims {
             for key in self.volumes.scavenger_jobs_with(&claim) {
-                if let Some(tracked) = self.scavenger_jobs.get_mut(&key) {
-                    self.volumes.place_sj(&mut tracked.sj);
-                    self.demands.share_of(&mut tracked.sj);
+                if self.place_again(&key) {
                     scavenger_jobs.push(key);
                 }
             }

@@ -25,6 +25,10 @@ pub struct Placement {
     /// planner fills it in.
     #[serde(default)]
     pub one_node: bool,
+    /// True if its namespace takes no pods that request less than they hold, so that it is counted by requests wherever it
+    /// goes. The planner fills it in.
+    #[serde(default)]
+    pub by_requests: bool,
 }
 
 /// A term of a required node affinity: all of its expressions must match.

@@ -130,6 +130,12 @@ impl Demand {
         if self.placement.one_node { (self.total(), 1) } else { (self.per_pod.clone(), self.pod_count) }
     }
 
+    /// True if the planner may place it by what is really used: kube-scheduler, which counts requests, does not place it.
+    #[must_use]
+    pub fn may_go_by_use(&self) -> bool {
+        self.pod_count == 1 && !self.placement.by_requests
+    }
+
     /// Number of pods in each of the [`Self::units`].
     #[must_use]
     pub fn pods_per_unit(&self) -> u32 {

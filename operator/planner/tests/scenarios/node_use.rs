@@ -2,7 +2,8 @@
 
 use jiff::SignedDuration;
 use scavenger_planner::{
-    fixtures::{node, pod, seconds, settings, sj},
+    action::Task,
+    fixtures::{NAMESPACE, node, pod, seconds, settings, sj},
     resources::Resources,
     values::{Accounting, Observation, Outcome, Phase, PodUsage, Reason, Settings, Usage, WaitingReason},
 };
@@ -446,4 +447,45 @@ fn a_young_pod_counts_with_its_request_for_another_leader_too() {
     cluster.submit(sj("b").asking(200), work(3000));
     minutes(&mut cluster, 1, |_| (500, 500));
     assert_eq!(cluster.waits("b"), Some(WaitingReason::NoRoom), "{}", cluster.history());
+}
+
+#[test]
+fn where_a_limit_range_refuses_small_requests_the_namespace_is_counted_by_requests() {
+    let mut cluster = reserved(settings().filled_to(1.0).by_use());
+    cluster.least_cpu.insert(NAMESPACE.into(), 100);
+    for (name, cpu) in [("small", 500), ("large", 3000)] {
+        cluster.submit(sj(name).asking(cpu), work(30_000));
+    }
+    minutes(&mut cluster, 10, |_| (1000, 1000));
+    // A tenth of the node is not reserved.
+    assert_eq!(cluster.status("small").phase, Phase::Running, "{}", cluster.history());
+    assert_eq!(attempt(&cluster, "small").accounting, Accounting::Requests);
+    assert_eq!(cluster.live_pods("small")[0].requests.cpu_milli, 500);
+    assert_eq!(cluster.waits("large"), Some(WaitingReason::NoRoom), "{:?}", cluster.status("large"));
+    let first = cluster.starts.iter().filter(|(sj, _)| &*sj.name == "large").count();
+    assert!(first <= 1, "it was tried at most once, before anybody knew");
+    let withdrawn = cluster.log.iter().find_map(|(_, action)| match &action.task {
+        Task::WriteStatus(write) => {
+            Some(&write.status.message).filter(|message| message.contains("LimitRange"))
+        }
+        _ => None,
+    });
+    assert_eq!(
+        withdrawn.map(String::as_str),
+        Some(
+            "a LimitRange of the namespace refuses pods that request next to nothing, as accounting Usage makes them; its \
+             ScavengerJobs are counted by requests: pods \"large-1-0\" is forbidden: minimum cpu usage per Container is \
+             100m, but request is 0m"
+        )
+    );
+    // In an hour it is tried again, and the LimitRange is gone.
+    cluster.least_cpu.clear();
+    minutes(&mut cluster, 62, |_| (1000, 1000));
+    assert_eq!(cluster.status("large").phase, Phase::Running, "{}", cluster.history());
+    assert_eq!(attempt(&cluster, "large").accounting, Accounting::Usage);
+    assert_eq!(
+        attempt(&cluster, "small").accounting,
+        Accounting::Requests,
+        "it keeps what it was started with"
+    );
 }

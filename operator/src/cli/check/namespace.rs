@@ -55,7 +55,7 @@ fn limit_ranges(ranges: &Read<Vec<LimitRange>>, example: &ScavengerJob) -> Vec<F
 }
 
 /// Whether a pod of the example is within a LimitRange. Its containers all request the same, and limits equal requests, so
-/// ratios and defaults do not matter.
+/// ratios and defaults do not matter. Where pods are counted by use they request less: the dry run says what comes of that.
 fn limit_range(check: &'static str, range: &LimitRange, example: &ScavengerJob) -> Finding {
     let name = range.name_any();
     let items = range.spec.iter().flat_map(|spec| &spec.limits);

@@ -6,7 +6,10 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, api::PostParams};
-use scavenger_planner::values::{ByUse, Confinement, Supervisor};
+use scavenger_planner::{
+    refusal::is_of_small_requests,
+    values::{ByUse, Confinement, Supervisor},
+};
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 use serde_json::{Value, json};
 
@@ -61,10 +64,38 @@ pub(super) async fn findings(
     let created = api.create(&dry_run, &sj).await;
     let mut found =
         vec![verdict(SCAVENGER_JOB, created.map(|_| ()), |message| message.contains("already exists"))?];
-    let pod = pod(&sj, supervisor, by_use);
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    found.push(verdict(POD, api.create(&dry_run, &pod).await.map(|_| ()), |_| false)?);
+    let made = api.create(&dry_run, &pod(&sj, supervisor, by_use)).await.map(|_| ());
+    let small = by_use.and(small_requests(&made));
+    found.push(match small {
+        None => verdict(POD, made, |_| false)?,
+        // As the operator does it.
+        Some(message) => {
+            let made = api.create(&dry_run, &pod(&sj, supervisor, None)).await.map(|_| ());
+            counted_by_requests(verdict(POD, made, |_| false)?, &message)
+        }
+    });
     Ok(found)
+}
+
+/// Why a pod was refused, if that is because it requests next to nothing.
+fn small_requests(answer: &kube::Result<()>) -> Option<String> {
+    let Err(kube::Error::Api(status)) = answer else { return None };
+    is_of_small_requests(&status.message).then(|| status.message.clone())
+}
+
+/// What is said of a namespace that takes pods only if they request what they hold.
+fn counted_by_requests(by_requests: Finding, refused: &str) -> Finding {
+    if by_requests.verdict != Verdict::Ok {
+        return by_requests;
+    }
+    Finding::warning(
+        POD,
+        format!(
+            "a LimitRange refuses pods that request next to nothing, as accounting Usage of the pool makes them, so \
+             ScavengerJobs of this namespace are counted by requests: {refused}"
+        ),
+    )
 }
 
 /// The pod of the first attempt without what only the operator may set: PriorityClass and labels of ScavengerJobs.
@@ -144,6 +175,24 @@ mod tests {
         assert_eq!(quota.verdict, Verdict::Problem);
         assert!(quota.message.contains("exceeded quota: small"));
         assert_eq!(verdict(POD, Ok(()), |_| false).unwrap().verdict, Verdict::Ok);
+    }
+
+    #[test]
+    fn a_limit_range_that_refuses_only_small_requests_is_a_warning() {
+        let message = r#"pods "x" is forbidden: minimum cpu usage per Container is 100m, but request is 1m"#;
+        let answer = |code: u16, message: &str| {
+            let status = Status { code, message: message.to_owned(), ..Status::default() };
+            small_requests(&Err(kube::Error::Api(Box::new(status))))
+        };
+        assert_eq!(answer(403, message).as_deref(), Some(message));
+        assert_eq!(answer(403, r#"pods "x" is forbidden: exceeded quota: small"#), None);
+        assert_eq!(small_requests(&Ok(())), None);
+        let accepted = Finding::ok(POD, "the API server accepts it");
+        let said = counted_by_requests(accepted, message);
+        assert_eq!(said.verdict, Verdict::Warning);
+        assert!(said.message.ends_with(message), "{}", said.message);
+        // Refused by requests, too.
+        assert_eq!(counted_by_requests(refused(403, "no"), message).verdict, Verdict::Problem);
     }
 
     #[test]

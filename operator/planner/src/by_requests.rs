@@ -1,0 +1,41 @@
+//! Namespaces that take no pods that request less than they hold: a LimitRange has a minimum, or a ratio between limits and
+//! requests. With accounting Usage a start shows it, and then ScavengerJobs of that namespace are counted by requests, as
+//! in a pool with accounting Requests.
+//!
+//! Nobody says when the LimitRange goes, so after an hour a start tries again. This is not remembered by the next leader,
+//! whose first start learns it.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{Planner, known::later, values::Name};
+
+/// For how long a namespace is counted by requests after a start was refused.
+const TIME: SignedDuration = SignedDuration::from_hours(1);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct ByRequests {
+    /// When each namespace is tried again.
+    until: BTreeMap<Name, Timestamp>,
+}
+
+impl Planner {
+    /// A start was refused because its pods request less than they hold.
+    pub(crate) fn count_by_requests(&mut self, namespace: &Name, now: Timestamp) {
+        self.by_requests.until.insert(namespace.clone(), later(now, TIME));
+        let concerned = self.seen.set_by_requests(namespace, true);
+        self.agenda.add_all(concerned.iter());
+    }
+
+    /// Namespaces whose time is over are counted as the pool says.
+    pub(crate) fn follow_by_requests(&mut self, now: Timestamp) {
+        let over = self.by_requests.until.extract_if(.., |_, until| *until <= now);
+        let over: Vec<Name> = over.map(|(namespace, _)| namespace).collect();
+        for namespace in over {
+            let concerned = self.seen.set_by_requests(&namespace, false);
+            self.agenda.add_all(concerned.iter());
+        }
+    }
+}
