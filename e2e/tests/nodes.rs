@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::{
     batch::v1::Job as BatchJob,
     coordination::v1::Lease,
-    core::v1::{Node, Pod},
+    core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::{
@@ -556,6 +556,98 @@ fn a_node_whose_containers_cannot_start_is_closed_after_three() {
         nodes.delete(&broken, &DeleteParams::default()).await?;
         let leases: Api<Lease> = Api::namespaced(world.client.clone(), "kube-node-lease");
         leases.delete(&broken, &DeleteParams::default()).await?;
+        result
+    });
+}
+
+/// A volume that one node at a time can mount, bound to a claim. It is attached by a driver that nobody has: the nodes are
+/// played.
+async fn volume_of_one_node(world: &World, claim: &str) -> Result<String> {
+    let name = format!("{claim}-{}", world.namespace);
+    let size = json!({ "storage": "1Mi" });
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": name },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": size, "storageClassName": "",
+            "csi": { "driver": "e2e.scavenger.dev", "volumeHandle": name },
+            "claimRef": { "namespace": world.namespace, "name": claim },
+        },
+    });
+    Api::<PersistentVolume>::all(world.client.clone())
+        .create(&PostParams::default(), &serde_json::from_value(volume)?)
+        .await?;
+    world
+        .create::<PersistentVolumeClaim>(json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": claim },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": { "requests": size }, "storageClassName": "",
+                "volumeName": name,
+            },
+        }))
+        .await?;
+    until("the claim is bound", || async {
+        let claim = world.api::<PersistentVolumeClaim>().get(claim).await?;
+        let phase = claim.status.and_then(|status| status.phase);
+        Ok((phase.as_deref() == Some("Bound")).then_some(()))
+    })
+    .await?;
+    Ok(name)
+}
+
+async fn share_a_volume_of_one_node(world: &World) -> Result<()> {
+    let mounting = |name: &str, cpu: &str| {
+        let mut sj = played(name, cpu);
+        sj["spec"]["persistentVolumeClaims"] = json!([{ "claimName": "data", "mountPath": "/data" }]);
+        sj
+    };
+    let mut gang = mounting("gang", "8");
+    gang["spec"]["podCount"] = json!(3);
+    world.create::<ScavengerJob>(gang).await?;
+    let running = world.phase("gang", Phase::Running).await?;
+    ensure!(never_failed(&running), "{:?}", status(&running));
+    let chosen = status(&running).attempt.and_then(|attempt| attempt.node_name);
+    let there = chosen.context("the status does not name the node")?;
+    // kube-scheduler would have spread them.
+    for pod in world.pods("gang").await? {
+        let on = pod.spec.and_then(|spec| spec.node_name);
+        ensure!(on.as_ref() == Some(&there), "a pod of the gang is on {on:?} and not on {there}");
+    }
+    world.create::<ScavengerJob>(mounting("small", "1")).await?;
+    world.phase("small", Phase::Running).await?;
+    ensure!(node_of(world, "small").await? == there, "the second one is not where the volume is attached");
+    world.create::<ScavengerJob>(mounting("large", "30")).await?;
+    let expected = format!("its volume is attached to node {there}");
+    let large = world
+        .job_until("large", "told where its volume is", |job| {
+            status(job).message.is_some_and(|message| message.ends_with(&expected))
+        })
+        .await?;
+    ensure!(status(&large).attempt.is_none(), "it was tried in vain: {:?}", status(&large));
+    let mut wide = mounting("wide", "12");
+    wide["spec"]["podCount"] = json!(3);
+    world.create::<ScavengerJob>(wide).await?;
+    world
+        .job_until("wide", "told that no node takes all of its pods", |job| {
+            let message = status(job).message.unwrap_or_default();
+            message.contains("no node has capacity for all 3 pods")
+                && has_reason(job, WaitingReason::NeverFits)
+        })
+        .await?;
+    // Once nobody mounts it any more, the volume may be attached elsewhere.
+    for name in ["gang", "small"] {
+        world.api::<ScavengerJob>().delete(name, &DeleteParams::default()).await?;
+    }
+    world.phase("large", Phase::Running).await?;
+    Ok(())
+}
+
+#[test]
+fn those_that_share_a_volume_of_one_node_share_the_node() {
+    on_played_nodes("one-node-volume", |world| async move {
+        let volume = volume_of_one_node(world, "data").await?;
+        let result = share_a_volume_of_one_node(world).await;
+        let volumes: Api<PersistentVolume> = Api::all(world.client.clone());
+        volumes.delete(&volume, &DeleteParams::default()).await?;
         result
     });
 }
