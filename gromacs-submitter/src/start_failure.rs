@@ -12,6 +12,8 @@ pub enum StartFailure {
     Layout(Fault),
     /// It is expected to go by without a person: start again later.
     Transient,
+    /// The file system cannot lock the log, which only a run that appends to its output needs.
+    NoLocks,
     /// A person must change something. The text says what, as far as it is known.
     Input(Option<&'static str>),
 }
@@ -68,12 +70,14 @@ const PATTERNS: &[(&str, StartFailure)] = &[
     ("Already running simulation?", StartFailure::Transient),
     ("Stale file handle", StartFailure::Transient),
     ("Stale NFS file handle", StartFailure::Transient),
-    ("No locks available", StartFailure::Transient),
     ("Transport endpoint is not connected", StartFailure::Transient),
     ("No space left", StartFailure::Transient),
     ("Disk quota exceeded", StartFailure::Transient),
     ("out of disk space", StartFailure::Transient),
-    ("File locking is not supported on this system", StartFailure::Input(NEW_PARTS)),
+    ("File locking is not supported on this system", StartFailure::NoLocks),
+    // What the system says behind "Failed to lock: md.log." where fcntl() finds no locks, as on NFS without lockd.
+    ("No locks available", StartFailure::NoLocks),
+    ("Operation not supported", StartFailure::NoLocks),
     ("output files by the current program", StartFailure::Input(NEW_PARTS)),
     ("output files listed in the checkpoint file", StartFailure::Input(NEW_PARTS)),
     ("Cannot do appending because of this condition", StartFailure::Input(NEW_PARTS)),
@@ -109,9 +113,10 @@ pub fn rules_out(words: &str, refused: &Layout, candidate: &Layout) -> bool {
             .into_iter()
             .zip(on_gpu(candidate))
             .all(|(refused, candidate)| candidate || !refused),
-        StartFailure::Layout(Fault::Division) | StartFailure::Transient | StartFailure::Input(_) => {
-            candidate == refused
-        }
+        StartFailure::Layout(Fault::Division)
+        | StartFailure::Transient
+        | StartFailure::NoLocks
+        | StartFailure::Input(_) => candidate == refused,
     }
 }
 
@@ -171,8 +176,10 @@ mod tests {
             ("Failed to lock: md.log. Stale file handle.", StartFailure::Transient),
             (
                 "File locking is not supported on this system. Use mdrun -noappend to restart.",
-                StartFailure::Input(NEW_PARTS),
+                StartFailure::NoLocks,
             ),
+            ("Failed to lock: md.log. No locks available.", StartFailure::NoLocks),
+            ("Failed to lock: md.log. Operation not supported.", StartFailure::NoLocks),
             ("step 0: One or more water molecules can not be settled.", StartFailure::Input(MINIMISE)),
             ("some new words", StartFailure::Input(None)),
         ] {

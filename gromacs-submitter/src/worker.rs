@@ -394,6 +394,7 @@ impl Worker {
                     lost: step.lost,
                     observations: step.observations,
                     refused: step.refused,
+                    stops_appending: step.stops_appending,
                     clears_requests: step.clears_requests,
                     releases,
                 };

@@ -356,6 +356,18 @@ async fn what_the_inspection_found_is_written_and_read_again() {
 }
 
 #[tokio::test]
+async fn a_file_system_that_cannot_lock_is_remembered() {
+    let (submitter, _, alice) = queue().await;
+    let given = NewRow { append: Some(true), ..new_row("a.tpr") };
+    alice.add(&given).await.expect("should add");
+    let claim = submitter.claim(&any(1)).await.expect("should claim").remove(0);
+    assert_eq!(claim.row.append, Some(true));
+    let changes = Changes { stops_appending: true, ..Changes::default() };
+    let written = submitter.record(&claim, &claim.row.status, &changes).await.expect("should record");
+    assert_eq!(written.row.append, Some(false));
+}
+
+#[tokio::test]
 async fn what_mdrun_refused_is_remembered_until_somebody_retries() {
     use gromacs_submitter::advance::Refused;
     let (submitter, _, alice) = queue().await;

@@ -153,6 +153,8 @@ pub struct Step {
     pub observations: Vec<Observation>,
     /// The configuration that mdrun refused.
     pub refused: Option<Refused>,
+    /// Sets `append` to false, since the file system cannot lock files.
+    pub stops_appending: bool,
     /// Takes back `cancel_requested` and `retry_requested`, and forgets what mdrun refused.
     pub clears_requests: bool,
     /// True if the row leaves the line for room that the pool says is free: it is nobody else's then.
@@ -522,6 +524,7 @@ fn step(action: Action, status: RowStatus) -> Step {
         lost: Vec::new(),
         observations: Vec::new(),
         refused: None,
+        stops_appending: false,
         clears_requests: false,
         takes_room: false,
     }

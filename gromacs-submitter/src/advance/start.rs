@@ -8,6 +8,7 @@ use sqlx::types::Json;
 
 use super::ending::{end_of, with_history};
 use super::{Input, Step, later, next_submission, record};
+use crate::manifest::appends;
 use crate::start_failure::{StartFailure, classify, rules_out};
 use crate::view::JobView;
 
@@ -57,7 +58,13 @@ pub(super) fn failed(
             let refused = Some(Refused { rung, words: words.to_owned() });
             Step { refused, ..record(next) }
         }
-        (StartFailure::Transient, _) if status.start_failures < MOST_TRIES => {
+        (StartFailure::NoLocks, _) if appends(input.row) => {
+            let reason = format!("mdrun could not start: {words}; starts again and writes new output files");
+            let next = with_history(next_submission(input.row, reason), &status);
+            Step { stops_appending: true, ..record(next) }
+        }
+        // It has nothing to lock, so what it found no locks for may have them later.
+        (StartFailure::Transient | StartFailure::NoLocks, _) if status.start_failures < MOST_TRIES => {
             let tries = status.start_failures.saturating_add(1);
             let time = later(input.now, delay(tries));
             let reason = format!("mdrun could not start: {words}; tries again at {time:.0}");
@@ -72,7 +79,7 @@ pub(super) fn failed(
         (StartFailure::Input(Some(remedy)), _) => {
             record(end_of(status, format!("{reason}; {remedy}"), input, job))
         }
-        (StartFailure::Transient, _) => {
+        (StartFailure::Transient | StartFailure::NoLocks, _) => {
             let reason = format!("{reason}; {MOST_TRIES} starts ended so: remove the cause, and retry");
             record(end_of(status, reason, input, job))
         }

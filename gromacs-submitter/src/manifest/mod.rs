@@ -306,14 +306,19 @@ fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
         args.extend(["-cpi", checkpoint::FILE, "-cpo", checkpoint::FILE, "-cpt"].map(ToOwned::to_owned));
         args.push(checkpoint::mdrun_minutes(row));
     }
-    // It can append only to the output files that its checkpoint names, which are not in the folder of the row.
-    if !row.is_minimisation() && (row.append == Some(false) || row.checkpoint_path.is_some()) {
+    if !row.is_minimisation() && !appends(row) {
         args.push("-noappend".to_owned());
     }
     args.extend(rung.layout.mdrun_args(row.system.gromacs_version.as_deref()));
     args.extend(progress);
     args.extend(further_options(row).arguments(MOUNT_PATH).iter().map(|argument| literal(argument)));
     args
+}
+
+/// True if mdrun goes on in its output files after an interruption, which it must be able to lock.
+pub(crate) fn appends(row: &GromacsToTune) -> bool {
+    // It can append only to the output files that its checkpoint names, which are not in the folder of the row.
+    row.append != Some(false) && row.checkpoint_path.is_none()
 }
 
 /// The row's own options. A row whose options are wrong is failed before anything is made for it.

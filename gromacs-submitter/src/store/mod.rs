@@ -110,6 +110,8 @@ pub struct Changes {
     pub observations: Vec<Observation>,
     /// The configuration that mdrun refused, and its words.
     pub refused: Option<Refused>,
+    /// Sets `append` to false.
+    pub stops_appending: bool,
     /// Takes back the user's requests, and forgets what mdrun refused before.
     pub clears_requests: bool,
     /// Gives the lease back.

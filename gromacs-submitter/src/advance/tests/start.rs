@@ -81,6 +81,29 @@ fn a_lock_that_is_held_is_tried_again_with_growing_delay_and_ends() {
 }
 
 #[test]
+fn where_nothing_can_be_locked_it_starts_again_and_writes_new_files() {
+    for words in [
+        "File locking is not supported on this system. Use mdrun -noappend to restart.",
+        "Failed to lock: md.log. No locks available.",
+    ] {
+        let mut scene = ended_at_start(1, words);
+        scene.row.status.interruptions = 3;
+        let step = scene.go();
+        assert_eq!((step.status.state, step.status.submission), (State::Queued, 2), "{words}");
+        assert!(step.stops_appending);
+        assert_eq!((step.status.interruptions, step.status.not_before), (3, None), "at once");
+        let said = format!("mdrun could not start: {words}; starts again and writes new output files");
+        assert_eq!(reason(&step), said);
+        // A run that writes new files has nothing to lock: what else it cannot lock gets the usual tries.
+        let mut scene = ended_at_start(1, words);
+        scene.row.append = Some(false);
+        let step = scene.step();
+        assert!(!step.stops_appending);
+        assert_eq!((step.status.state, step.status.start_failures), (State::Queued, 1));
+    }
+}
+
+#[test]
 fn a_step_that_was_made_forgets_the_failed_starts() {
     let running = JobView { attempts: vec![attempt(1, 1, None)], ..job(Phase::Running, 1) };
     let mut scene = Scene::with_job(submitted(), running).read(TERMINATED);
