@@ -1,4 +1,5 @@
-//! A pool of two kinds of nodes and one with a slice of a GPU: what is predicted and recorded is about each of them.
+//! A pool of two kinds of nodes and one with a slice of a GPU, behind a taint: what is predicted and recorded is about
+//! each of them, and the row may run on all of them.
 //!
 //! Postgres, tuner, submitter and API server are real; operator, pool and pods are played.
 
@@ -11,13 +12,17 @@ use scavenger_e2e::{
     faults::{OPERATOR, Proxy},
     local::{Postgres, Submitter, Tuner, queue},
     played::{Logs, PlayedJob},
+    room::patch_pool,
     world::{OPERATORS, run_within, until},
 };
-use scavenger_schema::names;
+use scavenger_schema::{names, scavenger_job::ScavengerJob};
 use serde_json::{Value, json};
 
 const FIRST_LOG: &str = include_str!("../../gromacs-submitter/tests/fixtures/mdrun-terminated.txt");
 const LAST_LOG: &str = include_str!("../../gromacs-submitter/tests/fixtures/mdrun-continued.txt");
+
+/// Key of the taint of nodes with GPUs.
+const GPU_TAINT: &str = "nvidia.com/gpu";
 
 /// Labels of a node of AMD's third generation, of one of Intel's, and of one with a seventh of an A100.
 fn labels() -> [Value; 3] {
@@ -41,7 +46,9 @@ fn pool() -> Value {
     let room = json!({ "cpu": "48", "memory": "48Gi", "pods": "300", "nvidia.com/gpu": "7" });
     json!({
         "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerPool", "metadata": { "name": "default" },
-        "spec": { "pendingTimeout": "1s", "limits": { "minInterruptionAfter": "1s" } },
+        "spec": {
+            "pendingTimeout": "1s", "limits": { "minInterruptionAfter": "1s" }, "toleratedTaints": [GPU_TAINT],
+        },
         "status": {
             "updateTime": jiff::Timestamp::now(), "nodes": 3, "allocatable": room, "free": room,
             "nodeShapes": [shape("32", "0", &zen), shape("8", "0", &lake), shape("8", "7", &slice)],
@@ -89,6 +96,10 @@ async fn all(world: &'static World) -> Result<()> {
     let found = classes(&postgres, id).await?;
     ensure!(found.iter().any(|class| class == "cascadelake+a100-mig-1g.5gb"), "{found:?}");
     ensure!(found.iter().any(|class| class == "zen3"), "{found:?}");
+    let name = format!("gromacs-{id}-1");
+    PlayedJob::made(world, &name, &logs).await?;
+    let tolerations = world.api::<ScavengerJob>().get(&name).await?.spec.tolerations;
+    ensure!(json!(tolerations) == json!([{ "key": GPU_TAINT, "operator": "Exists" }]), "{tolerations:?}");
 
     // Where it ran is recorded with what it measured, for each kind.
     let [zen, lake, _] = labels();
@@ -120,9 +131,12 @@ fn what_is_predicted_and_measured_is_about_the_kind_of_node() {
             ensure!(std::env::var_os("CI").is_none(), "{OPERATOR} is not set");
             return Ok(());
         }
+        // The policies read the pool that is there, not the one that is played.
+        patch_pool(world, &json!({ "toleratedTaints": [GPU_TAINT] })).await?;
         world.operators(0).await?;
         let result = all(world).await;
         // As it was, whatever became of the test.
+        patch_pool(world, &json!({ "toleratedTaints": null })).await?;
         let restored = world.operators(OPERATORS).await;
         result.and(restored)
     });

@@ -408,9 +408,9 @@ async fn follow_all(follower: &Follower, submitter: &Store, admin: &Store, first
         image_pull_policy: ImagePullPolicy::IfNotPresent,
         gpu_runtime_class: None,
     };
-    let terms = Terms { longest_grace: 60, supervised: false };
+    let terms = Terms { longest_grace: 60, supervised: false, tolerated_taints: Vec::new() };
     for claim in claims {
-        let mut job = simulation_job(&claim.row, &rung(1, 1000), &settings, terms);
+        let mut job = simulation_job(&claim.row, &rung(1, 1000), &settings, &terms);
         job.metadata.uid = Some(claim.row.id.to_string());
         assert!(follower.follow(&claim.row, &job, Some(Timestamp::now())), "should follow");
     }

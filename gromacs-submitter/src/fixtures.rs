@@ -180,7 +180,7 @@ pub(crate) fn manifest_settings() -> ManifestSettings {
 }
 
 pub(crate) fn terms() -> Terms {
-    Terms { longest_grace: 60, supervised: false }
+    Terms { longest_grace: 60, supervised: false, tolerated_taints: Vec::new() }
 }
 
 pub(crate) fn pool() -> PoolView {
@@ -189,6 +189,7 @@ pub(crate) fn pool() -> PoolView {
         pending_timeout: Duration::from_secs(60),
         update_time: Some(now()),
         supervises: false,
+        tolerated_taints: Vec::new(),
         waiting_for_room: 0,
         limits: PoolLimits {
             min_interruption_after: Duration::from_secs(60),
@@ -233,7 +234,7 @@ pub(crate) fn job(phase: Phase, rung: i32) -> JobView {
 pub(crate) fn attempt(number: i32, rung: i32, outcome: Option<Outcome>) -> AttemptView {
     let (row, ladder) = (row(), ladder());
     let index = usize::try_from(rung - 1).expect("should be a rung");
-    let spec = simulation_job(&row, &ladder[index], &manifest_settings(), terms()).spec;
+    let spec = simulation_job(&row, &ladder[index], &manifest_settings(), &terms()).spec;
     AttemptView {
         number,
         rung: Some(rung),

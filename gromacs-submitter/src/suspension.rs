@@ -51,7 +51,7 @@ mod tests {
     use crate::manifest::simulation_job;
 
     fn job() -> ScavengerJob {
-        simulation_job(&row(), &ladder()[0], &manifest_settings(), terms())
+        simulation_job(&row(), &ladder()[0], &manifest_settings(), &terms())
     }
 
     /// As the API server writes down who set it last.

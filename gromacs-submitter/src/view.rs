@@ -223,6 +223,8 @@ pub struct PoolView {
     pub update_time: Option<Timestamp>,
     /// True if workloads run under the supervisor unless they refuse it.
     pub supervises: bool,
+    /// Keys of the taints that ScavengerJobs may tolerate.
+    pub tolerated_taints: Vec<String>,
     /// How many ScavengerJobs wait for room, or behind others that do.
     pub waiting_for_room: i32,
 }
@@ -268,6 +270,7 @@ impl PoolView {
                 .sum(),
             nodes: nodes.collect(),
             limits: PoolLimits::new(&pool.spec.limits),
+            tolerated_taints: pool.spec.tolerated_taints.clone(),
             update_time: status.update_time.map(|time| time.0),
             supervises: pool
                 .spec
@@ -396,11 +399,12 @@ mod tests {
     fn attempts_are_recognised_whatever_their_arguments() {
         use crate::fixtures::{ladder, manifest_settings, row, terms};
         let (row, ladder) = (row(), ladder());
-        let mut job = crate::manifest::simulation_job(&row, &ladder[1], &manifest_settings(), terms());
+        let mut job = crate::manifest::simulation_job(&row, &ladder[1], &manifest_settings(), &terms());
         job.spec.args.push("-new-flag".to_owned());
         job.metadata.generation = Some(2);
         let attempt = |number: i64, generation: i64, rung: usize| {
-            let of_rung = crate::manifest::simulation_job(&row, &ladder[rung], &manifest_settings(), terms());
+            let of_rung =
+                crate::manifest::simulation_job(&row, &ladder[rung], &manifest_settings(), &terms());
             json!({ "number": number, "jobName": "x", "generation": generation, "podCount": 1,
                 "requests": of_rung.spec.resources.requests, "args": ["-old-flag"], "priorityClassName": "p",
                 "creationTime": "2026-11-21T10:00:00Z" })

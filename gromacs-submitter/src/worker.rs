@@ -426,14 +426,16 @@ impl Worker {
                 let changes = Changes { ladder: Some(ladder), ..Changes::default() };
                 return Ok(Progress::Written(Box::new(self.store.record(claim, &status, &changes).await?)));
             }
-            Action::CreateProbe(probe) => self.cluster.create(&probe_job(row, probe, &self.manifest)).await?,
+            Action::CreateProbe(probe) => {
+                self.cluster.create(&probe_job(row, probe, &self.manifest, &seen.terms())).await?;
+            }
             Action::DeleteProbe(probe) => {
                 let uid = seen.probe.as_ref().map(|probe| probe.uid.as_str());
                 self.cluster.delete(namespace, &probe_name(row, probe), uid).await?;
             }
             Action::CreateJob(rung) => {
                 let rung_found = find_rung(row, &seen.ladder, rung)?;
-                let job = simulation_job(row, rung_found, &self.manifest, seen.terms());
+                let job = simulation_job(row, rung_found, &self.manifest, &seen.terms());
                 self.cluster.create(&job).await?;
             }
             Action::SuspendJob { resource_version } => {
@@ -453,7 +455,7 @@ impl Worker {
             }
             Action::ReplaceJob { rung, resumes, resource_version } => {
                 let rung_found = find_rung(row, &seen.ladder, rung)?;
-                let job = simulation_job(row, rung_found, &self.manifest, seen.terms());
+                let job = simulation_job(row, rung_found, &self.manifest, &seen.terms());
                 let replaced = self.cluster.replace(&job, &resource_version, resumes).await?;
                 tracing::info!(row = row.id, rung, ?replaced, "replaces the configuration");
                 if let Replaced::Refused(words) = replaced {
@@ -481,6 +483,7 @@ impl Seen {
         Terms {
             longest_grace: pool.map_or(USUAL_GRACE_SECONDS, |pool| pool.limits.max_grace_seconds),
             supervised: pool.is_some_and(|pool| pool.supervises),
+            tolerated_taints: pool.map(|pool| pool.tolerated_taints.clone()).unwrap_or_default(),
         }
     }
 }

@@ -262,7 +262,7 @@ mod tests {
     }
 
     fn job(rung: usize) -> ScavengerJob {
-        simulation_job(&row(), &ladder()[rung], &manifest_settings(), terms())
+        simulation_job(&row(), &ladder()[rung], &manifest_settings(), &terms())
     }
 
     #[tokio::test]

@@ -21,7 +21,7 @@ const LONGEST_PATH: usize = 512;
 const SHARE_OF_INTERVAL: f64 = 0.9;
 
 /// What the ScavengerJob promises.
-pub(super) fn promise(row: &GromacsToTune, terms: Terms) -> Checkpoint {
+pub(super) fn promise(row: &GromacsToTune, terms: &Terms) -> Checkpoint {
     Checkpoint {
         interval: Some(interval(row).into()),
         saves_on_sigterm: terms.supervised || !starts_by_script(row),

@@ -15,7 +15,7 @@ use scavenger_schema::names;
 use scavenger_schema::quantity::{format_bytes, format_milli};
 use scavenger_schema::scavenger_job::{
     DEFAULT_TTL_SECONDS, EnvVar, ImagePullPolicy, PersistentVolumeClaimMount, Quantity, Resources,
-    ScavengerJob, ScavengerJobSpec,
+    ScavengerJob, ScavengerJobSpec, Toleration, TolerationOperator,
 };
 use scavenger_schema::simulation::{
     ANNOTATION_CONFIGURATIONS, Benchmark, GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW,
@@ -67,6 +67,9 @@ const EXTENDED_FILE: &str = "extended.tpr";
 /// What the inspection's script is told where a row has none: no steps, no checkpoint.
 const NOTHING: &str = "-";
 
+/// The most tolerations that a ScavengerJob takes.
+const MOST_TOLERATIONS: usize = 16;
+
 /// What a probe asks for: `gmx dump` needs one core for less than a second, and about 100 bytes per atom.
 const PROBE_CPU: &str = "100m";
 const PROBE_MEMORY_BYTES: i64 = 256 << 20;
@@ -96,13 +99,30 @@ pub struct ManifestSettings {
     pub gpu_runtime_class: Option<String>,
 }
 
-/// What the pool does with the ScavengerJob of a simulation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What the pool does with the ScavengerJobs of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
     /// Seconds of the longest grace period that it allows.
     pub longest_grace: i64,
     /// True if the workload runs under the supervisor, which brings SIGTERM past a script to mdrun.
     pub supervised: bool,
+    /// Keys of the taints that ScavengerJobs may tolerate.
+    pub tolerated_taints: Vec<String>,
+}
+
+impl Terms {
+    /// The row's nodes are those that the pool shows, and the pool shows the nodes behind every taint that it tolerates.
+    /// Without a toleration for each, the tuner would choose configurations for nodes that the row cannot reach.
+    fn tolerations(&self) -> Vec<Toleration> {
+        let keys = self.tolerated_taints.iter().filter(|key| !key.is_empty());
+        let tolerations = keys.map(|key| Toleration {
+            key: Some(key.clone()),
+            operator: Some(TolerationOperator::Exists),
+            value: None,
+            effect: None,
+        });
+        tolerations.take(MOST_TOLERATIONS).collect()
+    }
 }
 
 /// What a probe reads.
@@ -160,9 +180,9 @@ pub fn simulation_job(
     row: &GromacsToTune,
     rung: &LadderRung,
     settings: &ManifestSettings,
-    terms: Terms,
+    terms: &Terms,
 ) -> ScavengerJob {
-    let mut spec = base_spec(row, settings);
+    let mut spec = base_spec(row, settings, terms);
     pin(row, &mut spec);
     spec.args = mdrun_args(row, rung);
     spec.working_dir = Some(working_directory(row));
@@ -207,8 +227,13 @@ fn folder_label(row: &GromacsToTune) -> String {
 
 /// The ScavengerJob that reads the .tpr file or the checkpoint. The .tpr file of a calibration it makes first.
 #[must_use]
-pub fn probe_job(row: &GromacsToTune, probe: Probe, settings: &ManifestSettings) -> ScavengerJob {
-    let mut spec = base_spec(row, settings);
+pub fn probe_job(
+    row: &GromacsToTune,
+    probe: Probe,
+    settings: &ManifestSettings,
+    terms: &Terms,
+) -> ScavengerJob {
+    let mut spec = base_spec(row, settings, terms);
     if probe == Probe::Verification {
         pin(row, &mut spec);
     }
@@ -359,7 +384,7 @@ fn pin(row: &GromacsToTune, spec: &mut ScavengerJobSpec) {
     }
 }
 
-fn base_spec(row: &GromacsToTune, settings: &ManifestSettings) -> ScavengerJobSpec {
+fn base_spec(row: &GromacsToTune, settings: &ManifestSettings, terms: &Terms) -> ScavengerJobSpec {
     ScavengerJobSpec {
         image: requested_image(row, settings),
         image_pull_policy: Some(settings.image_pull_policy),
@@ -390,7 +415,7 @@ fn base_spec(row: &GromacsToTune, settings: &ManifestSettings) -> ScavengerJobSp
         node_selector: row
             .benchmark()
             .map_or_else(|| row.node_labels.0.clone(), |benchmark| benchmark.node_labels),
-        tolerations: Vec::new(),
+        tolerations: terms.tolerations(),
         runtime_class_name: None,
         service_account_name: row.service_account.clone(),
         pod_metadata: None,

@@ -5,7 +5,7 @@ use crate::fixtures::{calibration, ladder, manifest_settings, row, terms};
 
 #[test]
 fn mdrun_is_process_one_with_an_explicit_layout() {
-    let job = simulation_job(&row(), &ladder()[0], &manifest_settings(), terms());
+    let job = simulation_job(&row(), &ladder()[0], &manifest_settings(), &terms());
     assert_eq!(job.metadata.name.as_deref(), Some("gromacs-7-1"));
     assert_eq!(job.spec.command, ["gmx", "mdrun"]);
     assert_eq!(
@@ -22,7 +22,7 @@ fn mdrun_is_process_one_with_an_explicit_layout() {
 #[test]
 fn the_threads_of_the_image_do_not_contradict_those_of_the_layout() {
     for rung in ladder() {
-        let job = simulation_job(&row(), &rung, &manifest_settings(), terms());
+        let job = simulation_job(&row(), &rung, &manifest_settings(), &terms());
         let found: Vec<_> =
             job.spec.env.iter().map(|env| (env.name.as_str(), env.value.as_deref())).collect();
         assert_eq!(found, [("OMP_NUM_THREADS", Some(rung.layout.ntomp.to_string().as_str()))]);
@@ -51,15 +51,19 @@ fn the_image_is_the_one_that_read_the_file() {
     row.pinned_image = Some(format!("gromacs@{sum}"));
     let settings = manifest_settings();
     let image = |job: ScavengerJob| job.spec.image;
-    assert_eq!(image(simulation_job(&row, &ladder()[0], &settings, terms())), "gromacs@sha256:0123");
-    assert_eq!(image(probe_job(&row, Probe::Verification, &settings)), "gromacs@sha256:0123");
-    assert_eq!(image(probe_job(&row, Probe::Inspection, &settings)), "gromacs:test", "it looks again");
+    assert_eq!(image(simulation_job(&row, &ladder()[0], &settings, &terms())), "gromacs@sha256:0123");
+    assert_eq!(image(probe_job(&row, Probe::Verification, &settings, &terms())), "gromacs@sha256:0123");
+    assert_eq!(
+        image(probe_job(&row, Probe::Inspection, &settings, &terms())),
+        "gromacs:test",
+        "it looks again"
+    );
 }
 
 #[test]
 fn without_locks_each_restart_writes_new_files() {
     let args = |append| {
-        simulation_job(&GromacsToTune { append, ..row() }, &ladder()[0], &manifest_settings(), terms())
+        simulation_job(&GromacsToTune { append, ..row() }, &ladder()[0], &manifest_settings(), &terms())
             .spec
             .args
     };
@@ -72,7 +76,7 @@ fn without_locks_each_restart_writes_new_files() {
 #[test]
 fn a_folder_of_a_claim_has_one_label_for_everybody() {
     let label = |row: &GromacsToTune| {
-        let job = simulation_job(row, &ladder()[0], &manifest_settings(), terms());
+        let job = simulation_job(row, &ladder()[0], &manifest_settings(), &terms());
         job.metadata.labels.unwrap_or_default().remove(names::LABEL_FOLDER).expect("it should be labelled")
     };
     let first = row();
@@ -82,14 +86,14 @@ fn a_folder_of_a_claim_has_one_label_for_everybody() {
     assert_eq!(label(&first).len(), 32);
     assert_ne!(label(&first), label(&other_claim));
     assert_ne!(label(&first), label(&other_row));
-    let probe = probe_job(&first, Probe::Inspection, &manifest_settings());
+    let probe = probe_job(&first, Probe::Inspection, &manifest_settings(), &terms());
     assert!(!probe.metadata.labels.unwrap_or_default().contains_key(names::LABEL_FOLDER));
 }
 
 #[test]
 fn what_is_made_holds_its_name_until_its_pods_are_gone() {
-    let simulation = simulation_job(&row(), &ladder()[0], &manifest_settings(), terms());
-    let probe = probe_job(&row(), Probe::Inspection, &manifest_settings());
+    let simulation = simulation_job(&row(), &ladder()[0], &manifest_settings(), &terms());
+    let probe = probe_job(&row(), Probe::Inspection, &manifest_settings(), &terms());
     for job in [simulation, probe] {
         assert_eq!(job.metadata.finalizers.unwrap_or_default(), [names::FINALIZER]);
     }
@@ -99,20 +103,20 @@ fn what_is_made_holds_its_name_until_its_pods_are_gone() {
 fn strings_of_the_user_reach_neither_a_shell_nor_kubernetes_variables() {
     let mut row = row();
     row.tpr_path = "a $(SCAVENGER_HOSTS) `id` $HOME/'; rm -rf x #.tpr".to_owned();
-    let job = probe_job(&row, Probe::Inspection, &manifest_settings());
+    let job = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms());
     assert_eq!(job.spec.command[2], INSPECT_SCRIPT.replace('$', "$$"));
     assert_eq!(job.spec.args[0], "inspect");
     assert_eq!(job.spec.args[1], "/data/a $$(SCAVENGER_HOSTS) `id` $$HOME/'; rm -rf x #.tpr");
     assert_eq!(job.spec.args[2], "/data/a $$(SCAVENGER_HOSTS) `id` $$HOME/gromacs-7");
     // workingDir is not expanded by Kubernetes.
-    let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), terms());
+    let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), &terms());
     assert_eq!(mdrun.spec.working_dir.as_deref(), Some("/data/a $(SCAVENGER_HOSTS) `id` $HOME/gromacs-7"));
 }
 
 #[test]
 fn a_calibration_runs_one_layout_once_through_on_its_kind_of_node() {
     let row = calibration();
-    let job = simulation_job(&row, &ladder()[1], &manifest_settings(), terms());
+    let job = simulation_job(&row, &ladder()[1], &manifest_settings(), &terms());
     assert_eq!(job.spec.command, ["gmx", "-nobackup", "mdrun"]);
     assert_eq!(
         job.spec.args.join(" "),
@@ -122,7 +126,7 @@ fn a_calibration_runs_one_layout_once_through_on_its_kind_of_node() {
     assert_eq!(job.spec.working_dir.as_deref(), Some("/data/calibration-7/gromacs-7"));
     assert_eq!(job.spec.node_selector["kubernetes.io/arch"], "amd64");
     assert!(job.spec.checkpoint.is_none(), "it has none to go on from");
-    let probe = probe_job(&row, Probe::Inspection, &manifest_settings());
+    let probe = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms());
     assert_eq!(
         probe.spec.args,
         ["water", "/data/calibration-7/water.tpr", "/data/calibration-7/gromacs-7", "2", "3", "3", "1200"]
@@ -137,24 +141,24 @@ fn a_calibration_runs_one_layout_once_through_on_its_kind_of_node() {
 fn a_row_that_starts_from_a_checkpoint_writes_new_parts() {
     let path = Some("old run/$(X).cpt".to_owned());
     let row = GromacsToTune { checkpoint_path: path, ..row() };
-    let probe = probe_job(&row, Probe::Inspection, &manifest_settings());
+    let probe = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms());
     assert_eq!(probe.spec.args[4..], ["-", "/data/old run/$$(X).cpt"]);
-    let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), terms());
+    let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), &terms());
     assert!(mdrun.spec.args.contains(&"-noappend".to_owned()), "{:?}", mdrun.spec.args);
     let extended = GromacsToTune { extended_nsteps: Some(9000), ..row };
-    let probe = probe_job(&extended, Probe::Inspection, &manifest_settings());
+    let probe = probe_job(&extended, Probe::Inspection, &manifest_settings(), &terms());
     assert_eq!(probe.spec.args[4..], ["9000", "/data/old run/$$(X).cpt"]);
 }
 
 #[test]
 fn a_row_that_is_extended_runs_a_copy_of_its_file() {
     let row = GromacsToTune { extended_nsteps: Some(9000), ..row() };
-    let probe = probe_job(&row, Probe::Inspection, &manifest_settings());
+    let probe = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms());
     assert_eq!(
         probe.spec.args[1..],
         ["/data/water/topol.tpr", "/data/water/gromacs-7", "row 7 of queue queue", "9000", "-"]
     );
-    let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), terms());
+    let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), &terms());
     assert_eq!(mdrun.spec.args[..4], ["-s", "/data/water/gromacs-7/extended.tpr", "-cpi", "state.cpt"]);
 }
 
@@ -164,9 +168,9 @@ fn everything_of_a_row_runs_as_its_tenants_service_account() {
     row.service_account = Some("simulations".to_owned());
     let settings = manifest_settings();
     for job in [
-        simulation_job(&row, &ladder()[0], &settings, terms()),
-        probe_job(&row, Probe::Inspection, &settings),
-        probe_job(&row, Probe::Verification, &settings),
+        simulation_job(&row, &ladder()[0], &settings, &terms()),
+        probe_job(&row, Probe::Inspection, &settings, &terms()),
+        probe_job(&row, Probe::Verification, &settings, &terms()),
     ] {
         assert_eq!(job.spec.service_account_name.as_deref(), Some("simulations"));
     }
@@ -176,7 +180,7 @@ fn everything_of_a_row_runs_as_its_tenants_service_account() {
 fn a_file_in_the_root_of_the_volume_has_its_folder_there() {
     let mut row = row();
     row.tpr_path = "topol.tpr".to_owned();
-    let job = simulation_job(&row, &ladder()[0], &manifest_settings(), terms());
+    let job = simulation_job(&row, &ladder()[0], &manifest_settings(), &terms());
     assert_eq!(job.spec.working_dir.as_deref(), Some("/data/gromacs-7"));
 }
 
@@ -184,12 +188,12 @@ fn a_file_in_the_root_of_the_volume_has_its_folder_there() {
 fn a_configuration_is_recognised_by_its_number_and_requests() {
     let (row, ladder) = (row(), ladder());
     for rung in &ladder {
-        let job = simulation_job(&row, rung, &manifest_settings(), terms());
+        let job = simulation_job(&row, rung, &manifest_settings(), &terms());
         let numbers = Configurations::of(&job);
         assert_eq!(numbers.rung(1, &ladder, &job.spec.resources.requests), Some(rung.rung));
     }
     let requests = |rung: usize| {
-        simulation_job(&row, &ladder[rung], &manifest_settings(), terms()).spec.resources.requests
+        simulation_job(&row, &ladder[rung], &manifest_settings(), &terms()).spec.resources.requests
     };
     // Replaced in generation 3; 2 and 4 were somebody's who suspended it.
     let numbers = Configurations::new(1).and(3, 2);
@@ -217,7 +221,7 @@ fn the_last_checkpoint_has_the_time_it_needs() {
     row.status.speed_ratio = None;
     let grace = |row: &GromacsToTune, rung: &LadderRung, longest| {
         let terms = Terms { longest_grace: longest, ..terms() };
-        simulation_job(row, rung, &manifest_settings(), terms).spec.termination_grace_period_seconds
+        simulation_job(row, rung, &manifest_settings(), &terms).spec.termination_grace_period_seconds
     };
     assert_eq!((grace(&row, &rung, 60), grace(&row, &rung, 30), grace(&row, &rung, 600)), (60, 30, 60));
     // 0.05 ns/day: 3.5 s for a step, 691 s for 200 of them; 10 million atoms take 48 s more to write.
@@ -239,7 +243,7 @@ fn the_last_checkpoint_has_the_time_it_needs() {
 
 #[test]
 fn the_checkpoint_that_is_watched_is_the_one_that_mdrun_writes() {
-    let spec = |row: &GromacsToTune| simulation_job(row, &ladder()[0], &manifest_settings(), terms()).spec;
+    let spec = |row: &GromacsToTune| simulation_job(row, &ladder()[0], &manifest_settings(), &terms()).spec;
     let mut row = row();
     for (seconds, minutes) in [(60, 0.9), (600, 9.0), (7200, 108.0)] {
         row.interruption_after_seconds = seconds;
@@ -264,7 +268,7 @@ fn the_checkpoint_that_is_watched_is_the_one_that_mdrun_writes() {
 fn a_folder_with_any_name_is_watched_alone() {
     let path = |tpr_path: String| {
         let row = GromacsToTune { tpr_path, ..row() };
-        simulation_job(&row, &ladder()[0], &manifest_settings(), terms()).spec.checkpoint.unwrap().path
+        simulation_job(&row, &ladder()[0], &manifest_settings(), &terms()).spec.checkpoint.unwrap().path
     };
     assert_eq!(
         path("T=[310]/a*b?/$x.tpr".to_owned()).as_deref(),
@@ -281,10 +285,10 @@ fn a_folder_with_any_name_is_watched_alone() {
 fn everything_has_a_command_and_only_a_simulation_a_supervisor() {
     for row in [row(), calibration()] {
         let settings = manifest_settings();
-        let simulation = simulation_job(&row, &ladder()[0], &settings, terms()).spec;
+        let simulation = simulation_job(&row, &ladder()[0], &settings, &terms()).spec;
         assert!(!simulation.command.is_empty() && simulation.supervisor.is_none(), "the pool decides");
         for probe in [Probe::Inspection, Probe::Verification] {
-            let spec = probe_job(&row, probe, &settings).spec;
+            let spec = probe_job(&row, probe, &settings, &terms()).spec;
             assert!(!spec.command.is_empty() && spec.checkpoint.is_none());
             assert_eq!(spec.supervisor.and_then(|supervisor| supervisor.enabled), Some(false));
         }
@@ -296,7 +300,7 @@ fn sigterm_reaches_mdrun_behind_a_script_only_under_a_supervisor() {
     let mut row = row();
     let saves = |row: &GromacsToTune, supervised: bool| {
         let terms = Terms { supervised, ..terms() };
-        let spec = simulation_job(row, &ladder()[0], &manifest_settings(), terms).spec;
+        let spec = simulation_job(row, &ladder()[0], &manifest_settings(), &terms).spec;
         spec.checkpoint.expect("it should promise checkpoints").saves_on_sigterm
     };
     assert_eq!([false, true].map(|supervised| saves(&row, supervised)), [true, true]);
@@ -310,7 +314,7 @@ fn only_what_has_gpus_has_their_runtime_class() {
     let mut settings = manifest_settings();
     let mut rung = ladder().remove(0);
     let class = |rung: &LadderRung, settings: &ManifestSettings| {
-        simulation_job(&row(), rung, settings, terms()).spec.runtime_class_name
+        simulation_job(&row(), rung, settings, &terms()).spec.runtime_class_name
     };
     rung.gpus = 1;
     assert_eq!(class(&rung, &settings), None, "the cluster's default");
@@ -318,7 +322,7 @@ fn only_what_has_gpus_has_their_runtime_class() {
     assert_eq!(class(&rung, &settings).as_deref(), Some("nvidia"));
     rung.gpus = 0;
     assert_eq!(class(&rung, &settings), None);
-    assert_eq!(probe_job(&row(), Probe::Inspection, &settings).spec.runtime_class_name, None);
+    assert_eq!(probe_job(&row(), Probe::Inspection, &settings, &terms()).spec.runtime_class_name, None);
 }
 
 #[test]
@@ -326,16 +330,16 @@ fn further_options_follow_those_of_the_submitter_and_their_files_are_looked_for(
     let mut row = row();
     let options = ["-dlb", "yes", "-plumed", "meta/$(id).dat"];
     row.mdrun_options = options.map(ToOwned::to_owned).to_vec();
-    let spec = simulation_job(&row, &ladder()[0], &manifest_settings(), terms()).spec;
+    let spec = simulation_job(&row, &ladder()[0], &manifest_settings(), &terms()).spec;
     assert_eq!(
         spec.args[spec.args.len() - 7..].join(" "),
         "-v -stepout 181 -dlb yes -plumed /data/meta/$$(id).dat"
     );
-    let probe = probe_job(&row, Probe::Inspection, &manifest_settings()).spec;
+    let probe = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms()).spec;
     assert_eq!(probe.args[4..].join(" "), "- - /data/meta/$$(id).dat");
     // What is none of the list reaches no command line.
     row.mdrun_options = ["-maxh", "1"].map(ToOwned::to_owned).to_vec();
-    let spec = simulation_job(&row, &ladder()[0], &manifest_settings(), terms()).spec;
+    let spec = simulation_job(&row, &ladder()[0], &manifest_settings(), &terms()).spec;
     assert!(!spec.args.iter().any(|argument| argument == "-maxh"), "{:?}", spec.args);
 }
 
@@ -343,8 +347,29 @@ fn further_options_follow_those_of_the_submitter_and_their_files_are_looked_for(
 fn a_row_for_one_kind_of_nodes_is_read_and_runs_there() {
     let mut row = row();
     row.node_labels.insert("kubernetes.io/arch".to_owned(), "arm64".to_owned());
-    let simulation = simulation_job(&row, &ladder()[0], &manifest_settings(), terms());
-    for job in [simulation, probe_job(&row, Probe::Inspection, &manifest_settings())] {
+    let simulation = simulation_job(&row, &ladder()[0], &manifest_settings(), &terms());
+    for job in [simulation, probe_job(&row, Probe::Inspection, &manifest_settings(), &terms())] {
         assert_eq!(job.spec.node_selector, row.node_labels.0);
     }
+}
+
+#[test]
+fn every_taint_that_the_pool_tolerates_is_tolerated() {
+    let of_pool = |keys: Vec<String>| {
+        let terms = Terms { tolerated_taints: keys, ..terms() };
+        let simulation = simulation_job(&row(), &ladder()[0], &manifest_settings(), &terms);
+        let probes = [Probe::Inspection, Probe::Verification];
+        let probes = probes.map(|probe| probe_job(&row(), probe, &manifest_settings(), &terms));
+        for probe in probes {
+            assert_eq!(probe.spec.tolerations, simulation.spec.tolerations, "they run on the same nodes");
+        }
+        serde_json::to_value(simulation.spec.tolerations).expect("should be JSON")
+    };
+    assert_eq!(of_pool(Vec::new()), serde_json::json!([]));
+    // A toleration without a key would be one for every taint, which the pool's policy refuses.
+    let keys = ["nvidia.com/gpu", "", "spot"].map(ToOwned::to_owned).to_vec();
+    let exists = |key: &str| serde_json::json!({ "key": key, "operator": "Exists" });
+    assert_eq!(of_pool(keys), serde_json::json!([exists("nvidia.com/gpu"), exists("spot")]));
+    let many = of_pool((0..20).map(|number| format!("taint-{number}")).collect());
+    assert_eq!(many.as_array().map(Vec::len), Some(16), "a ScavengerJob takes no more");
 }

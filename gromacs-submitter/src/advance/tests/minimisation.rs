@@ -57,7 +57,7 @@ fn it_begins_again_after_an_interruption_and_nothing_is_called_lost() {
 
 #[test]
 fn its_pod_promises_no_checkpoint_and_is_stopped_at_once() {
-    let spec = simulation_job(&minimisation(), &ladder()[0], &manifest_settings(), terms()).spec;
+    let spec = simulation_job(&minimisation(), &ladder()[0], &manifest_settings(), &terms()).spec;
     assert_eq!(spec.command, ["gmx", "-nobackup", "mdrun"]);
     assert!(!spec.args.iter().any(|argument| argument == "-cpi" || argument == "-cpt"), "{:?}", spec.args);
     assert_eq!((spec.checkpoint, spec.termination_grace_period_seconds), (None, 1));

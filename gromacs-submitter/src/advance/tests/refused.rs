@@ -61,7 +61,8 @@ fn an_inspection_that_ran_out_of_memory_is_made_anew_with_more() {
     scene.probe = None;
     assert_eq!(scene.step().action, Action::CreateProbe(Probe::Inspection));
     let settings = crate::fixtures::manifest_settings();
-    let made = crate::manifest::probe_job(&scene.row, Probe::Inspection, &settings);
+    let made =
+        crate::manifest::probe_job(&scene.row, Probe::Inspection, &settings, &crate::fixtures::terms());
     assert_eq!(made.spec.resources.requests["memory"].0, "1Gi");
 
     // The pool's limit, or the row's, ends it.
