@@ -25,7 +25,10 @@ use scavenger_e2e::{
     sql_proxy::{Hold, SqlProxy},
     world::{OPERATORS, run_within, until},
 };
-use scavenger_schema::{names, scavenger_job::ScavengerJob};
+use scavenger_schema::{
+    names,
+    scavenger_job::{ScavengerJob, ScavengerJobSpec},
+};
 use scavenger_vocabulary::{Reason, WaitingReason};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -34,6 +37,9 @@ use tokio::task::JoinSet;
 const FIRST_LOG: &str = include_str!("../../gromacs-submitter/tests/fixtures/mdrun-terminated.txt");
 const SECOND_LOG: &str = include_str!("../../gromacs-submitter/tests/fixtures/mdrun-continued.txt");
 const FAILED_LOG: &str = include_str!("../../gromacs-submitter/tests/fixtures/mdrun-no-file.txt");
+
+/// How mdrun refuses to start, each under its heading.
+const REFUSALS: &str = include_str!("../../gromacs-submitter/tests/fixtures/mdrun-refusals.txt");
 
 /// What the inspection of its .tpr file finds.
 const INSPECTION: &str = include_str!("../../gromacs-submitter/tests/fixtures/inspection-2022.txt");
@@ -197,6 +203,13 @@ fn stories() -> Vec<Story> {
             end: ("completed", 2, 2, 1),
         },
         Story {
+            name: "refused by mdrun",
+            live: |stage, id| is_refused(stage, id).boxed(),
+            columns: KNOWN,
+            values: KNOWN_VALUES,
+            end: ("completed", 3, 4, 2),
+        },
+        Story {
             name: "fails",
             live: |stage, id| fails(stage, id).boxed(),
             columns: KNOWN,
@@ -263,6 +276,47 @@ async fn runs_out_of_memory(stage: &Stage, id: i64) -> Result<()> {
     verification.runs("").await?;
     verification.completes("verification=1\nstep=4000\n", None).await?;
     stage.leaves(id, [second, verification]).await
+}
+
+/// mdrun refuses the largest configuration, and runs with the next one in a second submission. After an interruption it
+/// finds that it cannot lock its log, and goes on in new files, in a third.
+async fn is_refused(stage: &Stage, id: i64) -> Result<()> {
+    let spec = |number: usize| async move {
+        let name = format!("gromacs-{id}-{number}");
+        anyhow::Ok(stage.world.api::<ScavengerJob>().get(&name).await?.spec)
+    };
+    let mut first = stage.made(&format!("gromacs-{id}-1")).await?;
+    let largest = spec(1).await?;
+    let (_, refusal) = REFUSALS.split_once("=== a large prime\n").context("it is in the file")?;
+    let refusal = so_far(refusal, "=== ");
+    first.runs("").await?;
+    // It may end before anybody has seen it run; here it is always seen.
+    stage.row_is(id, "state = 'running' and attempt = 1 and peak_memory_bytes is not null").await?;
+    first.fails(Reason::ContainerFailed, "container main exited with code 1", refusal).await?;
+    first.is_deleted().await?;
+    let mut second = stage.made(&format!("gromacs-{id}-2")).await?;
+    let smaller = spec(2).await?;
+    let cpu = |spec: &ScavengerJobSpec| spec.resources.requests["cpu"].milli();
+    ensure!(cpu(&smaller)? < cpu(&largest)?, "{:?} after {:?}", smaller.resources, largest.resources);
+    ensure!(!smaller.args.iter().any(|argument| argument == "-noappend"), "{:?}", smaller.args);
+    second.runs(so_far(FIRST_LOG, "Received the TERM")).await?;
+    stage.progresses(id, 1, 0).await?;
+    second.is_interrupted(Reason::EvictionByEvictionAPI, WaitingReason::BackingOff).await?;
+    stage.row_is(id, "state = 'interrupted' and interruptions = 1").await?;
+    second.runs("").await?;
+    stage.row_is(id, "state = 'running' and attempt = 2 and peak_memory_bytes is not null").await?;
+    let lock = "Program:     gmx mdrun, version 2022.5\nSystem I/O error:\nFile locking is not supported on this system. \
+                Use mdrun -noappend to restart.\n\n";
+    second.fails(Reason::ContainerFailed, "container main exited with code 1", lock).await?;
+    second.is_deleted().await?;
+    let mut third = stage.made(&format!("gromacs-{id}-3")).await?;
+    let new_files = spec(3).await?;
+    ensure!(new_files.resources == smaller.resources, "{:?}", new_files.resources);
+    ensure!(new_files.args.iter().any(|argument| argument == "-noappend"), "{:?}", new_files.args);
+    third.runs(so_far(SECOND_LOG, "Writing final")).await?;
+    stage.progresses(id, 1, 1120).await?;
+    third.completes("", Some(SECOND_LOG)).await?;
+    stage.leaves(id, [third]).await
 }
 
 /// There is no room for it until its patience ends; then it falls back, runs and fails.

@@ -50,6 +50,29 @@ fn what_was_refused_is_left_out_of_the_ladder_and_one_rank_is_the_last_resort() 
     );
 }
 
+/// From the refusal to the end, with the next configuration.
+#[test]
+fn where_mdrun_refuses_one_configuration_the_row_runs_with_the_next() {
+    let division =
+        "The number of ranks selected for particle-particle work (2) contains a large prime factor";
+    let mut scene = ended_at_start(1, division);
+    let refused = scene.go().refused.expect("it should be marked");
+    let refusal = Refusal { layout: ladder()[0].layout, words: refused.words };
+    scene.job = None;
+    assert_eq!(scene.go().status.state, State::Tuning);
+    assert!(matches!(scene.step().action, Action::AskTuner(_)));
+    // The tuner knows nothing of it, and proposes the same.
+    let left = without_refused(ladder(), &[refusal]).expect("two are left");
+    let (status, proposed) = with_ladder(&scene.row, left, scene.pool.as_ref()).expect("they should fit");
+    assert_eq!((status.submission, status.rung), (2, Some(1)));
+    assert_eq!(proposed.iter().map(|rung| rung.cpu_millicores).collect::<Vec<_>>(), [1000, 500]);
+    (scene.row.status, scene.ladder, scene.log) = (status, proposed, Log::NotRead);
+    assert_eq!(scene.step().action, Action::CreateJob(1));
+    scene.job = Some(completed_job());
+    let step = scene.read(CONTINUED).step();
+    assert_eq!(step.status.state, State::Completed, "{step:?}");
+}
+
 #[test]
 fn a_lock_that_is_held_is_tried_again_with_growing_delay_and_ends() {
     let mut tries = 0;
