@@ -6,7 +6,7 @@ mod rows;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use gromacs_submitter::store::{ClaimOptions, NewRow, Store};
-use postgres::{as_role, migrated_store, store};
+use postgres::{as_role, migrated_database, migrated_store, store};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use rows::any;
@@ -383,4 +383,30 @@ async fn rows_of_a_submitter_that_is_gone_do_not_hold_up_their_owner() {
     .await
     .expect("should end the leases");
     assert_eq!(ids(next.claim(&four).await.expect("should claim")), left);
+}
+
+/// As a newer submitter may have added them after its migration.
+#[tokio::test]
+async fn a_row_of_an_unknown_kind_holds_up_no_other() {
+    let url = migrated_database().await;
+    let (admin, submitter) = (store(&url, "admin"), store(&as_role(&url, "worker"), "a"));
+    let tenant = "insert into gromacs_tenant (database_role, namespace) values ('worker', 'lab')";
+    sqlx::query(tenant).execute(admin.pool()).await.expect("should add a tenant");
+    let row = |tpr_path: &str| NewRow {
+        namespace: "lab".to_owned(),
+        persistent_volume_claim: "data".to_owned(),
+        tpr_path: tpr_path.to_owned(),
+        ..NewRow::default()
+    };
+    let unknown = submitter.add(&row("ensemble.tpr")).await.expect("should add");
+    let known = submitter.add(&row("x.tpr")).await.expect("should add");
+    for statement in [
+        "alter table gromacs_to_tune drop constraint gromacs_to_tune_kind_valid",
+        "update gromacs_to_tune set kind = 'ensemble' where tpr_path = 'ensemble.tpr'",
+    ] {
+        sqlx::query(statement).execute(admin.pool()).await.expect("should change it");
+    }
+    assert!(unknown < known, "it is the first in line");
+    let claimed = submitter.claim(&any(10)).await.expect("should claim");
+    assert_eq!(claimed.iter().map(|claim| claim.row.id).collect::<Vec<_>>(), [known]);
 }
