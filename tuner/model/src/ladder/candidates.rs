@@ -125,14 +125,19 @@ impl<'a> Question<'a> {
 /// Largest prime factor of the numbers of cores that ranks and threads divide well.
 const SMOOTH: u32 = 7;
 
-/// The largest number up to `cores` without a prime factor above [`SMOOTH`]. Clusters that keep a core for the system
-/// leave 31, 127 or 191, which no number of ranks divides.
-fn smooth(cores: u32) -> u32 {
-    (1..=cores).rev().find(|cores| layout::largest_prime_factor(*cores) <= SMOOTH).unwrap_or(cores)
+/// The largest number up to `cores` that `suits` and has no prime factor above [`SMOOTH`]. Clusters that keep a core for
+/// the system leave 31, 127 or 191, which no number of ranks divides.
+fn smooth(cores: u32, suits: impl Fn(u32) -> bool) -> u32 {
+    let divides = |cores: &u32| suits(*cores) && layout::largest_prime_factor(*cores) <= SMOOTH;
+    (1..=cores).rev().find(divides).unwrap_or(cores)
 }
 
 /// Numbers of cores that are tried: those with many small factors, so that ranks and threads divide them well,
 /// and the whole of each kind of node, or nearly.
+///
+/// Where all nodes have two hardware threads per core, an odd number leaves half a core to others, and kubelets that hand
+/// out whole cores (`full-pcpus-only`) refuse it. Odd is then only a single thread, and the whole of a node, which would be
+/// left in part unused otherwise.
 pub(crate) fn core_counts(kinds: &[Kind], most: u32) -> Vec<u32> {
     let mut whole_nodes: Vec<u32> = kinds
         .iter()
@@ -142,10 +147,13 @@ pub(crate) fn core_counts(kinds: &[Kind], most: u32) -> Vec<u32> {
         .collect();
     whole_nodes.sort_unstable();
     whole_nodes.dedup();
-    let nearly: Vec<u32> = whole_nodes.iter().map(|cores| smooth(*cores)).collect();
+    let in_pairs = !kinds.is_empty() && kinds.iter().all(|kind| kind.hardware.smt);
+    let suits = |cores: u32| !in_pairs || cores == 1 || cores.is_multiple_of(2);
+    let nearly: Vec<u32> = whole_nodes.iter().map(|cores| smooth(*cores, suits)).collect();
     let mut counts: Vec<u32> = [1_u32, 3, 9, 5]
         .into_iter()
         .flat_map(|odd| (0..11).map(move |power| odd << power))
+        .filter(|cores| suits(*cores))
         .chain(whole_nodes)
         .chain(nearly)
         .filter(|&cores| (1..=most).contains(&cores))

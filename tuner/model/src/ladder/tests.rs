@@ -73,6 +73,19 @@ fn nodes_that_keep_a_core_for_the_system_are_used_nearly_whole() {
 }
 
 #[test]
+fn cores_with_two_threads_are_not_divided() {
+    let threads = |instance| labelled(&zen3(31, 128), &[(INSTANCE, instance)], 0);
+    let odd = |nodes: &[NodeShape]| -> Vec<u32> {
+        core_counts(&kinds_of(nodes), 31).into_iter().filter(|cores| cores % 2 == 1).collect()
+    };
+    let (two, one) = (threads("m5.8xlarge"), threads("hpc6a.48xlarge"));
+    assert_eq!(odd(std::slice::from_ref(&two)), [1, 31], "one thread, and the whole of a node");
+    assert!(core_counts(&kinds_of(std::slice::from_ref(&two)), 31).contains(&30));
+    assert_eq!(odd(std::slice::from_ref(&one)), [1, 3, 5, 9, 31]);
+    assert_eq!(odd(&[one, two]), [1, 3, 5, 9, 31], "where it may run on whole cores");
+}
+
+#[test]
 fn limits_bound_every_rung() {
     let mut limited = request(water(1_000_000), vec![zen3(64, 256)]);
     limited.limits.max_cpu_millicores = Some(12_500);
