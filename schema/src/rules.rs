@@ -118,6 +118,10 @@ fn of_tenant(rule: &str) -> Option<&'static str> {
         }
         "max_memory_bytes_valid" => "max_memory_bytes must be at least 16 MiB",
         "max_gpus_valid" => "max_gpus must be between 0 and 16",
+        "min_cpu_millicores_valid" => {
+            "min_cpu_millicores must be between 0 and 1024000 thousandths of a core"
+        }
+        "min_ns_per_day_valid" => "min_ns_per_day must be between 0 and 1000000",
         "interruption_after_seconds_valid" => {
             "min_interruption_after_seconds and max_interruption_after_seconds must be between 1 second and 7 days, the first at most the second"
         }

@@ -58,6 +58,8 @@ fn described(options: &AddTenantOptions) -> anyhow::Result<Tenant> {
         max_cpu_millicores: options.max_cpu_millicores,
         max_memory_bytes: options.max_memory_bytes,
         max_gpus: options.max_gpus,
+        min_cpu_millicores: options.min_cpu_millicores,
+        min_ns_per_day: options.min_ns_per_day,
         min_interruption_after_seconds: seconds("--min-interruption-after", options.min_interruption_after)?,
         max_interruption_after_seconds: seconds("--max-interruption-after", options.max_interruption_after)?,
         max_rows_in_work: options.max_rows_in_work,
@@ -90,7 +92,7 @@ async fn list(database: &Database, options: &ListTenantsOptions) -> anyhow::Resu
 }
 
 /// Columns that hold a limit or a default, and how to say it.
-const SETTINGS: [(&str, &str, &str); 11] = [
+const SETTINGS: [(&str, &str, &str); 13] = [
     ("service_account", "service account", ""),
     ("image", "image", ""),
     ("image_patterns", "only images", ""),
@@ -99,6 +101,8 @@ const SETTINGS: [(&str, &str, &str); 11] = [
     ("max_cpu_millicores", "at most", " millicores"),
     ("max_memory_bytes", "at most", " bytes of memory"),
     ("max_gpus", "at most", " GPUs"),
+    ("min_cpu_millicores", "at least", " millicores"),
+    ("min_ns_per_day", "at least", " ns/day"),
     ("min_interruption_after_seconds", "checkpoints every", " s at most often"),
     ("max_interruption_after_seconds", "checkpoints every", " s at least"),
     ("max_rows_in_work", "at most", " rows in work"),

@@ -46,6 +46,15 @@ pub struct AddTenantOptions {
     /// Run rows that name no image in IMAGE
     #[arg(long, value_name = "IMAGE", help_heading = "Defaults")]
     pub image: Option<String>,
+    /// Run rows that say no minimum with at least this many thousandths of a core
+    ///
+    /// They wait rather than fall back to less. The minimum of a row is never above its own maximum. In a row, 0 is no
+    /// minimum.
+    #[arg(long, value_name = "MILLICORES", help_heading = "Defaults")]
+    pub min_cpu_millicores: Option<i32>,
+    /// Run rows that say no minimum with a predicted speed of at least NS ns per day
+    #[arg(long, value_name = "NS", help_heading = "Defaults")]
+    pub min_ns_per_day: Option<f64>,
     /// Let rows name images that match PATTERN; may be repeated
     ///
     /// An asterisk stands for any characters, so end the name of a registry with a slash: registry.example/lab/*.

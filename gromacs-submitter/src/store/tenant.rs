@@ -6,7 +6,7 @@ use sqlx::{Postgres, Transaction};
 use super::{Store, StoreError};
 
 /// A line of `gromacs_tenant`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, sqlx::FromRow)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, sqlx::FromRow)]
 pub struct Tenant {
     /// Database role that people log in with.
     pub database_role: String,
@@ -28,6 +28,10 @@ pub struct Tenant {
     pub max_memory_bytes: Option<i64>,
     /// Most GPUs of a row.
     pub max_gpus: Option<i32>,
+    /// Least CPU of rows that say none, millicores.
+    pub min_cpu_millicores: Option<i32>,
+    /// Least predicted speed of rows that say none, ns per day.
+    pub min_ns_per_day: Option<f64>,
     /// Least seconds between checkpoints.
     pub min_interruption_after_seconds: Option<i32>,
     /// Most seconds between checkpoints.
@@ -156,8 +160,8 @@ async fn finish(transaction: Transaction<'_, Postgres>, dry_run: bool) -> Result
 async fn upsert(transaction: &mut Transaction<'_, Postgres>, tenant: &Tenant) -> Result<Change, StoreError> {
     let before: Option<Tenant> = sqlx::query_as(
         "select database_role, namespace, service_account, image, image_patterns, run_as_user, run_as_group,
-            max_cpu_millicores, max_memory_bytes, max_gpus, min_interruption_after_seconds,
-            max_interruption_after_seconds, max_rows_in_work
+            max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores, min_ns_per_day,
+            min_interruption_after_seconds, max_interruption_after_seconds, max_rows_in_work
         from gromacs_tenant where database_role = $1 and namespace = $2",
     )
     .bind(&tenant.database_role)
@@ -170,8 +174,8 @@ async fn upsert(transaction: &mut Transaction<'_, Postgres>, tenant: &Tenant) ->
     sqlx::query(
         "insert into gromacs_tenant (database_role, namespace, service_account, image, image_patterns, run_as_user,
             run_as_group, max_cpu_millicores, max_memory_bytes, max_gpus, min_interruption_after_seconds,
-            max_interruption_after_seconds, max_rows_in_work)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+            max_interruption_after_seconds, max_rows_in_work, min_cpu_millicores, min_ns_per_day)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
         on conflict (database_role, namespace) do update set
             service_account = excluded.service_account, image = excluded.image,
             image_patterns = excluded.image_patterns, run_as_user = excluded.run_as_user,
@@ -179,7 +183,8 @@ async fn upsert(transaction: &mut Transaction<'_, Postgres>, tenant: &Tenant) ->
             max_memory_bytes = excluded.max_memory_bytes, max_gpus = excluded.max_gpus,
             min_interruption_after_seconds = excluded.min_interruption_after_seconds,
             max_interruption_after_seconds = excluded.max_interruption_after_seconds,
-            max_rows_in_work = excluded.max_rows_in_work",
+            max_rows_in_work = excluded.max_rows_in_work,
+            min_cpu_millicores = excluded.min_cpu_millicores, min_ns_per_day = excluded.min_ns_per_day",
     )
     .bind(&tenant.database_role)
     .bind(&tenant.namespace)
@@ -194,6 +199,8 @@ async fn upsert(transaction: &mut Transaction<'_, Postgres>, tenant: &Tenant) ->
     .bind(tenant.min_interruption_after_seconds)
     .bind(tenant.max_interruption_after_seconds)
     .bind(tenant.max_rows_in_work)
+    .bind(tenant.min_cpu_millicores)
+    .bind(tenant.min_ns_per_day)
     .execute(&mut **transaction)
     .await?;
     Ok(if before.is_none() { Change::Added } else { Change::Changed })

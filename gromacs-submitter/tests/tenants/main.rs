@@ -372,6 +372,43 @@ async fn only_rows_that_ended_can_be_deleted() {
 }
 
 #[tokio::test]
+async fn rows_that_say_no_minimum_have_the_tenants() {
+    let queue = Queue::new().await;
+    let change = Tenant {
+        min_cpu_millicores: Some(4000),
+        min_ns_per_day: Some(2.5),
+        max_cpu_millicores: Some(8000),
+        ..tenant("alice", "chem")
+    };
+    assert_eq!(queue.admin.add_tenant(&change, false).await.expect("should change"), Change::Changed);
+    assert_eq!(queue.admin.add_tenant(&change, false).await.expect("should see"), Change::Unchanged);
+    let row = |max: Option<i32>, min: Option<i32>, speed: Option<f64>| NewRow {
+        max_cpu_millicores: max,
+        min_cpu_millicores: min,
+        min_ns_per_day: speed,
+        ..new_row("chem")
+    };
+    for (given, expected) in [
+        (row(None, None, None), (Some(8000), Some(4000), Some(2.5))),
+        (row(Some(2000), None, None), (Some(2000), Some(2000), Some(2.5))),
+        (row(None, Some(500), Some(0.0)), (Some(8000), Some(500), Some(0.0))),
+        (row(None, Some(0), None), (Some(8000), Some(0), Some(2.5))),
+    ] {
+        let id = queue.alice.add(&given).await.expect("should add");
+        let found: (Option<i32>, Option<i32>, Option<f64>) = sqlx::query_as(
+            "select max_cpu_millicores, min_cpu_millicores, min_ns_per_day from gromacs_to_tune where id = $1",
+        )
+        .bind(id)
+        .fetch_one(queue.alice.pool())
+        .await
+        .expect("should read");
+        assert_eq!(found, expected, "{given:?}");
+    }
+    let error = queue.alice.add(&row(Some(2000), Some(3000), None)).await.expect_err("should refuse");
+    assert!(error.to_string().contains("min_cpu_millicores"), "{error}");
+}
+
+#[tokio::test]
 async fn defaults_and_limits_are_the_tenants() {
     let queue = Queue::new().await;
     let change = Tenant {
@@ -555,6 +592,8 @@ async fn tenants_come_and_go() {
         (Tenant { max_memory_bytes: Some(1), ..tenant("alice", "x") }, "max_memory_bytes"),
         (Tenant { max_gpus: Some(-1), ..tenant("alice", "x") }, "max_gpus"),
         (Tenant { max_rows_in_work: Some(-1), ..tenant("alice", "x") }, "max_rows_in_work"),
+        (Tenant { min_cpu_millicores: Some(-1), ..tenant("alice", "x") }, "min_cpu_millicores"),
+        (Tenant { min_ns_per_day: Some(-0.5), ..tenant("alice", "x") }, "min_ns_per_day"),
         (
             Tenant {
                 min_interruption_after_seconds: Some(20),

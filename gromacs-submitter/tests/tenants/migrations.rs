@@ -1,6 +1,6 @@
 //! What migrations leave behind: everything is protected, and no superuser is needed.
 
-use gromacs_submitter::store::RowFilter;
+use gromacs_submitter::store::{RowFilter, Tenant};
 use scavenger_schema::simulation::MIGRATIONS;
 use sqlx::Executor as _;
 
@@ -104,6 +104,34 @@ async fn databases_of_one_server_migrate_at_the_same_time() {
     }
 }
 
+/// A tenant of before, as the program of then wrote it.
+const TENANT: &str = "insert into gromacs_tenant (database_role, namespace) values ('alice', 'chem')";
+
+/// Rows of before have no minimum, and programs of before work with tenants that have one.
+#[tokio::test]
+async fn the_minimum_of_a_tenant_counts_for_later_rows() {
+    migrated_database().await;
+    let url = empty_database().await;
+    let (admin, alice) = (store(&url, "admin"), store(&as_role(&url, "alice"), "alice"));
+    MIGRATIONS.run_to(3, admin.pool()).await.expect("should migrate as far as before");
+    admin.pool().execute(TENANT).await.expect("should add a tenant");
+    alice.add(&new_row("chem")).await.expect("should add");
+    admin.migrate().await.expect("should migrate");
+    alice.add(&new_row("chem")).await.expect("should add");
+    let change = Tenant { min_cpu_millicores: Some(2000), ..tenant("alice", "chem") };
+    admin.add_tenant(&change, false).await.expect("should change");
+    alice.add(&new_row("chem")).await.expect("should add");
+    let before = format!("{TENANT} on conflict (database_role, namespace) do update set max_gpus = 0");
+    admin.pool().execute(sqlx::AssertSqlSafe(before)).await.expect("should change what it knows");
+    alice.add(&new_row("chem")).await.expect("should add");
+    let found: Vec<Option<i32>> =
+        sqlx::query_scalar("select min_cpu_millicores from gromacs_to_tune order by id")
+            .fetch_all(alice.pool())
+            .await
+            .expect("should read");
+    assert_eq!(found, [None, None, Some(2000), Some(2000)]);
+}
+
 /// Rows that had ended before there was a webhook are not reported, and a report is nobody's but the submitter's.
 #[tokio::test]
 async fn reports_of_ends_begin_with_the_webhook() {
@@ -118,7 +146,7 @@ async fn reports_of_ends_begin_with_the_webhook() {
         admin,
         url,
     };
-    queue.admin.add_tenant(&tenant("alice", "chem"), false).await.expect("should add a tenant");
+    queue.admin.pool().execute(TENANT).await.expect("should add a tenant");
     queue.alice.add(&new_row("chem")).await.expect("should add");
     let claim = queue.claim().await;
     queue.fail(&claim).await;
