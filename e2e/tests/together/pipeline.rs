@@ -80,6 +80,34 @@ fn an_interrupted_simulation_continues_from_its_checkpoint() {
     });
 }
 
+/// An image as others make them: its `gmx` is a script that waits for the program, and it sets a number of threads that no
+/// configuration has.
+#[test]
+fn a_row_in_a_wrapper_image_loses_nothing() {
+    run("wrapped", |world| async move {
+        let database = prepare(world).await?;
+        let columns = [("max_cpu_millicores", "500"), ("image", "'scavenger.dev/gromacs-wrapped:2022.5'")];
+        let id = insert(world, &database, "water/water.tpr", &columns).await?;
+        let seen = until("the simulation computes", || async {
+            Ok(row(&database, id).await?.step.filter(|step| *step > 200))
+        })
+        .await?;
+        let launcher = format!("select inspected->>'launcher' from gromacs_to_tune where id = {id}");
+        let launcher = database.sql(&launcher).await?;
+        ensure!(launcher == "script", "the inspection must find the script: {launcher:?}");
+        let pod = world.pod(&format!("gromacs-{id}-1")).await?;
+        world.api::<Pod>().delete(&pod.name_any(), &DeleteParams::default()).await?;
+        let row = state(&database, id, "completed").await?;
+        is_complete(&row)?;
+        ensure!(row.interruptions == 1, "{row:?}");
+        let attempts = attempts(&database, id).await?;
+        ensure!(attempts.len() == 2 && attempts[0].outcome.as_deref() == Some("interrupted"), "{attempts:?}");
+        // The checkpoint that mdrun writes at SIGTERM, and no earlier one.
+        ensure!(attempts[1].first_step.is_some_and(|step| step >= seen), "{seen} were seen: {attempts:?}");
+        Ok(())
+    });
+}
+
 /// Four rows, each after the one before; the second one is interrupted, and the last one goes on for as long again.
 #[test]
 fn a_chain_goes_on_through_an_interruption_and_its_end_is_extended() {

@@ -136,6 +136,8 @@ pub(crate) enum Image {
     CounterMpirun,
     /// GROMACS from Debian
     Gromacs,
+    /// The same behind a script and with a number of threads, for the tests
+    GromacsWrapped,
     /// Postgres from Debian
     Postgres,
 }
@@ -182,8 +184,8 @@ impl Program {
 impl Image {
     /// Every image that users get.
     pub(crate) fn all() -> Vec<Self> {
-        let for_users = |image: &&Self| **image != Self::CounterMpirun;
-        Self::value_variants().iter().filter(for_users).copied().collect()
+        let for_tests = |image: &&Self| matches!(image, Self::CounterMpirun | Self::GromacsWrapped);
+        Self::value_variants().iter().filter(|image| !for_tests(image)).copied().collect()
     }
 
     /// What a pod writes in `image:`.
@@ -206,6 +208,7 @@ impl Image {
             Self::Counter => "counter",
             Self::CounterMpirun => "counter-mpirun",
             Self::Gromacs => "gromacs",
+            Self::GromacsWrapped => "gromacs-wrapped",
             Self::Postgres => "postgres",
         }
     }
@@ -230,7 +233,7 @@ impl Image {
             Self::GromacsSubmitter => program("gromacs-submitter", "gromacs-submitter"),
             Self::Supervisor => linked("scavenger-supervisor", "scavenger-supervisor", Linking::Static),
             Self::Counter | Self::CounterMpirun => program("scavenger-counter", "scavenger-counter"),
-            Self::Gromacs | Self::Postgres => Content::Packages,
+            Self::Gromacs | Self::GromacsWrapped | Self::Postgres => Content::Packages,
         }
     }
 
@@ -251,7 +254,7 @@ impl Image {
     pub(super) fn debian(self) -> Option<Recipe> {
         let recipe = match self {
             Self::Supervisor => return None,
-            Self::Gromacs => Recipe {
+            Self::Gromacs | Self::GromacsWrapped => Recipe {
                 suite: Suite::Bookworm,
                 // Its libraries for linear algebra are reached through alternatives, which the packages' own
                 // scripts set up; so this one is installed, not only unpacked.
@@ -311,6 +314,7 @@ impl Image {
         let text = |path: &str, content: &str| NewFile::new(path, 0o644, content.as_bytes());
         match self {
             Self::Gromacs | Self::Supervisor => Vec::new(),
+            Self::GromacsWrapped => vec![NewFile::new("usr/local/bin/gmx", 0o755, WRAPPER.as_bytes())],
             Self::Postgres => vec![
                 text("etc/passwd", &passwd("postgres", POSTGRES_USER, "/var/lib/postgresql")),
                 text("etc/group", &group("postgres", POSTGRES_USER)),
@@ -358,15 +362,22 @@ impl Image {
                 "StopSignal": "SIGINT",
                 "ExposedPorts": { "5432/tcp": {} },
             }),
-            Content::Packages => json!({
-                "User": format!("{GROMACS_USER}:{GROMACS_USER}"),
+            Content::Packages => {
                 // HOME: gmx and MPI libraries look for their settings there, and / is not ours to write.
-                "Env": [format!("PATH={path}"), "LANG=C.UTF-8", "HOME=/tmp"],
-                "WorkingDir": "/",
-            }),
+                let mut variables = vec![format!("PATH={path}"), "LANG=C.UTF-8".into(), "HOME=/tmp".into()];
+                if self == Self::GromacsWrapped {
+                    variables.push("OMP_NUM_THREADS=4".into());
+                }
+                json!({
+                    "User": format!("{GROMACS_USER}:{GROMACS_USER}"), "Env": variables, "WorkingDir": "/",
+                })
+            }
         }
     }
 }
+
+/// As images from modules and from conda have it. The shell stays, as process 1, and ignores SIGTERM.
+const WRAPPER: &str = "#!/bin/bash\n/usr/bin/gmx \"$@\"\nexit $?\n";
 
 const NSSWITCH: &str = "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n";
 
@@ -420,6 +431,10 @@ mod tests {
         assert!(!Image::all().contains(&image) && Image::value_variants().contains(&image));
         assert_eq!(image.program(), Image::Counter.program());
         assert!(image.debian().unwrap().packages.contains(&"openmpi-bin"));
+        let image = Image::GromacsWrapped;
+        assert!(!Image::all().contains(&image) && Image::value_variants().contains(&image));
+        let layers = [image, Image::Gromacs].map(|image| format!("{:?}", image.debian()));
+        assert_eq!(layers[0], layers[1], "the node has that layer already");
     }
 
     #[test]

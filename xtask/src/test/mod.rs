@@ -141,7 +141,9 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
         let cluster = cluster::up(name.as_str(), &options)?;
         install::install(&cluster, By::Kustomization("e2e/deploy"), images::Profile::Dev)?;
         images::push_to(&cluster, images::Image::Counter, images::Profile::Dev)?;
-        images::load_onto(&cluster, images::Image::CounterMpirun, images::Profile::Dev)?;
+        for image in [images::Image::CounterMpirun, images::Image::GromacsWrapped] {
+            images::load_onto(&cluster, image, images::Profile::Dev)?;
+        }
         Ok(cluster)
     };
     let result = if all {
