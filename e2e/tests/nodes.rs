@@ -615,7 +615,7 @@ async fn share_a_volume_of_one_node(world: &World) -> Result<()> {
     world.create::<ScavengerJob>(mounting("small", "1")).await?;
     world.phase("small", Phase::Running).await?;
     ensure!(node_of(world, "small").await? == there, "the second one is not where the volume is attached");
-    world.create::<ScavengerJob>(mounting("large", "30")).await?;
+    world.create::<ScavengerJob>(mounting("large", "60")).await?;
     let expected = format!("its volume is attached to node {there}");
     let large = world
         .job_until("large", "told where its volume is", |job| {
@@ -623,7 +623,7 @@ async fn share_a_volume_of_one_node(world: &World) -> Result<()> {
         })
         .await?;
     ensure!(status(&large).attempt.is_none(), "it was tried in vain: {:?}", status(&large));
-    let mut wide = mounting("wide", "12");
+    let mut wide = mounting("wide", "25");
     wide["spec"]["podCount"] = json!(3);
     world.create::<ScavengerJob>(wide).await?;
     world
