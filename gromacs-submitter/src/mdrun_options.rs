@@ -60,7 +60,7 @@ pub enum OptionError {
     #[error("mdrun option {0:?} cannot be set for a row; these can: {names}", names = names())]
     Know(String),
     /// A value without an option.
-    #[error("{0:?} is no option of mdrun: options begin with '-', and each takes its own values")]
+    #[error("{0:?} is not an option of mdrun: options begin with '-', and each takes its own values")]
     Begin(String),
     /// It takes a value and has none, or another than it takes.
     #[error("mdrun option {option} needs {needs}{}", found.as_ref().map(|found| format!(", not {found:?}")).unwrap_or_default())]
@@ -73,7 +73,7 @@ pub enum OptionError {
         found: Option<String>,
     },
     /// It stands there twice.
-    #[error("mdrun option {0} stands there twice")]
+    #[error("mdrun option {0} is given twice")]
     Repeat(&'static str),
 }
 
@@ -241,7 +241,7 @@ mod tests {
             ("-ntmpi 4", "\"-ntmpi\" cannot be set"),
             ("-cpi other.cpt", "\"-cpi\" cannot be set"),
             ("-multidir a b", "\"-multidir\" cannot be set"),
-            ("yes", "\"yes\" is no option of mdrun"),
+            ("yes", "\"yes\" is not an option of mdrun"),
             ("-dlb", "-dlb needs one of auto, no, yes"),
             ("-dlb maybe", "-dlb needs one of auto, no, yes, not \"maybe\""),
             ("-dlb -reprod", "-dlb needs one of auto, no, yes"),
@@ -254,8 +254,8 @@ mod tests {
             ),
             ("-plumed /etc/passwd", "-plumed needs the path of a file"),
             ("-tableb a.xvg ../b.xvg", "-tableb needs the path"),
-            ("-reprod -reprod", "-reprod stands there twice"),
-            ("-reprod yes", "\"yes\" is no option of mdrun"),
+            ("-reprod -reprod", "-reprod is given twice"),
+            ("-reprod yes", "\"yes\" is not an option of mdrun"),
         ] {
             let error = read(text).expect_err(text).to_string();
             assert!(error.contains(words), "{text}: {error}");

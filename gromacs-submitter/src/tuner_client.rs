@@ -134,7 +134,7 @@ impl TunerClient {
             .zip(1..)
             .map(|(rung, number)| ladder_rung(rung, number, &reply.model_version))
             .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| self.unreadable("a rung has resources that are none"))
+            .ok_or_else(|| self.unreadable("a configuration of the ladder has values that are out of range"))
     }
 
     /// Asks what is to be expected of a configuration that is given, as the only rung of a ladder.
@@ -160,7 +160,7 @@ impl TunerClient {
             reason: "what the benchmark measures".to_owned(),
         };
         ladder_rung(&rung, 1, &reply.model_version)
-            .ok_or_else(|| self.unreadable("the prediction has resources that are none"))
+            .ok_or_else(|| self.unreadable("the prediction has values that are out of range"))
     }
 
     async fn ask<R: DeserializeOwned>(&self, path: &str, request: &impl Serialize) -> Result<R, TunerError> {

@@ -75,7 +75,7 @@ impl fmt::Debug for WebhookUrl {
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
     /// The address is none.
-    #[error("--webhook-url is no address of a webhook; write https://HOST/PATH")]
+    #[error("--webhook-url is not the address of a webhook; write https://HOST/PATH")]
     ReadUrl,
     /// The client cannot be built.
     #[error("the client for the webhook cannot be built: {}", root_cause(.0))]

@@ -23,7 +23,7 @@ use crate::view::{AttemptView, JobView, PoolView};
 use crate::webhook::Webhook;
 
 /// A row that takes more steps at once than this is given back and looked at again later: no life needs more than
-/// about ten, so it goes round in circles.
+/// about ten, so something keeps changing it to and fro.
 const MOST_STEPS: usize = 30;
 
 /// What the steps of all rows share.
@@ -140,11 +140,11 @@ impl Worker {
         tracing::error!(
             row = claim.row.id,
             steps = MOST_STEPS,
-            "row goes round in circles; it is looked at again later"
+            "row changed too often without a pause; backing off"
         );
         let status = advance::with_backoff(
             &claim.row,
-            "takes too many steps at once".to_owned(),
+            format!("changed {MOST_STEPS} times without a pause; tries again later"),
             jitter(),
             self.store.clock(),
         );

@@ -87,7 +87,7 @@ fn usage_errors() {
         (&["list", "--output", "xml"], "possible values: table, json"),
         (&["list", "--limit", "0"], "--limit"),
         (&["list"], "no database is named; set DATABASE_URL"),
-        (&["list", "--database-url", "mysql://x"], "DATABASE_URL is no Postgres URL"),
+        (&["list", "--database-url", "mysql://x"], "DATABASE_URL is not a Postgres URL"),
         (&["run", "--gromacs-image", "x", "--fallback-after", "10"], "write for example 90s, 10m or 1h30m"),
         (&["show"], "<ROW>"),
         (&["show", "one"], "invalid value 'one'"),

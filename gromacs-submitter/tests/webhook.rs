@@ -278,7 +278,10 @@ async fn a_run_that_ends_reports_as_well_and_says_what_is_wrong() {
     };
     let (code, said) = run(&format!("hooks.example/{TOKEN}"));
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("--webhook-url is no address of a webhook; write https://HOST/PATH"), "{said}");
+    assert!(
+        said.contains("--webhook-url is not the address of a webhook; write https://HOST/PATH"),
+        "{said}"
+    );
 
     site.program.sql(FAILS).await;
     let (code, said) = run(&format!("http://127.0.0.1:9/{TOKEN}"));

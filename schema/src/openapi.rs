@@ -71,7 +71,7 @@ struct Failure {
 }
 
 const FAILURES: [Failure; 7] = [
-    Failure { status: "400", name: "NoJson", description: "The body is no JSON.", with_body: true },
+    Failure { status: "400", name: "NoJson", description: "The body is not JSON.", with_body: true },
     Failure {
         status: "404",
         name: "NothingHere",

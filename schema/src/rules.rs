@@ -157,7 +157,7 @@ mod tests {
             .collect();
         assert!(rules.len() > 40, "{rules:?}");
         for rule in rules {
-            assert!(sentence(rule).is_some(), "{rule} has no sentence");
+            assert!(sentence(rule).is_some(), "{rule} has no message");
         }
     }
 

@@ -68,8 +68,8 @@ pub struct ScavengerPoolSpec {
     #[schemars(schema_with = "shapes::thresholds")]
     pub start_threshold_overrides: BTreeMap<String, f64>,
 
-    /// How many ScavengerJobs may be starting at the same time: admitted, and not all of their pods on a node yet. At
-    /// most half of them are such whose last start failed.
+    /// Most ScavengerJobs that may be starting at the same time. A ScavengerJob is starting from its admission until all
+    /// of its pods are on nodes. At most half of these starts go to ScavengerJobs whose last start failed.
     #[serde(default = "default_max_concurrent_starts")]
     #[schemars(range(min = 1, max = 10000))]
     pub max_concurrent_starts: i32,

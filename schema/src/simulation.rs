@@ -171,7 +171,7 @@ pub struct UnknownKind(String);
 
 impl fmt::Display for UnknownKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:?} is no kind of a row; a newer schema than this program's?", self.0)
+        write!(formatter, "unknown row kind {:?}; is the database schema newer than this program?", self.0)
     }
 }
 
@@ -183,7 +183,7 @@ pub struct UnknownState(String);
 
 impl fmt::Display for UnknownState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:?} is no state of a row; a newer schema than this program's?", self.0)
+        write!(formatter, "unknown row state {:?}; is the database schema newer than this program?", self.0)
     }
 }
 

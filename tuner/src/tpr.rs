@@ -34,7 +34,7 @@ pub enum TprError {
     #[error("gmx dump found no {0}; is this a run input file that this version of GROMACS can read?")]
     Missing(&'static str),
     /// It printed something else than a number.
-    #[error("gmx dump says {key} = {value}, which is no number in range")]
+    #[error("gmx dump says {key} = {value}, which is not a number in range")]
     Number {
         /// Name of the parameter.
         key: &'static str,

@@ -177,7 +177,7 @@ fn failures_have_a_sentence_and_an_exit_code() {
             2,
             "--node",
         ),
-        (&["calibrate", "--database-url", "x"], 2, "--database-url is no Postgres URL"),
+        (&["calibrate", "--database-url", "x"], 2, "--database-url is not a Postgres URL"),
         (&["recommend"], 2, "--atoms"),
         (&["recommend", "--atoms", "0"], 1, "system.atoms"),
         (&["recommend", "--atoms", "3000", "--box", "3,3"], 2, "--box: must be three numbers"),
@@ -188,7 +188,7 @@ fn failures_have_a_sentence_and_an_exit_code() {
         (
             &["serve", "--listen", "127.0.0.1:0", "--database-url", "x"],
             2,
-            "--database-url is no Postgres URL",
+            "--database-url is not a Postgres URL",
         ),
         (&["serve", "--listen", "192.0.2.1:1"], 2, "cannot listen on 192.0.2.1:1"),
     ];

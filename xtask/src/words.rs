@@ -1,6 +1,8 @@
 //! The words of the project: what users read says the same thing in the same plain words. Checked are the pages, comments
-//! in manifests, descriptions of the CRDs, help pages, and messages in the code.
+//! in manifests, descriptions of the CRDs, help pages, messages in the code, and what the migrations write into the
+//! database.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -9,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::{docs, shell::ROOT};
 
 /// Words to avoid, and what to write instead. Several words follow each other in the text, on one line or on two.
-const AVOID: [(&str, &str); 12] = [
+const AVOID: [(&str, &str); 19] = [
     ("anew", "again"),
     ("reckon", "calculate or count"),
     ("reckons", "calculates or counts"),
@@ -22,10 +24,23 @@ const AVOID: [(&str, &str); 12] = [
     ("by itself", "on its own"),
     ("told", "reported, written, distinguished"),
     ("untold", "not reported"),
+    ("room", "capacity"),
+    ("rung", "configuration"),
+    ("rungs", "configurations"),
+    ("lap", "retry cycle"),
+    ("laps", "retry cycles"),
+    ("sentence", "message"),
+    ("round in circles", "what happens again and again"),
 ];
 
-/// Sentences of other programs, which are recognised as they are.
-const QUOTED: [&str; 2] = ["can not be settled", "can not run on the GPU"];
+/// What is right as it is: messages of other programs, which are recognised by them, and what is said of language.
+const QUOTED: [&str; 3] = ["can not be settled", "can not run on the GPU", "one statement per sentence"];
+
+/// Beginnings of statements and lists of columns, whose names look like words.
+const SQL: [&str; 6] = ["select ", "insert ", "update ", "delete ", "with ", "id, "];
+
+/// Migrations, whose comments of columns replace each other: only the last one of a column is read.
+const MIGRATIONS: &str = "schema/migrations/";
 
 /// Folders of code whose strings are messages.
 const CODE: [&str; 10] = [
@@ -47,11 +62,23 @@ const OWN: &str = "xtask/src/words.rs";
 /// Checks everything, and names each place with the better word.
 pub(crate) fn check() -> Result<()> {
     let mut wrong = Vec::new();
-    for path in docs::checkout()? {
-        let Some(prose) = prose_of(&path) else { continue };
-        let file = Path::new(ROOT).join(&path);
-        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {path}"))?;
-        for (line, word, instead) in found(&prose(&text)) {
+    let read = |path: &str| {
+        fs::read_to_string(Path::new(ROOT).join(path)).with_context(|| format!("cannot read {path}"))
+    };
+    let mut checkout = docs::checkout()?;
+    checkout.sort_unstable();
+    let migrations = checkout.iter().filter(|path| path.starts_with(MIGRATIONS) && path.ends_with(".sql"));
+    let migrations = migrations.map(|path| read(path)).collect::<Result<Vec<String>>>()?;
+    for path in checkout {
+        let text = read(&path);
+        let prose = if path.starts_with(MIGRATIONS) {
+            of_migration(&text?, &migrations)
+        } else if let Some(prose) = prose_of(&path) {
+            prose(&text?)
+        } else {
+            continue;
+        };
+        for (line, word, instead) in found(&prose) {
             wrong.push(format!("{path}:{line}: {word:?}; write {instead}"));
         }
     }
@@ -68,7 +95,8 @@ fn prose_of(path: &str) -> Option<fn(&str) -> String> {
         "yaml" if path.starts_with("deploy/") && !path.starts_with("deploy/chart/crds") => Some(of_yaml),
         "snap" => Some(str::to_owned),
         "rs" if path != OWN && CODE.iter().any(|folder| path.starts_with(&format!("{folder}/"))) => {
-            let is_test = path.contains("/tests/") || path.ends_with("/tests.rs");
+            let is_test = path.contains("/tests/")
+                || ["/tests.rs", "/fixtures.rs"].iter().any(|end| path.ends_with(end));
             (!is_test).then_some(of_rust as fn(&str) -> String)
         }
         _ => None,
@@ -100,6 +128,48 @@ fn of_yaml(text: &str) -> String {
     text.lines().map(|line| comment(line) + "\n").collect()
 }
 
+/// The strings of a migration, among them the comments of columns that no later migration replaces; `--` comments are for
+/// those who write migrations, and an applied one cannot change. Lines stay where they are.
+fn of_migration(text: &str, all: &[String]) -> String {
+    let of_object = |line: &str| Some(line.strip_prefix("comment on ")?.split_once(" is ")?.0.to_owned());
+    let later = all.iter().skip_while(|migration| *migration != text).skip(1);
+    let replaced: BTreeSet<String> = later.flat_map(|text| text.lines()).filter_map(of_object).collect();
+    let strings = |line: &str| {
+        let mut prose = String::new();
+        // Two quotes in a row are one quote of the text.
+        for (number, part) in line.replace("''", "\u{2019}").split('\'').enumerate() {
+            let is_text = number % 2 == 1;
+            if !is_text && part.contains("--") {
+                break;
+            }
+            if is_text && !is_name(part) {
+                prose.push_str(part);
+                prose.push_str(" . ");
+            }
+        }
+        prose
+    };
+    let is_read = |line: &&str| of_object(line).is_none_or(|object| !replaced.contains(&object));
+    text.lines().map(|line| Some(line).filter(is_read).map(strings).unwrap_or_default() + "\n").collect()
+}
+
+/// A string without a blank is a name, such as that of a column, and no message.
+fn is_name(text: &str) -> bool {
+    !text.trim().contains(char::is_whitespace)
+}
+
+/// The lines of a string of the code that is a message; empty lines if it is a name or a statement.
+fn message(text: &str) -> String {
+    if is_name(text) || SQL.iter().any(|keyword| text.starts_with(keyword)) {
+        return "\n".repeat(text.matches('\n').count());
+    }
+    // Names of values stand in braces.
+    text.split('{')
+        .map(|part| part.split_once('}').map_or(part, |(_, text)| text))
+        .collect::<Vec<_>>()
+        .join(".")
+}
+
 /// The strings of the code before its tests. Lines stay where they are.
 fn of_rust(text: &str) -> String {
     let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
@@ -124,18 +194,20 @@ fn of_rust(text: &str) -> String {
                 }
             }
             '"' => {
-                prose.push_str(" . ");
+                let mut text = String::new();
                 while let Some(letter) = rest.next().filter(|letter| *letter != '"') {
                     match letter {
                         // A line that goes on behind a backslash is one sentence.
-                        '\\' if rest.peek() == Some(&'\n') => prose.push(' '),
+                        '\\' if rest.peek() == Some(&'\n') => text.push(' '),
                         '\\' => {
                             rest.next();
-                            prose.push(' ');
+                            text.push(' ');
                         }
-                        letter => prose.push(letter),
+                        letter => text.push(letter),
                     }
                 }
+                prose.push_str(" . ");
+                prose.push_str(&message(&text));
                 prose.push_str(" . ");
             }
             _ => {}
@@ -152,14 +224,19 @@ fn found(prose: &str) -> Vec<(usize, &'static str, &'static str)> {
         for quoted in QUOTED {
             line = line.replace(quoted, ".");
         }
+        // A flag is a name: --max-rungs.
+        let is_flag = |text: &str| text.trim_start_matches(['[', '(', '\'', '<']).starts_with("--");
+        let line =
+            line.split(' ').map(|text| if is_flag(text) { "." } else { text }).collect::<Vec<_>>().join(" ");
         let mut word = String::new();
         for letter in line.chars().chain([' ']) {
-            if letter.is_alphanumeric() || letter == '\'' {
+            // A word with _ in it is a name: next_rung.
+            if letter.is_alphanumeric() || letter == '\'' || letter == '_' && !word.is_empty() {
                 word.extend(letter.to_lowercase());
                 continue;
             }
             if !word.is_empty() {
-                words.push((std::mem::take(&mut word), number + 1));
+                words.push((std::mem::take(&mut word).trim_end_matches('_').to_owned(), number + 1));
             }
             // What a sign divides is no phrase.
             if !letter.is_whitespace() && letter != '*' && letter != '_' {
@@ -201,9 +278,26 @@ mod tests {
         assert_eq!(lines(&of_markdown(page)), [(1, "told")]);
         let manifest = "# told\nkind: told\n  # not anew\n";
         assert_eq!(lines(&of_yaml(manifest)), [(1, "told"), (3, "anew")]);
-        let code = "// told\nlet told = '\"'; say(\"it is \\\n told\");\nlet a: &'a str = \"anew\";\n\
+        let code = "// told\nlet told = '\"'; say(\"it is \\\n told\");\nlet a: &'a str = \"{told} anew\";\n\
                     #[cfg(test)]\nmod tests { \"whoever\" }\n";
         assert_eq!(lines(&of_rust(code)), [(3, "told"), (4, "anew")]);
+    }
+
+    #[test]
+    fn names_are_no_prose() {
+        let code = "[\"rung\", \"select rung\n from told\"];\n\"no rung\";\n";
+        assert_eq!(lines(&of_rust(code)), [(3, "rung")]);
+        assert_eq!(lines("--max-rungs [env: MAX_RUNGS] next_rung _rung_"), [(1, "rung")]);
+    }
+
+    #[test]
+    fn of_a_column_the_last_comment_is_read() {
+        let first = "-- no room\ncomment on column a.b is 'No room: --a.';\ncomment on column a.c is 'No''s room.';\n";
+        let second = "comment on column a.b is 'No capacity.';\nfoo('room', 'no room'); -- 'no room'\n";
+        let all = [first.to_owned(), second.to_owned()];
+        assert_eq!(lines(&of_migration(first, &all)), [(3, "room")]);
+        assert_eq!(lines(&of_migration(second, &all)), [(2, "room")]);
+        assert_eq!(lines(&of_migration(first, &all[..1])), [(2, "room"), (3, "room")]);
     }
 
     #[test]

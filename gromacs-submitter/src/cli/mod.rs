@@ -93,7 +93,7 @@ fn completions(shell: clap_complete::Shell) -> anyhow::Result<Outcome> {
 
 fn start_logging(logging: &Logging) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&logging.log)
-        .map_err(|error| anyhow::anyhow!("--log {:?} is no filter: {error}", logging.log))?;
+        .map_err(|error| anyhow::anyhow!("--log {:?} is not a filter: {error}", logging.log))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match logging.log_format {
         LogFormat::Text => builder.with_ansi(false).init(),

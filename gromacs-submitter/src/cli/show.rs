@@ -246,7 +246,7 @@ fn next(row: &QueueRow) -> Option<String> {
 fn ladder(row: &QueueRow, story: &Value) -> Table {
     let mut table = Table::new(&[
         "",
-        ">RUNG",
+        ">NUMBER",
         ">CORES",
         ">GPUS",
         ">MEMORY",
@@ -432,7 +432,7 @@ mod tests {
             "progress    step 205,000 of 500,000, 41 %, 12.3 ns/day, 1 h 11 min left",
             "92,224 atoms, 500,000 steps of 0.002 ps (1 ns), box 9.5 x 9.5 x 9.5 nm",
             "1 core, 64 MiB, 1x1 (configuration 2 of 3)",
-            "->     2",
+            "->       2",
             "11.0 (8.00 to 14.0)",
             "results     runs/7/gromacs-7 on the volume",
         ] {

@@ -51,9 +51,9 @@ pub enum Command {
     ///
     /// Applies the migrations that the database does not have yet. Running it again does nothing.
     Migrate(MigrateOptions),
-    /// Work on the queue, forever or once
+    /// Process the queue, continuously or once
     ///
-    /// Takes rows, asks the tuner, makes ScavengerJobs and follows them. Any number of these may share one queue.
+    /// Claims rows, asks the tuner, creates ScavengerJobs and follows them. Several submitters can share one queue.
     Run(RunOptions),
     /// Add simulations to the queue
     ///
@@ -93,9 +93,9 @@ pub enum Command {
     ///
     /// The submitter removes their ScavengerJobs; what was computed stays on the volume, and retry goes on from there.
     Cancel(CancelOptions),
-    /// Go on with failed or cancelled simulations
+    /// Resume failed or cancelled simulations
     ///
-    /// They go on from their last checkpoint.
+    /// They continue from their last checkpoint.
     Retry(RetryOptions),
     /// Begin none of these simulations until they are released
     ///
@@ -202,9 +202,9 @@ pub enum LogFormat {
 /// Options of `run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunOptions {
-    /// Take every row as far as it goes without waiting, then end
+    /// Advance every row as far as possible without waiting, then exit
     ///
-    /// For cron: ends with 0, or with 1 if a row failed or a step could not be done.
+    /// For cron: exits with 0, or with 1 if a row failed or a step could not be done.
     #[arg(long)]
     pub once: bool,
     /// Ask the tuner at URL
@@ -218,7 +218,7 @@ pub struct RunOptions {
     pub tuner_url: String,
     /// Report each row that ends to the webhook at URL
     ///
-    /// A small JSON document is sent with POST when a row is completed, failed or cancelled. Its field `text` is a sentence
+    /// A small JSON document is sent with POST when a row is completed, failed or cancelled. Its field `text` is a message
     /// for a chat such as Slack or Mattermost. Better set in the environment than on the command line, where other users of
     /// the machine can read the address. It is never logged.
     #[arg(
@@ -349,7 +349,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         text.parse().map_err(|error| format!("{error}; write for example 90s, 10m or 1h30m"))?;
     let duration = Duration::from(parsed);
     if parsed.is_negative() || duration.is_zero() {
-        return Err("it must be longer than nothing".to_owned());
+        return Err("must be greater than 0; write for example 90s, 10m or 1h30m".to_owned());
     }
     Ok(duration)
 }

@@ -6,7 +6,7 @@ use scavenger_schema::rules;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The URL is none. It is not repeated: it may hold a password.
-    #[error("DATABASE_URL is no Postgres URL; write postgres://USER:PASSWORD@HOST:5432/DATABASE")]
+    #[error("DATABASE_URL is not a Postgres URL; write postgres://USER:PASSWORD@HOST:5432/DATABASE")]
     ReadUrl,
     /// The schema is older than the program.
     #[error(

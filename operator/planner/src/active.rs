@@ -131,7 +131,7 @@ fn runs_out_at(known: &Known<'_>, attempt: &Attempt) -> Option<(i64, Timestamp)>
 
 /// What is said when the run time of all attempts together is used up.
 pub(crate) fn deadline_message(deadline: i64) -> String {
-    format!("it ran for spec.activeDeadlineSeconds ({deadline} s) in all")
+    format!("all attempts together reached spec.activeDeadlineSeconds ({deadline} s)")
 }
 
 /// Stops an attempt because the spec asks for it: the status first, then its Job goes as that of any attempt that ended.

@@ -250,7 +250,7 @@ fn of_silent_pods(known: &Known<'_>, pods: &BTreeMap<Name, Arc<Pod>>, created_un
     for (pod, event) in events {
         let Some(event) = event else {
             return withdrawn(format!(
-                "pod {pod} was placed but did not start within the pool's startDeadline, and nobody says why"
+                "pod {pod} was scheduled but did not start within the pool's startDeadline; its events give no reason"
             ));
         };
         if !event.warning || creation::is_shown_by_container(&event.reason, &event.message) {

@@ -224,7 +224,7 @@ fn end_signal() -> impl Future<Output = ()> {
 fn init_log(options: &Options) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&options.log).with_context(|| {
         Unusable(format!(
-            "--log {:?} is no tracing filter; write for example info or kube=debug",
+            "--log {:?} is not a tracing filter; write for example info or kube=debug",
             options.log
         ))
     })?;

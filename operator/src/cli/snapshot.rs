@@ -150,7 +150,7 @@ impl Snapshot {
         for (number, line) in lines {
             let line = line.with_context(|| place(number))?;
             let observation = serde_json::from_str(&line)
-                .with_context(|| format!("{} is no observation", place(number)))?;
+                .with_context(|| format!("{} is not an observation", place(number)))?;
             observations.push(observation);
         }
         Ok(Self { time: header.snapshot_time, observations })
@@ -233,6 +233,8 @@ mod tests {
         assert!(complaint("").contains("is empty"));
         assert!(complaint("apiVersion: v1\n").contains(":1 does not begin like a snapshot"));
         let header = r#"{"snapshotTime":"2026-01-01T00:00:00Z","operatorVersion":"0.1.0"}"#;
-        assert!(complaint(&format!("{header}\n\"PodsRelisted\"\n{{}}\n")).contains(":3 is no observation"));
+        assert!(
+            complaint(&format!("{header}\n\"PodsRelisted\"\n{{}}\n")).contains(":3 is not an observation")
+        );
     }
 }

@@ -75,7 +75,7 @@ impl Executor {
         // Taken for 0, every pod that was seen would count as newer than this list.
         let resource_version = version.parse().map_err(|_| {
             Failure::Transient(format!(
-                "the list of pods has resourceVersion {version:?}, which is no number"
+                "the list of pods has resourceVersion {version:?}, which is not a number"
             ))
         })?;
         let create_failure = match job {

@@ -108,13 +108,13 @@ pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ErrorReply> {
         let field = is_json(body).then(|| field_of(&path, &message));
         let error = match &field {
             Some(field) => format!("{field}: {message}"),
-            None => format!("the body is no valid JSON: {message}"),
+            None => format!("the body is not valid JSON: {message}"),
         };
         ErrorReply { code: ErrorCode::Invalid, error, field }
     })?;
     json.end().map_err(|error| ErrorReply {
         code: ErrorCode::Invalid,
-        error: format!("the body is no valid JSON: {error}"),
+        error: format!("the body is not valid JSON: {error}"),
         field: None,
     })?;
     Ok(value.0)

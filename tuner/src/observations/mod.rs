@@ -41,7 +41,7 @@ pub(crate) const SHORTEST_SECONDS: f64 = 5.0;
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The URL of the database is no such.
-    #[error("--database-url is no Postgres URL")]
+    #[error("--database-url is not a Postgres URL")]
     Url(#[source] sqlx::Error),
     /// The database did not answer, or not what was expected.
     #[error("cannot read gromacs_observation")]

@@ -78,7 +78,7 @@ impl Drop for Display {
 }
 
 fn header() -> String {
-    columns("row", "state", "configuration", "rung", "done", "ns/day", "interrupted", "why")
+    columns("row", "state", "configuration", "no.", "done", "ns/day", "interrupted", "why")
 }
 
 #[expect(clippy::too_many_arguments, reason = "the eight columns of the table")]

@@ -96,7 +96,7 @@ fn parse(content: &[u8], defaults: &NewRow) -> anyhow::Result<Vec<Entry>> {
     let mut record = csv::ByteRecord::new();
     loop {
         let more = reader.read_byte_record(&mut record);
-        if !more.context("the file is no CSV")? {
+        if !more.context("the file is not CSV")? {
             break;
         }
         let line = record.position().map(csv::Position::line);
@@ -113,11 +113,11 @@ fn columns(header: &[String]) -> anyhow::Result<Vec<(&'static str, Fill)>> {
     for name in header {
         let Some(column) = COLUMNS.iter().find(|(column, _)| column == name) else {
             let known: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
-            let hint = if name.contains([';', '\t']) { "; cells are divided by commas" } else { "" };
-            bail!("line 1: {name:?} is no column that you can give{hint}; these are: {}", known.join(", "));
+            let hint = if name.contains([';', '\t']) { "; write commas between cells" } else { "" };
+            bail!("line 1: unknown column {name:?}{hint}; the columns are: {}", known.join(", "));
         };
         if columns.iter().any(|(known, _)| known == &column.0) {
-            bail!("line 1: column {name} stands there twice");
+            bail!("line 1: column {name} is given twice; remove one");
         }
         columns.push(*column);
     }
@@ -169,9 +169,9 @@ fn number<T: FromStr>(column: &mut Option<T>, cell: &str) -> Result<(), String> 
     *column = Some(parsed.map_err(|_| {
         let kind = std::any::type_name::<T>();
         if kind == "f64" {
-            format!("{} is no number", quote(cell))
+            format!("{} is not a number", quote(cell))
         } else {
-            format!("{} is no whole number, or too large", quote(cell))
+            format!("{} is not an integer, or is out of range", quote(cell))
         }
     })?);
     Ok(())
@@ -185,7 +185,9 @@ fn list<T: FromStr>(column: &mut Option<Vec<T>>, cell: &str) -> Result<(), Strin
         .filter(|word| !word.is_empty())
         .map(|word| word.parse().ok())
         .collect();
-    *column = Some(values.ok_or_else(|| format!("{} is no list such as 3 3 3", quote(cell)))?);
+    *column = Some(
+        values.ok_or_else(|| format!("{} is not a list of numbers; write for example 3 3 3", quote(cell)))?,
+    );
     Ok(())
 }
 
@@ -259,13 +261,13 @@ mod tests {
                 2,
                 vec![
                     "column priority: \"high\"",
-                    "column dt_ps: \"x\" is no number",
+                    "column dt_ps: \"x\" is not a number",
                     "column gpu_pme: \"maybe\"",
                 ],
             ),
             (3, vec!["2 cells, the header has 4"]),
             (4, vec!["column tpr_path: it is empty"]),
-            (5, vec!["column priority", "too large"]),
+            (5, vec!["column priority", "out of range"]),
             (6, vec!["column tpr_path: it is not UTF-8"]),
             (7, vec!["column tpr_path: it holds a zero byte"]),
         ]) {
@@ -279,8 +281,8 @@ mod tests {
         for (content, words) in [
             ("", "no column tpr_path"),
             ("tpr_path\n", "no rows"),
-            ("tpr_path,owner\na,b\n", "\"owner\" is no column"),
-            ("tpr_path;priority\na;1\n", "divided by commas"),
+            ("tpr_path,owner\na,b\n", "unknown column \"owner\""),
+            ("tpr_path;priority\na;1\n", "write commas between cells"),
             ("tpr_path,tpr_path\na,b\n", "twice"),
             ("priority\n1\n", "no column tpr_path"),
         ] {

@@ -20,7 +20,7 @@ pub(super) fn literal(path: String) -> Result<String, String> {
 /// Finds each path or pattern below `root`. A file with exactly that name comes before a pattern.
 pub(super) fn expand(root: &Path, paths: &[String]) -> anyhow::Result<Vec<Named>> {
     let real = root.canonicalize().with_context(|| format!("--root {} cannot be read", root.display()))?;
-    anyhow::ensure!(real.is_dir(), "--root {} is no folder", root.display());
+    anyhow::ensure!(real.is_dir(), "--root {} is not a folder", root.display());
     // An absolute path is written with the root's name as the user knows it, or with its real one.
     let known = std::path::absolute(root).unwrap_or_else(|_| real.clone());
     Ok(paths.iter().flat_map(|path| find(&real, &known, path)).collect())
@@ -56,7 +56,7 @@ fn find(real: &Path, known: &Path, path: &str) -> Vec<Named> {
     let parts: Result<Vec<Part>, glob::PatternError> = text.split('/').map(Part::new).collect();
     let parts = match parts {
         Ok(parts) => parts,
-        Err(error) => return refuse(format!("it is no pattern: {}", error.msg)),
+        Err(error) => return refuse(format!("it is not a pattern: {}", error.msg)),
     };
     let mut found = Vec::new();
     walk(real, Path::new(""), &parts, &mut found);
@@ -133,7 +133,7 @@ fn check(real: &Path, relative: &Path) -> Result<String, String> {
         return Err(format!("it is a link that leads out of the volume, to {}", file.display()));
     }
     if !file.is_file() {
-        return Err("it is no file".to_owned());
+        return Err("it is not a file".to_owned());
     }
     Ok(text.to_owned())
 }
@@ -196,8 +196,8 @@ mod tests {
             ("out*.tpr", "leads out of the volume"),
             ("none.tpr", "no such file"),
             ("none*.tpr", "no file in"),
-            ("runs", "no file"),
-            ("a**b", "no pattern"),
+            ("runs", "not a file"),
+            ("a**b", "not a pattern"),
         ] {
             let found = expand(root, &[path.to_owned()]).expect("should read the folder");
             assert!(

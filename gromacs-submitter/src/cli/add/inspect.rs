@@ -12,7 +12,7 @@ use crate::probe::{INSPECT_SCRIPT, parse_inspection};
 pub(super) fn inspect(file: &Path) -> anyhow::Result<System> {
     let shown = file.display();
     let file = file.canonicalize().with_context(|| format!("--tpr {shown} cannot be read"))?;
-    ensure!(file.is_file(), "--tpr {shown} is no file");
+    ensure!(file.is_file(), "--tpr {shown} is not a file");
     let folder = tempfile::tempdir().context("no temporary folder could be made")?;
     let output = Command::new("sh")
         .args(["-c", INSPECT_SCRIPT, "inspect"])

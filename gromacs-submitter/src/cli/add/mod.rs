@@ -160,7 +160,7 @@ fn entries(options: &AddOptions) -> anyhow::Result<Vec<Entry>> {
                 "PATH is missing: where the file of --tpr is on the volume, or --root where the volume is mounted"
             );
             let absolute =
-                std::path::absolute(tpr).with_context(|| format!("{} is no path", tpr.display()))?;
+                std::path::absolute(tpr).with_context(|| format!("{} is not a path", tpr.display()))?;
             paths.push(absolute.to_str().context("the path of --tpr is not UTF-8")?.to_owned());
         }
         anyhow::ensure!(paths.len() == 1, "--tpr is about one file; {} were named", paths.len());

@@ -107,7 +107,7 @@ fn the_deadline_counts_run_time_over_all_attempts() {
     assert_eq!(outcome(&cluster, "a"), (2, Some(Outcome::Failed), Reason::DeadlineExceeded));
     assert_eq!(
         cluster.status("a").message,
-        "DeadlineExceeded: it ran for spec.activeDeadlineSeconds (300 s) in all"
+        "DeadlineExceeded: all attempts together reached spec.activeDeadlineSeconds (300 s)"
     );
     all_is_quiet(&mut cluster);
     assert!(cluster.jobs_of("a").is_empty(), "it would go on");
