@@ -7,10 +7,11 @@ use postgres::{as_role, empty_database, store};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 const QUEUE: &str = include_str!("../../docs/queue.md");
+const REPORT: &str = include_str!("../../docs/report.md");
 const ROWS: &str = include_str!("../../docs/rows.md");
 
 /// What an admin or the submitter does before the statement with this text.
-const BEFORE: [(&str, &str); 9] = [
+const BEFORE: [(&str, &str); 10] = [
     // The page adds alice twice: first with what she needs, then with everything that can be set.
     ("insert into gromacs_tenant (\n    database_role", "delete from gromacs_tenant"),
     (
@@ -27,6 +28,7 @@ const BEFORE: [(&str, &str); 9] = [
     ("set append = false", "update gromacs_to_tune set state = 'cancelled' where id = 7"),
     ("select rung, ", LADDER),
     ("from gromacs_attempt where row_id = 7", ATTEMPT),
+    ("as core_hours", ENDED),
     (
         "where q.state = 'failed'",
         "update gromacs_to_tune set state = 'failed', reason = 'no such file' where id = 7",
@@ -51,6 +53,11 @@ const LADDER: &str = "insert into gromacs_ladder (row_id, submission, rung, cpu_
 
 const ATTEMPT: &str = "insert into gromacs_attempt (row_id, submission, attempt, creation_time)
     values (7, 1, 1, now()) on conflict do nothing";
+
+const ENDED: &str =
+    "update gromacs_attempt set cpu_millicores = 1000, start_time = now() - interval '1 hour',
+        end_time = now(), outcome = 'interrupted', lost_seconds = 60
+    where row_id = 7";
 
 /// What a site runs in a Postgres of its own before there is a schema.
 const OWN_POSTGRES: [&str; 3] =
@@ -162,8 +169,11 @@ async fn the_statements_of_the_pages_run_in_their_order() {
     migrate(&url, "gromacs_owner").await;
     run_all(&url, &queue).await;
 
-    let rows = statements("docs/rows.md", ROWS);
+    let mut rows = statements("docs/rows.md", ROWS);
     assert!(rows.len() > 9, "statements were not found");
+    let report = statements("docs/report.md", REPORT);
+    assert_eq!(report.len(), 2, "statements were not found");
+    rows.extend(report);
     let url = empty_database().await;
     migrate(&url, "tester").await;
     let mut admin = PgConnection::connect(&url).await.expect("should connect");

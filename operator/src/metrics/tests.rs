@@ -18,6 +18,7 @@ use super::{
 
 const DASHBOARD: &str = include_str!("../../../deploy/monitoring/dashboard.json");
 const MANUAL: &str = include_str!("../../../docs/metrics.md");
+const REPORT: &str = include_str!("../../../docs/report.md");
 const RULES: &str = include_str!("../../../deploy/monitoring/rules.yaml");
 
 /// Names of all samples, with the names of their labels.
@@ -168,7 +169,7 @@ fn check(expressions: &[String]) {
     for expression in expressions {
         let names = named(expression);
         // Not the operator's to serve: what kube-state-metrics says, and what the submitter and the process are known by.
-        let others = ["kube_cronjob_", "kube_deployment_", "gromacs_submitter_", "process_"];
+        let others = ["kube_cronjob_", "kube_deployment_", "kube_pod_", "gromacs_submitter_", "process_"];
         let of_others = others.iter().any(|prefix| expression.contains(prefix));
         assert!(!names.is_empty() || of_others, "this names no metric of the operator: {expression}");
         let mut known: BTreeSet<String> = ["le".to_owned()].into();
@@ -192,6 +193,42 @@ fn the_dashboard_names_what_is_served() {
     strings(&dashboard, "expr", &mut expressions);
     assert!(expressions.len() > 20, "only {} expressions were found", expressions.len());
     check(&expressions);
+}
+
+/// The queries of docs/report.md, each on one line.
+fn report() -> Vec<String> {
+    let blocks = REPORT.split("```promql\n").skip(1).filter_map(|rest| rest.split("```").next());
+    blocks.map(|block| block.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn the_page_about_the_report_names_what_is_served() {
+    let report = report();
+    assert!(report.len() > 8, "only {} queries were found", report.len());
+    check(&report);
+    for query in report {
+        for reason in query.split("reason=").skip(1) {
+            let reasons = reason.split('"').nth(1).unwrap_or_default();
+            for name in reasons.split('|') {
+                assert!(
+                    scavenger_vocabulary::Reason::ALL.iter().any(|known| known.name() == name),
+                    "{name} is no reason: {query}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_dashboard_has_the_queries_of_the_report() {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let mut expressions = Vec::new();
+    strings(&dashboard, "expr", &mut expressions);
+    for query in report() {
+        // Instead of 30 days the time range of the dashboard.
+        let shown = query.replace("[30d", "[$__range");
+        assert!(expressions.contains(&shown), "it has no panel with {shown}");
+    }
 }
 
 #[test]
