@@ -76,6 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     check("pages against the code", &docs::check);
     check("words", &words::check);
     check("form of manifests, scripts and pages", &lint::check);
+    check("shell scripts and spelling", &lint::tools);
     check("site of the pages", &docs::book);
     check("planner depends on no client", &planner_is_pure);
     check("planner's table of rules", &rules::check);

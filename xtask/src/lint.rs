@@ -1,4 +1,5 @@
-//! Form of what no compiler reads: manifests, scripts and pages.
+//! Form of what no compiler reads: manifests, scripts and pages. Two tools of others look deeper: ShellCheck at the
+//! scripts, and codespell at every word.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{docs, shell::ROOT};
+use crate::{docs, packages, shell::ROOT};
 
 /// Templates are no YAML before they are rendered: the check of the chart and the development cluster render them.
 const TEMPLATES: [&str; 3] =
@@ -33,6 +34,65 @@ pub(crate) fn check() -> Result<()> {
         wrong.extend(broken.err().map(|message| format!("{path}: {message}")));
     }
     if wrong.is_empty() { Ok(()) } else { bail!("not well formed:\n  {}", wrong.join("\n  ")) }
+}
+
+/// The tools, as Debian has them.
+const TOOLS: [&str; 2] = ["shellcheck", "codespell"];
+
+/// What ShellCheck need not say: the names of logs that the scripts list are mdrun's own.
+const QUIET: &str = "SC2012";
+
+/// What codespell takes for mistakes: words of Rust, names, and a mistake that a test makes on purpose.
+const SPELLED: &str = "crate,equil,fro,keypair,nd,operater,ser";
+
+/// What others wrote, or a program did: recorded output, pictures, lists of versions.
+const WRITTEN_ELSEWHERE: [&str; 5] = [".snap", ".svg", ".lock", ".sum", ".mdp"];
+
+/// Runs the tools over the checkout, and installs them if they are missing.
+pub(crate) fn tools() -> Result<()> {
+    packages::ensure(&TOOLS, true)?;
+    let mut checkout = docs::checkout()?;
+    checkout.retain(|path| !path.contains("/fixtures/"));
+    let mut wrong = String::new();
+    for path in &checkout {
+        let Some(shell) = shell_of(path)? else { continue };
+        let shell = format!("--shell={shell}");
+        wrong += &said(Command::new("shellcheck").args(["--format=gcc", "--exclude", QUIET, &shell, path]))?;
+    }
+    let words = checkout.iter().filter(|path| !WRITTEN_ELSEWHERE.iter().any(|end| path.ends_with(end)));
+    wrong += &said(Command::new("codespell").args(["--ignore-words-list", SPELLED]).args(words))?;
+    if wrong.is_empty() { Ok(()) } else { bail!("{}", wrong.trim_end()) }
+}
+
+/// What a tool prints about the checkout; nothing if all is well.
+fn said(tool: &mut Command) -> Result<String> {
+    let output = tool.current_dir(ROOT).output().with_context(|| format!("cannot run {tool:?}"))?;
+    if output.status.success() {
+        return Ok(String::new());
+    }
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    Ok(format!("{}{stdout}{stderr}", if stdout.is_empty() { "it failed: " } else { "" }))
+}
+
+/// The shell that a file is written for; none if it is no script.
+fn shell_of(path: &str) -> Result<Option<&'static str>> {
+    let name = Path::new(path);
+    let is_named = name.extension().is_some_and(|extension| extension == "sh");
+    if !is_named && name.extension().is_some() {
+        return Ok(None);
+    }
+    let text = fs::read(Path::new(ROOT).join(path)).with_context(|| format!("cannot read {path}"))?;
+    Ok(shell(&String::from_utf8_lossy(&text), is_named))
+}
+
+/// The shell that the first line of a text names, or sh if its name says that it is a script.
+fn shell(text: &str, is_named: bool) -> Option<&'static str> {
+    match text.lines().next().and_then(|line| line.strip_prefix("#!")) {
+        Some(first) if first.contains("bash") => Some("bash"),
+        Some(first) if first.trim_end().ends_with("sh") || is_named => Some("sh"),
+        Some(_) => None,
+        None => is_named.then_some("sh"),
+    }
 }
 
 /// What an editor would not show.
@@ -62,10 +122,7 @@ fn yaml(text: &str) -> Result<(), String> {
 fn script(path: &str) -> Result<Result<(), String>> {
     let file = Path::new(ROOT).join(path);
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {path}"))?;
-    let shell = match text.lines().next() {
-        Some(first) if first.starts_with("#!") && first.contains("bash") => "bash",
-        _ => "sh",
-    };
+    let shell = shell(&text, true).unwrap_or("sh");
     let output =
         Command::new(shell).arg("-n").arg(&file).output().with_context(|| format!("cannot run {shell}"))?;
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
@@ -83,6 +140,15 @@ mod tests {
         assert_eq!(form("a"), ["1: the file does not end with one line end"]);
         assert_eq!(form("a\n\n"), ["2: the file does not end with one line end"]);
         assert_eq!(form("a\r\n"), ["1: blanks at the end of the line"]);
+    }
+
+    #[test]
+    fn the_first_line_names_the_shell() {
+        assert_eq!(shell("#!/bin/bash\n", false), Some("bash"));
+        assert_eq!(shell("#!/usr/bin/env sh\n", false), Some("sh"));
+        assert_eq!(shell("# $1: a folder\n", true), Some("sh"));
+        assert_eq!(shell("#!/usr/bin/python3\n", false), None);
+        assert_eq!(shell("words\n", false), None);
     }
 
     #[test]

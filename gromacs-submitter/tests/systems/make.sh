@@ -186,6 +186,7 @@ M 0.25 0.1 0.1' 0.75 >cell.gro
     esac
 }
 
+# shellcheck disable=SC2046 # the names have no blanks
 [ $# -gt 0 ] || set -- $(cd "$inputs" && for file in *.mdp; do echo "${file%.mdp}"; done)
 name=GROMACS
 data=$(gmx -quiet --version 2>/dev/null | awk '/^Data prefix:/ { print $3 "/share/gromacs/top" }')
