@@ -11,9 +11,9 @@ use tokio::process::Command;
 use crate::{
     World,
     forward::forward,
-    kubectl::kubectl,
     local::{Printed, program},
     postgres::{Database, NAMESPACE},
+    tool::kubeconfig,
 };
 
 /// A chemist with a machine outside of the cluster.
@@ -47,12 +47,7 @@ impl Chemist {
             });
             world.create::<RoleBinding>(binding).await?;
         }
-        // The tests' own admin, who impersonates them.
-        let config = kubectl(&["config", "view", "--raw", "--output=json"]).await?;
-        let mut config: Value = serde_json::from_str(&config).context("the kubeconfig is no JSON")?;
-        config["users"][0]["user"]["as"] = json!(user);
-        let kubeconfig = tempfile::NamedTempFile::new()?;
-        serde_json::to_writer(&kubeconfig, &config)?;
+        let kubeconfig = kubeconfig(Some(&user)).await?;
         let address = forward(&world.client, NAMESPACE, "postgres-0", 5432).await?;
         Ok(Self {
             url: format!("postgres://{role}:chemist@{address}/scavenger"),

@@ -22,6 +22,7 @@ pub mod queue;
 pub mod registry;
 pub mod room;
 pub mod sql_proxy;
+pub mod tool;
 pub mod users;
 pub mod volume;
 pub mod world;

@@ -6,6 +6,7 @@ mod cron;
 mod examples;
 mod lifecycle;
 mod operator;
+mod operator_verbs;
 mod pipeline;
 mod policies;
 mod quotas;
