@@ -68,12 +68,12 @@ pub(super) fn everything(cluster: &Cluster, namespace: &str, queue: &Queue<'_>, 
     Ok(())
 }
 
-/// The column `lost_seconds` of the last table is what the supervisors measured, and that is nothing beside the starts: md.log
+/// `lost_seconds` of `gromacs-submitter list` is what the supervisors measured, and that is nothing beside the starts: md.log
 /// shows no step that was computed twice.
 fn lost_agrees(row: &Row, measured: Option<i64>) -> Result<()> {
     if row.lost_seconds != measured {
         bail!(
-            "the table says that {:?} s were lost, and the ScavengerJobs say {measured:?}",
+            "gromacs-submitter list says that {:?} s were lost, and the ScavengerJobs say {measured:?}",
             row.lost_seconds
         );
     }

@@ -43,8 +43,8 @@ const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Show the whole pipeline: three simulations, a ladder, an interruption, three results
 ///
-/// Starts a real Kubernetes on this machine, installs operator, tuner, submitter and Postgres, puts three rows into
-/// the queue and follows them. Exits with 1 unless every simulation reached its last step, lost nothing to the
+/// Starts a real Kubernetes on this machine, installs operator, tuner, submitter and Postgres, adds three rows to the
+/// queue with `gromacs-submitter add`, and follows them. Exits with 1 unless every simulation reached its last step, lost nothing to the
 /// interruption, and its row is completed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -102,14 +102,14 @@ fn story(cluster: &Cluster) -> Result<()> {
     print_settings(cluster)?;
     let queue = Queue::new(cluster);
     queue.add_tenant(CHEMISTS)?;
-    let ids = queue.insert(CHEMISTS, "simulations", &SIMULATIONS)?;
+    let ids = queue.add(CHEMISTS, "simulations", &SIMULATIONS)?;
     let display = Display::new(&format!(
         "{} rows are in gromacs_to_tune; the submitter takes them from here",
         ids.len()
     ));
     let rows = follow(cluster, &queue, &ids, &display, began)?;
     drop(display);
-    println!("\nFrom Postgres:\n\n{}", queue.summary(&ids)?);
+    print!("\n{}", queue.summary()?);
     check::everything(cluster, CHEMISTS, &queue, &rows)
 }
 

@@ -1,11 +1,13 @@
-//! The queue as the demo sees it: through psql in the database's own pod.
+//! The queue as a chemist uses it: with the verbs of `gromacs-submitter`, run in the submitter's own pod, where the
+//! database can be reached.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{cluster::Cluster, install::NAMESPACE};
 
-/// psql in the database's pod; the socket needs no password.
+/// psql in the database's pod; the socket needs no password. The admin uses it once, and people who look around.
 pub(super) const PSQL: [&str; 6] =
     ["psql", "--host=/tmp", "--no-psqlrc", "--quiet", "scavenger", "--username"];
 
@@ -15,7 +17,10 @@ const ADMIN: &str = "postgres";
 /// Who puts the rows into the queue and looks at them.
 pub(super) const CHEMIST: &str = "chemist";
 
-/// One row of the view gromacs_queue.
+/// The chemist's connection, from a pod of the installation.
+const DATABASE_URL: &str = "postgres://chemist:chemist@postgres:5432/scavenger";
+
+/// One row, as `list` prints it.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Row {
     pub(super) id: i64,
@@ -33,7 +38,7 @@ pub(super) struct Row {
     pub(super) lost_seconds: Option<i64>,
 }
 
-/// One attempt, as the submitter recorded it.
+/// One attempt that ran, as `show` prints it.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Attempt {
     pub(super) row_id: i64,
@@ -43,7 +48,15 @@ pub(super) struct Attempt {
     pub(super) reason: Option<String>,
 }
 
-/// The queue's database.
+/// What became of a file, as `add` prints it.
+#[derive(Debug, Deserialize)]
+struct Added {
+    tpr_path: String,
+    id: Option<i64>,
+    reason: Option<String>,
+}
+
+/// The queue of a cluster.
 pub(super) struct Queue<'a> {
     cluster: &'a Cluster,
 }
@@ -53,78 +66,72 @@ impl<'a> Queue<'a> {
         Self { cluster }
     }
 
-    fn psql(&self, role: &str, options: &[&str], statement: &str) -> Result<String> {
-        let mut arguments =
-            vec!["exec", "--namespace", NAMESPACE, "postgres-0", "--container", "postgres", "--"];
-        arguments.extend(PSQL);
-        arguments.push(role);
-        arguments.extend(["--set=ON_ERROR_STOP=1"]);
-        arguments.extend(options);
-        arguments.extend(["--command", statement]);
-        self.cluster.kubectl_output(&arguments)
+    /// What a verb prints.
+    fn submitter(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = vec!["exec", "--namespace", NAMESPACE, "deployment/gromacs-submitter"];
+        command.extend(["--container", "submitter", "--", "gromacs-submitter"]);
+        command.extend(arguments);
+        command.extend(["--database-url", DATABASE_URL]);
+        self.cluster.kubectl_output(&command)
     }
 
-    fn json<T: serde::de::DeserializeOwned>(&self, select: &str) -> Result<Vec<T>> {
-        let statement = format!("select coalesce(json_agg(t), '[]') from ({select}) t");
-        let text = self.psql(CHEMIST, &["--tuples-only", "--no-align"], &statement)?;
-        serde_json::from_str(text.trim())
-            .with_context(|| format!("psql answered with no JSON to: {statement}"))
+    fn json<T: serde::de::DeserializeOwned>(&self, arguments: &[&str]) -> Result<T> {
+        let text = self.submitter(&[arguments, &["--output", "json"]].concat())?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("gromacs-submitter {} printed {text:?}", arguments.join(" ")))
     }
 
     /// What an admin does once for a chemist: a role to log in with, and the namespace that its rows may name.
     pub(super) fn add_tenant(&self, namespace: &str) -> Result<()> {
         let statement = format!(
-            "create role {CHEMIST} login in role gromacs_chemist; \
+            "create role {CHEMIST} login password 'chemist' in role gromacs_chemist; \
              insert into gromacs_tenant (database_role, namespace) values ('{CHEMIST}', '{namespace}')"
         );
-        self.psql(ADMIN, &[], &statement).map(drop)
+        let mut command =
+            vec!["exec", "--namespace", NAMESPACE, "postgres-0", "--container", "postgres", "--"];
+        command.extend(PSQL);
+        command.extend([ADMIN, "--set=ON_ERROR_STOP=1", "--command", &statement]);
+        self.cluster.kubectl_output(&command).map(drop)
     }
 
-    /// Puts rows into the queue and returns their ids.
-    pub(super) fn insert(&self, namespace: &str, claim: &str, paths: &[&str]) -> Result<Vec<i64>> {
-        let mut ids = Vec::new();
-        for path in paths {
-            let id = self.psql(
-                CHEMIST,
-                &["--tuples-only", "--no-align"],
-                &format!(
-                    "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path, \
-                     interruption_after_seconds) values ('{namespace}', '{claim}', '{path}', 60) returning id"
-                ),
-            )?;
-            ids.push(id.trim().parse().with_context(|| format!("psql returned no id but {id:?}"))?);
-        }
-        Ok(ids)
+    /// `add`: puts rows into the queue and returns their numbers.
+    pub(super) fn add(&self, namespace: &str, claim: &str, paths: &[&str]) -> Result<Vec<i64>> {
+        let options = ["--namespace", namespace, "--pvc", claim, "--interruption-after", "60s"];
+        let added: Vec<Added> = self.json(&[&["add"], &options[..], paths].concat())?;
+        let id = |added: &Added| {
+            added.id.with_context(|| format!("{} was not added: {:?}", added.tpr_path, added.reason))
+        };
+        added.iter().map(id).collect()
     }
 
-    /// The rows as people see them.
+    /// `list`: the rows as people see them.
     pub(super) fn rows(&self, ids: &[i64]) -> Result<Vec<Row>> {
-        self.json(&format!("select * from gromacs_queue where id in ({}) order by id", list(ids)))
+        let mut rows: Vec<Row> = self.json(&["list"])?;
+        rows.retain(|row| ids.contains(&row.id));
+        rows.sort_by_key(|row| row.id);
+        Ok(rows)
     }
 
-    /// The attempts in the order in which they ran.
+    /// `show`: the attempts that ran, in their order.
     pub(super) fn attempts(&self, ids: &[i64]) -> Result<Vec<Attempt>> {
-        self.json(&format!(
-            "select row_id, first_step, last_step, outcome, reason from gromacs_attempt \
-             where row_id in ({}) and start_time is not null order by row_id, submission, attempt",
-            list(ids)
-        ))
+        let mut attempts = Vec::new();
+        for id in ids {
+            let mut story: Value = self.json(&["show", &id.to_string()])?;
+            let all = story["attempts"].take();
+            let ran = all.as_array().into_iter().flatten().filter(|attempt| !attempt["start_time"].is_null());
+            for attempt in ran {
+                attempts.push(Attempt::deserialize(attempt).context("show printed another kind of attempt")?);
+            }
+        }
+        Ok(attempts)
     }
 
-    /// What came of the rows, as psql prints it.
-    pub(super) fn summary(&self, ids: &[i64]) -> Result<String> {
-        self.psql(
-            CHEMIST,
-            &[],
-            &format!(
-                "select id, tpr_path, state, configuration, round(ns_per_day::numeric, 2) as ns_per_day, \
-                 interruptions, attempts, wall_seconds, run_seconds, lost_seconds from gromacs_queue where id in ({}) order by id",
-                list(ids)
-            ),
-        )
+    /// `list` and `report`: what came of the rows.
+    pub(super) fn summary(&self) -> Result<String> {
+        let mut text = String::new();
+        for verb in [&["list"][..], &["report", "--since", "1h"]] {
+            text += &format!("$ gromacs-submitter {}\n{}\n", verb.join(" "), self.submitter(verb)?);
+        }
+        Ok(text)
     }
-}
-
-fn list(ids: &[i64]) -> String {
-    ids.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
 }
