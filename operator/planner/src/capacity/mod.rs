@@ -471,7 +471,7 @@ impl Capacity {
         std::mem::take(&mut self.readmitted)
     }
 
-    /// Rises when any answer of [`Self::never_fits`] may have changed.
+    /// Rises when any answer of `Self::never_fits` may have changed.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
