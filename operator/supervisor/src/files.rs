@@ -88,7 +88,8 @@ fn keep_newest(found: &mut Vec<Found>, now: SystemTime) {
 }
 
 /// The directory above the first part of a path that is a pattern, or above its last part.
-fn fixed_part(pattern: &str) -> PathBuf {
+#[must_use]
+pub fn fixed_part(pattern: &str) -> PathBuf {
     let path = Path::new(pattern);
     let is_fixed = |part: &&std::ffi::OsStr| part.to_str().is_some_and(|part| Pattern::escape(part) == part);
     let mut fixed: PathBuf = path.iter().take_while(is_fixed).collect();

@@ -27,6 +27,14 @@ pub struct Clock {
     pub since_last_look: Duration,
 }
 
+/// Of what the first look shows, what an earlier attempt left. The workload is not kept waiting for a look that takes long, so
+/// it may have written what is not older than the look itself. Times after the end of the look are of a clock that was set
+/// back.
+#[must_use]
+pub fn left_before(found: Vec<Found>, began: SystemTime, ended: SystemTime) -> Vec<Found> {
+    found.into_iter().filter(|one| one.modified < began || one.modified > ended).collect()
+}
+
 /// Follows the checkpoint files from look to look.
 #[derive(Debug, Default)]
 pub struct Tracker {
@@ -138,6 +146,17 @@ mod tests {
 
     fn renamed(name: &str, seconds: u64, inode: u64) -> Found {
         Found { inode, ..found(name, seconds, 5) }
+    }
+
+    #[test]
+    fn what_is_written_during_the_first_look_is_not_from_before() {
+        let all = [found("old", 90, 5), found("during", 101, 5), found("future", 500, 5)];
+        let before = left_before(all.to_vec(), at(100), at(104));
+        assert_eq!(before, [all[0].clone(), all[2].clone()]);
+        let all = all[..2].to_vec();
+        let mut tracker = Tracker::new(left_before(all.clone(), at(100), at(104)), at(104));
+        assert!(tracker.has_news(&all));
+        assert_eq!(tracker.look(all.clone(), clock(110), true), Some(all[1].clone()));
     }
 
     #[test]

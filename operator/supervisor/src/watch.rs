@@ -22,7 +22,7 @@ use crate::{
     files,
     run::Shared,
     say,
-    tracker::{Clock, Tracker},
+    tracker::{self, Clock, Tracker},
 };
 
 /// Two looks that see the same file must be this far apart, to say that it no longer changes.
@@ -118,12 +118,14 @@ impl Watcher {
 
     fn watch(mut self) {
         if let Some(pattern) = self.files.checkpoint.clone() {
+            let began = files::server_time(&files::fixed_part(&pattern));
             let look = files::look(&pattern);
             self.listen(look.directories.iter());
             self.say_what_leads_away(look.leads_away);
             let now = look.newest.last().and_then(|found| found.path.parent().map(files::server_time));
+            let now = now.unwrap_or(std::time::SystemTime::UNIX_EPOCH);
             self.looked = Instant::now();
-            self.tracker = Tracker::new(look.newest, now.unwrap_or(std::time::SystemTime::UNIX_EPOCH));
+            self.tracker = Tracker::new(tracker::left_before(look.newest, began, now), now);
         }
         self.tell.send(()).ok();
         let mut cost = Duration::ZERO;
