@@ -11,17 +11,21 @@ use std::{
 
 use anyhow::{Result, ensure};
 use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api,
-    api::{ListParams, PostParams},
+    api::{DeleteParams, ListParams, PostParams},
 };
-use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
+use scavenger_schema::{
+    names,
+    scavenger_job::{Phase, ScavengerJob},
+};
 use serde_json::{Value, json};
 
 use crate::{
     World,
     faults::{OPERATOR, Proxy, free_lease},
-    repetitions,
+    postgres, repetitions,
     room::patch_pool,
     world::{OPERATORS, played, run_within, until},
 };
@@ -53,6 +57,7 @@ where
             return Ok(());
         }
         world.operators(0).await?;
+        forget_use(world).await?;
         pool_of_played_nodes(world).await?;
         let result = async { test(world, Proxy::start().await?).await }.await;
         if WAITING.load(Ordering::SeqCst) > 0 {
@@ -65,6 +70,16 @@ where
         world.operators(OPERATORS).await?;
         result
     });
+}
+
+/// Forgets what an operator of an earlier test wrote down of the use of the played nodes: it was another use.
+async fn forget_use(world: &World) -> Result<()> {
+    let config_maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), postgres::NAMESPACE);
+    match config_maps.delete(names::NODE_USE, &DeleteParams::default()).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Lets the pool consist of played nodes.
