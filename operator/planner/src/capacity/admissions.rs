@@ -28,8 +28,8 @@ struct Admission {
     nodes: [Bits; VIEWS],
 }
 
-/// What a change of a node changes: for each placement of which that is so, whether the node lets it in, in each view.
-pub(super) type Anew = BTreeMap<usize, [bool; VIEWS]>;
+/// Placements for which a node has changed, by number, and whether it lets them in now, in each view.
+pub(super) type Changes = BTreeMap<usize, [bool; VIEWS]>;
 
 impl Admissions {
     /// One more demand has this placement. `candidates` gives all nodes that may let it in, with their numbers.
@@ -69,25 +69,25 @@ impl Admissions {
     }
 
     /// What is different once a node is as it is now; none if it is gone.
-    pub(super) fn anew(&self, slot: usize, node: Option<&Node>) -> Anew {
+    pub(super) fn changes(&self, slot: usize, node: Option<&Node>) -> Changes {
         let is_let_in = |one: &Admission| one.nodes.iter().any(|nodes| nodes.get(slot));
         let all = self.all.items.iter().enumerate();
         let was_let_in = all.filter(|(_, one)| one.as_ref().is_some_and(is_let_in)).map(|(number, _)| number);
         let may_be_let_in = node.into_iter().flat_map(|node| self.namings.that_may_admit(node));
-        let mut anew = Anew::new();
+        let mut changes = Changes::new();
         for number in was_let_in.chain(may_be_let_in) {
             let Admission { placement, nodes, .. } = self.all.at(number);
             let admits = node.map_or([false; VIEWS], |node| View::all_admit(placement, node));
             if View::ALL.iter().any(|view| nodes[*view as usize].get(slot) != admits[*view as usize]) {
-                anew.insert(number, admits);
+                changes.insert(number, admits);
             }
         }
-        anew
+        changes
     }
 
-    /// Takes in what [`Self::anew`] found.
-    pub(super) fn set(&mut self, slot: usize, anew: Anew) {
-        for (number, admits) in anew {
+    /// Takes in what [`Self::changes`] found.
+    pub(super) fn set(&mut self, slot: usize, changes: Changes) {
+        for (number, admits) in changes {
             let nodes = &mut self.all.at_mut(number).nodes;
             let empty = View::Empty as usize;
             if nodes[empty].get(slot) != admits[empty] {

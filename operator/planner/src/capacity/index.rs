@@ -260,12 +260,12 @@ impl Places {
             changed[rows] =
                 self.free[rows][end - self.columns.width()..end] != *row || counted[rows] != room.is_some();
         }
-        let admits_anew = node.map(|node| self.admissions.anew(slot, node)).unwrap_or_default();
-        if !changed.contains(&true) && admits_anew.is_empty() {
+        let admissions = node.map(|node| self.admissions.changes(slot, node)).unwrap_or_default();
+        if !changed.contains(&true) && admissions.is_empty() {
             return;
         }
         for asked in self.asks.items.iter_mut().flatten().filter(|_| self.counts_known) {
-            let again = admits_anew.get(&asked.placement);
+            let again = admissions.get(&asked.placement);
             for view in View::ALL {
                 let Some(count) = asked.counts[view as usize] else { continue };
                 let admitted = self.admissions.nodes(asked.placement, view).get(slot);
@@ -296,10 +296,10 @@ impl Places {
             self.free[rows][end - self.columns.width()..end].copy_from_slice(row);
             self.counts_in[rows].set(slot, room.is_some());
         }
-        self.admissions.set(slot, admits_anew);
+        self.admissions.set(slot, admissions);
     }
 
-    /// Demands of which other nodes are let in, once they are ready, since this was called last.
+    /// Demands that other nodes let in, once they are ready, since this was called last.
     pub(super) fn take_readmitted(&mut self) -> BTreeSet<Ask> {
         let placements = self.admissions.take_readmitted();
         if placements.is_empty() {
@@ -391,7 +391,7 @@ impl Places {
     }
 
     /// Numbers of nodes for all pods of a demand now, one for each pod: first fit in the order of the numbers. Where the
-    /// planner chooses, it is the node of which the largest share stays free: a node that is filled to the brim is the first
+    /// planner chooses, it is the node that keeps the largest share free: a node that is filled to the brim is the first
     /// to take back. After so many starts that `failed` it is another one: there may be something about the first that only
     /// kube-scheduler or the kubelet knows.
     pub(crate) fn nodes_for(&self, ask: Ask, failed: u32) -> Vec<usize> {
@@ -412,8 +412,8 @@ impl Places {
         nodes
     }
 
-    /// Of the nodes that take a demand as a whole now, the one of which the largest share stays free, of the resource of
-    /// which least does; or that which comes so many places after it, and after the last one the first again.
+    /// Of the nodes that take a demand as a whole now, the one that keeps the largest share free of its scarcest resource; or
+    /// that which comes so many places after it, and after the last one the first again.
     fn emptiest(&self, asked: &Asked, place: usize) -> Option<usize> {
         let whole = &self.free[asked.rows(View::Empty)];
         let width = self.columns.width();

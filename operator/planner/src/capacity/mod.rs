@@ -128,7 +128,7 @@ pub struct Capacity {
     groups: Groups,
     /// The epoch in which it was found out what the demands reach.
     reached: u64,
-    /// Demands of which other nodes were let in since [`Self::take_readmitted`].
+    /// Demands that other nodes let in since [`Self::take_readmitted`].
     readmitted: BTreeSet<Ask>,
     /// Nodes that changed since the index was brought up to date.
     stale: BTreeSet<Name>,
@@ -410,7 +410,7 @@ impl Capacity {
         if begins_again {
             let Self { nodes, slots, labels, places, .. } = self;
             places.begin_again(|placement| labels.candidates(placement, nodes, slots));
-            // Nobody says of which demands other nodes are let in.
+            // Nobody says which demands other nodes let in now.
             let is_relabelled = |name: &Name| self.nodes.get(name).is_some_and(|entry| entry.relabelled);
             self.epoch += u64::from(stale.iter().any(is_relabelled));
         }
@@ -465,7 +465,7 @@ impl Capacity {
         self.nodes.get_key_value(name).map(|(name, _)| name)
     }
 
-    /// Demands of which the answer of [`Self::never_fits`] may have changed since this was called last, in the same epoch:
+    /// Demands that may have another answer of [`Self::never_fits`] since this was called last, in the same epoch:
     /// nodes have other labels, and let their pods in now, or no longer.
     pub(crate) fn take_readmitted(&mut self) -> BTreeSet<Ask> {
         std::mem::take(&mut self.readmitted)
