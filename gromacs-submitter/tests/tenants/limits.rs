@@ -1,0 +1,140 @@
+//! Defaults and limits of tenants.
+
+use super::*;
+
+#[tokio::test]
+async fn rows_that_say_no_minimum_have_the_tenants() {
+    let queue = Queue::new().await;
+    let change = Tenant {
+        min_cpu_millicores: Some(4000),
+        min_ns_per_day: Some(2.5),
+        max_cpu_millicores: Some(8000),
+        ..tenant("alice", "chem")
+    };
+    assert_eq!(queue.admin.add_tenant(&change, false).await.expect("should change"), Change::Changed);
+    assert_eq!(queue.admin.add_tenant(&change, false).await.expect("should see"), Change::Unchanged);
+    let row = |max: Option<i32>, min: Option<i32>, speed: Option<f64>| NewRow {
+        max_cpu_millicores: max,
+        min_cpu_millicores: min,
+        min_ns_per_day: speed,
+        ..new_row("chem")
+    };
+    for (given, expected) in [
+        (row(None, None, None), (Some(8000), Some(4000), Some(2.5))),
+        (row(Some(2000), None, None), (Some(2000), Some(2000), Some(2.5))),
+        (row(None, Some(500), Some(0.0)), (Some(8000), Some(500), Some(0.0))),
+        (row(None, Some(0), None), (Some(8000), Some(0), Some(2.5))),
+    ] {
+        let id = queue.alice.add(&given).await.expect("should add");
+        let found: (Option<i32>, Option<i32>, Option<f64>) = sqlx::query_as(
+            "select max_cpu_millicores, min_cpu_millicores, min_ns_per_day from gromacs_to_tune where id = $1",
+        )
+        .bind(id)
+        .fetch_one(queue.alice.pool())
+        .await
+        .expect("should read");
+        assert_eq!(found, expected, "{given:?}");
+    }
+    let error = queue.alice.add(&row(Some(2000), Some(3000), None)).await.expect_err("should refuse");
+    assert!(error.to_string().contains("min_cpu_millicores"), "{error}");
+}
+
+#[tokio::test]
+async fn defaults_and_limits_are_the_tenants() {
+    let queue = Queue::new().await;
+    let change = Tenant {
+        service_account: Some("simulations".to_owned()),
+        image: Some("registry.example/lab/gromacs:2024".to_owned()),
+        image_patterns: vec!["registry.example/lab/*".to_owned(), "gromacs_100%:*".to_owned()],
+        run_as_user: Some(2001),
+        run_as_group: Some(3001),
+        max_cpu_millicores: Some(4000),
+        max_memory_bytes: Some(1 << 30),
+        max_gpus: Some(1),
+        min_interruption_after_seconds: Some(900),
+        max_interruption_after_seconds: Some(3600),
+        max_rows_in_work: Some(1),
+        ..tenant("alice", "chem")
+    };
+    assert_eq!(queue.admin.add_tenant(&change, false).await.expect("should change"), Change::Changed);
+    assert_eq!(queue.admin.add_tenant(&change, false).await.expect("should see"), Change::Unchanged);
+    queue.alice.add(&new_row("chem")).await.expect("should add");
+    let hers = queue.claim().await;
+    let row = &hers.row;
+    assert_eq!(row.owner, "alice");
+    assert_eq!(row.service_account.as_deref(), Some("simulations"));
+    assert_eq!(row.image.as_deref(), Some("registry.example/lab/gromacs:2024"));
+    assert_eq!((row.run_as_user, row.run_as_group), (2001, Some(3001)));
+    assert_eq!(
+        (row.max_cpu_millicores, row.max_memory_bytes, row.max_gpus),
+        (Some(4000), Some(1 << 30), Some(1))
+    );
+    assert_eq!(row.interruption_after_seconds, 900);
+
+    let mut alice = queue.connect("alice").await;
+    for (columns, rule) in [
+        ("image) values ('registry.example/labs/x'", "image \"registry.example/labs/x\" is not allowed"),
+        ("image) values ('registry_example/lab/x'", "image"),
+        ("image) values ('gromacsX100%:1'", "image"),
+        ("run_as_user) values (1000", "rows in namespace chem run as 2001"),
+        ("run_as_group) values (1000", "rows in namespace chem run as 3001"),
+        (
+            "max_cpu_millicores) values (4001",
+            "max_cpu_millicores is 4001, but namespace chem allows at most 4000",
+        ),
+        ("max_memory_bytes) values (1073741825", "max_memory_bytes"),
+        ("max_gpus) values (2", "max_gpus"),
+        ("interruption_after_seconds) values (899", "allows 900 to 3600"),
+        ("interruption_after_seconds) values (3601", "allows 900 to 3600"),
+    ] {
+        let statement = format!(
+            "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path, {columns}, 'chem', 'd', 'x.tpr')"
+        );
+        // The column under test stands last in the list, and its value first.
+        let statement = statement.replace("(namespace, persistent_volume_claim, tpr_path, ", "(");
+        let statement =
+            statement.replace(") values", ", namespace, persistent_volume_claim, tpr_path) values");
+        let error = alice.execute(sqlx::AssertSqlSafe(statement.clone())).await.expect_err(&statement);
+        let error = StoreError::from(error);
+        assert!(matches!(error, StoreError::BreakRule(_)), "{error}");
+        assert!(error.to_string().contains(rule), "{statement}: {error}");
+    }
+    alice
+        .execute(
+            "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path, image, run_as_user, max_gpus)
+            values ('chem', 'd', 'x.tpr', 'gromacs_100%:1', 2001, 0)",
+        )
+        .await
+        .expect("should allow what is within the limits");
+    // One of hers is in work, and that is all she may have there.
+    let claim = || async { queue.submitter.claim(&others(&hers)).await.expect("should claim") };
+    assert!(claim().await.is_empty());
+    queue.bob.add(&new_row("phys")).await.expect("should add");
+    let his = claim().await.remove(0);
+    assert_eq!(his.row.owner, "bob");
+    queue.fail(&his).await;
+    let more = Tenant { max_rows_in_work: Some(2), ..change };
+    queue.admin.add_tenant(&more, false).await.expect("should change");
+    assert_eq!(claim().await.remove(0).row.max_gpus, Some(0));
+}
+
+#[tokio::test]
+async fn a_limit_in_one_namespace_leaves_the_owners_others_alone() {
+    let queue = Queue::new().await;
+    let stopped = Tenant { max_rows_in_work: Some(0), ..tenant("alice", "chem") };
+    queue.admin.add_tenant(&stopped, false).await.expect("should change");
+    queue.admin.add_tenant(&tenant("alice", "bio"), false).await.expect("should add");
+    for _ in 0..3 {
+        queue.alice.add(&new_row("chem")).await.expect("should add");
+    }
+    let free = NewRow { priority: Some(-1), ..new_row("bio") };
+    queue.alice.add(&free).await.expect("should add");
+    let claim = queue.claim().await;
+    assert_eq!(claim.row.namespace, "bio");
+    // What she asks for is heard all the same.
+    sqlx::query("update gromacs_to_tune set cancel_requested = true where namespace = 'chem'")
+        .execute(queue.alice.pool())
+        .await
+        .expect("should ask");
+    assert_eq!(queue.submitter.claim(&others(&claim)).await.expect("should claim").len(), 3);
+}
