@@ -14,7 +14,7 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{ListParams, PostParams},
 };
 use scavenger_schema::{
     names,
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::{
     World,
-    faults::{OPERATOR, Proxy, free_lease},
+    faults::{OPERATOR, Proxy, delete_if_there, free_lease},
     postgres, repetitions,
     room::patch_pool,
     world::{OPERATORS, played, run_within, until},
@@ -75,11 +75,7 @@ where
 /// Forgets what an operator of an earlier test wrote down of the use of the played nodes: it was another use.
 async fn forget_use(world: &World) -> Result<()> {
     let config_maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), postgres::NAMESPACE);
-    match config_maps.delete(names::NODE_USE, &DeleteParams::default()).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    delete_if_there(&config_maps, names::NODE_USE).await
 }
 
 /// Lets the pool consist of played nodes.

@@ -82,11 +82,7 @@ impl Chemist {
     /// If it does not start.
     pub async fn run(&self, arguments: &[&str]) -> Result<Printed> {
         let output = self.command(arguments)?.output().await.context("the submitter does not start")?;
-        Ok(Printed {
-            code: output.status.code(),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        })
+        Ok(output.into())
     }
 
     /// What a verb prints when all is well.

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
     net::SocketAddr,
     path::PathBuf,
     process::Stdio,
@@ -37,6 +38,7 @@ use scavenger_schema::{
     scavenger_job::{Phase, ScavengerJob},
     scavenger_pool::ScavengerPool,
 };
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -385,8 +387,18 @@ fn delayed(
 /// # Errors
 /// What the API server says.
 pub async fn free_lease(client: &Client) -> Result<()> {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), NAMESPACE);
-    match leases.delete(names::OPERATOR, &DeleteParams::default()).await {
+    delete_if_there(&Api::<Lease>::namespaced(client.clone(), NAMESPACE), names::OPERATOR).await
+}
+
+/// Deletes an object, if it is there.
+///
+/// # Errors
+/// What else the API server says.
+pub async fn delete_if_there<K>(api: &Api<K>, name: &str) -> Result<()>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    match api.delete(name, &DeleteParams::default()).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(error) => Err(error.into()),

@@ -4,7 +4,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Output, Stdio},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -246,6 +246,16 @@ pub struct Printed {
     pub stderr: String,
 }
 
+impl From<Output> for Printed {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
 /// Runs a verb of the tuner to its end, without any of this process's environment.
 ///
 /// # Errors
@@ -258,9 +268,5 @@ pub async fn tuner(arguments: &[&str]) -> Result<Printed> {
         .output()
         .await
         .context("the tuner does not start")?;
-    Ok(Printed {
-        code: output.status.code(),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    })
+    Ok(output.into())
 }

@@ -54,11 +54,7 @@ impl Tool {
             .output()
             .await
             .context("the operator's program does not start")?;
-        Ok(Printed {
-            code: output.status.code(),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        })
+        Ok(output.into())
     }
 
     /// What a verb prints when all is well.
