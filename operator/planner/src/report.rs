@@ -50,6 +50,8 @@ pub struct PoolReport<'a> {
     pub allocatable: &'a Resources,
     /// What is used of it: by pods, by ordinary pods that wait for a node, and by starts in flight.
     pub used: Resources,
+    /// What of `used` is held for ordinary pods that wait for a node.
+    pub pending_requests: Resources,
     /// Up to where ScavengerJobs may fill it; nothing without settings.
     pub limit: Resources,
     /// The nodes of the pool.
@@ -137,6 +139,7 @@ impl Planner {
             settings,
             allocatable,
             used: self.capacity.used(ledger),
+            pending_requests: self.capacity.held_for_pending(),
             limit: limit(allocatable),
             nodes: nodes.collect(),
             groups: groups.collect(),
@@ -192,6 +195,12 @@ impl Planner {
     #[must_use]
     pub fn queue(&self) -> Vec<QueueEntry<'_>> {
         self.queue.in_order(&self.capacity, self.promises.ledger())
+    }
+
+    /// Ordinary pods that wait for a node and hold capacity of the pool, and what they request. Looks at every node for each
+    /// of them: for people who ask.
+    pub fn pods_that_hold_capacity(&self) -> impl Iterator<Item = (&Key, &Resources)> {
+        self.capacity.holders()
     }
 
     /// The step of a ScavengerJob's running priority, and how many steps there are; none unless it runs.

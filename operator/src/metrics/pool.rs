@@ -35,6 +35,7 @@ type Amounts<Labels> = Family<Labels, Gauge<f64, AtomicU64>>;
 pub(super) struct PoolMetrics {
     pub(super) allocatable: Amounts<AmountLabels>,
     pub(super) used: Amounts<AmountLabels>,
+    pub(super) pending_requests: Amounts<AmountLabels>,
     pub(super) threshold: Amounts<AmountLabels>,
     pub(super) group_allocatable: Amounts<GroupLabels>,
     pub(super) group_used: Amounts<GroupLabels>,
@@ -47,6 +48,11 @@ impl PoolMetrics {
         for (name, help, family) in [
             ("pool_allocatable", "What the pool's nodes have", &self.allocatable),
             ("pool_used", "What is used or promised", &self.used),
+            (
+                "pool_pending_requests",
+                "What of that is held for ordinary pods that wait for a node",
+                &self.pending_requests,
+            ),
             ("pool_start_threshold", "Up to where ScavengerJobs start", &self.threshold),
         ] {
             registry.register(name, format!("{help}: {resources}"), family.clone());
@@ -66,9 +72,12 @@ impl PoolMetrics {
     }
 
     pub(super) fn set(&self, pool: &PoolReport<'_>) {
-        for (family, amounts) in
-            [(&self.allocatable, pool.allocatable), (&self.used, &pool.used), (&self.threshold, &pool.limit)]
-        {
+        for (family, amounts) in [
+            (&self.allocatable, pool.allocatable),
+            (&self.used, &pool.used),
+            (&self.pending_requests, &pool.pending_requests),
+            (&self.threshold, &pool.limit),
+        ] {
             // A resource that the nodes no longer have must not keep its last figure.
             family.clear();
             set(family, amounts, |labels| labels);

@@ -36,7 +36,7 @@ fn served() -> BTreeMap<String, BTreeSet<String>> {
         drop(family.get_or_create(&ResourceLabel { resource: "cpu".to_owned() }));
     }
     let pool = &metrics.pool;
-    for family in [&pool.allocatable, &pool.used, &pool.threshold] {
+    for family in [&pool.allocatable, &pool.used, &pool.pending_requests, &pool.threshold] {
         drop(family.get_or_create(&AmountLabels { resource: "cpu".to_owned(), unit: "core" }));
     }
     for family in [&pool.group_allocatable, &pool.group_used, &pool.group_threshold] {
@@ -365,6 +365,7 @@ fn figures(allocatable: &Resources, used: &Resources, groups: Vec<GroupReport<'_
         settings: Err("none"),
         allocatable,
         used: used.clone(),
+        pending_requests: used.clone(),
         limit: Resources::default(),
         nodes: Vec::new(),
         groups,
@@ -413,6 +414,7 @@ fn amounts_are_in_base_units() {
         "scavenger_pool_used{resource=\"cpu\",unit=\"core\"} 1.5",
         "scavenger_pool_used{resource=\"memory\",unit=\"byte\"} 1073741824.0",
         "scavenger_pool_used{resource=\"pods\",unit=\"integer\"} 3.0",
+        "scavenger_pool_pending_requests{resource=\"cpu\",unit=\"core\"} 1.5",
     ] {
         assert!(text.lines().any(|written| written == line), "{line} is not in {text}");
     }

@@ -493,12 +493,16 @@ impl Capacity {
     /// if no ScavengerJob were there, and what is in flight.
     #[must_use]
     pub fn used(&self, ledger: &Ledger) -> Resources {
-        let mut used = self.used_without_pending(ledger);
+        self.used_without_pending(ledger).plus(&self.held_for_pending())
+    }
+
+    /// What is held for ordinary pods that wait for a node and would fit some node of the pool.
+    #[must_use]
+    pub fn held_for_pending(&self) -> Resources {
         match self.places.takeable().filter(|_| self.stale.is_empty()) {
-            Some(takeable) => used.add(takeable),
-            None => used.add(&self.takeable()),
+            Some(takeable) => takeable.clone(),
+            None => self.takeable(),
         }
-        used
     }
 
     /// [`Self::used`] without pods that wait for a node.

@@ -65,12 +65,18 @@ impl Capacity {
     /// What those of them request that would fit some node of the pool if no ScavengerJob were there.
     pub(super) fn takeable(&self) -> Resources {
         let mut takeable = Resources::default();
-        for (_, requests, placement) in self.pending() {
-            if self.is_takeable(requests, placement) {
-                takeable.add(requests);
-            }
+        for (_, requests) in self.holders() {
+            takeable.add(requests);
         }
         takeable
+    }
+
+    /// Ordinary pods that wait for a node and hold capacity of the pool, and what they request. May look at every node for
+    /// each of them: for people who ask.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = (&Key, &Resources)> {
+        self.pending()
+            .filter(|(_, requests, placement)| self.is_takeable(requests, placement))
+            .map(|(key, requests, _)| (key, requests))
     }
 
     /// True if a pod with these requests would fit some node of the pool if no ScavengerJob were there.

@@ -125,13 +125,21 @@ fn an_ordinary_pod_that_waits_for_something_else_than_capacity_holds_none() {
         pending.unschedulable = message.map(str::to_owned);
         cluster.planner.observe(Observation::Pod(Box::new(pending.clone())), cluster.now);
     };
+    let held = |cluster: &Cluster| {
+        let report = cluster.planner.pool_report(cluster.now);
+        let names: Vec<String> =
+            cluster.planner.pods_that_hold_capacity().map(|(key, _)| key.name.to_string()).collect();
+        (report.pending_requests.cpu_milli, names)
+    };
     see(&mut cluster, None);
     cluster.submit(sj("a").asking(4000), work(100));
     cluster.run_for(seconds(5));
     assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom), "it was not judged yet");
+    assert_eq!(held(&cluster), (5000, vec!["shop".to_owned()]));
     see(&mut cluster, Some("0/1 nodes are available: 1 Insufficient cpu. preemption: not helpful."));
     cluster.run_for(seconds(5));
     assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
     see(&mut cluster, Some("0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."));
     cluster.run_until_phase("a", Phase::Running);
+    assert_eq!(held(&cluster), (0, Vec::new()));
 }

@@ -2,7 +2,7 @@
 
 mod tenant;
 
-use std::fmt::Write as _;
+use std::{cmp::Reverse, fmt::Write as _};
 
 use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
@@ -274,6 +274,37 @@ fn room(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob, now: Timestamp)
             ),
         );
     }
+    if let Some(text) = held_for_pending(planner.pods_that_hold_capacity()) {
+        lines.add("held", &text);
+    }
+}
+
+/// Ordinary pods that a line names.
+const NAMED: usize = 5;
+
+/// What is held for ordinary pods that wait for a node, and which they are, the largest first.
+fn held_for_pending<'a>(pods: impl Iterator<Item = (&'a Key, &'a Resources)>) -> Option<String> {
+    let mut pods: Vec<_> = pods.collect();
+    pods.sort_by_key(|(key, requests)| (Reverse((requests.cpu_milli, requests.memory_bytes)), *key));
+    let mut sum = Resources::default();
+    for (_, requests) in &pods {
+        sum.add(requests);
+    }
+    let names: Vec<String> = pods.iter().take(NAMED).map(|(key, _)| key.to_string()).collect();
+    let names = names.join(", ");
+    match pods.len() {
+        0 => None,
+        1 => Some(format!("{sum} of what is used, for an ordinary pod that waits for a node: {names}")),
+        count => {
+            let more = match count.saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            Some(format!(
+                "{sum} of what is used, for {count} ordinary pods that wait for a node: {names}{more}"
+            ))
+        }
+    }
 }
 
 fn history(sj: &crd::ScavengerJob) -> String {
@@ -312,6 +343,33 @@ fn lost(attempt: &crd::Attempt) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn those_that_hold_capacity_are_named_the_largest_first() {
+        let held = |cpus: &[i64]| {
+            let pods: Vec<(Key, Resources)> = cpus
+                .iter()
+                .enumerate()
+                .map(|(number, cpu)| {
+                    let requests = Resources { cpu_milli: cpu * 1000, pods: 1, ..Resources::default() };
+                    (Key::new("shop", format!("web-{number}")), requests)
+                })
+                .collect();
+            held_for_pending(pods.iter().map(|(key, requests)| (key, requests)))
+        };
+        assert_eq!(held(&[]), None);
+        assert_eq!(
+            held(&[2]).as_deref(),
+            Some("2 cpu of what is used, for an ordinary pod that waits for a node: shop/web-0")
+        );
+        assert_eq!(
+            held(&[1, 1, 4, 1, 1, 1, 1]).as_deref(),
+            Some(
+                "10 cpu of what is used, for 7 ordinary pods that wait for a node: shop/web-2, shop/web-0, \
+                 shop/web-1, shop/web-3, shop/web-4 and 2 more"
+            )
+        );
+    }
 
     #[test]
     fn what_was_lost_stands_beside_what_was_expected() {
