@@ -44,9 +44,10 @@ pub(crate) struct Arguments {
 /// Cluster of the tests, beside any that the user has.
 const CLUSTER: &str = "test";
 
-/// Clusters that share out everything. Most tests wait for their cluster, so two cores carry two. With three the API
-/// servers answer so late that the operators lose their Leases all the time.
-const CLUSTERS: usize = 2;
+/// Clusters that share out everything. Most tests wait for their cluster, so two cores carry three. The last one comes when
+/// what needs no cluster is done: beside that, the API servers of three answer so late that the operators lose their Leases
+/// all the time.
+const CLUSTERS: usize = 3;
 
 impl Default for Arguments {
     fn default() -> Self {
