@@ -48,11 +48,18 @@ pub struct Files {
 const STOPPING: u8 = b's';
 const ENDED: u8 = b'e';
 
+/// A look that somebody waits for, and that is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    First,
+    Last,
+}
+
 /// The thread, as its owner sees it.
 #[derive(Debug)]
 pub struct Watch {
     orders: PipeWriter,
-    done: Receiver<()>,
+    done: Receiver<Looked>,
 }
 
 impl Watch {
@@ -78,10 +85,16 @@ impl Watch {
 
     /// The workload has ended: has a last look, and says whether there was time for it.
     pub fn finish(mut self, patience: Duration) -> bool {
-        // The answer to the start may have come late.
-        while self.done.try_recv().is_ok() {}
         self.orders.write_all(&[ENDED]).ok();
-        self.done.recv_timeout(patience).is_ok()
+        let until = Instant::now() + patience;
+        loop {
+            match self.done.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Looked::Last) => return true,
+                // It took longer than the workload was kept waiting, and maybe longer than the workload ran.
+                Ok(Looked::First) => {}
+                Err(_) => return false,
+            }
+        }
     }
 }
 
@@ -89,7 +102,7 @@ struct Watcher {
     files: Files,
     shared: Arc<Shared>,
     orders: PipeReader,
-    tell: Sender<()>,
+    tell: Sender<Looked>,
     tracker: Tracker,
     changes: Option<Inotify>,
     /// When the files were looked at last.
@@ -100,7 +113,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn new(files: Files, shared: Arc<Shared>, orders: PipeReader, tell: Sender<()>) -> Self {
+    fn new(files: Files, shared: Arc<Shared>, orders: PipeReader, tell: Sender<Looked>) -> Self {
         let changes = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok();
         Self {
             files,
@@ -127,7 +140,7 @@ impl Watcher {
             self.looked = Instant::now();
             self.tracker = Tracker::new(tracker::left_before(look.newest, began, now), now);
         }
-        self.tell.send(()).ok();
+        self.tell.send(Looked::First).ok();
         let mut cost = Duration::ZERO;
         let mut last = Instant::now();
         // A change was announced, and waits until the pace allows a look.
@@ -142,7 +155,7 @@ impl Watcher {
                 Woken::Order(STOPPING) => self.stopping = true,
                 Woken::Order(ENDED) => {
                     self.look(true);
-                    self.tell.send(()).ok();
+                    self.tell.send(Looked::Last).ok();
                     return;
                 }
                 Woken::Order(_) => return,
@@ -257,4 +270,33 @@ enum Woken {
     Order(u8),
     Change,
     Time,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the owner is told of the last look, if the thread says this after the order to have it.
+    fn told(answers: &[Looked]) -> bool {
+        let (mut reader, orders) = io::pipe().unwrap();
+        let (tell, done) = mpsc::channel();
+        let watch = Watch { orders, done };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                reader.read_exact(&mut [0]).unwrap();
+                for answer in answers {
+                    tell.send(*answer).unwrap();
+                }
+            });
+            watch.finish(Duration::from_millis(200))
+        })
+    }
+
+    #[test]
+    fn a_first_look_that_outlasts_the_workload_is_not_taken_for_the_last() {
+        assert!(!told(&[]));
+        assert!(!told(&[Looked::First]));
+        assert!(told(&[Looked::First, Looked::Last]));
+        assert!(told(&[Looked::Last]));
+    }
 }
