@@ -17,8 +17,8 @@ use tracing::info;
 
 use super::{Executor, Outcome, errors::failure};
 
-/// Pods of one gang that are evicted at the same time: an action is one of many that are under way.
-const EVICTIONS_AT_ONCE: usize = 8;
+/// Pods of one gang that are evicted or deleted at the same time: an action is one of many that are under way.
+const PODS_AT_ONCE: usize = 8;
 
 impl Executor {
     /// Deletes a ScavengerJob that was finished for long enough. Its finalizer holds it until its Jobs are gone.
@@ -61,7 +61,7 @@ impl Executor {
     /// Every pod is tried, so that one that cannot be evicted does not keep the others of its gang.
     pub(super) async fn interrupt(&self, pods: Vec<(Key, Name)>) -> Outcome {
         let tries: Vec<_> = pods.iter().map(|(pod, uid)| self.evictor.evict(pod, uid)).collect();
-        let tried: Vec<_> = futures::stream::iter(tries).buffer_unordered(EVICTIONS_AT_ONCE).collect().await;
+        let tried: Vec<_> = futures::stream::iter(tries).buffer_unordered(PODS_AT_ONCE).collect().await;
         let failed = tried.into_iter().find_map(Result::err);
         match failed {
             Some(failure) => Err(failure),
@@ -85,8 +85,9 @@ impl Executor {
                 Err(error) => Err(failure(error)),
             }
         };
-        let tried = pods.iter().map(|(pod, uid, grace)| delete(pod, uid, *grace));
-        let failed = futures::future::join_all(tried).await.into_iter().find_map(Result::err);
+        let tries: Vec<_> = pods.iter().map(|(pod, uid, grace)| delete(pod, uid, *grace)).collect();
+        let tried: Vec<_> = futures::stream::iter(tries).buffer_unordered(PODS_AT_ONCE).collect().await;
+        let failed = tried.into_iter().find_map(Result::err);
         match failed {
             Some(failure) => Err(failure),
             None => Ok(Answer::DeletedAgain { pods: pods.into_iter().map(|(_, uid, _)| uid).collect() }),

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::client::Body;
 use scavenger_planner::{
     action::StatusWrite,
-    values::{Attempt, Phase, ScavengerJobStatus},
+    values::{Attempt, Name, Phase, ScavengerJobStatus},
 };
 use serde_json::json;
 
@@ -289,4 +289,55 @@ async fn an_api_server_that_takes_no_events_holds_up_the_end_for_so_long_only() 
     executor.finish(Duration::from_secs(5)).await;
     assert_eq!(began.elapsed().as_secs(), 5);
     assert_eq!(*taken.lock().unwrap(), 0);
+}
+
+/// An API server that takes a moment for each request, and notes how many it had and how many at a time.
+fn slow_server(requests: &Arc<Mutex<Load>>) -> Client {
+    let requests = Arc::clone(requests);
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let requests = Arc::clone(&requests);
+        async move {
+            requests.lock().unwrap().begin();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            requests.lock().unwrap().now -= 1;
+            let done = json!({ "apiVersion": "v1", "kind": "Status", "status": "Success" });
+            Ok::<_, kube::Error>(Response::new(Body::from(done.to_string().into_bytes())))
+        }
+    });
+    Client::new(service, "lab")
+}
+
+/// Requests that a server had.
+#[derive(Debug, Default)]
+struct Load {
+    all: usize,
+    now: usize,
+    most: usize,
+}
+
+impl Load {
+    fn begin(&mut self) {
+        (self.all, self.now) = (self.all + 1, self.now + 1);
+        self.most = self.most.max(self.now);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_large_gang_eight_pods_are_taken_away_at_a_time() {
+    let pods = || {
+        (0..100).map(|number| (Key::new("lab", format!("gang-1-{number}")), Name::from(format!("u{number}"))))
+    };
+    for again in [false, true] {
+        let requests: Arc<Mutex<Load>> = Arc::default();
+        let executor = executor(slow_server(&requests));
+        let answer = if again {
+            let pods = pods().map(|(pod, uid)| (pod, uid, jiff::SignedDuration::from_secs(30))).collect();
+            executor.delete_again(pods).await
+        } else {
+            executor.interrupt(pods().collect()).await
+        };
+        assert!(answer.is_ok(), "{answer:?}");
+        let requests = requests.lock().unwrap();
+        assert_eq!((requests.all, requests.most), (100, 8), "again: {again}");
+    }
 }
