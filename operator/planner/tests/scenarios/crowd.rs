@@ -121,3 +121,45 @@ fn those_that_refer_to_something_missing_are_told_from_the_budget_however_many_t
         assert_eq!(sj.status.message, expected, "{}", sj.key);
     }
 }
+
+#[test]
+fn a_pool_that_was_deleted_and_made_again_holds_nobody_up_however_many_wait() {
+    let mut cluster = crowd();
+    delete_those_that_run(&mut cluster);
+    cluster.set_pool(Err("the ScavengerPool \"default\" does not exist".to_owned()));
+    cluster.run_for(seconds(60));
+    let log = after(&mut cluster, pool());
+    let (first, _) = log.iter().find(|(_, action)| begins(action)).expect("some should start");
+    assert!(*first <= seconds(2), "the first start came after {first}");
+}
+
+#[test]
+fn a_device_plugin_that_starts_again_holds_nobody_up_however_many_wait() {
+    let gpu = "nvidia.com/gpu";
+    let with_gpus = |count| node("gpus", 50_000).having(gpu, count);
+    let mut cluster = Cluster::new(pool()).with_nodes([with_gpus(8)]).with_concurrency(4);
+    cluster.thorough = false;
+    for number in 0..CROWD {
+        cluster.submit(sj(&format!("job{number:06}")).asking_for(gpu, 1), work(100_000));
+    }
+    let running =
+        |cluster: &Cluster| cluster.scavenger_jobs().filter(|sj| sj.status.phase == Phase::Running).count();
+    cluster.run_until("most of the GPUs are in use", |cluster| running(cluster) >= 6);
+    cluster.run_for(seconds(60));
+    let before = cluster.log.len();
+    // The kubelet says 0 until the plugin has registered again, for some seconds.
+    cluster.set_node(with_gpus(0));
+    cluster.run_for(seconds(10));
+    cluster.set_node(with_gpus(8));
+    let began = cluster.now;
+    for number in 0..4 {
+        cluster.delete_sj(&format!("job{number:06}"));
+    }
+    cluster.run_for(seconds(60));
+    let log = &cluster.log[before..];
+    let told = log.iter().filter(|(_, action)| Urgency::of(&action.task) == Urgency::Tells).count();
+    assert!(told <= 5 * 75, "{told} were told in 70 s");
+    let first = log.iter().find(|(time, action)| *time >= began && begins(action));
+    let first = first.expect("some should start").0.duration_since(began);
+    assert!(first <= seconds(5), "the first start came after {first}");
+}
