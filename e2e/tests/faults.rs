@@ -240,6 +240,19 @@ fn measured_memory_takes_those_that_lose_least() {
         }
         let dear = world.phase("dear", Phase::Running).await?;
         ensure!(status(&dear).interrupted_count == 0, "{:?}", status(&dear));
+        // kube-scheduler, which knows of requests alone, likes the emptiest node best. Its Job keeps this one off it.
+        for node in ["fake-0002", "fake-0003"] {
+            let mut job = played(node, "30");
+            job["spec"]["nodeSelector"] = json!({ "kubernetes.io/hostname": node });
+            jobs.create(&PostParams::default(), &serde_json::from_value(job)?).await?;
+            world.phase(node, Phase::Running).await?;
+        }
+        jobs.create(&PostParams::default(), &serde_json::from_value(played("new", "1"))?).await?;
+        world.phase("new", Phase::Running).await?;
+        let spec = world.pod("new").await?.spec.unwrap_or_default();
+        ensure!(spec.node_name.as_deref() != Some("fake-0001"), "it runs on the full node");
+        let affinity = json!(spec.affinity).to_string();
+        ensure!(affinity.contains("NotIn") && affinity.contains("fake-0001"), "{affinity}");
         operator.kill().await
     });
 }

@@ -61,7 +61,7 @@ fn job() -> Value {
                 "command": ["/scavenger-supervisor", "copy", "/.scavenger/bin"],
                 "volumeMounts": [{ "name": "scavenger-supervisor", "mountPath": "/.scavenger/bin" }],
             }],
-            "containers": [{ "name": "main", "image": COUNTER, "securityContext": context }],
+            "containers": [{ "name": "main", "image": COUNTER, "ports": [], "securityContext": context }],
             "volumes": [
                 { "name": "data", "persistentVolumeClaim": { "claimName": "data" } },
                 { "name": "scavenger-supervisor", "emptyDir": { "sizeLimit": "8Mi" } },
@@ -102,6 +102,10 @@ fn wrong_jobs() -> Vec<(&'static str, Value)> {
         ("hostNetwork", with("hostNetwork", json!(true))),
         ("hostNetwork", with("hostPID", json!(true))),
         ("hostNetwork", with("hostIPC", json!(true))),
+        (
+            "hostPort",
+            set(&format!("{pod}/containers/0/ports"), json!([{ "containerPort": 80, "hostPort": 80 }])),
+        ),
         ("others: host", added("volumes", json!({ "name": "host", "hostPath": { "path": "/" } }))),
         (
             "others: secret",
@@ -218,7 +222,13 @@ fn the_operators_account_is_confined_to_scavenger_jobs() {
             json!({ "status": { "conditions": [{ "type": "DisruptionTarget", "status": "True" }] } });
         let patch = Patch::Strategic(&marked);
         let answer = operator.api::<Pod>().patch_status("own", &PatchParams::default(), &patch).await;
-        refused("marking an ordinary pod", answer, &words)
+        refused("marking an ordinary pod", answer, &words)?;
+
+        // The guard takes pods away as well, and no others.
+        let guard = account(world, "scavenger-guard").await?.api::<Pod>();
+        refused("the guard deletes an ordinary pod", guard.delete("own", &dry).await, &words)?;
+        let answer = guard.patch_status("own", &PatchParams::default(), &patch).await;
+        refused("the guard marks an ordinary pod", answer, &words)
     });
 }
 

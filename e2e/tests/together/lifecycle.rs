@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::{
     batch::v1::Job as BatchJob,
-    core::v1::{LimitRange, ResourceQuota},
+    core::v1::{LimitRange, Pod, ResourceQuota},
 };
 use kube::{
     ResourceExt,
@@ -14,7 +14,7 @@ use scavenger_e2e::{
     World,
     room::status,
     run,
-    world::{counter, resumed_at, until},
+    world::{argument, counter, resumed_at, until},
 };
 use scavenger_schema::scavenger_job::{Outcome, Phase, ScavengerJob};
 use scavenger_vocabulary::{Reason, WaitingReason, condition};
@@ -307,6 +307,31 @@ fn a_pod_that_a_deleted_job_left_behind_is_evicted() {
         })
         .await?;
         nothing_is_left(world).await
+    });
+}
+
+/// Everybody who may delete a pod may choose any grace period, and the kubelet waits for as long.
+#[test]
+fn a_deletion_with_a_long_grace_period_lasts_as_long_as_the_pods_own() {
+    run("long-grace", |world| async move {
+        world.claim("data").await?;
+        let mut job = counter("count", 200);
+        argument(&mut job, "--on-sigterm=ignore");
+        world.create::<ScavengerJob>(job).await?;
+        world.phase("count", Phase::Running).await?;
+        counted(world).await?;
+        let pod = world.pods("count").await?.pop().context("the ScavengerJob has no pod")?;
+        let a_week = DeleteParams { grace_period_seconds: Some(604_800), ..DeleteParams::default() };
+        world.api::<Pod>().delete(&pod.name_any(), &a_week).await?;
+        let job = world.phase("count", Phase::Completed).await?;
+        let outcomes: Vec<_> = status(&job).attempts.iter().map(|attempt| attempt.outcome).collect();
+        ensure!(outcomes == [Some(Outcome::Interrupted), Some(Outcome::Completed)], "{:?}", status(&job));
+        // Whoever deletes their own pod gains no place in the queue.
+        ensure!(status(&job).counted_interruptions == 0, "{:?}", status(&job));
+        let pod = world.pods("count").await?.pop().context("the ScavengerJob has no pod")?.name_any();
+        let log = world.log_until(&pod, "the second attempt's log", |line| line == "done 200").await?;
+        ensure!(resumed_at(&log)? >= 10, "it did not resume from its checkpoint: {log}");
+        Ok(())
     });
 }
 

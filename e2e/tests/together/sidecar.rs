@@ -23,6 +23,9 @@ use serde_json::{Value, json};
 /// The injected container: the first by place and by name.
 const SIDECAR: &str = "a-proxy";
 
+/// A label with the value `false` keeps it out, as with every mesh.
+const INJECT: &str = "example.com/inject";
+
 /// Injects it into every pod of the test's namespace; it ends with exit code 0 after 3 seconds.
 async fn inject(world: &World) -> Result<()> {
     let arguments = ["--to=30", "--every=100ms", "--checkpoint=/tmp/count"];
@@ -37,12 +40,14 @@ async fn inject(world: &World) -> Result<()> {
         }}}}]"#,
         json!(arguments)
     );
+    let wanted = format!("object.metadata.?labels[?'{INJECT}'].orValue('true') != 'false'");
     let policy: MutatingAdmissionPolicy = serde_json::from_value(json!({
         "metadata": { "name": world.namespace },
         "spec": {
             "matchConstraints": { "resourceRules": [{
                 "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"],
             }] },
+            "matchConditions": [{ "name": "wanted", "expression": wanted }],
             "failurePolicy": "Fail", "reinvocationPolicy": "Never",
             "mutations": [{ "patchType": "JSONPatch", "jsonPatch": { "expression": expression } }],
         },
@@ -135,9 +140,19 @@ fn an_injected_container_in_front_of_main_decides_nothing() {
             world.create::<ScavengerJob>(failing).await?;
             // Shorter than the container beside it.
             world.create::<ScavengerJob>(counts("short", 5)).await?;
+            // Whoever wants none of it says so to the mesh, through the ScavengerJob.
+            let mut without = counts("without", 5);
+            without["spec"]["podMetadata"] = json!({
+                "labels": { INJECT: "false" }, "annotations": { "example.com/owner": "chemistry" },
+            });
+            world.create::<ScavengerJob>(without).await?;
             interrupted_and_completed(world).await?;
             let short = world.phase("short", Phase::Completed).await?;
             ensure!(status(&short).attempts.len() == 1, "{:?}", status(&short));
+            world.phase("without", Phase::Completed).await?;
+            let pod = world.pod("without").await?;
+            ensure!(containers(&pod) == ["main"], "{:?}", containers(&pod));
+            ensure!(pod.annotations()["example.com/owner"] == "chemistry", "{:?}", pod.metadata);
             let fails = world.phase("fails", Phase::Failed).await?;
             let message = status(&fails).message.context("it says nothing")?;
             ensure!(message.contains("exited with code 1"), "{message}");
