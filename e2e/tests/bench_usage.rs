@@ -213,7 +213,7 @@ async fn harvest(world: &World, node: &str, cores: f64) -> Result<[f64; 2]> {
             *share = used as f64 / (began.elapsed().as_micros() as f64 * cores);
         } else {
             world.create::<ScavengerJob>(busy(node)).await?;
-            let waits = |job: &ScavengerJob| has_reason(job, WaitingReason::NoRoom);
+            let waits = |job: &ScavengerJob| has_reason(job, WaitingReason::NoCapacity);
             world.job_until("busy", "waits for capacity", waits).await?;
         }
         delete_all(world).await?;

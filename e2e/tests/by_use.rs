@@ -128,7 +128,7 @@ fn what_is_reserved_but_not_used_is_filled_and_given_back() {
         let operator = Operator::start(&proxy, &world.client).await?;
         reserve(world, node).await?;
         submit(world, on(node, "first", "20", "40Gi")).await?;
-        let waits = |job: &ScavengerJob| has_reason(job, WaitingReason::NoRoom);
+        let waits = |job: &ScavengerJob| has_reason(job, WaitingReason::NoCapacity);
         world.job_until("first", "waits for capacity", waits).await?;
         with_usage(world, node, || async {
             let first = world.phase("first", Phase::Running).await?;
@@ -181,7 +181,7 @@ fn a_node_that_is_not_measured_takes_none_and_gives_up_what_it_has() {
             measure(&proxy, node, &used, Some(now()));
             let reason = interrupted(world, "runs", 1).await?;
             ensure!(reason == Reason::NodeNotMeasured, "{reason}");
-            let waits = |job: &ScavengerJob| has_reason(job, WaitingReason::NoRoom);
+            let waits = |job: &ScavengerJob| has_reason(job, WaitingReason::NoCapacity);
             world.job_until("runs", "waits until the node is measured again", waits).await?;
             measure(&proxy, node, &used, None);
             world.phase("runs", Phase::Running).await?;

@@ -232,7 +232,7 @@ fn measured_memory_takes_those_that_lose_least() {
         // By requests there would be room again, but the node is as full as it was measured to be.
         for name in ["cheap", "cheaper"] {
             // One of them in line behind the other.
-            let reasons = [WaitingReason::NoRoom.name(), WaitingReason::BehindInQueue.name()];
+            let reasons = [WaitingReason::NoCapacity.name(), WaitingReason::BehindInQueue.name()];
             let waits = |job: &ScavengerJob| {
                 status(job).conditions.iter().any(|one| reasons.contains(&one.reason.as_str()))
             };

@@ -322,7 +322,7 @@ async fn is_refused(stage: &Stage, id: i64) -> Result<()> {
 /// There is no room for it until its patience ends; then it falls back, runs and fails.
 async fn fails(stage: &Stage, id: i64) -> Result<()> {
     let mut job = stage.made(&format!("gromacs-{id}-1")).await?;
-    job.waits(WaitingReason::NoRoom, "the nodes are full").await?;
+    job.waits(WaitingReason::NoCapacity, "the nodes are full").await?;
     job.is_replaced(2).await?;
     job.runs(so_far(FIRST_LOG, "Received the TERM")).await?;
     stage.progresses(id, 1, 0).await?;

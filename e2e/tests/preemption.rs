@@ -76,7 +76,7 @@ async fn starts_in_its_window(world: &World, slot: &str) -> Result<()> {
     });
     patch_pool(world, &json!({ "windows": [window], "startThresholdOverrides": { slot: 0 } })).await?;
     world.create::<ScavengerJob>(holding("waits", slot, 2, true)).await?;
-    let is_told = |job: &ScavengerJob| has_reason(job, WaitingReason::NoRoom);
+    let is_told = |job: &ScavengerJob| has_reason(job, WaitingReason::NoCapacity);
     world.job_until("waits", "waits for capacity", is_told).await?;
     ensure!(window_of_the_pool(world).await?.is_none(), "the window is open already");
     let job = world.phase("waits", Phase::Running).await?;

@@ -208,7 +208,7 @@ fn said(message: Option<String>) -> Option<String> {
 
 /// Why ScavengerJobs wait that would take room if there were more.
 const WAITS_FOR_ROOM: [WaitingReason; 3] =
-    [WaitingReason::NoRoom, WaitingReason::Unscheduled, WaitingReason::BehindInQueue];
+    [WaitingReason::NoCapacity, WaitingReason::Unscheduled, WaitingReason::BehindInQueue];
 
 /// The pool as far as a row needs it.
 #[derive(Debug, Clone, PartialEq)]

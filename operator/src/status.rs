@@ -542,7 +542,7 @@ mod tests {
             }],
             ..Attempt::first(Demand { per_pod, pod_count: 2, placement: Placement::default() }.into(), at(10))
         };
-        let waiting = Waiting { reason: WaitingReason::NoRoom, message: "it waits".to_owned() };
+        let waiting = Waiting { reason: WaitingReason::NoCapacity, message: "it waits".to_owned() };
         let full = ScavengerJobStatus {
             written: true,
             phase: Phase::Interrupted,

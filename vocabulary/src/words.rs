@@ -66,7 +66,7 @@ words! {
         /// Its request exceeds what the pool could give even if nothing else ran.
         NeverFits,
         /// There is not enough capacity below the threshold, or on any node, right now.
-        NoRoom,
+        NoCapacity,
         /// The scheduler found no node for a pod within the pool's `pendingTimeout`.
         Unscheduled,
         /// ScavengerJobs that come first in the queue take the capacity or the free slot for starting.

@@ -99,8 +99,9 @@ async fn preempt_and_resume(world: &World, on_sigterm: &str) -> Result<()> {
     ensure!(attempt.reason == Some(Reason::PreemptionByScheduler), "{attempt:?}");
     world.pod_runs("owner").await?;
     // While the owner's pod has the room, the ScavengerJob waits and says why.
-    let waiting =
-        world.job_until("count", "waiting for room", |job| has_reason(job, WaitingReason::NoRoom)).await?;
+    let waiting = world
+        .job_until("count", "waiting for room", |job| has_reason(job, WaitingReason::NoCapacity))
+        .await?;
     ensure!(
         status(&waiting).message.is_some_and(|message| message.contains(&slot)),
         "{:?}",
@@ -582,7 +583,7 @@ fn interruptions_are_told_soon() {
         job["spec"]["interruptionAfter"] = json!("1s");
         world.create::<ScavengerJob>(job).await?;
         let mut seconds = Vec::new();
-        for round in 1..=scavenger_e2e::repetitions(5) {
+        for round in 1..=scavenger_e2e::repetitions(3) {
             let count = i64::try_from(round)?;
             // A whole stretch: without one, each interruption doubles the wait for the next start.
             has_run_for(world, "count", Duration::from_secs(2)).await?;

@@ -48,7 +48,7 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
     // Its spec is the truth, also when a person changed it; what is no rung is not judged.
     status.rung = job.rung.or(status.rung);
     let why = job.waiting_reason.filter(|_| job.judged);
-    let no_room = matches!(why, Some(WaitingReason::NoRoom | WaitingReason::Unscheduled));
+    let no_room = matches!(why, Some(WaitingReason::NoCapacity | WaitingReason::Unscheduled));
     // While the operator is away, its last word counts until it was said.
     let away_since = input.pool.and_then(|pool| pool.update_time).filter(|_| is_operator_away(input));
     let waited = run_clock(&mut status, no_room && !is_operator_away(input), away_since.unwrap_or(input.now));
@@ -62,11 +62,11 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
         }
         Some(WaitingReason::NeverFits) => fall_back(status, rung, &said(job), input, job),
         Some(WaitingReason::QuotaExceeded) => within_quota(status, rung, input, job),
-        Some(WaitingReason::NoRoom | WaitingReason::Unscheduled) if is_operator_away(input) => {
+        Some(WaitingReason::NoCapacity | WaitingReason::Unscheduled) if is_operator_away(input) => {
             let reason = format!("{} (the operator has not been heard of for a while)", said(job));
             wait(status, reason, input)
         }
-        Some(WaitingReason::NoRoom | WaitingReason::Unscheduled) => {
+        Some(WaitingReason::NoCapacity | WaitingReason::Unscheduled) => {
             let patience = growth::patience_seconds(&status, input.pool);
             let left = patience.unwrap_or_else(|| patience_seconds(input)) - waited;
             if left > 0.0 {
@@ -137,7 +137,7 @@ fn interrupted_here(rung: i32, job: &JobView) -> Option<&AttemptView> {
 /// True while the row waits for room alone. In line behind others the room there is now is theirs, and what holds it
 /// up otherwise does not go by with another configuration.
 fn waits_for_room_alone(why: Option<WaitingReason>) -> bool {
-    matches!(why, Some(WaitingReason::NoRoom | WaitingReason::Unscheduled | WaitingReason::BackingOff))
+    matches!(why, Some(WaitingReason::NoCapacity | WaitingReason::Unscheduled | WaitingReason::BackingOff))
 }
 
 /// The operator writes the pool's status at least every minute. If it does not, its word on this row is old too.

@@ -194,7 +194,7 @@ impl Planner {
             };
             match tracked.hold(&why, now) {
                 // The walk tells only what is new about a line, so the figures of its head are looked at again by the clock.
-                Telling::Said if why.waiting.reason == WaitingReason::NoRoom => {
+                Telling::Said if why.waiting.reason == WaitingReason::NoCapacity => {
                     self.agenda.set_timer(&key, &mut tracked.turn, Some(now + RETELL));
                 }
                 Telling::Said => {}
@@ -246,7 +246,10 @@ mod tests {
         let message = format!("needs 3 {resource}, but only {left} are left");
         let shortage =
             Shortage { resource: Some(resource.to_owned()), left, whole: 100, message: message.clone() };
-        Explanation { waiting: Waiting { reason: WaitingReason::NoRoom, message }, shortage: Some(shortage) }
+        Explanation {
+            waiting: Waiting { reason: WaitingReason::NoCapacity, message },
+            shortage: Some(shortage),
+        }
     }
 
     #[test]

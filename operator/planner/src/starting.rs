@@ -38,13 +38,13 @@ pub(crate) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
     let attached = placement.and_then(Placement::attached_to);
     if attached.is_some_and(<[Name]>::is_empty) {
         let message = "volumes of its claims are attached to different nodes".to_owned();
-        return Next::Change(Transition::withdraw(WaitingReason::NoRoom, message));
+        return Next::Change(Transition::withdraw(WaitingReason::NoCapacity, message));
     }
     if let Some(node) = &attempt.node
         && (!known.capacity.is_open(node) || known.capacity.nodes_to_avoid().any(|other| other == node))
     {
         let message = format!("node {node}, which was chosen for it, takes no new pods now");
-        return Next::Change(Transition::withdraw(WaitingReason::NoRoom, message));
+        return Next::Change(Transition::withdraw(WaitingReason::NoCapacity, message));
     }
     let confinement = match &attempt.node {
         // It was chosen with the volumes in mind, and no other node has to be named.
@@ -64,7 +64,7 @@ pub(crate) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
                 grace_period: settings.usage.as_ref().map_or(SHORT_GRACE, |rules| rules.grace_period),
             }),
         }),
-        Err(shortage) => Next::Change(Transition::withdraw(WaitingReason::NoRoom, shortage.message)),
+        Err(shortage) => Next::Change(Transition::withdraw(WaitingReason::NoCapacity, shortage.message)),
     }
 }
 

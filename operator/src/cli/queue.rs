@@ -236,7 +236,7 @@ mod tests {
             waits(large("late"), 0, 900, WaitingReason::NeverFits),
             waits(large("early"), 0, 400, WaitingReason::NeverFits),
             waits(large("often"), 3, 940, WaitingReason::NeverFits),
-            waits(sj("small"), 0, 950, WaitingReason::NoRoom),
+            waits(sj("small"), 0, 950, WaitingReason::NoCapacity),
             suspended("held"),
         ];
         let snapshot = snapshot(jobs);

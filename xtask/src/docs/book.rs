@@ -49,7 +49,7 @@ pub(crate) fn book() -> Result<()> {
     for path in &copied {
         copy(path, &site)?;
     }
-    let heading = WaitingReason::NoRoom.name();
+    let heading = WaitingReason::NoCapacity.name();
     let id = format!("id=\"{}\"", anchor(heading));
     let page = read(&site.join("troubleshooting.html"))?;
     ensure!(page.contains(&id), "the book has no {id}, to which links and runbooks lead");

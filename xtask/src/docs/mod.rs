@@ -242,17 +242,17 @@ mod tests {
 
     #[test]
     fn a_reason_without_a_section_is_named() {
-        let names = BTreeSet::from(["NoRoom".to_owned(), "Paused".to_owned()]);
-        assert!(sections("### NoRoom\n\n### Paused\n", &names).is_ok());
+        let names = BTreeSet::from(["NoCapacity".to_owned(), "Paused".to_owned()]);
+        assert!(sections("### NoCapacity\n\n### Paused\n", &names).is_ok());
         let error = |page: &str| sections(page, &names).unwrap_err().to_string();
-        assert!(error("### NoRoom\n").contains("[\"Paused\"]"));
-        assert!(error("### NoRoom\n### Paused\n### Other\n").contains("[\"Other\"]"));
-        assert!(error("### NoRoom\n### NoRoom\n").contains("two sections NoRoom"));
+        assert!(error("### NoCapacity\n").contains("[\"Paused\"]"));
+        assert!(error("### NoCapacity\n### Paused\n### Other\n").contains("[\"Other\"]"));
+        assert!(error("### NoCapacity\n### NoCapacity\n").contains("two sections NoCapacity"));
     }
 
     #[test]
     fn an_anchor_is_made_as_readers_make_it() {
-        assert_eq!(anchor("NoRoom"), "noroom");
+        assert_eq!(anchor("NoCapacity"), "nocapacity");
         assert_eq!(anchor(" Other names of the system's users"), "other-names-of-the-systems-users");
         assert_eq!(anchor("`spec.limits`, and more"), "speclimits-and-more");
     }

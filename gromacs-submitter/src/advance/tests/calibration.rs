@@ -99,7 +99,7 @@ fn a_kind_of_node_that_is_not_there_fails_it_with_a_sentence() {
 fn without_room_it_waits_and_takes_no_other_configuration() {
     let mut row = calibration();
     row.status = submitted().status;
-    for why in [WaitingReason::NoRoom, WaitingReason::Unscheduled, WaitingReason::NeverFits] {
+    for why in [WaitingReason::NoCapacity, WaitingReason::Unscheduled, WaitingReason::NeverFits] {
         let mut scene = Scene::with_job(row.clone(), waits(1, why));
         scene.ladder.truncate(1);
         scene.go();
@@ -169,7 +169,7 @@ fn an_interrupted_one_starts_over() {
         attempts: vec![attempt(1, 1, Some(Outcome::Interrupted))],
         has_run: true,
         phase: Phase::Interrupted,
-        ..waits(1, WaitingReason::NoRoom)
+        ..waits(1, WaitingReason::NoCapacity)
     };
     let mut scene = Scene::with_job(row, interrupted);
     scene.ladder.truncate(1);

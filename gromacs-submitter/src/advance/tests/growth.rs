@@ -212,7 +212,7 @@ fn without_room_after_all_it_goes_back_to_what_it_had() {
         attempts,
         has_run: true,
         phase: Phase::Interrupted,
-        ..waits(1, WaitingReason::NoRoom)
+        ..waits(1, WaitingReason::NoCapacity)
     });
     scene.go();
     scene.after(80);

@@ -47,7 +47,7 @@ fn the_smallest_that_is_left_waits_for_room() {
     let (status, ladder) = with_ladder(&row, ladder(), Some(&pool())).expect("should be a ladder");
     let mut scene = Scene::with_job(
         GromacsToTune { status: RowStatus { job_uid: Some("uid-1".to_owned()), ..status }, ..row },
-        waits(1, WaitingReason::NoRoom),
+        waits(1, WaitingReason::NoCapacity),
     );
     scene.ladder = ladder;
     scene.go();

@@ -268,7 +268,7 @@ fn never_fits_falls_back_at_once_and_only_when_judged() {
 
 #[test]
 fn no_room_falls_back_after_a_while() {
-    for reason in [WaitingReason::NoRoom, WaitingReason::Unscheduled] {
+    for reason in [WaitingReason::NoCapacity, WaitingReason::Unscheduled] {
         let mut scene = Scene::with_job(submitted(), waits(1, reason));
         assert_eq!(scene.go().status.next_rung, None);
         scene.after(599);
@@ -302,13 +302,13 @@ fn waiting_in_line_is_no_reason_to_shrink() {
 
 #[test]
 fn the_clock_stands_still_in_between_and_starts_again_after_an_interruption() {
-    let mut scene = Scene::with_job(submitted(), waits(1, WaitingReason::NoRoom));
+    let mut scene = Scene::with_job(submitted(), waits(1, WaitingReason::NoCapacity));
     scene.go();
     scene.after(400);
     scene.job = Some(waits(1, WaitingReason::BehindInQueue));
     scene.go();
     scene.after(10_000);
-    scene.job = Some(waits(1, WaitingReason::NoRoom));
+    scene.job = Some(waits(1, WaitingReason::NoCapacity));
     scene.go();
     scene.after(150);
     assert_eq!(scene.go().status.next_rung, None, "550 s without room");
@@ -317,7 +317,7 @@ fn the_clock_stands_still_in_between_and_starts_again_after_an_interruption() {
         attempts: vec![attempt(1, 1, Some(Outcome::Interrupted))],
         has_run: true,
         phase: Phase::Interrupted,
-        ..waits(1, WaitingReason::NoRoom)
+        ..waits(1, WaitingReason::NoCapacity)
     };
     scene.job = Some(interrupted);
     // Long enough that waiting pays.

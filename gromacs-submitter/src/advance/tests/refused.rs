@@ -134,7 +134,7 @@ fn while_its_checkpoint_waits_to_be_read_it_can_be_cancelled() {
 
 #[test]
 fn a_start_stops_the_clock_and_a_run_forgets_the_laps() {
-    let mut scene = Scene::with_job(submitted(), waits(1, WaitingReason::NoRoom));
+    let mut scene = Scene::with_job(submitted(), waits(1, WaitingReason::NoCapacity));
     scene.row.status.laps = 6;
     scene.go();
     scene.after(100);
@@ -142,7 +142,7 @@ fn a_start_stops_the_clock_and_a_run_forgets_the_laps() {
     let step = scene.go();
     assert_eq!((step.status.no_room_since, step.status.no_room_seconds), (None, 100.0));
     scene.after(500);
-    scene.job = Some(waits(1, WaitingReason::NoRoom));
+    scene.job = Some(waits(1, WaitingReason::NoCapacity));
     assert_eq!(scene.go().status.no_room_seconds, 100.0, "starting was no waiting for room");
     scene.job = Some(JobView { attempts: vec![attempt(1, 1, None)], ..job(Phase::Running, 1) });
     assert_eq!(scene.go().status.laps, 0);

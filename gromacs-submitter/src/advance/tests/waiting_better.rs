@@ -71,7 +71,7 @@ fn the_largest_that_fits_is_taken() {
 
 #[test]
 fn it_shrinks_at_once_when_waiting_would_take_longer_than_computing() {
-    for reason in [WaitingReason::NoRoom, WaitingReason::Unscheduled, WaitingReason::BackingOff] {
+    for reason in [WaitingReason::NoCapacity, WaitingReason::Unscheduled, WaitingReason::BackingOff] {
         // Hours to go: 10 minutes of waiting for twice the speed pay.
         let mut scene = interrupted(2, reason);
         free(&mut scene, 600);
@@ -177,7 +177,7 @@ fn a_quota_is_left_for_a_configuration_that_it_holds() {
 
 #[test]
 fn the_clock_stands_still_while_the_operator_is_away() {
-    let mut scene = Scene::with_job(submitted(), waits(1, WaitingReason::NoRoom));
+    let mut scene = Scene::with_job(submitted(), waits(1, WaitingReason::NoCapacity));
     scene.go();
     scene.after(500);
     assert_eq!(scene.go().status.next_rung, None);

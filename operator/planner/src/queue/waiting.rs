@@ -36,11 +36,11 @@ impl Queue {
                 let message = format!(
                     "the capacity that is left is reserved for {holder}, which has waited longer than reserveAfter"
                 );
-                Waiting { reason: WaitingReason::NoRoom, message }.into()
+                Waiting { reason: WaitingReason::NoCapacity, message }.into()
             }
             Some(Obstacle::Room) => {
                 let shortage = room.capacity.shortage(lane.ask, room.promises.ledger(), room.settings);
-                lacks(WaitingReason::NoRoom, shortage)
+                lacks(WaitingReason::NoCapacity, shortage)
             }
             _ => {
                 let message = format!(

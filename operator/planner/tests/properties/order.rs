@@ -104,9 +104,9 @@ fn slowly(world: &World) -> (Vec<Key>, BTreeMap<Key, Reasons>) {
             (WaitingReason::NeverFits, None)
         } else if starting >= world.at_once {
             let room = used + total <= limit && place(sj, &world.nodes, &mut free.clone());
-            (WaitingReason::BehindInQueue, (!room).then_some(WaitingReason::NoRoom))
+            (WaitingReason::BehindInQueue, (!room).then_some(WaitingReason::NoCapacity))
         } else if used + total > limit || !place(sj, &world.nodes, &mut free) {
-            (WaitingReason::NoRoom, None)
+            (WaitingReason::NoCapacity, None)
         } else {
             used += total;
             starting += 1;

@@ -98,7 +98,7 @@ fn one_that_never_fits_one_without_room_and_one_in_line_are_told_apart() {
         cluster.status("huge").message,
         "asks for 7.001 cpu in all, but ScavengerJobs may fill the pool only up to 70% of 10 cpu"
     );
-    assert_eq!(cluster.waits("big"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("big"), Some(WaitingReason::NoCapacity));
     assert_eq!(
         cluster.status("big").message,
         "needs 3 cpu, but only 2 cpu are left below the threshold of 70%"
@@ -153,8 +153,8 @@ fn nodes_that_are_not_ready_or_cordoned_are_no_reason_to_give_up() {
         cluster.submit(sj("gang").gang(2).asking(2500), work(10));
         cluster.submit(sj("huge").asking(8000), work(10));
         cluster.run_for(seconds(2));
-        assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
-        assert_eq!(cluster.waits("gang"), Some(WaitingReason::NoRoom));
+        assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
+        assert_eq!(cluster.waits("gang"), Some(WaitingReason::NoCapacity));
         assert_eq!(cluster.waits("huge"), Some(WaitingReason::NeverFits));
         cluster.set_node(node("n1", 10_000));
         cluster.run_until_phase("gang", Phase::Completed);
@@ -167,7 +167,7 @@ fn without_any_node_nobody_is_told_that_he_never_fits() {
     let mut cluster = Cluster::default();
     cluster.submit(sj("a"), work(10));
     cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
     cluster.set_node(node("n1", 10_000));
     completed(&mut cluster, "a");
 }
@@ -191,11 +191,11 @@ fn a_label_that_is_taken_off_the_last_node_that_has_it_leaves_who_asked_for_it_w
     cluster.submit(sj("a").asking(3000).only_on("disk", "fast"), work(10));
     cluster.submit(sj("b").asking(3000), work(10));
     cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
     cluster.set_node(node("n1", 10_000));
     cluster.run_for(seconds(2));
     assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
-    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoCapacity));
     cluster.set_node(node("n1", 10_000).labelled("disk", "fast"));
     cluster.run_for(seconds(2));
     assert_ne!(cluster.waits("a"), Some(WaitingReason::NeverFits));
@@ -211,7 +211,7 @@ fn a_larger_node_that_is_not_ready_yet_is_reason_to_hope() {
     assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
     cluster.set_node(node("n2", 20_000).unusable());
     cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
     cluster.remove_node("n2");
     cluster.run_for(seconds(2));
     assert_eq!(cluster.waits("a"), Some(WaitingReason::NeverFits));
@@ -264,7 +264,7 @@ fn who_was_interrupted_more_often_starts_first() {
     }
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_until_phase("b", Phase::Running);
-    assert_eq!(cluster.waits("c"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("c"), Some(WaitingReason::NoCapacity));
     cluster.preempt(&key("b-1-0"));
     // c starts in the place of b, which backs off; then b comes before d, which came before its interruption.
     cluster.submit(sj("d").asking(7000), work(300));
@@ -294,7 +294,7 @@ fn a_big_one_that_does_not_fit_does_not_hold_up_a_small_one() {
     cluster.run_for(seconds(2));
     cluster.submit(sj("small").asking(1000), work(10));
     cluster.run_until_phase("small", Phase::Running);
-    assert_eq!(cluster.waits("big"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("big"), Some(WaitingReason::NoCapacity));
     completed(&mut cluster, "big");
 }
 
@@ -339,7 +339,7 @@ fn what_owners_wait_for_is_not_given_away() {
     cluster.settle();
     cluster.submit(sj("a").asking(1000), work(10));
     cluster.run_for(seconds(2));
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
     cluster.scheduler_works = true;
     cluster.set_node(node("n1", 10_000));
     completed(&mut cluster, "a");

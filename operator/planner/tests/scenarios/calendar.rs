@@ -42,7 +42,7 @@ fn who_finds_no_capacity_starts_when_a_window_opens_and_goes_on_when_it_closes()
         cluster.submit(sj(name).asking(5000), work(1000));
     }
     cluster.run_until("the window is about to open", |cluster| cluster.now >= at(OPENS - 2));
-    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoCapacity));
     cluster.run_until_phase("b", Phase::Running);
     assert!(cluster.now < at(OPENS + 10), "{}", cluster.history());
     cluster.run_until("the window is closed", |cluster| cluster.now >= at(CLOSES + 100));
@@ -60,7 +60,7 @@ fn what_fits_inside_a_window_only_waits_for_it() {
     cluster.submit(sj("large").asking(9000), work(10));
     cluster.submit(sj("huge").asking(9600), work(10));
     cluster.run_for(seconds(60));
-    assert_eq!(cluster.waits("large"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("large"), Some(WaitingReason::NoCapacity));
     assert_eq!(
         cluster.status("large").message,
         "needs 9 cpu, but only 7 cpu are left below the threshold of 70%"

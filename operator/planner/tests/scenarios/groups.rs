@@ -45,7 +45,7 @@ fn plain_nodes_are_not_filled_beside_empty_tainted_ones() {
     // 70% of 60 cores are 42, more than all plain nodes have.
     assert_eq!(cores_on(&cluster, "plain"), 14);
     assert_eq!(cores_on(&cluster, "gpu"), 0);
-    assert_eq!(cluster.waits("plain-07"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("plain-07"), Some(WaitingReason::NoCapacity));
     assert_eq!(
         cluster.status("plain-07").message,
         "needs 2 cpu, but only 0 cpu are left below the threshold of 70% on the nodes that it can go to"

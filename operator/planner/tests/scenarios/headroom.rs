@@ -43,7 +43,7 @@ fn whoever_loses_least_goes_until_the_target_is_reached() {
          pool's interruptThreshold of 90%"
     );
     cluster.run_for(seconds(100));
-    assert_eq!(cluster.waits("cheap"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("cheap"), Some(WaitingReason::NoCapacity));
     assert_eq!(interruptions(&cluster), [("cheap", 1), ("dear", 0), ("middle", 0)]);
     completed(&mut cluster, "cheap");
     assert_eq!(attempt(&cluster, "cheap").number, 2);

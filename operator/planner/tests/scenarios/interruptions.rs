@@ -252,7 +252,7 @@ fn an_owner_gets_its_room_and_the_job_resumes_when_the_owner_is_done() {
     let interrupted: Vec<&str> =
         ["a", "b"].into_iter().filter(|name| cluster.status(name).interrupted_count == 1).collect();
     let [victim] = interrupted[..] else { panic!("{interrupted:?}") };
-    assert_eq!(cluster.waits(victim), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits(victim), Some(WaitingReason::NoCapacity));
     assert!(cluster.starts.iter().filter(|(name, _)| *name == key(victim)).count() == 1);
     completed(&mut cluster, victim);
     assert_eq!(attempt(&cluster, victim).number, 2);

@@ -497,7 +497,7 @@ fn a_pod_of_another_namespace_belongs_to_nobody_whatever_it_says() {
         cluster.run_for(seconds(10));
         if before {
             // It uses its room as any ordinary pod does.
-            assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+            assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
         } else {
             assert_eq!(cluster.status("a").phase, Phase::Running);
         }

@@ -104,7 +104,7 @@ fn none_comes_back_before_the_node_has_come_down() {
         // Below 90%, and not down to 85%.
         measure(&mut cluster, mib);
         cluster.run_for(seconds(120));
-        assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom), "{mib}");
+        assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity), "{mib}");
     }
     measure(&mut cluster, 5000);
     cluster.run_until_phase("a", Phase::Running);
@@ -139,7 +139,7 @@ fn a_node_that_drops_out_of_the_metrics_stays_as_full_as_it_was() {
         measure_only_the_other(&mut cluster);
     }
     assert_eq!(interrupted(&cluster), ["a", "b"], "nobody else goes for what was measured before");
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
     measure(&mut cluster, 5000);
     cluster.run_until_phase("a", Phase::Running);
 }
@@ -160,7 +160,7 @@ fn a_node_that_was_not_measured_for_long_counts_as_full() {
     cluster.submit(sj("unmeasured").only_on("name", "n3"), work(10));
     cluster.set_node(node("n3", 10_000).labelled("name", "n3"));
     cluster.run_for(seconds(60));
-    assert_eq!(cluster.waits("late"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("late"), Some(WaitingReason::NoCapacity));
     // Some nodes are never measured: those of a virtual kubelet, say.
     cluster.run_until_phase("unmeasured", Phase::Completed);
     // Where nobody measures any more, measurements keep nobody out.

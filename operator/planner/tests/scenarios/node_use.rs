@@ -72,7 +72,11 @@ fn what_is_reserved_but_not_used_is_filled() {
     let mut cluster = reserved(settings().by_use());
     cluster.submit(sj("a").asking(4000), work(3000));
     minutes(&mut cluster, 4, |_| (1000, 1000));
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom), "what was reserved is expected to be used");
+    assert_eq!(
+        cluster.waits("a"),
+        Some(WaitingReason::NoCapacity),
+        "what was reserved is expected to be used"
+    );
     minutes(&mut cluster, 2, |_| (1000, 1000));
     assert_eq!(cluster.status("a").phase, Phase::Running, "{}", cluster.history());
     let pods = cluster.live_pods("a");
@@ -84,7 +88,7 @@ fn what_is_reserved_but_not_used_is_filled() {
     cluster.submit(sj("c").asking(1000), work(3000));
     minutes(&mut cluster, 2, |_| (1000, 1000));
     assert_eq!(cluster.status("c").phase, Phase::Running);
-    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoCapacity));
     assert_eq!(cluster.planner.pool_report(cluster.now).usage.unwrap().known, 1);
 }
 
@@ -93,7 +97,7 @@ fn by_requests_the_same_node_is_full() {
     let mut cluster = reserved(settings());
     cluster.submit(sj("a").asking(1000), work(3000));
     minutes(&mut cluster, 10, |_| (1000, 1000));
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
 }
 
 #[test]
@@ -137,7 +141,7 @@ fn an_ordinary_pod_that_is_bound_counts_with_its_request_at_once() {
     assert_eq!(cluster.status("a").interrupted_count, 0);
     cluster.submit(sj("b").asking(500), work(3000));
     minutes(&mut cluster, 2, |_| (1000, 1000));
-    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoRoom), "its request is expected to be used");
+    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoCapacity), "its request is expected to be used");
     minutes(&mut cluster, 5, |_| (1000, 1000));
     assert_eq!(cluster.status("b").phase, Phase::Running, "it was measured to use nothing");
 }
@@ -161,7 +165,7 @@ fn numbers_that_stand_still_start_nobody_and_interrupt_after_a_quarter_of_an_hou
     }
     cluster.submit(sj("c").asking(1000), work(3000));
     cluster.run_for(seconds(5 * 60));
-    assert_eq!(cluster.waits("c"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("c"), Some(WaitingReason::NoCapacity));
     assert_eq!(cluster.status("a").interrupted_count, 0, "after ten minutes");
     cluster.run_for(seconds(6 * 60));
     assert_eq!(outcome(&cluster, "a").2, Reason::NodeNotMeasured);
@@ -182,7 +186,7 @@ fn a_fresh_planner_starts_nobody_and_interrupts_nobody_until_it_knows() {
     for name in ["a", "b"] {
         assert_eq!(cluster.status(name).interrupted_count, 0, "{name}\n{}", cluster.history());
     }
-    assert_eq!(cluster.waits("c"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("c"), Some(WaitingReason::NoCapacity));
     minutes(&mut cluster, 3, |_| (1000, 1000));
     assert_eq!(cluster.status("c").phase, Phase::Running);
 }
@@ -197,7 +201,7 @@ fn a_gang_needs_capacity_by_requests_too() {
     assert_eq!(attempt(&cluster, "gang").accounting, Accounting::Requests);
     cluster.submit(sj("large").asking(600).gang(2), work(3000));
     minutes(&mut cluster, 2, |_| (1000, 1000));
-    assert_eq!(cluster.waits("large"), Some(WaitingReason::NoRoom), "0.2 cores are free by requests");
+    assert_eq!(cluster.waits("large"), Some(WaitingReason::NoCapacity), "0.2 cores are free by requests");
     assert_eq!(cluster.status("one").phase, Phase::Running);
 }
 
@@ -238,7 +242,7 @@ fn a_node_that_was_measured_wrongly_ten_times_too_high_takes_nobody() {
     minutes(&mut cluster, 6, |_| (10_000, 10_000));
     cluster.submit(sj("a").asking(1000), work(3000));
     minutes(&mut cluster, 2, |_| (10_000, 10_000));
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
     // Negative and unknown figures are nobody's.
     for usage in [
         Usage { node: "n1".into(), cpu_milli: -1, memory_bytes: 0, time: cluster.now },
@@ -249,7 +253,7 @@ fn a_node_that_was_measured_wrongly_ten_times_too_high_takes_nobody() {
         cluster.planner.observe(Observation::PodUsage(Vec::new()), cluster.now);
         cluster.settle();
     }
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
 }
 
 #[test]
@@ -269,7 +273,7 @@ fn an_ordinary_container_that_is_killed_for_memory_trips_the_breaker_for_a_day()
     assert_eq!(tripped, ["n1"]);
     cluster.submit(sj("b").asking(1000), work(3000));
     minutes(&mut cluster, 10, |_| (1000, 1000));
-    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoRoom), "by requests it is full");
+    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoCapacity), "by requests it is full");
     assert_eq!(outcome(&cluster, "a").2, Reason::NodeMemoryShort, "what was started by use goes");
     cluster.run_for(seconds(24 * 3600));
     minutes(&mut cluster, 7, |_| (1000, 1000));
@@ -284,7 +288,7 @@ fn a_dry_run_changes_nothing_and_says_what_would_have_been() {
     let mut cluster = reserved(settings);
     cluster.submit(sj("a").asking(1000), work(3000));
     minutes(&mut cluster, 65, |_| (1000, 1000));
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
     let run = cluster.planner.pool_report(cluster.now).usage.unwrap().dry_run.unwrap();
     // About 5.9 cores for an hour: 7 less what is expected.
     assert!((5.0..6.1).contains(&run.core_hours()), "{}", run.core_hours());
@@ -340,7 +344,7 @@ fn a_reservation_beside_a_node_that_was_never_measured() {
         cluster.planner.observe(Observation::PodUsage(Vec::new()), cluster.now);
         cluster.settle();
     }
-    assert_eq!(cluster.waits("large"), Some(WaitingReason::NoRoom), "{}", cluster.history());
+    assert_eq!(cluster.waits("large"), Some(WaitingReason::NoCapacity), "{}", cluster.history());
     assert_eq!(cluster.status("small").phase, Phase::Running);
     assert_eq!(attempt(&cluster, "small").node.as_deref(), Some("n1"), "nobody knows what n2 uses");
 }
@@ -392,7 +396,7 @@ fn another_leader_knows_what_the_one_before_it_knew() {
     minutes(&mut cluster, 1, |_| (1000, 1000));
     cluster.submit(sj("c").asking(500), work(3000));
     minutes(&mut cluster, 1, |_| (1000, 1000));
-    assert_eq!(cluster.waits("c"), Some(WaitingReason::NoRoom), "{}", cluster.history());
+    assert_eq!(cluster.waits("c"), Some(WaitingReason::NoCapacity), "{}", cluster.history());
     assert_eq!(cluster.status("a").interrupted_count, 0);
 }
 
@@ -404,7 +408,7 @@ fn after_a_long_time_without_a_leader_a_node_is_measured_anew() {
     cluster.submit(sj("a").asking(4000), work(3000));
     minutes(&mut cluster, 3, |_| (1000, 1000));
     assert_eq!(cluster.planner.pool_report(cluster.now).usage.unwrap().known, 0);
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
     minutes(&mut cluster, 4, |_| (1000, 1000));
     assert_eq!(cluster.status("a").phase, Phase::Running);
 }
@@ -422,7 +426,7 @@ fn another_leader_counts_a_node_by_requests_for_the_rest_of_the_day() {
         minutes(&mut cluster, 7, |_| (1000, 1000));
         let report = cluster.planner.pool_report(cluster.now).usage.unwrap();
         assert_eq!(report.tripped.len(), 1);
-        assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom), "{}", cluster.history());
+        assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity), "{}", cluster.history());
     }
     cluster.run_for(seconds(24 * 3600));
     minutes(&mut cluster, 7, |_| (1000, 1000));
@@ -446,7 +450,7 @@ fn a_young_pod_counts_with_its_request_for_another_leader_too() {
     another_leads(&mut cluster, 30);
     cluster.submit(sj("b").asking(200), work(3000));
     minutes(&mut cluster, 1, |_| (500, 500));
-    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoRoom), "{}", cluster.history());
+    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoCapacity), "{}", cluster.history());
 }
 
 #[test]
@@ -461,7 +465,7 @@ fn where_a_limit_range_refuses_small_requests_the_namespace_is_counted_by_reques
     assert_eq!(cluster.status("small").phase, Phase::Running, "{}", cluster.history());
     assert_eq!(attempt(&cluster, "small").accounting, Accounting::Requests);
     assert_eq!(cluster.live_pods("small")[0].requests.cpu_milli, 500);
-    assert_eq!(cluster.waits("large"), Some(WaitingReason::NoRoom), "{:?}", cluster.status("large"));
+    assert_eq!(cluster.waits("large"), Some(WaitingReason::NoCapacity), "{:?}", cluster.status("large"));
     let first = cluster.starts.iter().filter(|(sj, _)| &*sj.name == "large").count();
     assert!(first <= 1, "it was tried at most once, before anybody knew");
     let withdrawn = cluster.log.iter().find_map(|(_, action)| match &action.task {

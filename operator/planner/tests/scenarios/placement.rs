@@ -90,7 +90,7 @@ fn with_too_many_full_nodes_starts_wait() {
     measure(&mut cluster, &names[..51]);
     cluster.submit(sj("a"), work(3000));
     cluster.run_for(seconds(10));
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
     assert_eq!(
         cluster.status("a").message,
         "51 nodes of the pool are closed to new pods; pods can be kept off at most 50 by name, so none starts until fewer \
@@ -115,7 +115,7 @@ fn a_start_that_was_decided_before_too_many_nodes_were_full_is_withdrawn() {
     cluster.run_until_phase("a", Phase::Starting);
     measure(&mut cluster, &names[..51]);
     cluster.run_until_phase("a", Phase::Waiting);
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
     assert!(cluster.all_jobs().next().is_none());
     measure(&mut cluster, &[]);
     cluster.run_until_phase("a", Phase::Running);

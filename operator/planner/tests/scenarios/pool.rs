@@ -134,11 +134,11 @@ fn an_ordinary_pod_that_waits_for_something_else_than_capacity_holds_none() {
     see(&mut cluster, None);
     cluster.submit(sj("a").asking(4000), work(100));
     cluster.run_for(seconds(5));
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom), "it was not judged yet");
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity), "it was not judged yet");
     assert_eq!(held(&cluster), (5000, vec!["shop".to_owned()]));
     see(&mut cluster, Some("0/1 nodes are available: 1 Insufficient cpu. preemption: not helpful."));
     cluster.run_for(seconds(5));
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
     see(&mut cluster, Some("0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."));
     cluster.run_until_phase("a", Phase::Running);
     assert_eq!(held(&cluster), (0, Vec::new()));

@@ -47,7 +47,7 @@ fn the_cheapest_on_any_node_goes_and_the_pod_runs() {
     assert_eq!(interrupted(&cluster), ["small"]);
     assert_eq!(outcome(&cluster, "small"), (1, Some(Outcome::Interrupted), Reason::PreemptedByOperator));
     cluster.run_for(seconds(60));
-    assert_eq!(cluster.waits("small"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("small"), Some(WaitingReason::NoCapacity));
     completed(&mut cluster, "small");
     assert_eq!(attempt(&cluster, "small").number, 2);
     assert_eq!(interrupted(&cluster), ["small"]);
@@ -153,7 +153,7 @@ fn the_room_is_kept_for_the_pod_and_each_pod_is_served_once() {
     cluster.run_for(seconds(100));
     // One went; what it gave is promised to the pod, so it cannot even start again itself.
     let [victim] = interrupted(&cluster)[..] else { panic!("{:?}", interrupted(&cluster)) };
-    assert_eq!(cluster.waits(victim), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits(victim), Some(WaitingReason::NoCapacity));
     let victim = victim.to_owned();
     owner.key = key("second");
     owner.uid = "uid-of-second".into();

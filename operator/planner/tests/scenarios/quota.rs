@@ -251,7 +251,7 @@ fn those_that_are_held_say_so_once_nothing_but_capacity_is_lacking() {
     cluster.run_for(seconds(50));
     assert_eq!(reason(&cluster, "a"), Some(WaitingReason::QuotaExceeded));
     cluster.run_for(seconds(40));
-    assert_eq!(reason(&cluster, "a"), Some(WaitingReason::NoRoom));
+    assert_eq!(reason(&cluster, "a"), Some(WaitingReason::NoCapacity));
     cluster.run_until("it runs", |cluster| status(cluster, "a").phase == Phase::Running);
 }
 

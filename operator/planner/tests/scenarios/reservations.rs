@@ -169,7 +169,7 @@ fn held_for_an_hour(by: HeldBy) -> Cluster {
         cluster.control("late", |controls| controls.suspend = false);
     }
     cluster.run_for(seconds(60));
-    assert_eq!(cluster.waits("late"), Some(WaitingReason::NoRoom), "{by:?}");
+    assert_eq!(cluster.waits("late"), Some(WaitingReason::NoCapacity), "{by:?}");
     cluster
 }
 

@@ -45,7 +45,7 @@ fn those_that_lose_least_on_its_node_go_in_either_mode() {
         assert_eq!(interrupted(&cluster), ["cheap"]);
         assert_eq!(outcome(&cluster, "cheap"), (1, Some(Outcome::Interrupted), Reason::PreemptedByOperator));
         cluster.run_for(seconds(120));
-        assert_eq!(cluster.waits("cheap"), Some(WaitingReason::NoRoom));
+        assert_eq!(cluster.waits("cheap"), Some(WaitingReason::NoCapacity));
         assert_eq!(interrupted(&cluster), ["cheap"]);
     }
 }

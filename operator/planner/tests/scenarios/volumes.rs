@@ -101,7 +101,7 @@ fn a_scavenger_job_waits_for_room_where_its_volume_is() {
     cluster.submit(sj("free").asking(5000).mounting("unbound"), work(50));
     cluster.run_until_phase("free", Phase::Running);
     cluster.run_for(seconds(30));
-    assert_eq!(cluster.waits("tied"), Some(WaitingReason::NoRoom), "{:?}", cluster.status("tied"));
+    assert_eq!(cluster.waits("tied"), Some(WaitingReason::NoCapacity), "{:?}", cluster.status("tied"));
     // A volume that moves, as network volumes do, lets it go where it is then.
     cluster.planner.observe(Observation::Volume(volume("pv", "data", "n2")), cluster.now);
     cluster.run_until_phase("tied", Phase::Running);
@@ -165,7 +165,7 @@ fn those_that_share_a_volume_of_one_node_go_to_that_node_or_wait() {
     let there = node_of_pod(&cluster, "a").unwrap();
     assert_eq!(node_of_pod(&cluster, "b").as_ref(), Some(&there));
     cluster.run_for(seconds(5));
-    assert_eq!(cluster.waits("large"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("large"), Some(WaitingReason::NoCapacity));
     let message = &cluster.status("large").message;
     assert!(message.ends_with(&format!("its volume is attached to node {there}")), "{message}");
     // Once the volume is detached, it may go anywhere.
@@ -229,7 +229,7 @@ fn an_ordinary_pod_that_mounts_the_volume_counts() {
     cluster.planner.observe(Observation::Pod(Box::new(standing.clone())), cluster.now);
     submit(&mut cluster, "a", 9000, 100);
     cluster.run_for(seconds(30));
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoRoom));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
     cluster.planner.observe(Observation::PodGone(standing.key), cluster.now);
     cluster.run_until_phase("a", Phase::Running);
 }
@@ -288,7 +288,7 @@ fn a_gang_that_mounts_a_volume_of_one_node_goes_to_one_node_or_waits() {
         }
         cluster.submit(gang("gang", 3000), work(50));
         cluster.run_for(seconds(60));
-        assert_eq!(cluster.waits("gang"), Some(WaitingReason::NoRoom), "{}", cluster.history());
+        assert_eq!(cluster.waits("gang"), Some(WaitingReason::NoCapacity), "{}", cluster.history());
         assert_eq!(
             cluster.status("gang").message,
             "no node has capacity for all 3 pods with 3 cpu, 3000 MiB each now (2 nodes looked at), and they mount a \

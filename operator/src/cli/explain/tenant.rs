@@ -203,7 +203,7 @@ mod tests {
             "resources": { "requests": { "cpu": "2", "memory": "1Gi" } } });
         let status = json!({
             "phase": "Interrupted", "interruptedCount": 2, "message": "needs 4 cpu; 1 cpu left",
-            "conditions": [{ "type": "Admitted", "status": "False", "reason": "NoRoom", "message": "",
+            "conditions": [{ "type": "Admitted", "status": "False", "reason": "NoCapacity", "message": "",
                              "lastTransitionTime": "2026-01-01T00:00:00Z" }] });
         let metadata = json!({ "name": "water", "namespace": "chem" });
         let object = json!({ "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob",
@@ -232,7 +232,7 @@ mod tests {
             text(&sj(), Ok(&[pod]), Ok(&pool), now),
             "ScavengerJob  chem/water, Interrupted, interrupted 2 times\n\
              says          needs 4 cpu; 1 cpu left\n\
-             waits         NoRoom, for 90s\n\
+             waits         NoCapacity, for 90s\n\
              asks for      2 pods with cpu 2, memory 1Gi\n\
              pod           water-3-0 Pending, no node: 0/3 nodes are available\n\
              pool          3 nodes take ScavengerJobs; 4 wait, 0 start, 1 run\n\
