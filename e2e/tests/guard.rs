@@ -23,8 +23,8 @@ use scavenger_e2e::{
         delete_pod, holding, in_mode_operator, interrupted, owner_of_class, start, status, unschedulable,
     },
     run,
-    users::{self, may},
-    world::{OPERATORS, until},
+    users::{self, may, refused},
+    world::{OPERATORS, ordinary_pod, until},
 };
 use scavenger_schema::{
     names,
@@ -204,8 +204,8 @@ async fn story(world: &World, class: &str) -> Result<()> {
     says(&log, &["operator      at work", "is held by scavenger-operator-"])
 }
 
-/// It may interrupt, and nothing else.
-async fn rights() -> Result<()> {
+/// It may interrupt ScavengerJobs, and nothing else.
+async fn rights(world: &World) -> Result<()> {
     let client = users::client(&users::service_account(NAMESPACE, names::GUARD)).await?;
     until("the guard has its rights", || async {
         Ok(may(&client, None, ("", "pods/eviction", "create")).await?.then_some(()))
@@ -231,7 +231,18 @@ async fn rights() -> Result<()> {
         let may = may(&client, Some(NAMESPACE), right).await?;
         ensure!(may == needs, "may the guard {right:?}? {may}");
     }
-    Ok(())
+    // RBAC knows no classes of pods; the policies do.
+    let ordinary = ordinary_pod("bystander", &json!({ "cpu": "10m", "memory": "16Mi" }));
+    world.create::<Pod>(ordinary).await?;
+    let pods: Api<Pod> = Api::namespaced(client, &world.namespace);
+    let dry = DeleteParams { dry_run: true, ..DeleteParams::default() };
+    let words = ["scavenger-operator-pods", "delete and mark only"];
+    refused("the guard deletes an ordinary pod", pods.delete("bystander", &dry).await, &words)?;
+    let marked = json!({ "status": { "conditions": [{ "type": "DisruptionTarget", "status": "True" }] } });
+    let (parameters, patch) =
+        (PatchParams { dry_run: true, ..PatchParams::default() }, Patch::Strategic(&marked));
+    let answer = pods.patch_status("bystander", &parameters, &patch).await;
+    refused("the guard marks an ordinary pod", answer, &words)
 }
 
 #[test]
@@ -240,9 +251,9 @@ fn the_guard_frees_the_room_while_no_operator_does() {
         guard_file("apply").await?;
         // Its own runs every minute would come between.
         cron(world, &json!({ "spec": { "suspend": true } })).await?;
-        let result = match rights().await {
+        let result = match rights(world).await {
             Ok(()) => in_mode_operator(world, |class| async move { story(world, &class).await }).await,
-            refused => refused,
+            unlike => unlike,
         };
         world.operators(OPERATORS).await?;
         guard_file("delete").await?;
