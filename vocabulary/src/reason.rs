@@ -90,7 +90,7 @@ reasons! {
     Deleted,
     /// The node failed under the pod, or refused it.
     NodeFailure,
-    /// A container was killed for memory although it used less than its limit: the node had none left (accounting Usage).
+    /// A container was killed for memory although it used less than its limit: the node had none left.
     NodeOutOfMemory,
     /// The pods ended without saying whether the workload or the cluster ended them. One more attempt is made. A second
     /// end of this kind in a row fails the ScavengerJob.

@@ -1,9 +1,12 @@
-//! A container that was killed for memory while its capacity was counted by use: did the node have none left, or did the
-//! workload outgrow its limit?
+//! A container that was killed for memory: did the node have none left, or did the workload outgrow its limit?
 //!
 //! The Kubernetes API says OOMKilled of both. So what was measured decides: a workload that used nearly all of its limit
 //! has outgrown it. Samples are 15 seconds apart, and memory can grow faster. So a workload that is killed on several nodes,
 //! or again and again, is to blame, too, unless it made progress in between.
+//!
+//! Whose capacity is counted by requests is Guaranteed, and the kernel kills others first, unless the supervisor raised the
+//! workload's score: then it is the first to go. But nobody overcommits such a node on purpose. So if its use was not
+//! measured, the workload's own limit is the likelier cause.
 
 use std::collections::BTreeSet;
 
@@ -30,16 +33,21 @@ pub(crate) fn judge(
     nodes: &[Name],
     ending: Ending,
 ) -> Ending {
-    if ending.reason != Reason::OOMKilled || attempt.accounting != Accounting::Usage {
+    let measured = usage.filter(|usage| usage.attempt == attempt.number).map(|usage| usage.memory.peak);
+    let may_be_the_nodes = match attempt.accounting {
+        Accounting::Usage => true,
+        Accounting::Requests => attempt.supervised && measured.is_some(),
+    };
+    if ending.reason != Reason::OOMKilled || !may_be_the_nodes {
         return ending;
     }
     let limit = attempt.demand.per_pod.memory_bytes;
-    let measured = usage.filter(|usage| usage.attempt == attempt.number).map(|usage| usage.memory.peak);
     if let Some(used) = measured.filter(|used| *used >= Share::from_fraction(SHARE).of(limit)) {
         let numbers = format!("it used {} of its {}", Amount(MEMORY, used), Amount(MEMORY, limit));
         return Ending { message: format!("{} ({numbers})", ending.message), ..ending };
     }
-    let with_this = with(nodes, attempt.node.as_ref());
+    let node = node(attempt);
+    let with_this = with(nodes, node);
     let different: BTreeSet<&Name> = with_this.iter().collect();
     if different.len() >= NODES || with_this.len() >= KILLS {
         let (kills, names) = (with_this.len(), with_this.join(", "));
@@ -55,10 +63,16 @@ pub(crate) fn judge(
         reason: Reason::NodeOutOfMemory,
         message: format!(
             "node {} had no memory left: the container was killed, and {used}",
-            attempt.node.as_deref().unwrap_or("of its pod")
+            node.map_or("of its pod", |name| name)
         ),
         disruption: None,
     }
+}
+
+/// Where an attempt ran; of a gang that ran on several nodes, one of them.
+#[must_use]
+pub(crate) fn node(attempt: &Attempt) -> Option<&Name> {
+    attempt.node.as_ref().or_else(|| attempt.nodes.first().map(|node| &node.name))
 }
 
 /// The nodes on which it was killed, one for each time, with one more.
@@ -119,8 +133,16 @@ mod tests {
     }
 
     #[test]
-    fn by_requests_the_limit_is_the_workloads_own() {
-        let attempt = attempt(Accounting::Requests);
-        assert_eq!(judge(&attempt, None, &[], killed()), killed());
+    fn by_requests_only_the_supervised_that_was_measured_can_be_without_blame() {
+        let plain = attempt(Accounting::Requests);
+        for usage in [None, Some(using(&plain, 50))] {
+            assert_eq!(judge(&plain, usage.as_ref(), &[], killed()), killed(), "others are killed before it");
+        }
+        let supervised = Attempt { supervised: true, ..plain };
+        assert_eq!(judge(&supervised, None, &[], killed()), killed(), "nobody measured it");
+        let ending = judge(&supervised, Some(&using(&supervised, 50)), &[], killed());
+        assert_eq!((ending.outcome, ending.reason), (Outcome::Interrupted, Reason::NodeOutOfMemory));
+        let ending = judge(&supervised, Some(&using(&supervised, 95)), &[], killed());
+        assert_eq!((ending.outcome, ending.reason), (Outcome::Failed, Reason::OOMKilled));
     }
 }
