@@ -89,13 +89,17 @@ pub(super) fn run(
     on_clusters.sort_by_key(|target| LONGEST.iter().rev().position(|longest| longest == target));
     let on_clusters = Mutex::new(on_clusters);
 
-    let failed = Mutex::new(Vec::new());
+    let began = Instant::now();
+    let (failed, took) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let run = |call: Result<Call>, name: &str| {
         if let Some(seconds) = stamps.and_then(|stamps| stamps.passed(name)) {
             eprintln!("test: {name}: left out, has passed at this commit ({seconds:.0} s)");
             return;
         }
-        let stamp = |seconds| stamps.map_or(Ok(()), |stamps| stamps.stamp(name, seconds));
+        let stamp = |seconds| {
+            took.lock().expect("no lane should have panicked").push((name.to_owned(), seconds));
+            stamps.map_or(Ok(()), |stamps| stamps.stamp(name, seconds))
+        };
         if let Err(error) = call.and_then(Call::run).and_then(stamp) {
             eprintln!("test: {name}: FAILED: {error:#}");
             failed.lock().expect("no lane should have panicked").push(name.to_owned());
@@ -143,8 +147,25 @@ pub(super) fn run(
             run_on(last);
         });
     });
+    let mut took = took.lock().expect("no lane should have panicked");
+    took.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    eprintln!("test: {}", summary(&took, began.elapsed().as_secs_f64()));
     let failed = failed.lock().expect("no lane should have panicked");
     if failed.is_empty() { Ok(()) } else { bail!("these tests failed: {}", failed.join(", ")) }
+}
+
+/// What the parts took, the longest first, beside the time on the clock.
+fn summary(took: &[(String, f64)], clock: f64) -> String {
+    let parts: f64 = took.iter().map(|(_, seconds)| seconds).sum();
+    let longest: Vec<String> =
+        took.iter().take(5).map(|(name, seconds)| format!("{name} {seconds:.0} s")).collect();
+    format!(
+        "{} parts passed in {:.1} min, one after the other {:.1} min; the longest: {}",
+        took.len(),
+        clock / 60.0,
+        parts / 60.0,
+        longest.join(", ")
+    )
 }
 
 impl Call {
@@ -196,4 +217,17 @@ fn test_targets() -> Result<Vec<(String, String)>> {
     }
     targets.sort();
     Ok(targets)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_longest_parts_are_named() {
+        let took = [("together".to_owned(), 100.0), ("idle".to_owned(), 20.0)];
+        let said = super::summary(&took, 90.0);
+        assert_eq!(
+            said,
+            "2 parts passed in 1.5 min, one after the other 2.0 min; the longest: together 100 s, idle 20 s"
+        );
+    }
 }
