@@ -164,7 +164,7 @@ async fn ordinary_goes(world: &World) -> Result<()> {
 /// With it: the workload goes, which is an interruption, since it was measured to use less than its limit.
 async fn workload_goes(world: &World) -> Result<()> {
     world.create::<ScavengerJob>(workload("supervised", true)).await?;
-    for round in 1..=repetitions(1).min(20) {
+    for round in 1..=repetitions(1).min(10) {
         let pod = holds(world, "supervised").await?;
         let node = Node::of(&pod)?.context("the node runs on another machine")?;
         let number = pod.labels().get("scavenger.dev/attempt").cloned().context("the pod has no attempt")?;
