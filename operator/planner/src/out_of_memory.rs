@@ -33,7 +33,10 @@ pub(crate) fn judge(
     nodes: &[Name],
     ending: Ending,
 ) -> Ending {
-    let measured = usage.filter(|usage| usage.attempt == attempt.number).map(|usage| usage.memory.peak);
+    // Of a gang only the sum of all pods is known, which says nothing about the one that was killed.
+    let is_of_the_pod =
+        |usage: &&AttemptUsage| usage.attempt == attempt.number && attempt.demand.pod_count == 1;
+    let measured = usage.filter(is_of_the_pod).map(|usage| usage.memory.peak);
     let may_be_the_nodes = match attempt.accounting {
         Accounting::Usage => true,
         Accounting::Requests => attempt.supervised && measured.is_some(),
@@ -86,7 +89,7 @@ mod tests {
     use super::*;
     use crate::{
         fixtures::{at, sj},
-        values::Figures,
+        values::{Demand, Figures},
     };
 
     fn attempt(accounting: Accounting) -> Attempt {
@@ -144,5 +147,11 @@ mod tests {
         assert_eq!((ending.outcome, ending.reason), (Outcome::Interrupted, Reason::NodeOutOfMemory));
         let ending = judge(&supervised, Some(&using(&supervised, 95)), &[], killed());
         assert_eq!((ending.outcome, ending.reason), (Outcome::Failed, Reason::OOMKilled));
+        let gang = Demand { pod_count: 4, ..(*supervised.demand).clone() };
+        let gang = Attempt { demand: gang.into(), ..supervised };
+        for percent in [50, 200] {
+            let ending = judge(&gang, Some(&using(&gang, percent)), &[], killed());
+            assert_eq!(ending, killed(), "that is the sum of all pods");
+        }
     }
 }
