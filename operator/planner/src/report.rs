@@ -135,11 +135,13 @@ impl Planner {
         });
         let serves = settings.is_ok_and(|pool| pool.preemption_mode == PreemptionMode::Operator);
         let unsupported = self.causes.pending_pods.unjudged();
+        // May look at every node for each pending pod, so once.
+        let pending_requests = self.capacity.held_for_pending();
         PoolReport {
             settings,
             allocatable,
-            used: self.capacity.used(ledger),
-            pending_requests: self.capacity.held_for_pending(),
+            used: self.capacity.used_without_pending(ledger).plus(&pending_requests),
+            pending_requests,
             limit: limit(allocatable),
             nodes: nodes.collect(),
             groups: groups.collect(),
