@@ -58,15 +58,9 @@ impl Executor {
         }
     }
 
-    /// Every pod is tried, so that one that cannot be evicted does not keep the others of its gang.
     pub(super) async fn interrupt(&self, pods: Vec<(Key, Name)>) -> Outcome {
-        let tries: Vec<_> = pods.iter().map(|(pod, uid)| self.evictor.evict(pod, uid)).collect();
-        let tried: Vec<_> = futures::stream::iter(tries).buffer_unordered(PODS_AT_ONCE).collect().await;
-        let failed = tried.into_iter().find_map(Result::err);
-        match failed {
-            Some(failure) => Err(failure),
-            None => Ok(Answer::Interrupted { pods: pods.into_iter().map(|(_, uid)| uid).collect() }),
-        }
+        every_one(pods.iter().map(|(pod, uid)| self.evictor.evict(pod, uid)).collect()).await?;
+        Ok(Answer::Interrupted { pods: pods.into_iter().map(|(_, uid)| uid).collect() })
     }
 
     /// A second deletion can only shorten the grace period of the first. Never to 0, which would take the pod away before
@@ -85,13 +79,8 @@ impl Executor {
                 Err(error) => Err(failure(error)),
             }
         };
-        let tries: Vec<_> = pods.iter().map(|(pod, uid, grace)| delete(pod, uid, *grace)).collect();
-        let tried: Vec<_> = futures::stream::iter(tries).buffer_unordered(PODS_AT_ONCE).collect().await;
-        let failed = tried.into_iter().find_map(Result::err);
-        match failed {
-            Some(failure) => Err(failure),
-            None => Ok(Answer::DeletedAgain { pods: pods.into_iter().map(|(_, uid, _)| uid).collect() }),
-        }
+        every_one(pods.iter().map(|(pod, uid, grace)| delete(pod, uid, *grace)).collect()).await?;
+        Ok(Answer::DeletedAgain { pods: pods.into_iter().map(|(_, uid, _)| uid).collect() })
     }
 
     pub(super) async fn remove_finalizer(&self, key: &Key, uid: &str) -> Outcome {
@@ -134,4 +123,10 @@ impl Executor {
             .await
             .map_err(failure)
     }
+}
+
+/// Tries every pod of a gang, so that one that cannot be taken away does not keep the others; a few at a time.
+async fn every_one<T>(tries: Vec<impl Future<Output = Result<T, Failure>>>) -> Result<(), Failure> {
+    let tried: Vec<_> = futures::stream::iter(tries).buffer_unordered(PODS_AT_ONCE).collect().await;
+    tried.into_iter().find_map(Result::err).map_or(Ok(()), Err)
 }
