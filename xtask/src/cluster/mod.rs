@@ -18,7 +18,7 @@ mod supervisor;
 mod up;
 mod volumes;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
@@ -91,7 +91,7 @@ pub(crate) fn tell_when_interrupted(names: &[Name]) -> Result<()> {
     ctrlc::set_handler(|| {
         eprintln!("\ninterrupted");
         // Some may not have been made yet.
-        let are_there = |name: &&Name| Path::new(STATE_ROOT).join(&name.0).exists();
+        let are_there = |name: &&Name| description::state_dir(name.as_str()).exists();
         for Name(name) in locked(&NAMES).iter().filter(are_there) {
             eprintln!("the cluster {name} stays up, `cargo xtask cluster down --name {name}` removes it");
         }
