@@ -326,7 +326,7 @@ fn a_deletion_with_a_long_grace_period_lasts_as_long_as_the_pods_own() {
         let job = world.phase("count", Phase::Completed).await?;
         let outcomes: Vec<_> = status(&job).attempts.iter().map(|attempt| attempt.outcome).collect();
         ensure!(outcomes == [Some(Outcome::Interrupted), Some(Outcome::Completed)], "{:?}", status(&job));
-        // Whoever deletes their own pod gains no place in the queue.
+        // The deletion of one's own pod gains no place in the queue.
         ensure!(status(&job).counted_interruptions == 0, "{:?}", status(&job));
         let pod = world.pods("count").await?.pop().context("the ScavengerJob has no pod")?.name_any();
         let log = world.log_until(&pod, "the second attempt's log", |line| line == "done 200").await?;

@@ -140,7 +140,7 @@ fn an_injected_container_in_front_of_main_decides_nothing() {
             world.create::<ScavengerJob>(failing).await?;
             // Shorter than the container beside it.
             world.create::<ScavengerJob>(counts("short", 5)).await?;
-            // Whoever wants none of it says so to the mesh, through the ScavengerJob.
+            // This one tells the mesh, by its label, to stay out.
             let mut without = counts("without", 5);
             without["spec"]["podMetadata"] = json!({
                 "labels": { INJECT: "false" }, "annotations": { "example.com/owner": "chemistry" },
