@@ -86,13 +86,7 @@ pub(super) type Programs = BTreeMap<&'static str, PathBuf>;
 
 /// Checks, without changing anything, that what is missing could be built.
 pub(super) fn check(options: &Options) -> Result<()> {
-    let sets = sets(options)?;
-    let mut missing = Vec::new();
-    for set in &sets {
-        if !cache::has(set.kind, &set.key()?)? {
-            missing.push(set);
-        }
-    }
+    let missing = missing_sets(options)?;
     if missing.is_empty() {
         return Ok(());
     }
@@ -102,6 +96,21 @@ pub(super) fn check(options: &Options) -> Result<()> {
         preflight::disk(&cache::folder()?, BUILD_GIB)?;
     }
     Ok(())
+}
+
+/// What is still to be built, for people.
+pub(super) fn missing(options: &Options) -> Result<Vec<&'static str>> {
+    Ok(missing_sets(options)?.iter().map(|set| set.title).collect())
+}
+
+fn missing_sets(options: &Options) -> Result<Vec<Set>> {
+    let mut missing = Vec::new();
+    for set in sets(options)? {
+        if !cache::has(set.kind, &set.key()?)? {
+            missing.push(set);
+        }
+    }
+    Ok(missing)
 }
 
 /// Builds what is missing.

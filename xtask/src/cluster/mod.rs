@@ -190,6 +190,11 @@ pub(crate) fn check(options: &Options) -> Result<()> {
     up::check(options)
 }
 
+/// What is still to be built before a cluster can start, for people.
+pub(crate) fn missing(options: &Options) -> Result<Vec<&'static str>> {
+    binaries::missing(options)
+}
+
 /// Starts the cluster `name`, or finds it running.
 pub(crate) fn up(name: &str, options: &Options) -> Result<Cluster> {
     up::up(name, options)

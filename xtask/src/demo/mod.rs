@@ -76,6 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
              `cargo xtask cluster down --name {name}`, or choose another with --name"
         );
     }
+    eprintln!("{}", forecast(&cluster::missing(&options)?, arguments.profile));
     packages::ensure(packages::CLUSTER, !arguments.no_install)?;
     images::ensure(!arguments.no_install)?;
     let cluster = cluster::up(name, &options)?;
@@ -94,6 +95,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         cluster::leave(&arguments.name);
     }
     result
+}
+
+/// What comes, and how long it takes: nobody shall wonder for a quarter of an hour whether anything happens. Minutes are those
+/// of a machine with two cores.
+fn forecast(missing: &[&str], profile: images::Profile) -> String {
+    let mut parts = Vec::new();
+    if !missing.is_empty() {
+        parts.push(format!("{} are built from their sources: 5 to 15 minutes, once", missing.join(", ")));
+    }
+    let programs = match profile {
+        images::Profile::Release => "with optimisation, 5 to 8 minutes the first time",
+        images::Profile::Dev => "without optimisation",
+    };
+    parts.push(format!("the project's programs are built {programs}"));
+    parts.push("images of Debian packages are made: 1 to 2 minutes the first time".to_owned());
+    parts.push("a cluster starts, and three simulations run in it: 3 minutes".to_owned());
+    let parts: Vec<_> =
+        parts.iter().enumerate().map(|(number, part)| format!("  {}. {part}", number + 1)).collect();
+    format!("What happens now, with times for two cores:\n{}", parts.join("\n"))
 }
 
 fn story(cluster: &Cluster) -> Result<()> {
