@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     priority::{self, Stretch},
-    values::{Name, Outcome, Reason, ScavengerJob},
+    values::{Attempt, Name, Outcome, Reason, ScavengerJob},
     weights::Weights,
 };
 
@@ -89,14 +89,13 @@ pub struct Work {
 }
 
 impl Work {
-    /// Work of a ScavengerJob's last attempt, once it has ended; none if it did not run.
+    /// Work of an attempt of a ScavengerJob, its last one or the one before, once it has ended; none if it did not run.
     ///
     /// What was measured counts. Otherwise what was done up to the last checkpoint is kept: one that was reported, or else
     /// the end of the last whole `checkpoint.interval` (or `interruptionAfter`), by which the workload promises to have
     /// written one. A workload that completes, or that saves when it is stopped and was told to, keeps everything.
     #[must_use]
-    pub fn of_ended(sj: &ScavengerJob) -> Option<Self> {
-        let attempt = sj.status.attempt.as_ref()?;
+    pub fn of_ended(sj: &ScavengerJob, attempt: &Attempt) -> Option<Self> {
         let (start, end) = (attempt.start_time?, attempt.end_time?);
         let ran = end.duration_since(start).max(SignedDuration::ZERO);
         let spec = sj.spec.as_ref().ok()?;
@@ -121,6 +120,14 @@ impl Work {
         let promised = SignedDuration::from_millis(i64::try_from(promised).unwrap_or(i64::MAX));
         let useful = if saved { ran } else { reported.unwrap_or(promised).min(ran) };
         Some(Self { useful, lost: ran - useful, before_first_checkpoint: !saved && useful.is_zero() })
+    }
+
+    /// True once nothing more will be found out about an attempt that has ended. One under the supervisor that was taken
+    /// away is judged when its pods show it, and what they leave comes with a later write.
+    #[must_use]
+    pub fn is_settled(attempt: &Attempt) -> bool {
+        let may_say_more = attempt.supervised && attempt.outcome == Some(Outcome::Interrupted);
+        attempt.outcome.is_some() && (!may_say_more || attempt.measured.says_something())
     }
 }
 
@@ -150,6 +157,10 @@ mod tests {
         let attempt = Attempt { start_time: Some(at(since)), ..Attempt::first(demand, at(since)) };
         sj.status.attempt = Some(Box::new(attempt));
         sj
+    }
+
+    fn work(sj: &ScavengerJob) -> Option<Work> {
+        Work::of_ended(sj, sj.status.attempt.as_ref()?)
     }
 
     fn amount(sj: &ScavengerJob, now: i64) -> u128 {
@@ -201,9 +212,9 @@ mod tests {
         }
         let attempt = sj.status.attempt.as_mut().unwrap();
         (attempt.end_time, attempt.outcome) = (Some(at(100)), Some(Outcome::Failed));
-        assert_eq!(Work::of_ended(&sj).unwrap().useful, seconds(90));
+        assert_eq!(work(&sj).unwrap().useful, seconds(90));
         sj.status.last_checkpoint = Some(at(50));
-        assert_eq!(Work::of_ended(&sj).unwrap().useful, seconds(50), "what is reported is known");
+        assert_eq!(work(&sj).unwrap().useful, seconds(50), "what is reported is known");
     }
 
     #[test]
@@ -246,14 +257,13 @@ mod tests {
             attempt.outcome = Some(outcome);
             sj
         };
-        let kept =
-            |sj: &ScavengerJob| Work::of_ended(sj).map(|work| (work.useful.as_secs(), work.lost.as_secs()));
+        let kept = |sj: &ScavengerJob| work(sj).map(|work| (work.useful.as_secs(), work.lost.as_secs()));
         // Stretches of 60 s.
         assert_eq!(kept(&ended(150, Outcome::Interrupted)), Some((120, 30)));
         assert_eq!(kept(&ended(150, Outcome::Failed)), Some((120, 30)));
         assert_eq!(kept(&ended(150, Outcome::Completed)), Some((150, 0)));
         assert_eq!(kept(&ended(150, Outcome::Withdrawn)), None);
-        assert!(Work::of_ended(&ended(59, Outcome::Interrupted)).unwrap().before_first_checkpoint);
+        assert!(work(&ended(59, Outcome::Interrupted)).unwrap().before_first_checkpoint);
         let mut saves = ended(50, Outcome::Interrupted);
         saves.spec.as_mut().unwrap().saves_on_sigterm = true;
         for (reason, work) in [

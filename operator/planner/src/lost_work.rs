@@ -53,14 +53,11 @@ pub(crate) fn of_ended(known: &Known<'_>, attempt: &Attempt) -> Option<(Measured
 /// What is to be added to the record of the last attempt, whose pods have ended since it was made.
 pub(crate) fn next(known: &Known<'_>) -> Option<Next> {
     let attempt = known.sj.status.attempt.as_ref()?;
-    let has_something = |measured: &Measured| {
-        measured.lost.is_some() || measured.last_checkpoint.is_some() || measured.answered_sigterm.is_some()
-    };
-    if has_something(&attempt.measured) {
+    if attempt.measured.says_something() {
         return None;
     }
     let (measured, saves) = of_ended(known, attempt)?;
-    has_something(&measured).then_some(Next::Change(Transition::Measure(measured, saves)))
+    measured.says_something().then_some(Next::Change(Transition::Measure(measured, saves)))
 }
 
 /// The newest checkpoint that counts, within the attempt.

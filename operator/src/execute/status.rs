@@ -28,8 +28,6 @@ impl Executor {
         }
         let begins_to_run = begins_to_run(&sj, &new);
         let before = status::from_crd(sj.status.as_ref()).attempt;
-        // One that ended before is written again once more is known about it.
-        let ends = ended.is_some() && before.as_ref().is_none_or(|before| before.outcome.is_none());
         sj.status = Some(status::replacing(&sj, &new, ended.as_ref()));
         if new.phase == Phase::Starting {
             self.must_lead()?;
@@ -58,9 +56,6 @@ impl Executor {
         }
         if new.phase == Phase::Starting {
             self.kept.keep(written);
-        }
-        if ends {
-            self.metrics.ended(&sj);
         }
         self.metrics.written(before.as_deref(), &sj);
         Ok(Answer::ScavengerJob(Box::new(sj)))

@@ -301,11 +301,22 @@ impl Metrics {
     /// Takes in a status that was written while its attempt was still known as `before`.
     pub(crate) fn written(&self, before: Option<&Attempt>, sj: &ScavengerJob) {
         self.run_time.written(before, sj);
+        let now = sj.status.attempt.as_deref();
+        let was_settled = before.is_some_and(Work::is_settled);
+        let is_other = before.map(|before| before.number) != now.map(|now| now.number);
+        // A counter takes nothing back, so each attempt counts once: when it is measured, or else, by what it promised, when
+        // the next one begins.
+        if let Some(before) = before.filter(|before| is_other && before.outcome.is_some() && !was_settled) {
+            self.ended(sj, before);
+        }
+        if let Some(now) = now.filter(|now| Work::is_settled(now) && (is_other || !was_settled)) {
+            self.ended(sj, now);
+        }
     }
 
-    /// Takes in what a ScavengerJob's attempt, which has just ended, was good for.
-    pub(crate) fn ended(&self, sj: &ScavengerJob) {
-        let (Some(work), Some(attempt)) = (Work::of_ended(sj), &sj.status.attempt) else { return };
+    /// Takes in what an attempt that has ended was good for.
+    fn ended(&self, sj: &ScavengerJob, attempt: &Attempt) {
+        let Some(work) = Work::of_ended(sj, attempt) else { return };
         for (name, amount) in attempt.demand.total().iter().filter(|(name, _)| *name != PODS) {
             let amount = match name {
                 CPU => amount as f64 / 1e3,

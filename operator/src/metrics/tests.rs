@@ -7,7 +7,7 @@ use scavenger_planner::{
     node_use::{DryRun, UsageReport},
     report::GroupReport,
     resources::Resources,
-    values::{Attempt, Demand, Measured, Placement},
+    values::{Attempt, Demand, Measured, Outcome, Placement},
 };
 use serde_json::Value;
 
@@ -116,6 +116,65 @@ fn a_measured_attempt_counts_once() {
     ] {
         assert!(text.lines().any(|written| written == line), "{line} is not in {text}");
     }
+}
+
+/// What useful and lost work come to in core-seconds, and how many attempts kept nothing.
+fn work(metrics: &Metrics) -> (f64, f64, f64) {
+    let text = metrics.render().unwrap();
+    let value = |name: &str| {
+        let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+        let line = lines.find(|line| line.starts_with(name) && !line.contains("memory"));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0.0)
+    };
+    let of = |name: &str| value(&format!("scavenger_{name}_total"));
+    (of("useful_work"), of("lost_work"), of("attempts_without_checkpoint"))
+}
+
+/// One that runs under the supervisor is written down as ended before its supervisor has said what it lost. Then the workload
+/// ignores SIGTERM, although it promised to save.
+#[test]
+fn what_was_measured_counts_as_work_and_not_the_promise() {
+    let mut sj = measured(70, 40);
+    sj.spec.as_mut().unwrap().saves_on_sigterm = true;
+    let attempt = sj.status.attempt.as_mut().unwrap();
+    (attempt.supervised, attempt.outcome) = (true, Some(Outcome::Interrupted));
+    attempt.demand = Demand {
+        per_pod: Resources { cpu_milli: 1000, ..Resources::default() },
+        ..(*attempt.demand).clone()
+    }
+    .into();
+    let measured = sj.status.attempt.clone().unwrap();
+    let runs =
+        Attempt { outcome: None, end_time: None, measured: Measured::default(), ..(*measured).clone() };
+    let ended = Attempt { measured: Measured::default(), ..(*measured).clone() };
+    let next = Attempt { number: measured.number + 1, outcome: None, end_time: None, ..runs.clone() };
+    let with = |attempt: &Attempt| {
+        let status = ScavengerJobStatus { attempt: Some(Box::new(attempt.clone())), ..sj.status.clone() };
+        ScavengerJob { status, ..sj.clone() }
+    };
+
+    let metrics = Metrics::new();
+    metrics.written(Some(&runs), &with(&ended));
+    assert_eq!(work(&metrics), (0.0, 0.0, 0.0), "its supervisor has not spoken yet");
+    metrics.written(Some(&ended), &with(&measured));
+    metrics.written(Some(&measured), &with(&next));
+    assert_eq!(work(&metrics), (30.0, 70.0, 0.0));
+
+    // Its node is lost, and with it what the supervisor left: the promise counts once the next attempt begins.
+    let metrics = Metrics::new();
+    metrics.written(Some(&runs), &with(&ended));
+    metrics.written(Some(&ended), &with(&next));
+    metrics.written(Some(&next), &with(&next));
+    let (useful, lost, _) = work(&metrics);
+    assert_eq!(useful + lost, 100.0, "{useful} {lost}");
+
+    // Without the supervisor nothing more is found out.
+    let metrics = Metrics::new();
+    let plain = |attempt: &Attempt| Attempt { supervised: false, ..attempt.clone() };
+    metrics.written(Some(&plain(&runs)), &with(&plain(&ended)));
+    metrics.written(Some(&plain(&ended)), &with(&plain(&next)));
+    let (useful, lost, _) = work(&metrics);
+    assert_eq!(useful + lost, 100.0, "{useful} {lost}");
 }
 
 /// Every string under a key, however deep.

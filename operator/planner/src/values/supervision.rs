@@ -97,6 +97,14 @@ pub struct Measured {
     pub answered_sigterm: Option<bool>,
 }
 
+impl Measured {
+    /// True if anything was found out once the attempt had ended.
+    #[must_use]
+    pub fn says_something(&self) -> bool {
+        self.lost.is_some() || self.last_checkpoint.is_some() || self.answered_sigterm.is_some()
+    }
+}
+
 /// What the supervisor of one pod reports while the workload runs. The endpoint that receives it knows the pod by its token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiveReport {
