@@ -99,9 +99,15 @@ pub(crate) fn evicted_by(sj: &ScavengerJob, decided: &Disruption) -> Timestamp {
 /// ([`crate::causes::Cause::relies_on`]).
 fn waits_for_checkpoint(known: &Known<'_>, attempt: &Attempt, decided: &Disruption) -> Option<Timestamp> {
     let until = evicted_by(known.sj, decided);
+    // A planner that has just begun was sent no report yet; the one before it was, if there is a checkpoint.
+    let has_reported = known
+        .sj
+        .status
+        .last_checkpoint
+        .is_some_and(|time| attempt.start_time.is_some_and(|start| time >= start));
     let is_asked = attempt.supervised
         && attempt.start_time.is_some()
-        && known.is_heard
+        && (known.is_heard || has_reported)
         && known.evidence.failure_seen().is_none()
         && known.memory.hurried != Some(attempt.number)
         && !known.sj.saves_on_sigterm();

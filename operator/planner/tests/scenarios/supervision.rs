@@ -491,6 +491,15 @@ fn evicted_within(cluster: &mut Cluster) -> i64 {
 }
 
 #[test]
+fn an_operator_that_was_started_again_still_waits_for_the_checkpoint() {
+    let mut cluster = asked_for_headroom(settings().filled_to(0.8));
+    assert!(cluster.status("a").last_checkpoint.is_some());
+    cluster.restart(true);
+    let after = evicted_within(&mut cluster);
+    assert!((20..=30).contains(&after), "{after} s");
+}
+
+#[test]
 fn nobody_who_cannot_wait_waits_for_a_checkpoint_that_was_asked_for() {
     let headroom = || Settings { preemption_mode: PreemptionMode::Operator, ..settings().filled_to(0.8) };
     let mut nobody_else = asked_for_headroom(headroom());
