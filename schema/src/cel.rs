@@ -68,14 +68,25 @@ pub(crate) fn windows() -> Rule {
     .field_path(".windows")
 }
 
-/// What is counted by use is taken back, too: otherwise a node would be filled by use for good.
+/// What is counted by use is taken back, too: otherwise a node would be filled by use for good. This holds in each window,
+/// and for cpu and memory by name.
 pub(crate) fn below_interrupt_threshold_by_use() -> Rule {
-    Rule::new(
+    let of_resource = |name: &str| {
+        format!(
+            "(!has(self.interruptThresholdOverrides) || !('{name}' in self.interruptThresholdOverrides) || \
+             self.interruptThresholdOverrides['{name}'] < 1.0)"
+        )
+    };
+    Rule::new(format!(
         "!has(self.accounting) || self.accounting != 'Usage' || (has(self.interruptThreshold) && \
-         dyn(self.interruptThreshold) != null && self.interruptThreshold < 1.0)",
-    )
+         dyn(self.interruptThreshold) != null && self.interruptThreshold < 1.0 && {} && {} && (!has(self.windows) || \
+         self.windows.all(w, !has(w.interruptThreshold) || w.interruptThreshold < 1.0)))",
+        of_resource("cpu"),
+        of_resource("memory"),
+    ))
     .message(
-        "accounting: Usage needs an interruptThreshold below 1: what ordinary pods begin to use is taken back from there",
+        "accounting: Usage needs an interruptThreshold below 1, in windows and overrides for cpu and memory, too: what \
+         ordinary pods begin to use is taken back from there",
     )
     .field_path(".interruptThreshold")
 }

@@ -557,6 +557,41 @@ fn limits_that_make_no_sense_are_refused_by_name() {
     });
 }
 
+/// What is counted by use must be taken back below 100%: in each window, and of cpu and memory by name.
+#[test]
+fn accounting_by_use_needs_a_threshold_at_which_it_is_taken_back() {
+    run("by-use-thresholds", |world| async move {
+        let pools: Api<ScavengerPool> = Api::all(world.client.clone());
+        let parameters = PatchParams { dry_run: true, ..PatchParams::default() };
+        let by_use = async |more: Value| {
+            let mut spec = json!({
+                "accounting": "Usage", "startThreshold": 0.7, "headroomTarget": 0.8, "interruptThreshold": 0.9,
+            });
+            for (field, value) in more.as_object().into_iter().flatten() {
+                spec[field] = value.clone();
+            }
+            let patch = json!({ "spec": spec });
+            pools.patch(names::DEFAULT_POOL, &parameters, &Patch::Merge(&patch)).await
+        };
+        let window = |threshold: f64| {
+            json!({ "windows": [{
+                "name": "night", "start": "20:00", "end": "06:00", "startThreshold": 0.8, "interruptThreshold": threshold,
+            }] })
+        };
+        let overrides = |name: &str| json!({ "interruptThresholdOverrides": { name: 1 } });
+        let words = ["accounting: Usage", "interruptThreshold"];
+        for wrong in [json!({ "interruptThreshold": 1 }), window(1.0), overrides("cpu"), overrides("memory")]
+        {
+            refused(&wrong.to_string(), by_use(wrong).await, &words)?;
+        }
+        for right in [json!({}), window(0.95), overrides("ephemeral-storage")] {
+            let what = right.to_string();
+            by_use(right).await.context(what)?;
+        }
+        Ok(())
+    });
+}
+
 fn right(group: &str, resource: &str, verb: &str) -> users::Right {
     (group.to_owned(), resource.to_owned(), verb.to_owned())
 }
