@@ -22,6 +22,8 @@ const BEFORE: SignedDuration = SignedDuration::from_secs(60);
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
+    /// Since when pods are looked at.
+    began: Option<Timestamp>,
     open: BTreeMap<Name, (Timestamp, String)>,
     /// When ScavengerJobs were last seen on each node.
     shared: BTreeMap<Name, Timestamp>,
@@ -38,6 +40,7 @@ impl Breaker {
     /// Looks at a version of an ordinary pod, and returns its node if that is counted by requests from now on.
     /// `is_shared` says whether a ScavengerJob is there now.
     pub(crate) fn see(&mut self, pod: &Pod, is_shared: bool, now: Timestamp) -> Option<Name> {
+        let began = *self.began.get_or_insert(now);
         let node = pod.node.as_ref()?;
         // Disks and limits of its own have nothing to do with it.
         let evicted = pod.status_reason.as_ref().is_some_and(|(reason, message)| {
@@ -52,9 +55,11 @@ impl Breaker {
             return None;
         }
         self.counted.insert(pod.key.clone(), time);
-        // What happened before this planner was there is over.
-        let is_news = now.duration_since(time) <= BEFORE;
-        let was_shared = || self.shared.get(node).is_some_and(|shared| time <= later(*shared, BEFORE));
+        // What happened before this planner was there is over. What is shown late is not: a kubelet on a node without memory
+        // is slow, and the time is by the node's clock.
+        let is_news = later(time, BEFORE) >= began;
+        let was_shared =
+            || self.shared.get(node).is_some_and(|shared| time.min(now) <= later(*shared, BEFORE));
         if !is_news || !(is_shared || was_shared()) {
             return None;
         }
@@ -116,5 +121,39 @@ impl Breaker {
     /// When the first day is over.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
         self.open.values().map(|(until, _)| *until).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{at, pod};
+
+    /// An ordinary pod on node n1, a container of which was killed at that time.
+    fn killed(name: &str, second: Option<i64>) -> Pod {
+        Pod { node: Some("n1".into()), out_of_memory: second.map(at), ..pod(name, 100) }
+    }
+
+    #[test]
+    fn a_kill_counts_however_late_it_is_shown_and_only_once() {
+        let mut breaker = Breaker::default();
+        assert_eq!(breaker.see(&killed("web", None), true, at(1000)), None);
+        assert_eq!(
+            breaker.see(&killed("old", Some(900)), true, at(1000)),
+            None,
+            "before this planner was there"
+        );
+        // The kubelet has no memory either: it is shown two minutes later.
+        assert_eq!(breaker.see(&killed("web", Some(2000)), true, at(2120)), Some("n1".into()));
+        assert_eq!(breaker.see(&killed("web", Some(2000)), true, at(2130)), None);
+        assert_eq!(breaker.see(&killed("old", Some(900)), true, at(2140)), None);
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_hides_no_kill() {
+        let mut breaker = Breaker::default();
+        breaker.see(&killed("web", None), true, at(1000));
+        breaker.shared(&"n1".into(), at(1990));
+        assert_eq!(breaker.see(&killed("web", Some(2300)), false, at(2000)), Some("n1".into()));
     }
 }
