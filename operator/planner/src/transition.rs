@@ -183,8 +183,11 @@ fn interrupt(
     }
     status.interruptions_in_a_row =
         if made_progress { 1 } else { status.interruptions_in_a_row.saturating_add(1) };
+    if made_progress {
+        status.out_of_memory_nodes.clear();
+    }
     if ending.reason == Reason::NodeOutOfMemory {
-        let before = if made_progress { Vec::new() } else { std::mem::take(&mut status.out_of_memory_nodes) };
+        let before = std::mem::take(&mut status.out_of_memory_nodes);
         status.out_of_memory_nodes = out_of_memory::with(&before, out_of_memory::node(&attempt));
     }
     // The end of a loan costs no rank in the queue: it waits as long as it would have waited without.

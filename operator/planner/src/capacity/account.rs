@@ -8,6 +8,8 @@
 //! kube-scheduler counts requests on such a node, too. So the pods that it places by requests, those of a gang for example,
 //! must find capacity by both.
 
+use std::collections::BTreeMap;
+
 use super::{
     Capacity, Entry, Occupant,
     index::{Rooms, Table, View},
@@ -23,11 +25,11 @@ use crate::{
 pub struct Account {
     /// What ordinary pods are expected to use at most.
     pub expected: Resources,
-    /// What ScavengerJobs' pods hold and are not expected to use.
-    pub spared: Resources,
+    /// Bytes of memory that pods of ScavengerJobs hold and are not expected to use.
+    pub spares: BTreeMap<Key, i64>,
     /// How far the node may be filled now.
     pub limit: Resources,
-    /// How far it may be filled at best, whatever ordinary pods use.
+    /// How far it may be filled at best, whatever ordinary pods use and whatever window holds.
     pub most: Resources,
     /// How many pods of ScavengerJobs may be there.
     pub most_pods: i64,
@@ -70,7 +72,7 @@ impl Entry {
         if let Some(account) = &self.account {
             counted.subtract(&compute(&self.ordinary));
             counted.add(&account.expected);
-            counted.subtract(&account.spared);
+            counted.memory_bytes -= account.spares.values().sum::<i64>();
         }
         counted
     }
@@ -134,8 +136,13 @@ impl Capacity {
         if known.is_none_or(|known| known == account.as_ref()) {
             return;
         }
+        // Something else may never fit now, or fit after all.
+        let at_best =
+            |account: Option<&Account>| account.map(|account| (account.most.clone(), account.most_pods));
+        let is_other_at_best = at_best(known.flatten()) != at_best(account.as_ref());
         self.change_node(node, |entry| entry.account = account.map(Box::new));
         self.version += 1;
+        self.epoch += u64::from(is_other_at_best);
     }
 
     /// How a node is counted by use; none if it is counted by requests.

@@ -73,7 +73,8 @@ impl Cause for NodesInUse {
 }
 
 /// Orders the interruption of those that lose least, until the node is down to the headroom target of a resource of which
-/// ordinary pods use this much. What is terminating counts as gone.
+/// ordinary pods use this much. What is terminating counts as gone. Of memory comes back what was counted of a pod: what it
+/// holds without what it was not expected to use.
 pub(crate) fn relieve(node: &Name, resource: &str, used: i64, reason: &Reason, pool: &mut Pool<'_>) {
     let Some(whole) = pool.capacity.node(node).map(|room| room.node.allocatable.get(resource)) else {
         return;
@@ -85,11 +86,11 @@ pub(crate) fn relieve(node: &Name, resource: &str, used: i64, reason: &Reason, p
     };
     let mut held = 0_i64;
     let mut candidates = Vec::new();
-    for (sj, holds) in pool.holders_on(node) {
+    let counted = pool.counted_on(node, resource);
+    for (sj, holds) in counted {
         if matches!(pool.standing_of(sj), Standing::Terminating(_)) {
             continue;
         }
-        let holds = holds.get(resource);
         held = held.saturating_add(holds);
         if let Some(loss) = pool.loss_of(sj).filter(|_| holds > 0) {
             candidates.push(Candidate { sj: sj.clone(), held: only(holds), loss });
@@ -107,8 +108,7 @@ pub(crate) fn relieve(node: &Name, resource: &str, used: i64, reason: &Reason, p
         Amount(resource, held),
         Amount(resource, whole),
     );
-    let spared = pool.capacity.account(node).map_or(0, |account| account.spared.get(resource));
-    let taken = only(used.saturating_add(held).saturating_sub(spared));
+    let taken = only(used.saturating_add(held));
     for (sj, _) in headroom::choose(&taken, &only(whole), &limits, "", candidates) {
         pool.order(&sj, reason.clone(), message.clone());
     }
@@ -128,6 +128,20 @@ fn give_up(node: &Name, reason: &Reason, message: &str, pool: &mut Pool<'_>) {
 }
 
 impl Pool<'_> {
+    /// What is counted of a resource for each ScavengerJob on a node.
+    fn counted_on(&self, node: &Name, resource: &str) -> BTreeMap<&Key, i64> {
+        let spares =
+            self.capacity.account(node).filter(|_| resource == MEMORY).map(|account| &account.spares);
+        let mut counted = BTreeMap::new();
+        for pod in self.capacity.scavenger_pods(node) {
+            let spares = spares.and_then(|spares| spares.get(pod.key)).copied().unwrap_or(0);
+            if let Some(sj) = self.seen.key_of(pod.owner, &pod.key.namespace) {
+                *counted.entry(sj).or_insert(0) += pod.holds.get(resource) - spares;
+            }
+        }
+        counted
+    }
+
     /// The ScavengerJobs on a node that were started by what is used.
     fn started_by_use_on(&self, node: &Name) -> Vec<&Key> {
         let pods = self.capacity.scavenger_pods(node).filter(|pod| pod.holds != pod.requests);

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     capacity::Account,
-    resources::{CPU, Resources},
+    resources::CPU,
     values::{Name, Node, Settings},
 };
 
@@ -30,6 +30,26 @@ pub struct DryRun {
 struct Filled {
     cpu_milli: i64,
     since: Timestamp,
+    /// Since when ordinary pods have needed some of it.
+    busy_since: Option<Timestamp>,
+}
+
+/// How the cpu of a node is shared out by requests, in millicores.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OfPool {
+    /// The start threshold.
+    pub(super) limit: i64,
+    /// What ordinary pods request.
+    pub(super) ordinary: i64,
+    /// What ScavengerJobs hold.
+    pub(super) held: i64,
+}
+
+impl OfPool {
+    /// What ScavengerJobs have by requests, or could have at once.
+    pub(super) fn by_requests(self) -> i64 {
+        (self.limit - self.ordinary).max(self.held)
+    }
 }
 
 impl DryRun {
@@ -40,21 +60,25 @@ impl DryRun {
         self.milli_milliseconds as f64 / (1000.0 * 1000.0 * 3600.0)
     }
 
-    /// A node was looked at: what ordinary pods use of its cpu, and what its pods take by requests.
+    /// A node was looked at: what ordinary pods use of its cpu, and what ScavengerJobs have of it by requests.
     pub(crate) fn follow(
         &mut self,
         node: &Node,
         account: &Account,
         used: i64,
-        taken: &Resources,
+        by_requests: i64,
         settings: &Settings,
+        linger: SignedDuration,
         now: Timestamp,
     ) {
         self.since.get_or_insert(now);
         let whole = node.allocatable.cpu_milli;
-        let by_requests = (account.most.cpu_milli - taken.cpu_milli).max(0);
         let left = |limit: i64, used: i64| (limit - used - by_requests).max(0);
-        let filled = self.nodes.entry(node.name.clone()).or_insert(Filled { cpu_milli: 0, since: now });
+        let filled = self.nodes.entry(node.name.clone()).or_insert(Filled {
+            cpu_milli: 0,
+            since: now,
+            busy_since: None,
+        });
         let passed = now.duration_since(filled.since).as_millis();
         self.milli_milliseconds += i128::from(filled.cpu_milli) * passed.max(0);
         filled.since = now;
@@ -64,8 +88,11 @@ impl DryRun {
             return;
         }
         let most = left(settings.interrupts_above(CPU).of(whole), used);
-        if filled.cpu_milli > most {
+        if filled.cpu_milli <= most {
+            filled.busy_since = None;
+        } else if now.duration_since(*filled.busy_since.get_or_insert(now)) >= linger {
             filled.cpu_milli = left(settings.headroom.target(CPU).of(whole), used).min(filled.cpu_milli);
+            filled.busy_since = None;
             self.interruptions += 1;
         }
         filled.cpu_milli = filled.cpu_milli.max(left(account.limit.cpu_milli, account.expected.cpu_milli));

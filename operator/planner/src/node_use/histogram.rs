@@ -27,12 +27,38 @@ pub(crate) struct Histogram {
     buckets: BTreeMap<u16, f64>,
     /// The time at which a sample has weight 1.
     reference: Timestamp,
+    /// Seconds after which a sample counts half as much.
+    half_life: f64,
 }
 
 impl Histogram {
     /// An empty one, whose smallest bucket ends at `unit`.
-    pub(crate) fn new(unit: i64, now: Timestamp) -> Self {
-        Self { unit: to_f64(unit.max(1)), buckets: BTreeMap::new(), reference: now }
+    pub(crate) fn new(unit: i64, half_life: SignedDuration, now: Timestamp) -> Self {
+        let half_life = in_seconds(half_life);
+        Self { unit: to_f64(unit.max(1)), buckets: BTreeMap::new(), reference: now, half_life }
+    }
+
+    /// Samples from now on count by another half-life. Those before keep the weights that they have.
+    fn set_half_life(&mut self, half_life: SignedDuration, time: Timestamp) {
+        let half_life = in_seconds(half_life);
+        if half_life != self.half_life {
+            self.count_from(time);
+            self.half_life = half_life;
+        }
+    }
+
+    /// How many half-lives a time is after the one at which a sample has weight 1.
+    fn age(&self, time: Timestamp) -> f64 {
+        time.duration_since(self.reference).as_secs_f64() / self.half_life
+    }
+
+    /// Weights are relative to a sample of this time.
+    fn count_from(&mut self, time: Timestamp) {
+        let shrink = (-self.age(time)).exp2();
+        self.reference = time;
+        self.buckets.values_mut().for_each(|weight| *weight *= shrink);
+        let least = self.buckets.values().sum::<f64>().max(1.0) * LEAST;
+        self.buckets.retain(|_, weight| *weight >= least);
     }
 
     /// Takes in a sample.
@@ -48,22 +74,16 @@ impl Histogram {
         time: Timestamp,
         half_life: SignedDuration,
     ) {
-        let half_life = half_life.as_secs_f64().max(1.0);
-        let age = |from: Timestamp| time.duration_since(from).as_secs_f64() / half_life;
-        if age(self.reference) > MOST_HALF_LIVES {
-            let shrink = 0.5_f64.powf(age(self.reference));
-            self.reference = time;
-            self.buckets.values_mut().for_each(|weight| *weight *= shrink);
-            let least = self.buckets.values().sum::<f64>().max(1.0) * LEAST;
-            self.buckets.retain(|_, weight| *weight >= least);
+        self.set_half_life(half_life, time);
+        if self.age(time) > MOST_HALF_LIVES {
+            self.count_from(time);
         }
-        *self.buckets.entry(self.bucket(amount)).or_insert(0.0) += weight * age(self.reference).exp2();
+        *self.buckets.entry(self.bucket(amount)).or_insert(0.0) += weight * self.age(time).exp2();
     }
 
     /// How much all samples weigh at a time, at which a new one weighs 1.
-    pub(crate) fn weight(&self, time: Timestamp, half_life: SignedDuration) -> f64 {
-        let age = time.duration_since(self.reference).as_secs_f64() / half_life.as_secs_f64().max(1.0);
-        self.buckets.values().sum::<f64>() * (-age).exp2()
+    pub(crate) fn weight(&self, time: Timestamp) -> f64 {
+        self.buckets.values().sum::<f64>() * (-self.age(time)).exp2()
     }
 
     /// The amount below which this share of the samples is; 0 without samples.
@@ -95,6 +115,10 @@ impl Histogram {
     }
 }
 
+fn in_seconds(half_life: SignedDuration) -> f64 {
+    half_life.as_secs_f64().max(1.0)
+}
+
 #[expect(clippy::cast_precision_loss, reason = "a part in 2^52 is nothing to a bucket")]
 fn to_f64(amount: i64) -> f64 {
     amount as f64
@@ -111,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_percentile_is_at_most_a_bucket_too_high_and_never_too_low() {
-        let mut histogram = Histogram::new(10, at(0));
+        let mut histogram = Histogram::new(10, seconds(1800), at(0));
         assert_eq!(histogram.percentile(share(0.98)), 0);
         for amount in 1..=1000 {
             histogram.add(amount, at(0), seconds(1800));
@@ -120,7 +144,7 @@ mod tests {
             let found = histogram.percentile(share(fraction));
             assert!((exact..=exact * 106 / 100).contains(&found), "{found} for {exact}");
         }
-        let mut one = Histogram::new(10, at(0));
+        let mut one = Histogram::new(10, seconds(1800), at(0));
         one.add(0, at(0), seconds(1800));
         assert_eq!(one.percentile(share(0.98)), 10, "less than a bucket cannot be told");
         one.add(i64::MAX, at(1), seconds(1800));
@@ -128,8 +152,26 @@ mod tests {
     }
 
     #[test]
+    fn another_half_life_changes_no_weight_that_a_sample_has() {
+        for (before, after) in [(60, 1800), (1800, 60)] {
+            let mut histogram = Histogram::new(10, seconds(before), at(0));
+            // Forty minutes at 4 cores, then a minute at 1 core by the other half-life.
+            (0..160).for_each(|number| histogram.add(4000, at(number * 15), seconds(before)));
+            let weight = histogram.weight(at(2400));
+            (160..164).for_each(|number| histogram.add(1000, at(number * 15), seconds(after)));
+            let share_of_new = 4.0 / (weight + 4.0);
+            let found = histogram.percentile(share(0.9 * share_of_new));
+            assert!((1000..=1050).contains(&found), "{before} to {after}: {found}");
+            assert!(
+                histogram.percentile(share(0.98)) >= 4000,
+                "{before} to {after}: the peak is not forgotten"
+            );
+        }
+    }
+
+    #[test]
     fn a_peak_is_forgotten_after_some_half_lives() {
-        let mut histogram = Histogram::new(10, at(0));
+        let mut histogram = Histogram::new(10, seconds(1800), at(0));
         let sample = |histogram: &mut Histogram, amount, time| {
             histogram.add(amount, at(time), seconds(600));
         };

@@ -37,12 +37,13 @@ pub use remembered::EVERY as REMEMBERED_EVERY;
 pub use report::UsageReport;
 
 use crate::{
-    capacity::{Account, Capacity, compute},
+    capacity::{Account, Capacity, ScavengerPod, compute},
     known::{earlier, later},
     resources::{MEMORY, Resources, Share},
     values::{Key, Name, Node, Pod, PodUsage, RememberedNode, Settings, Usage, UsageRules},
 };
 use breaker::Breaker;
+use dry_run::OfPool;
 use histogram::Histogram;
 use pods::{OrdinaryPods, ScavengerPods};
 
@@ -131,10 +132,10 @@ pub(crate) enum Lack {
 }
 
 impl Measured {
-    fn new(now: Timestamp) -> Self {
+    fn new(half_life: SignedDuration, now: Timestamp) -> Self {
         Self {
-            cpu: Histogram::new(CPU_UNIT, now),
-            memory: Histogram::new(MEMORY_UNIT, now),
+            cpu: Histogram::new(CPU_UNIT, half_life, now),
+            memory: Histogram::new(MEMORY_UNIT, half_life, now),
             known: SignedDuration::ZERO,
             last: None,
             heard: now,
@@ -379,9 +380,13 @@ impl NodeUse {
             timer = earlier(timer, Some(old).filter(|old| *old > now));
         }
         if rules.dry_run {
-            let by_requests = capacity.counted_on(name);
+            let of_pool = OfPool {
+                limit: settings.start_thresholds.of(&node.allocatable).cpu_milli,
+                ordinary: capacity.requested_by_ordinary(name).cpu_milli,
+                held: capacity.scavenger_pods(name).map(|pod| pod.holds.cpu_milli).sum(),
+            };
             let used = measured.last.map_or(0, |last| last.cpu_milli);
-            self.dry_run.follow(node, &account, used, &by_requests, settings, now);
+            self.dry_run.follow(node, &account, used, of_pool.by_requests(), settings, rules.linger, now);
             capacity.set_account(name, None);
             self.set_timer(name, timer);
             return Vec::new();
@@ -443,7 +448,8 @@ impl NodeUse {
         now: Timestamp,
     ) -> Account {
         let whole = compute(&node.allocatable);
-        let most = settings.start_thresholds.of(&whole);
+        // Whether a demand ever fits must not depend on the window that holds now.
+        let most = settings.highest_thresholds().of(&whole);
         let requested = compute(&capacity.requested_by_ordinary(&node.name));
         let measured = self.nodes.get(&node.name);
         let knowledge = measured.map_or(Knowledge::Unmeasured, |one| one.knowledge(rules, now));
@@ -467,15 +473,15 @@ impl NodeUse {
             let grain = (whole.get(name) / GRAIN).max(1);
             amount.saturating_add(grain - 1) / grain * grain
         });
-        let spared: i64 =
-            capacity.scavenger_pods(&node.name).map(|pod| self.scavengers.spares(&pod, rules)).sum();
+        let spares = |pod: ScavengerPod<'_>| (pod.key.clone(), self.scavengers.spares(&pod, rules));
+        let spares =
+            capacity.scavenger_pods(&node.name).map(spares).filter(|(_, spares)| *spares > 0).collect();
         // What one ordinary pod may take at once.
         let reserve =
             self.ordinary.largest_memory(&node.name).min(requested.memory_bytes.saturating_sub(used)).max(0);
-        let mut limit = most.clone();
+        let mut limit = settings.start_thresholds.of(&whole);
         limit.memory_bytes = limit.memory_bytes.min(whole.memory_bytes - reserve);
         let most_pods = i64::from(rules.most_pods_per_node);
-        let spared = Resources { memory_bytes: spared, ..Resources::default() };
-        Account { expected, spared, limit, most, most_pods, open: knowledge != Knowledge::Unmeasured }
+        Account { expected, spares, limit, most, most_pods, open: knowledge != Knowledge::Unmeasured }
     }
 }

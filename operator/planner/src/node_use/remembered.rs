@@ -32,7 +32,7 @@ impl Measured {
             known: self.known,
             cpu_milli: self.cpu.percentile(rules.percentile),
             memory_bytes: self.memory.percentile(rules.percentile),
-            weight: self.cpu.weight(time, rules.half_life),
+            weight: self.cpu.weight(time),
         })
     }
 
@@ -72,7 +72,7 @@ impl NodeUse {
 
     /// What was measured of a node, by the planner before this one, too.
     pub(super) fn measured(&mut self, name: &Name, rules: &UsageRules, now: Timestamp) -> &mut Measured {
-        let measured = self.nodes.entry(name.clone()).or_insert_with(|| Measured::new(now));
+        let measured = self.nodes.entry(name.clone()).or_insert_with(|| Measured::new(rules.half_life, now));
         if measured.last.is_none()
             && let Some(node) = self.remembered.remove(name)
         {

@@ -74,6 +74,17 @@ fn what_fits_inside_a_window_only_waits_for_it() {
     assert!(cluster.now > at(OPENS) && cluster.now < at(OPENS + 30), "{}", cluster.history());
 }
 
+/// The same where a node is counted by use: nobody has measured it yet, and the window opens later.
+#[test]
+fn by_use_too_what_fits_inside_a_window_only_waits_for_it() {
+    let mut cluster = cluster(with_window(settings().filled_to(0.95), settings()).by_use());
+    cluster.submit(sj("large").asking(9000), work(10));
+    cluster.submit(sj("huge").asking(9600), work(10));
+    cluster.run_for(seconds(60));
+    assert_eq!(cluster.waits("large"), Some(WaitingReason::NoCapacity), "{}", cluster.history());
+    assert_eq!(cluster.waits("huge"), Some(WaitingReason::NeverFits), "{}", cluster.history());
+}
+
 #[test]
 fn at_the_end_of_a_window_those_go_that_the_thresholds_of_the_day_do_not_allow() {
     for is_restarted in [false, true] {

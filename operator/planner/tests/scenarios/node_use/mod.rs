@@ -11,6 +11,9 @@ use scavenger_simulator::Cluster;
 
 use super::{attempt, outcome, work};
 
+mod dry_run;
+mod memory;
+
 /// How often metrics-server measures.
 const EVERY: i64 = 15;
 
@@ -32,6 +35,11 @@ fn reserved(settings: Settings) -> Cluster {
 
 /// Everything is measured now: pods of ScavengerJobs use all of their cpu and half of their memory.
 fn measure(cluster: &mut Cluster, ordinary: impl Fn(&str) -> Use) {
+    measure_with(cluster, ordinary, 2);
+}
+
+/// The same, where they use this part of their memory.
+fn measure_with(cluster: &mut Cluster, ordinary: impl Fn(&str) -> Use, part: i64) {
     let mut nodes: Vec<Usage> = cluster
         .all_nodes()
         .map(|node| {
@@ -46,12 +54,12 @@ fn measure(cluster: &mut Cluster, ordinary: impl Fn(&str) -> Use) {
         };
         let holds = pod.holds();
         node.cpu_milli += holds.cpu_milli;
-        node.memory_bytes += holds.memory_bytes / 2;
+        node.memory_bytes += holds.memory_bytes / part;
         pods.push(PodUsage {
             pod: pod.key.clone(),
             time: cluster.now,
             cpu_milli: holds.cpu_milli,
-            memory_bytes: holds.memory_bytes / 2,
+            memory_bytes: holds.memory_bytes / part,
         });
     }
     cluster.planner.observe(Observation::Usage(Some(nodes)), cluster.now);
@@ -282,23 +290,6 @@ fn an_ordinary_container_that_is_killed_for_memory_trips_the_breaker_for_a_day()
 }
 
 #[test]
-fn a_dry_run_changes_nothing_and_says_what_would_have_been() {
-    let mut settings = settings().by_use();
-    settings.usage.as_mut().unwrap().dry_run = true;
-    let mut cluster = reserved(settings);
-    cluster.submit(sj("a").asking(1000), work(3000));
-    minutes(&mut cluster, 65, |_| (1000, 1000));
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
-    let run = cluster.planner.pool_report(cluster.now).usage.unwrap().dry_run.unwrap();
-    // About 5.9 cores for an hour: 7 less what is expected.
-    assert!((5.0..6.1).contains(&run.core_hours()), "{}", run.core_hours());
-    assert_eq!(run.interruptions, 0);
-    minutes(&mut cluster, 5, |_| (6000, 1000));
-    let run = cluster.planner.pool_report(cluster.now).usage.unwrap().dry_run.unwrap();
-    assert_eq!(run.interruptions, 1);
-}
-
-#[test]
 fn memory_that_an_ordinary_pod_may_take_at_once_stays_free() {
     // One pod with 9,000 MiB may take 8,000 more at any moment; nine with 1,000 each take 1,000 at once.
     for (pods, starts) in [(1, false), (9, true)] {
@@ -314,19 +305,6 @@ fn memory_that_an_ordinary_pod_may_take_at_once_stays_free() {
         minutes(&mut cluster, 7, |_| (500, 1000));
         assert_eq!(cluster.status("a").phase == Phase::Running, starts, "{pods} pods\n{}", cluster.history());
     }
-}
-
-#[test]
-fn a_container_that_the_node_killed_for_memory_is_interrupted() {
-    let mut cluster = reserved(settings().by_use());
-    cluster.submit(sj("a").asking(2000), work(3000));
-    minutes(&mut cluster, 6, |_| (1000, 1000));
-    assert_eq!(cluster.status("a").phase, Phase::Running);
-    let pod = cluster.live_pods("a")[0].key.clone();
-    cluster.end_pod(&pod, 137, "OOMKilled");
-    cluster.run_for(seconds(20));
-    let (count, last, reason) = outcome(&cluster, "a");
-    assert_eq!((count, last, reason), (1, Some(Outcome::Interrupted), Reason::NodeOutOfMemory));
 }
 
 /// Of two nodes one was never measured. Who waits for long gets a reservation, for which all nodes are looked at.
