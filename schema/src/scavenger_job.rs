@@ -367,9 +367,10 @@ pub struct Checkpoint {
     #[schemars(schema_with = "shapes::optional_watched_path")]
     pub progress_path: Option<String>,
 
-    /// How the workload can be asked for a checkpoint. Before an interruption that the operator plans (for headroom, a drain or
-    /// a node that left the pool) it is asked, and its pods are evicted when the checkpoint is written, or after 30 seconds.
-    /// Not asked are workloads that save upon SIGTERM anyway. It needs `path`, and the supervisor.
+    /// How the workload can be asked for a checkpoint. Before some interruptions that the operator plans (reasons Headroom,
+    /// Drained, NodeLeftPool, NodeCPUShort and NodeNotMeasured) it is asked, and its pods are evicted when the checkpoint is
+    /// written, or after 30 seconds. Workloads that save upon SIGTERM anyway are not asked. It needs `path`, and the
+    /// supervisor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<CheckpointRequest>,
 
@@ -560,8 +561,7 @@ pub struct ScavengerJobStatus {
     #[serde(default)]
     pub unknown_ends_in_a_row: i64,
     /// Nodes on which a container was killed for memory although it used less than its limit, one for each time since an
-    /// attempt last ran for a whole `interruptionAfter`. Only with accounting `Usage`, where the node may have had no memory
-    /// left.
+    /// attempt last ran for a whole `interruptionAfter`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub out_of_memory_nodes: Vec<String>,

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{chart, shell::ROOT};
+use crate::{chart, docs, shell::ROOT};
 
 /// Write the generated files, or check that they are current
 #[derive(Debug, clap::Args)]
@@ -34,12 +34,13 @@ impl File {
 fn files() -> Result<Vec<File>> {
     let crds =
         scavenger_schema::crds_yaml().context("the CustomResourceDefinitions cannot be written as YAML")?;
-    let mut files = vec![
+    let mut files = docs::field_pages(&crds)?;
+    files.extend([
         File::new("schema/generated/crds.yaml", crds.clone()),
         File::new("deploy/chart/crds/crds.yaml", crds),
         File::new("schema/generated/tuner-openapi.json", scavenger_schema::openapi::openapi()),
         File::new("docs/tuner-model.md", scavenger_tuner_model::description::page()),
-    ];
+    ]);
     files.extend(chart::copies()?);
     Ok(files)
 }

@@ -2,6 +2,7 @@
 //! README's manifest is the one that is tested, and the book builds.
 
 mod book;
+mod fields;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use crate::shell::ROOT;
 
 pub(crate) use book::book;
+pub(crate) use fields::pages as field_pages;
 
 const TROUBLESHOOTING: &str = "docs/troubleshooting.md";
 
