@@ -27,7 +27,8 @@ async fn interrupt(world: &World, name: &str) -> Result<()> {
     world.log_until(&pod, "a checkpoint", |line| line.starts_with("checkpoint ")).await?;
     // What the README shows: the columns a person sees.
     let table = kubectl(&["get", "scavengerjob", name, "--namespace", &world.namespace]).await?;
-    for word in ["PHASE", "INTERRUPTIONS", "AGE", "MESSAGE", "Running", "attempt 1 is running"] {
+    let all = ["PHASE", "PROGRESS", "INTERRUPTIONS", "AGE", "MESSAGE", "Running", "attempt 1 is running"];
+    for word in all {
         ensure!(table.contains(word), "{word:?} is not in:\n{table}");
     }
     world.api::<Pod>().delete(&pod, &DeleteParams::default()).await?;
