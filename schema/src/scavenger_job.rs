@@ -354,9 +354,9 @@ pub struct Checkpoint {
     #[schemars(range(min = 0, max = 86400))]
     pub restart_seconds: i64,
 
-    /// Where the workload writes its checkpoints, as the container sees it: a path or a glob (`/data/state*.cpt`), of which
-    /// the newest file counts. It lies on a PersistentVolumeClaim of the spec. The supervisor watches it, and what it sees
-    /// decides instead of what was promised.
+    /// Where the workload writes its checkpoints, as the container sees it: a path or a glob (`/data/state*.cpt`). The newest
+    /// file counts. It lies on a PersistentVolumeClaim of the spec. The supervisor watches it, and what it sees decides
+    /// instead of what was promised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "shapes::optional_watched_path")]
     pub path: Option<String>,
@@ -556,7 +556,7 @@ pub struct ScavengerJobStatus {
     /// it.
     #[serde(default)]
     pub interruptions_in_a_row: i64,
-    /// Attempts in a row of which it is not known whether the workload or the cluster ended them. The second one fails
+    /// Attempts in a row that ended without a sign whether the workload or the cluster ended them. The second one fails
     /// the ScavengerJob.
     #[serde(default)]
     pub unknown_ends_in_a_row: i64,
