@@ -13,6 +13,7 @@ use super::{attempt, outcome, work};
 
 mod dry_run;
 mod memory;
+mod traces;
 
 /// How often metrics-server measures.
 const EVERY: i64 = 15;
