@@ -78,16 +78,28 @@ fn minimised_line(line: &str) -> Option<i64> {
     rest.contains("Epot=").then(|| step.trim().parse().ok())?
 }
 
-/// `step 1200, remaining wall clock time:    17 s`, `step 20` or `step 1200, will finish Sat Nov 21 10:00:00 2026`.
+/// `step 1200, remaining wall clock time:    17 s`, `step 20` or `step 1200, will finish Sat Nov 21 10:00:00 2026`. With
+/// several domains the load stands behind it: `step 40vol 0.92! imb F  5%`. A build for library MPI begins no line with
+/// a carriage return, and has the load in front of the next step.
 fn progress_line(line: &str) -> Option<(i64, Option<f64>)> {
-    let rest = line.strip_prefix("step ")?;
-    let (step, behind) = rest.split_once(',').unwrap_or((rest, ""));
-    let step = step.trim().parse().ok()?;
+    let (before, rest) = line.split_once("step ")?;
+    let rest = rest.trim_start();
+    let (step, behind) = rest.split_at(rest.find(|sign: char| !sign.is_ascii_digit()).unwrap_or(rest.len()));
+    if !is_load(before) || !(behind.starts_with(',') || is_load(behind)) {
+        return None;
+    }
     let remaining = behind
-        .trim()
-        .strip_prefix("remaining wall clock time:")
+        .strip_prefix(", remaining wall clock time:")
         .and_then(|time| time.split_whitespace().next()?.parse().ok());
-    Some((step, remaining))
+    Some((step.parse().ok()?, remaining))
+}
+
+/// True for words on the load of the domains, such as `vol 0.94! imb F  2% pme/F 0.92`, and for none at all.
+fn is_load(words: &str) -> bool {
+    words.split_whitespace().all(|word| {
+        matches!(word, "vol" | "imb" | "F" | "pme/F")
+            || word.trim_end_matches(['%', '!']).parse::<f64>().is_ok()
+    })
 }
 
 fn positive(text: Option<&str>) -> Option<f64> {
@@ -134,15 +146,15 @@ pub fn last_warning(text: &str) -> Option<String> {
 const KEPT_LINES: usize = 40;
 const KEPT_BYTES: usize = 4096;
 
-/// The last lines of a log for people, without empty ones and without progress, of which there are thousands; none if
-/// there are none.
+/// The last lines of a log for people, without empty ones and without progress and load, of which there are thousands;
+/// none if there are none.
 #[must_use]
 pub fn last_lines(text: &str) -> Option<String> {
     let mut kept: Vec<&str> = Vec::new();
     let mut bytes = 0;
     for line in text.rsplit(['\n', '\r']).map(str::trim_end) {
         let trimmed = line.trim();
-        if trimmed.is_empty() || progress_line(trimmed).is_some() || minimised_line(trimmed).is_some() {
+        if is_load(trimmed) || progress_line(trimmed).is_some() || minimised_line(trimmed).is_some() {
             continue;
         }
         bytes += line.len() + 1;
@@ -250,6 +262,43 @@ mod tests {
         assert_eq!((facts.first_step, facts.last_step), (None, Some(20)));
         let long = parse("step 1200, will finish Sat Nov 21 10:00:00 2026\r");
         assert_eq!((long.last_step, long.remaining_seconds), (Some(1200), None));
+    }
+
+    /// Two domains, with `-dlb yes`.
+    #[test]
+    fn the_load_of_several_domains_hides_no_progress() {
+        let text = include_str!("../tests/fixtures/mdrun-domains.txt");
+        let facts = parse(text);
+        assert_eq!((facts.first_step, facts.last_step, facts.reached_the_end), (Some(0), Some(100), true));
+        let end = last_lines(text).expect("should keep the end");
+        assert!(!end.contains("imb F") && !end.contains("step 98"), "{end}");
+        for (line, step, remaining) in [
+            // Thread-MPI: behind the line before.
+            ("step 7vol 0.95! imb F  4% ", 7, None),
+            (
+                "step 40, remaining wall clock time:     3 s          vol 0.92! imb F  5% pme/F 0.92 ",
+                40,
+                Some(3.0),
+            ),
+            ("step 40, will finish Sat Nov 21 10:00:00 2026imb F  1% ", 40, None),
+            // Library MPI: in front of the next one.
+            (
+                "vol 0.94  imb F  2% pme/F 0.92 step 10000, remaining wall clock time:     0 s",
+                10_000,
+                Some(0.0),
+            ),
+            ("imb F  1% step 25, will finish Wed Nov 25 04:10:23 2026", 25, None),
+        ] {
+            assert_eq!(progress_line(line.trim()), Some((step, remaining)), "{line}");
+        }
+        for line in [
+            "step 80 Turning on dynamic load balancing, because the performance loss is 3.2 %.",
+            "step  200: timed with pme grid 42 42 42, coulomb cutoff 0.900: 1234.5 M-cycles",
+            "step 0: One or more water molecules can not be settled.",
+            "Note: at step 5, remaining",
+        ] {
+            assert_eq!(progress_line(line), None, "{line}");
+        }
     }
 
     #[test]
