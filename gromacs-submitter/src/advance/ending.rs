@@ -157,7 +157,16 @@ fn stopped_short(status: &RowStatus, step: i64, input: &Input<'_>, job: &JobView
         let reason = format!("mdrun ends at step {step} of {end} without an error and gets no further");
         return Step { attempts, ..fail(input, reason) };
     }
-    let reason = format!("mdrun ended at step {step} of {end} without an error; goes on from its checkpoint");
+    let is_calibration = input.row.kind == Kind::Calibration;
+    if is_calibration && input.row.status.submission > 1 {
+        // It has no checkpoint, so it would begin again forever.
+        let reason = format!(
+            "the benchmark ended at step {step} of {end} without an error, again; set retry_requested to run it once more"
+        );
+        return Step { attempts, ..fail(input, reason) };
+    }
+    let goes_on = if is_calibration { "begins again" } else { "goes on from its checkpoint" };
+    let reason = format!("mdrun ended at step {step} of {end} without an error; {goes_on}");
     let next = next_submission(input.row, reason);
     let status = RowStatus { step: Some(step), ..with_history(next, status) };
     Step { attempts, ..record(status) }

@@ -185,3 +185,19 @@ fn an_interrupted_one_starts_over() {
     assert_eq!(step.observations.len(), 1);
     assert_eq!(step.observations[0].attempt, 2);
 }
+
+#[test]
+fn one_that_ends_too_early_twice_fails() {
+    let mut row = calibration();
+    row.status = submitted().status;
+    let early = log_of_benchmark().replace("\rstep 1200, remaining wall clock time:     0 s          \n", "");
+    let mut scene = Scene::with_job(row, completed_job()).read(&early);
+    scene.ladder.truncate(1);
+    let step = scene.step();
+    assert_eq!((step.status.state, step.status.submission), (State::Queued, 2));
+    assert_eq!(reason(&step), "mdrun ended at step 500 of 1200 without an error; begins again");
+    scene.row.status.submission = 2;
+    let step = scene.step();
+    assert_eq!(step.status.state, State::Failed);
+    assert!(reason(&step).starts_with("the benchmark ended at step 500 of 1200"), "{}", reason(&step));
+}
