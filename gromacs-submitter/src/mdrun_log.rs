@@ -109,7 +109,7 @@ fn positive(text: Option<&str>) -> Option<f64> {
 /// The message of a GROMACS program that gave up, as one line; none if the text holds no such message.
 #[must_use]
 pub fn error_message(text: &str) -> Option<String> {
-    const STARTS: [&str; 10] = [
+    const TITLES: [&str; 10] = [
         "Fatal error:",
         "Error in user input:",
         "Inconsistency in user input:",
@@ -122,7 +122,8 @@ pub fn error_message(text: &str) -> Option<String> {
         "Simulation instability detected:",
     ];
     let lines: Vec<&str> = text.split(['\n', '\r']).map(str::trim).collect();
-    let start = lines.iter().rposition(|line| STARTS.contains(line))?;
+    let start =
+        lines.iter().rposition(|line| TITLES.contains(line)).or_else(|| title_of_last_program(&lines))?;
     let message = lines[start + 1..]
         .iter()
         .take_while(|line| !line.is_empty() && !line.starts_with("For more information"))
@@ -130,6 +131,14 @@ pub fn error_message(text: &str) -> Option<String> {
         .collect::<Vec<_>>()
         .join(" ");
     (!message.is_empty()).then_some(message)
+}
+
+/// Titles are many, and change with releases. All stand behind an empty line in the block that begins with the name of the
+/// program.
+fn title_of_last_program(lines: &[&str]) -> Option<usize> {
+    let program = lines.iter().rposition(|line| line.starts_with("Program:"))?;
+    let empty = program + lines[program..].iter().position(|line| line.is_empty())?;
+    lines.get(empty + 1).filter(|line| line.ends_with(':')).map(|_| empty + 1)
 }
 
 /// The last warning of a mdrun that crashed without a message of its own, as one line; none if there is none.
@@ -327,6 +336,24 @@ mod tests {
             error_message(include_str!("../tests/fixtures/mdrun-no-file.txt")).expect("should be there");
         assert!(missing.contains("File 'nope.tpr' does not exist or is not accessible."), "{missing}");
         assert_eq!(error_message("GROMACS reminds you"), None);
+    }
+
+    #[test]
+    fn a_message_is_found_whatever_its_title() {
+        for title in [
+            "Range checking error",
+            "Parallel consistency error",
+            "Memory allocation/freeing error",
+            "Software inconsistency error",
+            "Communication (parallel processing) problem",
+        ] {
+            let text = format!(
+                "starting mdrun 'W'\n\n-------\nProgram:     gmx mdrun, version 2022.5\nSource file: x.cpp (line 1)\n\
+                 MPI rank:    0 (out of 2)\n\n{title}:\nOne or more atoms moved\ntoo far.\n\nFor more information\n"
+            );
+            assert_eq!(error_message(&text).as_deref(), Some("One or more atoms moved too far."), "{title}");
+        }
+        assert_eq!(error_message("Program:     gmx mdrun\n\nno title\n"), None);
     }
 
     #[test]
