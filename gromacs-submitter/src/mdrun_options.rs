@@ -24,17 +24,13 @@ enum Value {
 }
 
 /// Every option that a row may set, in the order of the alphabet.
-const OPTIONS: [(&str, Value); 23] = [
+const OPTIONS: [(&str, Value); 19] = [
     ("-awh", Value::File),
-    ("-cpnum", Value::Switch),
     ("-ddcheck", Value::Switch),
     ("-ddorder", Value::Word(&["interleave", "pp_pme", "cartesian"])),
     ("-dlb", Value::Word(&["auto", "no", "yes"])),
     ("-dds", Value::Real(0.1, 1.0)),
     ("-ei", Value::File),
-    ("-membed", Value::File),
-    ("-mn", Value::File),
-    ("-mp", Value::File),
     ("-nocpnum", Value::Switch),
     ("-noddcheck", Value::Switch),
     ("-noreprod", Value::Switch),
@@ -50,6 +46,16 @@ const OPTIONS: [(&str, Value); 23] = [
     ("-tunepme", Value::Switch),
 ];
 
+/// Options that a row could seem to need, and with which it would not come to its end.
+const REFUSED: [(&str, &str); 4] = [
+    ("-cpnum", "mdrun then writes each checkpoint under another name, and the row goes on from state.cpt"),
+    ("-membed", MEMBED),
+    ("-mn", MEMBED),
+    ("-mp", MEMBED),
+];
+const MEMBED: &str =
+    "an embedding asks questions and cannot go on from a checkpoint: run it yourself, and add its result";
+
 /// Most bytes of a path, so that it fits into an argument behind the place where the volume is mounted.
 const LONGEST_PATH: usize = 900;
 
@@ -59,6 +65,9 @@ pub enum OptionError {
     /// It is not in the list.
     #[error("mdrun option {0:?} cannot be set for a row; these can: {names}", names = names())]
     Know(String),
+    /// A row with it would not come to its end.
+    #[error("mdrun option {0} cannot be set for a row: {1}")]
+    Refuse(&'static str, &'static str),
     /// A value without an option.
     #[error("{0:?} is not an option of mdrun: options begin with '-', and each takes its own values")]
     Begin(String),
@@ -106,6 +115,9 @@ impl MdrunOptions {
         while let Some(word) = words.next() {
             if !word.starts_with('-') {
                 return Err(OptionError::Begin(word.clone()));
+            }
+            if let Some((name, why)) = REFUSED.iter().find(|(name, _)| name == word) {
+                return Err(OptionError::Refuse(name, why));
             }
             let Some((name, value)) = OPTIONS.iter().find(|(name, _)| name == word) else {
                 return Err(OptionError::Know(word.clone()));
@@ -241,6 +253,11 @@ mod tests {
             ("-ntmpi 4", "\"-ntmpi\" cannot be set"),
             ("-cpi other.cpt", "\"-cpi\" cannot be set"),
             ("-multidir a b", "\"-multidir\" cannot be set"),
+            (
+                "-cpnum",
+                "-cpnum cannot be set for a row: mdrun then writes each checkpoint under another name",
+            ),
+            ("-membed a.dat -mn b.ndx", "-membed cannot be set for a row: an embedding asks questions"),
             ("yes", "\"yes\" is not an option of mdrun"),
             ("-dlb", "-dlb needs one of auto, no, yes"),
             ("-dlb maybe", "-dlb needs one of auto, no, yes, not \"maybe\""),
