@@ -238,6 +238,7 @@ pub(crate) fn attempt(number: i32, rung: i32, outcome: Option<Outcome>) -> Attem
     AttemptView {
         number,
         rung: Some(rung),
+        is_superseded: false,
         cpu_millicores: Some(ladder[index].cpu_millicores),
         memory_bytes: Some(ladder[index].memory_bytes),
         gpus: Some(0),

@@ -61,6 +61,8 @@ pub struct AttemptView {
     pub number: i32,
     /// Configuration it runs with; none if it is none of the ladder's.
     pub rung: Option<i32>,
+    /// True if the ScavengerJob was given a configuration after this attempt was decided, also the same one again.
+    pub is_superseded: bool,
     /// CPU, millicores.
     pub cpu_millicores: Option<i32>,
     /// Memory, bytes.
@@ -164,6 +166,7 @@ impl AttemptView {
         Self {
             number: i32::try_from(attempt.number).unwrap_or(i32::MAX),
             rung: configurations.rung(attempt.generation, ladder, &attempt.requests),
+            is_superseded: configurations.have_changed_since(attempt.generation),
             cpu_millicores: request("cpu").and_then(|cpu| cpu.milli().ok()?.try_into().ok()),
             memory_bytes: request("memory").and_then(|memory| memory.units().ok()),
             gpus: request("nvidia.com/gpu").map_or(Some(0), |gpus| gpus.units().ok()?.try_into().ok()),
@@ -421,6 +424,8 @@ mod tests {
         let view = JobView::new(&job, &row, &ladder, "queue");
         assert_eq!(view.rung, Some(2));
         assert_eq!(view.attempts.iter().map(|attempt| attempt.rung).collect::<Vec<_>>(), [Some(1), Some(2)]);
+        let superseded: Vec<bool> = view.attempts.iter().map(|attempt| attempt.is_superseded).collect();
+        assert_eq!(superseded, [true, false]);
     }
 
     fn asks(cpu_millicores: u32, memory_gib: u64) -> tuning::Resources {

@@ -160,6 +160,7 @@ async fn the_end_of_a_log_and_the_highest_peak_stay() {
     let view = AttemptView {
         number: 1,
         rung: None,
+        is_superseded: false,
         cpu_millicores: Some(1000),
         memory_bytes: Some(64 << 20),
         gpus: Some(0),

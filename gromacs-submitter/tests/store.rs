@@ -49,6 +49,7 @@ fn attempt(number: i32, rung: i32, outcome: Option<Outcome>) -> AttemptRecord {
         view: AttemptView {
             number,
             rung: Some(rung),
+            is_superseded: false,
             cpu_millicores: Some(1000),
             memory_bytes: Some(314_572_800),
             gpus: Some(0),

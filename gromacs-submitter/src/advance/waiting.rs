@@ -126,12 +126,13 @@ fn wait(status: RowStatus, reason: String, input: &Input<'_>) -> Step {
     settle_until(status, Some(reason), later(input.now, WAITING_INTERVAL))
 }
 
-/// The attempt that was interrupted, if the ScavengerJob still asks for what that one had. At most one change follows
-/// an interruption, so that free room that comes and goes makes no row flap.
+/// The attempt that was interrupted, if the ScavengerJob asks for what that one had, and has ever since. At most one change
+/// follows an interruption, so that free room that comes and goes makes no row flap, and a row that has come back to where
+/// it was, down the ladder and over again, goes the usual way.
 fn interrupted_here(rung: i32, job: &JobView) -> Option<&AttemptView> {
     let ended = |attempt: &&AttemptView| attempt.outcome == Some(Outcome::Interrupted);
     let last = job.attempts.iter().rev().find(ended).filter(|_| job.phase == Phase::Interrupted)?;
-    (last.rung == Some(rung)).then_some(last)
+    (last.rung == Some(rung) && !last.is_superseded).then_some(last)
 }
 
 /// True while the row waits for room alone. In line behind others the room there is now is theirs, and what holds it

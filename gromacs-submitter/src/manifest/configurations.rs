@@ -61,6 +61,12 @@ impl Configurations {
             .map(|rung| rung.rung)
     }
 
+    /// True if a configuration was written down after `generation`, also one that was written down before.
+    #[must_use]
+    pub fn have_changed_since(&self, generation: i64) -> bool {
+        self.0.range(generation.saturating_add(1)..).next().is_some()
+    }
+
     /// The latest one.
     #[must_use]
     pub fn last(&self) -> Option<i32> {

@@ -135,6 +135,18 @@ fn room_that_was_measured_before_the_interruption_tells_nothing() {
     assert_eq!(scene.go().status.next_rung, Some(1));
 }
 
+/// It was down the ladder and begins over again with what it had when it was interrupted.
+#[test]
+fn who_comes_back_to_where_it_was_changes_no_more() {
+    for superseded in [false, true] {
+        let mut scene = interrupted(1, WaitingReason::NoCapacity);
+        short(&mut scene);
+        free(&mut scene, 600);
+        scene.job.as_mut().expect("should be there").attempts[0].is_superseded = superseded;
+        assert_eq!(scene.go().status.next_rung, (!superseded).then_some(3));
+    }
+}
+
 #[test]
 fn a_later_interruption_allows_a_change_again() {
     let mut scene = interrupted(3, WaitingReason::BackingOff);
