@@ -46,8 +46,30 @@ pub struct Worker {
     pub metrics: Arc<Metrics>,
     /// When the operator was heard of last.
     pub heard: Heard,
-    /// The pool's status of which a row has taken the room that is free.
-    pub taken: Mutex<Option<jiff::Timestamp>>,
+    /// The room that a row has taken of what the pool's status says is free.
+    pub taken: Mutex<Taken>,
+}
+
+/// Room that a row has taken, and that the pool's status may still say is free.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// That status.
+    status: Option<jiff::Timestamp>,
+    /// Until then later ones may say so, too.
+    until: Option<jiff::Timestamp>,
+}
+
+impl Taken {
+    /// A row takes what the status of `update` says is free, for as long at least.
+    fn take(&mut self, update: Option<jiff::Timestamp>, least: std::time::Duration, now: jiff::Timestamp) {
+        self.status = update;
+        let until = jiff::SignedDuration::try_from(least).ok().and_then(|least| now.checked_add(least).ok());
+        self.until = self.until.max(until);
+    }
+
+    fn covers(&self, update: Option<jiff::Timestamp>, now: jiff::Timestamp) -> bool {
+        (update.is_some() && self.status == update) || self.until.is_some_and(|until| now < until)
+    }
 }
 
 /// Why a step was not done.
@@ -208,8 +230,8 @@ impl Worker {
         });
         self.metrics.count_step(step.action.name());
         tracing::debug!(row = claim.row.id, action = step.action.name(), "step");
-        if step.takes_room {
-            *self.taken() = seen.pool.as_ref().and_then(|pool| pool.update_time);
+        if let Some(least) = step.takes_room {
+            self.taken().take(update_of(&seen), least, self.store.clock());
         }
         self.act(claim, &seen, step).await
     }
@@ -326,14 +348,13 @@ impl Worker {
         Ok(view.map(|view| view.of_row(row)))
     }
 
-    fn taken(&self) -> std::sync::MutexGuard<'_, Option<jiff::Timestamp>> {
+    fn taken(&self) -> std::sync::MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True if a row has taken what this status of the pool says is free. The next status says what is left.
     fn room_is_taken(&self, seen: &Seen) -> bool {
-        let update = seen.pool.as_ref().and_then(|pool| pool.update_time);
-        update.is_some() && *self.taken() == update
+        self.taken().covers(update_of(seen), self.store.clock())
     }
 
     async fn view_of(&self, row: &GromacsToTune, name: &str) -> Result<Option<JobView>, StepError> {
@@ -488,6 +509,10 @@ impl Seen {
     }
 }
 
+fn update_of(seen: &Seen) -> Option<jiff::Timestamp> {
+    seen.pool.as_ref().and_then(|pool| pool.update_time)
+}
+
 enum Progress {
     /// Kubernetes was written; look again.
     Continue,
@@ -523,4 +548,26 @@ fn log_change(before: &RowStatus, row: &GromacsToTune) {
 
 fn jitter() -> f64 {
     rand::random()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::SignedDuration;
+
+    use super::*;
+    use crate::fixtures::now;
+
+    #[test]
+    fn what_a_row_takes_is_taken_until_the_pool_can_know() {
+        let after = |seconds| now() + SignedDuration::from_secs(seconds);
+        let mut taken = Taken::default();
+        assert!(!taken.covers(None, now()) && !taken.covers(Some(now()), now()));
+        taken.take(Some(now()), Duration::ZERO, now());
+        assert!(taken.covers(Some(now()), after(100)), "the same status");
+        assert!(!taken.covers(Some(after(5)), after(6)), "the next one says what is left");
+        taken.take(Some(after(5)), Duration::from_secs(60), after(6));
+        assert!(taken.covers(Some(after(10)), after(65)) && !taken.covers(Some(after(10)), after(66)));
+    }
 }

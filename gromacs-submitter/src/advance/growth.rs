@@ -26,6 +26,10 @@ const LARGEST_SHARE: f64 = 0.5;
 /// So long a larger configuration is waited for that had room a moment ago, beyond the pool's `pendingTimeout`.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// For so long nobody else grows into the same capacity: the pool says that it is free until the row that was stopped has
+/// started again.
+const TAKES_ROOM_FOR: Duration = Duration::from_secs(60);
+
 /// Goes on with what was intended for a row that runs: none if nothing was, or if a person holds it.
 pub(super) fn intended(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Option<Step> {
     let next = status.grown_from.and(status.next_rung).filter(|_| !is_held(job))?;
@@ -48,7 +52,7 @@ pub(super) fn intend(
     attempt: &AttemptView,
 ) -> Option<Step> {
     let pool = input.pool.filter(|_| may_be_stopped(input, job, attempt))?;
-    if is_operator_away(input) || pool.waiting_for_room > 0 {
+    if is_operator_away(input) || pool.waiting_for_room > 0 || input.room_is_taken {
         return None;
     }
     let current = input.ladder.iter().find(|rung| Some(rung.rung) == job.rung)?;
@@ -75,12 +79,13 @@ pub(super) fn intend(
         hours(seconds(larger)),
         hours(now_seconds)
     );
-    Some(record(RowStatus {
+    let status = RowStatus {
         next_rung: Some(larger.rung),
         grown_from: Some(current.rung),
         reason: Some(reason),
         ..status.clone()
-    }))
+    };
+    Some(Step { takes_room: Some(TAKES_ROOM_FOR), ..record(status) })
 }
 
 /// True if the attempt writes its checkpoint when it is stopped, and has run for as long as it may lose: so a row grows

@@ -157,8 +157,9 @@ pub struct Step {
     pub stops_appending: bool,
     /// Takes back `cancel_requested` and `retry_requested`, and forgets what mdrun refused.
     pub clears_requests: bool,
-    /// True if the row leaves the line for room that the pool says is free: it is nobody else's then.
-    pub takes_room: bool,
+    /// For how long the room that the pool says is free is nobody else's, since this row takes it; none if it takes none.
+    /// With zero until the pool's next status, which says what is left.
+    pub takes_room: Option<Duration>,
 }
 
 /// The one thing that a step does.
@@ -526,7 +527,7 @@ fn step(action: Action, status: RowStatus) -> Step {
         refused: None,
         stops_appending: false,
         clears_requests: false,
-        takes_room: false,
+        takes_room: None,
     }
 }
 

@@ -210,7 +210,10 @@ fn in_line(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> St
         describe(quickest.resources())
     );
     let next_rung = Some(quickest.rung);
-    Step { takes_room: true, ..record(RowStatus { next_rung, reason: Some(reason), ..status }) }
+    Step {
+        takes_room: Some(Duration::ZERO),
+        ..record(RowStatus { next_rung, reason: Some(reason), ..status })
+    }
 }
 
 /// A quota that is used up lets nothing of this size start. A smaller configuration is taken at once if the quota has

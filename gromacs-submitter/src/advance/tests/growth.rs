@@ -31,6 +31,7 @@ fn it_stops_at_its_checkpoint_and_goes_on_with_more() {
     scene.after(20);
     let step = scene.go();
     assert_eq!((step.status.next_rung, step.status.grown_from), (Some(1), Some(3)));
+    assert_eq!(step.takes_room, Some(Duration::from_secs(60)), "no herd grows into the same");
     let announced = reason(&step).to_owned();
     assert!(announced.contains("configuration 1 of 3, 2 cores"), "{announced}");
     assert!(announced.contains("takes 33.9 h instead of 120.0 h"), "{announced}");
@@ -163,7 +164,8 @@ fn it_does_not_stop_for_what_the_pool_forbids() {
 #[test]
 fn it_stays_as_it_is_where_nothing_much_is_gained_or_others_wait() {
     type Change = fn(&mut Scene);
-    let changes: [(&str, Change); 8] = [
+    let changes: [(&str, Change); 9] = [
+        ("another row was first", |scene| scene.room_is_taken = true),
         ("others wait for room", |scene| pool_of(scene).waiting_for_room = 1),
         ("there is no room", |scene| pool_of(scene).nodes[0].largest_free = Some(Default::default())),
         ("less than half of the time is not won", |scene| {
@@ -265,7 +267,7 @@ fn room_that_nobody_takes_is_used_by_what_would_be_done_by_now() {
     assert_eq!(scene.step().status.next_rung, None, "it may still be sooner where it stands");
     scene.after(3600);
     let step = scene.step();
-    assert_eq!((step.status.next_rung, step.takes_room), (Some(3), true));
+    assert_eq!((step.status.next_rung, step.takes_room), (Some(3), Some(Duration::ZERO)));
     assert!(reason(&step).contains("has waited in line for 11.0 h"), "{}", reason(&step));
     scene.room_is_taken = true;
     assert_eq!(scene.step().status.next_rung, None, "another row was first");
