@@ -87,6 +87,7 @@ pub(crate) fn row() -> GromacsToTune {
             rung: None,
             next_rung: None,
             grown_from: None,
+            growth_failures: 0,
             laps: 0,
             next_lap_time: None,
             no_room_since: None,

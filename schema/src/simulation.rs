@@ -538,6 +538,8 @@ pub struct RowStatus {
     pub next_rung: Option<i32>,
     /// Configuration that it was stopped on to go on with a larger one; none once it runs.
     pub grown_from: Option<i32>,
+    /// Growths in a row that came to nothing.
+    pub growth_failures: i32,
     /// How often the whole ladder was tried.
     pub laps: i32,
     /// When it starts over from the largest configuration.

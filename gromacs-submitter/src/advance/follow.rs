@@ -177,7 +177,7 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     if let Some(step) = growth::intended(status, input, job) {
         return step;
     }
-    status.grown_from = None;
+    growth::ended(status, job.rung);
     status.state = State::Running;
     reset_clock(status);
     status.laps = 0;

@@ -26,6 +26,9 @@ const LARGEST_SHARE: f64 = 0.5;
 /// So long a larger configuration is waited for that had room a moment ago, beyond the pool's `pendingTimeout`.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// So often the time before the next growth doubles, at most.
+const MOST_DOUBLINGS: i32 = 8;
+
 /// For so long nobody else grows into the same capacity: the pool says that it is free until the row that was stopped has
 /// started again.
 const TAKES_ROOM_FOR: Duration = Duration::from_secs(60);
@@ -89,16 +92,27 @@ pub(super) fn intend(
 }
 
 /// True if the attempt writes its checkpoint when it is stopped, and has run for as long as it may lose: so a row grows
-/// at most once in that time.
+/// at most once in that time. After a growth that came to nothing it is twice that time, after the next one four times: what
+/// took the capacity meanwhile, or a quota that the pool does not show, may do so again.
 fn may_be_stopped(input: &Input<'_>, job: &JobView, attempt: &AttemptView) -> bool {
     let row = input.row;
     let saves = input.pool.is_some_and(|pool| pool.supervises) || !starts_by_script(row);
     let ran = attempt.start_time.map_or(0.0, |start| seconds_between(start, input.now));
+    let doublings = row.status.growth_failures.clamp(0, MOST_DOUBLINGS);
     row.kind == Kind::Simulation
         && !row.is_minimisation()
         && saves
         && !job.suspended
-        && ran >= f64::from(row.interruption_after_seconds)
+        && ran >= f64::from(row.interruption_after_seconds) * f64::from(1 << doublings)
+}
+
+/// It runs: with more than it had, if it was stopped for that.
+pub(super) fn ended(status: &mut RowStatus, rung: Option<i32>) {
+    if let Some(from) = status.grown_from.take()
+        && rung.is_some_and(|rung| rung < from)
+    {
+        status.growth_failures = 0;
+    }
 }
 
 /// True if it could be worth a look at the pool while the row runs.

@@ -334,6 +334,10 @@ pub fn with_refusal(row: &GromacsToTune, rung: i32, words: &str, now: Timestamp)
         reason: Some(format!("stays as it is; Kubernetes refuses configuration {rung}: {words}")),
         next_rung: None,
         grown_from: None,
+        growth_failures: row
+            .status
+            .growth_failures
+            .saturating_add(i32::from(row.status.grown_from.is_some())),
         next_attempt_time: later(now, delay).into(),
         ..row.status.clone()
     };
@@ -348,6 +352,7 @@ pub fn without_growth(row: &GromacsToTune, words: &str, now: Timestamp) -> RowSt
         reason: Some(format!("stays as it is; Kubernetes refuses to suspend it: {words}")),
         next_rung: None,
         grown_from: None,
+        growth_failures: row.status.growth_failures.saturating_add(1),
         next_attempt_time: later(now, AFTER_REFUSAL).into(),
         ..row.status.clone()
     }
@@ -371,6 +376,7 @@ fn next_submission(row: &GromacsToTune, reason: String) -> RowStatus {
         rung: None,
         next_rung: None,
         grown_from: None,
+        growth_failures: 0,
         laps: 0,
         next_lap_time: None,
         no_room_since: None,

@@ -48,7 +48,13 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
     // Its spec is the truth, also when a person changed it; what is no rung is not judged.
     status.rung = job.rung.or(status.rung);
     let why = job.waiting_reason.filter(|_| job.judged);
-    let no_room = matches!(why, Some(WaitingReason::NoCapacity | WaitingReason::Unscheduled));
+    let grows = status.grown_from.is_some();
+    let no_room = match why {
+        Some(WaitingReason::NoCapacity | WaitingReason::Unscheduled) => true,
+        // It ran, and did not stop to stand in line.
+        Some(WaitingReason::BehindInQueue) => grows,
+        _ => false,
+    };
     // While the operator is away, its last word counts until it was said.
     let away_since = input.pool.and_then(|pool| pool.update_time).filter(|_| is_operator_away(input));
     let waited = run_clock(&mut status, no_room && !is_operator_away(input), away_since.unwrap_or(input.now));
@@ -61,12 +67,13 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
             fall_back(status, rung, "nodes refuse its pods twice", input, job)
         }
         Some(WaitingReason::NeverFits) => fall_back(status, rung, &said(job), input, job),
+        Some(WaitingReason::QuotaExceeded) if grows => fall_back(status, rung, &said(job), input, job),
         Some(WaitingReason::QuotaExceeded) => within_quota(status, rung, input, job),
-        Some(WaitingReason::NoCapacity | WaitingReason::Unscheduled) if is_operator_away(input) => {
+        _ if no_room && is_operator_away(input) => {
             let reason = format!("{} (the operator has not been heard of for a while)", said(job));
             wait(status, reason, input)
         }
-        Some(WaitingReason::NoCapacity | WaitingReason::Unscheduled) => {
+        _ if no_room => {
             let patience = growth::patience_seconds(&status, input.pool);
             let left = patience.unwrap_or_else(|| patience_seconds(input)) - waited;
             if left > 0.0 {
@@ -79,7 +86,9 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
         Some(WaitingReason::BehindInQueue) => in_line(status, rung, input, job),
         // Waiting in a delay, for a person or for an operator that is away is no reason to shrink.
         Some(
-            WaitingReason::BackingOff
+            WaitingReason::NoCapacity
+            | WaitingReason::Unscheduled
+            | WaitingReason::BackingOff
             | WaitingReason::Paused
             | WaitingReason::Suspended
             | WaitingReason::FolderInUse
@@ -231,6 +240,7 @@ fn within_quota(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) 
 fn fall_back(mut status: RowStatus, rung: i32, why: &str, input: &Input<'_>, job: &JobView) -> Step {
     // One that was stopped to grow, and finds no room for more after all, goes back to what it had.
     let back = status.grown_from.take().filter(|from| *from > rung);
+    status.growth_failures = status.growth_failures.saturating_add(i32::from(back.is_some()));
     match find(input, back.unwrap_or(rung + 1)) {
         Some(smaller) => step_down(status, smaller, why, input),
         None => start_over(status, input, job),

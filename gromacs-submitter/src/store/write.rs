@@ -79,7 +79,7 @@ pub(super) async fn status(
             verifying = $21, start_time = $22, finish_time = $23, failures = $24,
             outgrown_memory_bytes = $28, peak_memory_bytes = $29, job_expiry_time = $30, start_failures = $31,
             not_before = $32, checkpoint_step = $33, speed_ratio = $34, inspect_again = $35,
-            probe_outgrown_memory_bytes = $36, grown_from = $37,
+            probe_outgrown_memory_bytes = $36, grown_from = $37, growth_failures = $38,
             next_attempt_time = case when wakes = $25 then $26 else now() end,
             lease_holder = case when $27 then null else lease_holder end,
             lease_until = case when $27 then null else now() + make_interval(secs => $3) end
@@ -127,6 +127,7 @@ pub(super) async fn status(
         .bind(status.inspect_again)
         .bind(status.probe_outgrown_memory_bytes)
         .bind(status.grown_from)
+        .bind(status.growth_failures)
         .fetch_optional(&mut **transaction)
         .await?
         .ok_or(StoreError::LoseLease(claim.row.id))?;

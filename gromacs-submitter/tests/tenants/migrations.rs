@@ -148,8 +148,9 @@ async fn reports_of_ends_begin_with_the_webhook() {
     };
     queue.admin.pool().execute(TENANT).await.expect("should add a tenant");
     queue.alice.add(&new_row("chem")).await.expect("should add");
-    let claim = queue.claim().await;
-    queue.fail(&claim).await;
+    // The submitter of then does it; this one reads columns that are not there yet.
+    let failed = "update gromacs_to_tune set state = 'failed', reason = 'no such file', finish_time = now()";
+    queue.admin.pool().execute(failed).await.expect("should fail");
     queue.admin.migrate().await.expect("should migrate");
 
     queue.alice.add(&new_row("chem")).await.expect("should add");

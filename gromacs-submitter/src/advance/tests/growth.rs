@@ -204,24 +204,58 @@ fn pool_of(scene: &mut Scene) -> &mut PoolView {
 
 #[test]
 fn without_room_after_all_it_goes_back_to_what_it_had() {
-    let mut scene = small();
-    scene.row.status.state = State::Interrupted;
-    scene.row.status.rung = Some(1);
-    scene.row.status.grown_from = Some(3);
-    scene.row.status.attempts_recorded = 1;
-    let attempts = vec![attempt(1, 3, Some(Outcome::Interrupted))];
-    scene.job = Some(JobView {
-        attempts,
-        has_run: true,
-        phase: Phase::Interrupted,
-        ..waits(1, WaitingReason::NoCapacity)
-    });
+    let mut scene = stopped_to_grow(WaitingReason::NoCapacity);
     scene.go();
     scene.after(80);
     assert_eq!(scene.go().status.next_rung, None, "the scheduler has its time");
     scene.after(20);
     let step = scene.go();
     assert_eq!((step.status.next_rung, step.status.grown_from), (Some(3), None), "{}", reason(&step));
+    assert_eq!(step.status.growth_failures, 1);
+}
+
+/// It was stopped, and waits with configuration 1.
+fn stopped_to_grow(why: WaitingReason) -> Scene {
+    let mut scene = small();
+    scene.row.status.state = State::Interrupted;
+    (scene.row.status.rung, scene.row.status.grown_from) = (Some(1), Some(3));
+    scene.row.status.attempts_recorded = 1;
+    let attempts = vec![attempt(1, 3, Some(Outcome::Interrupted))];
+    scene.job = Some(JobView { attempts, has_run: true, phase: Phase::Interrupted, ..waits(1, why) });
+    scene
+}
+
+#[test]
+fn it_does_not_stop_to_stand_in_line_or_before_a_quota() {
+    let mut scene = stopped_to_grow(WaitingReason::QuotaExceeded);
+    let step = scene.go();
+    assert_eq!((step.status.next_rung, step.status.grown_from), (Some(3), None), "{}", reason(&step));
+    assert_eq!(step.status.growth_failures, 1);
+    let mut scene = stopped_to_grow(WaitingReason::BehindInQueue);
+    assert_eq!(scene.go().status.next_rung, None);
+    scene.after(100);
+    let step = scene.go();
+    assert_eq!((step.status.next_rung, step.status.growth_failures), (Some(3), 1), "{}", reason(&step));
+}
+
+#[test]
+fn after_a_growth_that_came_to_nothing_the_next_one_takes_twice_as_long() {
+    let mut scene = small();
+    for (failures, seconds) in [(0, 600), (1, 1200), (2, 2400), (100, 600 << 8)] {
+        scene.row.status.growth_failures = failures;
+        scene.now = now();
+        scene.after(seconds - 1);
+        assert_eq!(scene.step().status.next_rung, None, "{failures}");
+        scene.after(1);
+        assert_eq!(scene.step().status.next_rung, Some(1), "{failures}");
+    }
+    // It runs with more: all is well. With what it had before: it is not.
+    for (rung, failures) in [(1, 0), (3, 5)] {
+        let mut scene = small();
+        (scene.row.status.growth_failures, scene.row.status.grown_from) = (5, Some(3));
+        scene.job = Some(runs(2, rung));
+        assert_eq!((scene.go().status.growth_failures, scene.row.status.grown_from), (failures, None));
+    }
 }
 
 #[test]
@@ -230,6 +264,7 @@ fn what_kubernetes_refuses_leaves_nothing_suspended() {
     scene.row.status = with_refusal(&scene.row, 1, "too large", now());
     assert!(scene.row.status.next_attempt_time.to_jiff() <= now(), "it does not stand still meanwhile");
     assert_eq!((scene.row.status.next_rung, scene.row.status.grown_from), (None, None));
+    assert_eq!(scene.row.status.growth_failures, 1);
     assert_eq!(scene.step().action, resume(), "with what it had");
     // What only waits goes on waiting.
     let waits = with_refusal(&scene.row, 1, "too large", now());
