@@ -31,7 +31,8 @@ pub(super) fn lost(row: &GromacsToTune) -> Option<String> {
     (first < saved && row.kind == Kind::Simulation && !row.is_minimisation()).then(|| {
         format!(
             "mdrun started at step {first}, but a checkpoint had reached step {saved}: state.cpt in the folder \
-             gromacs-{} beside the file is missing or older; put it back and retry, or add the file again to start over",
+             gromacs-{} beside the file is missing or older; put it back and retry; a retry without it goes on from step \
+             {first}",
             row.id
         )
     })

@@ -2,7 +2,7 @@
 
 use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
 
-use super::{Action, Input, Step, act, next_submission, record, settle};
+use super::{Action, Input, Step, act, checkpoint, next_submission, record, settle};
 use crate::manifest::Probe;
 use crate::view::JobView;
 
@@ -16,7 +16,11 @@ pub(super) fn finished(input: &Input<'_>) -> Step {
         let step = match reason {
             Some(reason) => {
                 let next = next_submission(row, reason);
-                record(RowStatus { start_failures: 0, inspect_again: true, ..next })
+                // Who retries a row that had lost its checkpoint accepts where mdrun started: that checkpoint may be the
+                // only one, and what the row expects may be wrong.
+                let lost = checkpoint::lost(row).and(row.status.first_step);
+                let checkpoint_step = lost.or(next.checkpoint_step);
+                record(RowStatus { start_failures: 0, inspect_again: true, checkpoint_step, ..next })
             }
             // Nothing is left to compute.
             None => settle(row.status.clone(), None, input),

@@ -235,7 +235,12 @@ pub fn take_progress(
     start_time: Option<Timestamp>,
     now: Timestamp,
 ) {
+    let begins = status.first_step.is_none() && facts.first_step.is_some();
     status.first_step = status.first_step.or(facts.first_step);
+    if begins && row.system.last_step() > facts.last_step.or(facts.first_step) {
+        // That of the attempt before, which may have had another configuration.
+        status.ns_per_day = None;
+    }
     let Some(last_step) = facts.last_step.or(facts.first_step).filter(|step| Some(*step) != status.step)
     else {
         return;

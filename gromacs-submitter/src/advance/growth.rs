@@ -59,7 +59,7 @@ pub(super) fn intend(
         return None;
     }
     let current = input.ladder.iter().find(|rung| Some(rung.rung) == job.rung)?;
-    let measured = status.ns_per_day.filter(|speed| *speed > 0.0)?;
+    let measured = status.first_step.and(status.ns_per_day).filter(|speed| *speed > 0.0)?;
     let steps = input.row.system.last_step()? - status.step?;
     let rest_ns = steps.max(0) as f64 * input.row.system.dt_ps? / 1000.0;
     let now_seconds = rest_ns / measured * 86400.0;

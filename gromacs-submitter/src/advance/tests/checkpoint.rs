@@ -52,9 +52,47 @@ fn a_run_that_begins_again_is_stopped_and_fails() {
     let step = scene.go();
     assert_eq!(step.status.state, State::Failed);
     assert!(reason(&step).contains("state.cpt in the folder gromacs-7"), "{}", reason(&step));
-    // A retry does not forget it.
+    assert!(reason(&step).ends_with("a retry without it goes on from step 0"), "{}", reason(&step));
+    // A retry accepts where it started, and nothing earlier.
+    scene.row.retry_requested = true;
+    assert_eq!(scene.go().status.checkpoint_step, Some(0));
+}
+
+#[test]
+fn a_retry_for_another_reason_still_knows_the_checkpoint() {
+    let mut scene = interrupted();
+    scene.row.status = with_failure(&scene.row, "disk full".to_owned(), KEEP_JOBS, now());
     scene.row.retry_requested = true;
     assert_eq!(scene.go().status.checkpoint_step, Some(3_100_000));
+}
+
+/// The second attempt, with half the cores, is interrupted before anything is known of its speed, and when something is.
+#[test]
+fn the_speed_of_an_earlier_attempt_says_nothing_of_a_later_one() {
+    for (progress, checkpoint_step, speed_ratio) in [
+        ("", 3_500_000, 86.4 / 78.0),
+        // 86.4 ns/day again.
+        ("step 4900000, remaining wall clock time: 790200 s \r", 4_000_000, 86.4 / 45.0),
+    ] {
+        let mut scene = interrupted();
+        assert_eq!(scene.row.status.ns_per_day, Some(86.4), "it is still shown");
+        let running = attempt(2, 2, None);
+        scene.job = Some(JobView { attempts: vec![running], has_run: true, ..job(Phase::Running, 2) });
+        let mut scene = scene.read(&format!("{}{progress}", started_at(3_500_000)));
+        assert_eq!(scene.go().status.ns_per_day.is_some(), !progress.is_empty());
+        scene.log = Log::NotRead;
+        scene.job = Some(JobView {
+            attempts: vec![attempt(2, 2, Some(Outcome::Interrupted))],
+            has_run: true,
+            phase: Phase::Interrupted,
+            ..waits(2, WaitingReason::BackingOff)
+        });
+        let step = scene.go();
+        let saved = step.status.checkpoint_step.expect("should be known");
+        assert!((saved - checkpoint_step).abs() <= 1, "{progress}: {saved}");
+        let ratio = step.status.speed_ratio.expect("should be known");
+        assert!((ratio - speed_ratio).abs() < 1e-9, "{progress}: {ratio}");
+    }
 }
 
 #[test]

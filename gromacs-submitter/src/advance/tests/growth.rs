@@ -164,7 +164,8 @@ fn it_does_not_stop_for_what_the_pool_forbids() {
 #[test]
 fn it_stays_as_it_is_where_nothing_much_is_gained_or_others_wait() {
     type Change = fn(&mut Scene);
-    let changes: [(&str, Change); 9] = [
+    let changes: [(&str, Change); 10] = [
+        ("its speed is that of the attempt before", |scene| scene.row.status.first_step = None),
         ("another row was first", |scene| scene.room_is_taken = true),
         ("others wait for room", |scene| pool_of(scene).waiting_for_room = 1),
         ("there is no room", |scene| pool_of(scene).nodes[0].largest_free = Some(Default::default())),
