@@ -6,7 +6,7 @@ use scavenger_schema::scavenger_job::ScavengerJob;
 use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State, job_name};
 use scavenger_vocabulary::{Phase, WaitingReason};
 
-use crate::advance::{self, Action, Input, Log, Settings, Step};
+use crate::advance::{self, Action, Input, Log, NoConfiguration, Settings, Step};
 use crate::cluster::{Cluster, ClusterError, LogPart, Replaced};
 use crate::follower::Follower;
 use crate::health::Metrics;
@@ -87,6 +87,9 @@ pub enum StepError {
     /// The pool takes the row in no configuration.
     #[error("{0}")]
     FitPool(String),
+    /// The pool's nodes take it in none now.
+    #[error("{0}")]
+    FitNodes(String),
     /// A step names what is not there.
     #[error("row {row} has no configuration {rung}")]
     FindRung {
@@ -105,6 +108,16 @@ impl StepError {
             Self::Cluster(error) => error.is_final(state),
             Self::Tuner(error) => error.is_final(),
             Self::FitPool(_) | Self::FindRung { .. } => true,
+            Self::FitNodes(_) => false,
+        }
+    }
+}
+
+impl From<NoConfiguration> for StepError {
+    fn from(why: NoConfiguration) -> Self {
+        match why {
+            NoConfiguration::Now(reason) => Self::FitNodes(reason),
+            NoConfiguration::Ever(reason) => Self::FitPool(reason),
         }
     }
 }
@@ -436,14 +449,13 @@ impl Worker {
                 let ladder = self.tuner.ladder(row, *system, limits, nodes, measured).await?;
                 let refusals = self.store.refusals(row.id).await?;
                 let ladder = advance::without_refused(ladder, &refusals).map_err(StepError::FitPool)?;
-                let (status, ladder) = advance::with_ladder(row, ladder, pool).map_err(StepError::FitPool)?;
+                let (status, ladder) = advance::with_ladder(row, ladder, pool)?;
                 let changes = Changes { ladder: Some(ladder), ..Changes::default() };
                 return Ok(Progress::Written(Box::new(self.store.record(claim, &status, &changes).await?)));
             }
             Action::Predict(request) => {
                 let rung = self.tuner.expectation(&request).await?;
-                let (status, ladder) =
-                    advance::with_ladder(row, vec![rung], seen.pool.as_ref()).map_err(StepError::FitPool)?;
+                let (status, ladder) = advance::with_ladder(row, vec![rung], seen.pool.as_ref())?;
                 let changes = Changes { ladder: Some(ladder), ..Changes::default() };
                 return Ok(Progress::Written(Box::new(self.store.record(claim, &status, &changes).await?)));
             }

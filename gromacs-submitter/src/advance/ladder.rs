@@ -27,19 +27,34 @@ pub(super) fn refused_by_pool(row: &GromacsToTune, pool: &PoolView) -> Option<St
     })
 }
 
+/// Why no configuration of a ladder is left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoConfiguration {
+    /// Other nodes, or a tuner that has learned, may change it.
+    Now(String),
+    /// Only a person can change it.
+    Ever(String),
+}
+
+impl From<String> for NoConfiguration {
+    fn from(reason: String) -> Self {
+        Self::Ever(reason)
+    }
+}
+
 /// The row and its ladder when the tuner has answered.
 ///
 /// The ladder ends at the least that the row runs with. What cannot save its last checkpoint in the time that the pool allows is left out, and what has no more memory
 /// than mdrun was killed with gets twice as much, as far as nodes and limits go.
 ///
 /// # Errors
-/// Why no configuration is left, as a sentence for the row.
+/// Why no configuration is left, with a sentence for the row.
 pub fn with_ladder(
     row: &GromacsToTune,
     ladder: Vec<LadderRung>,
     pool: Option<&PoolView>,
-) -> Result<(RowStatus, Vec<LadderRung>), String> {
-    let in_time = stops_in_time(row, short_enough(row, large_enough(row, ladder)?)?, pool)?;
+) -> Result<(RowStatus, Vec<LadderRung>), NoConfiguration> {
+    let in_time = stops_in_time(row, short_enough(row, large_enough(row, ladder, pool)?)?, pool)?;
     let mut ladder = with_more_memory(row, in_time, pool)?;
     for (rung, number) in ladder.iter_mut().zip(1..) {
         rung.rung = number;
@@ -74,8 +89,13 @@ fn digits(ns_per_day: f64) -> String {
     format!("{ns_per_day:.decimals$}")
 }
 
-/// What is less than the row's own minimum is not tried: the row waits for room instead.
-fn large_enough(row: &GromacsToTune, ladder: Vec<LadderRung>) -> Result<Vec<LadderRung>, String> {
+/// What is less than the row's own minimum is not tried: the row waits for room instead, or for nodes that are large enough,
+/// which an autoscaler may add. Only limits that are smaller than the minimum leave nothing to wait for.
+fn large_enough(
+    row: &GromacsToTune,
+    ladder: Vec<LadderRung>,
+    pool: Option<&PoolView>,
+) -> Result<Vec<LadderRung>, NoConfiguration> {
     let least_cpu = row.min_cpu_millicores.unwrap_or(0);
     let least_speed = row.min_ns_per_day.unwrap_or(0.0);
     let most_cpu = ladder.iter().map(|rung| rung.cpu_millicores).max().unwrap_or(0);
@@ -90,9 +110,19 @@ fn large_enough(row: &GromacsToTune, ladder: Vec<LadderRung>) -> Result<Vec<Ladd
         let cpu_millicores = u32::try_from(millicores).unwrap_or(0);
         describe(Resources { cpu_millicores, memory_bytes: 0, gpus: 0 })
     };
-    Err(if most_cpu < least_cpu {
+    let own = row.limits();
+    let limit = pool.map_or(own.max_cpu_millicores, |pool| pool.limits.bound(&own).max_cpu_millicores);
+    if let Some(limit) = limit.and_then(|limit| i32::try_from(limit).ok()).filter(|limit| *limit < least_cpu)
+    {
+        return Err(NoConfiguration::Ever(format!(
+            "min_cpu_millicores is {least_cpu}, but max_cpu_millicores and the pool's limits allow {limit}: lower \
+             min_cpu_millicores, and retry"
+        )));
+    }
+    let waits = "the row waits for other nodes; to run on these, cancel it, lower";
+    Err(NoConfiguration::Now(if most_cpu < least_cpu {
         format!(
-            "no configuration that nodes, limits and mdrun allow has {} (min_cpu_millicores), the largest has {}: lower \
+            "no configuration that nodes and mdrun allow has {} (min_cpu_millicores), the largest has {}; {waits} \
              min_cpu_millicores, and retry",
             cores(least_cpu),
             cores(most_cpu)
@@ -100,12 +130,12 @@ fn large_enough(row: &GromacsToTune, ladder: Vec<LadderRung>) -> Result<Vec<Ladd
     } else {
         let large = if least_cpu > 0 { format!(" of at least {}", cores(least_cpu)) } else { String::new() };
         format!(
-            "no configuration{large} is predicted to do {} ns/day (min_ns_per_day), the fastest of all does {}: lower \
+            "no configuration{large} is predicted to do {} ns/day (min_ns_per_day), the fastest of all does {}; {waits} \
              min_ns_per_day, and retry",
             digits(least_speed),
             digits(most_speed)
         )
-    })
+    }))
 }
 
 /// What is interrupted is lost with a minimisation, so it must not take long.

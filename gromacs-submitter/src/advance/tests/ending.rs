@@ -66,9 +66,11 @@ fn more_memory_ends_where_nodes_and_limits_end() {
     row.status.outgrown_memory_bytes = Some(3500 << 20);
     assert_eq!(
         memory(&row, &pool()),
-        Err("mdrun was killed with 3500 MiB of memory, and no configuration has more: nodes, max_memory_bytes and \
-             the pool's limits allow 3500 MiB; allow more, and retry"
-            .to_owned())
+        Err(NoConfiguration::Ever(
+            "mdrun was killed with 3500 MiB of memory, and no configuration has more: nodes, max_memory_bytes and the \
+             pool's limits allow 3500 MiB; allow more, and retry"
+                .to_owned()
+        ))
     );
     // However it grows, it comes to an end.
     row.max_memory_bytes = None;
@@ -109,9 +111,11 @@ fn what_can_not_save_in_time_is_left_out() {
     strict.limits.max_grace_seconds = 5;
     assert_eq!(
         with_ladder(&submitted(), proposed, Some(&strict)).map(|_| ()),
-        Err("mdrun needs 6 s for its last checkpoint after SIGTERM, but the ScavengerPool allows 5 \
+        Err(NoConfiguration::Ever(
+            "mdrun needs 6 s for its last checkpoint after SIGTERM, but the ScavengerPool allows 5 \
              (limits.maxTerminationGracePeriodSeconds): ask an admin to raise it, and retry"
-            .to_owned())
+                .to_owned()
+        ))
     );
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The cores of what is left of 2, 1 and 0.5 cores with 60, 40 and 20 ns/day, or why nothing is.
-fn left(min_cpu_millicores: Option<i32>, min_ns_per_day: Option<f64>) -> Result<Vec<i32>, String> {
+fn left(min_cpu_millicores: Option<i32>, min_ns_per_day: Option<f64>) -> Result<Vec<i32>, NoConfiguration> {
     let row = GromacsToTune { min_cpu_millicores, min_ns_per_day, ..submitted() };
     let mut ladder = ladder();
     for (rung, speed) in ladder.iter_mut().zip([60.0, 40.0, 20.0]) {
@@ -26,19 +26,40 @@ fn the_ladder_ends_at_the_least_that_the_row_runs_with() {
 }
 
 #[test]
-fn a_row_that_wants_more_than_there_is_says_what_to_lower() {
+fn a_row_that_wants_more_than_there_is_waits_and_says_what_to_lower() {
+    let now = |reason: &str| Err(NoConfiguration::Now(reason.to_owned()));
     assert_eq!(
         left(Some(16_000), None),
-        Err("no configuration that nodes, limits and mdrun allow has 16 cores (min_cpu_millicores), the largest has 2 \
-             cores: lower min_cpu_millicores, and retry"
-            .to_owned())
+        now(
+            "no configuration that nodes and mdrun allow has 16 cores (min_cpu_millicores), the largest has 2 cores; the \
+             row waits for other nodes; to run on these, cancel it, lower min_cpu_millicores, and retry"
+        )
     );
     assert_eq!(
         left(Some(1000), Some(500.0)),
-        Err("no configuration of at least 1 core is predicted to do 500 ns/day (min_ns_per_day), the fastest of all does \
-             60.0: lower min_ns_per_day, and retry"
-            .to_owned())
+        now(
+            "no configuration of at least 1 core is predicted to do 500 ns/day (min_ns_per_day), the fastest of all does \
+             60.0; the row waits for other nodes; to run on these, cancel it, lower min_ns_per_day, and retry"
+        )
     );
+}
+
+#[test]
+fn limits_below_the_minimum_leave_nothing_to_wait_for() {
+    let least = GromacsToTune { min_cpu_millicores: Some(4000), ..submitted() };
+    let own = GromacsToTune { max_cpu_millicores: Some(2000), ..least.clone() };
+    let mut limited = pool();
+    limited.limits.max_cpu_millicores = Some(2000);
+    for (row, pool) in [(own, pool()), (least, limited)] {
+        assert_eq!(
+            with_ladder(&row, ladder(), Some(&pool)).map(|_| ()),
+            Err(NoConfiguration::Ever(
+                "min_cpu_millicores is 4000, but max_cpu_millicores and the pool's limits allow 2000: lower \
+                 min_cpu_millicores, and retry"
+                    .to_owned()
+            ))
+        );
+    }
 }
 
 #[test]

@@ -74,7 +74,8 @@ fn one_that_may_take_longer_than_a_day_is_refused() {
     };
     let (_, kept) = with_hours([10.0, 20.0, 40.0]).expect("two should be short enough");
     assert_eq!(kept.len(), 2);
-    let refusal = with_hours([48.0, 96.0, 200.0]).expect_err("should be too long");
+    let refused = with_hours([48.0, 96.0, 200.0]).expect_err("should be too long");
+    let NoConfiguration::Ever(refusal) = refused else { panic!("{refused:?}") };
     assert!(refusal.contains("48 h") && refusal.contains("at most 2000 steps"), "{refusal}");
 }
 
