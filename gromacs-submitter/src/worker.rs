@@ -143,6 +143,7 @@ struct Seen {
     pool: Option<PoolView>,
     quota: Option<QuotaRoom>,
     log: Log,
+    job_log: Log,
     image: Option<String>,
     is_followed: bool,
     memory_bytes: Option<i64>,
@@ -234,6 +235,7 @@ impl Worker {
             pool: seen.pool.as_ref(),
             quota: seen.quota.as_ref(),
             log: &seen.log,
+            job_log: &seen.job_log,
             image: seen.image.as_deref(),
             is_followed: seen.is_followed,
             room_is_taken: self.room_is_taken(&seen),
@@ -296,6 +298,9 @@ impl Worker {
         if row.status.verifying {
             let probe = self.view(row, &probe_name(row, Probe::Verification), &[]).await?;
             seen.log = self.log_of_ended(row, probe.as_ref()).await?;
+            if probe.as_ref().is_some_and(|(_, view)| view.phase == Phase::Failed) {
+                seen.job_log = self.log_of_ended(row, found.as_ref()).await?;
+            }
             seen.probe = probe.map(|(_, view)| view);
         } else if let Some(running) = found.as_ref().filter(|_| phase == Some(Phase::Running)) {
             self.look_at_running(row, running, seen).await?;

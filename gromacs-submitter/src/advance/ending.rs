@@ -22,11 +22,13 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
         return fail(input, reason.to_owned());
     };
     if let Some(facts) = input.log.facts() {
-        if facts.reached_the_end || facts.last_step.is_some_and(|step| step >= end) {
+        if is_at_end(facts, end) {
             let is_simulation = input.row.kind == Kind::Simulation && !input.row.is_minimisation();
             if input.settings.reads_md_log && is_simulation && !status.verifying {
                 let first_step = facts.first_step.or(status.first_step);
-                let status = RowStatus { first_step, ..status };
+                // Whatever becomes of the probe, it is known from now on.
+                let step = Some(facts.last_step.unwrap_or(end));
+                let status = RowStatus { first_step, step, ..status };
                 return verify(status, "mdrun ended: reads the end of md.log, for where the time went");
             }
             // The file's end, whatever the row says of it: mdrun does what the file says.
@@ -55,7 +57,7 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
     let Some(probe) = input.probe else { return act(Action::CreateProbe(Probe::Verification), input.row) };
     let name = probe_name(input.row, Probe::Verification);
     if !probe.ours {
-        return fail(input, name_taken(&name, input.row));
+        return not_read(status, name_taken(&name, input.row), end, input, job);
     }
     match probe.phase {
         Phase::Completed => match answer(probe, input.log, parse_verification) {
@@ -67,11 +69,29 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
                 step
             }
             Ok(found) => stopped_short(&status, found.step, input, job),
-            Err(error) => fail(input, error.to_string()),
+            Err(error) => not_read(status, error.to_string(), end, input, job),
         },
-        Phase::Failed => fail(input, probe_failure(probe, input.log, "reading the checkpoint failed")),
+        Phase::Failed => {
+            let reason = probe_failure(probe, input.log, "reading the checkpoint failed");
+            not_read(status, reason, end, input, job)
+        }
         _ => settle(status, Some(format!("reads the checkpoint: {}", said(probe))), input),
     }
+}
+
+fn is_at_end(facts: &LogFacts, end: i64) -> bool {
+    facts.reached_the_end || facts.last_step.is_some_and(|step| step >= end)
+}
+
+/// The probe tells nothing, for this `reason`. If mdrun itself said that it reached the end, the row is completed without
+/// where the time went.
+fn not_read(status: RowStatus, reason: String, end: i64, input: &Input<'_>, job: &JobView) -> Step {
+    let facts = input.job_log.facts().filter(|facts| is_at_end(facts, end));
+    if facts.is_none() && status.step.is_none_or(|step| step < end) {
+        return fail(input, reason);
+    }
+    let last = facts.and_then(|facts| facts.last_step).unwrap_or(end);
+    reached_the_end(status, last, facts, input, job)
 }
 
 /// A probe reads the checkpoint, and the end of md.log.

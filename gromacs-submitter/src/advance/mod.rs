@@ -89,6 +89,8 @@ pub struct Input<'a> {
     pub quota: Option<&'a QuotaRoom>,
     /// The log of the last attempt, or of the probe.
     pub log: &'a Log,
+    /// The log of the last attempt beside that of a probe that failed.
+    pub job_log: &'a Log,
     /// The image that ran the inspection, by its digest.
     pub image: Option<&'a str>,
     /// True if somebody follows the log and writes the progress down.
