@@ -141,11 +141,20 @@ fn title_of_last_program(lines: &[&str]) -> Option<usize> {
     lines.get(empty + 1).filter(|line| line.ends_with(':')).map(|_| empty + 1)
 }
 
-/// The last warning of a mdrun that crashed without a message of its own, as one line; none if there is none.
+/// The last warning of a program that ended without a message of its own, as one line; none if there is none.
 #[must_use]
 pub fn last_warning(text: &str) -> Option<String> {
-    const SIGNS: [&str; 5] =
-        ["can not be settled", "LINCS WARNING", "out of disk space", "No space left", "Segmentation fault"];
+    const SIGNS: [&str; 9] = [
+        "can not be settled",
+        "LINCS WARNING",
+        "out of disk space",
+        "No space left",
+        "Disk quota exceeded",
+        "Stale file handle",
+        "Stale NFS file handle",
+        "Transport endpoint is not connected",
+        "Segmentation fault",
+    ];
     let is_warning =
         |line: &&str| SIGNS.iter().any(|sign| line.contains(sign)) && progress_line(line).is_none();
     text.rsplit(['\n', '\r']).map(str::trim).find(is_warning).map(ToOwned::to_owned)

@@ -39,6 +39,9 @@ const NEW_PARTS: Option<&str> = Some(
     "put the files back, or set append to false so that mdrun writes new parts (gromacs-submitter edit), and retry",
 );
 
+/// What a system says of a file system whose server is away.
+const AWAY: [&str; 3] = ["Stale file handle", "Stale NFS file handle", "Transport endpoint is not connected"];
+
 /// The first line whose words occur decides: what is more special stands above what is more general.
 const PATTERNS: &[(&str, StartFailure)] = &[
     // Its sentence ends in "or maybe you are out of disk space?", which it is not.
@@ -68,9 +71,9 @@ const PATTERNS: &[(&str, StartFailure)] = &[
     ("CUDA error", StartFailure::Layout(Fault::Gpu)),
     ("CUDA driver version is insufficient", StartFailure::Layout(Fault::Gpu)),
     ("Already running simulation?", StartFailure::Transient),
-    ("Stale file handle", StartFailure::Transient),
-    ("Stale NFS file handle", StartFailure::Transient),
-    ("Transport endpoint is not connected", StartFailure::Transient),
+    (AWAY[0], StartFailure::Transient),
+    (AWAY[1], StartFailure::Transient),
+    (AWAY[2], StartFailure::Transient),
     ("No space left", StartFailure::Transient),
     ("Disk quota exceeded", StartFailure::Transient),
     ("out of disk space", StartFailure::Transient),
@@ -100,6 +103,13 @@ pub fn classify(words: &str) -> StartFailure {
         .iter()
         .find(|(pattern, _)| words.contains(pattern))
         .map_or(StartFailure::Input(None), |(_, failure)| *failure)
+}
+
+/// True if `words` say that a file system was away. That goes by whenever it comes; a volume that was filled by the run itself
+/// does not.
+#[must_use]
+pub fn is_file_system_away(words: &str) -> bool {
+    AWAY.iter().any(|away| words.contains(away))
 }
 
 /// True if mdrun, having refused `refused` in these `words`, will refuse `candidate` as well.
@@ -174,6 +184,7 @@ mod tests {
                 StartFailure::Layout(Fault::Gpu),
             ),
             ("Failed to lock: md.log. Stale file handle.", StartFailure::Transient),
+            ("ls: cannot access '/data/x.tpr': Transport endpoint is not connected", StartFailure::Transient),
             (
                 "File locking is not supported on this system. Use mdrun -noappend to restart.",
                 StartFailure::NoLocks,

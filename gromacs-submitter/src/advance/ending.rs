@@ -3,15 +3,16 @@
 use scavenger_schema::simulation::{GromacsToTune, Kind, RowStatus, State};
 use scavenger_vocabulary::{Phase, Reason};
 
-use super::inspecting::{answer, probe_failure};
+use super::inspecting::{answer, passing_words, probe_failure};
 use super::waiting::reset_clock;
 use super::{
-    Action, AttemptRecord, Input, Measurement, Step, act, fail, name_taken, next_submission, record, said,
-    settle, start,
+    Action, AttemptRecord, Input, Measurement, Step, act, delete_and_wait, fail, name_taken, next_submission,
+    record, said, settle, settle_until, start,
 };
 use crate::manifest::{Probe, probe_name};
 use crate::mdrun_log::{LogFacts, error_message, last_lines, last_warning};
 use crate::probe::{Verification, parse_verification};
+use crate::start_failure::is_file_system_away;
 use crate::view::{AttemptView, JobView};
 
 /// The ScavengerJob is Completed, which is exit code 0 and no proof: mdrun also exits with 0 after `-maxh`.
@@ -54,7 +55,13 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
             "mdrun ended and its log is gone: reads the checkpoint to see whether all steps were done";
         return verify(status, reason);
     }
-    let Some(probe) = input.probe else { return act(Action::CreateProbe(Probe::Verification), input.row) };
+    let waits_until = status.not_before.map(|time| time.to_jiff()).filter(|time| *time > input.now);
+    let Some(probe) = input.probe else {
+        return match waits_until {
+            Some(time) => settle_until(status, None, time),
+            None => act(Action::CreateProbe(Probe::Verification), input.row),
+        };
+    };
     let name = probe_name(input.row, Probe::Verification);
     if !probe.ours {
         return not_read(status, name_taken(&name, input.row), end, input, job);
@@ -71,6 +78,11 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
             Ok(found) => stopped_short(&status, found.step, input, job),
             Err(error) => not_read(status, error.to_string(), end, input, job),
         },
+        // It is recorded that the volume was away, and until when nobody reads it again.
+        Phase::Failed if waits_until.is_some() => {
+            let reason = status.reason.clone().unwrap_or_default();
+            delete_and_wait(Action::DeleteProbe(Probe::Verification), probe, reason, input)
+        }
         Phase::Failed => {
             let reason = probe_failure(probe, input.log, "reading the checkpoint failed");
             not_read(status, reason, end, input, job)
@@ -88,7 +100,16 @@ fn is_at_end(facts: &LogFacts, end: i64) -> bool {
 fn not_read(status: RowStatus, reason: String, end: i64, input: &Input<'_>, job: &JobView) -> Step {
     let facts = input.job_log.facts().filter(|facts| is_at_end(facts, end));
     if facts.is_none() && status.step.is_none_or(|step| step < end) {
-        return fail(input, reason);
+        let passes = input.probe.is_some_and(|probe| passing_words(probe, input.log).is_some());
+        return match start::next_try(&status, input).filter(|_| passes) {
+            Some((start_failures, time)) => {
+                let reason = Some(format!("{reason}; tries again at {time:.0}"));
+                let not_before = Some(time.into());
+                record(RowStatus { start_failures, not_before, reason, ..status })
+            }
+            None if passes => fail(input, start::too_often(&reason)),
+            None => fail(input, reason),
+        };
     }
     let last = facts.and_then(|facts| facts.last_step).unwrap_or(end);
     reached_the_end(status, last, facts, input, job)
@@ -242,7 +263,14 @@ pub(super) fn failed(status: RowStatus, input: &Input<'_>, job: &JobView) -> Ste
         (None, _) => said(job),
     };
     let made_a_step = last_step.is_some_and(|last| first_step.is_none_or(|first| last > first));
-    let start = words.filter(|_| !made_a_step && input.row.kind == Kind::Simulation);
+    let words = words.filter(|_| input.row.kind == Kind::Simulation);
+    if made_a_step
+        && words.as_deref().is_some_and(is_file_system_away)
+        && let Some(step) = start::again_later(&status, &reason, input)
+    {
+        return Step { attempts, ..step };
+    }
+    let start = words.filter(|_| !made_a_step);
     let step = match start {
         Some(words) => start::failed(status, &words, reason, input, job),
         None => record(end_of(status, reason, input, job)),

@@ -191,7 +191,10 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
         let start_time = attempt.and_then(|attempt| attempt.start_time);
         take_progress(status, facts, input.row, start_time, input.now);
     }
-    if status.first_step.is_some() && status.step > status.first_step {
+    let ran =
+        attempt.and_then(|attempt| attempt.start_time).map_or(0.0, |start| seconds_between(start, input.now));
+    if status.first_step.is_some() && status.step > status.first_step && ran >= well_after_seconds(input.row)
+    {
         status.start_failures = 0;
     }
     status.peak_memory_bytes = status.peak_memory_bytes.max(input.memory_bytes);
@@ -217,6 +220,11 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     let interval = if is_followed { HEAL_INTERVAL } else { input.settings.progress_interval };
     let due = later(input.now, interval);
     Step { attempts, ..settle_until(status.clone(), reason, due) }
+}
+
+/// A run that has lasted for so long has written a checkpoint, so it does not fail again and again at the same place.
+fn well_after_seconds(row: &GromacsToTune) -> f64 {
+    f64::from(row.interruption_after_seconds) * 2.0
 }
 
 fn room_of(attempt: &AttemptView) -> String {

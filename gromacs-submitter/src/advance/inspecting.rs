@@ -5,11 +5,12 @@ use scavenger_vocabulary::{Phase, Reason};
 
 use super::{
     Action, Input, Log, NO_POOL, Step, act, calibration, cancel_probe, fail, ladder, name_taken, no_nodes,
-    record, said, settle,
+    record, said, settle, start,
 };
 use crate::manifest::{MOST_PROBE_MEMORY, Probe, probe_name};
-use crate::mdrun_log::error_message;
+use crate::mdrun_log::{error_message, last_warning};
 use crate::probe::{Change, Inspection, ProbeError, advice, change, parse_inspection};
+use crate::start_failure::{StartFailure, classify};
 use crate::view::JobView;
 
 /// What the inspection's script says of a file that is missing.
@@ -72,6 +73,10 @@ pub(super) fn inspecting(input: &Input<'_>) -> Step {
                 Kind::Simulation => format!("reading {} failed", row.tpr_path),
                 Kind::Calibration => "making the box of water failed".to_owned(),
             };
+            if let Some(words) = passing_words(probe, input.log) {
+                let again = start::again_later(&row.status, &format!("{what}: {words}"), input);
+                return again.unwrap_or_else(|| fail(input, start::too_often(&format!("{what}: {words}"))));
+            }
             fail(input, with_advice_on_chain(row, probe_failure(probe, input.log, &what)))
         }
         Phase::Waiting | Phase::Starting | Phase::Running | Phase::Interrupted => {
@@ -180,6 +185,15 @@ pub(super) fn probe_failure(probe: &JobView, log: &Log, what: &str) -> String {
         Some(advice) => format!("{what}: {words}; {advice}"),
         None => format!("{what}: {words}"),
     }
+}
+
+/// The words with which a probe failed, if that goes by without a person: a volume that is full or away, for example.
+pub(super) fn passing_words(probe: &JobView, log: &Log) -> Option<String> {
+    let message = probe.last_attempt().and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
+    let texts =
+        [log.text(), message].into_iter().filter(|_| probe.failure_reason == Some(Reason::ContainerFailed));
+    let words = texts.flat_map(|text| [error_message(text), last_warning(text)]);
+    words.flatten().find(|words| classify(words) == StartFailure::Transient)
 }
 
 fn last_line(text: &str) -> Option<String> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use scavenger_schema::simulation::{LadderRung, RowStatus};
 use scavenger_schema::tuning::Layout;
 use sqlx::types::Json;
@@ -63,30 +64,45 @@ pub(super) fn failed(
             let next = with_history(next_submission(input.row, reason), &status);
             Step { stops_appending: true, ..record(next) }
         }
-        // It has nothing to lock, so what it found no locks for may have them later.
-        (StartFailure::Transient | StartFailure::NoLocks, _) if status.start_failures < MOST_TRIES => {
-            let tries = status.start_failures.saturating_add(1);
-            let time = later(input.now, delay(tries));
-            let reason = format!("mdrun could not start: {words}; tries again at {time:.0}");
-            let next = with_history(next_submission(input.row, reason), &status);
-            record(RowStatus {
-                start_failures: tries,
-                not_before: Some(time.into()),
-                next_attempt_time: time.into(),
-                ..next
-            })
-        }
         (StartFailure::Input(Some(remedy)), _) => {
             record(end_of(status, format!("{reason}; {remedy}"), input, job))
         }
+        // It has nothing to lock, so what it found no locks for may have them later.
         (StartFailure::Transient | StartFailure::NoLocks, _) => {
-            let reason = format!("{reason}; {MOST_TRIES} starts ended so: remove the cause, and retry");
-            record(end_of(status, reason, input, job))
+            match again_later(&status, &format!("mdrun could not start: {words}"), input) {
+                Some(step) => step,
+                None => record(end_of(status, too_often(&reason), input, job)),
+            }
         }
         (StartFailure::Layout(_) | StartFailure::Input(None), _) => {
             record(end_of(status, reason, input, job))
         }
     }
+}
+
+/// The next submission of a row that goes on by itself after a delay; none if it was tried often enough. `what` says what
+/// happened.
+pub(super) fn again_later(status: &RowStatus, what: &str, input: &Input<'_>) -> Option<Step> {
+    let (start_failures, time) = next_try(status, input)?;
+    let reason = format!("{what}; tries again at {time:.0}");
+    let next = with_history(next_submission(input.row, reason), status);
+    Some(record(RowStatus {
+        start_failures,
+        not_before: Some(time.into()),
+        next_attempt_time: time.into(),
+        ..next
+    }))
+}
+
+/// How many tries that is, and when; none if there were enough.
+pub(super) fn next_try(status: &RowStatus, input: &Input<'_>) -> Option<(i32, Timestamp)> {
+    let tries = status.start_failures.saturating_add(1);
+    (tries <= MOST_TRIES).then(|| (tries, later(input.now, delay(tries))))
+}
+
+/// Why a row fails that was tried often enough.
+pub(super) fn too_often(reason: &str) -> String {
+    format!("{reason}; {MOST_TRIES} starts ended so: remove the cause, and retry")
 }
 
 fn delay(tries: i32) -> Duration {

@@ -2,6 +2,8 @@
 # simulation is extended, else -, $5: the checkpoint that it starts from, or -, further: files that mdrun reads. Run by sh -c;
 # no user's string is ever part of it.
 if ! [ -f "$1" ]; then
+    # It says so if the file system is away.
+    ls -d -- "$1" >/dev/null
     echo "there is no file $1 on the volume" >&2
     exit 4
 fi

@@ -1,6 +1,8 @@
 # $1: the checkpoint. Prints its step; the dump ends before the coordinates. Prints, too, how the newest log beside it ends:
 # the speed, and mdrun's table of where the time went. Without appending each start writes a log of its own.
 if ! [ -f "$1" ]; then
+    # It says so if the file system is away.
+    ls -d -- "$1" >/dev/null
     echo "there is no checkpoint $1 on the volume" >&2
     exit 4
 fi

@@ -131,7 +131,9 @@ fn a_step_that_was_made_forgets_the_failed_starts() {
     let running = JobView { attempts: vec![attempt(1, 1, None)], ..job(Phase::Running, 1) };
     let mut scene = Scene::with_job(submitted(), running).read(TERMINATED);
     scene.row.status.start_failures = 3;
-    assert_eq!(scene.go().status.start_failures, 0);
+    assert_eq!(scene.go().status.start_failures, 3, "it may end there again");
+    scene.after(1200);
+    assert_eq!(scene.go().status.start_failures, 0, "it has written a checkpoint since");
 }
 
 #[test]
@@ -157,6 +159,79 @@ fn after_its_first_step_a_failure_is_no_matter_of_the_start() {
     // With the step that it began with it has computed nothing.
     scene = scene.read(&text.replace("step 100\r", ""));
     assert_eq!(scene.step().status.state, State::Queued);
+}
+
+#[test]
+fn a_file_system_that_is_away_fails_no_run_that_is_under_way() {
+    let away = |words: &str| {
+        let mut scene = ended_at_start(1, NO_DOMAINS);
+        let text = format!(
+            "starting mdrun 'W'\n4000 steps, 8.0 ps.\n\rstep 0\rstep 100\r\n\nFatal error:\n{words}\n\n"
+        );
+        scene = scene.read(&text);
+        scene
+    };
+    let mut scene = away("Cannot rename checkpoint file; Stale file handle");
+    let step = scene.go();
+    assert_eq!((step.status.state, step.status.start_failures), (State::Queued, 1));
+    assert!(
+        reason(&step)
+            .starts_with("mdrun failed: Cannot rename checkpoint file; Stale file handle; tries again")
+    );
+    assert_eq!(step.attempts.len(), 1);
+    // A volume that the run has filled stays full.
+    assert_eq!(
+        away("Cannot write trajectory; maybe you are out of disk space?").step().status.state,
+        State::Failed
+    );
+}
+
+#[test]
+fn an_inspection_that_finds_the_volume_full_or_away_is_made_again_later() {
+    for words in [
+        "ls: cannot access '/data/x.tpr': Stale file handle\nthere is no file /data/x.tpr on the volume\n",
+        "mkdir: cannot create directory '/data/gromacs-7': No space left on device\n",
+    ] {
+        let mut row = row();
+        row.status.state = State::Inspecting;
+        let mut scene = Scene::of(row).read(words);
+        scene.probe = Some(failed_job(Reason::ContainerFailed));
+        let step = scene.go();
+        assert_eq!((step.status.state, step.status.start_failures), (State::Queued, 1), "{words}");
+        assert!(reason(&step).starts_with("reading water/topol.tpr failed: "), "{}", reason(&step));
+        assert_eq!(scene.step().action, Action::DeleteProbe(Probe::Inspection));
+        scene.probe = None;
+        assert_eq!(scene.go().status.state, State::Queued, "not yet");
+        scene.after(30);
+        assert_eq!(scene.go().status.state, State::Inspecting);
+        scene.row.status.start_failures = 20;
+        scene.probe = Some(failed_job(Reason::ContainerFailed));
+        let step = scene.step();
+        assert_eq!(step.status.state, State::Failed);
+        assert!(
+            reason(&step).ends_with("20 starts ended so: remove the cause, and retry"),
+            "{}",
+            reason(&step)
+        );
+    }
+}
+
+#[test]
+fn a_checkpoint_on_a_volume_that_is_away_is_read_later() {
+    let mut scene = Scene::with_job(submitted(), completed_job()).read("cat: Stale file handle\n");
+    scene.row.status.verifying = true;
+    scene.probe = Some(failed_job(Reason::ContainerFailed));
+    let step = scene.go();
+    assert_eq!(
+        (&step.action, step.status.state, step.status.verifying),
+        (&Action::Record, State::Submitted, true)
+    );
+    assert_eq!(step.status.start_failures, 1);
+    assert_eq!(scene.step().action, Action::DeleteProbe(Probe::Verification));
+    scene.probe = None;
+    assert_eq!(scene.go().action, Action::Settle);
+    scene.after(30);
+    assert_eq!(scene.step().action, Action::CreateProbe(Probe::Verification));
 }
 
 #[test]
