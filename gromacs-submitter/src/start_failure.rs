@@ -96,7 +96,8 @@ const PATTERNS: &[(&str, StartFailure)] = &[
     ("The total potential energy is", StartFailure::Input(MINIMISE)),
 ];
 
-/// What mdrun's `words` ask for. Words that nobody knows are taken for the input's fault: a person must read them.
+/// What mdrun's `words` ask for. Words that nobody knows are taken for the input's fault, once the plainest configuration has
+/// met them, too: a person must read them.
 #[must_use]
 pub fn classify(words: &str) -> StartFailure {
     PATTERNS
@@ -123,11 +124,19 @@ pub fn rules_out(words: &str, refused: &Layout, candidate: &Layout) -> bool {
             .into_iter()
             .zip(on_gpu(candidate))
             .all(|(refused, candidate)| candidate || !refused),
+        // Nobody knows what they are about.
+        StartFailure::Input(None) => candidate == refused || !is_plainest(candidate),
         StartFailure::Layout(Fault::Division)
         | StartFailure::Transient
         | StartFailure::NoLocks
-        | StartFailure::Input(_) => candidate == refused,
+        | StartFailure::Input(Some(_)) => candidate == refused,
     }
+}
+
+/// True for one rank on the CPU: every input that GROMACS can run at all runs so.
+#[must_use]
+pub fn is_plainest(layout: &Layout) -> bool {
+    layout.ntmpi == 1 && !on_gpu(layout).contains(&true)
 }
 
 fn on_gpu(layout: &Layout) -> [bool; 4] {
@@ -217,5 +226,10 @@ mod tests {
         assert!(rules_out(&words, &gpu, &Layout::water(1, 4, 1)));
         assert!(!rules_out(&words, &gpu, &Layout { pme: Device::Cpu, ..gpu }), "less of it is on the GPU");
         assert!(!rules_out(&words, &gpu, &Layout::cpu(1, 8)));
+        let unknown = "some new words";
+        assert!(
+            rules_out(unknown, &gpu, &Layout::cpu(2, 4)) && !rules_out(unknown, &gpu, &Layout::cpu(1, 4))
+        );
+        assert!(rules_out(unknown, &Layout::cpu(1, 4), &Layout::cpu(1, 4)));
     }
 }

@@ -262,7 +262,9 @@ pub(super) fn failed(status: RowStatus, input: &Input<'_>, job: &JobView) -> Ste
         (Some(words), None) => format!("mdrun failed: {words} ({})", before_greeting(&said(job))),
         (None, _) => said(job),
     };
-    let made_a_step = last_step.is_some_and(|last| first_step.is_none_or(|first| last > first));
+    // What was seen of it while it ran counts, too: its log may have lost its beginning.
+    let made_a_step = last_step.is_some_and(|last| first_step.is_none_or(|first| last > first))
+        || (status.first_step.is_some() && status.step > status.first_step);
     let words = words.filter(|_| input.row.kind == Kind::Simulation);
     if made_a_step
         && words.as_deref().is_some_and(is_file_system_away)

@@ -10,7 +10,7 @@ use sqlx::types::Json;
 use super::ending::{end_of, with_history};
 use super::{Input, Step, later, next_submission, record};
 use crate::manifest::appends;
-use crate::start_failure::{StartFailure, classify, rules_out};
+use crate::start_failure::{StartFailure, classify, is_plainest, rules_out};
 use crate::view::JobView;
 
 /// Delay before the first new try after what goes by; it doubles with each.
@@ -74,10 +74,21 @@ pub(super) fn failed(
                 None => record(end_of(status, too_often(&reason), input, job)),
             }
         }
+        (StartFailure::Input(None), Some(rung)) if !is_plainest(&layout_of(rung, input)) => {
+            let reason = format!("{reason}; tries one rank on the CPU before it gives up");
+            let next = with_history(next_submission(input.row, reason), &status);
+            let refused = Some(Refused { rung, words: words.to_owned() });
+            Step { refused, ..record(next) }
+        }
         (StartFailure::Layout(_) | StartFailure::Input(None), _) => {
             record(end_of(status, reason, input, job))
         }
     }
+}
+
+/// The plainest layout for what is no configuration of the ladder.
+fn layout_of(rung: i32, input: &Input<'_>) -> Layout {
+    input.ladder.iter().find(|found| found.rung == rung).map_or(Layout::cpu(1, 1), |found| found.layout.0)
 }
 
 /// The next submission of a row that goes on by itself after a delay; none if it was tried often enough. `what` says what

@@ -149,6 +149,27 @@ fn what_a_person_must_change_is_said() {
 }
 
 #[test]
+fn words_that_nobody_knows_are_tried_on_one_rank_before_the_row_fails() {
+    let mut scene = ended_at_start(1, "Nobody knows these words");
+    scene.ladder[0].layout = Json(Layout::cpu(4, 1));
+    let step = scene.go();
+    assert_eq!((step.status.state, step.status.submission), (State::Queued, 2));
+    assert_eq!(
+        reason(&step),
+        "mdrun failed: Nobody knows these words; tries one rank on the CPU before it gives up"
+    );
+    let refused = step.refused.expect("it should be marked");
+    let refusal = Refusal { layout: scene.ladder[0].layout, words: refused.words };
+    let proposed = scene.ladder[..1].to_vec();
+    let left = without_refused(proposed, &[refusal]).expect("one rank is left");
+    assert_eq!(left.iter().map(|rung| rung.layout.0).collect::<Vec<_>>(), [Layout::cpu(1, 2)]);
+    // There the words are the input's.
+    let mut scene = ended_at_start(1, "Nobody knows these words");
+    scene.ladder = left;
+    assert_eq!(scene.step().status.state, State::Failed);
+}
+
+#[test]
 fn after_its_first_step_a_failure_is_no_matter_of_the_start() {
     let mut scene = ended_at_start(1, NO_DOMAINS);
     let text = format!(
@@ -156,6 +177,10 @@ fn after_its_first_step_a_failure_is_no_matter_of_the_start() {
     );
     scene = scene.read(&text);
     assert_eq!(scene.step().status.state, State::Failed);
+    // Its log is gone but for the end; what it computed was seen before.
+    let mut cut = ended_at_start(1, NO_DOMAINS);
+    (cut.row.status.attempt, cut.row.status.first_step, cut.row.status.step) = (1, Some(0), Some(100));
+    assert_eq!(cut.step().status.state, State::Failed);
     // With the step that it began with it has computed nothing.
     scene = scene.read(&text.replace("step 100\r", ""));
     assert_eq!(scene.step().status.state, State::Queued);
