@@ -27,6 +27,9 @@ const AFTER_DATABASE_ERROR: Duration = Duration::from_secs(2);
 /// How long a row rests whose step could not be written: it is due, and would be claimed again at once. Others go on.
 const AFTER_ROW_ERROR: Duration = Duration::from_secs(5);
 
+/// How long before a claim a row may have become due in a transaction that ended after it.
+const IN_FLIGHT: Duration = Duration::from_secs(1);
+
 /// How many changed ScavengerJobs may be on their way; when it is full the watches wait.
 const CHANGES_BUFFERED: usize = 1024;
 
@@ -159,6 +162,11 @@ impl Rows {
         }
     }
 
+    /// How soon one of the rows that rest may be claimed again.
+    fn next_rested(&self) -> Option<Duration> {
+        self.resting.values().min().map(|until| until.saturating_duration_since(Instant::now()))
+    }
+
     /// Rows that must not be claimed now.
     fn not_now(&mut self) -> Vec<i64> {
         let now = Instant::now();
@@ -189,6 +197,7 @@ async fn claim(
     watches: &mut Watches,
     limit: usize,
 ) -> Result<Duration, StoreError> {
+    let began = Instant::now();
     // A claim of one row is one of a row that is due, and new rows would wait until none is.
     if limit > 1 || pace.concurrency == 1 {
         let options =
@@ -212,9 +221,10 @@ async fn claim(
         // The end of one of them is the next event.
         return Ok(SLOWEST_TURN);
     }
-    let due = worker.store.next_due().await?.unwrap_or(f64::INFINITY);
-    // Not at once again, so that a row that is due but cannot be claimed does not keep the loop busy.
-    Ok(Duration::try_from_secs_f64(due.max(0.1)).unwrap_or(SLOWEST_TURN).min(SLOWEST_TURN))
+    // Not at once again: what became due meanwhile may be about to be woken once more.
+    let due = worker.store.next_due(began.elapsed() + IN_FLIGHT).await?.unwrap_or(f64::INFINITY).max(0.1);
+    let rested = rows.next_rested().unwrap_or(SLOWEST_TURN);
+    Ok(Duration::try_from_secs_f64(due).unwrap_or(SLOWEST_TURN).min(rested).min(SLOWEST_TURN))
 }
 
 async fn work(worker: Arc<Worker>, claim: Claim) -> Result<(), StoreError> {

@@ -253,8 +253,11 @@ async fn a_wake_during_the_work_is_not_lost() {
     let again = claim_one(&store).await;
     store.record(&again, &status, &releases).await.expect("should write");
     assert!(store.claim(&any(1)).await.expect("should claim").is_empty(), "it is due in a year");
-    assert!(store.next_due().await.expect("should ask").is_some_and(|seconds| seconds > 1000.0));
+    let claimed = |seconds| store.next_due(std::time::Duration::from_secs(seconds));
+    assert!(claimed(0).await.expect("should ask").is_some_and(|seconds| seconds > 1000.0));
     store.wake(&[id]).await.expect("should wake");
+    assert!(claimed(60).await.expect("should ask").is_some_and(|seconds| seconds <= 0.0));
+    assert_eq!(claimed(0).await.expect("should ask"), None, "the claim could not take it");
     assert_eq!(claim_one(&store).await.row.id, id);
 }
 

@@ -265,21 +265,25 @@ impl Store {
     }
 
     /// Seconds until a row in work, or one that waits for its submission before to be gone, is due; none if there is
-    /// no such row.
+    /// no such row. What was due before the last claim, which began so long ago, that claim could not take: a limit holds
+    /// it back, or somebody has it locked, and no clock says until when.
     ///
     /// # Errors
     /// The database's.
-    pub async fn next_due(&self) -> Result<Option<f64>, StoreError> {
+    pub async fn next_due(&self, claimed: Duration) -> Result<Option<f64>, StoreError> {
         Ok(sqlx::query_scalar(
             "select extract(epoch from min(due) - now())::double precision from (
                 select min(next_attempt_time) as due from gromacs_to_tune
                 where state in ('inspecting', 'tuning', 'submitted', 'running', 'interrupted')
+                    and next_attempt_time > now() - make_interval(secs => $1)
                     and (lease_until is null or lease_until < now())
                 union all
                 select min(next_attempt_time) from gromacs_to_tune
                 where state = 'queued' and submission > 1 and not held and not waits_for_rows
+                    and next_attempt_time > now() - make_interval(secs => $1)
                     and (lease_until is null or lease_until < now())) d",
         )
+        .bind(claimed.as_secs_f64())
         .fetch_one(&self.pool)
         .await?)
     }

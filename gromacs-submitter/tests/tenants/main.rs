@@ -152,7 +152,7 @@ async fn the_submitters_role_is_enough_for_a_whole_life() {
     let claim = queue.claim().await;
     let mut claim = a_life(&queue, claim).await;
     queue.submitter.wake(&[id]).await.expect("should wake");
-    queue.submitter.next_due().await.expect("should ask");
+    queue.submitter.next_due(std::time::Duration::ZERO).await.expect("should ask");
     assert_eq!(queue.submitter.namespaces().await.expect("should ask"), ["chem"]);
     assert_eq!(queue.submitter.ladder(id, 1).await.expect("should read"), [rung(1, 1000)]);
     assert_eq!(queue.submitter.count_by_state().await.expect("should count").len(), 1);
