@@ -193,16 +193,26 @@ fn one_file_installs_the_operator() -> Result<()> {
     Ok(())
 }
 
+/// What names the namespace of the installation: everything but what other namespaces get.
+const EVERYTHING: &str = "{namespace: {create: true}, tuner: {enabled: true}, submitter: {enabled: true}, \
+    postgres: {enabled: true}, \
+    monitoring: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}}";
+
 /// In another namespace nothing refers to the usual one.
 fn another_namespace() -> Result<()> {
-    let values = SAME[2].1;
-    let parts = render_in(values, "elsewhere")?;
+    let parts = render_in(EVERYTHING, "elsewhere")?;
     let wrong: Vec<_> = parts.iter().filter(|part| part.text.contains(NAMESPACE)).collect();
     ensure!(wrong.is_empty(), "rendered for another namespace, these still name {NAMESPACE}: {wrong:?}");
     let pool =
         parts.iter().find(|part| part.template == "operator/pool.yaml").context("no pool is rendered")?;
     let submitter = "system:serviceaccount:elsewhere:gromacs-submitter";
     ensure!(pool.text.contains(submitter), "in another namespace the pool does not trust its own submitter");
+    let rules = parts
+        .iter()
+        .find(|part| part.template == "monitoring/prometheus-rule.yaml")
+        .context("no alert rules are rendered")?;
+    let watched = "namespace=\"elsewhere\"";
+    ensure!(rules.text.contains(watched), "in another namespace the alerts watch the usual one");
     Ok(())
 }
 
