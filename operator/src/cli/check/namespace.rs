@@ -20,7 +20,7 @@ const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 pub(super) fn findings(seen: &Seen, example: &ScavengerJob) -> Vec<Finding> {
     let mut found = vec![namespace(seen)];
     found.extend(limit_ranges(&seen.limit_ranges, example));
-    found.extend(quotas(&seen.quotas));
+    found.extend(quotas(&seen.quotas, example));
     found.extend(pull_secrets(seen, example));
     found.extend(claims(&seen.claims, example));
     found
@@ -100,17 +100,17 @@ fn outside(
     Some(format!("a {kind} may request at most {} of {resource}, and this requests {asked}", most.0))
 }
 
-fn quotas(quotas: &Read<Vec<ResourceQuota>>) -> Vec<Finding> {
+fn quotas(quotas: &Read<Vec<ResourceQuota>>, example: &ScavengerJob) -> Vec<Finding> {
     const CHECK: &str = "quota";
     let quotas = match quotas {
         Err(why) => return vec![Finding::new(CHECK, Verdict::Unknown, why.clone())],
         Ok(quotas) if quotas.is_empty() => return vec![Finding::ok(CHECK, "none")],
         Ok(quotas) => quotas,
     };
-    quotas.iter().map(|quota| self::quota(CHECK, quota)).collect()
+    quotas.iter().map(|quota| self::quota(CHECK, quota, example)).collect()
 }
 
-fn quota(check: &'static str, quota: &ResourceQuota) -> Finding {
+fn quota(check: &'static str, quota: &ResourceQuota, example: &ScavengerJob) -> Finding {
     let name = quota.name_any();
     let counts = of_scavenger_jobs(quota);
     if counts == Counts::Others {
@@ -125,6 +125,8 @@ fn quota(check: &'static str, quota: &ResourceQuota) -> Finding {
     let concerns = hard.filter(|(resource, _)| concerns_pods_or_jobs(resource));
     let full: Vec<String> = concerns
         .clone()
+        // A quota of no GPUs keeps nobody out who requests none.
+        .filter(|(resource, _)| takes(example, resource))
         .filter(|(resource, hard)| {
             amount(&hard.0).zip(amount(used(resource))).is_some_and(|(hard, used)| used >= hard)
         })
@@ -187,6 +189,14 @@ fn of_scavenger_jobs(quota: &ResourceQuota) -> Counts {
         }
     }
     Counts::Both
+}
+
+/// True if a pod of the example takes something of what a quota counts: every pod is one, and has the resources that it
+/// requests.
+fn takes(example: &ScavengerJob, resource: &str) -> bool {
+    let name = resource.strip_prefix("requests.").or_else(|| resource.strip_prefix("limits."));
+    let name = name.unwrap_or(resource);
+    name == "pods" || name.starts_with("count/") || example.spec.resources.requests.contains_key(name)
 }
 
 fn concerns_pods_or_jobs(resource: &str) -> bool {
@@ -351,9 +361,8 @@ mod tests {
             }
             let status = json!({ "hard": { "pods": "10", "requests.storage": "1Gi" },
                                  "used": { "pods": used, "requests.storage": "1Gi" } });
-            only(&quotas(&Ok(vec![from(
-                json!({ "metadata": { "name": "team" }, "spec": spec, "status": status }),
-            )])))
+            let quota = from(json!({ "metadata": { "name": "team" }, "spec": spec, "status": status }));
+            only(&quotas(&Ok(vec![quota]), &small()))
         };
         let class = |operator: &str, values: &[&str]| {
             Some(json!({ "scopeName": "PriorityClass", "operator": operator, "values": values }))
@@ -369,6 +378,20 @@ mod tests {
         for scope in [class("NotIn", &["scavenger-0"]), class("In", &["gold"])] {
             assert_eq!(quota("10", scope), (Verdict::Ok, "team: it does not count ScavengerJobs".to_owned()));
         }
+    }
+
+    #[test]
+    fn a_quota_of_none_keeps_out_who_requests_some() {
+        let status =
+            json!({ "hard": { "requests.nvidia.com/gpu": "0", "pods": "10" }, "used": { "pods": "1" } });
+        let quota: ResourceQuota =
+            from(json!({ "metadata": { "name": "team" }, "spec": {}, "status": status }));
+        let said = |example: &ScavengerJob| only(&quotas(&Ok(vec![quota.clone()]), example));
+        assert_eq!(said(&small()).0, Verdict::Warning, "it counts ordinary pods, too");
+        let mut example = small();
+        example.spec.resources.requests.insert("nvidia.com/gpu".to_owned(), from(json!("1")));
+        let nothing = "team: nothing is left of requests.nvidia.com/gpu (0 of 0)";
+        assert_eq!(said(&example), (Verdict::Problem, nothing.to_owned()));
     }
 
     #[test]
