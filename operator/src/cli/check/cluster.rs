@@ -39,10 +39,10 @@ const POLICIES: [&str; 11] = [
     "scavengerjob-limits",
 ];
 
-pub(super) fn findings(seen: &Seen) -> Vec<Finding> {
+pub(super) fn findings(seen: &Seen, operator_namespace: &str) -> Vec<Finding> {
     let mut found = vec![version(&seen.version)];
     found.extend(seen.definitions.iter().map(|(name, definition)| api(name, definition)));
-    found.extend(pool(seen));
+    found.extend(pool(seen, operator_namespace));
     found.push(policies(seen));
     found.extend(priority_classes(&seen.priority_classes));
     if seen.karpenter {
@@ -138,7 +138,7 @@ fn fields(definition: &CustomResourceDefinition) -> BTreeSet<String> {
 }
 
 /// Whether ScavengerJobs are admitted, and whether an operator is at work.
-fn pool(seen: &Seen) -> Vec<Finding> {
+fn pool(seen: &Seen, operator_namespace: &str) -> Vec<Finding> {
     const POOL: &str = "pool";
     const OPERATOR: &str = "operator";
     let pool = match &seen.pool {
@@ -164,7 +164,7 @@ fn pool(seen: &Seen) -> Vec<Finding> {
         old if old > FRESH_SECONDS => Finding::problem(
             OPERATOR,
             format!(
-                "none is at work: the status of the pool is {} old; see `kubectl -n scavenger-system get pods`",
+                "none is at work: the status of the pool is {} old; see `kubectl -n {operator_namespace} get pods`",
                 super::super::text::age(age)
             ),
         ),

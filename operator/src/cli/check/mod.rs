@@ -106,13 +106,12 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
     let seen = read::everything(&client, &namespace, &options.operator_namespace)
         .await
         .with_context(|| format!("namespace {namespace:?} could not be checked"))?;
-    let mut findings = cluster::findings(&seen);
+    let mut findings = cluster::findings(&seen, &options.operator_namespace);
     findings.extend(namespace::findings(&seen, &example));
-    findings.extend(network::finding(&seen, &options.operator_namespace));
+    findings.extend(network::finding(&seen, &example, &options.operator_namespace));
     findings.extend(rights::findings(&seen));
-    findings.extend(
-        trial::findings(&client, &namespace, example, seen.supervisor().as_ref(), seen.by_use()).await?,
-    );
+    let supervisor = seen.supervisor_of(&example);
+    findings.extend(trial::findings(&client, &namespace, example, supervisor.as_ref(), seen.by_use()).await?);
     print(&match options.output {
         Output::Text => text(&namespace, &findings),
         Output::Json => json_lines(&findings)?,

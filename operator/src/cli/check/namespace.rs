@@ -230,7 +230,7 @@ fn pull_secrets(seen: &Seen, example: &ScavengerJob) -> Vec<Finding> {
     named.extend(
         example.spec.image_pull_secrets.iter().map(|name| (name.clone(), "the ScavengerJob".to_owned())),
     );
-    if let Some(supervisor) = seen.supervisor() {
+    if let Some(supervisor) = seen.supervisor_of(example) {
         let secrets = supervisor.image_pull_secrets.iter();
         named.extend(secrets.map(|name| (name.to_string(), "the pool's supervisor".to_owned())));
     }

@@ -7,18 +7,21 @@ use k8s_openapi::{
     apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
 };
 use kube::ResourceExt;
-use scavenger_schema::names;
+use scavenger_schema::{names, scavenger_job::ScavengerJob};
 
 use super::{Finding, Verdict, read::Seen};
 
 /// The port of the operator's endpoint for reports.
 const PORT: i32 = 8443;
 
+/// The port of every DNS server.
+const DNS_PORT: i32 = 53;
+
 const CHECK: &str = "egress";
 
-pub(super) fn finding(seen: &Seen, operator_namespace: &str) -> Option<Finding> {
+pub(super) fn finding(seen: &Seen, example: &ScavengerJob, operator_namespace: &str) -> Option<Finding> {
     // Without a supervisor nobody reports.
-    seen.supervisor()?;
+    seen.supervisor_of(example)?;
     let policies = match &seen.network_policies {
         Err(why) => return Some(Finding::new(CHECK, Verdict::Unknown, why.clone())),
         Ok(policies) => policies,
@@ -36,11 +39,19 @@ fn judge(policies: &[NetworkPolicy], operator: &BTreeMap<String, String>, namesp
     }
     let rules =
         || closing.iter().flat_map(|policy| &policy.spec).flat_map(|spec| spec.egress.iter().flatten());
-    if rules().any(|rule| leads_to(rule, operator)) {
-        return Finding::ok(CHECK, format!("the NetworkPolicies let pods reach {namespace} on port {PORT}"));
-    }
     let policies: Vec<String> = closing.iter().map(|policy| policy.name_any()).collect();
     let policies = policies.join(", ");
+    if rules().any(|rule| leads_to(rule, operator)) {
+        if rules().any(|rule| may_lead_to_dns(rule, operator)) {
+            let message = format!("the NetworkPolicies let pods reach {namespace} on port {PORT}, and DNS");
+            return Finding::ok(CHECK, message);
+        }
+        let message = format!(
+            "NetworkPolicy {policies} lets pods reach {namespace} on port {PORT}, but no DNS, so supervisors do not find it and \
+             checkpoints are not seen; allow egress on port {DNS_PORT} (UDP and TCP)"
+        );
+        return Finding::warning(CHECK, message);
+    }
     if rules().any(by_address) {
         let message =
             format!("NetworkPolicy {policies} allows by address; port {PORT} of {namespace} must be in it");
@@ -79,23 +90,36 @@ fn leads_to(rule: &NetworkPolicyEgressRule, operator: &BTreeMap<String, String>)
         peer.namespace_selector.as_ref().is_some_and(|selector| selects(selector, operator))
             && peer.pod_selector.as_ref().is_none_or(|selector| selects(selector, &pods))
     };
-    allows_port(rule) && rule.to.as_ref().is_none_or(|peers| peers.is_empty() || peers.iter().any(to))
+    allows_port(rule, PORT, "TCP")
+        && rule.to.as_ref().is_none_or(|peers| peers.is_empty() || peers.iter().any(to))
+}
+
+/// True if a rule allows DNS of some peer that need not be the operator. Where the cluster's DNS is, nobody says.
+fn may_lead_to_dns(rule: &NetworkPolicyEgressRule, operator: &BTreeMap<String, String>) -> bool {
+    let system = [("kubernetes.io/metadata.name".to_owned(), "kube-system".to_owned())].into();
+    let to = |peer: &NetworkPolicyPeer| {
+        let elsewhere = |selector: &LabelSelector| selects(selector, &system) || !selects(selector, operator);
+        peer.ip_block.is_some() || peer.namespace_selector.as_ref().is_some_and(elsewhere)
+    };
+    allows_port(rule, DNS_PORT, "UDP")
+        && rule.to.as_ref().is_none_or(|peers| peers.is_empty() || peers.iter().any(to))
 }
 
 /// True if some address is allowed on the port: whether the operator has it, nobody can say.
 fn by_address(rule: &NetworkPolicyEgressRule) -> bool {
-    allows_port(rule) && rule.to.iter().flatten().any(|peer| peer.ip_block.is_some())
+    allows_port(rule, PORT, "TCP") && rule.to.iter().flatten().any(|peer| peer.ip_block.is_some())
 }
 
-fn allows_port(rule: &NetworkPolicyEgressRule) -> bool {
+fn allows_port(rule: &NetworkPolicyEgressRule, number: i32, protocol: &str) -> bool {
     let matches = |port: &NetworkPolicyPort| {
-        let is_tcp = port.protocol.as_deref().is_none_or(|protocol| protocol == "TCP");
         let is_port = match &port.port {
             None => true,
-            Some(IntOrString::Int(first)) => (*first..=port.end_port.unwrap_or(*first)).contains(&PORT),
-            Some(IntOrString::String(name)) => name == "reports",
+            Some(IntOrString::Int(first)) => (*first..=port.end_port.unwrap_or(*first)).contains(&number),
+            Some(IntOrString::String(name)) => {
+                matches!((number, &**name), (PORT, "reports") | (DNS_PORT, "dns"))
+            }
         };
-        is_tcp && is_port
+        port.protocol.as_deref().unwrap_or("TCP") == protocol && is_port
     };
     rule.ports.as_ref().is_none_or(|ports| ports.is_empty() || ports.iter().any(matches))
 }
@@ -152,10 +176,24 @@ mod tests {
 
         let peer = json!({ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "scavenger-system" } } });
         let leads = egress(&json!([{ "to": [peer], "ports": [{ "port": 8443 }] }]));
-        assert_eq!(said(&[egress(&json!([])), leads]).0, Verdict::Ok, "rules of all policies count together");
+        let (verdict, message) = said(&[egress(&json!([])), leads.clone()]);
+        assert!(verdict == Verdict::Warning && message.contains("but no DNS"), "{message}");
+        let dns = json!({ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "kube-system" } } });
+        for dns in [
+            json!({ "to": [dns], "ports": [{ "port": 53, "protocol": "UDP" }] }),
+            json!({ "ports": [{ "port": 53, "protocol": "UDP" }] }),
+            json!({ "to": [{ "namespaceSelector": {} }] }),
+        ] {
+            let found = said(&[egress(&json!([dns])), leads.clone()]);
+            assert_eq!(found.0, Verdict::Ok, "rules of all policies count together: {}", found.1);
+        }
+        let tcp = egress(&json!([{ "ports": [{ "port": 53 }] }]));
+        assert_eq!(said(&[tcp, leads]).0, Verdict::Warning);
         let another_port = egress(&json!([{ "to": [peer], "ports": [{ "port": 443 }] }]));
         assert_eq!(said(&[another_port]).0, Verdict::Warning);
-        let range = egress(&json!([{ "ports": [{ "port": 8000, "endPort": 9000 }] }]));
+        let range = egress(
+            &json!([{ "ports": [{ "port": 8000, "endPort": 9000 }, { "port": 53, "protocol": "UDP" }] }]),
+        );
         assert_eq!(said(&[range]).0, Verdict::Ok);
         let within = egress(&json!([{ "to": [{ "podSelector": {} }] }]));
         assert_eq!(said(&[within]).0, Verdict::Warning, "pods of its own namespace alone");

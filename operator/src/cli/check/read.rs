@@ -19,7 +19,12 @@ use kube::{
     api::{ListParams, PostParams},
 };
 use scavenger_planner::values::{Accounting, ByUse, Supervisor};
-use scavenger_schema::{names, scavenger_pool::ScavengerPool};
+use scavenger_schema::{
+    names,
+    scavenger_job::ScavengerJob,
+    scavenger_pool::{ScavengerPool, ScavengerPoolSpec},
+    supervisor::Switch,
+};
 use serde::de::DeserializeOwned;
 
 use super::rights::{self, Right};
@@ -62,20 +67,21 @@ impl Seen {
         is_so.then_some(ByUse { grace_period: longest })
     }
 
-    /// The supervisor of the pool, if it has one.
-    pub(super) fn supervisor(&self) -> Option<Supervisor> {
-        let pool = self.pool.as_ref().ok()?.as_ref()?;
-        let supervisor = pool.spec.supervisor.as_ref()?;
-        Some(Supervisor {
-            image: supervisor.image.as_str().into(),
-            image_pull_secrets: supervisor
-                .image_pull_secrets
-                .iter()
-                .map(|name| name.as_str().into())
-                .collect(),
-            by_default: true,
-        })
+    /// The supervisor of the pool, if it has one under which a ScavengerJob runs.
+    pub(super) fn supervisor_of(&self, sj: &ScavengerJob) -> Option<Supervisor> {
+        supervisor(&self.pool.as_ref().ok()?.as_ref()?.spec, sj)
     }
+}
+
+fn supervisor(pool: &ScavengerPoolSpec, sj: &ScavengerJob) -> Option<Supervisor> {
+    let supervisor = pool.supervisor.as_ref()?;
+    let by_default = supervisor.default == Switch::On;
+    let wish = sj.spec.supervisor.as_ref().and_then(|wish| wish.enabled);
+    wish.unwrap_or(by_default).then(|| Supervisor {
+        image: supervisor.image.as_str().into(),
+        image_pull_secrets: supervisor.image_pull_secrets.iter().map(|name| name.as_str().into()).collect(),
+        by_default,
+    })
 }
 
 pub(super) async fn everything(
@@ -194,4 +200,32 @@ async fn may(client: &Client, namespace: &str, right: Right) -> anyhow::Result<b
 #[expect(clippy::disallowed_methods, reason = "the edge: whether a status is fresh is a question of now")]
 fn now() -> Timestamp {
     Timestamp::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{super::trial::small, *};
+
+    #[test]
+    fn a_supervisor_counts_for_those_who_run_under_it() {
+        let pool = |supervisor: Value| -> ScavengerPoolSpec {
+            let pool: ScavengerPool = serde_json::from_value(json!({
+                "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerPool", "metadata": { "name": "default" },
+                "spec": { "supervisor": supervisor },
+            }))
+            .unwrap();
+            pool.spec
+        };
+        let mut wishes = small();
+        wishes.spec.supervisor = Some(serde_json::from_value(json!({ "enabled": true })).unwrap());
+        let mut refuses = small();
+        refuses.spec.supervisor = Some(serde_json::from_value(json!({ "enabled": false })).unwrap());
+        for (default, expected) in [("On", [true, true, false]), ("Off", [false, true, false])] {
+            let pool = pool(json!({ "image": "supervisor:1", "default": default }));
+            let runs = [&small(), &wishes, &refuses].map(|sj| supervisor(&pool, sj).is_some());
+            assert_eq!(runs, expected, "{default}");
+        }
+    }
 }
