@@ -454,13 +454,17 @@ impl Worker {
                 let ladder = self.tuner.ladder(row, *system, limits, nodes, measured).await?;
                 let refusals = self.store.refusals(row.id).await?;
                 let ladder = advance::without_refused(ladder, &refusals).map_err(StepError::FitPool)?;
-                let (status, ladder) = advance::with_ladder(row, ladder, pool)?;
+                let kills = match row.status.outgrown_memory_bytes {
+                    Some(_) => self.store.kills(row.id).await?,
+                    None => Vec::new(),
+                };
+                let (status, ladder) = advance::with_ladder(row, ladder, pool, &kills)?;
                 let changes = Changes { ladder: Some(ladder), ..Changes::default() };
                 return Ok(Progress::Written(Box::new(self.store.record(claim, &status, &changes).await?)));
             }
             Action::Predict(request) => {
                 let rung = self.tuner.expectation(&request).await?;
-                let (status, ladder) = advance::with_ladder(row, vec![rung], seen.pool.as_ref())?;
+                let (status, ladder) = advance::with_ladder(row, vec![rung], seen.pool.as_ref(), &[])?;
                 let changes = Changes { ladder: Some(ladder), ..Changes::default() };
                 return Ok(Progress::Written(Box::new(self.store.record(claim, &status, &changes).await?)));
             }

@@ -253,7 +253,7 @@ async fn a_wake_during_the_work_is_not_lost() {
     let again = claim_one(&store).await;
     store.record(&again, &status, &releases).await.expect("should write");
     assert!(store.claim(&any(1)).await.expect("should claim").is_empty(), "it is due in a year");
-    let claimed = |seconds| store.next_due(std::time::Duration::from_secs(seconds));
+    let claimed = |seconds| store.next_due(Duration::from_secs(seconds));
     assert!(claimed(0).await.expect("should ask").is_some_and(|seconds| seconds > 1000.0));
     store.wake(&[id]).await.expect("should wake");
     assert!(claimed(60).await.expect("should ask").is_some_and(|seconds| seconds <= 0.0));
@@ -427,6 +427,14 @@ async fn a_whole_life_is_written_down() {
         store.measured_runs(id, 1).await.expect("should read").is_empty(),
         "only earlier submissions count"
     );
+    assert!(store.kills(id).await.expect("should read").is_empty(), "nothing was killed");
+    sqlx::query("update gromacs_attempt set reason = 'OOMKilled'")
+        .execute(store.pool())
+        .await
+        .expect("should update");
+    let kills = store.kills(id).await.expect("should read");
+    assert_eq!(kills.len(), 1);
+    assert_eq!((kills[0].memory_bytes, kills[0].layout), (314_572_800, ladder[1].layout));
     let first_step: Option<i64> = sqlx::query_scalar("select first_step from gromacs_attempt")
         .fetch_one(store.pool())
         .await

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, State};
-use scavenger_schema::tuning::Resources;
+use scavenger_schema::tuning::{Layout, Resources};
+use sqlx::types::Json;
 
 use crate::manifest::needed_grace_seconds;
 use crate::view::PoolView;
@@ -42,10 +43,22 @@ impl From<String> for NoConfiguration {
     }
 }
 
+/// A configuration with which mdrun was killed for using more than its memory.
+#[derive(Debug, Clone, Copy, PartialEq, sqlx::FromRow)]
+pub struct Kill {
+    /// Its layout.
+    pub layout: Json<Layout>,
+    /// Its memory, bytes.
+    pub memory_bytes: i64,
+    /// What the tuner had expected it to use, bytes.
+    pub predicted_memory_bytes: i64,
+}
+
 /// The row and its ladder when the tuner has answered.
 ///
 /// The ladder ends at the least that the row runs with. What cannot save its last checkpoint in the time that the pool allows is left out, and what has no more memory
-/// than mdrun was killed with gets twice as much, as far as nodes and limits go.
+/// than mdrun was killed with gets twice as much, as far as nodes and limits go. What mdrun was killed with is known of the
+/// configurations in `kills`; others need more or less than these, as the tuner expects it.
 ///
 /// # Errors
 /// Why no configuration is left, with a sentence for the row.
@@ -53,9 +66,10 @@ pub fn with_ladder(
     row: &GromacsToTune,
     ladder: Vec<LadderRung>,
     pool: Option<&PoolView>,
+    kills: &[Kill],
 ) -> Result<(RowStatus, Vec<LadderRung>), NoConfiguration> {
     let in_time = stops_in_time(row, short_enough(row, large_enough(row, ladder, pool)?)?, pool)?;
-    let mut ladder = with_more_memory(row, in_time, pool)?;
+    let mut ladder = with_more_memory(row, in_time, pool, kills)?;
     for (rung, number) in ladder.iter_mut().zip(1..) {
         rung.rung = number;
     }
@@ -183,16 +197,18 @@ fn with_more_memory(
     row: &GromacsToTune,
     ladder: Vec<LadderRung>,
     pool: Option<&PoolView>,
+    kills: &[Kill],
 ) -> Result<Vec<LadderRung>, String> {
     let Some(outgrown) = row.status.outgrown_memory_bytes else { return Ok(ladder) };
     let mut most_anywhere = 0;
     let mut larger = Vec::new();
-    for mut rung in ladder {
+    let too_little: Vec<i64> = ladder.iter().map(|rung| too_little(rung, &ladder, outgrown, kills)).collect();
+    for (mut rung, too_little) in ladder.into_iter().zip(too_little) {
         let most = most_memory(row, &rung, pool) / MIB * MIB;
         most_anywhere = most_anywhere.max(most);
         // Doubled, so that few attempts find what it needs; more than a node has, nobody gets.
-        let memory = rung.memory_bytes.max(outgrown.saturating_mul(2)).min(most);
-        if memory <= outgrown {
+        let memory = rung.memory_bytes.max(whole_mib(too_little.saturating_mul(2))).min(most);
+        if memory <= too_little {
             continue;
         }
         if memory > rung.memory_bytes {
@@ -217,6 +233,22 @@ fn with_more_memory(
         ));
     }
     Ok(larger)
+}
+
+/// Memory with which a configuration would be killed, as far as `kills` say; `outgrown` if they say nothing.
+fn too_little(rung: &LadderRung, ladder: &[LadderRung], outgrown: i64, kills: &[Kill]) -> i64 {
+    let scaled = |kill: &Kill| {
+        // The tuner may have learned of the kill since: like is compared with like.
+        let now = ladder.iter().find(|found| found.layout == kill.layout);
+        let predicted = now.map_or(kill.predicted_memory_bytes, |found| found.predicted_memory_bytes);
+        let ratio = rung.predicted_memory_bytes as f64 / predicted as f64;
+        if ratio.is_finite() && ratio > 0.0 { (kill.memory_bytes as f64 * ratio) as i64 } else { outgrown }
+    };
+    kills.iter().map(scaled).max().unwrap_or(outgrown)
+}
+
+fn whole_mib(bytes: i64) -> i64 {
+    bytes.saturating_add(MIB - 1) / MIB * MIB
 }
 
 /// Most memory that nodes and limits allow beside the rung's cores.

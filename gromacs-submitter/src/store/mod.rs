@@ -20,6 +20,7 @@ use scavenger_schema::simulation::{
     EVENT_CHANNEL, GromacsToTune, LadderRung, MIGRATIONS, NOTIFY_CHANNEL, RowStatus,
 };
 use scavenger_schema::tuning::{Layout, MeasuredRun};
+use scavenger_vocabulary::Reason;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions, PgRow};
 use sqlx::types::Json;
 use sqlx::{FromRow as _, PgExecutor, PgPool, Row as _};
@@ -33,7 +34,7 @@ pub use progress::Progress;
 pub use queue::{ProjectSum, Ran, RowFilter, WaitingRow};
 pub use tenant::{Change, Removal, Tenant};
 
-use crate::advance::{AttemptRecord, Observation, Refusal, Refused};
+use crate::advance::{AttemptRecord, Kill, Observation, Refusal, Refused};
 use crate::probe::Inspection;
 use clock::Clock;
 
@@ -331,6 +332,23 @@ impl Store {
             order by submission, rung",
         )
         .bind(row)
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// The configurations of a row with which mdrun was killed for using more than its memory.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn kills(&self, row: i64) -> Result<Vec<Kill>, StoreError> {
+        Ok(sqlx::query_as(
+            "select l.layout, a.memory_bytes, l.predicted_memory_bytes
+            from gromacs_attempt a
+            join gromacs_ladder l on l.row_id = a.row_id and l.submission = a.submission and l.rung = a.rung
+            where a.row_id = $1 and a.reason = $2 and a.memory_bytes is not null",
+        )
+        .bind(row)
+        .bind(Reason::OOMKilled.name())
         .fetch_all(&self.pool)
         .await?)
     }

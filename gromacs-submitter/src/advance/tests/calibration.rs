@@ -55,7 +55,7 @@ fn its_box_is_made_and_its_configuration_is_not_for_the_tuner_to_choose() {
     let Action::Predict(request) = scene.step().action else { panic!("{:?}", scene.step().action) };
     assert_eq!(request.node.labels, BTreeMap::from([(AMD64.0.to_owned(), AMD64.1.to_owned())]));
     assert_eq!((request.layout.ntmpi, request.layout.ntomp, request.system.atoms), (1, 1, 11_664));
-    let (status, ladder) = with_ladder(&scene.row, vec![ladder().remove(1)], scene.pool.as_ref())
+    let (status, ladder) = with_ladder(&scene.row, vec![ladder().remove(1)], scene.pool.as_ref(), &[])
         .expect("should be a configuration");
     assert_eq!(status.reason.as_deref(), Some("the tuner expects 45.0 ns/day (36.0 to 54.0)"));
     scene.row.status = status;

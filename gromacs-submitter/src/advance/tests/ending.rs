@@ -35,7 +35,7 @@ fn killed_for_lack_of_memory_it_goes_on_with_more() {
     scene.row.is_inspected = true;
     assert_eq!(scene.go().status.state, State::Tuning);
     let (status, larger) =
-        with_ladder(&scene.row, ladder(), scene.pool.as_ref()).expect("should be a ladder");
+        with_ladder(&scene.row, ladder(), scene.pool.as_ref(), &[]).expect("should be a ladder");
     assert_eq!(larger.iter().map(|rung| rung.memory_bytes >> 20).collect::<Vec<_>>(), [600, 600, 600]);
     assert!(larger[0].reason.contains("600 MiB of memory instead of 300"), "{}", larger[0].reason);
     assert!(status.reason.is_some_and(|reason| reason.contains("with more than 300 MiB of memory")));
@@ -53,7 +53,7 @@ fn more_memory_ends_where_nodes_and_limits_end() {
     // A node has 4 GiB.
     let mut row = submitted();
     let memory = |row: &GromacsToTune, pool: &PoolView| {
-        with_ladder(row, ladder(), Some(pool))
+        with_ladder(row, ladder(), Some(pool), &[])
             .map(|(_, ladder)| ladder.iter().map(|rung| rung.memory_bytes >> 20).max())
     };
     row.status.outgrown_memory_bytes = Some(3 << 30);
@@ -88,12 +88,41 @@ fn more_memory_ends_where_nodes_and_limits_end() {
 }
 
 #[test]
+fn configurations_get_more_memory_as_they_are_expected_to_use_more() {
+    let mut row = submitted();
+    row.status.outgrown_memory_bytes = Some(300 << 20);
+    let mut proposed = ladder();
+    for (rung, mib) in proposed.iter_mut().zip([200, 100, 50]) {
+        rung.predicted_memory_bytes = mib << 20;
+        rung.memory_bytes = 256 << 20;
+    }
+    let killed = |rung: &LadderRung, predicted_mib: i64| Kill {
+        layout: rung.layout,
+        memory_bytes: 300 << 20,
+        predicted_memory_bytes: predicted_mib << 20,
+    };
+    let memory = |kills: &[Kill]| {
+        let (_, ladder) =
+            with_ladder(&row, proposed.clone(), Some(&pool()), kills).expect("should be a ladder");
+        ladder.iter().map(|rung| rung.memory_bytes >> 20).collect::<Vec<_>>()
+    };
+    // The second was killed with 300 MiB: the first is expected to need twice, the third half of that.
+    let second = proposed[1].clone();
+    assert_eq!(memory(&[killed(&second, 100)]), [1200, 600, 300]);
+    assert_eq!(memory(&[killed(&second, 50)]), [1200, 600, 300], "the tuner has learned since");
+    let gone =
+        LadderRung { layout: sqlx::types::Json(scavenger_schema::tuning::Layout::cpu(7, 1)), ..second };
+    assert_eq!(memory(&[killed(&gone, 50)]), [2400, 1200, 600], "it is not proposed any more");
+    assert_eq!(memory(&[]), [600, 600, 600], "nobody knows which it was");
+}
+
+#[test]
 fn a_larger_configuration_of_the_tuner_is_kept_as_it_is() {
     let mut row = submitted();
     row.status.outgrown_memory_bytes = Some(300 << 20);
     let mut proposed = ladder();
     proposed[0].memory_bytes = 2 << 30;
-    let (_, larger) = with_ladder(&row, proposed.clone(), Some(&pool())).expect("should be a ladder");
+    let (_, larger) = with_ladder(&row, proposed.clone(), Some(&pool()), &[]).expect("should be a ladder");
     assert_eq!((larger[0].memory_bytes, &larger[0].reason), (2 << 30, &proposed[0].reason));
 }
 
@@ -102,7 +131,8 @@ fn what_can_not_save_in_time_is_left_out() {
     let mut proposed = ladder();
     // 4 s for a step, 50 steps until it can stop.
     proposed[2].ns_per_day_p10 = 0.043;
-    let (_, kept) = with_ladder(&submitted(), proposed.clone(), Some(&pool())).expect("should be a ladder");
+    let (_, kept) =
+        with_ladder(&submitted(), proposed.clone(), Some(&pool()), &[]).expect("should be a ladder");
     assert_eq!(
         kept.iter().map(|rung| (rung.rung, rung.cpu_millicores)).collect::<Vec<_>>(),
         [(1, 2000), (2, 1000)]
@@ -110,7 +140,7 @@ fn what_can_not_save_in_time_is_left_out() {
     let mut strict = pool();
     strict.limits.max_grace_seconds = 5;
     assert_eq!(
-        with_ladder(&submitted(), proposed, Some(&strict)).map(|_| ()),
+        with_ladder(&submitted(), proposed, Some(&strict), &[]).map(|_| ()),
         Err(NoConfiguration::Ever(
             "mdrun needs 6 s for its last checkpoint after SIGTERM, but the ScavengerPool allows 5 \
              (limits.maxTerminationGracePeriodSeconds): ask an admin to raise it, and retry"

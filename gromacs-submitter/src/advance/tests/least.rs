@@ -9,7 +9,7 @@ fn left(min_cpu_millicores: Option<i32>, min_ns_per_day: Option<f64>) -> Result<
     for (rung, speed) in ladder.iter_mut().zip([60.0, 40.0, 20.0]) {
         rung.ns_per_day_p50 = speed;
     }
-    let (_, left) = with_ladder(&row, ladder, Some(&pool()))?;
+    let (_, left) = with_ladder(&row, ladder, Some(&pool()), &[])?;
     assert!(left.iter().zip(1..).all(|(rung, number)| rung.rung == number), "numbered from 1");
     Ok(left.iter().map(|rung| rung.cpu_millicores).collect())
 }
@@ -52,7 +52,7 @@ fn limits_below_the_minimum_leave_nothing_to_wait_for() {
     limited.limits.max_cpu_millicores = Some(2000);
     for (row, pool) in [(own, pool()), (least, limited)] {
         assert_eq!(
-            with_ladder(&row, ladder(), Some(&pool)).map(|_| ()),
+            with_ladder(&row, ladder(), Some(&pool), &[]).map(|_| ()),
             Err(NoConfiguration::Ever(
                 "min_cpu_millicores is 4000, but max_cpu_millicores and the pool's limits allow 2000: lower \
                  min_cpu_millicores, and retry"
@@ -65,7 +65,7 @@ fn limits_below_the_minimum_leave_nothing_to_wait_for() {
 #[test]
 fn the_smallest_that_is_left_waits_for_room() {
     let row = GromacsToTune { min_cpu_millicores: Some(2000), ..submitted() };
-    let (status, ladder) = with_ladder(&row, ladder(), Some(&pool())).expect("should be a ladder");
+    let (status, ladder) = with_ladder(&row, ladder(), Some(&pool()), &[]).expect("should be a ladder");
     let mut scene = Scene::with_job(
         GromacsToTune { status: RowStatus { job_uid: Some("uid-1".to_owned()), ..status }, ..row },
         waits(1, WaitingReason::NoCapacity),

@@ -70,7 +70,7 @@ fn one_that_may_take_longer_than_a_day_is_refused() {
         for (rung, hours) in rungs.iter_mut().zip(hours) {
             rung.hours_to_finish = Some(hours);
         }
-        with_ladder(&minimisation(), rungs, Some(&pool()))
+        with_ladder(&minimisation(), rungs, Some(&pool()), &[])
     };
     let (_, kept) = with_hours([10.0, 20.0, 40.0]).expect("two should be short enough");
     assert_eq!(kept.len(), 2);

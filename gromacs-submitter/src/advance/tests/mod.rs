@@ -170,7 +170,8 @@ fn from_queued_to_submitted() {
     assert_eq!(scene.step().action, Action::DeleteProbe(Probe::Inspection));
     scene.probe = None;
     assert!(matches!(scene.step().action, Action::AskTuner(_)));
-    scene.row.status = with_ladder(&scene.row, ladder(), scene.pool.as_ref()).expect("should be a ladder").0;
+    scene.row.status =
+        with_ladder(&scene.row, ladder(), scene.pool.as_ref(), &[]).expect("should be a ladder").0;
     assert_eq!(scene.step().action, Action::CreateJob(1));
 
     scene.job = Some(waits(1, WaitingReason::BehindInQueue));

@@ -50,7 +50,8 @@ fn an_inspection_that_ran_out_of_memory_is_made_anew_with_more() {
     assert_eq!(step.status.state, State::Inspecting);
     assert_eq!(step.status.probe_outgrown_memory_bytes, Some(256 << 20));
     assert_eq!(step.status.outgrown_memory_bytes, None, "mdrun was not killed");
-    let (status, rungs) = with_ladder(&scene.row, ladder(), scene.pool.as_ref()).expect("should be a ladder");
+    let (status, rungs) =
+        with_ladder(&scene.row, ladder(), scene.pool.as_ref(), &[]).expect("should be a ladder");
     assert_eq!(rungs, ladder(), "mdrun is offered what the tuner thinks it needs");
     assert!(!status.reason.unwrap_or_default().contains("memory"));
     assert_eq!(

@@ -63,7 +63,8 @@ fn where_mdrun_refuses_one_configuration_the_row_runs_with_the_next() {
     assert!(matches!(scene.step().action, Action::AskTuner(_)));
     // The tuner knows nothing of it, and proposes the same.
     let left = without_refused(ladder(), &[refusal]).expect("two are left");
-    let (status, proposed) = with_ladder(&scene.row, left, scene.pool.as_ref()).expect("they should fit");
+    let (status, proposed) =
+        with_ladder(&scene.row, left, scene.pool.as_ref(), &[]).expect("they should fit");
     assert_eq!((status.submission, status.rung), (2, Some(1)));
     assert_eq!(proposed.iter().map(|rung| rung.cpu_millicores).collect::<Vec<_>>(), [1000, 500]);
     (scene.row.status, scene.ladder, scene.log) = (status, proposed, Log::NotRead);
