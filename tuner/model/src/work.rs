@@ -38,8 +38,8 @@ pub struct Doubts {
     pub pme: f64,
     /// Of all other work.
     pub other: f64,
-    /// Of what does not depend on the atoms: writing output.
-    pub rest: f64,
+    /// Of writing output.
+    pub output: f64,
 }
 
 /// A factor on work that a setting makes, and the uncertainty of its logarithm. The centres are physics (operations of the
@@ -76,6 +76,8 @@ const SIGMA_SMALL_MOLECULE: f64 = 0.7;
 const SIGMA_MTS: f64 = 0.2;
 /// Uncertainty of ln(time) that writing takes: volumes on the network differ by as much.
 const SIGMA_OUTPUT: f64 = 1.0;
+/// Bytes of trajectory that a run writes per second to a volume on the network.
+const OUTPUT_BANDWIDTH: f64 = 150e6;
 
 /// Further grids that PME for Lennard-Jones interactions needs.
 #[must_use]
@@ -129,6 +131,11 @@ impl Work {
         work
     }
 
+    /// Seconds of a step in which trajectory is written: one rank writes, and the others wait.
+    pub(crate) fn output_seconds(&self) -> f64 {
+        self.output_bytes / OUTPUT_BANDWIDTH
+    }
+
     /// Applies the settings.
     fn set(&mut self, system: &System) {
         let (settings, doubts) = (&system.settings, &mut self.doubts);
@@ -176,7 +183,7 @@ impl Work {
             self.output_bytes *= 2.0;
         }
         if self.output_bytes > 0.0 {
-            doubts.rest = SIGMA_OUTPUT;
+            doubts.output = SIGMA_OUTPUT;
         }
     }
 }
@@ -246,7 +253,7 @@ mod tests {
         });
         assert!(few.perturbed < free.perturbed && few.doubts.other < free.doubts.other, "{few:?}");
         let output = with(|raw| raw.settings.output_bytes_per_step = 360_000.0);
-        assert_eq!((output.output_bytes, output.doubts.rest), (360_000.0, SIGMA_OUTPUT));
+        assert_eq!((output.output_bytes, output.doubts.output), (360_000.0, SIGMA_OUTPUT));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::hardware::Hardware;
 use crate::interval::{combine, log_normal};
 use crate::learn::{About, Features, Origin};
 use crate::performance::{Part, StepTime};
-use crate::work::Doubts;
+use crate::work::{Doubts, Work};
 
 /// The same if a CPU of Kubernetes is a hardware thread: what runs on the other one is not known.
 const SIGMA_SMT: f64 = 0.15;
@@ -100,7 +100,7 @@ impl Asked<'_> {
             * combine(&[
                 sigma,
                 SIGMA_SHARED,
-                sigma_of_settings(&self.job.work.doubts, &step),
+                sigma_of_settings(&self.job.work, &step),
                 self.sigma_of_threads(hardware, &features),
                 self.model.unmeasured_gpus(&features),
             ]);
@@ -108,17 +108,19 @@ impl Asked<'_> {
     }
 }
 
-/// Uncertainty of ln(time) because of settings that were not measured: of each kind of work by its share of the step. What
-/// does not depend on the atoms is in the part for threads.
-fn sigma_of_settings(doubts: &Doubts, step: &StepTime) -> f64 {
+/// Uncertainty of ln(time) because of settings that were not measured: of each kind of work by its share of the step. Output
+/// has no part of its own: its share is that of the seconds that writing takes, however long threads wait otherwise.
+fn sigma_of_settings(work: &Work, step: &StepTime) -> f64 {
+    let doubts = &work.doubts;
     if *doubts == Doubts::default() {
         return 0.0;
     }
+    let output = (work.output_seconds() / step.total).min(1.0);
     let share = |parts: &[Part]| parts.iter().map(|part| step.shares[*part as usize]).sum::<f64>();
     combine(&[
         doubts.pair * share(&[Part::Pair]),
         doubts.pme * share(&[Part::Spread, Part::Mesh, Part::Transpose]),
         doubts.other * share(&[Part::Other, Part::Host]),
-        doubts.rest * share(&[Part::Threads]),
+        doubts.output * output,
     ])
 }

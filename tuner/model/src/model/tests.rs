@@ -361,6 +361,25 @@ fn odd(spoil: impl FnOnce(&mut SystemDescription)) -> (Interval, Vec<String>) {
 }
 
 #[test]
+fn rare_output_is_no_doubt_and_output_at_each_step_is_one() {
+    let width = |bytes: f64| {
+        let mut asked = PredictRequest {
+            layout: Layout::cpu(1, 16),
+            node: node(16_000, 64),
+            system: water(20_000),
+            ..request()
+        };
+        asked.system.settings.output_bytes_per_step = bytes;
+        let speed = Model::prior().answer(&asked).expect("the layout should run").ns_per_day;
+        speed.p90 / speed.p10
+    };
+    // nstxout-compressed = 5000: some 4 bytes per atom and frame.
+    let (none, rare, each_step) = (width(0.0), width(16.0), width(24.0 * 20_000.0));
+    assert!((rare / none - 1.0).abs() < 1e-3, "{rare} {none}");
+    assert!(each_step > 1.2 * none, "{each_step} {none}");
+}
+
+#[test]
 fn odd_systems_are_told_and_less_certain() {
     let width = |interval: Interval| interval.p90 / interval.p10;
     let (ordinary, notes) = odd(|_| {});

@@ -9,8 +9,6 @@ use crate::work::Work;
 /// Reference cycles of a step that do not depend on the system: calls, timers, checks of signals, the state of the thermostat.
 /// One molecule in an empty box shows them (`tuner/data/settings.csv`).
 const STEP_CYCLES: f64 = 15_000.0;
-/// Bytes of trajectory that a run writes per second to a volume on the network.
-const OUTPUT_BANDWIDTH: f64 = 150e6;
 /// Transposes of the PME grid per step: two forth, two back.
 const TRANSPOSES: f64 = 4.0;
 /// Bytes per grid point and transpose: one complex number for two real points.
@@ -105,7 +103,7 @@ pub(super) fn step(
     second[Part::Redistribution as usize] = charges / pme_ranks * constants.redistribution / speed.reference;
     parts.after[Part::Threads as usize] = constants.barrier * (barrier_growth(place.threads) - 1.0)
         + STEP_CYCLES / speed.reference
-        + work.output_bytes / OUTPUT_BANDWIDTH;
+        + work.output_seconds();
     if apart {
         parts.after[Part::Redistribution as usize] = 2.0 * (pp_ranks / place.npme) * latency;
     }
