@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use scavenger_schema::bounds::{self, Bounds};
-use scavenger_schema::tuning::{Build, CycleTable, Layout, Resources, SystemDescription};
+use scavenger_schema::tuning::{
+    Build, CycleTable, Layout, LjPme, Resources, Settings, SystemDescription, VdwModifier,
+};
 
 use super::job::{Job, local_site};
 use super::place::{placement, throttling};
@@ -11,6 +13,7 @@ use crate::error::{FieldError, within};
 use crate::hardware::{CpuClass, hardware_of};
 use crate::learn::{Components, Site, hash};
 use crate::performance::{Component, Placement, StepTime};
+use crate::system::System;
 use crate::{layout, memory};
 
 /// Seconds by which the start of a run may falsify its speed: first touches of memory, clocks that rise.
@@ -107,8 +110,7 @@ impl Observation {
         let per_step = self.job.system.ns_per_day(speed) / table.total;
         let steps = 1.0 / per_step;
         let tuned = table.pairs.map_or(1.0, |pairs| pairs / steps / self.job.work.pairs);
-        // Settings that make the counted pairs others than the kernel's would be taken for tuning.
-        let tuned = if self.job.system.settings.is_plain() { tuned.clamp(0.7, 3.0) } else { 1.0 };
+        let tuned = if counts_pairs_alike(&self.job.system) { tuned.clamp(0.7, 3.0) } else { 1.0 };
         Component::ALL.map(|component| {
             let measured = component.measured(&table)? * per_step;
             let predicted = component.of(step, tuned).total;
@@ -139,4 +141,13 @@ impl Observation {
         let memory_residual = (bytes > 0).then(|| (bytes as f64 / predicted as f64).ln());
         Self { memory_residual, ..self }
     }
+}
+
+/// True if mdrun and the model count the pairs of such a run alike, so that more of them mean a longer cut-off. mdrun counts
+/// those with a switch or a grid of Lennard-Jones interactions again for it, and those of atoms with two states apart; the
+/// model counts what a pair costs more or less in their number.
+fn counts_pairs_alike(system: &System) -> bool {
+    let Settings { free_energy, lj_pme, vdw_modifier, .. } = &system.settings;
+    let is_usual = !free_energy && *lj_pme == LjPme::None && *vdw_modifier == VdwModifier::None;
+    is_usual && system.pme.is_some() && !system.double
 }

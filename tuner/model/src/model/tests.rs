@@ -1,6 +1,9 @@
 use super::*;
 use crate::ladder::fixtures::{labelled, node, water};
-use scavenger_schema::tuning::{Build, Device, Interval, PredictRequest, Resources, SystemDescription};
+use crate::performance::Component;
+use scavenger_schema::tuning::{
+    Build, CycleTable, Device, Interval, PredictRequest, Resources, SystemDescription, VdwModifier,
+};
 
 fn request() -> PredictRequest {
     PredictRequest {
@@ -358,6 +361,47 @@ fn odd(spoil: impl FnOnce(&mut SystemDescription)) -> (Interval, Vec<String>) {
     spoil(&mut request.system);
     let reply = Model::prior().answer(&request).expect("the layout should run");
     (reply.ns_per_day, reply.notes)
+}
+
+/// A run of `spoil`ed water with PME ranks of their own, whose log counted `tuned` times the pairs of its input.
+fn tuned_run(tuned: f64, spoil: impl FnOnce(&mut PredictRequest)) -> (Observation, StepTime) {
+    let layout = Layout { npme: 8, ..Layout::cpu(32, 1) };
+    let mut asked = PredictRequest { layout, node: node(32_000, 64), system: water(100_000), ..request() };
+    spoil(&mut asked);
+    let run = measured(&asked, 1.0);
+    let step = Model::prior().step_time(&run.job, run.cpu, &run.place);
+    let table = CycleTable {
+        total: 100.0 * step.total,
+        force: Some(50.0 * step.total * tuned),
+        pairs: Some(100.0 * tuned * run.job.work.pairs),
+        ..CycleTable::default()
+    };
+    (run.accounted(table), step)
+}
+
+#[test]
+fn pme_that_was_tuned_is_seen_whatever_is_written() {
+    let force = |spoil: fn(&mut PredictRequest), tuned: f64| {
+        let (run, step) = tuned_run(tuned, spoil);
+        run.components(&step)[Component::Force as usize].expect("the table has the force")
+    };
+    let plain = force(|_| {}, 1.0);
+    assert!((force(|_| {}, 1.6) - plain).abs() < 1e-9);
+    for spoil in
+        [(|asked| asked.system.settings.output_bytes_per_step = 16.0) as fn(&mut PredictRequest), |asked| {
+            asked.system.settings.mts_interval = 2;
+        }]
+    {
+        assert!((force(spoil, 1.6) - force(spoil, 1.0)).abs() < 1e-9);
+    }
+    // mdrun counts these pairs otherwise, so nobody knows whether it tuned.
+    for spoil in [
+        (|asked| asked.system.settings.free_energy = true) as fn(&mut PredictRequest),
+        |asked| asked.system.settings.vdw_modifier = VdwModifier::ForceSwitch,
+        |asked| asked.build.precision = Some("double".to_owned()),
+    ] {
+        assert!((force(spoil, 1.6) - force(spoil, 1.0)).abs() > 0.3);
+    }
 }
 
 #[test]
