@@ -131,7 +131,8 @@ impl Features {
     /// Features of a job on a placement whose step was predicted.
     #[must_use]
     pub fn new(origin: Origin, place: &Placement, step: &StepTime) -> Self {
-        let key = origin.run_key(place);
+        // What is predicted of it counts, too: the same system may write more or less.
+        let key = origin.run_key(place) ^ step.total.to_bits();
         Self { origin, step: *step, ln_threads: place.threads.ln(), ln_nodes: place.nodes.ln(), key }
     }
 

@@ -43,14 +43,15 @@ impl Model {
     #[must_use]
     pub fn learn(&self, observations: &[Observation]) -> Self {
         let mut by_class: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-        // A step is predicted once for all repetitions: the place among the distinct runs by owner and key.
-        let mut places: HashMap<(u64, u64), usize> = HashMap::new();
+        // A step is predicted once for all repetitions: the place among the distinct runs by owner, key and output.
+        let mut places: HashMap<(u64, u64, u64), usize> = HashMap::new();
         let mut distinct: Vec<Repeated> = Vec::new();
         for (index, run) in observations.iter().enumerate() {
             let is_speed = |speed: &f64| speed.is_finite() && *speed > 0.0;
             let Some(measured) = run.ns_per_day.filter(is_speed) else { continue };
             let origin = origin(&run.job, run.cpu, &run.place, run.site);
-            let key = (run.owner, origin.run_key(&run.place));
+            let output = run.job.work.output_bytes.to_bits();
+            let key = (run.owner, origin.run_key(&run.place), output);
             let place = *places.entry(key).or_insert_with(|| {
                 let step = self.step_time(&run.job, run.cpu, &run.place).scaled(run.slowdown);
                 distinct.push(Repeated {

@@ -405,6 +405,34 @@ fn pme_that_was_tuned_is_seen_whatever_is_written() {
 }
 
 #[test]
+fn what_is_written_makes_no_other_system() {
+    let asked = |bytes: f64| {
+        let mut asked = request();
+        asked.system.settings.output_bytes_per_step = bytes;
+        asked
+    };
+    let (none, some) = (asked(0.0), asked(16.0));
+    let answer =
+        |model: &Model, request: &PredictRequest| model.answer(request).expect("the layout should run");
+    let before = answer(&Model::prior(), &none);
+    let run = measured(&none, 0.6).with_peak_memory(&none.layout, 2 * before.memory_bytes);
+    let learned = Model::prior().learn(&[run]);
+    let (own, other) = (answer(&learned, &none), answer(&learned, &some));
+    assert_eq!(own.memory_bytes, other.memory_bytes);
+    let ratio = |a: f64, b: f64| (a / b - 1.0).abs();
+    assert!(ratio(own.ns_per_day.p50, other.ns_per_day.p50) < 1e-3, "{own:?} {other:?}");
+    assert!(ratio(own.ns_per_day.p90, other.ns_per_day.p90) < 1e-3, "{own:?} {other:?}");
+    // What each step writes it takes time for all the same, and repetitions with and without it are two runs.
+    let much = asked(1e6);
+    let learned = Model::prior().learn(&[measured(&none, 0.6), measured(&much, 0.6)]);
+    for one in [&none, &much] {
+        let expected = 0.6 * answer(&Model::prior(), one).ns_per_day.p50;
+        let after = answer(&learned, one).ns_per_day.p50;
+        assert!(ratio(after, expected) < 0.05, "{after} {expected}");
+    }
+}
+
+#[test]
 fn rare_output_is_no_doubt_and_output_at_each_step_is_one() {
     let width = |bytes: f64| {
         let mut asked = PredictRequest {
