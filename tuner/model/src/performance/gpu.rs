@@ -51,17 +51,18 @@ pub(super) fn step(
     if !gpu.bonded {
         parts.second[Part::Host as usize] = on_cpu(work.bonded * constants.other);
     }
-    // Positions there and forces back, unless the update is there too.
     // Perturbed pairs have no kernel on GPUs.
     parts.second[Part::Host as usize] += on_cpu(work.perturbed * constants.other);
     let further = (place.ranks / gpu.count - 1.0).max(0.0);
     let mut between =
         constants.gpu_launch * class.launch * (1.0 + 0.5 * gpu.count.log2() + FURTHER_RANK * further);
+    // Positions there and forces back, unless the update is there too.
     if !gpu.update {
         parts.after[Part::Host as usize] = on_cpu(work.update * HOST_UPDATE);
         between += system.atoms * BYTES_PER_ATOM / PCIE;
     }
     parts.after[Part::Launch as usize] = between;
+    parts.after[Part::Threads as usize] = work.output_seconds();
     // Neighbours meet on the host: what they exchange is copied there and back.
     let halo = Halo::of(system, place.ranks - place.npme);
     parts.after[Part::Halo as usize] = halo.atoms
@@ -129,6 +130,21 @@ mod tests {
             .map(|ranks| seconds(100_000, a100(), 1.0, ranks, if ranks > 1.0 { 1.0 } else { 0.0 }))
             .to_vec();
         assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
+    }
+
+    #[test]
+    fn what_is_written_takes_as_long_as_without_a_gpu() {
+        let mut raw = water(100_000);
+        let total = |raw: &scavenger_schema::tuning::SystemDescription| {
+            let system = System::check(raw).expect("water should be accepted");
+            let cpu = CpuClass::by_key("zen3").expect("Zen 3 should be in the table");
+            let place = place(a100(), 1.0, 1.0, 0.0);
+            let gpu = place.gpu.expect("there is one");
+            step(&system, &Work::of(&system), cpu, &place, &gpu, &Constants::FITTED).0.seconds()
+        };
+        let without = total(&raw);
+        raw.settings.output_bytes_per_step = 1.5e6;
+        assert!((total(&raw) - without - 0.01).abs() < 1e-6);
     }
 
     #[test]
