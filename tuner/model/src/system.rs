@@ -8,6 +8,11 @@ use crate::error::{FieldError, within};
 /// Atoms per nm³ of water at room temperature, and nearly of every solvated biomolecule.
 pub const WATER_ATOMS_PER_NM3: f64 = 100.0;
 
+/// Atoms per nm³ below which atoms in solution do not fill their box: water has 100, oils and lipids 80 to 100.
+const SPARSE: f64 = 50.0;
+/// Time steps from here on are for coarse-grained systems, in ps.
+const COARSE_DT_PS: f64 = 0.008;
+
 /// A system whose values are all in range, with the missing ones filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct System {
@@ -73,7 +78,7 @@ impl System {
                 }
                 edges
             }
-            None => [(atoms / WATER_ATOMS_PER_NM3).cbrt().max(bounds::BOX_NM.min); 3],
+            None => cube_of_water(atoms),
         };
         let density = atoms / box_nm.iter().product::<f64>();
         // Metals, coarse-grained systems and gases lie inside.
@@ -114,6 +119,18 @@ impl System {
         })
     }
 
+    /// The same with its box filled, if its atoms leave much of it empty: atoms attract each other, so what does not fill
+    /// its box is a droplet, a slab or a molecule in vacuum, and each atom has about as many neighbours as in water. Both
+    /// what is predicted and what is learned of such a system is computed for that.
+    #[must_use]
+    pub fn filled(&self) -> Option<Self> {
+        if self.dt_ps >= COARSE_DT_PS || self.density >= SPARSE {
+            return None;
+        }
+        let box_nm = cube_of_water(self.atoms);
+        Some(Self { box_nm, density: self.atoms / box_nm.iter().product::<f64>(), ..self.clone() })
+    }
+
     /// Hours that the run takes at this speed; none for a run without an end.
     #[must_use]
     pub fn hours(&self, ns_per_day: f64) -> Option<f64> {
@@ -126,6 +143,11 @@ impl System {
     pub fn ns_per_day(&self, seconds_per_step: f64) -> f64 {
         self.dt_ps / 1000.0 * 86_400.0 / seconds_per_step
     }
+}
+
+/// Edges of the box that so many atoms of water fill.
+fn cube_of_water(atoms: f64) -> [f64; 3] {
+    [(atoms / WATER_ATOMS_PER_NM3).cbrt().max(bounds::BOX_NM.min); 3]
 }
 
 fn check_settings(raw: &Settings) -> Result<Settings, FieldError> {

@@ -11,7 +11,6 @@ use scavenger_schema::tuning::{
 use crate::error::FieldError;
 use crate::interval::{Z90, combine};
 use crate::model::{Job, Model};
-use crate::system::System;
 
 /// Atoms of the measured systems that the model is fitted to (tuner/data).
 const MEASURED_ATOMS: Bounds<f64> = Bounds { min: 19_605.0, max: 41_953_021.0 };
@@ -19,12 +18,8 @@ const MEASURED_ATOMS: Bounds<f64> = Bounds { min: 19_605.0, max: 41_953_021.0 };
 const SIGMA_PER_LN_ATOMS: f64 = 0.1;
 /// Sizes beyond these by less than this factor need no sentence.
 const FAR_FROM_MEASURED: f64 = 2.0;
-/// Atoms per nm³ below which atoms in solution do not fill their box: water has 100, oils and lipids 80 to 100.
-const SPARSE: f64 = 50.0;
-/// The same for coarse-grained systems, whose water has 8 beads per nm³.
+/// Beads per nm³ below which coarse-grained systems do not fill their box: their water has 8.
 const SPARSE_COARSE: f64 = 4.0;
-/// Time steps from here on are for coarse-grained systems, in ps.
-const COARSE_DT_PS: f64 = 0.008;
 /// Atoms per nm³ that no ordinary matter at room temperature exceeds: diamond has 176.
 const DENSE: f64 = 200.0;
 /// What ln(speed) may be off where the settings contradict a periodic box.
@@ -47,24 +42,21 @@ pub(crate) struct Sane {
 impl Sane {
     /// Checks the system of a request and looks at it as an expert would.
     pub(crate) fn new(asked: &Asking<'_>) -> Result<Self, FieldError> {
-        let mut sane = Self { spread: None, sigma: 0.0, notes: Vec::new(), job: asked.job(asked.system)? };
-        sane.look_at_density(asked)?;
+        let mut sane = Self { spread: None, sigma: 0.0, notes: Vec::new(), job: asked.job()? };
+        sane.look_at_density();
         sane.look_at_cutoff();
         sane.look_at_size();
         Ok(sane)
     }
 
-    fn look_at_density(&mut self, asked: &Asking<'_>) -> Result<(), FieldError> {
-        let System { density, dt_ps, .. } = self.job.system;
+    fn look_at_density(&mut self) {
+        let density = self.job.system.density;
         if density > DENSE {
             self.notes.push(format!(
                 "the box holds {density:.0} atoms per nm³, water has 100; check that boxNm is in nm"
             ));
-        } else if dt_ps < COARSE_DT_PS && density < SPARSE {
-            // Atoms attract each other: what does not fill its box is a droplet, a slab or a molecule in vacuum, and each
-            // atom has about as many neighbours as in water.
-            let filled = SystemDescription { box_nm: None, ..asked.system.clone() };
-            self.spread = Some(std::mem::replace(&mut self.job, asked.job(&filled)?));
+        } else if let Some(filled) = self.job.filled() {
+            self.spread = Some(std::mem::replace(&mut self.job, filled));
             self.notes.push(format!(
                 "the box holds {} atoms per nm³, water has 100; the speeds are for a droplet or a slab of ordinary \
                  density, and atoms spread evenly would be as fast as p90",
@@ -77,7 +69,6 @@ impl Sane {
                 three_digits(density)
             ));
         }
-        Ok(())
     }
 
     fn look_at_cutoff(&mut self) {
@@ -166,9 +157,9 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// The job for this description of the system.
-    fn job(&self, system: &SystemDescription) -> Result<Job, FieldError> {
-        self.model.job(system, self.gromacs_version, self.build, self.nodes)?.asked_by(self.owner)
+    /// The job that is asked about.
+    fn job(&self) -> Result<Job, FieldError> {
+        self.model.job(self.system, self.gromacs_version, self.build, self.nodes)?.asked_by(self.owner)
     }
 }
 

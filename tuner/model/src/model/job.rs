@@ -98,6 +98,12 @@ impl Job {
         Ok(Self { work: Work::of(&system), system, simd, site, launch, key, ..self })
     }
 
+    /// The same with its box filled, if it does not fill it; see [`System::filled`].
+    pub(crate) fn filled(&self) -> Option<Self> {
+        let system = self.system.filled()?;
+        Some(Self { work: Work::of(&system), system, ..self.clone() })
+    }
+
     /// The same with a build like that of another job.
     pub(super) fn built_like(self, built: Built) -> Self {
         let Built { simd, site, launch } = built;

@@ -73,7 +73,8 @@ impl Observation {
             slowdown: throttling(resources.cpu_millicores),
             cpu: hardware.cpu,
             site: local_site(gromacs_version),
-            job,
+            // mdrun cut the box as it is; all that is counted is what a prediction counts.
+            job: job.filled().unwrap_or(job),
             ns_per_day: Some(ns_per_day),
             owner: hash(owner.as_bytes()),
             memory_residual: None,

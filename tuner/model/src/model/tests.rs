@@ -405,6 +405,26 @@ fn pme_that_was_tuned_is_seen_whatever_is_written() {
 }
 
 #[test]
+fn a_droplet_is_learned_as_it_is_predicted() {
+    let mut droplet = PredictRequest { system: water(100_000), node: node(16_000, 64), ..request() };
+    droplet.layout = Layout::cpu(16, 1);
+    // A slab of water with as much vacuum above it, and a droplet.
+    for box_nm in [[10.0, 10.0, 20.1], [40.0, 40.0, 40.0]] {
+        droplet.system.box_nm = Some(box_nm);
+        for build in [Build::default(), built("AVX2_256", "double").build] {
+            droplet.build = build;
+            let before = Model::prior().answer(&droplet).expect("the layout should run");
+            let run = measured(&droplet, 1.0).with_peak_memory(&droplet.layout, before.memory_bytes);
+            assert!(run.memory_residual.expect("it was measured").abs() < 1e-6);
+            let learned = Model::prior().learn(&[run]);
+            let after = learned.answer(&droplet).expect("the layout should run");
+            let ratio = after.ns_per_day.p50 / before.ns_per_day.p50;
+            assert!((ratio - 1.0).abs() < 1e-6, "{box_nm:?} {ratio}");
+        }
+    }
+}
+
+#[test]
 fn what_is_written_makes_no_other_system() {
     let asked = |bytes: f64| {
         let mut asked = request();
