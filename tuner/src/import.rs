@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use scavenger_schema::tuning::{
-    Device, GpuOffload, Layout, PmeDescription, Resources, Settings, SystemDescription,
+    Build, Device, GpuOffload, Layout, PmeDescription, Resources, Settings, SystemDescription,
 };
 use scavenger_tuner_model::Model;
 use scavenger_tuner_model::hardware;
+use scavenger_tuner_model::layout::unasked_offload;
 use scavenger_tuner_model::model::{Observation, class_name};
 use serde::Deserialize;
 use sqlx::types::Json;
@@ -60,7 +61,23 @@ struct Line {
     pme_grid: Option<String>,
     pme_order: Option<u32>,
     gromacs_version: Option<String>,
+    simd: Option<String>,
+    precision: Option<String>,
+    mpi: Option<String>,
+    gpu_backend: Option<String>,
     peak_memory_bytes: Option<i64>,
+}
+
+impl Line {
+    fn build(&self) -> Build {
+        let word = |word: &Option<String>| word.clone().filter(|word| !word.is_empty());
+        Build {
+            simd: word(&self.simd),
+            precision: word(&self.precision),
+            mpi: word(&self.mpi),
+            gpu_backend: word(&self.gpu_backend),
+        }
+    }
 }
 
 /// A run that was checked.
@@ -78,6 +95,8 @@ pub struct Run {
     pub hardware_class: String,
     /// Version of GROMACS.
     pub gromacs_version: Option<String>,
+    /// How it was built.
+    pub build: Build,
     /// Measured speed.
     pub ns_per_day: f64,
     /// Seconds over which it was measured.
@@ -160,21 +179,16 @@ fn checked(
         gpu_offload: GpuOffload { update: true, ..GpuOffload::default() },
         settings: Settings::default(),
     };
-    let gpus = line.gpus.unwrap_or(0);
-    let device = if gpus > 0 { Device::Gpu } else { Device::Cpu };
-    let layout = Layout {
-        npme: line.npme.unwrap_or(0),
-        gpus,
-        nb: line.nb.unwrap_or(device),
-        pme: line.pme.unwrap_or(if system.pme.is_some() { device } else { Device::Cpu }),
-        bonded: line.bonded.unwrap_or(Device::Cpu),
-        update: line.update.unwrap_or(Device::Cpu),
-        ..Layout::cpu(line.ntmpi, line.ntomp)
-    };
+    let version = line.gromacs_version.as_deref().filter(|version| !version.is_empty()).or(gromacs_version);
+    let build = line.build();
+    let layout = layout(line, &system, unasked_offload(version, &build));
+    let gpus = layout.gpus;
+    if gpus > 0 && build.lacks_gpus() {
+        return Err("a build in double precision or without gpu_backend uses no GPU".to_owned());
+    }
     let threads = line.ntmpi.saturating_mul(line.ntomp);
     let cpu_millicores = line.cpu_millicores.unwrap_or_else(|| threads.saturating_mul(1000));
     let resources = Resources { cpu_millicores, memory_bytes: 0, gpus };
-    let version = line.gromacs_version.as_deref().filter(|version| !version.is_empty()).or(gromacs_version);
     for (name, value) in [("ns_per_day", line.ns_per_day), ("wall_seconds", line.wall_seconds)] {
         if !(value.is_finite() && value > 0.0) {
             return Err(format!("{name} must be greater than 0, is {value}"));
@@ -188,6 +202,7 @@ fn checked(
     }
     let observation =
         Observation::local(&system, version, &layout, &resources, labels, line.ns_per_day, "import")
+            .and_then(|run| run.built(version, &build))
             .map_err(|error| error.to_string())?;
     let taken = hardware::hardware_of(labels, gpus);
     let predicted = Model::prior().physics(&observation.job, &taken, &layout, cpu_millicores);
@@ -197,12 +212,33 @@ fn checked(
         resources,
         hardware_class: class_name(taken.cpu, &taken, &layout),
         gromacs_version: version.map(str::to_owned),
+        build,
         ns_per_day: line.ns_per_day,
         wall_seconds: line.wall_seconds,
         peak_memory_bytes: line.peak_memory_bytes.filter(|bytes| *bytes > 0),
         time_ratio: predicted / line.ns_per_day,
         system,
     })
+}
+
+/// How the run was divided. What a line does not say of a GPU is where mdrun puts it on its own: of several ranks PME goes
+/// there only if one rank does nothing else, and the update never.
+fn layout(line: &Line, system: &SystemDescription, unasked: GpuOffload) -> Layout {
+    let (gpus, npme) = (line.gpus.unwrap_or(0), line.npme.unwrap_or(0));
+    let alone = line.ntmpi == 1;
+    let on = |is_there: bool| if gpus > 0 && is_there { Device::Gpu } else { Device::Cpu };
+    let grid = system.pme.as_ref().is_some_and(|pme| pme.order == 4) && (alone || npme == 1);
+    let pme = line.pme.unwrap_or(on(unasked.pme && grid));
+    let pme_is_there = system.pme.is_none() || pme == Device::Gpu;
+    Layout {
+        npme,
+        gpus,
+        nb: line.nb.unwrap_or(on(unasked.nonbonded)),
+        pme,
+        bonded: line.bonded.unwrap_or(on(unasked.bonded)),
+        update: line.update.unwrap_or(on(unasked.update && alone && pme_is_there)),
+        ..Layout::cpu(line.ntmpi, line.ntomp)
+    }
 }
 
 /// `9.4x9.4x9.4`
@@ -227,8 +263,9 @@ pub async fn insert(
             let steps = run.ns_per_day / 86_400.0 * run.wall_seconds * 1000.0 / run.system.dt_ps;
             sqlx::query(
                 "insert into gromacs_observation (owner, source, atoms, system, cpu_millicores, gpus, layout,
-                    hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds, peak_memory_bytes)
-                values (coalesce($1, session_user), 'import', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+                    hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds, peak_memory_bytes,
+                    gromacs_build)
+                values (coalesce($1, session_user), 'import', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
             )
             .bind(owner)
             .bind(i64::try_from(run.system.atoms).unwrap_or(i64::MAX))
@@ -244,6 +281,8 @@ pub async fn insert(
             .bind((steps as i64).max(1))
             .bind(run.wall_seconds)
             .bind(run.peak_memory_bytes)
+            // As the submitter writes it: null if it is not known.
+            .bind(Some(&run.build).filter(|build| !build.is_unknown()).map(Json))
             .execute(&mut *transaction)
             .await?;
         }
@@ -284,6 +323,67 @@ mod tests {
         assert_eq!(runs[1].system.pme.as_ref().map(|pme| pme.grid), Some([84; 3]));
         assert_eq!((runs[1].layout.nb, runs[1].layout.pme), (Device::Gpu, Device::Gpu));
         assert!(runs.iter().all(|run| run.time_ratio > 0.0 && run.time_ratio.is_finite()));
+    }
+
+    #[test]
+    fn a_build_for_narrow_instructions_is_no_slow_processor() {
+        let header = format!("{HEADER},simd,precision,mpi,gpu_backend");
+        let lines = "100000,20,300,16,1,,,,,,\n100000,10,300,16,1,,,SSE4.1,mixed,thread_mpi,disabled";
+        let runs = read(format!("{header}\n{lines}").as_bytes(), &labels(), None).expect("it should be read");
+        assert!(runs[0].build.is_unknown());
+        assert_eq!(runs[1].build.words(), "SSE4.1 mixed thread_mpi disabled");
+        // Half the speed of the build for the processor is what such a build does.
+        let ratio = runs[1].time_ratio / runs[0].time_ratio;
+        assert!((0.7..1.4).contains(&ratio), "{ratio}");
+        for (build, sentence) in [
+            (",,,disabled", "line 2: a build in double precision or without gpu_backend uses no GPU"),
+            (",double,,CUDA", "line 2: a build in double precision or without gpu_backend uses no GPU"),
+        ] {
+            let text = format!("{header}\n100000,90,60,1,12,,1,{build}");
+            let said = read(text.as_bytes(), &labels(), None).expect_err("it should be refused").to_string();
+            assert_eq!(said, sentence);
+        }
+        let long = format!("{header}\n100000,90,60,1,12,,0,{},,,", "x".repeat(1000));
+        let said = read(long.as_bytes(), &labels(), None).expect_err("it should be refused").to_string();
+        assert!(said.starts_with("line 2: build.simd: must have"), "{said}");
+    }
+
+    #[test]
+    fn on_a_gpu_is_what_mdrun_of_the_release_puts_there() {
+        let header = "atoms,ns_per_day,wall_seconds,gpus,gromacs_version,ntmpi,ntomp,npme,pme,gpu_backend";
+        let of = |rest: &str| {
+            let text = format!("{header}\n100000,90,60,1,{rest}");
+            let run = read(text.as_bytes(), &labels(), None).expect("the file should be read").remove(0);
+            let Layout { nb, pme, bonded, update, .. } = run.layout;
+            [nb, pme, bonded, update].map(|device| device == Device::Gpu)
+        };
+        assert_eq!(of("2024.4,1,12,,,"), [true; 4]);
+        assert_eq!(of(",1,12,,,"), [true; 4]);
+        assert_eq!(of("2022.5,1,12,,,"), [true, true, true, false]);
+        assert_eq!(of("2018.8,1,12,,,"), [true, true, false, false]);
+        assert_eq!(of("2016.4,1,12,,,"), [true, false, false, false]);
+        assert_eq!(of("2024.4,1,12,,cpu,"), [true, false, true, false]);
+        assert_eq!(of("2024.4,4,3,,,"), [true, false, true, false]);
+        assert_eq!(of("2024.4,4,3,1,,"), [true, true, true, false]);
+        assert_eq!(of("2024.4,1,12,,,OpenCL"), [true, true, false, false]);
+    }
+
+    #[test]
+    fn the_page_lists_the_columns() {
+        let page = include_str!("../../docs/measurements.md");
+        let cells = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" |"));
+        let documented: Vec<&str> = cells
+            .map_while(|(names, _)| (!names.contains("short")).then_some(names))
+            .flat_map(|names| names.split(',').map(|name| name.trim_matches([' ', '`'])))
+            .collect();
+        let unknown = read("speed\n1\n".as_bytes(), &labels(), None).expect_err("should be refused");
+        let unknown = unknown.to_string();
+        let (_, known) = unknown.split_once("expected one of ").expect("it names the columns");
+        let mut known: Vec<&str> = known.split(", ").map(|name| name.trim_matches('`')).collect();
+        let mut documented = documented;
+        known.sort_unstable();
+        documented.sort_unstable();
+        assert_eq!(documented, known);
     }
 
     #[test]

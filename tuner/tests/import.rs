@@ -7,7 +7,8 @@ use scavenger_local_postgres::Postgres;
 use scavenger_schema::simulation::MIGRATIONS;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 
-const RUNS: &str = "atoms,ns_per_day,wall_seconds,ntmpi,ntomp\n100000,12,300,16,1\n100000,6.3,300,8,1\n";
+const RUNS: &str = "atoms,ns_per_day,wall_seconds,ntmpi,ntomp,simd,precision\n\
+    100000,12,300,16,1,AVX2_256,mixed\n100000,6.3,300,8,1,,\n";
 
 fn import(runs: &str, more: &[&str]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_scavenger-tuner"))
@@ -54,7 +55,7 @@ async fn runs_of_a_file_are_learned_from() {
     failed(&import(RUNS, &["--database-url", &as_role("alice")]), 2, "permission denied");
     let lab = as_role("lab");
     succeeded(&import(RUNS, &["--database-url", &lab, "--dry-run"]), "would import 2 runs");
-    let bad = format!("{RUNS}100000,1,300,14,1\n");
+    let bad = format!("{RUNS}100000,1,300,14,1,,\n");
     failed(&import(&bad, &["--database-url", &lab]), 1, "line 4: layout: 14 ranks");
     let count = || "select count(*) from gromacs_observation where source = 'import' and owner = 'lab'";
     let rows: i64 = sqlx::query_scalar(count()).fetch_one(&mut admin).await.expect("should count");
@@ -62,6 +63,13 @@ async fn runs_of_a_file_are_learned_from() {
     succeeded(&import(RUNS, &["--database-url", &lab]), "imported 2 runs");
     let rows: i64 = sqlx::query_scalar(count()).fetch_one(&mut admin).await.expect("should count");
     assert_eq!(rows, 2);
+    // As the submitter writes them: nothing for a build that is not known.
+    let builds: Vec<Option<serde_json::Value>> =
+        sqlx::query_scalar("select gromacs_build from gromacs_observation order by id")
+            .fetch_all(&mut admin)
+            .await
+            .expect("should read");
+    assert_eq!(builds, [Some(serde_json::json!({ "simd": "AVX2_256", "precision": "mixed" })), None]);
 
     // A ladder for such a node rests on them.
     let recommend = |more: &[&str]| {

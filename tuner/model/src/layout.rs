@@ -3,7 +3,7 @@
 use std::f64::consts::FRAC_1_SQRT_2;
 
 use scavenger_schema::bounds;
-use scavenger_schema::tuning::{Device, Layout};
+use scavenger_schema::tuning::{BONDED_ON_GPU, Build, Device, GpuOffload, Layout, PME_ON_GPU, release_year};
 
 use crate::hardware::{GpuClass, Simd};
 use crate::npme;
@@ -315,6 +315,25 @@ pub fn gpu_layout(system: &System, cores: u32, gpu: &GpuClass) -> Option<Layout>
         ..Layout::cpu(1, cores)
     };
     check(system, &layout, Some(gpu)).is_ok().then_some(layout)
+}
+
+/// First release whose mdrun updates and constrains on a GPU without being asked to.
+const UPDATE_UNASKED: u32 = 2023;
+
+/// What mdrun puts on a GPU without being asked to, if the settings of the run allow all of it. A release that is not known
+/// is taken for one of the newest, a build that is not known for one with CUDA.
+#[must_use]
+pub fn unasked_offload(gromacs_version: Option<&str>, build: &Build) -> GpuOffload {
+    let year = gromacs_version.and_then(release_year).unwrap_or(u32::MAX);
+    let is_backend =
+        |word: &str| build.gpu_backend.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(word));
+    let (opencl, hip) = (is_backend("OpenCL"), is_backend("HIP"));
+    GpuOffload {
+        nonbonded: true,
+        pme: year >= PME_ON_GPU && !hip,
+        bonded: year >= BONDED_ON_GPU && !opencl && !hip,
+        update: year >= UPDATE_UNASKED && !opencl && !hip,
+    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,11 @@
 
 use std::sync::{LazyLock, OnceLock};
 
-use scavenger_schema::tuning::{CycleTable, GpuOffload, PmeDescription, Settings, SystemDescription};
+use scavenger_schema::tuning::{
+    Build, CycleTable, GpuOffload, PmeDescription, Settings, SystemDescription, release_year,
+};
 use scavenger_tuner_model::hardware::{CpuClass, GpuClass, Simd, gpu_classes};
+use scavenger_tuner_model::layout::unasked_offload;
 use scavenger_tuner_model::learn::Site;
 use scavenger_tuner_model::model::Job;
 use scavenger_tuner_model::npme;
@@ -253,11 +256,12 @@ fn as_if_never_measured(key: &str) -> Option<&'static GpuClass> {
 /// Standard deviation of such products.
 const NEVER_MEASURED: f64 = 0.35;
 
-/// What mdrun chooses by itself: PME on the GPU, bonded interactions since 2019, the update since 2023.
+/// A run with what mdrun puts on the GPU without being asked to.
 fn gpu_place(gpu: &str, gpus: f64, ranks: f64, cores: f64, version: &str) -> Option<Placement> {
     let class = as_if_never_measured(gpu)?;
-    let year = version.split('.').next()?.parse::<u32>().ok()?;
-    let gpu = GpuPlacement { class, count: gpus, pme: true, bonded: year >= 2019, update: year >= 2023 };
+    release_year(version)?;
+    let GpuOffload { pme, bonded, update, .. } = unasked_offload(Some(version), &Build::default());
+    let gpu = GpuPlacement { class, count: gpus, pme, bonded, update };
     let threads = (cores / ranks).floor().max(1.0);
     Some(Placement { nodes: 1.0, ranks, threads, npme: 0.0, cores, smt: 1.0, busy: 1.0, gpu: Some(gpu) })
 }
