@@ -169,7 +169,10 @@ macro_rules! cpu {
     };
 }
 
-/// All classes; the first is the one nothing is known of.
+/// Classes at the start of [`CPU_CLASSES`] that are in the middle of others.
+const OF_MANY_DESIGNS: usize = 6;
+
+/// All classes; the first is the one nothing is known of, and those of an architecture alone follow.
 #[rustfmt::skip]
 pub static CPU_CLASSES: &[CpuClass] = &[
     cpu!("unknown", "any", Avx2, 2.6 GHz, 3.4 boost, 4.6 per pair, 1.2 ipc, 8.0 cores, 2.5 MiB, 5.0 GBps, 64.0 a node, sigma 0.55,
@@ -282,6 +285,12 @@ impl CpuClass {
         self.key == super::UNKNOWN || self.simd.architecture() == simd.architecture()
     }
 
+    /// True for classes that stand for many designs: the unknown one and those of an architecture.
+    #[must_use]
+    pub fn is_of_many_designs(key: &str) -> bool {
+        CPU_CLASSES[..OF_MANY_DESIGNS].iter().any(|class| class.key == key)
+    }
+
     /// The class for hardware that nothing is known of.
     #[must_use]
     pub fn unknown() -> &'static Self {
@@ -304,7 +313,11 @@ mod tests {
 
     #[test]
     fn the_less_is_known_the_wider() {
-        let widest_known = CPU_CLASSES[6..].iter().map(|class| class.sigma).fold(0.0, f64::max);
-        assert!(CPU_CLASSES[..6].iter().all(|class| class.sigma > widest_known));
+        let (many, named) = CPU_CLASSES.split_at(OF_MANY_DESIGNS);
+        let is_middle = |class: &CpuClass| class.source.starts_with("middle of");
+        assert!(many.iter().all(is_middle) && !named.iter().any(is_middle));
+        assert!(CpuClass::is_of_many_designs("arm64-sve") && !CpuClass::is_of_many_designs("nehalem"));
+        let widest_known = named.iter().map(|class| class.sigma).fold(0.0, f64::max);
+        assert!(many.iter().all(|class| class.sigma > widest_known));
     }
 }

@@ -29,6 +29,7 @@ mod prepared;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::hardware::CpuClass;
 use crate::performance::{Component, Overlap, Part, Parts, PerPart, Placement};
 use fit::Fit;
 pub(crate) use kept::median;
@@ -78,11 +79,20 @@ impl Known {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Class, Self::Machine, Self::System];
 
-    /// Factor on the standard deviation that makes the interval of 80% cover 80% of what was measured on one node of
+    /// Factor on the standard deviation of a class of one design that makes the interval of 80% cover 80% of what was measured on one node of
     /// machines that were left out (conformal prediction; `scavenger-tuner accuracy --show-constants`).
-    #[must_use]
-    pub fn widening(self, on_gpu: bool) -> f64 {
+    fn widening(self, on_gpu: bool) -> f64 {
         WIDENING[usize::from(on_gpu)][self as usize]
+    }
+}
+
+impl Origin {
+    /// Factor on the standard deviation that calibrates it. No machine that was left out was of a class of many designs, so
+    /// nothing says that the interval of such a class may be narrower than it is.
+    #[must_use]
+    pub fn widening(&self, known: Known) -> f64 {
+        let factor = known.widening(self.gpus > 0);
+        if CpuClass::is_of_many_designs(self.class) { factor.max(1.0) } else { factor }
     }
 }
 

@@ -62,6 +62,17 @@ fn without_measurements_the_class_is_all() {
 }
 
 #[test]
+fn classes_of_many_designs_are_not_narrowed() {
+    let zen3 = *run(30_000, 8.0, "here", 0.0).features.origin();
+    for known in Known::ALL {
+        assert!(zen3.widening(known) < 1.0);
+        for class in ["unknown", "amd64", "amd64-avx2", "arm64"] {
+            assert_eq!(Origin { class, ..zen3 }.widening(known), 1.0);
+        }
+    }
+}
+
+#[test]
 fn a_run_on_the_spot_moves_and_narrows() {
     let knowledge = Knowledge::new(&[run(30_000, 8.0, "here", 0.2)]);
     let before = Knowledge::default().ask(&run(60_000, 8.0, "here", 0.0).features, None);

@@ -44,10 +44,10 @@ impl Asked<'_> {
     }
 
     /// Expected residual, its standard deviation, and the factor that calibrates it.
-    fn learned(&self, features: &Features, on_gpu: bool) -> (f64, f64, f64) {
+    fn learned(&self, features: &Features) -> (f64, f64, f64) {
         let answer = |about: &About| {
             let (shift, sigma) = about.ask(features);
-            (shift, sigma, about.known().widening(on_gpu))
+            (shift, sigma, features.origin().widening(about.known()))
         };
         match self.about(features.origin()) {
             Some(about) => answer(about),
@@ -94,7 +94,7 @@ impl Asked<'_> {
     pub fn predict(&self, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> Prediction {
         let (place, physics) = self.model.physical_step(self.job, hardware, layout, cpu_millicores);
         let features = features(self.job, hardware.cpu, &place, self.job.site, &physics);
-        let (shift, sigma, widening) = self.learned(&features, place.gpu.is_some());
+        let (shift, sigma, widening) = self.learned(&features);
         let step = physics.scaled(shift.exp());
         let sigma = widening
             * combine(&[

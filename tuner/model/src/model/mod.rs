@@ -105,7 +105,7 @@ impl Model {
         let about = self.knowledge.about(asked.origin(), job.asker);
         let (shift, sigma) = about.ask(&asked);
         let deviation = combine(&[sigma, SIGMA_SHARED, self.unmeasured_gpus(&asked)]);
-        let widening = about.known().widening(place.gpu.is_some());
+        let widening = asked.origin().widening(about.known());
         Expected { seconds: step.total * shift.exp(), deviation, sigma: deviation * widening }
     }
 
