@@ -35,7 +35,7 @@ fn water(found: WaterBox) -> SystemDescription {
 }
 
 /// A simulation that one may want to run: a cube with the density of water.
-fn wanted(atoms: u64) -> SystemDescription {
+pub(crate) fn wanted(atoms: u64) -> SystemDescription {
     usual(atoms, [(atoms as f64 / crate::system::WATER_ATOMS_PER_NM3).cbrt(); 3])
 }
 

@@ -3,20 +3,23 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use scavenger_schema::tuning::{ClassResidual, ModelClass};
+use scavenger_schema::bounds::WHOLE_CORE;
+use scavenger_schema::tuning::{ClassResidual, Layout, ModelClass};
 
 use crate::Model;
-use crate::hardware::{CPU_CLASSES, CpuClass, GpuClass, gpu_classes};
-use crate::model::half_width;
+use crate::calibrate::wanted;
+use crate::hardware::{CPU_CLASSES, CpuClass, GpuClass, Hardware, gpu_classes};
+use crate::model::Job;
 
 /// Every class, CPUs first, with what was learned about it.
 #[must_use]
 pub fn classes(model: &Model) -> Vec<ModelClass> {
     let learned = |key: &str| model.classes().iter().find(|class| class.class == key).cloned();
-    let cpus =
-        CPU_CLASSES.iter().map(|class| described(class.key, "cpu", of_cpu(class), class.sigma, class.source));
-    let gpus =
-        gpu_classes().map(|class| described(class.key, "gpu", of_gpu(class), class.sigma, class.source));
+    let cpus = CPU_CLASSES
+        .iter()
+        .map(|class| described(class.key, "cpu", of_cpu(class), half_width_of_cpu(class), class.source));
+    let gpus = gpu_classes()
+        .map(|class| described(class.key, "gpu", of_gpu(class), half_width_of_gpu(class), class.source));
     let mut classes: Vec<ModelClass> = cpus.chain(gpus).collect();
     // A key names one class, but for the unknown ones; what was learned is told once.
     let mut told: Vec<String> = Vec::new();
@@ -34,18 +37,41 @@ fn described(
     key: &str,
     kind: &str,
     constants: BTreeMap<String, f64>,
-    sigma: f64,
+    half_width: f64,
     source: &str,
 ) -> ModelClass {
     ModelClass {
         class: key.to_owned(),
         kind: kind.to_owned(),
         constants,
-        half_width: half_width(sigma),
+        half_width,
         source: source.to_owned(),
         runs: 0,
         residual: None,
     }
+}
+
+/// Half-width of the 80% interval of a class of CPU that was never measured, as a factor: that of the prediction for
+/// 100,000 atoms of water on 16 cores.
+#[must_use]
+pub fn half_width_of_cpu(class: &'static CpuClass) -> f64 {
+    half_width(&Hardware { cpu: class, smt: false, smt_known: true, gpu: None }, &Layout::cpu(16, 1))
+}
+
+/// The same of a class of GPU: for one beside 8 cores of a usual processor.
+#[must_use]
+pub fn half_width_of_gpu(class: &'static GpuClass) -> f64 {
+    let cpu = CpuClass::by_key("amd64-avx2").unwrap_or(CpuClass::unknown());
+    half_width(&Hardware { cpu, smt: false, smt_known: true, gpu: Some(class) }, &Layout::water(1, 8, 1))
+}
+
+fn half_width(hardware: &Hardware, layout: &Layout) -> f64 {
+    let model = Model::prior();
+    // The bounds of a request have water in them: without a system, nothing would be known of the class.
+    let Ok(job) = Job::new(&wanted(100_000), None) else { return f64::INFINITY };
+    let asked = model.about(&job, &[*hardware]);
+    let speed = asked.predict(hardware, layout, layout.threads() * WHOLE_CORE).ns_per_day;
+    speed.p90 / speed.p50
 }
 
 fn named<const N: usize>(constants: [(&str, f64); N]) -> BTreeMap<String, f64> {
@@ -127,7 +153,9 @@ const PREFACE: &str = "\
 
 The tuner assigns each node to a class of CPU and, if the node has one, a class of GPU. A class has constants that come
 from data sheets and not from a fit. The *half-width* says how uncertain a class is before anything is measured: 8 of 10
-speeds lie within that factor of the prediction.
+speeds lie within that factor of the prediction. It is that of a prediction for 100,000 atoms of water on 16 cores, or on
+one GPU beside 8 cores, of a node that says whether its CPUs are hardware threads. Where that is not known, where the
+system is far from what was measured, and where cores are many for it, the interval of a prediction is wider.
 
 `GET /v1/model` shows the same for a running tuner, and what your cluster has taught it:
 
@@ -156,6 +184,11 @@ the classes that are named after an architecture stand for everything that is no
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ladder::fixtures::{labelled, node, water};
+    use scavenger_schema::hardware::{AVX2, SMT};
+    use scavenger_schema::tuning::{Build, PredictRequest};
+
+    const GPU: &str = "nvidia.com/gpu.product";
 
     #[test]
     fn every_class_has_its_constants_and_a_source() {
@@ -167,6 +200,41 @@ mod tests {
             assert!(class.constants.len() >= 4 && class.constants.keys().all(known), "{class:?}");
             assert_eq!((class.runs, &class.residual), (0, &None));
         }
+    }
+
+    #[test]
+    fn the_half_width_is_that_of_a_prediction() {
+        let labels = [("node.kubernetes.io/instance-type", "hpc6a.48xlarge")];
+        let request = PredictRequest {
+            system: water(100_000),
+            layout: Layout::cpu(16, 1),
+            node: labelled(&node(96_000, 384), &labels, 0),
+            cpu_millicores: None,
+            gromacs_version: None,
+            build: Build::default(),
+            owner: None,
+        };
+        let served = |request: &PredictRequest| {
+            let reply = Model::prior().answer(request).expect("the layout should run");
+            (reply.hardware_class, reply.ns_per_day.p90 / reply.ns_per_day.p50)
+        };
+        let classes = classes(&Model::prior());
+        let published = |key: &str, kind: &str| {
+            let found = classes.iter().find(|class| class.class == key && class.kind == kind);
+            found.expect("it is in the table").half_width
+        };
+        let (class, width) = served(&request);
+        assert_eq!(class, "zen3");
+        assert!((width / published("zen3", "cpu") - 1.0).abs() < 1e-3, "{width}");
+        let labels = [("kubernetes.io/arch", "amd64"), (AVX2, "true"), (SMT, "false"), (GPU, "NVIDIA-A100")];
+        let beside = PredictRequest {
+            layout: Layout::water(1, 8, 1),
+            node: labelled(&node(16_000, 64), &labels, 1),
+            ..request
+        };
+        let (class, width) = served(&beside);
+        assert_eq!(class, "amd64-avx2+a100");
+        assert!((width / published("a100", "gpu") - 1.0).abs() < 1e-3, "{width}");
     }
 
     #[test]

@@ -12,10 +12,9 @@ use scavenger_schema::tuning::{
     LadderRequest, ModelReply, PredictReply, PredictRequest,
 };
 use scavenger_tuner_model::calibrate;
-use scavenger_tuner_model::description;
+use scavenger_tuner_model::description::{self, half_width_of_cpu, half_width_of_gpu};
 use scavenger_tuner_model::hardware::{CPU_CLASSES, gpu_classes};
 use scavenger_tuner_model::ladder;
-use scavenger_tuner_model::model::half_width;
 
 use super::error::{ApiError, Asked};
 use super::{Service, metrics};
@@ -58,7 +57,7 @@ pub(super) async fn hardware() -> Json<HardwareReply> {
         products: class.products.to_owned(),
         simd: class.simd.to_string(),
         clock_ghz: class.clock_ghz,
-        half_width: half_width(class.sigma),
+        half_width: half_width_of_cpu(class),
         source: class.source.to_owned(),
     });
     let gpus = gpu_classes().map(|class| GpuHardware {
@@ -66,7 +65,7 @@ pub(super) async fn hardware() -> Json<HardwareReply> {
         teraflops: class.tflops,
         bandwidth_gb_per_second: class.bandwidth,
         memory_gib: class.memory_gib,
-        half_width: half_width(class.sigma),
+        half_width: half_width_of_gpu(class),
         source: class.source.to_owned(),
     });
     Json(HardwareReply { cpus: cpus.collect(), gpus: gpus.collect() })

@@ -13,7 +13,7 @@ mod tests;
 use scavenger_schema::tuning::{ClassResidual, Layout};
 
 use crate::hardware::{CpuClass, GpuClass, Hardware};
-use crate::interval::{Z90, combine};
+use crate::interval::combine;
 use crate::learn::{Components, Features, Knowledge, Origin, Residual, Site, hash};
 use crate::memory;
 use crate::memory::MeasuredPeaks;
@@ -228,11 +228,4 @@ fn origin(job: &Job, cpu: &CpuClass, place: &Placement, site: Site) -> Origin {
     let gpus = place.gpu.map_or(0, |gpu| gpu.count.round() as u32);
     let origin = Origin::new(class, sigma, gpus, site, job);
     if gpus > 0 { origin.beside(cpu.key) } else { origin }
-}
-
-/// Half-width of the 80% interval of a class that was never measured, as a factor: what a prediction on nodes that others
-/// use too has.
-#[must_use]
-pub fn half_width(class_sigma: f64) -> f64 {
-    (Z90 * combine(&[class_sigma, SIGMA_SHARED])).exp()
 }
