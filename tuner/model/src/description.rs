@@ -4,29 +4,29 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use scavenger_schema::bounds::WHOLE_CORE;
-use scavenger_schema::tuning::{ClassResidual, Layout, ModelClass};
+use scavenger_schema::tuning::{Layout, ModelClass};
 
 use crate::Model;
 use crate::calibrate::wanted;
 use crate::hardware::{CPU_CLASSES, CpuClass, GpuClass, Hardware, gpu_classes};
 use crate::model::Job;
 
+/// [`ModelClass::kind`] of CPUs.
+const CPU: &str = "cpu";
+/// The same of GPUs.
+const GPU: &str = "gpu";
+
 /// Every class, CPUs first, with what was learned about it.
 #[must_use]
 pub fn classes(model: &Model) -> Vec<ModelClass> {
-    let learned = |key: &str| model.classes().iter().find(|class| class.class == key).cloned();
     let cpus = CPU_CLASSES
         .iter()
-        .map(|class| described(class.key, "cpu", of_cpu(class), half_width_of_cpu(class), class.source));
+        .map(|class| described(class.key, CPU, of_cpu(class), half_width_of_cpu(class), class.source));
     let gpus = gpu_classes()
-        .map(|class| described(class.key, "gpu", of_gpu(class), half_width_of_gpu(class), class.source));
+        .map(|class| described(class.key, GPU, of_gpu(class), half_width_of_gpu(class), class.source));
     let mut classes: Vec<ModelClass> = cpus.chain(gpus).collect();
-    // A key names one class, but for the unknown ones; what was learned is told once.
-    let mut told: Vec<String> = Vec::new();
     for class in &mut classes {
-        let residual: Option<ClassResidual> =
-            learned(&class.class).filter(|found| !told.contains(&found.class));
-        told.extend(residual.iter().map(|residual| residual.class.clone()));
+        let residual = model.residual(&class.class, class.kind == GPU).cloned();
         class.runs = residual.as_ref().map_or(0, |residual| residual.runs);
         class.residual = residual;
     }
@@ -117,7 +117,7 @@ const MEANINGS: [(&str, &str); 10] = [
 pub fn page() -> String {
     let mut text = PREFACE.to_owned();
     let classes = classes(&Model::prior());
-    for (kind, title) in [("cpu", "CPU classes"), ("gpu", "GPU classes")] {
+    for (kind, title) in [(CPU, "CPU classes"), (GPU, "GPU classes")] {
         let of_kind: Vec<&ModelClass> = classes.iter().filter(|class| class.kind == kind).collect();
         let Some(first) = of_kind.first() else { continue };
         let names: Vec<&str> = MEANINGS
@@ -188,7 +188,7 @@ mod tests {
     use scavenger_schema::hardware::{AVX2, SMT};
     use scavenger_schema::tuning::{Build, PredictRequest};
 
-    const GPU: &str = "nvidia.com/gpu.product";
+    const PRODUCT: &str = "nvidia.com/gpu.product";
 
     #[test]
     fn every_class_has_its_constants_and_a_source() {
@@ -226,7 +226,8 @@ mod tests {
         let (class, width) = served(&request);
         assert_eq!(class, "zen3");
         assert!((width / published("zen3", "cpu") - 1.0).abs() < 1e-3, "{width}");
-        let labels = [("kubernetes.io/arch", "amd64"), (AVX2, "true"), (SMT, "false"), (GPU, "NVIDIA-A100")];
+        let labels =
+            [("kubernetes.io/arch", "amd64"), (AVX2, "true"), (SMT, "false"), (PRODUCT, "NVIDIA-A100")];
         let beside = PredictRequest {
             layout: Layout::water(1, 8, 1),
             node: labelled(&node(16_000, 64), &labels, 1),

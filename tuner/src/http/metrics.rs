@@ -83,7 +83,7 @@ impl Metrics {
 
     /// Only the version in use is shown.
     pub(super) fn model(&self, model: &Model) {
-        let runs: u64 = model.classes().iter().map(|class| class.runs).sum();
+        let runs = model.runs();
         self.versions.clear();
         let labels = ModelLabels { version: model.version().to_owned() };
         self.versions.get_or_create(&labels).set(i64::try_from(runs).unwrap_or(i64::MAX));

@@ -75,7 +75,7 @@ pub(super) async fn model(State(service): State<Service>) -> Json<ModelReply> {
     let model = service.model();
     Json(ModelReply {
         model_version: model.version().to_owned(),
-        runs: model.classes().iter().map(|class| class.runs).sum(),
+        runs: model.runs(),
         classes: description::classes(&model),
         dropped: service.dropped(),
     })

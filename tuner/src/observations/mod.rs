@@ -323,7 +323,7 @@ pub async fn follow(service: Service, source: Source, every: Duration) {
             Ok(None) => {}
             Ok(Some((model, dropped))) => {
                 service.set_dropped(dropped);
-                let runs: u64 = model.classes().iter().map(|class| class.runs).sum();
+                let runs = model.runs();
                 tracing::info!(runs, model = model.version(), "learned from measured runs");
                 service.set_model(model);
             }

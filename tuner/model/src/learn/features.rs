@@ -110,9 +110,10 @@ impl Origin {
         Priors::new(self.class_sigma, self.gpus > 0)
     }
 
-    /// What runs tell of each other by: the class, and the number of GPUs if it is above one.
+    /// What runs tell of each other by: the class, and the number of GPUs. The unknown class of CPUs and that of GPUs have
+    /// the name in common alone.
     pub(super) fn family(&self) -> (&'static str, u32) {
-        (self.class, self.gpus.max(1))
+        (self.class, self.gpus)
     }
 }
 

@@ -220,10 +220,10 @@ impl Knowledge {
         self.about(&features.origin, owner).ask(features)
     }
 
-    /// True if there are runs on this hardware class with that many GPUs; one and none are the same.
+    /// True if there are runs on this hardware class with that many GPUs.
     #[must_use]
     pub fn knows(&self, class: &str, gpus: u32) -> bool {
-        self.classes.iter().any(|known| known.key.0 == class && known.key.1 == gpus.max(1))
+        self.classes.iter().any(|known| known.key == (class, gpus))
     }
 
     /// What is known of a class, site and system, whatever the layout, for `owner` if it is known who asks. Asking it

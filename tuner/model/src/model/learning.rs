@@ -42,7 +42,7 @@ impl Model {
     /// tell of memory alone.
     #[must_use]
     pub fn learn(&self, observations: &[Observation]) -> Self {
-        let mut by_class: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        let mut by_class: BTreeMap<(bool, &'static str), Vec<f64>> = BTreeMap::new();
         // A step is predicted once for all repetitions: the place among the distinct runs by owner, key and output.
         let mut places: HashMap<(u64, u64, u64), usize> = HashMap::new();
         let mut distinct: Vec<Repeated> = Vec::new();
@@ -73,7 +73,7 @@ impl Model {
             if run.cycles.is_some() {
                 repeated.components = run.components(repeated.features.step());
             }
-            by_class.entry(origin.class()).or_default().push(value);
+            by_class.entry((origin.gpus() > 0, origin.class())).or_default().push(value);
         }
         distinct.sort_by_key(|run| run.newest);
         let residuals: Vec<Residual> = distinct.into_iter().map(Repeated::residual).collect();
@@ -96,7 +96,7 @@ impl Model {
             knowledge: Knowledge::new(&residuals),
             peaks,
             builds: Builds::of(observations),
-            classes: by_class.into_iter().map(|(class, values)| class_residual(class, values)).collect(),
+            classes: by_class.into_iter().map(|(key, values)| (key, class_residual(key.1, values))).collect(),
             version: format!("{}+{}-{digest:016x}", env!("CARGO_PKG_VERSION"), runs),
         }
     }

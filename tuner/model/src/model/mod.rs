@@ -10,6 +10,8 @@ mod place;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use scavenger_schema::tuning::{ClassResidual, Layout};
 
 use crate::hardware::{CpuClass, GpuClass, Hardware};
@@ -41,7 +43,8 @@ pub struct Model {
     knowledge: Knowledge,
     peaks: MeasuredPeaks,
     builds: Builds,
-    classes: Vec<ClassResidual>,
+    /// By whether it is a class of GPUs, and by its name.
+    classes: BTreeMap<(bool, &'static str), ClassResidual>,
     version: String,
 }
 
@@ -72,7 +75,7 @@ impl Model {
             knowledge: Knowledge::default(),
             peaks: MeasuredPeaks::default(),
             builds: Builds::default(),
-            classes: Vec::new(),
+            classes: BTreeMap::new(),
             version: concat!(env!("CARGO_PKG_VERSION"), "+prior").to_owned(),
         }
     }
@@ -126,10 +129,16 @@ impl Model {
         (memory::peak_bytes(&job.system, layout) as f64 * self.peaks.factor(job.key)) as u64
     }
 
-    /// What was learned, by hardware class.
+    /// Measured runs whose speed it knows.
     #[must_use]
-    pub fn classes(&self) -> &[ClassResidual] {
-        &self.classes
+    pub fn runs(&self) -> u64 {
+        self.classes.values().map(|class| class.runs).sum()
+    }
+
+    /// What was learned of a class of CPUs or GPUs.
+    #[must_use]
+    pub fn residual(&self, class: &str, on_gpu: bool) -> Option<&ClassResidual> {
+        self.classes.iter().find(|(key, _)| **key == (on_gpu, class)).map(|(_, residual)| residual)
     }
 
     /// Seconds of one step on a placement that may be larger than one pod.

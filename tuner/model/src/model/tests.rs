@@ -49,7 +49,8 @@ fn runs_on_the_cluster_move_and_narrow_its_predictions() {
     .expect("the run should be accepted");
     let learned = model.learn(&[run]);
     assert_ne!(learned.version(), model.version());
-    assert_eq!(learned.classes()[0].runs, 1);
+    assert_eq!(learned.runs(), 1);
+    assert_eq!(learned.residual("unknown", false).map(|class| class.runs), Some(1));
     let after = learned.answer(&request).expect("the layout should run").ns_per_day;
     assert!((after.p50 / measured - 1.0).abs() < 0.1, "{after:?} {measured}");
     assert!(after.p90 / after.p50 < 1.25, "{after:?}");
@@ -108,6 +109,26 @@ fn several_gpus_that_were_measured_are_known_and_say_nothing_of_one() {
     let after = ask(&learned, &four);
     assert!((after.p50 / before.p50 - 0.5).abs() < 0.1, "{before:?} {after:?}");
     assert!(before.p90 / before.p50 > 4.0 && after.p90 / after.p50 < 1.5, "{before:?} {after:?}");
+}
+
+#[test]
+fn a_gpu_of_an_unknown_product_says_nothing_of_an_unknown_cpu() {
+    let on_cpu = PredictRequest { system: water(100_000), node: node(16_000, 64), ..request() };
+    let on_gpu = PredictRequest {
+        layout: Layout::water(1, 8, 1),
+        node: labelled(&node(16_000, 64), &[("nvidia.com/gpu.product", "Something-New")], 1),
+        ..on_cpu.clone()
+    };
+    let (prior, model) = (Model::prior(), Model::prior().learn(&[measured(&on_gpu, 0.5)]));
+    let ask = |model: &Model, request: &PredictRequest| {
+        model.answer(request).expect("the layout should run").ns_per_day
+    };
+    assert_eq!(ask(&model, &on_cpu), ask(&prior, &on_cpu));
+    assert!(ask(&model, &on_gpu).p50 < 0.7 * ask(&prior, &on_gpu).p50);
+    let classes = crate::description::classes(&model);
+    let with_runs: Vec<_> = classes.iter().filter(|class| class.runs > 0).collect();
+    assert_eq!(with_runs.len(), 1);
+    assert_eq!((with_runs[0].class.as_str(), with_runs[0].kind.as_str()), ("unknown", "gpu"));
 }
 
 #[test]
