@@ -1,9 +1,10 @@
 //! A simulated system, checked once: later steps cannot fail on it.
 
-use scavenger_schema::bounds;
+use scavenger_schema::bounds::{self, Bounds};
 use scavenger_schema::tuning::{GpuOffload, PmeDescription, Settings, SystemDescription};
 
 use crate::error::{FieldError, within};
+use crate::interval::combine;
 
 /// Atoms per nm³ of water at room temperature, and nearly of every solvated biomolecule.
 pub const WATER_ATOMS_PER_NM3: f64 = 100.0;
@@ -12,6 +13,16 @@ pub const WATER_ATOMS_PER_NM3: f64 = 100.0;
 const SPARSE: f64 = 50.0;
 /// Time steps from here on are for coarse-grained systems, in ps.
 const COARSE_DT_PS: f64 = 0.008;
+
+/// Beads per nm³ below which coarse-grained systems do not fill their box: their water has 8.
+pub(crate) const SPARSE_COARSE: f64 = 4.0;
+/// Atoms of the measured systems that the model is fitted to (tuner/data).
+pub const MEASURED_ATOMS: Bounds<f64> = Bounds { min: 14_235.0, max: 41_953_021.0 };
+/// What ln(speed) may be off for each factor of e beyond these: one-core runs of 2 to 1,000 atoms were wrong by up to 2.6.
+/// What calibrates intervals takes a quarter of it away.
+const SIGMA_PER_LN_ATOMS: f64 = 0.13;
+/// What ln(speed) may be off where the settings contradict a periodic box.
+const SIGMA_CUTOFF: f64 = 0.65;
 
 /// A system whose values are all in range, with the missing ones filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,11 +135,41 @@ impl System {
     /// what is predicted and what is learned of such a system is computed for that.
     #[must_use]
     pub fn filled(&self) -> Option<Self> {
-        if self.dt_ps >= COARSE_DT_PS || self.density >= SPARSE {
+        if self.is_coarse() || self.density >= SPARSE {
             return None;
         }
         let box_nm = cube_of_water(self.atoms);
         Some(Self { box_nm, density: self.atoms / box_nm.iter().product::<f64>(), ..self.clone() })
+    }
+
+    /// True if its particles stand for several atoms each.
+    fn is_coarse(&self) -> bool {
+        self.dt_ps >= COARSE_DT_PS
+    }
+
+    /// How many times fewer or more atoms it has than any measured system; 1 if neither.
+    pub(crate) fn beyond_measured(&self) -> f64 {
+        (MEASURED_ATOMS.min / self.atoms).max(self.atoms / MEASURED_ATOMS.max).max(1.0)
+    }
+
+    /// The shortest edge of its box.
+    pub(crate) fn shortest_edge(&self) -> f64 {
+        self.box_nm.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    /// Standard deviation of ln(time) because it has far fewer or more atoms than the systems that the model was fitted to.
+    pub(crate) fn doubt_of_size(&self) -> f64 {
+        SIGMA_PER_LN_ATOMS * self.beyond_measured().ln()
+    }
+
+    /// The same because it does not fill its box, or because that is narrower than two cut-offs.
+    pub(crate) fn doubt_of_box(&self) -> f64 {
+        let contradicts = 2.0 * self.cutoff_nm > self.shortest_edge();
+        let is_droplet_of_beads = self.is_coarse() && self.density < SPARSE_COARSE;
+        combine(&[
+            if contradicts { SIGMA_CUTOFF } else { 0.0 },
+            if is_droplet_of_beads { (SPARSE_COARSE / self.density).ln() } else { 0.0 },
+        ])
     }
 
     /// Hours that the run takes at this speed; none for a run without an end.

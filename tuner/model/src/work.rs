@@ -29,7 +29,10 @@ pub struct Work {
     pub doubts: Doubts,
 }
 
-/// Uncertainty of the logarithm of each kind of work because of settings that no row of `tuner/data` has.
+/// Uncertainty of the logarithm of each kind of work because of settings, or of a system, that no row of `tuner/data` has.
+///
+/// It is an offset of the system, the same in all of its runs: its own runs show it, and what they say of other systems is
+/// worth less by it (`learn/kernel.rs`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Doubts {
     /// Of pairs.
@@ -38,8 +41,10 @@ pub struct Doubts {
     pub pme: f64,
     /// Of all other work.
     pub other: f64,
-    /// Of writing output.
-    pub output: f64,
+    /// Of the whole step, because of its box; see [`System::doubt_of_box`].
+    pub step: f64,
+    /// The same because of its size, which is that of other systems, too; see [`System::doubt_of_size`].
+    pub size: f64,
 }
 
 /// A factor on work that a setting makes, and the uncertainty of its logarithm. The centres are physics (operations of the
@@ -136,6 +141,11 @@ impl Work {
         self.output_bytes / OUTPUT_BANDWIDTH
     }
 
+    /// Uncertainty of ln(time) of a step of so many seconds, because nobody knows how fast its output is written.
+    pub(crate) fn sigma_of_output(&self, seconds: f64) -> f64 {
+        SIGMA_OUTPUT * (self.output_seconds() / seconds).min(1.0)
+    }
+
     /// Applies the settings.
     fn set(&mut self, system: &System) {
         let (settings, doubts) = (&system.settings, &mut self.doubts);
@@ -181,9 +191,6 @@ impl Work {
                 *work *= other;
             }
             self.output_bytes *= 2.0;
-        }
-        if self.output_bytes > 0.0 {
-            doubts.output = SIGMA_OUTPUT;
         }
     }
 }
@@ -253,7 +260,8 @@ mod tests {
         });
         assert!(few.perturbed < free.perturbed && few.doubts.other < free.doubts.other, "{few:?}");
         let output = with(|raw| raw.settings.output_bytes_per_step = 360_000.0);
-        assert_eq!((output.output_bytes, output.doubts.output), (360_000.0, SIGMA_OUTPUT));
+        assert_eq!((output.output_bytes, output.doubts), (360_000.0, Doubts::default()));
+        assert!((output.sigma_of_output(0.012) - 0.2).abs() < 1e-9 && output.sigma_of_output(1e-6) == 1.0);
     }
 
     #[test]

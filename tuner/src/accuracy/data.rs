@@ -269,6 +269,7 @@ fn gpu_place(gpu: &str, gpus: f64, ranks: f64, cores: f64, version: &str) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scavenger_tuner_model::system::MEASURED_ATOMS;
 
     #[test]
     fn every_usable_row_is_read() {
@@ -294,6 +295,14 @@ mod tests {
             right.count(),
             recorded.len()
         );
+    }
+
+    #[test]
+    fn the_model_knows_which_sizes_were_measured() {
+        let sizes: Vec<f64> = load().iter().map(|row| row.job.system.atoms).collect();
+        let least = sizes.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = sizes.iter().copied().fold(0.0, f64::max);
+        assert_eq!((MEASURED_ATOMS.min, MEASURED_ATOMS.max), (least, most));
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub fn build(model: &Model, request: &LadderRequest) -> Result<LadderReply, Tune
         chosen.iter().map(|chosen| describe(&question, &sane, chosen, request)).collect();
     let fastest = rungs.first().and_then(|rung| rung.hours_to_finish);
     order::by_expected_finish(&mut rungs);
-    let shared_gpu = shared_gpu::shared_gpus(&question, &sane, &candidates);
+    let shared_gpu = shared_gpu::shared_gpus(&question, &candidates);
     let mut notes = notes(&kinds, job);
     if !shared_gpu.is_empty() {
         notes.push(
@@ -204,16 +204,16 @@ fn interval(
         };
         kinds.iter().map(|(hardware, _)| speed(hardware)).fold(0.0, f64::max)
     });
-    sane.widened(all, spread_p90)
+    Sane::widened(all, spread_p90)
 }
 
 /// The prediction on each class of hardware that can hold a candidate, if there are several.
-fn on_hardware(sane: &Sane, candidate: &Candidate, kinds: &[(&Hardware, Interval)]) -> Vec<HardwareSpeed> {
+fn on_hardware(candidate: &Candidate, kinds: &[(&Hardware, Interval)]) -> Vec<HardwareSpeed> {
     let mut speeds: Vec<HardwareSpeed> = Vec::new();
     for (hardware, interval) in kinds {
         let hardware_class = class_name(hardware.cpu, hardware, &candidate.layout);
         if !speeds.iter().any(|known| known.hardware_class == hardware_class) {
-            speeds.push(HardwareSpeed { hardware_class, ns_per_day: sane.widened(*interval, None) });
+            speeds.push(HardwareSpeed { hardware_class, ns_per_day: *interval });
         }
     }
     if speeds.len() > 1 { speeds } else { Vec::new() }
@@ -245,7 +245,7 @@ fn describe(question: &Question<'_>, sane: &Sane, chosen: &Chosen<'_>, request: 
         efficiency: line.efficiency(candidate),
         memory_bytes: candidate.peak_bytes,
         hardware_class,
-        on_hardware: on_hardware(sane, candidate, &kinds),
+        on_hardware: on_hardware(candidate, &kinds),
         fits_now: fits_now(&candidate.resources, &request.nodes),
         wait_seconds: order::wait_seconds(&candidate.resources, request),
         alternative: candidate.alternative,

@@ -1,29 +1,20 @@
-//! Where a prediction is worth less than its interval says: a sentence for the user, and a wider interval.
+//! Where a prediction is worth less than that of an ordinary system: a sentence for the user.
 //!
 //! The model was fitted to solvated systems of ordinary size. What is far from them is not refused, since it may run,
-//! but it must not look as certain as the rest.
+//! but it must not look as certain as the rest: its interval is wider ([`crate::work::Doubts`]).
 
-use scavenger_schema::bounds::Bounds;
 use scavenger_schema::tuning::{
     Build, Interval, LadderRequest, NodeShape, PredictRequest, SystemDescription,
 };
 
 use crate::error::FieldError;
-use crate::interval::{Z90, combine};
 use crate::model::{Job, Model};
+use crate::system::{MEASURED_ATOMS, SPARSE_COARSE};
 
-/// Atoms of the measured systems that the model is fitted to (tuner/data).
-const MEASURED_ATOMS: Bounds<f64> = Bounds { min: 19_605.0, max: 41_953_021.0 };
-/// What ln(speed) may be off for each factor of e beyond these: one-core runs of 2 to 1,000 atoms were wrong by up to 2.6.
-const SIGMA_PER_LN_ATOMS: f64 = 0.1;
-/// Sizes beyond these by less than this factor need no sentence.
+/// Sizes beyond those that were measured by less than this factor need no sentence.
 const FAR_FROM_MEASURED: f64 = 2.0;
-/// Beads per nm³ below which coarse-grained systems do not fill their box: their water has 8.
-const SPARSE_COARSE: f64 = 4.0;
 /// Atoms per nm³ that no ordinary matter at room temperature exceeds: diamond has 176.
 const DENSE: f64 = 200.0;
-/// What ln(speed) may be off where the settings contradict a periodic box.
-const SIGMA_CUTOFF: f64 = 0.5;
 /// Hours of a year.
 const YEAR_HOURS: f64 = 8766.0;
 
@@ -33,8 +24,6 @@ pub(crate) struct Sane {
     pub(crate) job: Job,
     /// The same with its atoms spread evenly over the box, if it is predicted as a droplet.
     pub(crate) spread: Option<Job>,
-    /// Added to the uncertainty of ln(speed).
-    sigma: f64,
     /// Sentences for the user.
     pub(crate) notes: Vec<String>,
 }
@@ -42,10 +31,13 @@ pub(crate) struct Sane {
 impl Sane {
     /// Checks the system of a request and looks at it as an expert would.
     pub(crate) fn new(asked: &Asking<'_>) -> Result<Self, FieldError> {
-        let mut sane = Self { spread: None, sigma: 0.0, notes: Vec::new(), job: asked.job()? };
+        let mut sane = Self { spread: None, notes: Vec::new(), job: asked.job()? };
         sane.look_at_density();
         sane.look_at_cutoff();
-        sane.look_at_size();
+        // A run of this very system says more of it than its size does.
+        if !asked.model.has_run(&sane.job) {
+            sane.look_at_size();
+        }
         Ok(sane)
     }
 
@@ -63,7 +55,6 @@ impl Sane {
                 three_digits(density)
             ));
         } else if density < SPARSE_COARSE {
-            self.sigma = combine(&[self.sigma, (SPARSE_COARSE / density).ln()]);
             self.notes.push(format!(
                 "the box holds {} beads per nm³, coarse-grained water has 8; a droplet or a slab is slower than predicted",
                 three_digits(density)
@@ -73,7 +64,7 @@ impl Sane {
 
     fn look_at_cutoff(&mut self) {
         let system = &self.spread.as_ref().unwrap_or(&self.job).system;
-        let shortest = system.box_nm.iter().copied().fold(f64::INFINITY, f64::min);
+        let shortest = system.shortest_edge();
         if 2.0 * system.cutoff_nm > shortest {
             self.notes.push(format!(
                 "the cut-off of {} nm is more than half of the shortest edge of the box, {} nm; mdrun refuses this in a \
@@ -81,15 +72,12 @@ impl Sane {
                 three_digits(system.cutoff_nm),
                 three_digits(shortest)
             ));
-            self.sigma = combine(&[self.sigma, SIGMA_CUTOFF]);
         }
     }
 
     fn look_at_size(&mut self) {
         let atoms = self.job.system.atoms;
-        let beyond = (MEASURED_ATOMS.min / atoms).max(atoms / MEASURED_ATOMS.max).max(1.0);
-        self.sigma = combine(&[self.sigma, SIGMA_PER_LN_ATOMS * beyond.ln()]);
-        if beyond < FAR_FROM_MEASURED {
+        if self.job.system.beyond_measured() < FAR_FROM_MEASURED {
             return;
         }
         let measured = if atoms < MEASURED_ATOMS.min {
@@ -105,12 +93,9 @@ impl Sane {
         ));
     }
 
-    /// The interval with the doubts in it, for the speed that the atoms spread evenly would have.
-    pub(crate) fn widened(&self, interval: Interval, spread_p90: Option<f64>) -> Interval {
-        let Interval { p10, p50, p90 } = interval;
-        let wider = |share: f64| (Z90 * combine(&[share.ln() / Z90, self.sigma])).exp();
-        let p90 = p50 * wider(p90 / p50);
-        Interval { p10: p50 / wider(p50 / p10), p50, p90: p90.max(spread_p90.unwrap_or(0.0)) }
+    /// The interval up to the speed that the atoms would have if they were spread evenly.
+    pub(crate) fn widened(interval: Interval, spread_p90: Option<f64>) -> Interval {
+        Interval { p90: interval.p90.max(spread_p90.unwrap_or(0.0)), ..interval }
     }
 
     /// A sentence if `what` takes so many hours that it is not for this life.
@@ -189,6 +174,7 @@ mod tests {
     use crate::ladder::build;
     use crate::ladder::fixtures::{labelled, node, request, water};
     use crate::model::Model;
+    use crate::work::Doubts;
 
     fn sane(spoil: impl FnOnce(&mut SystemDescription)) -> Sane {
         let mut system = water(100_000);
@@ -224,7 +210,7 @@ mod tests {
         for atoms in [20_000, 100_000, 3_000_000, 20_000_000] {
             let ordinary = sane(|system| system.atoms = atoms);
             assert_eq!(ordinary.notes, Vec::<String>::new(), "{atoms}");
-            assert_eq!(ordinary.sigma, 0.0, "{atoms}");
+            assert_eq!(ordinary.job.doubts(), Doubts::default(), "{atoms}");
         }
         let membrane = sane(|system| system.box_nm = Some([10.0, 10.0, 11.5]));
         assert!(membrane.notes.is_empty() && membrane.spread.is_none());
@@ -249,7 +235,7 @@ mod tests {
             })
         };
         assert!(martini(8.3).notes.is_empty() && martini(8.3).spread.is_none());
-        assert!(martini(1.0).notes[0].contains("beads") && martini(1.0).sigma > 1.0);
+        assert!(martini(1.0).notes[0].contains("beads") && martini(1.0).job.doubts().step > 1.0);
     }
 
     #[test]
@@ -269,7 +255,7 @@ mod tests {
         let (ordinary, _) = first(|_| {});
         let (few, notes) = first(|system| system.atoms = 30);
         assert!(width(few) > 1.5 * width(ordinary), "{few:?} {ordinary:?}");
-        assert!(notes.iter().any(|note| note.contains("30 atoms are fewer than the 19,605")), "{notes:?}");
+        assert!(notes.iter().any(|note| note.contains("30 atoms are fewer than the 14,235")), "{notes:?}");
         let (many, notes) = first(|system| system.atoms = 100_000_000);
         assert!(width(many) > width(ordinary));
         assert!(notes.iter().any(|note| note.contains("100,000,000 atoms are more than")), "{notes:?}");

@@ -7,7 +7,6 @@
 use scavenger_schema::tuning::{Device, Interval, Resources, SharedGpu};
 
 use super::candidates::{Candidate, MOST_CORES_PER_GPU, Question, core_counts, holding};
-use super::sanity::Sane;
 use crate::interval::{Z90, combine, log_normal};
 use crate::layout;
 use crate::memory::request_bytes;
@@ -22,7 +21,7 @@ const MOST_GAIN: f64 = 1.8;
 const SIGMA_SHARING: f64 = 0.25;
 
 /// What 2 to `limits.max_simulations_per_gpu` simulations do together, for each kind of GPU the best division of cores.
-pub(crate) fn shared_gpus(question: &Question<'_>, sane: &Sane, all: &[Candidate]) -> Vec<SharedGpu> {
+pub(crate) fn shared_gpus(question: &Question<'_>, all: &[Candidate]) -> Vec<SharedGpu> {
     let mut classes: Vec<(String, f64)> = Vec::new();
     for candidate in all.iter().filter(|candidate| candidate.resources.gpus == 1) {
         let class = class_name(candidate.slowest.cpu, &candidate.slowest, &candidate.layout);
@@ -36,7 +35,7 @@ pub(crate) fn shared_gpus(question: &Question<'_>, sane: &Sane, all: &[Candidate
         for simulations in 2..=question.limits.max_simulations_per_gpu {
             let options = core_counts(question.kinds, MOST_CORES_PER_GPU / simulations)
                 .into_iter()
-                .filter_map(|cores| together(question, sane, class, simulations, cores, *alone));
+                .filter_map(|cores| together(question, class, simulations, cores, *alone));
             found.extend(options.max_by(|a, b| a.ns_per_day_total.p50.total_cmp(&b.ns_per_day_total.p50)));
         }
     }
@@ -46,7 +45,6 @@ pub(crate) fn shared_gpus(question: &Question<'_>, sane: &Sane, all: &[Candidate
 /// `simulations` with `cores` cores each, if a node of that class holds them.
 fn together(
     question: &Question<'_>,
-    sane: &Sane,
     class: &str,
     simulations: u32,
     cores: u32,
@@ -77,7 +75,7 @@ fn together(
     let period = step.total.max(busy * f64::from(simulations) / MOST_BUSY);
     let total = one.ns_per_day.p50 * step.total / period * f64::from(simulations);
     let total = total.min(MOST_GAIN * alone);
-    let interval = sane.widened(one.ns_per_day, None);
+    let interval = one.ns_per_day;
     let sigma = |share: f64| combine(&[share.ln() / Z90, SIGMA_SHARING]);
     let low = log_normal(total, sigma(interval.p50 / interval.p10));
     let high = log_normal(total, sigma(interval.p90 / interval.p50));

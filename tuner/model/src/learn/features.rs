@@ -5,6 +5,7 @@ use super::kernel::{DIMENSIONS, Direction, Priors, direction};
 use super::prepared::Key;
 use crate::model::Job;
 use crate::performance::{Component, Placement, StepTime};
+use crate::work::Doubts;
 
 /// A place and a GROMACS build on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +48,16 @@ pub struct Origin {
     pub(super) site: Site,
     pub(super) system: u64,
     pub(super) ln_atoms: f64,
+    /// What is doubtful about the system, whatever the machine.
+    pub(super) doubts: Doubts,
 }
 
 impl Origin {
     /// Origin of the runs of `job` on a class of hardware.
     #[must_use]
     pub fn new(class: &'static str, class_sigma: f64, gpus: u32, site: Site, job: &Job) -> Self {
-        Self { class, class_sigma, gpus, host: "", site, system: job.key, ln_atoms: job.ln_atoms }
+        let (system, ln_atoms, doubts) = (job.key, job.ln_atoms, job.doubts());
+        Self { class, class_sigma, gpus, host: "", site, system, ln_atoms, doubts }
     }
 
     /// The same of GPUs beside a processor of that class.
@@ -101,8 +105,10 @@ impl Origin {
 
     /// What decides which runs tell of it, and how much: where it was, on which system.
     pub(super) fn key(&self, owner: Option<u64>) -> Key {
-        let Self { site, system, ln_atoms, host, .. } = *self;
-        Key { host, system, atoms: ln_atoms.to_bits(), machine: site.machine, build: site.build, owner }
+        let Self { site, system, ln_atoms, host, doubts, .. } = *self;
+        let atoms =
+            ln_atoms.to_bits() ^ doubts.step.to_bits().rotate_left(1) ^ doubts.other.to_bits().rotate_left(2);
+        Key { host, system, atoms, machine: site.machine, build: site.build, owner }
     }
 
     /// The prior variances of its class.

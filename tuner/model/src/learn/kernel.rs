@@ -4,12 +4,14 @@
 //! boost of the clock, and slopes with the logarithms of threads and nodes. Each has a normal prior around zero, in
 //! four levels that add up: of a hardware class, of a machine of it, of a build of GROMACS there, and of a system
 //! there. The direction of a run is the gradient of the logarithm of its time, so two runs tell of each other through
-//! the parts that both spend time in, and a run tells little of a part that it hardly has.
+//! the parts that both spend time in, and a run tells little of a part that it hardly has. What is doubtful of a system adds
+//! to the priors of its own parameters, on all machines alike.
 
 use std::sync::LazyLock;
 
 use super::features::Origin;
 use crate::performance::{Overlap, Part, Parts, PerPart, Placement, StepTime};
+use crate::work::Doubts;
 
 /// Number of parameters.
 pub(super) const DIMENSIONS: usize = Part::COUNT + 5;
@@ -233,6 +235,20 @@ impl Priors {
 
     /// Prior variance of each parameter that two runs share.
     pub(super) fn shared(&self, a: &Origin, b: &Origin) -> Direction {
+        let mut shared = self.shared_without_doubts(a, b);
+        if a.system == b.system && a.doubts != Doubts::default() {
+            for ((parameter, a), (_, b)) in by_parameter(&a.doubts).into_iter().zip(by_parameter(&b.doubts)) {
+                shared[parameter] += a * b;
+            }
+        }
+        // What the model has wrong of a size, it has wrong of all systems of about that size.
+        if a.doubts.size > 0.0 && b.doubts.size > 0.0 {
+            shared[ALL] += a.doubts.size * b.doubts.size * near(a.ln_atoms, b.ln_atoms, ATOMS_SCALE);
+        }
+        shared
+    }
+
+    fn shared_without_doubts(&self, a: &Origin, b: &Origin) -> Direction {
         if a.site.machine != b.site.machine {
             return self.of_class;
         }
@@ -261,6 +277,20 @@ impl Priors {
         }
         pairs
     }
+}
+
+/// The parameters that carry what is doubtful of a system, each with its standard deviation.
+fn by_parameter(doubts: &Doubts) -> [(usize, f64); 7] {
+    let Doubts { pair, pme, other, step, .. } = *doubts;
+    [
+        (Part::Pair as usize, pair),
+        (Part::Spread as usize, pme),
+        (Part::Mesh as usize, pme),
+        (Part::Transpose as usize, pme),
+        (Part::Other as usize, other),
+        (Part::Host as usize, other),
+        (ALL, step),
+    ]
 }
 
 /// 1 for the same, less the farther apart. A rational function, positive definite as a kernel must be.

@@ -4,7 +4,8 @@
 //! of a step, with a normal prior each (`kernel`); a run is a measurement of the sum that its own parts make. The
 //! update is the Bayesian one for all runs together, made linear where the runs say that the parameters are
 //! (Gauss-Newton). Without measurements only the class is known and the interval is wide; one run removes what its
-//! parts have in common with the question, and no more.
+//! parts have in common with the question, and no more. What is doubtful of a system is an offset of its own: its own runs
+//! take the doubt away, and teach others the less, the more of what they say may be that offset.
 //!
 //! Robust in five ways: runs that disagree with the others count less, by Student's t, and widen what they do not
 //! agree on; a residual beyond [`BOUND`] is no speed; of repetitions the median counts; the runs of one owner
@@ -224,6 +225,12 @@ impl Knowledge {
     #[must_use]
     pub fn knows(&self, class: &str, gpus: u32) -> bool {
         self.classes.iter().any(|known| known.key == (class, gpus))
+    }
+
+    /// True if there are runs of that system.
+    pub(crate) fn has_run(&self, system: u64) -> bool {
+        let is_of = |run: &Residual| run.features.origin.system == system;
+        self.classes.iter().any(|class| class.by_system.contains_key(&system) || class.kept.iter().any(is_of))
     }
 
     /// What is known of a class, site and system, whatever the layout, for `owner` if it is known who asks. Asking it

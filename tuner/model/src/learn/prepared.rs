@@ -14,7 +14,7 @@ pub(super) struct Key {
     /// Class of the processor beside a GPU.
     pub(super) host: &'static str,
     pub(super) system: u64,
-    /// Bits of the logarithm of the atoms: systems of the same key have the same, up to chance.
+    /// Bits of the logarithm of the atoms and of the doubts: systems of the same key have the same, up to chance.
     pub(super) atoms: u64,
     pub(super) machine: u64,
     pub(super) build: u64,

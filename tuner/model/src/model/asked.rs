@@ -9,8 +9,7 @@ use super::{Job, Model, SIGMA_SHARED, features, origin};
 use crate::hardware::Hardware;
 use crate::interval::{combine, log_normal};
 use crate::learn::{About, Features, Origin};
-use crate::performance::{Part, StepTime};
-use crate::work::{Doubts, Work};
+use crate::performance::StepTime;
 
 /// The same if a CPU of Kubernetes is a hardware thread: what runs on the other one is not known.
 const SIGMA_SMT: f64 = 0.15;
@@ -100,27 +99,10 @@ impl Asked<'_> {
             * combine(&[
                 sigma,
                 SIGMA_SHARED,
-                sigma_of_settings(&self.job.work, &step),
+                self.job.work.sigma_of_output(step.total),
                 self.sigma_of_threads(hardware, &features),
                 self.model.unmeasured_gpus(&features),
             ]);
         Prediction { ns_per_day: log_normal(self.job.system.ns_per_day(step.total), sigma), step }
     }
-}
-
-/// Uncertainty of ln(time) because of settings that were not measured: of each kind of work by its share of the step. Output
-/// has no part of its own: its share is that of the seconds that writing takes, however long threads wait otherwise.
-fn sigma_of_settings(work: &Work, step: &StepTime) -> f64 {
-    let doubts = &work.doubts;
-    if *doubts == Doubts::default() {
-        return 0.0;
-    }
-    let output = (work.output_seconds() / step.total).min(1.0);
-    let share = |parts: &[Part]| parts.iter().map(|part| step.shares[*part as usize]).sum::<f64>();
-    combine(&[
-        doubts.pair * share(&[Part::Pair]),
-        doubts.pme * share(&[Part::Spread, Part::Mesh, Part::Transpose]),
-        doubts.other * share(&[Part::Other, Part::Host]),
-        doubts.output * output,
-    ])
 }

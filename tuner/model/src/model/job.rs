@@ -10,7 +10,7 @@ use crate::error::{FieldError, length_within};
 use crate::hardware::Simd;
 use crate::learn::{Site, hash};
 use crate::system::System;
-use crate::work::Work;
+use crate::work::{Doubts, Work};
 
 /// Releases before 2018 lack the dual pair list: the same machine was 18 to 20% slower with 2016.
 const BEFORE_2018: f64 = 1.2;
@@ -36,6 +36,8 @@ pub struct Job {
     pub(super) launch: f64,
     /// Who asks, as a number.
     pub(super) asker: Option<u64>,
+    /// Uncertainty of ln(time) because of its box; see [`System::doubt_of_box`].
+    doubt_of_box: f64,
     /// Tells the system from others.
     pub(crate) key: u64,
     pub(crate) ln_atoms: f64,
@@ -62,7 +64,6 @@ impl Job {
         let key = if settings.is_plain() { key } else { key ^ hash(format!("{settings:?}").as_bytes()) };
         let ln_atoms = system.atoms.ln();
         Ok(Self {
-            system,
             work,
             slowdown,
             simd: None,
@@ -70,9 +71,18 @@ impl Job {
             release: site,
             launch: 1.0,
             asker: None,
+            // Of the box as it is: that of a droplet that is filled looks like any other.
+            doubt_of_box: system.doubt_of_box(),
             key,
             ln_atoms,
+            system,
         })
+    }
+
+    /// What is doubtful about it.
+    #[must_use]
+    pub(crate) fn doubts(&self) -> Doubts {
+        Doubts { step: self.doubt_of_box, size: self.system.doubt_of_size(), ..self.work.doubts }
     }
 
     /// The same with a build of GROMACS of that version: what it computes with decides the work, and its words the site.

@@ -68,7 +68,8 @@ impl Model {
             let repeated = &mut distinct[place];
             let value = (repeated.ns_per_day / measured).ln();
             repeated.values.push(value);
-            repeated.noise = repeated.noise.min(run.noise());
+            let output = run.job.work.sigma_of_output(repeated.features.step().total);
+            repeated.noise = repeated.noise.min(run.noise() + output.powi(2));
             repeated.newest = index;
             if run.cycles.is_some() {
                 repeated.components = run.components(repeated.features.step());

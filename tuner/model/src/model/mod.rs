@@ -112,6 +112,11 @@ impl Model {
         Expected { seconds: step.total * shift.exp(), deviation, sigma: deviation * widening }
     }
 
+    /// True if it knows the speed of a run of this very system.
+    pub(crate) fn has_run(&self, job: &Job) -> bool {
+        self.knowledge.has_run(job.key)
+    }
+
     /// Uncertainty of several GPUs that were never measured together.
     fn unmeasured_gpus(&self, features: &Features) -> f64 {
         let several = features.origin().gpus() > 1;
