@@ -242,7 +242,11 @@ fn describe(
     let rvdw: f64 = number(values, "rvdw")?;
     // With a tolerance mdrun chooses both itself, and larger ones than the file says.
     let tolerance: f64 = number(values, "verlet-buffer-tolerance").unwrap_or(0.0);
-    let fixed_list = tolerance < 0.0;
+    let (rlist_nm, nstlist) = if tolerance < 0.0 {
+        SystemDescription::list_of(number(values, "rlist")?, number(values, "nstlist")?)
+    } else {
+        (None, None)
+    };
     let uses_pme = values.get("coulombtype").is_some_and(|kind| kind.to_ascii_uppercase().starts_with("PME"));
     let pme = if uses_pme {
         let grid =
@@ -262,9 +266,9 @@ fn describe(
         box_nm,
         nsteps: number(values, "nsteps")?,
         dt_ps: number(values, "dt")?,
-        cutoff_nm: rcoulomb.max(rvdw),
-        rlist_nm: fixed_list.then(|| number(values, "rlist")).transpose()?,
-        nstlist: fixed_list.then(|| number(values, "nstlist")).transpose()?,
+        cutoff_nm: SystemDescription::cutoff_of(rcoulomb, rvdw),
+        rlist_nm,
+        nstlist,
         pme,
         // Casting saturates, and the check of the request refuses what is out of range.
         bonded_interactions: Some(bonded as u64),
@@ -337,6 +341,25 @@ x (2652x3):
         assert_eq!((system.cutoff_nm, system.rlist_nm, system.nstlist), (1.0, None, None));
         assert_eq!(system.pme, Some(PmeDescription { grid: [25, 26, 27], order: 4 }));
         assert_eq!((system.bonded_interactions, system.constraints), (Some(0), Some(2652)));
+    }
+
+    #[test]
+    fn a_vacuum_has_a_cutoff_that_a_request_may_have() {
+        let of = |cutoff: &str, rlist: &str, nstlist: &str| {
+            let dump = WATER
+                .replace("rcoulomb                       = 1", &format!("rcoulomb = {cutoff}"))
+                .replace("rvdw                           = 0.9", &format!("rvdw = {cutoff}"))
+                .replace("tolerance        = 0.005", "tolerance = -1")
+                .replace("rlist                          = 1.012", &format!("rlist = {rlist}"))
+                .replace("nstlist                        = 10", &format!("nstlist = {nstlist}"))
+                .replace("coulombtype                    = PME", "coulombtype = Cut-off");
+            let system = parse(dump.as_bytes(), &BTreeMap::new()).expect("the dump should be read");
+            scavenger_tuner_model::system::System::check(&system).expect("the tuner should take it");
+            (system.cutoff_nm, system.rlist_nm, system.nstlist)
+        };
+        assert_eq!(of("0", "0", "0"), (5.0, None, None));
+        assert_eq!(of("333.3", "333.3", "10"), (5.0, None, Some(10)));
+        assert_eq!(of("1.2", "1.3", "20"), (1.2, Some(1.3), Some(20)));
     }
 
     #[test]

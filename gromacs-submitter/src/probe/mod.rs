@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
+use scavenger_schema::gpu_offload;
 use scavenger_schema::simulation::{GromacsToTune, MINIMISERS, System};
-use scavenger_schema::tuning::CycleTable;
-use scavenger_schema::{bounds, gpu_offload};
+use scavenger_schema::tuning::{CycleTable, SystemDescription};
 
 /// Reads the .tpr file and makes the working directory.
 pub const INSPECT_SCRIPT: &str = include_str!("inspect.sh");
@@ -181,13 +181,14 @@ fn inspection_of(values: BTreeMap<String, String>) -> Result<Inspection, ProbeEr
     }
     let rcoulomb: f64 = number(&values, "rcoulomb")?;
     let rvdw: f64 = number(&values, "rvdw")?;
-    // In a vacuum a cut-off may be 0 or far longer than the system: every atom then sees nearly every other.
-    let longest = bounds::CUTOFF_NM.max;
-    let cutoff_nm =
-        Some(rcoulomb.max(rvdw)).map(|cutoff| if cutoff > 0.0 { cutoff.min(longest) } else { longest });
+    let cutoff_nm = Some(SystemDescription::cutoff_of(rcoulomb, rvdw));
     // With a tolerance mdrun chooses both itself, and larger ones than the file says.
     let fixed_list =
         optional::<f64>(&values, "verlet-buffer-tolerance").is_some_and(|tolerance| tolerance < 0.0);
+    let (rlist_nm, nstlist) = SystemDescription::list_of(
+        optional(&values, "rlist").filter(|_| fixed_list).unwrap_or(0.0),
+        optional(&values, "nstlist").filter(|_| fixed_list).unwrap_or(0),
+    );
     let uses_pme = word("coulombtype").to_ascii_lowercase().starts_with("pme");
     let pme_order: Option<i32> =
         optional(&values, "pme-order").filter(|order| uses_pme && (3..=12).contains(order));
@@ -203,8 +204,8 @@ fn inspection_of(values: BTreeMap<String, String>) -> Result<Inspection, ProbeEr
         init_step: Some(optional(&values, "init-step").filter(|step| *step >= 0).unwrap_or(0)),
         dt_ps: Some(dt_ps),
         cutoff_nm,
-        rlist_nm: optional(&values, "rlist").filter(|rlist| fixed_list && *rlist > 0.0 && *rlist <= 10.0),
-        nstlist: optional(&values, "nstlist").filter(|steps| fixed_list && (1..=1000).contains(steps)),
+        rlist_nm,
+        nstlist: nstlist.and_then(|steps| i32::try_from(steps).ok()),
         pme_order: pme_order.filter(|_| pme_grid.is_some()),
         gpu_pme: on_gpu.pme,
         pme_grid,

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::Settings;
-#[cfg(feature = "openapi")]
 use crate::bounds;
 use crate::strict;
 
@@ -59,6 +58,24 @@ pub struct SystemDescription {
     /// Settings that make a step dearer or cheaper. Missing: plain molecular dynamics.
     #[serde(default, skip_serializing_if = "Settings::is_plain", deserialize_with = "strict::object")]
     pub settings: Settings,
+}
+
+impl SystemDescription {
+    /// [`Self::cutoff_nm`] of a run input file. In a vacuum a cut-off may be 0, which is none, or far longer than the system:
+    /// each atom then sees nearly all others, as with the longest one that a request may have.
+    #[must_use]
+    pub fn cutoff_of(rcoulomb: f64, rvdw: f64) -> f64 {
+        let longest = bounds::CUTOFF_NM.max;
+        Some(rcoulomb.max(rvdw)).filter(|cutoff| *cutoff > 0.0).map_or(longest, |cutoff| cutoff.min(longest))
+    }
+
+    /// [`Self::rlist_nm`] and [`Self::nstlist`] of a run input file that fixes them. In a vacuum they may be 0 or out of all
+    /// bounds; they are estimated then.
+    #[must_use]
+    pub fn list_of(rlist: f64, nstlist: i64) -> (Option<f64>, Option<u32>) {
+        let steps = u32::try_from(nstlist).ok().filter(|steps| bounds::NSTLIST.contain(steps));
+        (Some(rlist).filter(|rlist| bounds::RLIST_NM.contain(rlist)), steps)
+    }
 }
 
 /// Particle-mesh Ewald electrostatics.
