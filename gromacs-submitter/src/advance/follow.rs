@@ -7,7 +7,7 @@ use scavenger_vocabulary::{Outcome, Phase};
 use super::checkpoint::{lost, saved_step, speed_ratio};
 use super::ending::{completed, failed};
 use super::growth;
-use super::ladder::describe;
+use super::ladder::{describe, take};
 use super::waiting::{reset_clock, stop_clock, wait_for_room};
 use super::{
     Action, AttemptRecord, HEAL_INTERVAL, Input, Measurement, Step, act, cancel_probe, cancelled,
@@ -66,7 +66,8 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
     if let Some(rung) = row.status.next_rung.filter(|next| job.rung == Some(*next)) {
         // Replaced. That is recorded first, even if it runs by now, or ended: the reason is still the intention's, and
         // the history shows it beside the new configuration.
-        let mut status = RowStatus { rung: Some(rung), next_rung: None, ..row.status.clone() };
+        let mut status = RowStatus { next_rung: None, ..row.status.clone() };
+        take(&mut status, Some(rung), input.ladder);
         reset_clock(&mut status);
         return record(status);
     }
@@ -183,7 +184,7 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     status.laps = 0;
     // It started before it could be replaced: it is left alone.
     status.next_rung = None;
-    status.rung = job.rung.or(status.rung);
+    take(status, job.rung, input.ladder);
     let attempt = job.last_attempt();
     let reason = attempt.map(|attempt| format!("attempt {} runs on {}", attempt.number, room_of(attempt)));
     let knew_start = status.first_step.is_some();

@@ -267,12 +267,29 @@ const ROOM_IS_KNOWN_AFTER: SignedDuration = SignedDuration::from_secs(10);
 /// Less gain is not worth a change: predictions are wrong by as much.
 const LEAST_GAIN: f64 = 0.1;
 
-/// Seconds that the rest of the row takes with a configuration, at the speed that was measured or predicted.
-pub(super) fn rest_seconds(row: &GromacsToTune, rung: &LadderRung) -> Option<f64> {
+/// Goes on with another configuration. What was measured on CPUs says nothing of a GPU, nor the other way round.
+pub(super) fn take(status: &mut RowStatus, rung: Option<i32>, ladder: &[LadderRung]) {
+    let Some(rung) = rung else { return };
+    if !is_of_one_kind(status.rung, rung, ladder) {
+        status.speed_ratio = None;
+    }
+    status.rung = Some(rung);
+}
+
+/// False if one of two configurations has a GPU and the other none.
+fn is_of_one_kind(one: Option<i32>, other: i32, ladder: &[LadderRung]) -> bool {
+    let on_gpu = |rung: i32| ladder.iter().find(|found| found.rung == rung).map(|found| found.gpus > 0);
+    one.and_then(on_gpu).zip(on_gpu(other)).is_none_or(|(one, other)| one == other)
+}
+
+/// Seconds that the rest of the row takes with a configuration, at the speed that was predicted; relative to that which was
+/// measured, if that was with a GPU or without one as this is.
+pub(super) fn rest_seconds(row: &GromacsToTune, rung: &LadderRung, ladder: &[LadderRung]) -> Option<f64> {
     let first_step = row.system.init_step.unwrap_or(0);
     let steps = row.system.last_step()? - row.status.step.unwrap_or(first_step);
     let simulated_ns = steps.max(1) as f64 * row.system.dt_ps? / 1000.0;
-    Some(simulated_ns / (rung.ns_per_day_p50 * row.status.speed_ratio.unwrap_or(1.0)) * 86400.0)
+    let ratio = row.status.speed_ratio.filter(|_| is_of_one_kind(row.status.rung, rung.rung, ladder));
+    Some(simulated_ns / (rung.ns_per_day_p50 * ratio.unwrap_or(1.0)) * 86400.0)
 }
 
 /// A better configuration than the one that waits.
@@ -296,7 +313,7 @@ pub(super) fn better(
     has_room: bool,
     wait_seconds: f64,
 ) -> Option<Better> {
-    let seconds = |rung: &LadderRung| rest_seconds(row, rung).unwrap_or(f64::INFINITY);
+    let seconds = |rung: &LadderRung| rest_seconds(row, rung, ladder).unwrap_or(f64::INFINITY);
     row.system.last_step().zip(row.system.dt_ps)?;
     let current = ladder.iter().find(|found| found.rung == rung)?;
     let instead_of = seconds(current) + if has_room { 0.0 } else { wait_seconds };

@@ -8,7 +8,7 @@ use scavenger_schema::simulation::{Kind, LadderRung, RowStatus};
 use scavenger_vocabulary::{Outcome, Phase, WaitingReason};
 
 use super::growth;
-use super::ladder::{better, describe, hours, knows_room, rest_seconds};
+use super::ladder::{better, describe, hours, knows_room, rest_seconds, take};
 use super::{Action, Input, Step, act, later, record, said, seconds_between, settle, settle_until};
 use crate::view::{AttemptView, JobView};
 
@@ -46,7 +46,7 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
         return act(Action::ResumeJob { resource_version: job.resource_version.clone() }, input.row);
     }
     // Its spec is the truth, also when a person changed it; what is no rung is not judged.
-    status.rung = job.rung.or(status.rung);
+    take(&mut status, job.rung, input.ladder);
     let why = job.waiting_reason.filter(|_| job.judged);
     let grows = status.grown_from.is_some();
     let no_room = match why {
@@ -202,7 +202,7 @@ fn continue_elsewhere(
 fn in_line(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> Step {
     let waited = job.waiting_since.map_or(0.0, |since| seconds_between(since, input.now));
     let pool = input.pool.filter(|_| !input.room_is_taken && !is_operator_away(input));
-    let seconds = |found: &LadderRung| rest_seconds(input.row, found).unwrap_or(f64::INFINITY);
+    let seconds = |found: &LadderRung| rest_seconds(input.row, found, input.ladder).unwrap_or(f64::INFINITY);
     let quickest = pool.and_then(|pool| {
         let others = input.ladder.iter().filter(|found| found.rung > rung);
         let fits = others.filter(|found| pool.has_room_for(&found.resources()) && seconds(found) <= waited);

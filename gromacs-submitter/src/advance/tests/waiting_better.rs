@@ -235,3 +235,26 @@ fn what_kubelets_refuse_twice_falls_back() {
         assert_eq!(Scene::with_job(submitted(), smaller).go().status.next_rung, None);
     }
 }
+
+#[test]
+fn what_was_measured_on_cpus_says_nothing_of_a_gpu() {
+    use crate::advance::ladder::{rest_seconds, take};
+
+    let mut ladder = crate::fixtures::ladder();
+    ladder[0].gpus = 1;
+    let mut row = interrupted(2, WaitingReason::BackingOff).row;
+    let rest = |row: &GromacsToTune, rung: usize| {
+        rest_seconds(row, &ladder[rung - 1], &ladder).expect("the row has an end")
+    };
+    let [on_gpu, here, below] = [1, 2, 3].map(|rung| rest(&row, rung));
+    row.status.speed_ratio = Some(0.5);
+    let measured = [1, 2, 3].map(|rung| rest(&row, rung));
+    assert_eq!(measured, [on_gpu, 2.0 * here, 2.0 * below]);
+    take(&mut row.status, Some(3), &ladder);
+    assert_eq!((row.status.rung, row.status.speed_ratio), (Some(3), Some(0.5)));
+    take(&mut row.status, None, &ladder);
+    assert_eq!((row.status.rung, row.status.speed_ratio), (Some(3), Some(0.5)));
+    take(&mut row.status, Some(1), &ladder);
+    assert_eq!((row.status.rung, row.status.speed_ratio), (Some(1), None), "a GPU that was never measured");
+    assert_eq!(rest(&row, 1), on_gpu);
+}
