@@ -435,7 +435,30 @@ async fn a_whole_life_is_written_down() {
     let kills = store.kills(id).await.expect("should read");
     assert_eq!(kills.len(), 1);
     assert_eq!((kills[0].memory_bytes, kills[0].layout), (314_572_800, ladder[1].layout));
-    let first_step: Option<i64> = sqlx::query_scalar("select first_step from gromacs_attempt")
+    // Newer ones: of another size, on another kind of node, on no kind that is known, on that kind again.
+    for (number, rung, class, speed) in [
+        (2, 1, Some("zen3"), 70.0),
+        (3, 2, Some("zen2"), 30.0),
+        (4, 2, None, 20.0),
+        (5, 2, Some("zen2"), 31.0),
+    ] {
+        sqlx::query(
+            "insert into gromacs_attempt (row_id, submission, attempt, rung, creation_time, hardware_class, ns_per_day)
+            values ($1, 1, $2, $3, now(), $4, $5)",
+        )
+        .bind(id)
+        .bind(number)
+        .bind(rung)
+        .bind(class)
+        .bind(speed)
+        .execute(store.pool())
+        .await
+        .expect("should insert");
+    }
+    let earlier = store.measured_runs(id, 2).await.expect("should read");
+    let speeds: Vec<f64> = earlier.iter().map(|run| run.ns_per_day).collect();
+    assert_eq!(speeds, [31.0, 30.0, 70.0], "what ran on the kind of the newest of its size");
+    let first_step: Option<i64> = sqlx::query_scalar("select first_step from gromacs_attempt where attempt = 1")
         .fetch_one(store.pool())
         .await
         .expect("should read");

@@ -353,17 +353,24 @@ impl Store {
         .await?)
     }
 
-    /// What attempts of earlier submissions of a row measured, newest first: as much as a request to the tuner holds.
+    /// What attempts of earlier submissions of a row measured, newest first: as much as a request to the tuner holds. Of
+    /// equal resources only those count that ran on the same class of hardware as the newest: of two layouts on two kinds
+    /// of nodes nobody knows which is the better one.
     ///
     /// # Errors
     /// The database's.
     pub async fn measured_runs(&self, row: i64, submission: i32) -> Result<Vec<MeasuredRun>, StoreError> {
         let runs: Vec<(i32, Json<Layout>, f64)> = sqlx::query_as(
-            "select l.cpu_millicores, l.layout, a.ns_per_day
-            from gromacs_attempt a
-            join gromacs_ladder l on l.row_id = a.row_id and l.submission = a.submission and l.rung = a.rung
-            where a.row_id = $1 and a.submission < $2 and a.ns_per_day > 0
-            order by a.submission desc, a.attempt desc limit $3",
+            "select cpu_millicores, layout, ns_per_day from (
+                select l.cpu_millicores, l.layout, a.ns_per_day, a.submission, a.attempt, a.hardware_class,
+                    first_value(a.hardware_class) over (partition by l.cpu_millicores, l.gpus
+                        order by a.submission desc, a.attempt desc) as newest_class
+                from gromacs_attempt a
+                join gromacs_ladder l on l.row_id = a.row_id and l.submission = a.submission and l.rung = a.rung
+                where a.row_id = $1 and a.submission < $2 and a.ns_per_day > 0 and a.hardware_class is not null
+            ) as runs
+            where hardware_class = newest_class
+            order by submission desc, attempt desc limit $3",
         )
         .bind(row)
         .bind(submission)
