@@ -613,7 +613,7 @@ pub struct LadderRung {
     pub ns_per_day_p90: f64,
     /// Predicted hours for all steps.
     pub hours_to_finish: Option<f64>,
-    /// Speed per unit of price, relative to the best.
+    /// Parallel efficiency: speed per core relative to the best on the same hardware, with a GPU the speed itself.
     pub efficiency: f64,
     /// Predicted peak memory, bytes.
     pub predicted_memory_bytes: i64,

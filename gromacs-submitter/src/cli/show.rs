@@ -252,6 +252,7 @@ fn ladder(row: &QueueRow, story: &Value) -> Table {
         ">MEMORY",
         "RANKS x THREADS",
         "PREDICTED NS/DAY",
+        ">EFFICIENCY",
         "REASON",
     ]);
     let submission = &story["simulation"]["submission"];
@@ -270,6 +271,7 @@ fn ladder(row: &QueueRow, story: &Value) -> Table {
                 number("ns_per_day_p10"),
                 number("ns_per_day_p90")
             ),
+            rung["efficiency"].as_f64().map_or_else(|| "-".to_owned(), |it| format!("{:.0} %", it * 100.0)),
             text(&rung["reason"]),
         ]);
     }
@@ -408,7 +410,7 @@ mod tests {
                   "ns_per_day_p90": 26.0, "reason": "the fastest" },
                 { "submission": 1, "rung": 2, "cpu_millicores": 1000, "gpus": 0, "memory_bytes": 67_108_864,
                   "layout": { "ntmpi": 1, "ntomp": 1 }, "ns_per_day_p10": 8.0, "ns_per_day_p50": 11.0,
-                  "ns_per_day_p90": 14.0, "reason": "half of it" },
+                  "ns_per_day_p90": 14.0, "efficiency": 0.914, "reason": "half of it" },
             ],
             "attempts": [
                 { "submission": 1, "attempt": 1, "cpu_millicores": 1000, "memory_bytes": 67_108_864,
@@ -434,6 +436,7 @@ mod tests {
             "1 core, 64 MiB, 1x1 (configuration 2 of 3)",
             "->       2",
             "11.0 (8.00 to 14.0)",
+            "91 %  half of it",
             "results     runs/7/gromacs-7 on the volume",
         ] {
             assert!(all.contains(fact), "{fact:?} is missing in\n{all}");
