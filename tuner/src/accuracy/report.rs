@@ -164,3 +164,34 @@ fn goal(share: f64) -> String {
 fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
+
+#[cfg(test)]
+mod tests {
+    /// `12% / 41%` as numbers; none where there are too few groups.
+    fn percents(cell: &str) -> [Option<f64>; 2] {
+        let mut numbers = cell.split(" / ").map(|text| text.strip_suffix('%')?.parse().ok());
+        [numbers.next().flatten(), numbers.next().flatten()]
+    }
+
+    #[test]
+    fn the_model_is_ahead_of_both_plain_models_in_every_regime_of_cpus() {
+        let report = include_str!("../../data/accuracy.md");
+        let regimes = report.lines().filter(|line| line.starts_with("| CPU, "));
+        let (mut compared, mut medians) = (0, 0);
+        for line in regimes {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            let [_, _, _, model, _, plain, terms, ..] = cells[..] else { panic!("{line}") };
+            let model = percents(model);
+            for other in [plain, terms].map(percents) {
+                for (own, other) in model.into_iter().zip(other) {
+                    let Some((own, other)) = own.zip(other) else { continue };
+                    assert!(own < other, "{line}");
+                    compared += 1;
+                }
+            }
+            medians += usize::from(model[0].is_some());
+        }
+        // Three regimes on one node and three on all rows at the least.
+        assert!(medians >= 6 && compared >= 24, "{medians} {compared}");
+    }
+}

@@ -410,6 +410,44 @@ proptest! {
     }
 
     #[test]
+    fn no_step_is_longer_than_the_sizes_demand(request in any_request()) {
+        // One kind of node, and no limit on the number of configurations, which counts more than the steps.
+        let limits = Limits { max_rungs: bounds::MAX_RUNGS.max, ..request.limits.clone() };
+        let nodes = request.nodes[..1].to_vec();
+        let request = LadderRequest { nodes, limits, ..request };
+        let model = Model::prior();
+        let Ok(reply) = build(&model, &request) else { return Ok(()) };
+        let job = Job::new(&request.system, None).expect("the system should be right");
+        let kinds = kinds_of(&request.nodes);
+        let all = candidates(&Question::new(&model, &job, &request.limits, &kinds));
+        for gpus in [0, 1] {
+            let of_kind = || all.iter().filter(|one| one.resources.gpus == gpus);
+            let candidate = |rung: &Rung| {
+                let cpu = rung.resources.cpu_millicores;
+                of_kind().find(|one| one.resources.cpu_millicores == cpu).expect("it is a candidate")
+            };
+            let best = of_kind().map(Candidate::value).fold(0.0, f64::max);
+            let line: Vec<&Candidate> =
+                reply.rungs.iter().filter(|rung| rung.resources.gpus == gpus).map(candidate).collect();
+            for pair in line.windows(2) {
+                let (above, below) = (pair[0], pair[1]);
+                // What clearly pays, needs no more memory and lies within a step would have been taken.
+                let is_missed = |one: &&Candidate| {
+                    let (share, least) = (one.speed / above.speed, request.limits.min_efficiency * best);
+                    (0.35..=0.6).contains(&share)
+                        && one.resources.cpu_millicores < above.resources.cpu_millicores
+                        && one.resources.memory_bytes <= above.resources.memory_bytes
+                        && one.value() > 1.1 * least
+                        && !is_dominated(one, &all)
+                };
+                if below.speed < 0.35 * above.speed {
+                    prop_assert_eq!(of_kind().find(is_missed), None, "{:?} {:?}", above, below);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn the_same_question_has_the_same_answer(request in any_request()) {
         let model = Model::prior();
         let once = build(&model, &request);
