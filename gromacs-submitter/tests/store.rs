@@ -458,10 +458,11 @@ async fn a_whole_life_is_written_down() {
     let earlier = store.measured_runs(id, 2).await.expect("should read");
     let speeds: Vec<f64> = earlier.iter().map(|run| run.ns_per_day).collect();
     assert_eq!(speeds, [31.0, 30.0, 70.0], "what ran on the kind of the newest of its size");
-    let first_step: Option<i64> = sqlx::query_scalar("select first_step from gromacs_attempt where attempt = 1")
-        .fetch_one(store.pool())
-        .await
-        .expect("should read");
+    let first_step: Option<i64> =
+        sqlx::query_scalar("select first_step from gromacs_attempt where attempt = 1")
+            .fetch_one(store.pool())
+            .await
+            .expect("should read");
     assert_eq!(first_step, Some(0), "what was known of an attempt stays known");
 
     let story = store.show(id).await.expect("should ask").expect("should be there");

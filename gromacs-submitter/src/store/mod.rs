@@ -21,6 +21,7 @@ use scavenger_schema::simulation::{
 };
 use scavenger_schema::tuning::{Layout, MeasuredRun};
 use scavenger_vocabulary::Reason;
+use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions, PgRow};
 use sqlx::types::Json;
 use sqlx::{FromRow as _, PgExecutor, PgPool, Row as _};
@@ -146,13 +147,16 @@ impl Store {
         Ok(Self { pool, holder, lease, clock: Clock::default(), reports_ends: false })
     }
 
-    /// Applies the migrations that are missing; returns the version of the schema.
+    /// Applies the migrations that are missing; returns the version of the schema. A database that a newer version has
+    /// migrated is left as it is: programs of the version before work with it, so that one can go back.
     ///
     /// # Errors
     /// If the database cannot be reached, or a migration that was applied has changed since.
     pub async fn migrate(&self) -> Result<i64, StoreError> {
-        MIGRATIONS.run(&self.pool).await.map_err(StoreError::Migrate)?;
-        Ok(newest_version())
+        let mut migrations = Migrator::with_migrations(MIGRATIONS.iter().cloned().collect());
+        migrations.set_ignore_missing(true).run(&self.pool).await.map_err(StoreError::Migrate)?;
+        let newest = "select coalesce(max(version), 0) from _sqlx_migrations where success";
+        Ok(sqlx::query_scalar(newest).fetch_one(&self.pool).await?)
     }
 
     /// The migrations that are missing: version and name.

@@ -104,6 +104,24 @@ async fn databases_of_one_server_migrate_at_the_same_time() {
     }
 }
 
+/// Going back one version: its `migrate` finds migrations that it does not know.
+#[tokio::test]
+async fn a_database_that_a_newer_version_has_migrated_is_left_as_it_is() {
+    let url = empty_database().await;
+    let admin = store(&url, "admin");
+    let newest = admin.migrate().await.expect("should migrate");
+    let newer = "insert into _sqlx_migrations (version, description, success, checksum, execution_time)
+        values (9999, 'of a version to come', true, '', 0)";
+    admin.pool().execute(newer).await.expect("should play a newer version");
+    assert_eq!(admin.migrate().await.expect("should go back"), 9999);
+    admin.check_schema().await.expect("should be new enough");
+    assert!(admin.missing_migrations().await.expect("should read").is_empty());
+    // What it does know must not have changed since.
+    let edited = format!("update _sqlx_migrations set checksum = 'other' where version = {newest}");
+    admin.pool().execute(sqlx::AssertSqlSafe(edited)).await.expect("should play an edited migration");
+    assert!(admin.migrate().await.is_err());
+}
+
 /// A tenant of before, as the program of then wrote it.
 const TENANT: &str = "insert into gromacs_tenant (database_role, namespace) values ('alice', 'chem')";
 
