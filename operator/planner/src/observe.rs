@@ -143,6 +143,7 @@ impl Planner {
         self.occupancy.set(key, BTreeSet::new());
         self.promises.release(key);
         self.loans.remove(key);
+        self.asked.remove(key);
     }
 
     /// True if no ScavengerJob may be added to a node for now, although it could take pods.

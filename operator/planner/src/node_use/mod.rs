@@ -243,6 +243,7 @@ impl NodeUse {
         self.dirty.remove(node);
         self.dry_run.forget(node);
         self.breaker.forget_node(node);
+        self.scavengers.forget_node(node);
     }
 
     /// Takes in a version of an ordinary pod. `is_shared` says whether ScavengerJobs are on its node.

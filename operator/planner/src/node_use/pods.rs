@@ -178,6 +178,11 @@ impl ScavengerPods {
         self.pods.remove(pod);
     }
 
+    /// Forgets a node.
+    pub(crate) fn forget_node(&mut self, node: &Name) {
+        self.left.remove(node);
+    }
+
     /// How much of the memory that a pod may use it is not expected to use.
     pub(crate) fn spares(&self, pod: &ScavengerPod<'_>, rules: &UsageRules) -> i64 {
         let Some(peak) = self.pods.get(pod.key) else { return 0 };

@@ -500,6 +500,15 @@ fn an_operator_that_was_started_again_still_waits_for_the_checkpoint() {
 }
 
 #[test]
+fn who_is_deleted_is_not_asked_any_more() {
+    let mut cluster = asked_for_headroom(settings().filled_to(0.8));
+    cluster.delete_sj("a");
+    cluster.run_for(seconds(120));
+    assert!(cluster.scavenger_jobs().next().is_none(), "{}", cluster.history());
+    assert_eq!(cluster.planner.asked_for_checkpoint().count(), 0);
+}
+
+#[test]
 fn nobody_who_cannot_wait_waits_for_a_checkpoint_that_was_asked_for() {
     let headroom = || Settings { preemption_mode: PreemptionMode::Operator, ..settings().filled_to(0.8) };
     let mut nobody_else = asked_for_headroom(headroom());

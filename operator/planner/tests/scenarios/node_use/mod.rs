@@ -13,6 +13,7 @@ use super::{attempt, outcome, work};
 
 mod dry_run;
 mod memory;
+mod places;
 mod traces;
 
 /// How often metrics-server measures.
