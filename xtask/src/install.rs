@@ -1,7 +1,7 @@
 //! Installs the project into a development cluster the way docs/install.md tells a user to: images, a password, and
 //! kubectl or Helm.
 
-use std::{fmt::Write as _, fs, io::Read};
+use std::{fmt::Write as _, fs, io::Read, path::Path};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -25,17 +25,19 @@ const WORKLOADS: [&str; 4] = [
     "deployment/gromacs-submitter",
 ];
 
-/// By what it is installed; both are folders below the checkout.
+/// By what it is installed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum By {
-    /// A kustomization.
+pub(crate) enum By<'a> {
+    /// A kustomization below this checkout.
     Kustomization(&'static str),
-    /// The chart, with the `values.yaml` of the folder.
+    /// A kustomization below another checkout, with that one's definitions.
+    KustomizationOf(&'a Path, &'static str),
+    /// The chart, with the `values.yaml` of a folder below this checkout.
     Chart(&'static str),
 }
 
 /// Builds and loads all images, installs, and waits until everything runs.
-pub(crate) fn install(cluster: &Cluster, by: By, profile: Profile) -> Result<()> {
+pub(crate) fn install(cluster: &Cluster, by: By<'_>, profile: Profile) -> Result<()> {
     let archives = images::build(&Image::all(), profile)?;
     let paths: Vec<_> = archives.iter().map(|archive| archive.path.clone()).collect();
     cluster.load(&paths)?;
@@ -44,7 +46,8 @@ pub(crate) fn install(cluster: &Cluster, by: By, profile: Profile) -> Result<()>
     let deployments = ["-n", NAMESPACE, "get", "deployments", "--output", "name"];
     let earlier = cluster.kubectl_output(&deployments)?;
     match by {
-        By::Kustomization(overlay) => kustomize(cluster, overlay)?,
+        By::Kustomization(overlay) => kustomize(cluster, Path::new(ROOT), overlay)?,
+        By::KustomizationOf(checkout, overlay) => kustomize(cluster, checkout, overlay)?,
         By::Chart(folder) => helm_install(cluster, folder)?,
     }
     // Images have a fixed tag: pods of an earlier installation must be replaced to run what was just built. Postgres is
@@ -63,9 +66,10 @@ pub(crate) fn install(cluster: &Cluster, by: By, profile: Profile) -> Result<()>
 }
 
 /// The definitions first: kubectl looks up every kind before it creates the first object.
-fn kustomize(cluster: &Cluster, overlay: &str) -> Result<()> {
+fn kustomize(cluster: &Cluster, checkout: &Path, overlay: &str) -> Result<()> {
     let apply = |folder: &str| {
-        let path = format!("{ROOT}/{folder}");
+        let path = checkout.join(folder);
+        let path = path.to_string_lossy();
         cluster.kubectl_output(&["apply", "--server-side", "--force-conflicts", "-k", &path])
     };
     apply("schema/generated")?;

@@ -1,5 +1,5 @@
-//! Development tasks of the project: `cargo xtask demo`, `test`, `versions`, `bench`, `ci`, `cluster`, `generate`,
-//! `release`.
+//! Development tasks of the project: `cargo xtask demo`, `test`, `versions`, `upgrade`, `bench`, `ci`, `cluster`,
+//! `generate`, `release`.
 
 mod bench;
 mod cache;
@@ -40,6 +40,7 @@ enum Task {
     Test(test::Arguments),
     Soak(test::SoakArguments),
     Versions(test::VersionsArguments),
+    Upgrade(test::UpgradeArguments),
     Bench(bench::Arguments),
     Ci(ci::Arguments),
     Generate(generate::Arguments),
@@ -67,6 +68,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Test(arguments) => test::run(&arguments),
         Task::Soak(arguments) => test::soak(&arguments),
         Task::Versions(arguments) => test::versions(&arguments),
+        Task::Upgrade(arguments) => test::upgrade(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Generate(arguments) => generate::run(&arguments),

@@ -1,4 +1,4 @@
-//! Runs cargo and other programs whose output belongs to the user.
+//! Runs cargo, git, and other programs whose output belongs to the user.
 
 use std::{
     path::Path,
@@ -36,4 +36,13 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
         bail!("`{line}` ended with {status}");
     }
     Ok(())
+}
+
+/// What git prints about the checkout.
+pub(crate) fn git(arguments: &[&str]) -> Result<String> {
+    let output = Command::new("git").args(arguments).current_dir(ROOT).output().context("cannot run git")?;
+    if !output.status.success() {
+        bail!("git {} failed: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

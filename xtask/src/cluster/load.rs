@@ -41,6 +41,11 @@ impl Cluster {
         Ok(())
     }
 
+    /// Gives an image on the node another name, too.
+    pub(crate) fn tag(&self, image: &str, name: &str) -> Result<()> {
+        self.ctr(&["images", "tag", "--force", image, name]).map(drop)
+    }
+
     /// Name and configuration digest of every image on the node.
     fn image_ids(&self) -> Result<BTreeSet<(String, String)>> {
         // CRI keeps, beside each name, the configuration's digest as a name of its own for the same target.

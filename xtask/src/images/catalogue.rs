@@ -190,11 +190,21 @@ impl Image {
 
     /// What a pod writes in `image:`.
     pub(crate) fn reference(self) -> String {
-        format!("{REGISTRY}/{}:{}", self.repository(), self.version())
+        self.reference_at(self.version())
+    }
+
+    /// The same with another tag.
+    pub(crate) fn reference_at(self, tag: &str) -> String {
+        format!("{}:{tag}", self.without_tag())
+    }
+
+    /// The same without a tag, as a kustomization names it.
+    pub(crate) fn without_tag(self) -> String {
+        format!("{REGISTRY}/{}", self.repository())
     }
 
     /// File name of the archive for people.
-    pub(super) fn file_name(self) -> String {
+    pub(crate) fn file_name(self) -> String {
         format!("{}-{}.tar", self.repository(), self.version())
     }
 

@@ -23,7 +23,7 @@ use clap::{Args, ValueEnum};
 use self::catalogue::Content;
 pub(crate) use self::catalogue::Image;
 use self::layer::{Layer, NewFile};
-pub(crate) use self::programs::Profile;
+pub(crate) use self::programs::{Checkout, Profile};
 use crate::cluster::{self, Cluster};
 use crate::packages;
 
@@ -119,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             debian::forget(&recipe)?;
         }
     }
-    for archive in build_for(architecture, &names, Profile::Release)? {
+    for archive in build_for(&Checkout::this(), architecture, &names, Profile::Release)? {
         let path = match &arguments.output {
             None => archive.path.clone(),
             Some(directory) => archive.copy_to(directory)?,
@@ -162,7 +162,12 @@ pub(crate) fn ensure(install: bool) -> Result<()> {
 
 /// Builds what is missing and returns the archives in the order of the names. [`ensure`] must have been called.
 pub(crate) fn build(images: &[Image], profile: Profile) -> Result<Vec<Archive>> {
-    build_for(Architecture::of_this_machine(), images, profile)
+    build_of(&Checkout::this(), images, profile)
+}
+
+/// As [`build`], with the programs of another checkout.
+pub(crate) fn build_of(checkout: &Checkout, images: &[Image], profile: Profile) -> Result<Vec<Archive>> {
+    build_for(checkout, Architecture::of_this_machine(), images, profile)
 }
 
 /// Loads an image that [`build`] makes onto the node of a cluster.
@@ -183,9 +188,14 @@ pub(crate) fn push_to(cluster: &Cluster, image: Image, profile: Profile) -> Resu
     Ok(())
 }
 
-fn build_for(architecture: Architecture, images: &[Image], profile: Profile) -> Result<Vec<Archive>> {
+fn build_for(
+    checkout: &Checkout,
+    architecture: Architecture,
+    images: &[Image],
+    profile: Profile,
+) -> Result<Vec<Archive>> {
     let wanted: Vec<_> = images.iter().filter_map(|image| image.program()).collect();
-    let programs = programs::build(&wanted, profile, architecture)?;
+    let programs = programs::build(checkout, &wanted, profile, architecture)?;
     let mut archives = Vec::new();
     for image in images {
         let mut layers = Vec::new();

@@ -88,16 +88,33 @@ pub(crate) enum Profile {
     Dev,
 }
 
-/// Builds the programs, those with the same linking in one run of cargo, and says where each is.
+/// Source code of the project.
+#[derive(Debug)]
+pub(crate) struct Checkout {
+    /// Its root.
+    pub(crate) root: PathBuf,
+    /// Where cargo builds it, if not where it usually does.
+    pub(crate) target: Option<PathBuf>,
+}
+
+impl Checkout {
+    /// The one that this program is of.
+    pub(crate) fn this() -> Self {
+        Self { root: PathBuf::from(shell::ROOT), target: None }
+    }
+}
+
+/// Builds the programs of a checkout, those with the same linking in one run of cargo, and says where each is.
 pub(super) fn build(
+    checkout: &Checkout,
     programs: &[Program],
     profile: Profile,
     architecture: Architecture,
 ) -> Result<HashMap<&'static str, PathBuf>> {
     let (fixed, dynamic): (Vec<_>, Vec<_>) =
         programs.iter().copied().partition(|program| program.linking == Linking::Static);
-    let mut found = built(cargo(profile, &dynamic), &dynamic)?;
-    found.extend(built(cargo_static(architecture, &fixed), &fixed)?);
+    let mut found = built(checkout, cargo(profile, &dynamic), &dynamic)?;
+    found.extend(built(checkout, cargo_static(architecture, &fixed), &fixed)?);
     Ok(found)
 }
 
@@ -144,9 +161,17 @@ fn name_packages(command: &mut Command, programs: &[Program]) {
     }
 }
 
-fn built(mut command: Command, programs: &[Program]) -> Result<HashMap<&'static str, PathBuf>> {
+fn built(
+    checkout: &Checkout,
+    mut command: Command,
+    programs: &[Program],
+) -> Result<HashMap<&'static str, PathBuf>> {
     if programs.is_empty() {
         return Ok(HashMap::new());
+    }
+    command.current_dir(&checkout.root);
+    if let Some(target) = &checkout.target {
+        command.arg("--target-dir").arg(target);
     }
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     if !output.status.success() {

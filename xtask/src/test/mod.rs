@@ -1,14 +1,16 @@
 //! `cargo xtask test` and `cargo xtask soak`: every test, those on the real cluster included. `cargo xtask versions`:
-//! those that an older Kubernetes could fail, on each release.
+//! those that an older Kubernetes could fail, on each release. `cargo xtask upgrade`: from an older build and back.
 
 mod lanes;
 mod stamps;
+mod upgrade;
 mod versions;
 
 use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context, Result};
 
+pub(crate) use upgrade::{UpgradeArguments, run as upgrade};
 pub(crate) use versions::{VersionsArguments, run as versions};
 
 use stamps::Stamps;

@@ -1,10 +1,12 @@
 //! What a soak has passed already, and at which commit: it takes longer than most people can wait, so it can be stopped
 //! and gone on with, part by part.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, path::PathBuf};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+
+use crate::shell;
 
 /// The stamps of the parts of a soak.
 #[derive(Debug)]
@@ -26,8 +28,8 @@ struct Stamp {
 impl Stamps {
     /// Those of the work tree.
     pub(super) fn of_work_tree(folder: PathBuf, resume: bool) -> Result<Self> {
-        let commit = git(&["rev-parse", "HEAD"])?;
-        let is_clean = git(&["status", "--porcelain"])?.is_empty();
+        let commit = shell::git(&["rev-parse", "HEAD"])?;
+        let is_clean = shell::git(&["status", "--porcelain"])?.is_empty();
         if !is_clean {
             eprintln!(
                 "soak: files differ from the commit {commit}, so nothing is stamped and nothing left out"
@@ -56,17 +58,6 @@ impl Stamps {
     fn file(&self, part: &str) -> PathBuf {
         self.folder.join(format!("{}.json", part.replace(' ', "-")))
     }
-}
-
-fn git(arguments: &[&str]) -> Result<String> {
-    let output = Command::new("git").args(arguments).output().context("cannot run git")?;
-    anyhow::ensure!(
-        output.status.success(),
-        "git {} failed: {}",
-        arguments.join(" "),
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 #[cfg(test)]
