@@ -34,20 +34,22 @@ struct Filled {
     busy_since: Option<Timestamp>,
 }
 
-/// How the cpu of a node is shared out by requests, in millicores.
+/// The cpu of a node, in millicores.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct OfPool {
+pub(crate) struct CpuOfNode {
     /// The start threshold.
-    pub(super) limit: i64,
+    pub(crate) limit: i64,
     /// What ordinary pods request.
-    pub(super) ordinary: i64,
+    pub(crate) ordinary: i64,
+    /// What ordinary pods use.
+    pub(crate) used: i64,
     /// What ScavengerJobs hold.
-    pub(super) held: i64,
+    pub(crate) held: i64,
 }
 
-impl OfPool {
+impl CpuOfNode {
     /// What ScavengerJobs have by requests, or could have at once.
-    pub(super) fn by_requests(self) -> i64 {
+    fn by_requests(self) -> i64 {
         (self.limit - self.ordinary).max(self.held)
     }
 }
@@ -60,19 +62,19 @@ impl DryRun {
         self.milli_milliseconds as f64 / (1000.0 * 1000.0 * 3600.0)
     }
 
-    /// A node was looked at: what ordinary pods use of its cpu, and what ScavengerJobs have of it by requests.
+    /// A node was looked at.
     pub(crate) fn follow(
         &mut self,
         node: &Node,
         account: &Account,
-        used: i64,
-        by_requests: i64,
+        cpu: CpuOfNode,
         settings: &Settings,
         linger: SignedDuration,
         now: Timestamp,
     ) {
         self.since.get_or_insert(now);
         let whole = node.allocatable.cpu_milli;
+        let (used, by_requests) = (cpu.used, cpu.by_requests());
         let left = |limit: i64, used: i64| (limit - used - by_requests).max(0);
         let filled = self.nodes.entry(node.name.clone()).or_insert(Filled {
             cpu_milli: 0,

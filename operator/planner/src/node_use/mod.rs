@@ -43,7 +43,7 @@ use crate::{
     values::{Key, Name, Node, Pod, PodUsage, RememberedNode, Settings, Usage, UsageRules},
 };
 use breaker::Breaker;
-use dry_run::OfPool;
+use dry_run::CpuOfNode;
 use histogram::Histogram;
 use pods::{OrdinaryPods, ScavengerPods};
 
@@ -381,13 +381,13 @@ impl NodeUse {
             timer = earlier(timer, Some(old).filter(|old| *old > now));
         }
         if rules.dry_run {
-            let of_pool = OfPool {
+            let cpu = CpuOfNode {
                 limit: settings.start_thresholds.of(&node.allocatable).cpu_milli,
                 ordinary: capacity.requested_by_ordinary(name).cpu_milli,
+                used: measured.last.map_or(0, |last| last.cpu_milli),
                 held: capacity.scavenger_pods(name).map(|pod| pod.holds.cpu_milli).sum(),
             };
-            let used = measured.last.map_or(0, |last| last.cpu_milli);
-            self.dry_run.follow(node, &account, used, of_pool.by_requests(), settings, rules.linger, now);
+            self.dry_run.follow(node, &account, cpu, settings, rules.linger, now);
             capacity.set_account(name, None);
             self.set_timer(name, timer);
             return Vec::new();

@@ -4,13 +4,14 @@ use super::*;
 
 fn dry() -> Settings {
     let mut settings = settings().by_use();
-    settings.usage.as_mut().unwrap().dry_run = true;
+    settings.usage.as_mut().expect("the rules should be there").dry_run = true;
     settings
 }
 
 /// Core-hours and interruptions so far.
 fn result(cluster: &Cluster) -> (f64, u64) {
-    let run = cluster.planner.pool_report(cluster.now).usage.unwrap().dry_run.unwrap();
+    let run = cluster.planner.pool_report(cluster.now).usage.and_then(|usage| usage.dry_run);
+    let run = run.expect("a dry run should be reported");
     (run.core_hours(), run.interruptions)
 }
 

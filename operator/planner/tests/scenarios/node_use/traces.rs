@@ -23,7 +23,11 @@ const STRETCH: SignedDuration = SignedDuration::from_mins(30);
 /// Lines of numbers; comments begin with `#`.
 fn numbers(text: &str) -> Vec<Vec<i64>> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines.map(|line| line.split(',').map(|number| number.parse().unwrap()).collect()).collect()
+    lines
+        .map(|line| {
+            line.split(',').map(|number| number.parse().expect("the file should hold numbers")).collect()
+        })
+        .collect()
 }
 
 /// What ordinary pods use, by node and minute.
@@ -43,13 +47,13 @@ impl Traces {
     /// Millicores and MiB. Each node begins at another hour, and its load jumps around the hourly mean. Its memory is the
     /// trace of a container, half of what that had, since pods of a node do not all come to their peaks at once.
     fn of(&self, node: usize, minute: i64) -> Use {
-        let minute = usize::try_from(minute).unwrap();
+        let minute = usize::try_from(minute).expect("minutes should begin at 0");
         let hours = &self.cpu[node % self.cpu.len()];
         let first = node * 7 % (hours.len() - 7);
-        let (hour, within) = (first + minute / 60, i64::try_from(minute % 60).unwrap());
+        let (hour, within) = (first + minute / 60, (minute % 60) as i64);
         let mean = (hours[hour] * (60 - within) + hours[hour + 1] * within) / 60;
         // Up to a fifth more or less, another each five minutes.
-        let jump = i64::try_from((node * 7919 + minute / 5 * 104_729) % 41).unwrap() - 20;
+        let jump = ((node * 7919 + minute / 5 * 104_729) % 41) as i64 - 20;
         let memory = self.memory[node % self.memory.len()][minute];
         (RESERVED * mean / 1000 * (100 + jump) / 100, RESERVED / 2 * memory / 1000)
     }
