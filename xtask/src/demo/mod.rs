@@ -76,9 +76,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
              `cargo xtask cluster down --name {name}`, or choose another with --name"
         );
     }
-    eprintln!("{}", forecast(&cluster::missing(&options)?, arguments.profile));
     packages::ensure(packages::CLUSTER, !arguments.no_install)?;
     images::ensure(!arguments.no_install)?;
+    eprintln!("{}", forecast(&cluster::missing(&options)?, arguments.profile));
     let cluster = cluster::up(name, &options)?;
     cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name))?;
     let by = if arguments.chart { By::Chart("deploy/demo") } else { By::Kustomization("deploy/demo") };
