@@ -41,9 +41,9 @@ pub struct Doubts {
     pub pme: f64,
     /// Of all other work.
     pub other: f64,
-    /// Of the whole step, because of its box; see [`System::doubt_of_box`].
+    /// Of the whole step, because of its box; see `System::doubt_of_box`.
     pub step: f64,
-    /// The same because of its size, which is that of other systems, too; see [`System::doubt_of_size`].
+    /// The same because of its size, which is that of other systems, too; see `System::doubt_of_size`.
     pub size: f64,
 }
 
