@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::{
     World,
-    world::{COUNTER, counter, until},
+    world::{COUNTER, counter_beside, until},
 };
 
 /// What became of a ScavengerJob so far.
@@ -97,9 +97,7 @@ where
 /// its last checkpoint, as far as the operator knows.
 #[must_use]
 pub fn holding(name: &str, slot: &str, slots: u32, saves: bool) -> Value {
-    let mut job = counter(name, 1_000_000);
-    job["spec"]["args"][2] = json!(format!("--checkpoint=/data/{name}"));
-    job["spec"]["args"][4] = json!(format!("--journal=/data/journal-{name}"));
+    let mut job = counter_beside(name, 1_000_000);
     job["spec"]["resources"]["requests"][slot] = json!(slots);
     job["spec"]["interruptionAfter"] = json!("10m");
     job["spec"]["checkpoint"] = json!({ "savesOnSigterm": saves, "restartSeconds": 5 });

@@ -572,6 +572,15 @@ pub fn counter(name: &str, to: u32) -> Value {
     })
 }
 
+/// The same with files of its own, for several beside each other on the claim: checkpoint `NAME`, journal `journal-NAME`.
+#[must_use]
+pub fn counter_beside(name: &str, to: u32) -> Value {
+    let mut job = counter(name, to);
+    job["spec"]["args"][2] = json!(format!("--checkpoint=/data/{name}"));
+    job["spec"]["args"][4] = json!(format!("--journal=/data/journal-{name}"));
+    job
+}
+
 /// A ScavengerJob that tolerates the played nodes; the pool says whether it may go to others. It runs until something is done to its pods.
 #[must_use]
 pub fn played(name: &str, cpu: &str) -> Value {

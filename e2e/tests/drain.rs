@@ -17,7 +17,7 @@ use scavenger_e2e::{
     checkpointing::{asked, first_measured},
     room::{has_reason, has_run_for, patch_pool, pools, start, status},
     run,
-    world::{counter, until},
+    world::{counter_beside, until},
 };
 use scavenger_schema::{
     names,
@@ -71,9 +71,7 @@ async fn story(world: &World) -> Result<()> {
     world.claim("data").await?;
     let slot = world.slots(20).await?;
     let job = |name: &str, pods: u32| {
-        let mut job = counter(name, 1_000_000);
-        job["spec"]["args"][2] = json!(format!("--checkpoint=/data/{name}"));
-        job["spec"]["args"][4] = json!(format!("--journal=/data/journal-{name}"));
+        let mut job = counter_beside(name, 1_000_000);
         if pods > 1 {
             job["spec"]["podCount"] = json!(pods);
             job["spec"]["args"][4] = json!(format!("--journal=/data/journal-{name}-{{index}}"));

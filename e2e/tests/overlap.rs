@@ -17,7 +17,7 @@ use scavenger_e2e::{
     postgres::NAMESPACE,
     repetitions,
     room::{delete_pod, has_reason, has_run_for, status},
-    world::{LIMIT, argument, counter, run_within, until},
+    world::{LIMIT, argument, counter_beside, run_within, until},
 };
 use scavenger_schema::scavenger_job::{Outcome, Phase, ScavengerJob};
 use scavenger_vocabulary::WaitingReason;
@@ -80,10 +80,8 @@ impl Random {
 }
 
 fn holding_the_lock(name: &str, on_sigterm: &str, slot: &str) -> Value {
-    let mut job = counter(name, 1_000_000);
+    let mut job = counter_beside(name, 1_000_000);
     job["spec"]["args"][1] = json!("--every=50ms");
-    job["spec"]["args"][2] = json!(format!("--checkpoint=/data/{name}"));
-    job["spec"]["args"][4] = json!(format!("--journal=/data/journal-{name}"));
     argument(&mut job, &format!("--on-sigterm={on_sigterm}"));
     job["spec"]["resources"]["requests"][slot] = json!(5);
     job["spec"]["interruptionAfter"] = json!("1s");

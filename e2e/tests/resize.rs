@@ -16,7 +16,7 @@ use scavenger_e2e::{
     World,
     room::{interrupted, start, status},
     run,
-    world::{counter, ordinary_pod, until},
+    world::{counter_beside, ordinary_pod, until},
 };
 use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
 use scavenger_vocabulary::Reason;
@@ -58,9 +58,7 @@ async fn free_memory(world: &World) -> Result<u64> {
 
 /// A ScavengerJob that runs for long and requests so much memory; what it has done is lost unless it saves.
 fn holding(name: &str, mebibytes: u64, saves: bool) -> Value {
-    let mut sj = counter(name, 1_000_000);
-    sj["spec"]["args"][2] = json!(format!("--checkpoint=/data/{name}"));
-    sj["spec"]["args"][4] = json!(format!("--journal=/data/journal-{name}"));
+    let mut sj = counter_beside(name, 1_000_000);
     sj["spec"]["resources"]["requests"]["memory"] = json!(format!("{mebibytes}Mi"));
     sj["spec"]["interruptionAfter"] = json!("10m");
     sj["spec"]["checkpoint"] = json!({ "savesOnSigterm": saves, "restartSeconds": 5 });

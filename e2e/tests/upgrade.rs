@@ -23,7 +23,7 @@ use scavenger_e2e::{
     postgres::{Database, NAMESPACE},
     queue::{attempts, insert, is_complete_with, prepare_with, row, simulations, state},
     room::{delete_pod, status},
-    world::{LIMIT, argument, counter, resumed_at, run_within, until},
+    world::{LIMIT, argument, counter_beside, resumed_at, run_within, until},
 };
 use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
 use scavenger_vocabulary::Reason;
@@ -118,29 +118,21 @@ async fn standings(world: &World, names: &[&str]) -> Result<BTreeMap<String, Sta
     Ok(standings)
 }
 
-/// A counter with files of its own.
-fn named(name: &str, to: u32) -> Value {
-    let mut job = counter(name, to);
-    job["spec"]["args"][2] = json!(format!("--checkpoint=/data/{name}"));
-    job["spec"]["args"][4] = json!(format!("--journal=/data/journal-{name}"));
-    job
-}
-
 /// The ScavengerJobs that stand while the programs are replaced, one in each phase.
 const STAND: [&str; 7] = ["runs", "gang", "interrupted", "waits", "suspended", "completed", "failed"];
 
 async fn scavenger_jobs(world: &World) -> Result<()> {
     world.claim("data").await?;
     let slot = world.slots(10).await?;
-    world.create::<ScavengerJob>(named("completed", 10)).await?;
-    let mut fails = named("failed", 100);
+    world.create::<ScavengerJob>(counter_beside("completed", 10)).await?;
+    let mut fails = counter_beside("failed", 100);
     argument(&mut fails, "--fail-at=5");
     world.create::<ScavengerJob>(fails).await?;
-    let mut suspended = named("suspended", 10);
+    let mut suspended = counter_beside("suspended", 10);
     suspended["spec"]["suspend"] = json!(true);
     world.create::<ScavengerJob>(suspended).await?;
 
-    let mut interrupted = named("interrupted", 100);
+    let mut interrupted = counter_beside("interrupted", 100);
     interrupted["spec"]["resources"]["requests"][&slot] = json!(6);
     world.create::<ScavengerJob>(interrupted).await?;
     world.phase("interrupted", Phase::Running).await?;
@@ -150,7 +142,7 @@ async fn scavenger_jobs(world: &World) -> Result<()> {
     world.phase("interrupted", Phase::Interrupted).await?;
     world.pod_runs("owner").await?;
 
-    let mut waits = named("waits", 20);
+    let mut waits = counter_beside("waits", 20);
     waits["spec"]["resources"]["requests"][&slot] = json!(5);
     world.create::<ScavengerJob>(waits).await?;
     // Words of the older version are its own.
@@ -160,8 +152,8 @@ async fn scavenger_jobs(world: &World) -> Result<()> {
         })
         .await?;
 
-    world.create::<ScavengerJob>(named("runs", 1_000_000)).await?;
-    let mut gang = named("gang", 1_000_000);
+    world.create::<ScavengerJob>(counter_beside("runs", 1_000_000)).await?;
+    let mut gang = counter_beside("gang", 1_000_000);
     gang["spec"]["podCount"] = json!(3);
     argument(&mut gang, "--gang");
     gang["spec"]["args"][4] = json!("--journal=/data/journal-gang-{index}");
@@ -231,10 +223,7 @@ impl Rows {
 
 async fn cancel(database: &Database, id: i64) -> Result<()> {
     database.sql(&format!("update gromacs_to_tune set cancel_requested = true where id = {id}")).await?;
-    until(&format!("row {id} is cancelled"), || async {
-        Ok((row(database, id).await?.state == "cancelled").then_some(()))
-    })
-    .await
+    state(database, id, "cancelled").await.map(drop)
 }
 
 /// Replaces the programs; whatever stood before stands afterwards, and what is new is done.
@@ -243,7 +232,7 @@ async fn replace(world: &World, rows: &Rows, version: Version<'_>, number: usize
     version.install(world).await?;
     // Once a new ScavengerJob has completed, the new leader has seen all of them.
     let name = format!("new-{number}");
-    world.create::<ScavengerJob>(named(&name, 5)).await?;
+    world.create::<ScavengerJob>(counter_beside(&name, 5)).await?;
     world.phase(&name, Phase::Completed).await?;
     let after = standings(world, &STAND).await?;
     for (name, before) in &before {

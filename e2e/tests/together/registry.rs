@@ -6,7 +6,7 @@ use scavenger_e2e::{
     registry::{Front, Registry},
     room::status,
     run,
-    world::counter,
+    world::counter_beside,
 };
 use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
 use scavenger_vocabulary::Reason;
@@ -14,11 +14,9 @@ use serde_json::{Value, json};
 
 /// A ScavengerJob that counts to 10, with its image from the registry at each start.
 fn pulling(name: &str, image: &str, secret: Option<&str>) -> Value {
-    let mut sj = counter(name, 10);
+    let mut sj = counter_beside(name, 10);
     sj["spec"]["image"] = json!(image);
     sj["spec"]["imagePullPolicy"] = json!("Always");
-    sj["spec"]["args"][2] = json!(format!("--checkpoint=/data/{name}"));
-    sj["spec"]["args"][4] = json!(format!("--journal=/data/journal-{name}"));
     if let Some(secret) = secret {
         sj["spec"]["imagePullSecrets"] = json!([secret]);
     }

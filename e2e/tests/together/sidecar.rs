@@ -14,11 +14,11 @@ use scavenger_e2e::{
     World,
     room::status,
     run,
-    world::{COUNTER, argument, counter, ordinary_pod, resumed_at, until},
+    world::{COUNTER, argument, counter_beside, ordinary_pod, resumed_at, until},
 };
 use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
 use scavenger_vocabulary::Outcome;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// The injected container: the first by place and by name.
 const SIDECAR: &str = "a-proxy";
@@ -89,17 +89,9 @@ fn containers(pod: &Pod) -> Vec<&str> {
     containers.map(|container| &*container.name).collect()
 }
 
-/// A counter beside others on the same volume.
-fn counts(name: &str, to: u32) -> Value {
-    let mut sj = counter(name, to);
-    sj["spec"]["args"][2] = json!(format!("--checkpoint=/data/{name}"));
-    sj["spec"]["args"][4] = json!(format!("--journal=/data/journal-{name}"));
-    sj
-}
-
 /// The injected container has ended long before the main one is interrupted and goes on.
 async fn interrupted_and_completed(world: &World) -> Result<()> {
-    world.create::<ScavengerJob>(counts("long", 150)).await?;
+    world.create::<ScavengerJob>(counter_beside("long", 150)).await?;
     world.phase("long", Phase::Running).await?;
     let pod = world.pod("long").await?;
     ensure!(containers(&pod) == [SIDECAR, "main"], "{:?}", containers(&pod));
@@ -135,13 +127,13 @@ fn an_injected_container_in_front_of_main_decides_nothing() {
         world.claim("data").await?;
         inject(world).await?;
         let result = async {
-            let mut failing = counts("fails", 600);
+            let mut failing = counter_beside("fails", 600);
             argument(&mut failing, "--fail-at=60");
             world.create::<ScavengerJob>(failing).await?;
             // Shorter than the container beside it.
-            world.create::<ScavengerJob>(counts("short", 5)).await?;
+            world.create::<ScavengerJob>(counter_beside("short", 5)).await?;
             // This one tells the mesh, by its label, to stay out.
-            let mut without = counts("without", 5);
+            let mut without = counter_beside("without", 5);
             without["spec"]["podMetadata"] = json!({
                 "labels": { INJECT: "false" }, "annotations": { "example.com/owner": "chemistry" },
             });
