@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &UpgradeArguments) -> Result<()> {
     shell::run(&mut shell::cargo(&["test", "--locked", "--no-run", "--workspace"]))?;
 
     cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name))?;
-    let result = test(arguments, &older, &how);
+    let result = test(arguments, &options, &older, &how);
     if arguments.keep {
         let name = arguments.name.as_str();
         eprintln!("the cluster {name} stays up: eval \"$(cargo xtask cluster env --name {name})\"");
@@ -86,16 +86,10 @@ pub(crate) fn run(arguments: &UpgradeArguments) -> Result<()> {
     result
 }
 
-fn test(arguments: &UpgradeArguments, older: &Path, how: &How) -> Result<()> {
+fn test(arguments: &UpgradeArguments, options: &cluster::Options, older: &Path, how: &How) -> Result<()> {
     let name = arguments.name.as_str();
     cluster::down(name)?;
-    let options = cluster::Options {
-        no_install: arguments.no_install,
-        fake_nodes: 1,
-        metrics_server: true,
-        ..cluster::Options::default()
-    };
-    let cluster = cluster::up(name, &options)?;
+    let cluster = cluster::up(name, options)?;
     load(&cluster, older)?;
     let checkout = older.join("source");
     install::install(&cluster, By::KustomizationOf(&checkout, OVERLAY), Profile::Dev)?;
