@@ -176,24 +176,25 @@ impl Pool<'_> {
 
     /// The ScavengerJobs that have pods on a node, and what these occupy there, as kube-scheduler counts it.
     pub(crate) fn scavenger_jobs_on(&self, node: &Name) -> BTreeMap<&Key, Resources> {
-        self.sums_on(node, |pod| pod.requests)
+        self.sums_on(node, |sum: &mut Resources, pod| sum.add(pod.requests))
     }
 
     /// The same ScavengerJobs, and what their pods hold there for them.
     pub(crate) fn holders_on(&self, node: &Name) -> BTreeMap<&Key, Resources> {
-        self.sums_on(node, |pod| pod.holds)
+        self.sums_on(node, |sum: &mut Resources, pod| sum.add(pod.holds))
     }
 
-    fn sums_on<'b>(
-        &'b self,
+    /// The ScavengerJobs that have pods on a node, each with what `add` makes of these.
+    pub(crate) fn sums_on<T: Default>(
+        &self,
         node: &Name,
-        amount: impl Fn(&ScavengerPod<'b>) -> &'b Resources,
-    ) -> BTreeMap<&'b Key, Resources> {
-        let mut scavenger_jobs: BTreeMap<&Key, Resources> = BTreeMap::new();
+        add: impl Fn(&mut T, &ScavengerPod<'_>),
+    ) -> BTreeMap<&Key, T> {
+        let mut scavenger_jobs: BTreeMap<&Key, T> = BTreeMap::new();
         for pod in self.capacity.scavenger_pods(node) {
             // Anybody may write a foreign UID onto a pod of their own; in another namespace it belongs to nobody.
             if let Some(sj) = self.seen.key_of(pod.owner, &pod.key.namespace) {
-                scavenger_jobs.entry(sj).or_default().add(amount(&pod));
+                add(scavenger_jobs.entry(sj).or_default(), &pod);
             }
         }
         scavenger_jobs

@@ -86,8 +86,7 @@ pub(crate) fn relieve(node: &Name, resource: &str, used: i64, reason: &Reason, p
     };
     let mut held = 0_i64;
     let mut candidates = Vec::new();
-    let counted = pool.counted_on(node, resource);
-    for (sj, holds) in counted {
+    for (sj, holds) in pool.counted_on(node, resource) {
         if matches!(pool.standing_of(sj), Standing::Terminating(_)) {
             continue;
         }
@@ -132,14 +131,10 @@ impl Pool<'_> {
     fn counted_on(&self, node: &Name, resource: &str) -> BTreeMap<&Key, i64> {
         let spares =
             self.capacity.account(node).filter(|_| resource == MEMORY).map(|account| &account.spares);
-        let mut counted = BTreeMap::new();
-        for pod in self.capacity.scavenger_pods(node) {
+        self.sums_on(node, |counted: &mut i64, pod| {
             let spares = spares.and_then(|spares| spares.get(pod.key)).copied().unwrap_or(0);
-            if let Some(sj) = self.seen.key_of(pod.owner, &pod.key.namespace) {
-                *counted.entry(sj).or_insert(0) += pod.holds.get(resource) - spares;
-            }
-        }
-        counted
+            *counted += pod.holds.get(resource) - spares;
+        })
     }
 
     /// The ScavengerJobs on a node that were started by what is used.

@@ -4,17 +4,6 @@ use scavenger_planner::values::Demand;
 
 use super::*;
 
-/// Minutes pass until it runs.
-fn runs(cluster: &mut Cluster, name: &str) {
-    for _ in 0..60 {
-        if cluster.status(name).phase == Phase::Running {
-            return;
-        }
-        minutes(cluster, 1, |_| (1000, 1000));
-    }
-    panic!("it does not run: {}", cluster.history());
-}
-
 #[test]
 fn a_container_that_the_node_killed_for_memory_is_interrupted() {
     let mut cluster = reserved(settings().by_use());

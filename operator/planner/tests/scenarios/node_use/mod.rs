@@ -77,6 +77,17 @@ fn minutes(cluster: &mut Cluster, minutes: i64, ordinary: impl Fn(&str) -> Use) 
     }
 }
 
+/// Minutes pass until it runs.
+fn runs(cluster: &mut Cluster, name: &str) {
+    for _ in 0..60 {
+        if cluster.status(name).phase == Phase::Running {
+            return;
+        }
+        minutes(cluster, 1, |_| (1000, 1000));
+    }
+    panic!("it does not run: {}", cluster.history());
+}
+
 #[test]
 fn what_is_reserved_but_not_used_is_filled() {
     let mut cluster = reserved(settings().by_use());
