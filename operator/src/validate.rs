@@ -175,16 +175,17 @@ pub(crate) fn settings(spec: &ScavengerPoolSpec) -> Result<Settings, SpecError> 
         },
         paused: spec.paused,
         drain: spec.drain,
-        supervisor: spec.supervisor.as_ref().map(|supervisor| Supervisor {
-            image: supervisor.image.as_str().into(),
-            image_pull_secrets: supervisor
-                .image_pull_secrets
-                .iter()
-                .map(|name| name.as_str().into())
-                .collect(),
-            by_default: supervisor.default == Switch::On,
-        }),
+        supervisor: supervisor(spec),
         usage: usage(spec),
+    })
+}
+
+/// The supervisor of a pool; none if it names none.
+pub(crate) fn supervisor(spec: &ScavengerPoolSpec) -> Option<Supervisor> {
+    spec.supervisor.as_ref().map(|supervisor| Supervisor {
+        image: supervisor.image.as_str().into(),
+        image_pull_secrets: supervisor.image_pull_secrets.iter().map(|name| name.as_str().into()).collect(),
+        by_default: supervisor.default == Switch::On,
     })
 }
 

@@ -23,11 +23,11 @@ use scavenger_schema::{
     names,
     scavenger_job::ScavengerJob,
     scavenger_pool::{ScavengerPool, ScavengerPoolSpec},
-    supervisor::Switch,
 };
 use serde::de::DeserializeOwned;
 
 use super::rights::{self, Right};
+use crate::validate;
 
 /// What could be read, or what the user lacks the right to read.
 pub(super) type Read<T> = Result<T, String>;
@@ -74,14 +74,9 @@ impl Seen {
 }
 
 fn supervisor(pool: &ScavengerPoolSpec, sj: &ScavengerJob) -> Option<Supervisor> {
-    let supervisor = pool.supervisor.as_ref()?;
-    let by_default = supervisor.default == Switch::On;
+    let supervisor = validate::supervisor(pool)?;
     let wish = sj.spec.supervisor.as_ref().and_then(|wish| wish.enabled);
-    wish.unwrap_or(by_default).then(|| Supervisor {
-        image: supervisor.image.as_str().into(),
-        image_pull_secrets: supervisor.image_pull_secrets.iter().map(|name| name.as_str().into()).collect(),
-        by_default,
-    })
+    wish.unwrap_or(supervisor.by_default).then_some(supervisor)
 }
 
 pub(super) async fn everything(
