@@ -164,8 +164,8 @@ pub fn last_warning(text: &str) -> Option<String> {
 const KEPT_LINES: usize = 40;
 const KEPT_BYTES: usize = 4096;
 
-/// The last lines of a log for people, without empty ones and without progress and load, of which there are thousands;
-/// none if there are none.
+/// The last lines of a log for people, without empty ones, and without the thousands of lines on progress and load; none
+/// if there are none.
 #[must_use]
 pub fn last_lines(text: &str) -> Option<String> {
     let mut kept: Vec<&str> = Vec::new();

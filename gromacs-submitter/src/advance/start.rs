@@ -91,7 +91,7 @@ fn layout_of(rung: i32, input: &Input<'_>) -> Layout {
     input.ladder.iter().find(|found| found.rung == rung).map_or(Layout::cpu(1, 1), |found| found.layout.0)
 }
 
-/// The next submission of a row that goes on by itself after a delay; none if it was tried often enough. `what` says what
+/// The next submission of a row that is tried again after a delay; none if it was tried often enough. `what` says what
 /// happened.
 pub(super) fn again_later(status: &RowStatus, what: &str, input: &Input<'_>) -> Option<Step> {
     let (start_failures, time) = next_try(status, input)?;

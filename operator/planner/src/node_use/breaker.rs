@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{at, pod};
 
-    /// An ordinary pod on node n1, a container of which was killed at that time.
+    /// An ordinary pod on node n1. A container of it was killed at that time.
     fn killed(name: &str, second: Option<i64>) -> Pod {
         Pod { node: Some("n1".into()), out_of_memory: second.map(at), ..pod(name, 100) }
     }
