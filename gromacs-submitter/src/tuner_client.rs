@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use sqlx::types::Json;
 
 use crate::root_cause;
+use crate::store::Answer;
 
 /// Longest time for one answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -71,6 +72,15 @@ impl TunerError {
     }
 }
 
+/// What the tuner proposes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ladder {
+    /// The configurations, largest first.
+    pub rungs: Vec<LadderRung>,
+    /// What it says of them as a whole.
+    pub answer: Answer,
+}
+
 /// A client of the tuner.
 #[derive(Debug, Clone)]
 pub struct TunerClient {
@@ -108,7 +118,7 @@ impl TunerClient {
         limits: Limits,
         nodes: &[NodeShape],
         measured: Vec<MeasuredRun>,
-    ) -> Result<Vec<LadderRung>, TunerError> {
+    ) -> Result<Ladder, TunerError> {
         let request = LadderRequest {
             system,
             limits: Limits {
@@ -128,20 +138,21 @@ impl TunerClient {
         if reply.rungs.is_empty() {
             return Err(self.unreadable("the ladder is empty"));
         }
-        reply
+        let rungs = reply
             .rungs
             .iter()
             .zip(1..)
             .map(|(rung, number)| ladder_rung(rung, number, &reply.model_version))
             .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| self.unreadable("a configuration of the ladder has values that are out of range"))
+            .ok_or_else(|| self.unreadable("a configuration of the ladder has values that are out of range"))?;
+        Ok(Ladder { rungs, answer: answer(reply.notes, reply.model_version) })
     }
 
     /// Asks what is to be expected of a configuration that is given, as the only rung of a ladder.
     ///
     /// # Errors
     /// [`TunerError`], which knows whether asking again can help.
-    pub async fn expectation(&self, request: &PredictRequest) -> Result<LadderRung, TunerError> {
+    pub async fn expectation(&self, request: &PredictRequest) -> Result<Ladder, TunerError> {
         let reply: PredictReply = self.ask(PREDICT_PATH, request).await?;
         let room = request.node.largest_free.as_ref().unwrap_or(&request.node.allocatable);
         let rung = Rung {
@@ -159,8 +170,9 @@ impl TunerClient {
             alternative: None,
             reason: "what the benchmark measures".to_owned(),
         };
-        ladder_rung(&rung, 1, &reply.model_version)
-            .ok_or_else(|| self.unreadable("the prediction has values that are out of range"))
+        let rung = ladder_rung(&rung, 1, &reply.model_version)
+            .ok_or_else(|| self.unreadable("the prediction has values that are out of range"))?;
+        Ok(Ladder { rungs: vec![rung], answer: answer(reply.notes, reply.model_version) })
     }
 
     async fn ask<R: DeserializeOwned>(&self, path: &str, request: &impl Serialize) -> Result<R, TunerError> {
@@ -217,6 +229,16 @@ fn is_of_pool(field: &str) -> bool {
     })
 }
 
+/// Most notes that are kept, and most characters of each: what a row stores does not depend on what answers there.
+const MOST_NOTES: usize = 20;
+const LONGEST_NOTE: usize = 500;
+
+fn answer(notes: Vec<String>, model_version: String) -> Answer {
+    // Postgres stores no zero bytes.
+    let plain = |note: String| note.chars().filter(|it| !it.is_control()).take(LONGEST_NOTE).collect();
+    Answer { notes: notes.into_iter().take(MOST_NOTES).map(plain).collect(), model_version }
+}
+
 fn ladder_rung(rung: &Rung, number: i32, model_version: &str) -> Option<LadderRung> {
     let finite = |value: f64| value.is_finite().then_some(value);
     Some(LadderRung {
@@ -258,7 +280,7 @@ mod tests {
         TunerClient::new(&format!("http://{address}/"), Limits::default()).expect("should be an address")
     }
 
-    async fn ask(client: &TunerClient) -> Result<Vec<LadderRung>, TunerError> {
+    async fn ask(client: &TunerClient) -> Result<Ladder, TunerError> {
         let row = row();
         let system = row.system.description().expect("should have atoms");
         client.ladder(&row, system, row.limits(), &pool().nodes, Vec::new()).await
@@ -299,12 +321,27 @@ mod tests {
     #[tokio::test]
     async fn rungs_are_numbered_from_one() {
         let client = answering(StatusCode::OK, reply(vec![rung(2000), rung(500)])).await;
-        let ladder = ask(&client).await.expect("should be a ladder");
+        let ladder = ask(&client).await.expect("should be a ladder").rungs;
         assert_eq!(
             ladder.iter().map(|rung| (rung.rung, rung.cpu_millicores)).collect::<Vec<_>>(),
             [(1, 2000), (2, 500)]
         );
         assert_eq!(ladder[0].model_version, "7");
+    }
+
+    #[tokio::test]
+    async fn what_is_said_of_the_ladder_as_a_whole_comes_along() {
+        let notes: Vec<String> = (0..30).map(|number| format!("note {number}\0{}", "x".repeat(600))).collect();
+        let reply = LadderReply {
+            model_version: "7".to_owned(),
+            rungs: vec![rung(2000)],
+            shared_gpu: Vec::new(),
+            notes,
+        };
+        let body = serde_json::to_string(&reply).expect("should be JSON");
+        let answer = ask(&answering(StatusCode::OK, body).await).await.expect("should be a ladder").answer;
+        assert_eq!((answer.notes.len(), answer.model_version.as_str()), (MOST_NOTES, "7"));
+        assert!(answer.notes[1].starts_with("note 1x") && answer.notes[1].len() == LONGEST_NOTE);
     }
 
     /// A site that has few cores and idle GPUs.
@@ -376,7 +413,7 @@ mod tests {
             memory_bytes: 1 << 26,
             resources: Resources { cpu_millicores: 2000, memory_bytes: 1 << 27, gpus: 0 },
             step: StepCost { pair_us: 1.0, pme_us: 1.0, other_us: 1.0, overhead_us: 1.0, total_us: 4.0 },
-            notes: Vec::new(),
+            notes: vec!["the processor is unknown".to_owned()],
         };
         let body = serde_json::to_string(&reply).expect("should be JSON");
         let client = answering(StatusCode::OK, body).await;
@@ -389,7 +426,9 @@ mod tests {
             build: scavenger_schema::tuning::Build::default(),
             owner: None,
         };
-        let rung = client.expectation(&request).await.expect("should be a rung");
+        let ladder = client.expectation(&request).await.expect("should be a ladder");
+        let [rung] = &ladder.rungs[..] else { panic!("{ladder:?}") };
+        assert_eq!(ladder.answer.notes, ["the processor is unknown"]);
         assert_eq!((rung.rung, rung.cpu_millicores, rung.memory_bytes), (1, 2000, 1 << 27));
         assert_eq!((rung.layout.0, rung.hardware_class.as_str()), (Layout::cpu(2, 1), "zen2"));
         assert_eq!((rung.ns_per_day_p50, rung.fits_now), (2.0, true));

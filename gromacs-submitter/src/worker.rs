@@ -18,7 +18,7 @@ use crate::manifest::{
 use crate::mdrun_log;
 use crate::quota::QuotaRoom;
 use crate::store::{Changes, Claim, Store, StoreError};
-use crate::tuner_client::{TunerClient, TunerError};
+use crate::tuner_client::{Ladder, TunerClient, TunerError};
 use crate::view::{AttemptView, JobView, PoolView};
 use crate::webhook::Webhook;
 
@@ -429,6 +429,7 @@ impl Worker {
                 let changes = Changes {
                     inspection: step.inspection,
                     ladder: None,
+                    answer: None,
                     attempts: step.attempts,
                     lost: step.lost,
                     observations: step.observations,
@@ -451,7 +452,8 @@ impl Worker {
                 } else {
                     Vec::new()
                 };
-                let ladder = self.tuner.ladder(row, *system, limits, nodes, measured).await?;
+                let Ladder { rungs: ladder, answer } =
+                    self.tuner.ladder(row, *system, limits, nodes, measured).await?;
                 let refusals = self.store.refusals(row.id).await?;
                 let ladder = advance::without_refused(ladder, &refusals).map_err(StepError::FitPool)?;
                 let kills = match row.status.outgrown_memory_bytes {
@@ -459,13 +461,13 @@ impl Worker {
                     None => Vec::new(),
                 };
                 let (status, ladder) = advance::with_ladder(row, ladder, pool, &kills)?;
-                let changes = Changes { ladder: Some(ladder), ..Changes::default() };
+                let changes = Changes { ladder: Some(ladder), answer: Some(answer), ..Changes::default() };
                 return Ok(Progress::Written(Box::new(self.store.record(claim, &status, &changes).await?)));
             }
             Action::Predict(request) => {
-                let rung = self.tuner.expectation(&request).await?;
-                let (status, ladder) = advance::with_ladder(row, vec![rung], seen.pool.as_ref(), &[])?;
-                let changes = Changes { ladder: Some(ladder), ..Changes::default() };
+                let Ladder { rungs, answer } = self.tuner.expectation(&request).await?;
+                let (status, ladder) = advance::with_ladder(row, rungs, seen.pool.as_ref(), &[])?;
+                let changes = Changes { ladder: Some(ladder), answer: Some(answer), ..Changes::default() };
                 return Ok(Progress::Written(Box::new(self.store.record(claim, &status, &changes).await?)));
             }
             Action::CreateProbe(probe) => {

@@ -43,8 +43,8 @@ fn tell(row: &QueueRow, story: &Value, width: Option<usize>) -> Vec<String> {
         row.namespace,
         row.owner
     )];
-    lines
-        .extend(facts(row, &story["simulation"]).into_iter().map(|(name, fact)| format!("{name:<12}{fact}")));
+    let facts = facts(row, &story["simulation"]).into_iter().chain(notes(story));
+    lines.extend(facts.map(|(name, fact)| format!("{name:<12}{fact}")));
     // Facts are wrapped, not cut: a reason is worth a second line.
     let mut lines: Vec<String> =
         lines.iter().flat_map(|line| wrap(&shown(line), width.unwrap_or(usize::MAX), 12)).collect();
@@ -131,6 +131,18 @@ fn facts(row: &QueueRow, simulation: &Value) -> Vec<(&'static str, String)> {
         facts.push(("next", next));
     }
     facts
+}
+
+/// What the tuner said when it was asked for the configurations of the present submission.
+fn answer(story: &Value) -> Option<&Value> {
+    let submission = &story["simulation"]["submission"];
+    items(story, "tuner_answers").find(|answer| &answer["submission"] == submission)
+}
+
+/// Its notes, one fact each.
+fn notes(story: &Value) -> Vec<(&'static str, String)> {
+    let notes = answer(story).and_then(|answer| answer["notes"].as_array());
+    notes.into_iter().flatten().map(|note| ("tuner notes", text(note))).collect()
 }
 
 /// What a calibration measures; none for a simulation.
@@ -412,6 +424,10 @@ mod tests {
                   "layout": { "ntmpi": 1, "ntomp": 1 }, "ns_per_day_p10": 8.0, "ns_per_day_p50": 11.0,
                   "ns_per_day_p90": 14.0, "efficiency": 0.914, "reason": "half of it" },
             ],
+            "tuner_answers": [
+                { "submission": 0, "notes": ["of an earlier one"] },
+                { "submission": 1, "notes": ["the CPU of some nodes is unknown", "even the fastest takes 3 years"] },
+            ],
             "attempts": [
                 { "submission": 1, "attempt": 1, "cpu_millicores": 1000, "memory_bytes": 67_108_864,
                   "start_time": "2026-11-21T08:00:10+00:00", "end_time": null, "outcome": null, "first_step": 0,
@@ -438,10 +454,12 @@ mod tests {
             "11.0 (8.00 to 14.0)",
             "91 %  half of it",
             "results     runs/7/gromacs-7 on the volume",
+            "tuner notes the CPU of some nodes is unknown",
+            "tuner notes even the fastest takes 3 years",
         ] {
             assert!(all.contains(fact), "{fact:?} is missing in\n{all}");
         }
-        assert!(!all.contains('\u{1b}'));
+        assert!(!all.contains('\u{1b}') && !all.contains("of an earlier one"));
         assert_eq!(lines.iter().filter(|line| line.contains("queued")).count(), 20, "in a pipe it is whole");
     }
 

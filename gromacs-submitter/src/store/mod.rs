@@ -2,6 +2,7 @@
 //! the function `gromacs_claim` in `schema/migrations`, which says why it is one.
 
 mod add;
+mod answer;
 mod clock;
 mod edit;
 mod end_report;
@@ -27,6 +28,7 @@ use sqlx::types::Json;
 use sqlx::{FromRow as _, PgExecutor, PgPool, Row as _};
 
 pub use add::{AddMode, Added, Labels, NewRow};
+pub use answer::Answer;
 pub use edit::{Edit, Extended, Length};
 pub use end_report::EndReport;
 pub use error::StoreError;
@@ -104,6 +106,8 @@ pub struct Changes {
     pub inspection: Option<Inspection>,
     /// The tuner's configurations.
     pub ladder: Option<Vec<LadderRung>>,
+    /// What the tuner said of them as a whole.
+    pub answer: Option<Answer>,
     /// Attempts.
     pub attempts: Vec<AttemptRecord>,
     /// What earlier attempts lost, in seconds.
@@ -306,6 +310,9 @@ impl Store {
         let mut transaction = self.pool.begin().await?;
         write::changes(&mut transaction, &claim.row, changes).await?;
         let written = write::status(&mut transaction, self, claim, status, changes).await?;
+        if let Some(answer) = &changes.answer {
+            answer::keep(&mut transaction, &written.row, answer).await?;
+        }
         transaction.commit().await?;
         Ok(written)
     }

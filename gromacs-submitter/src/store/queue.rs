@@ -211,6 +211,8 @@ impl Store {
                             and (a.priority > t.priority or (a.priority = t.priority and a.id < t.id))) end),
                 'ladder', (select coalesce(jsonb_agg(to_jsonb(l) order by l.submission, l.rung), '[]')
                     from gromacs_ladder l where l.row_id = q.id),
+                'tuner_answers', (select coalesce(jsonb_agg(to_jsonb(w) order by w.submission), '[]')
+                    from gromacs_tuner_answer w where w.row_id = q.id),
                 'attempts', (select coalesce(jsonb_agg(to_jsonb(a) || jsonb_build_object('run_seconds',
                         extract(epoch from coalesce(a.end_time, now()) - a.start_time)::bigint)
                         order by a.submission, a.attempt), '[]')

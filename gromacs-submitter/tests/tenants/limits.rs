@@ -138,3 +138,39 @@ async fn a_limit_in_one_namespace_leaves_the_owners_others_alone() {
         .expect("should ask");
     assert_eq!(queue.submitter.claim(&others(&claim)).await.expect("should claim").len(), 3);
 }
+
+#[tokio::test]
+async fn what_the_tuner_notes_is_for_the_owner_of_the_row() {
+    let queue = Queue::new().await;
+    let id = queue.alice.add(&new_row("chem")).await.expect("should add");
+    let claim = queue.claim().await;
+    let status = RowStatus { state: State::Submitted, rung: Some(1), ..claim.row.status.clone() };
+    let said = |notes: &[&str]| Changes {
+        ladder: Some(vec![rung(1, 2000)]),
+        answer: Some(Answer {
+            notes: notes.iter().map(ToString::to_string).collect(),
+            model_version: "7".to_owned(),
+        }),
+        ..Changes::default()
+    };
+    let first = said(&["it takes years"]);
+    let claim = queue.submitter.record(&claim, &status, &first).await.expect("should record");
+    let again = said(&["it takes years", "the CPU is unknown"]);
+    queue.submitter.record(&claim, &status, &again).await.expect("should record");
+
+    let story = queue.alice.show(id).await.expect("should show").expect("should be there");
+    let notes = &story["tuner_answers"][0]["notes"];
+    assert_eq!(notes, &serde_json::json!(["it takes years", "the CPU is unknown"]));
+    let events = story["events"].as_array().expect("should have a history");
+    let told: Vec<&str> = events
+        .iter()
+        .filter(|event| event["state"] == "submitted")
+        .filter_map(|event| event["message"].as_str()?.strip_prefix("the tuner notes: "))
+        .collect();
+    assert_eq!(told, ["it takes years", "the CPU is unknown"], "each once");
+    let mut bob = queue.connect("bob").await;
+    assert_eq!(count(&mut bob, "gromacs_tuner_answer").await, 0);
+    let mut alice = queue.connect("alice").await;
+    refused(&mut alice, "update gromacs_tuner_answer set notes = '{}'").await;
+    refused(&mut bob, "delete from gromacs_tuner_answer").await;
+}

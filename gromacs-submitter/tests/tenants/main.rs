@@ -16,7 +16,7 @@ mod rows;
 use gromacs_submitter::advance::{Measurement, Observation, with_failure};
 use gromacs_submitter::probe::parse_inspection;
 use gromacs_submitter::store::{
-    Change, Changes, Claim, ClaimOptions, NewRow, Removal, RowFilter, Store, StoreError, Tenant,
+    Answer, Change, Changes, Claim, ClaimOptions, NewRow, Removal, RowFilter, Store, StoreError, Tenant,
 };
 use postgres::{as_role, migrated_database, store};
 use program::{Program, text};

@@ -1,0 +1,50 @@
+//! What the tuner said of the configurations of a submission as a whole.
+
+use scavenger_schema::simulation::GromacsToTune;
+use sqlx::{Postgres, Transaction};
+
+use super::StoreError;
+
+/// A line of `gromacs_tuner_answer`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Answer {
+    /// Its notes, a message each.
+    pub notes: Vec<String>,
+    /// Version of its model.
+    pub model_version: String,
+}
+
+/// Keeps the answer for the present submission of a row. Notes that the row has not had before get a line of its history
+/// each, in the state that the row has by then.
+pub(super) async fn keep(
+    transaction: &mut Transaction<'_, Postgres>,
+    row: &GromacsToTune,
+    answer: &Answer,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "insert into gromacs_tuner_answer (row_id, submission, notes, model_version) values ($1, $2, $3, $4)
+        on conflict (row_id, submission) do update set
+            notes = excluded.notes, model_version = excluded.model_version, creation_time = excluded.creation_time",
+    )
+    .bind(row.id)
+    .bind(row.status.submission)
+    .bind(&answer.notes)
+    .bind(&answer.model_version)
+    .execute(&mut **transaction)
+    .await?;
+    let messages: Vec<String> = answer.notes.iter().map(|note| format!("the tuner notes: {note}")).collect();
+    sqlx::query(
+        "insert into gromacs_event (row_id, state, submission, rung, message)
+        select $1, $2, $3, $4, n.message from unnest($5::text[]) with ordinality n (message, place)
+        where not exists (select from gromacs_event e where e.row_id = $1 and e.message = n.message)
+        order by n.place",
+    )
+    .bind(row.id)
+    .bind(row.status.state.as_str())
+    .bind(row.status.submission)
+    .bind(row.status.rung)
+    .bind(messages)
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
