@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use scavenger_schema::scavenger_job::ImagePullPolicy;
 use scavenger_schema::simulation::{
-    BenchmarkColumns, GromacsToTune, Kind, LadderRung, RowStatus, State, System,
+    BenchmarkColumns, GromacsToTune, Kind, LadderRung, LadderSettings, RowStatus, State, System,
 };
 use scavenger_schema::tuning::{Layout, NodeShape, Resources};
 use scavenger_vocabulary::{Outcome, Phase};
@@ -66,6 +66,7 @@ pub(crate) fn row() -> GromacsToTune {
         node_labels: sqlx::types::Json(BTreeMap::new()),
         service_account: None,
         after: Vec::new(),
+        ladder_settings: LadderSettings::default(),
         system: System {
             atoms: Some(2652),
             nsteps: Some(4000),
@@ -192,6 +193,7 @@ pub(crate) fn pool() -> PoolView {
         supervises: false,
         tolerated_taints: Vec::new(),
         waiting_for_room: 0,
+        ladder_settings: LadderSettings::default(),
         limits: PoolLimits {
             min_interruption_after: Duration::from_secs(60),
             max_interruption_after: Duration::from_secs(7200),

@@ -14,6 +14,7 @@ pub mod folder;
 pub mod follower;
 pub mod health;
 pub mod heard;
+pub mod ladder_settings;
 pub mod manifest;
 pub mod mdrun_log;
 pub mod mdrun_options;

@@ -86,16 +86,14 @@ pub struct Ladder {
 pub struct TunerClient {
     url: String,
     client: reqwest::Client,
-    /// What the site asks of every ladder: how many configurations, and at which prices.
-    site: Limits,
 }
 
 impl TunerClient {
-    /// A client of the tuner at `url`, for a site with these prices, efficiency and length of ladders. The process must have a TLS provider installed.
+    /// A client of the tuner at `url`. The process must have a TLS provider installed.
     ///
     /// # Errors
     /// If the TLS set-up fails.
-    pub fn new(url: &str, site: Limits) -> Result<Self, TunerError> {
+    pub fn new(url: &str) -> Result<Self, TunerError> {
         let url = url.trim_end_matches('/').to_owned();
         // No proxy: the tuner is a neighbour in the cluster.
         let client = reqwest::Client::builder()
@@ -104,7 +102,7 @@ impl TunerClient {
             .no_proxy()
             .build()
             .map_err(|source| TunerError::BuildClient { url: url.clone(), source })?;
-        Ok(Self { url, client, site })
+        Ok(Self { url, client })
     }
 
     /// Asks for the configurations of a row within `limits`. `measured` is what earlier submissions of it measured.
@@ -121,12 +119,7 @@ impl TunerClient {
     ) -> Result<Ladder, TunerError> {
         let request = LadderRequest {
             system,
-            limits: Limits {
-                max_rungs: self.site.max_rungs,
-                min_efficiency: self.site.min_efficiency,
-                weights: self.site.weights,
-                ..limits
-            },
+            limits,
             gromacs_version: row.system.gromacs_version.clone(),
             build: row.build(),
             owner: Some(row.owner.clone()),
@@ -144,7 +137,9 @@ impl TunerClient {
             .zip(1..)
             .map(|(rung, number)| ladder_rung(rung, number, &reply.model_version))
             .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| self.unreadable("a configuration of the ladder has values that are out of range"))?;
+            .ok_or_else(|| {
+                self.unreadable("a configuration of the ladder has values that are out of range")
+            })?;
         Ok(Ladder { rungs, answer: answer(reply.notes, reply.model_version) })
     }
 
@@ -236,7 +231,7 @@ const LONGEST_NOTE: usize = 500;
 fn answer(notes: Vec<String>, model_version: String) -> Answer {
     // Postgres stores no zero bytes.
     let plain = |note: String| note.chars().filter(|it| !it.is_control()).take(LONGEST_NOTE).collect();
-    Answer { notes: notes.into_iter().take(MOST_NOTES).map(plain).collect(), model_version }
+    Answer { notes: notes.into_iter().take(MOST_NOTES).map(plain).collect(), model_version, chosen: None }
 }
 
 fn ladder_rung(rung: &Rung, number: i32, model_version: &str) -> Option<LadderRung> {
@@ -265,7 +260,7 @@ mod tests {
     use axum::Router;
     use axum::http::StatusCode;
     use axum::routing::post;
-    use scavenger_schema::tuning::{Interval, Layout, PriceWeights, Resources, StepCost};
+    use scavenger_schema::tuning::{Interval, Layout, Resources, StepCost};
 
     use super::*;
     use crate::fixtures::{pool, row};
@@ -277,7 +272,7 @@ mod tests {
         let address = listener.local_addr().expect("should have an address");
         let router = Router::new().fallback(post(move || async move { (status, body) }));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        TunerClient::new(&format!("http://{address}/"), Limits::default()).expect("should be an address")
+        TunerClient::new(&format!("http://{address}/")).expect("should be an address")
     }
 
     async fn ask(client: &TunerClient) -> Result<Ladder, TunerError> {
@@ -331,7 +326,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_said_of_the_ladder_as_a_whole_comes_along() {
-        let notes: Vec<String> = (0..30).map(|number| format!("note {number}\0{}", "x".repeat(600))).collect();
+        let notes: Vec<String> =
+            (0..30).map(|number| format!("note {number}\0{}", "x".repeat(600))).collect();
         let reply = LadderReply {
             model_version: "7".to_owned(),
             rungs: vec![rung(2000)],
@@ -342,12 +338,6 @@ mod tests {
         let answer = ask(&answering(StatusCode::OK, body).await).await.expect("should be a ladder").answer;
         assert_eq!((answer.notes.len(), answer.model_version.as_str()), (MOST_NOTES, "7"));
         assert!(answer.notes[1].starts_with("note 1x") && answer.notes[1].len() == LONGEST_NOTE);
-    }
-
-    /// A site that has few cores and idle GPUs.
-    fn site() -> Limits {
-        let weights = PriceWeights { gpu: 2.0, ..PriceWeights::default() };
-        Limits { max_rungs: 5, min_efficiency: 0.5, weights, ..Limits::default() }
     }
 
     /// What the client sends for a row, with what earlier submissions measured.
@@ -361,7 +351,7 @@ mod tests {
             reply(vec![rung(2000)])
         }));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let client = TunerClient::new(&format!("http://{address}/"), site()).expect("should be an address");
+        let client = TunerClient::new(&format!("http://{address}/")).expect("should be an address");
         let system = row.description().expect("should have atoms");
         client.ladder(row, system, row.limits(), &pool().nodes, measured).await.expect("should be a ladder");
         let body = receiver.recv().await.expect("should have been asked");
@@ -382,14 +372,6 @@ mod tests {
         assert!(request.system.settings.free_energy);
         assert_eq!(request.owner.as_deref(), Some("chemist"));
         assert_eq!(request.explore, None);
-    }
-
-    #[tokio::test]
-    async fn what_the_site_asks_for_stands_beside_the_limits_of_the_row() {
-        let mut row = row();
-        row.max_cpu_millicores = Some(4000);
-        let limits = sent(&row, Vec::new()).await.limits;
-        assert_eq!(limits, Limits { max_cpu_millicores: Some(4000), ..site() });
     }
 
     #[tokio::test]
@@ -464,7 +446,7 @@ mod tests {
     #[tokio::test]
     async fn a_tuner_that_is_down_is_named() {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = TunerClient::new("http://127.0.0.1:1", Limits::default()).expect("should be an address");
+        let client = TunerClient::new("http://127.0.0.1:1").expect("should be an address");
         let error = ask(&client).await.expect_err("should not connect");
         assert!(!error.is_final());
         let text = error.to_string();

@@ -8,12 +8,15 @@ use kube::ResourceExt;
 use scavenger_schema::quantity;
 use scavenger_schema::scavenger_job::{Attempt, AttemptNode, Quantity, ScavengerJob};
 use scavenger_schema::scavenger_pool::{Limits, ScavengerPool};
-use scavenger_schema::simulation::{GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, LadderRung};
+use scavenger_schema::simulation::{
+    GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, LadderRung, LadderSettings,
+};
 use scavenger_schema::supervisor::Switch;
 use scavenger_schema::{bounds, names, tuning};
 use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason, condition};
 
 use crate::cluster::without_nul;
+use crate::ladder_settings;
 use crate::manifest::Configurations;
 use crate::suspension;
 
@@ -230,6 +233,8 @@ pub struct PoolView {
     pub tolerated_taints: Vec<String>,
     /// How many ScavengerJobs wait for room, or behind others that do.
     pub waiting_for_room: i32,
+    /// The prices that its weights set.
+    pub ladder_settings: LadderSettings,
 }
 
 /// What a ScavengerJob may ask for, as far as a row needs it.
@@ -272,6 +277,7 @@ impl PoolView {
                 .filter_map(|reason| status.queue.waiting_by_reason.get(reason.name()))
                 .sum(),
             nodes: nodes.collect(),
+            ladder_settings: ladder_settings::of_pool(&pool.spec.weights),
             limits: PoolLimits::new(&pool.spec.limits),
             tolerated_taints: pool.spec.tolerated_taints.clone(),
             update_time: status.update_time.map(|time| time.0),

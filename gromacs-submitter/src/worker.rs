@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use scavenger_schema::scavenger_job::ScavengerJob;
-use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State, job_name};
+use scavenger_schema::simulation::{GromacsToTune, LadderRung, LadderSettings, RowStatus, State, job_name};
 use scavenger_vocabulary::{Phase, WaitingReason};
 
 use crate::advance::{self, Action, Input, Log, NoConfiguration, Settings, Step};
@@ -11,13 +11,14 @@ use crate::cluster::{Cluster, ClusterError, LogPart, Replaced};
 use crate::follower::Follower;
 use crate::health::Metrics;
 use crate::heard::Heard;
+use crate::ladder_settings::choose;
 use crate::manifest::{
     ManifestSettings, Probe, Terms, USUAL_GRACE_SECONDS, pinned_image, probe_job, probe_name,
     requested_image, simulation_job,
 };
 use crate::mdrun_log;
 use crate::quota::QuotaRoom;
-use crate::store::{Changes, Claim, Store, StoreError};
+use crate::store::{Answer, Changes, Claim, Store, StoreError};
 use crate::tuner_client::{Ladder, TunerClient, TunerError};
 use crate::view::{AttemptView, JobView, PoolView};
 use crate::webhook::Webhook;
@@ -40,6 +41,8 @@ pub struct Worker {
     pub webhook: Option<Webhook>,
     /// Settings of the decisions.
     pub settings: Settings,
+    /// How configurations are chosen where neither row nor tenant nor pool say it.
+    pub ladder_settings: LadderSettings,
     /// Settings of the objects.
     pub manifest: ManifestSettings,
     /// Metrics.
@@ -445,6 +448,10 @@ impl Worker {
                 let pool = seen.pool.as_ref();
                 let nodes = pool.map(|pool| pool.nodes.as_slice()).unwrap_or_default();
                 let limits = pool.map_or_else(|| row.limits(), |pool| pool.limits.bound(&row.limits()));
+                let of_tenant = self.store.ladder_settings(&row.owner, namespace).await?;
+                let of_pool = pool.map(|pool| pool.ladder_settings).unwrap_or_default();
+                let chosen = choose(&row.ladder_settings, &of_tenant, &of_pool, &self.ladder_settings);
+                let limits = chosen.within(&limits);
                 // A restart on resources that were measured is a free experiment: the tuner may choose another layout.
                 let submission = row.status.submission;
                 let measured = if submission > 1 {
@@ -454,6 +461,7 @@ impl Worker {
                 };
                 let Ladder { rungs: ladder, answer } =
                     self.tuner.ladder(row, *system, limits, nodes, measured).await?;
+                let answer = Answer { chosen: Some(chosen), ..answer };
                 let refusals = self.store.refusals(row.id).await?;
                 let ladder = advance::without_refused(ladder, &refusals).map_err(StepError::FitPool)?;
                 let kills = match row.status.outgrown_memory_bytes {

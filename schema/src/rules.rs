@@ -45,6 +45,13 @@ pub fn sentence(name: &str) -> Option<&'static str> {
         }
         "max_memory_bytes_valid" => "max_memory_bytes must be at least 16 MiB",
         "max_gpus_valid" => "max_gpus must be between 0 and 16",
+        "min_efficiency_valid" => "min_efficiency must be between 0.01 and 1",
+        "max_configurations_valid" => "max_configurations must be between 1 and 32",
+        "gpu_price_valid" => "gpu_price must be between 0 and 1000000 cores",
+        "memory_price_valid" => "memory_price must be between 0 and 1000000 cores",
+        "ladder_of_calibration" => {
+            "a calibration runs with one configuration; leave min_efficiency, max_configurations, gpu_price and memory_price out"
+        }
         "min_cpu_millicores_valid" => {
             "min_cpu_millicores must be between 0 and 1024000 thousandths of a core, and at most max_cpu_millicores"
         }
@@ -118,6 +125,9 @@ fn of_tenant(rule: &str) -> Option<&'static str> {
         }
         "max_memory_bytes_valid" => "max_memory_bytes must be at least 16 MiB",
         "max_gpus_valid" => "max_gpus must be between 0 and 16",
+        "min_efficiency_valid" | "max_configurations_valid" | "gpu_price_valid" | "memory_price_valid" => {
+            return sentence(&format!("gromacs_to_tune_{rule}"));
+        }
         "min_cpu_millicores_valid" => {
             "min_cpu_millicores must be between 0 and 1024000 thousandths of a core"
         }

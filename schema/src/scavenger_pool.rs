@@ -111,7 +111,8 @@ pub struct ScavengerPoolSpec {
     /// What a second of each resource is worth when it is calculated what an interruption would throw away: of a core,
     /// of a GiB of memory or storage, of a unit of anything else. Only their ratios matter. By default cpu 1, memory
     /// 0.125 (a core usually comes with 8 GiB), ephemeral-storage 0 and any extended resource 8 (a GPU usually comes
-    /// with 8 cores or more). What is named here replaces the default of that resource.
+    /// with 8 cores or more). What is named here replaces the default of that resource. gromacs-submitter takes what is
+    /// named here for memory and `nvidia.com/gpu`, in cores, as their prices when configurations are chosen.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shapes::weights")]
     pub weights: BTreeMap<String, f64>,

@@ -260,6 +260,9 @@ pub struct GromacsToTune {
     pub service_account: Option<String>,
     /// Rows that must be completed before this one begins.
     pub after: Vec<i64>,
+    /// How its configurations are chosen, as far as it says so itself.
+    #[sqlx(flatten)]
+    pub ladder_settings: LadderSettings,
     /// The simulated system, as far as it is known.
     #[sqlx(flatten)]
     pub system: System,
@@ -279,6 +282,19 @@ pub struct GromacsToTune {
     /// What the submitter writes.
     #[sqlx(flatten)]
     pub status: RowStatus,
+}
+
+/// How configurations are chosen, as far as it is said: the same columns in a row and in its tenant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, sqlx::FromRow)]
+pub struct LadderSettings {
+    /// Share of the best speed per price that the first one has at least.
+    pub min_efficiency: Option<f64>,
+    /// Most that are tried.
+    pub max_configurations: Option<i32>,
+    /// Cores that a GPU counts as.
+    pub gpu_price: Option<f64>,
+    /// Cores that a GiB of memory counts as.
+    pub memory_price: Option<f64>,
 }
 
 /// The columns that describe the system: given by the user, else found by the inspection.

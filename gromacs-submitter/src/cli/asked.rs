@@ -4,6 +4,30 @@ use serde_json::Value;
 
 use super::text::{cores, short, stretch};
 
+/// How the configurations are chosen, as far as `of` has it: the columns of a row, or what counted for it.
+pub(super) fn chosen(of: &Value) -> Vec<String> {
+    let by = |name: &str| of["set_by"][name].as_str().map(|by| format!(" ({by})")).unwrap_or_default();
+    let mut parts = Vec::new();
+    parts.extend(of["min_efficiency"].as_f64().map(|share| {
+        let share = short(share * 100.0);
+        format!(
+            "first configuration with at least {share} % of the best speed per price{}",
+            by("min_efficiency")
+        )
+    }));
+    parts.extend(
+        of["max_configurations"]
+            .as_i64()
+            .map(|most| format!("at most {most} configurations{}", by("max_configurations"))),
+    );
+    for (name, what) in [("gpu_price", "a GPU"), ("memory_price", "a GiB of memory")] {
+        parts.extend(
+            of[name].as_f64().map(|price| format!("{what} counted as {}{}", cores(price * 1000.0), by(name))),
+        );
+    }
+    parts
+}
+
 /// Image, user, priority and limits, as far as they are given.
 pub(super) fn asked(simulation: &Value) -> String {
     let mut parts = Vec::new();
@@ -19,6 +43,7 @@ pub(super) fn asked(simulation: &Value) -> String {
     let least = |name: &str| simulation[name].as_f64().filter(|least| *least > 0.0);
     parts.extend(least("min_cpu_millicores").map(|least| format!("at least {}", cores(least))));
     parts.extend(least("min_ns_per_day").map(|least| format!("at least {} ns/day", short(least))));
+    parts.extend(chosen(simulation));
     parts.extend(
         simulation["interruption_after_seconds"]
             .as_i64()

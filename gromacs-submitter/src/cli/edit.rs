@@ -82,6 +82,7 @@ fn edit(options: &EditOptions) -> anyhow::Result<Edit> {
         max_gpus: options.max_gpus,
         min_cpu_millicores: options.min_cpu_millicores,
         min_ns_per_day: options.min_ns_per_day,
+        ladder_settings: options.ladder.settings(),
         interruption_after_seconds: seconds(options.interruption_after),
         fallback_after_seconds: seconds(options.fallback_after),
     })

@@ -70,7 +70,7 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
         cluster,
         follower,
         webhook,
-        tuner: TunerClient::new(&options.tuner_url, options.ladder.limits())?,
+        tuner: TunerClient::new(&options.tuner_url)?,
         settings: Settings {
             fallback_after: options.fallback_after,
             progress_interval: options.progress_interval,
@@ -78,6 +78,7 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
             follows_logs: !options.once,
             reads_md_log: options.read_md_log,
         },
+        ladder_settings: options.ladder.settings(),
         manifest: ManifestSettings {
             queue_id,
             gromacs_image: options.gromacs_image,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::asked::asked;
+use super::asked::{asked, chosen};
 use super::row::QueueRow;
 use super::text::{Table, cores, count, cut, json, number_of, short, shown, speed, stretch, terminal_width};
 use super::{Outcome, open_current, print_error, print_line};
@@ -139,10 +139,12 @@ fn answer(story: &Value) -> Option<&Value> {
     items(story, "tuner_answers").find(|answer| &answer["submission"] == submission)
 }
 
-/// Its notes, one fact each.
+/// How it chose them, and its notes, one fact each.
 fn notes(story: &Value) -> Vec<(&'static str, String)> {
-    let notes = answer(story).and_then(|answer| answer["notes"].as_array());
-    notes.into_iter().flatten().map(|note| ("tuner notes", text(note))).collect()
+    let Some(answer) = answer(story) else { return Vec::new() };
+    let chosen = Some(chosen(answer)).filter(|parts| !parts.is_empty());
+    let notes = answer["notes"].as_array().into_iter().flatten().map(|note| ("tuner notes", text(note)));
+    chosen.map(|parts| ("chosen", parts.join(", "))).into_iter().chain(notes).collect()
 }
 
 /// What a calibration measures; none for a simulation.
@@ -426,7 +428,10 @@ mod tests {
             ],
             "tuner_answers": [
                 { "submission": 0, "notes": ["of an earlier one"] },
-                { "submission": 1, "notes": ["the CPU of some nodes is unknown", "even the fastest takes 3 years"] },
+                { "submission": 1, "notes": ["the CPU of some nodes is unknown", "even the fastest takes 3 years"],
+                  "min_efficiency": 0.7, "max_configurations": 12, "gpu_price": 4.0, "memory_price": 0.01,
+                  "set_by": { "min_efficiency": "row", "max_configurations": "submitter", "gpu_price": "tenant",
+                      "memory_price": "pool" } },
             ],
             "attempts": [
                 { "submission": 1, "attempt": 1, "cpu_millicores": 1000, "memory_bytes": 67_108_864,
@@ -454,6 +459,8 @@ mod tests {
             "11.0 (8.00 to 14.0)",
             "91 %  half of it",
             "results     runs/7/gromacs-7 on the volume",
+            "chosen      first configuration with at least 70 % of the best speed per price (row), at most 12 configurations (submitter), \
+             a GPU counted as 4 cores (tenant), a GiB of memory counted as 0.01 cores (pool)",
             "tuner notes the CPU of some nodes is unknown",
             "tuner notes even the fastest takes 3 years",
         ] {

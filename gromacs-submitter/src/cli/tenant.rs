@@ -60,6 +60,7 @@ fn described(options: &AddTenantOptions) -> anyhow::Result<Tenant> {
         max_gpus: options.max_gpus,
         min_cpu_millicores: options.min_cpu_millicores,
         min_ns_per_day: options.min_ns_per_day,
+        ladder_settings: options.ladder.settings(),
         min_interruption_after_seconds: seconds("--min-interruption-after", options.min_interruption_after)?,
         max_interruption_after_seconds: seconds("--max-interruption-after", options.max_interruption_after)?,
         max_rows_in_work: options.max_rows_in_work,
@@ -92,7 +93,7 @@ async fn list(database: &Database, options: &ListTenantsOptions) -> anyhow::Resu
 }
 
 /// Columns that hold a limit or a default, and how to say it.
-const SETTINGS: [(&str, &str, &str); 13] = [
+const SETTINGS: [(&str, &str, &str); 17] = [
     ("service_account", "service account", ""),
     ("image", "image", ""),
     ("image_patterns", "only images", ""),
@@ -103,6 +104,10 @@ const SETTINGS: [(&str, &str, &str); 13] = [
     ("max_gpus", "at most", " GPUs"),
     ("min_cpu_millicores", "at least", " millicores"),
     ("min_ns_per_day", "at least", " ns/day"),
+    ("min_efficiency", "first configuration with at least", " of the best speed per price"),
+    ("max_configurations", "at most", " configurations"),
+    ("gpu_price", "a GPU counts as", " cores"),
+    ("memory_price", "a GiB of memory counts as", " cores"),
     ("min_interruption_after_seconds", "checkpoints every", " s at most often"),
     ("max_interruption_after_seconds", "checkpoints every", " s at least"),
     ("max_rows_in_work", "at most", " rows in work"),

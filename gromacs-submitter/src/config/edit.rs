@@ -5,13 +5,14 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 
 use super::duration;
+use super::ladder::LadderFlags;
 use super::queue::{Selection, label};
 
 /// Options of `edit`.
 #[derive(Debug, Clone, Args)]
 #[command(
     group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "in_project", "with_label"]).multiple(true).required(true),
-    group = ArgGroup::new("what").args(["project", "label", "image", "append", "mdrun_options", "node_label", "any_node", "after", "no_after", "priority", "max_cpu_millicores", "max_memory_bytes", "max_gpus", "min_cpu_millicores", "min_ns_per_day", "interruption_after", "fallback_after"]).multiple(true).required(true)
+    group = ArgGroup::new("what").args(["project", "label", "image", "append", "mdrun_options", "node_label", "any_node", "after", "no_after", "priority", "max_cpu_millicores", "max_memory_bytes", "max_gpus", "min_cpu_millicores", "min_ns_per_day", "min_efficiency", "max_configurations", "gpu_price", "memory_price", "interruption_after", "fallback_after"]).multiple(true).required(true)
 )]
 pub struct EditOptions {
     /// Which rows.
@@ -62,6 +63,9 @@ pub struct EditOptions {
     /// Wait rather than run with a configuration that is predicted to be slower than this, 0 for none
     #[arg(long, value_name = "NS_PER_DAY", help_heading = "Scheduling")]
     pub min_ns_per_day: Option<f64>,
+    /// How their configurations are chosen.
+    #[command(flatten)]
+    pub ladder: LadderFlags,
     /// Write a checkpoint every TIME
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Scheduling")]
     pub interruption_after: Option<Duration>,

@@ -1,7 +1,8 @@
-//! What the site thinks of its resources, for the configurations that the tuner proposes.
+//! What the site, a tenant and a row think of resources, for the configurations that the tuner proposes.
 
 use clap::Args;
 use scavenger_schema::bounds::{self, Bounds};
+use scavenger_schema::simulation::LadderSettings;
 use scavenger_schema::tuning::{Limits, PriceWeights};
 
 /// Options of `run` about the ladder of configurations.
@@ -26,16 +27,46 @@ pub struct LadderOptions {
 }
 
 impl LadderOptions {
-    /// As the tuner's requests say it; what the row and the pool limit is not named.
+    /// What counts where neither row nor tenant nor pool say anything.
     #[must_use]
-    pub fn limits(self) -> Limits {
-        let weights = PriceWeights { core: 1.0, memory_gib: self.memory_price, gpu: self.gpu_price };
-        Limits {
-            min_efficiency: self.min_efficiency,
-            max_rungs: self.max_rungs,
-            weights,
-            ..Limits::default()
+    pub fn settings(self) -> LadderSettings {
+        LadderSettings {
+            min_efficiency: Some(self.min_efficiency),
+            max_configurations: i32::try_from(self.max_rungs).ok(),
+            gpu_price: Some(self.gpu_price),
+            memory_price: Some(self.memory_price),
         }
+    }
+}
+
+/// The same for rows and tenants, which need not say anything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Args)]
+pub struct LadderFlags {
+    /// Begin with the fastest configuration that has at least this share of the best speed per price
+    ///
+    /// Without a GPU that is the parallel efficiency. A row that does not say it has the value of its tenant, else that of
+    /// the submitter.
+    #[arg(long, value_name = "SHARE", value_parser = share, help_heading = "Configurations")]
+    pub min_efficiency: Option<f64>,
+    /// Try at most COUNT configurations
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(i64::from(bounds::MAX_RUNGS.min)..=i64::from(bounds::MAX_RUNGS.max)), help_heading = "Configurations")]
+    pub max_configurations: Option<i32>,
+    /// Count a GPU as this many cores
+    ///
+    /// Before the tenant's price, that of the ScavengerPool's spec.weights, and the submitter's.
+    #[arg(long, value_name = "CORES", value_parser = price, help_heading = "Configurations")]
+    pub gpu_price: Option<f64>,
+    /// Count a GiB of memory as this many cores
+    #[arg(long, value_name = "CORES", value_parser = price, help_heading = "Configurations")]
+    pub memory_price: Option<f64>,
+}
+
+impl LadderFlags {
+    /// As the columns have it.
+    #[must_use]
+    pub fn settings(self) -> LadderSettings {
+        let Self { min_efficiency, max_configurations, gpu_price, memory_price } = self;
+        LadderSettings { min_efficiency, max_configurations, gpu_price, memory_price }
     }
 }
 

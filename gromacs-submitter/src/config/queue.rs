@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use scavenger_schema::simulation::State;
 
 use super::duration;
+use super::ladder::LadderFlags;
 
 /// Form of what is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -146,6 +147,9 @@ pub struct AddOptions {
     /// Wait rather than run with a configuration that is predicted to be slower than this, 0 for none
     #[arg(long, value_name = "NS_PER_DAY", help_heading = "Scheduling")]
     pub min_ns_per_day: Option<f64>,
+    /// How their configurations are chosen.
+    #[command(flatten)]
+    pub ladder: LadderFlags,
     /// Write a checkpoint every TIME [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Scheduling")]
     pub interruption_after: Option<Duration>,

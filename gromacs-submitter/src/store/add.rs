@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use scavenger_schema::simulation::System;
+use scavenger_schema::simulation::{LadderSettings, System};
 use sqlx::types::Json;
 use sqlx::{Acquire as _, PgConnection, Postgres, QueryBuilder};
 
@@ -39,6 +39,8 @@ pub struct NewRow {
     pub min_cpu_millicores: Option<i32>,
     /// Least predicted speed, ns per day.
     pub min_ns_per_day: Option<f64>,
+    /// How its configurations are chosen.
+    pub ladder_settings: LadderSettings,
     /// Seconds between checkpoints.
     pub interruption_after_seconds: Option<i32>,
     /// Seconds before it falls back.
@@ -250,8 +252,8 @@ enum Cell<'a> {
 }
 
 /// Every column that a user may give, with its value.
-fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 39] {
-    let system = &row.system;
+fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 43] {
+    let (system, ladder) = (&row.system, &row.ladder_settings);
     [
         ("namespace", Some(Cell::Text(&row.namespace))),
         ("persistent_volume_claim", Some(Cell::Text(&row.persistent_volume_claim))),
@@ -265,6 +267,10 @@ fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 39] {
         ("max_gpus", row.max_gpus.map(Cell::Small)),
         ("min_cpu_millicores", row.min_cpu_millicores.map(Cell::Small)),
         ("min_ns_per_day", row.min_ns_per_day.map(Cell::Real)),
+        ("min_efficiency", ladder.min_efficiency.map(Cell::Real)),
+        ("max_configurations", ladder.max_configurations.map(Cell::Small)),
+        ("gpu_price", ladder.gpu_price.map(Cell::Real)),
+        ("memory_price", ladder.memory_price.map(Cell::Real)),
         ("interruption_after_seconds", row.interruption_after_seconds.map(Cell::Small)),
         ("fallback_after_seconds", row.fallback_after_seconds.map(Cell::Small)),
         ("append", row.append.map(Cell::Flag)),

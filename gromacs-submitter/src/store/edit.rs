@@ -1,5 +1,6 @@
 //! What people change of rows that are there already.
 
+use scavenger_schema::simulation::LadderSettings;
 use sqlx::types::Json;
 use sqlx::{Postgres, QueryBuilder};
 
@@ -34,6 +35,8 @@ pub struct Edit {
     pub min_cpu_millicores: Option<i32>,
     /// Least predicted speed, ns per day.
     pub min_ns_per_day: Option<f64>,
+    /// How their configurations are chosen.
+    pub ladder_settings: LadderSettings,
     /// Seconds between checkpoints.
     pub interruption_after_seconds: Option<i32>,
     /// Seconds before it falls back.
@@ -85,13 +88,14 @@ impl Store {
             let mut columns = query.separated(", ");
             // Only what is given is named: the database needs to grant, and to check, no more than that.
             macro_rules! set {
-                ($($field:ident),+ $(,)?) => {
-                    $(if let Some(value) = &edit.$field {
+                ($edit:expr; $($field:ident),+ $(,)?) => {
+                    $(if let Some(value) = &$edit.$field {
                         columns.push(concat!(stringify!($field), " = ")).push_bind_unseparated(value);
                     })+
                 };
             }
             set!(
+                edit;
                 project,
                 image,
                 append,
@@ -106,6 +110,7 @@ impl Store {
                 interruption_after_seconds,
                 fallback_after_seconds,
             );
+            set!(edit.ladder_settings; min_efficiency, max_configurations, gpu_price, memory_price);
             if let Some(labels) = &edit.node_labels {
                 columns.push("node_labels = ").push_bind_unseparated(Json(&labels.0));
             }

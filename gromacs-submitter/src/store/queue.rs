@@ -208,7 +208,10 @@ impl Store {
                     'rows_ahead', case when t.state = 'queued' then (
                         select count(*) from gromacs_to_tune a where a.state = 'queued' and not a.held
                             and not a.waits_for_rows and a.owner = t.owner
-                            and (a.priority > t.priority or (a.priority = t.priority and a.id < t.id))) end),
+                            and (a.priority > t.priority or (a.priority = t.priority and a.id < t.id))) end)
+                    || jsonb_build_object('min_efficiency', t.min_efficiency,
+                        'max_configurations', t.max_configurations, 'gpu_price', t.gpu_price,
+                        'memory_price', t.memory_price),
                 'ladder', (select coalesce(jsonb_agg(to_jsonb(l) order by l.submission, l.rung), '[]')
                     from gromacs_ladder l where l.row_id = q.id),
                 'tuner_answers', (select coalesce(jsonb_agg(to_jsonb(w) order by w.submission), '[]')

@@ -1,5 +1,9 @@
 //! Defaults and limits of tenants.
 
+use gromacs_submitter::ladder_settings::choose;
+use gromacs_submitter::store::Edit;
+use scavenger_schema::simulation::LadderSettings;
+
 use super::*;
 
 #[tokio::test]
@@ -150,6 +154,7 @@ async fn what_the_tuner_notes_is_for_the_owner_of_the_row() {
         answer: Some(Answer {
             notes: notes.iter().map(ToString::to_string).collect(),
             model_version: "7".to_owned(),
+            chosen: None,
         }),
         ..Changes::default()
     };
@@ -173,4 +178,87 @@ async fn what_the_tuner_notes_is_for_the_owner_of_the_row() {
     let mut alice = queue.connect("alice").await;
     refused(&mut alice, "update gromacs_tuner_answer set notes = '{}'").await;
     refused(&mut bob, "delete from gromacs_tuner_answer").await;
+}
+
+#[tokio::test]
+async fn how_configurations_are_chosen_is_said_by_row_and_tenant() {
+    let queue = Queue::new().await;
+    let of_tenant =
+        LadderSettings { max_configurations: Some(5), gpu_price: Some(2.0), ..LadderSettings::default() };
+    let change = Tenant { ladder_settings: of_tenant, ..tenant("alice", "chem") };
+    assert_eq!(queue.admin.add_tenant(&change, false).await.expect("should change"), Change::Changed);
+    assert_eq!(queue.admin.add_tenant(&change, false).await.expect("should see"), Change::Unchanged);
+    assert_eq!(queue.submitter.ladder_settings("alice", "chem").await.expect("should read"), of_tenant);
+    let none = queue.submitter.ladder_settings("alice", "phys").await.expect("should read");
+    assert_eq!(none, LadderSettings::default());
+    let listed = queue.admin.tenants().await.expect("should list");
+    assert_eq!(listed[0]["gpu_price"], 2.0, "{listed:?}");
+
+    let of_row =
+        LadderSettings { min_efficiency: Some(0.5), gpu_price: Some(0.0), ..LadderSettings::default() };
+    let id =
+        queue.alice.add(&NewRow { ladder_settings: of_row, ..new_row("chem") }).await.expect("should add");
+    let more = LadderSettings { memory_price: Some(0.125), ..LadderSettings::default() };
+    let edit = Edit { ladder_settings: more, ..Edit::default() };
+    assert_eq!(queue.alice.edit(&[id], &edit, false).await.expect("should change"), [id]);
+    let claim = queue.claim().await;
+    let found = claim.row.ladder_settings;
+    assert_eq!(found, LadderSettings { memory_price: Some(0.125), ..of_row });
+
+    let chosen = choose(&found, &of_tenant, &LadderSettings::default(), &LadderSettings::default());
+    let answer = Answer { notes: Vec::new(), model_version: "7".to_owned(), chosen: Some(chosen) };
+    let status = RowStatus { state: State::Submitted, rung: Some(1), ..claim.row.status.clone() };
+    let changes = Changes { ladder: Some(vec![rung(1, 2000)]), answer: Some(answer), ..Changes::default() };
+    queue.submitter.record(&claim, &status, &changes).await.expect("should record");
+    let story = queue.alice.show(id).await.expect("should show").expect("should be there");
+    let answer = &story["tuner_answers"][0];
+    assert_eq!((answer["gpu_price"].as_f64(), answer["max_configurations"].as_i64()), (Some(0.0), Some(5)));
+    assert_eq!(
+        (&answer["set_by"]["gpu_price"], &answer["set_by"]["max_configurations"]),
+        (&"row".into(), &"tenant".into())
+    );
+    let error = queue.alice.edit(&[id], &edit, false).await.expect_err("should refuse what is in work");
+    assert!(error.to_string().contains("can be changed only while it is queued or has ended"), "{error}");
+
+    for (bad, words) in [
+        (LadderSettings { min_efficiency: Some(0.0), ..of_row }, "min_efficiency must be between 0.01 and 1"),
+        (
+            LadderSettings { max_configurations: Some(33), ..of_row },
+            "max_configurations must be between 1 and 32",
+        ),
+        (LadderSettings { gpu_price: Some(f64::NAN), ..of_row }, "gpu_price must be between 0 and 1000000"),
+        (LadderSettings { memory_price: Some(-1.0), ..of_row }, "memory_price must be between 0 and 1000000"),
+    ] {
+        let row = NewRow { ladder_settings: bad, ..new_row("chem") };
+        let error = queue.alice.add(&row).await.expect_err("should refuse").to_string();
+        assert!(error.starts_with(words), "{error}");
+        let tenant = Tenant { ladder_settings: bad, ..tenant("alice", "chem") };
+        let error = queue.admin.add_tenant(&tenant, false).await.expect_err("should refuse").to_string();
+        assert!(error.starts_with(words), "{error}");
+    }
+    let mut alice = queue.connect("alice").await;
+    let calibration =
+        "insert into gromacs_to_tune (kind, namespace, persistent_volume_claim, benchmark_atoms,
+            benchmark_ranks, benchmark_threads, nsteps, gpu_price)
+        values ('calibration', 'chem', 'data', 10000, 1, 1, 1000, 5)";
+    let error = refused(&mut alice, calibration).await;
+    assert!(error.starts_with("a calibration runs with one configuration; leave min_efficiency"), "{error}");
+}
+
+#[tokio::test]
+async fn the_command_line_says_how_configurations_are_chosen() {
+    let program = Program::migrated().await;
+    program.good(&["add", "a.tpr", "--min-efficiency", "0.5", "--gpu-price", "3"]);
+    let table = program.with_stdin(&["add", "--from", "-"], "tpr_path,max_configurations\nb.tpr,4\n");
+    assert!(table.status.success(), "{}", text(&table.stderr));
+    let story = program.good(&["show", "1"]);
+    let told = "first configuration with at least 50 % of the best speed per price, a GPU counted as 3 cores";
+    assert!(story.contains(told), "{story}");
+    program.good(&["edit", "1", "--memory-price", "1", "--max-configurations", "2"]);
+    let row = &program.json(&["show", "1"])["simulation"];
+    assert_eq!((row["memory_price"].as_f64(), row["max_configurations"].as_i64()), (Some(1.0), Some(2)));
+    assert_eq!(program.json(&["show", "2"])["simulation"]["max_configurations"], 4);
+    let refused = program.run(&["edit", "1", "--min-efficiency", "2"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("must be between 0.01 and 1"), "{}", text(&refused.stderr));
 }

@@ -1,11 +1,11 @@
 //! What migrations leave behind: everything is protected, and no superuser is needed.
 
 use gromacs_submitter::store::{RowFilter, Tenant};
-use scavenger_schema::simulation::MIGRATIONS;
+use scavenger_schema::simulation::{LadderSettings, MIGRATIONS};
 use sqlx::Executor as _;
 
 use super::postgres::{as_role, empty_database, migrated_database, store};
-use super::{Queue, a_life, count, new_row, refused, tenant};
+use super::{Queue, a_life, any, count, new_row, refused, tenant};
 
 /// Whatever a later migration adds must be protected, too.
 #[tokio::test]
@@ -190,4 +190,23 @@ async fn reports_of_ends_begin_with_the_webhook() {
     let deleted = alice.execute("delete from gromacs_to_tune").await.expect("should delete");
     assert_eq!(deleted.rows_affected(), 3, "a report holds no row");
     assert_eq!(count(&mut submitter, "gromacs_end_report").await, 0);
+}
+
+/// Rows and tenants of before say nothing about configurations, and a submitter of before keeps no answers.
+#[tokio::test]
+async fn rows_of_before_leave_the_choice_of_configurations_open() {
+    migrated_database().await;
+    let url = empty_database().await;
+    let (admin, alice) = (store(&url, "admin"), store(&as_role(&url, "alice"), "alice"));
+    MIGRATIONS.run_to(7, admin.pool()).await.expect("should migrate as far as before");
+    admin.pool().execute(TENANT).await.expect("should add a tenant");
+    alice.add(&new_row("chem")).await.expect("should add");
+    admin.migrate().await.expect("should migrate");
+    let submitter = store(&as_role(&url, "submitter"), "submitter");
+    let claim = submitter.claim(&any(1)).await.expect("should claim").remove(0);
+    assert_eq!(claim.row.ladder_settings, LadderSettings::default());
+    let of_tenant = submitter.ladder_settings("alice", "chem").await.expect("should read");
+    assert_eq!(of_tenant, LadderSettings::default());
+    let story = alice.show(claim.row.id).await.expect("should show").expect("should be there");
+    assert_eq!(story["tuner_answers"], serde_json::json!([]));
 }

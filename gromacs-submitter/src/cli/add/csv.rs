@@ -14,7 +14,7 @@ use crate::store::{Labels, NewRow};
 type Fill = fn(&mut NewRow, &str) -> Result<(), String>;
 
 /// Every column that a user may give.
-const COLUMNS: [(&str, Fill); 39] = [
+const COLUMNS: [(&str, Fill); 43] = [
     ("namespace", |row, cell| text(&mut row.namespace, cell)),
     ("persistent_volume_claim", |row, cell| text(&mut row.persistent_volume_claim, cell)),
     ("tpr_path", |row, cell| text(&mut row.tpr_path, cell)),
@@ -27,6 +27,10 @@ const COLUMNS: [(&str, Fill); 39] = [
     ("max_gpus", |row, cell| number(&mut row.max_gpus, cell)),
     ("min_cpu_millicores", |row, cell| number(&mut row.min_cpu_millicores, cell)),
     ("min_ns_per_day", |row, cell| number(&mut row.min_ns_per_day, cell)),
+    ("min_efficiency", |row, cell| number(&mut row.ladder_settings.min_efficiency, cell)),
+    ("max_configurations", |row, cell| number(&mut row.ladder_settings.max_configurations, cell)),
+    ("gpu_price", |row, cell| number(&mut row.ladder_settings.gpu_price, cell)),
+    ("memory_price", |row, cell| number(&mut row.ladder_settings.memory_price, cell)),
     ("interruption_after_seconds", |row, cell| number(&mut row.interruption_after_seconds, cell)),
     ("fallback_after_seconds", |row, cell| number(&mut row.fallback_after_seconds, cell)),
     ("append", |row, cell| flag(&mut row.append, cell)),

@@ -1,0 +1,203 @@
+//! How the configurations of a row are chosen: as the row says, else as its tenant says, else as the pool says, else as the
+//! options of this process say.
+
+use std::fmt;
+
+use scavenger_schema::bounds;
+use scavenger_schema::simulation::LadderSettings;
+use scavenger_schema::tuning::{Limits, PriceWeights};
+use serde::{Serialize, Serializer};
+
+/// Who set a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetBy {
+    /// The row.
+    Row,
+    /// Its tenant.
+    Tenant,
+    /// The ScavengerPool.
+    Pool,
+    /// The options of the submitter.
+    Submitter,
+}
+
+impl fmt::Display for SetBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Row => "row",
+            Self::Tenant => "tenant",
+            Self::Pool => "pool",
+            Self::Submitter => "submitter",
+        })
+    }
+}
+
+impl Serialize for SetBy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What counts, and who set it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Chosen {
+    /// What the tuner is asked with.
+    pub settings: LadderSettings,
+    /// Who set each of its values.
+    pub set_by: Setters,
+}
+
+/// Who set each value; the names are those of the columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Setters {
+    /// See [`LadderSettings::min_efficiency`].
+    pub min_efficiency: SetBy,
+    /// See [`LadderSettings::max_configurations`].
+    pub max_configurations: SetBy,
+    /// See [`LadderSettings::gpu_price`].
+    pub gpu_price: SetBy,
+    /// See [`LadderSettings::memory_price`].
+    pub memory_price: SetBy,
+}
+
+/// The one rule of precedence: the row before its tenant, the tenant before the pool, the pool before the submitter. What
+/// nobody sets is the tuner's own default.
+#[must_use]
+pub fn choose(
+    row: &LadderSettings,
+    tenant: &LadderSettings,
+    pool: &LadderSettings,
+    submitter: &LadderSettings,
+) -> Chosen {
+    let levels = [(SetBy::Row, row), (SetBy::Tenant, tenant), (SetBy::Pool, pool)];
+    fn first<T>(
+        levels: &[(SetBy, &LadderSettings)],
+        of: impl Fn(&LadderSettings) -> Option<T>,
+        last: Option<T>,
+    ) -> (Option<T>, SetBy) {
+        let found = levels.iter().find_map(|(by, settings)| Some((of(settings)?, *by)));
+        found.map_or((last, SetBy::Submitter), |(value, by)| (Some(value), by))
+    }
+    let efficiency = first(&levels, |it| it.min_efficiency, submitter.min_efficiency);
+    let most = first(&levels, |it| it.max_configurations, submitter.max_configurations);
+    let gpu = first(&levels, |it| it.gpu_price, submitter.gpu_price);
+    let memory = first(&levels, |it| it.memory_price, submitter.memory_price);
+    Chosen {
+        settings: LadderSettings {
+            min_efficiency: efficiency.0,
+            max_configurations: most.0,
+            gpu_price: gpu.0,
+            memory_price: memory.0,
+        },
+        set_by: Setters {
+            min_efficiency: efficiency.1,
+            max_configurations: most.1,
+            gpu_price: gpu.1,
+            memory_price: memory.1,
+        },
+    }
+}
+
+impl Chosen {
+    /// As the tuner's requests say it, beside what row and pool limit.
+    #[must_use]
+    pub fn within(&self, limits: &Limits) -> Limits {
+        let LadderSettings { min_efficiency, max_configurations, gpu_price, memory_price } = self.settings;
+        let usual = PriceWeights::default();
+        Limits {
+            min_efficiency: min_efficiency.unwrap_or(limits.min_efficiency),
+            max_rungs: max_configurations
+                .and_then(|most| u32::try_from(most).ok())
+                .unwrap_or(limits.max_rungs),
+            weights: PriceWeights {
+                core: 1.0,
+                gpu: gpu_price.unwrap_or(usual.gpu),
+                memory_gib: memory_price.unwrap_or(usual.memory_gib),
+            },
+            ..limits.clone()
+        }
+    }
+}
+
+/// The prices that a pool sets: its weights of a GPU and of memory in those of a core. One that the tuner would refuse
+/// counts as none.
+#[must_use]
+pub fn of_pool(weights: &std::collections::BTreeMap<String, f64>) -> LadderSettings {
+    let core = weights.get("cpu").copied().unwrap_or(1.0);
+    let price = |resource: &str| {
+        let price = weights.get(resource)? / core;
+        bounds::PRICE.contain(&price).then_some(price)
+    };
+    LadderSettings {
+        gpu_price: price("nvidia.com/gpu"),
+        memory_price: price("memory"),
+        ..LadderSettings::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn settings(number: i32) -> LadderSettings {
+        let price = Some(f64::from(number));
+        LadderSettings {
+            min_efficiency: Some(f64::from(number) / 10.0),
+            max_configurations: Some(number),
+            gpu_price: price,
+            memory_price: price,
+        }
+    }
+
+    #[test]
+    fn the_nearest_to_the_row_counts() {
+        let none = LadderSettings::default();
+        let submitter = settings(4);
+        for (row, tenant, pool, by, number) in [
+            (settings(1), settings(2), settings(3), SetBy::Row, 1),
+            (none, settings(2), settings(3), SetBy::Tenant, 2),
+            (none, none, settings(3), SetBy::Pool, 3),
+            (none, none, none, SetBy::Submitter, 4),
+        ] {
+            let chosen = choose(&row, &tenant, &pool, &submitter);
+            assert_eq!(chosen.settings, settings(number));
+            let set_by =
+                Setters { min_efficiency: by, max_configurations: by, gpu_price: by, memory_price: by };
+            assert_eq!(chosen.set_by, set_by);
+        }
+    }
+
+    #[test]
+    fn each_value_is_looked_for_on_its_own() {
+        let row = LadderSettings { gpu_price: Some(0.0), ..LadderSettings::default() };
+        let tenant =
+            LadderSettings { max_configurations: Some(3), gpu_price: Some(5.0), ..LadderSettings::default() };
+        let pool = of_pool(&BTreeMap::from([("memory".to_owned(), 0.25), ("cpu".to_owned(), 0.5)]));
+        let chosen = choose(&row, &tenant, &pool, &settings(7));
+        let limits = chosen.within(&Limits { max_gpus: Some(1), ..Limits::default() });
+        assert_eq!((limits.max_gpus, limits.max_rungs, limits.min_efficiency), (Some(1), 3, 0.7));
+        assert_eq!(limits.weights, PriceWeights { core: 1.0, gpu: 0.0, memory_gib: 0.5 });
+        let set_by = serde_json::to_value(chosen.set_by).expect("should be JSON");
+        let expected = serde_json::json!({
+            "min_efficiency": "submitter", "max_configurations": "tenant", "gpu_price": "row", "memory_price": "pool",
+        });
+        assert_eq!(set_by, expected);
+    }
+
+    #[test]
+    fn weights_of_a_pool_that_are_no_prices_count_as_none() {
+        let weights =
+            |cpu: f64| BTreeMap::from([("cpu".to_owned(), cpu), ("nvidia.com/gpu".to_owned(), 8.0)]);
+        assert_eq!(of_pool(&weights(2.0)).gpu_price, Some(4.0));
+        assert_eq!(of_pool(&weights(0.0)), LadderSettings::default());
+        assert_eq!(of_pool(&BTreeMap::new()), LadderSettings::default());
+    }
+
+    #[test]
+    fn what_nobody_sets_is_the_tuners_own() {
+        let none = LadderSettings::default();
+        assert_eq!(choose(&none, &none, &none, &none).within(&Limits::default()), Limits::default());
+    }
+}
