@@ -482,8 +482,8 @@ async fn end_of(stage: &Stage, id: i64, witness: &Witness) -> Result<End> {
         and i.submission = o.submission and i.attempt = o.attempt and i.outcome = 'interrupted')";
     Ok(End {
         row: read(format!(
-            "select to_jsonb(q) - '{{id,job_uid,creation_time,state_time,finish_time,progress_time,lease_holder,
-                lease_until,next_attempt_time,wakes,follower,followed_until}}'::text[] as row,
+            "select to_jsonb(q) - '{{id,job_uid,creation_time,state_time,finish_time,progress_time,progress_from_step,
+                progress_from_time,interruption_time,lease_holder,lease_until,next_attempt_time,wakes,follower,followed_until}}'::text[] as row,
                 q.lease_holder is null as is_given_back, q.finish_time is not null as has_ended
             from gromacs_to_tune q where id = {id}"
         ))

@@ -412,7 +412,7 @@ async fn follow_all(follower: &Follower, submitter: &Store, admin: &Store, first
     for claim in claims {
         let mut job = simulation_job(&claim.row, &rung(1, 1000), &settings, &terms);
         job.metadata.uid = Some(claim.row.id.to_string());
-        assert!(follower.follow(&claim.row, &job, Some(Timestamp::now())), "should follow");
+        assert!(follower.follow(&claim.row, &job), "should follow");
     }
 }
 

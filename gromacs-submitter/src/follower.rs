@@ -55,7 +55,6 @@ type Attempt = (i32, i32);
 struct Followed {
     /// The row as it was when the stream was opened, with the progress since then.
     row: GromacsToTune,
-    start_time: Option<Timestamp>,
     newest: Option<LogFacts>,
     written: Option<Instant>,
     /// Closes the stream. None until it is open.
@@ -100,7 +99,7 @@ impl Follower {
     }
 
     /// Follows the attempt that the row's progress belongs to, if there is room for one more; false if not.
-    pub fn follow(&self, row: &GromacsToTune, job: &ScavengerJob, start_time: Option<Timestamp>) -> bool {
+    pub fn follow(&self, row: &GromacsToTune, job: &ScavengerJob) -> bool {
         let mut rows = self.rows();
         // An earlier attempt's stream is closed when it is replaced.
         rows.remove(&row.id);
@@ -136,13 +135,8 @@ impl Follower {
             }
             follower.forget(id, attempt);
         });
-        let followed = Followed {
-            row: row.clone(),
-            start_time,
-            newest: None,
-            written: None,
-            task: Some(task.abort_handle()),
-        };
+        let followed =
+            Followed { row: row.clone(), newest: None, written: None, task: Some(task.abort_handle()) };
         rows.insert(id, followed);
         true
     }
@@ -198,7 +192,7 @@ impl Follower {
             }
             if let Some(facts) = newest {
                 let mut status = followed.row.status.clone();
-                take_progress(&mut status, &facts, &followed.row, followed.start_time, now);
+                take_progress(&mut status, &facts, &followed.row, now);
                 followed.row.status = status;
             }
             let status = &followed.row.status;

@@ -14,6 +14,7 @@ pub mod folder;
 pub mod follower;
 pub mod health;
 pub mod heard;
+mod kinds;
 pub mod ladder_settings;
 pub mod manifest;
 pub mod mdrun_log;

@@ -1,5 +1,6 @@
 //! The requests to the tuner. A failure tells whether asking again can help; waiting is the caller's business.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use scavenger_schema::bounds;
@@ -12,8 +13,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::types::Json;
 
-use crate::root_cause;
 use crate::store::Answer;
+use crate::{kinds, root_cause};
 
 /// Longest time for one answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -117,6 +118,7 @@ impl TunerClient {
         nodes: &[NodeShape],
         measured: Vec<MeasuredRun>,
     ) -> Result<Ladder, TunerError> {
+        let most = usize::try_from(limits.max_rungs).unwrap_or(usize::MAX);
         let request = LadderRequest {
             system,
             limits,
@@ -131,11 +133,10 @@ impl TunerClient {
         if reply.rungs.is_empty() {
             return Err(self.unreadable("the ladder is empty"));
         }
-        let rungs = reply
-            .rungs
-            .iter()
+        let rungs = kinds::bound(reply.rungs, nodes, most)
+            .into_iter()
             .zip(1..)
-            .map(|(rung, number)| ladder_rung(rung, number, &reply.model_version))
+            .map(|((rung, labels), number)| ladder_rung(&rung, labels, number, &reply.model_version))
             .collect::<Option<Vec<_>>>()
             .ok_or_else(|| {
                 self.unreadable("a configuration of the ladder has values that are out of range")
@@ -165,7 +166,7 @@ impl TunerClient {
             alternative: None,
             reason: "what the benchmark measures".to_owned(),
         };
-        let rung = ladder_rung(&rung, 1, &reply.model_version)
+        let rung = ladder_rung(&rung, BTreeMap::new(), 1, &reply.model_version)
             .ok_or_else(|| self.unreadable("the prediction has values that are out of range"))?;
         Ok(Ladder { rungs: vec![rung], answer: answer(reply.notes, reply.model_version) })
     }
@@ -234,13 +235,19 @@ fn answer(notes: Vec<String>, model_version: String) -> Answer {
     Answer { notes: notes.into_iter().take(MOST_NOTES).map(plain).collect(), model_version, chosen: None }
 }
 
-fn ladder_rung(rung: &Rung, number: i32, model_version: &str) -> Option<LadderRung> {
+fn ladder_rung(
+    rung: &Rung,
+    node_labels: BTreeMap<String, String>,
+    number: i32,
+    model_version: &str,
+) -> Option<LadderRung> {
     let finite = |value: f64| value.is_finite().then_some(value);
     Some(LadderRung {
         rung: number,
         cpu_millicores: i32::try_from(rung.resources.cpu_millicores).ok().filter(|cpu| *cpu > 0)?,
         memory_bytes: i64::try_from(rung.resources.memory_bytes).ok().filter(|memory| *memory > 0)?,
         gpus: i32::try_from(rung.resources.gpus).ok()?,
+        node_labels: Json(node_labels),
         layout: Json(rung.layout),
         ns_per_day_p10: finite(rung.ns_per_day.p10)?,
         ns_per_day_p50: finite(rung.ns_per_day.p50)?,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use scavenger_schema::quantity;
 use scavenger_schema::scavenger_job::{Attempt, AttemptNode, Quantity, ScavengerJob};
@@ -227,6 +227,8 @@ pub struct PoolView {
     pub limits: PoolLimits,
     /// When the operator last wrote down what is free.
     pub update_time: Option<Timestamp>,
+    /// How far its clock is ahead of that by which `update_time` is, as far as is known.
+    pub operator_ahead: SignedDuration,
     /// True if workloads run under the supervisor unless they refuse it.
     pub supervises: bool,
     /// Keys of the taints that ScavengerJobs may tolerate.
@@ -281,6 +283,7 @@ impl PoolView {
             limits: PoolLimits::new(&pool.spec.limits),
             tolerated_taints: pool.spec.tolerated_taints.clone(),
             update_time: status.update_time.map(|time| time.0),
+            operator_ahead: SignedDuration::ZERO,
             supervises: pool
                 .spec
                 .supervisor
@@ -296,20 +299,24 @@ impl PoolView {
         self
     }
 
-    /// True if there is room for it now: on a node, and under the threshold.
+    /// True if there is room for it now: on a node where it may run, and under the threshold.
     #[must_use]
-    pub fn has_room_for(&self, wanted: &tuning::Resources) -> bool {
-        self.nodes.iter().any(|node| wanted.fits_in(node.largest_free.as_ref().unwrap_or(&node.allocatable)))
+    pub fn has_room_for(&self, rung: &LadderRung) -> bool {
+        let mut nodes = self.nodes.iter().filter(|node| rung.may_run_on(node));
+        nodes.any(|node| rung.resources().fits_in(node.largest_free.as_ref().unwrap_or(&node.allocatable)))
     }
 
-    /// Most memory that a node offers to a pod that asks for this CPU and these GPUs; none if none holds these.
+    /// Most memory that a node offers to a pod that asks for the CPU and the GPUs of a configuration; none if none holds
+    /// these.
     #[must_use]
-    pub fn most_memory_beside(&self, wanted: &tuning::Resources) -> Option<u64> {
+    pub fn most_memory_beside(&self, rung: &LadderRung) -> Option<u64> {
+        let wanted = rung.resources();
         let holds = |offer: &tuning::Resources| {
             wanted.cpu_millicores <= offer.cpu_millicores && wanted.gpus <= offer.gpus
         };
         self.nodes
             .iter()
+            .filter(|node| rung.may_run_on(node))
             .map(|node| &node.allocatable)
             .filter(|offer| holds(offer))
             .map(|offer| offer.memory_bytes)
@@ -434,8 +441,8 @@ mod tests {
         assert_eq!(superseded, [true, false]);
     }
 
-    fn asks(cpu_millicores: u32, memory_gib: u64) -> tuning::Resources {
-        tuning::Resources { cpu_millicores, memory_bytes: memory_gib << 30, gpus: 0 }
+    fn asks(cpu_millicores: i32, memory_gib: i64) -> LadderRung {
+        LadderRung { cpu_millicores, memory_bytes: memory_gib << 30, ..crate::fixtures::ladder().remove(0) }
     }
 
     #[test]
@@ -447,6 +454,20 @@ mod tests {
         assert!(!roomy.has_room_for(&asks(2000, 5)), "CPU on one node and memory on another");
         assert!(!pool("1500m").has_room_for(&asks(2000, 1)), "the threshold leaves less than the node");
         assert!(pool("1500m").has_room_for(&asks(1500, 1)));
+    }
+
+    #[test]
+    fn what_is_bound_to_a_kind_of_node_has_room_there_alone() {
+        let mut pool = pool("100");
+        pool.nodes[1].labels = BTreeMap::from([("kind".to_owned(), "small".to_owned())]);
+        let bound = |kind: &str, cpu: i32| {
+            let labels = BTreeMap::from([("kind".to_owned(), kind.to_owned())]);
+            LadderRung { node_labels: sqlx::types::Json(labels), ..asks(cpu, 1) }
+        };
+        assert!(pool.has_room_for(&bound("small", 1000)) && !pool.has_room_for(&bound("small", 2000)));
+        assert!(pool.has_room_for(&asks(2000, 1)) && !pool.has_room_for(&bound("large", 1000)));
+        assert_eq!(pool.most_memory_beside(&bound("small", 1000)), Some(64 << 30));
+        assert_eq!(pool.most_memory_beside(&bound("large", 1000)), None);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::mdrun_log;
 use crate::quota::QuotaRoom;
 use crate::store::{Answer, Changes, Claim, Store, StoreError};
 use crate::tuner_client::{Ladder, TunerClient, TunerError};
-use crate::view::{AttemptView, JobView, PoolView};
+use crate::view::{JobView, PoolView};
 use crate::webhook::Webhook;
 
 /// A row that takes more steps at once than this is given back and looked at again later: no life needs more than
@@ -113,6 +113,11 @@ impl StepError {
             Self::FitPool(_) | Self::FindRung { .. } => true,
             Self::FitNodes(_) => false,
         }
+    }
+
+    /// True if the row waits for other nodes than there are.
+    fn waits_for_nodes(&self) -> bool {
+        matches!(self, Self::FitNodes(_) | Self::Tuner(TunerError::FitNodes(_)))
     }
 }
 
@@ -212,7 +217,8 @@ impl Worker {
             return Ok(Turn::Failed);
         }
         tracing::warn!(row = claim.row.id, namespace = %claim.row.namespace, %reason, "step is tried again later");
-        let status = advance::with_backoff(&claim.row, reason, jitter(), self.store.clock());
+        let backed_off = advance::with_backoff(&claim.row, reason, jitter(), self.store.clock());
+        let status = RowStatus { blocked: error.waits_for_nodes(), ..backed_off };
         self.store.record(claim, &status, &changes).await?;
         Ok(Turn::BackedOff)
     }
@@ -336,7 +342,7 @@ impl Worker {
         // Where it started is read first; what follows can be followed.
         let knows_start = attempt.number == row.status.attempt && row.status.first_step.is_some();
         if knows_start {
-            seen.is_followed = self.follow(row, &running.0, attempt).await?;
+            seen.is_followed = self.follow(row, &running.0).await?;
         }
         if !seen.is_followed {
             let part = if knows_start { LogPart::Progress } else { LogPart::StartAndProgress };
@@ -347,16 +353,11 @@ impl Worker {
     }
 
     /// True if the attempt's log is followed, here or by another submitter.
-    async fn follow(
-        &self,
-        row: &GromacsToTune,
-        job: &ScavengerJob,
-        attempt: &AttemptView,
-    ) -> Result<bool, StepError> {
+    async fn follow(&self, row: &GromacsToTune, job: &ScavengerJob) -> Result<bool, StepError> {
         let Some(follower) = &self.follower else { return Ok(false) };
         Ok(follower.follows(row)
             || self.store.is_followed_elsewhere(row.id).await?
-            || follower.follow(row, job, attempt.start_time))
+            || follower.follow(row, job))
     }
 
     /// The pool as far as the row may run there, with the time at which this process first saw what the operator wrote
@@ -364,7 +365,10 @@ impl Worker {
     async fn pool(&self, row: &GromacsToTune) -> Result<Option<PoolView>, StepError> {
         let mut view = self.cluster.pool().await?.as_ref().map(PoolView::new);
         if let Some(view) = &mut view {
-            view.update_time = self.heard.of(view.update_time, self.store.clock());
+            let written = view.update_time;
+            view.update_time = self.heard.of(written, self.store.clock());
+            let both = written.zip(view.update_time);
+            view.operator_ahead = both.map(|(theirs, ours)| theirs.duration_since(ours)).unwrap_or_default();
         }
         Ok(view.map(|view| view.of_row(row)))
     }

@@ -35,6 +35,8 @@ struct Waiting {
     namespace: String,
     priority: i32,
     state: &'static str,
+    /// It waits for something of its own.
+    blocked: bool,
     /// Seconds until it is due; no two rows have the same.
     due_in: i64,
     failures: i32,
@@ -57,6 +59,7 @@ impl Waiting {
             namespace: format!("lab-{}", random.random_range(0..2)),
             priority: random.random_range(0..3),
             state,
+            blocked: matches!(state, "inspecting" | "submitted" | "interrupted") && random.random_bool(0.4),
             due_in: sign * (1000 + id),
             failures: i32::from(random.random_bool(0.2)),
             lease: random
@@ -134,7 +137,10 @@ fn expected(
     let (mut of_owner, mut of_tenant) = (BTreeMap::new(), BTreeMap::new());
     for row in queued {
         let waits = |other: &&Waiting| other.owner == row.owner && other.is_in_work(busy);
-        let waiting = rows.iter().filter(waits).filter(|other| other.state != "running").count();
+        let waiting: Vec<&Waiting> =
+            rows.iter().filter(waits).filter(|other| other.state != "running").collect();
+        let count = waiting.iter().filter(|other| !other.blocked).count();
+        let waiting = count.max(waiting.len().saturating_sub(9 * options.max_waiting));
         let tenant = (row.owner.clone(), row.namespace.clone());
         let in_work = rows.iter().filter(waits).filter(|other| other.namespace == row.namespace).count();
         let begun: &mut usize = of_tenant.entry(tenant.clone()).or_default();
@@ -185,10 +191,10 @@ async fn insert(admin: &Store, rows: &[Waiting], limits: &BTreeMap<(String, Stri
         sqlx::query(
             "insert into gromacs_to_tune (id, owner, namespace, persistent_volume_claim, tpr_path, run_as_user,
                 interruption_after_seconds, priority, state, next_attempt_time, failures, lease_holder, lease_until,
-                cancel_requested, retry_requested, job_expiry_time)
+                cancel_requested, retry_requested, job_expiry_time, blocked)
             overriding system value values ($1, $2, $3, 'data', 'x.tpr', 1000, 600, $4, $5,
                 now() + make_interval(secs => $6), $7, $8, now() + make_interval(secs => $9), $10, $11,
-                now() + make_interval(secs => $12))",
+                now() + make_interval(secs => $12), $13)",
         )
         .bind(row.id)
         .bind(&row.owner)
@@ -202,6 +208,7 @@ async fn insert(admin: &Store, rows: &[Waiting], limits: &BTreeMap<(String, Stri
         .bind(row.cancel_requested)
         .bind(row.retry_requested)
         .bind(row.expires_in.map(|seconds| seconds as f64))
+        .bind(row.blocked)
         .execute(&mut *connection)
         .await
         .expect("should insert");
@@ -273,6 +280,7 @@ async fn neither_requests_nor_new_rows_wait_behind_rows_in_work() {
             namespace: "lab-0".to_owned(),
             priority: 0,
             state: if id == 60 { "queued" } else { "running" },
+            blocked: false,
             // The one that is to be cancelled has only just become due.
             due_in: if id >= 59 { -1 } else { -1000 - id },
             failures: 0,
@@ -383,6 +391,50 @@ async fn rows_of_a_submitter_that_is_gone_do_not_hold_up_their_owner() {
     .await
     .expect("should end the leases");
     assert_eq!(ids(next.claim(&four).await.expect("should claim")), left);
+}
+
+/// Files on a volume that nobody provides: they wait for it, and what can run goes on.
+#[tokio::test]
+async fn rows_that_wait_for_something_of_their_own_do_not_hold_up_their_owner() {
+    let (submitter, url) = migrated_store("a").await;
+    let admin = store(&as_role(&url, "tester"), "admin");
+    let rows = |waiting: i64, blocked: bool| -> Vec<Waiting> {
+        let row = |id: i64| Waiting {
+            id,
+            owner: "owner-0".to_owned(),
+            namespace: "lab-0".to_owned(),
+            priority: 0,
+            state: if id <= waiting { "submitted" } else { "queued" },
+            blocked: blocked && id <= waiting,
+            due_in: if id <= waiting { 1000 + id } else { -id },
+            failures: 0,
+            lease: None,
+            cancel_requested: false,
+            retry_requested: false,
+            expires_in: None,
+        };
+        (1..=waiting + 1).map(row).collect()
+    };
+    submitter.is_alive(4).await.expect("should be seen");
+    // Four may wait; ten times as many that are blocked are too many objects in the cluster.
+    for (waiting, blocked, begins, words) in [
+        (4, false, false, "4 rows of owner-0 wait in the cluster"),
+        (4, true, true, ""),
+        (39, true, true, ""),
+        (40, true, false, "40 rows of owner-0 wait in the cluster, most of them for something of their own"),
+    ] {
+        insert(&admin, &rows(waiting, blocked), &BTreeMap::new()).await;
+        let why: Option<String> = sqlx::query_scalar("select gromacs_turn('owner-0', 'lab-0')")
+            .fetch_one(submitter.pool())
+            .await
+            .expect("should say why");
+        let why = why.unwrap_or_default();
+        assert_eq!(why.is_empty(), begins, "{waiting} {blocked}: {why}");
+        assert!(why.starts_with(words), "{waiting} {blocked}: {why}");
+        let four = ClaimOptions { max_waiting: 4, ..any(100) };
+        let claimed = submitter.claim(&four).await.expect("should claim");
+        assert_eq!(claimed.len(), usize::from(begins), "{waiting} {blocked}");
+    }
 }
 
 /// As a newer submitter may have added them after its migration.

@@ -576,6 +576,14 @@ pub struct RowStatus {
     pub ns_per_day: Option<f64>,
     /// When they were seen.
     pub progress_time: Option<Timestamp>,
+    /// Step of the attempt when its progress was first seen.
+    pub progress_from_step: Option<i64>,
+    /// When that was.
+    pub progress_from_time: Option<Timestamp>,
+    /// When the last interruption came to be known.
+    pub interruption_time: Option<Timestamp>,
+    /// It waits for something that its owner's other rows do not wait for.
+    pub blocked: bool,
     /// Interruptions over all submissions.
     pub interruptions: i32,
     /// The checkpoint is being read.
@@ -619,6 +627,8 @@ pub struct LadderRung {
     pub memory_bytes: i64,
     /// GPUs.
     pub gpus: i32,
+    /// Labels of the kind of node that it is bound to; any node if empty.
+    pub node_labels: Json<BTreeMap<String, String>>,
     /// How mdrun divides them.
     pub layout: Json<Layout>,
     /// Predicted speed, one time in ten it is lower.
@@ -644,6 +654,18 @@ pub struct LadderRung {
 }
 
 impl LadderRung {
+    /// True if it may run on nodes of this shape, however large they are.
+    #[must_use]
+    pub fn may_run_on(&self, node: &NodeShape) -> bool {
+        self.node_labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+    }
+
+    /// True if it is for one kind of node alone.
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
+        !self.node_labels.is_empty()
+    }
+
     /// What its pod asks for.
     #[must_use]
     pub fn resources(&self) -> Resources {

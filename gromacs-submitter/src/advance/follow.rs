@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, RowStatus, State, job_name};
 use scavenger_vocabulary::{Outcome, Phase};
 
-use super::checkpoint::{lost, saved_step, speed_ratio};
+use super::checkpoint::{lost, saved_by, saved_step, speed_ratio};
 use super::ending::{completed, failed};
 use super::growth;
 use super::ladder::{describe, take};
@@ -23,8 +23,8 @@ const SHORTEST_REMAINING_SECONDS: f64 = 20.0;
 /// Within less time start-up weighs too much.
 const SHORTEST_ELAPSED_SECONDS: f64 = 30.0;
 
-/// The log of an attempt that was taken away goes with its pod, and mdrun's own account with it. What its progress tells
-/// includes start-up: some seconds, which in a shorter attempt would be more than two sites with the same chip differ.
+/// The log of an attempt that was taken away goes with its pod, and mdrun's own account with it. Its progress is seen some
+/// seconds late, which in a shorter attempt would be more than two sites with the same chip differ.
 const SHORTEST_INTERRUPTED_SECONDS: f64 = 120.0;
 
 pub(super) fn follow(input: &Input<'_>) -> Step {
@@ -95,6 +95,8 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
     status.job_uid = Some(job.uid.clone());
     let mut attempts = Vec::new();
     for attempt in &job.attempts {
+        status.checkpoint_step =
+            status.checkpoint_step.max(saved_by(attempt, input.row, &status, input.ladder));
         let ended = attempt.outcome.is_some();
         if attempt.number <= status.attempts_recorded || (attempt.number <= status.attempt && !ended) {
             continue;
@@ -121,6 +123,7 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
             status.attempt = attempt.number;
             status.first_step = None;
             status.peak_memory_bytes = None;
+            (status.progress_from_step, status.progress_from_time) = (None, None);
         }
         if ended {
             status.attempts_recorded = attempt.number;
@@ -129,6 +132,7 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
             // Nothing runs any more; where it started is in `checkpoint_step`.
             status.first_step = None;
             status.interruptions = status.interruptions.saturating_add(1);
+            status.interruption_time = Some(input.now.into());
             reset_clock(&mut status);
         }
         status.start_time = status.start_time.or(attempt.start_time.map(Into::into));
@@ -145,8 +149,9 @@ fn measured_on_the_way(
     if attempt.outcome != Some(Outcome::Interrupted) || row.is_minimisation() {
         return None;
     }
-    let steps = status.step?.checked_sub(status.first_step?).filter(|steps| *steps > 0)?;
-    let wall_seconds = seconds_between(attempt.start_time?, status.progress_time.as_ref()?.to_jiff());
+    let steps = status.step?.checked_sub(status.progress_from_step?).filter(|steps| *steps > 0)?;
+    let wall_seconds =
+        seconds_between(status.progress_from_time?.to_jiff(), status.progress_time.as_ref()?.to_jiff());
     (wall_seconds >= SHORTEST_INTERRUPTED_SECONDS).then_some(Measurement {
         ns_per_day: ns_per_day(row.system.dt_ps?, steps, wall_seconds),
         steps,
@@ -178,7 +183,7 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     if let Some(step) = growth::intended(status, input, job) {
         return step;
     }
-    growth::ended(status, job.rung);
+    growth::ended(status, job.rung, input.ladder);
     status.state = State::Running;
     reset_clock(status);
     status.laps = 0;
@@ -189,11 +194,9 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     let reason = attempt.map(|attempt| format!("attempt {} runs on {}", attempt.number, room_of(attempt)));
     let knew_start = status.first_step.is_some();
     if let Some(facts) = input.log.facts() {
-        let start_time = attempt.and_then(|attempt| attempt.start_time);
-        take_progress(status, facts, input.row, start_time, input.now);
+        take_progress(status, facts, input.row, input.now);
     }
-    let ran =
-        attempt.and_then(|attempt| attempt.start_time).map_or(0.0, |start| seconds_between(start, input.now));
+    let ran = seconds_seen(status, input.now);
     if status.first_step.is_some() && status.step > status.first_step && ran >= well_after_seconds(input.row)
     {
         status.start_failures = 0;
@@ -211,9 +214,7 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
             });
         }
     }
-    if let Some(attempt) = attempt
-        && let Some(step) = growth::intend(status, input, job, attempt)
-    {
+    if let Some(step) = growth::intend(status, input, job).filter(|_| attempt.is_some()) {
         return Step { attempts, ..step };
     }
     // What is followed tells its progress by itself, from the step on at which it started.
@@ -236,16 +237,19 @@ fn room_of(attempt: &AttemptView) -> String {
     })
 }
 
-/// Writes into `status` what the log tells of the attempt that started at `start_time`.
-pub fn take_progress(
-    status: &mut RowStatus,
-    facts: &LogFacts,
-    row: &GromacsToTune,
-    start_time: Option<Timestamp>,
-    now: Timestamp,
-) {
+/// Seconds since the attempt was first seen to compute, by the clock of the database: when its pod started, a kubelet says
+/// by another one.
+pub(super) fn seconds_seen(status: &RowStatus, now: Timestamp) -> f64 {
+    status.progress_from_time.map_or(0.0, |from| seconds_between(from.to_jiff(), now))
+}
+
+/// Writes into `status` what the log tells of the attempt.
+pub fn take_progress(status: &mut RowStatus, facts: &LogFacts, row: &GromacsToTune, now: Timestamp) {
     let begins = status.first_step.is_none() && facts.first_step.is_some();
     status.first_step = status.first_step.or(facts.first_step);
+    if let (Some(step), None) = (facts.last_step.or(facts.first_step), status.progress_from_step) {
+        (status.progress_from_step, status.progress_from_time) = (Some(step), Some(now.into()));
+    }
     if begins && row.system.last_step() > facts.last_step.or(facts.first_step) {
         // That of the attempt before, which may have had another configuration.
         status.ns_per_day = None;
@@ -259,8 +263,8 @@ pub fn take_progress(
     // A minimisation has steps, and no time that goes by.
     let Some(dt_ps) = row.system.dt_ps.filter(|_| !row.is_minimisation()) else { return };
     let to_do = row.system.last_step().map_or(0, |end| end - last_step);
-    let done = status.first_step.map_or(0, |first| last_step - first);
-    let elapsed = start_time.map_or(0.0, |start| seconds_between(start, now));
+    let done = status.progress_from_step.map_or(0, |from| last_step - from);
+    let elapsed = seconds_seen(status, now);
     if let Some(remaining) =
         facts.remaining_seconds.filter(|time| *time >= SHORTEST_REMAINING_SECONDS && to_do > 0)
     {

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use scavenger_schema::simulation::{Kind, LadderRung, RowStatus};
 
-use super::ladder::{describe, hours};
+use super::follow::seconds_seen;
+use super::ladder::{asks_for, below, hours, place};
 use super::waiting::{is_held, is_operator_away};
-use super::{Action, Input, Step, act, record, seconds_between, settle};
+use super::{Action, Input, Step, act, record, settle};
 use crate::probe::starts_by_script;
-use crate::view::{AttemptView, JobView, PoolView};
+use crate::view::{JobView, PoolView};
 
 /// What a restart costs: pods end and start, mdrun reads its checkpoint and tunes PME.
 const RESTART_SECONDS: f64 = 120.0;
@@ -48,13 +49,8 @@ pub(super) fn intended(status: &RowStatus, input: &Input<'_>, job: &JobView) -> 
 
 /// Intends to go on with a larger configuration, if there is capacity for one with which the rest would take less than
 /// half as long.
-pub(super) fn intend(
-    status: &RowStatus,
-    input: &Input<'_>,
-    job: &JobView,
-    attempt: &AttemptView,
-) -> Option<Step> {
-    let pool = input.pool.filter(|_| may_be_stopped(input, job, attempt))?;
+pub(super) fn intend(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Option<Step> {
+    let pool = input.pool.filter(|_| may_be_stopped(status, input, job))?;
     if is_operator_away(input) || pool.waiting_for_room > 0 || input.room_is_taken {
         return None;
     }
@@ -68,7 +64,7 @@ pub(super) fn intend(
         .ladder
         .iter()
         .filter(|rung| rung.rung != current.rung && rung.ns_per_day_p50 > current.ns_per_day_p50)
-        .filter(|rung| pool.limits.allow(&rung.resources()) && pool.has_room_for(&rung.resources()))
+        .filter(|rung| pool.limits.allow(&rung.resources()) && pool.has_room_for(rung))
         .min_by(|one, other| seconds(one).total_cmp(&seconds(other)))?;
     if seconds(larger) >= now_seconds * LARGEST_SHARE {
         return None;
@@ -76,9 +72,9 @@ pub(super) fn intend(
     let reason = format!(
         "stops at a checkpoint and goes on with configuration {} of {}, {}: with the capacity there is now the rest \
          takes {} instead of {}",
-        larger.rung,
+        place(input.ladder, larger.rung),
         input.ladder.len(),
-        describe(larger.resources()),
+        asks_for(larger),
         hours(seconds(larger)),
         hours(now_seconds)
     );
@@ -94,10 +90,10 @@ pub(super) fn intend(
 /// True if the attempt writes its checkpoint when it is stopped, and has run for as long as it may lose: so a row grows
 /// at most once in that time. After a growth that came to nothing it is twice that time, after the next one four times: what
 /// took the capacity meanwhile, or a quota that the pool does not show, may do so again.
-fn may_be_stopped(input: &Input<'_>, job: &JobView, attempt: &AttemptView) -> bool {
+fn may_be_stopped(status: &RowStatus, input: &Input<'_>, job: &JobView) -> bool {
     let row = input.row;
     let saves = input.pool.is_some_and(|pool| pool.supervises) || !starts_by_script(row);
-    let ran = attempt.start_time.map_or(0.0, |start| seconds_between(start, input.now));
+    let ran = seconds_seen(status, input.now);
     let doublings = row.status.growth_failures.clamp(0, MOST_DOUBLINGS);
     row.kind == Kind::Simulation
         && !row.is_minimisation()
@@ -107,9 +103,9 @@ fn may_be_stopped(input: &Input<'_>, job: &JobView, attempt: &AttemptView) -> bo
 }
 
 /// It runs: with more than it had, if it was stopped for that.
-pub(super) fn ended(status: &mut RowStatus, rung: Option<i32>) {
+pub(super) fn ended(status: &mut RowStatus, rung: Option<i32>, ladder: &[LadderRung]) {
     if let Some(from) = status.grown_from.take()
-        && rung.is_some_and(|rung| rung < from)
+        && rung.is_some_and(|rung| below(ladder, rung).iter().any(|found| found.rung == from))
     {
         status.growth_failures = 0;
     }
@@ -133,8 +129,7 @@ fn expected(rung: &LadderRung, current: &LadderRung, measured: f64) -> f64 {
     }
 }
 
-/// How long a row that was stopped to grow waits for what it was promised; none if it was not.
-pub(super) fn patience_seconds(status: &RowStatus, pool: Option<&PoolView>) -> Option<f64> {
-    status.grown_from?;
-    Some((pool.map_or(Duration::ZERO, |pool| pool.pending_timeout) + PATIENCE).as_secs_f64())
+/// How long a row waits for capacity that was there a moment ago.
+pub(super) fn patience_seconds(pool: Option<&PoolView>) -> f64 {
+    (pool.map_or(Duration::ZERO, |pool| pool.pending_timeout) + PATIENCE).as_secs_f64()
 }

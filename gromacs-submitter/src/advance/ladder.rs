@@ -89,7 +89,7 @@ pub fn with_ladder(
     let status = RowStatus {
         state: State::Submitted,
         reason: Some(reason),
-        rung: Some(1),
+        rung: first_to_try(&ladder, pool).or(ladder.first()).map(|rung| rung.rung),
         next_rung: None,
         failures: 0,
         ..row.status.clone()
@@ -221,7 +221,7 @@ fn with_more_memory(
             );
             rung.memory_bytes = memory;
         }
-        rung.fits_now = pool.is_some_and(|pool| pool.has_room_for(&rung.resources()));
+        rung.fits_now = pool.is_some_and(|pool| pool.has_room_for(&rung));
         larger.push(rung);
     }
     if larger.is_empty() {
@@ -255,7 +255,7 @@ fn whole_mib(bytes: i64) -> i64 {
 fn most_memory(row: &GromacsToTune, rung: &LadderRung, pool: Option<&PoolView>) -> i64 {
     let own = row.limits();
     let limits = pool.map_or_else(|| own.clone(), |pool| pool.limits.bound(&own));
-    let of_nodes = pool.and_then(|pool| pool.most_memory_beside(&rung.resources())).unwrap_or(0);
+    let of_nodes = pool.and_then(|pool| pool.most_memory_beside(rung)).unwrap_or(0);
     let most = limits.max_memory_bytes.map_or(of_nodes, |limit| limit.min(of_nodes));
     i64::try_from(most).unwrap_or(i64::MAX)
 }
@@ -317,7 +317,7 @@ pub(super) fn better(
     row.system.last_step().zip(row.system.dt_ps)?;
     let current = ladder.iter().find(|found| found.rung == rung)?;
     let instead_of = seconds(current) + if has_room { 0.0 } else { wait_seconds };
-    let fits = |rung: &&LadderRung| pool.has_room_for(&rung.resources());
+    let fits = |rung: &&LadderRung| pool.has_room_for(rung);
     let best = ladder
         .iter()
         .filter(|found| found.rung != rung)
@@ -327,10 +327,39 @@ pub(super) fn better(
     (better.seconds <= instead_of * (1.0 - LEAST_GAIN)).then_some(better)
 }
 
-/// True if the pool's status tells of the room after `end_time`.
+/// True if the pool's status tells of the room after `end_time`: when that end, and when that status came to be known, by
+/// the clock of the database.
 pub(super) fn knows_room(pool: &PoolView, end_time: Timestamp, now: Timestamp) -> bool {
     pool.update_time.is_some_and(|time| time > end_time)
         || now.duration_since(end_time) >= ROOM_IS_KNOWN_AFTER
+}
+
+/// The place of a configuration on the ladder, counted from 1, fastest first; its number may be another one.
+pub(super) fn place(ladder: &[LadderRung], rung: i32) -> usize {
+    ladder.iter().position(|found| found.rung == rung).map_or(0, |index| index + 1)
+}
+
+/// The configurations below one; none below what is no configuration of the ladder.
+pub(super) fn below(ladder: &[LadderRung], rung: i32) -> &[LadderRung] {
+    ladder.iter().position(|found| found.rung == rung).map_or(&[], |index| &ladder[index + 1..])
+}
+
+/// The first of `ladder` that is worth a try. What is bound to a kind of node is tried only while that kind has capacity: the
+/// same configuration for any node stands below.
+pub(super) fn first_to_try<'a>(ladder: &'a [LadderRung], pool: Option<&PoolView>) -> Option<&'a LadderRung> {
+    let is_worth = |rung: &LadderRung| !rung.is_bound() || pool.is_some_and(|pool| pool.has_room_for(rung));
+    ladder.iter().find(|rung| is_worth(rung))
+}
+
+/// What a configuration asks for, as people say it.
+pub(super) fn asks_for(rung: &LadderRung) -> String {
+    let mut text = describe(rung.resources());
+    let labels: Vec<String> =
+        rung.node_labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if !labels.is_empty() {
+        text.push_str(&format!(" on nodes with {}", labels.join(", ")));
+    }
+    text
 }
 
 /// `1000 millicores` as people say it.

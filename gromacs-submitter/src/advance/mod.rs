@@ -4,6 +4,7 @@
 //! A step either writes to Kubernetes or to the database, never both. What a write to Kubernetes brought about is
 //! recorded when the next step sees it, so a step that is repeated after a crash finds what it made and goes on.
 
+mod blocked;
 mod calibration;
 mod checkpoint;
 mod ending;
@@ -287,6 +288,7 @@ pub fn advance(input: &Input<'_>) -> Step {
     };
     step.observations =
         step.attempts.iter().filter_map(|attempt| observation::of_attempt(attempt, input)).collect();
+    step.status.blocked = blocked::is_blocked(&step.status, input);
     let keeps = match step.status.state {
         State::Completed | State::Failed => input.settings.keep_jobs,
         State::Cancelled => SWEEP_DELAY,
@@ -308,6 +310,7 @@ pub fn with_failure(row: &GromacsToTune, reason: String, keep_jobs: Duration, no
         next_rung: None,
         grown_from: None,
         verifying: false,
+        blocked: false,
         ..row.status.clone()
     }
 }
@@ -386,6 +389,10 @@ fn next_submission(row: &GromacsToTune, reason: String) -> RowStatus {
         attempt: 0,
         attempts_recorded: 0,
         first_step: None,
+        progress_from_step: None,
+        progress_from_time: None,
+        interruption_time: None,
+        blocked: false,
         verifying: false,
         finish_time: None,
         failures: 0,

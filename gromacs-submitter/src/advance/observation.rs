@@ -98,7 +98,7 @@ fn common_place(rung: &LadderRung, input: &Input<'_>) -> Option<Place> {
     let mut places = nodes
         .iter()
         .filter(|node| benchmark.as_ref().is_none_or(|benchmark| benchmark.is_about(node)))
-        .filter(|node| rung.resources().fits_in(&node.allocatable))
+        .filter(|node| rung.may_run_on(node) && rung.resources().fits_in(&node.allocatable))
         .map(|node| Place {
             node: None,
             labels: node.labels.clone(),

@@ -1,5 +1,6 @@
 //! What follows when mdrun ended before its first step: another configuration, another try, or a person.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -143,6 +144,7 @@ pub fn without_refused(ladder: Vec<LadderRung>, refusals: &[Refusal]) -> Result<
     let slower = if smallest.gpus > 0 { WITHOUT_GPU } else { 1.0 };
     Ok(vec![LadderRung {
         gpus: 0,
+        node_labels: Json(BTreeMap::new()),
         layout: Json(layout),
         ns_per_day_p10: smallest.ns_per_day_p10 * slower,
         ns_per_day_p50: smallest.ns_per_day_p50 * slower,

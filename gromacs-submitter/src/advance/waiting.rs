@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use scavenger_schema::simulation::{Kind, LadderRung, RowStatus};
 use scavenger_vocabulary::{Outcome, Phase, WaitingReason};
 
 use super::growth;
-use super::ladder::{better, describe, hours, knows_room, rest_seconds, take};
+use super::ladder::{asks_for, below, better, first_to_try, hours, knows_room, place, rest_seconds, take};
 use super::{Action, Input, Step, act, later, record, said, seconds_between, settle, settle_until};
 use crate::view::{AttemptView, JobView};
 
@@ -30,8 +30,7 @@ const ROOM_CHANGES_FOR_SECONDS: f64 = 60.0;
 
 /// Waits, and takes another configuration when that is better than to wait for this one.
 pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
-    let rungs = i32::try_from(input.ladder.len()).unwrap_or(i32::MAX);
-    let intended = status.next_rung.take().filter(|next| (1..=rungs).contains(next));
+    let intended = status.next_rung.take().filter(|next| find(input, *next).is_some());
     if intended.is_some() && is_held(job) && status.grown_from.is_some() {
         // Nobody knows what capacity there is when that person lets it go on: it keeps what it has.
         status.grown_from = None;
@@ -74,8 +73,7 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
             wait(status, reason, input)
         }
         _ if no_room => {
-            let patience = growth::patience_seconds(&status, input.pool);
-            let left = patience.unwrap_or_else(|| patience_seconds(input)) - waited;
+            let left = patience_seconds(&status, rung, input) - waited;
             if left > 0.0 {
                 let due = later(input.now, Duration::from_secs_f64(left).min(WAITING_INTERVAL));
                 settle_until(status, Some(said(job)), due)
@@ -100,7 +98,7 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
         )
         | None => wait(status, said(job), input),
     };
-    if step.action == Action::Settle && room_may_change(rung, why, input, job) {
+    if step.action == Action::Settle && room_may_change(&step.status, rung, why, input, job) {
         let soon = later(input.now, ROOM_INTERVAL);
         step.status.next_attempt_time = step.status.next_attempt_time.to_jiff().min(soon).into();
     }
@@ -135,13 +133,14 @@ fn wait(status: RowStatus, reason: String, input: &Input<'_>) -> Step {
     settle_until(status, Some(reason), later(input.now, WAITING_INTERVAL))
 }
 
-/// The attempt that was interrupted, if the ScavengerJob asks for what that one had, and has ever since. At most one change
-/// follows an interruption, so that free room that comes and goes makes no row flap, and a row that has come back to where
-/// it was, down the ladder and over again, goes the usual way.
-fn interrupted_here(rung: i32, job: &JobView) -> Option<&AttemptView> {
+/// When an attempt was seen to be interrupted, if the ScavengerJob asks for what that one had, and has ever since. At most
+/// one change follows an interruption, so that free room that comes and goes makes no row flap, and a row that has come back
+/// to where it was, down the ladder and over again, goes the usual way.
+fn interrupted_here(status: &RowStatus, rung: i32, job: &JobView) -> Option<Timestamp> {
     let ended = |attempt: &&AttemptView| attempt.outcome == Some(Outcome::Interrupted);
     let last = job.attempts.iter().rev().find(ended).filter(|_| job.phase == Phase::Interrupted)?;
-    (last.rung == Some(rung) && !last.is_superseded).then_some(last)
+    let time = status.interruption_time.filter(|_| last.rung == Some(rung) && !last.is_superseded);
+    time.map(|time| time.to_jiff())
 }
 
 /// True while the row waits for room alone. In line behind others the room there is now is theirs, and what holds it
@@ -158,11 +157,16 @@ pub(super) fn is_operator_away(input: &Input<'_>) -> bool {
     said.is_none_or(|time| seconds_between(time, input.now) > AWAY_AFTER_SECONDS)
 }
 
-fn room_may_change(rung: i32, why: Option<WaitingReason>, input: &Input<'_>, job: &JobView) -> bool {
+fn room_may_change(
+    status: &RowStatus,
+    rung: i32,
+    why: Option<WaitingReason>,
+    input: &Input<'_>,
+    job: &JobView,
+) -> bool {
     waits_for_room_alone(why)
-        && interrupted_here(rung, job)
-            .and_then(|attempt| attempt.end_time)
-            .is_some_and(|end| seconds_between(end, input.now) < ROOM_CHANGES_FOR_SECONDS)
+        && interrupted_here(status, rung, job)
+            .is_some_and(|time| seconds_between(time, input.now) < ROOM_CHANGES_FOR_SECONDS)
 }
 
 /// After an interruption: another configuration, larger or smaller, if it would be done sooner from the checkpoint
@@ -176,20 +180,20 @@ fn continue_elsewhere(
     job: &JobView,
 ) -> Option<Step> {
     let pool = input.pool.filter(|_| waits_for_room_alone(why) && !is_operator_away(input))?;
-    let end_time = interrupted_here(rung, job)?.end_time?;
+    let end_time = interrupted_here(status, rung, job)?;
     if !knows_room(pool, end_time, input.now) {
         return None;
     }
     let current = find(input, rung)?;
     // The operator knows better than its last word about the pool.
-    let has_room = why == Some(WaitingReason::BackingOff) && pool.has_room_for(&current.resources());
-    let wait = (patience_seconds(input) - waited).max(0.0);
+    let has_room = why == Some(WaitingReason::BackingOff) && pool.has_room_for(current);
+    let wait = (patience_seconds(status, rung, input) - waited).max(0.0);
     let better = better(input.row, input.ladder, rung, pool, has_room, wait)?;
     let reason = format!(
         "continues on configuration {} of {}, {}: with the capacity there is now it would be done in {} instead of {}",
-        better.rung,
+        place(input.ladder, better.rung),
         input.ladder.len(),
-        configuration(input, better.rung),
+        find(input, better.rung).map(asks_for).unwrap_or_default(),
         hours(better.seconds),
         hours(better.instead_of)
     );
@@ -200,12 +204,16 @@ fn continue_elsewhere(
 /// waited for as long as the rest would take with a configuration that has room takes that one. It would be done by now,
 /// and a row that has much left waits for what is better.
 fn in_line(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> Step {
-    let waited = job.waiting_since.map_or(0.0, |since| seconds_between(since, input.now));
+    let waited = job.waiting_since.map_or(0.0, |since| {
+        // The operator says since when, by its own clock.
+        let ahead = input.pool.map_or(SignedDuration::ZERO, |pool| pool.operator_ahead);
+        seconds_between(since, input.now.checked_add(ahead).unwrap_or(input.now))
+    });
     let pool = input.pool.filter(|_| !input.room_is_taken && !is_operator_away(input));
     let seconds = |found: &LadderRung| rest_seconds(input.row, found, input.ladder).unwrap_or(f64::INFINITY);
     let quickest = pool.and_then(|pool| {
-        let others = input.ladder.iter().filter(|found| found.rung > rung);
-        let fits = others.filter(|found| pool.has_room_for(&found.resources()) && seconds(found) <= waited);
+        let others = below(input.ladder, rung).iter();
+        let fits = others.filter(|found| pool.has_room_for(found) && seconds(found) <= waited);
         fits.min_by(|one, other| seconds(one).total_cmp(&seconds(other)))
     });
     let Some(quickest) = quickest else { return wait(status, said(job), input) };
@@ -214,9 +222,9 @@ fn in_line(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> St
          takes that",
         hours(waited),
         hours(seconds(quickest)),
-        quickest.rung,
+        place(input.ladder, quickest.rung),
         input.ladder.len(),
-        describe(quickest.resources())
+        asks_for(quickest)
     );
     let next_rung = Some(quickest.rung);
     Step {
@@ -228,9 +236,9 @@ fn in_line(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> St
 /// A quota that is used up lets nothing of this size start. A smaller configuration is taken at once if the quota has
 /// room for it now, and otherwise none would help.
 fn within_quota(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> Step {
-    let smaller = input.quota.and_then(|room| {
-        input.ladder.iter().find(|found| found.rung > rung && room.holds(&found.resources()))
-    });
+    let smaller = input
+        .quota
+        .and_then(|room| below(input.ladder, rung).iter().find(|found| room.holds(&found.resources())));
     match smaller {
         Some(smaller) => step_down(status, smaller, &said(job), input),
         None => settle(status, Some(said(job)), input),
@@ -239,9 +247,11 @@ fn within_quota(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) 
 
 fn fall_back(mut status: RowStatus, rung: i32, why: &str, input: &Input<'_>, job: &JobView) -> Step {
     // One that was stopped to grow, and finds no room for more after all, goes back to what it had.
-    let back = status.grown_from.take().filter(|from| *from > rung);
+    let smaller = below(input.ladder, rung);
+    let grown_from = status.grown_from.take();
+    let back = grown_from.and_then(|from| smaller.iter().find(|found| found.rung == from));
     status.growth_failures = status.growth_failures.saturating_add(i32::from(back.is_some()));
-    match find(input, back.unwrap_or(rung + 1)) {
+    match back.or_else(|| first_to_try(smaller, input.pool)) {
         Some(smaller) => step_down(status, smaller, why, input),
         None => start_over(status, input, job),
     }
@@ -249,9 +259,8 @@ fn fall_back(mut status: RowStatus, rung: i32, why: &str, input: &Input<'_>, job
 
 fn step_down(mut status: RowStatus, smaller: &LadderRung, why: &str, input: &Input<'_>) -> Step {
     status.next_rung = Some(smaller.rung);
-    let rungs = input.ladder.len();
-    let asks = describe(smaller.resources());
-    let reason = format!("{why}; falls back to configuration {} of {rungs}, {asks}", smaller.rung);
+    let (number, rungs) = (place(input.ladder, smaller.rung), input.ladder.len());
+    let reason = format!("{why}; falls back to configuration {number} of {rungs}, {}", asks_for(smaller));
     record(RowStatus { reason: Some(reason), ..status })
 }
 
@@ -287,7 +296,7 @@ fn start_over(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     }
     status.laps = status.laps.saturating_add(1);
     status.next_lap_time = None;
-    status.next_rung = Some(1);
+    status.next_rung = first_to_try(input.ladder, input.pool).map(|first| first.rung);
     let reason = format!("all {rungs} configurations were tried; starts over from the largest");
     record(RowStatus { reason: Some(reason), ..status })
 }
@@ -311,15 +320,15 @@ pub(super) fn stop_clock(status: &mut RowStatus, now: Timestamp) {
 }
 
 /// How long it waits before it falls back: longer than the operator waits for the scheduler, else a rung would be
-/// given up while its pod may still find its place.
-fn patience_seconds(input: &Input<'_>) -> f64 {
+/// given up while its pod may still find its place. What was chosen for the capacity that there was is not waited for long:
+/// a growth, and a configuration for one kind of node.
+fn patience_seconds(status: &RowStatus, rung: i32, input: &Input<'_>) -> f64 {
+    if status.grown_from.is_some() || find(input, rung).is_some_and(LadderRung::is_bound) {
+        return growth::patience_seconds(input.pool);
+    }
     let own = input.row.fallback_after_seconds.map_or(input.settings.fallback_after.as_secs_f64(), f64::from);
     let pending = input.pool.map_or(0.0, |pool| pool.pending_timeout.as_secs_f64());
     own.max(pending + 1.0)
-}
-
-fn configuration(input: &Input<'_>, rung: i32) -> String {
-    find(input, rung).map_or_else(String::new, |found| describe(found.resources()))
 }
 
 /// The clock starts again: after an interruption, and with each configuration.

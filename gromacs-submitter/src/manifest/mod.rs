@@ -187,6 +187,7 @@ pub fn simulation_job(
     spec.args = mdrun_args(row, rung);
     spec.working_dir = Some(working_directory(row));
     spec.resources = requests(rung);
+    spec.node_selector.extend(rung.node_labels.0.clone());
     spec.runtime_class_name = settings.gpu_runtime_class.clone().filter(|_| rung.gpus > 0);
     // mdrun refuses to start where the image sets another number.
     spec.env = vec![EnvVar {

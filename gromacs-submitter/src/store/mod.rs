@@ -55,7 +55,8 @@ macro_rules! columns {
         attempt, attempts_recorded, first_step, step, ns_per_day, progress_time, interruptions, verifying,
         start_time, finish_time, next_attempt_time, failures, outgrown_memory_bytes, probe_outgrown_memory_bytes,
         peak_memory_bytes,
-        job_expiry_time, start_failures, not_before, checkpoint_step, speed_ratio, inspect_again, wakes,
+        job_expiry_time, start_failures, not_before, checkpoint_step, speed_ratio, inspect_again, progress_from_step,
+        progress_from_time, interruption_time, blocked, wakes,
         clock_timestamp() as read_time"
     };
 }
@@ -323,7 +324,7 @@ impl Store {
     /// The database's.
     pub async fn ladder(&self, row: i64, submission: i32) -> Result<Vec<LadderRung>, StoreError> {
         Ok(sqlx::query_as(
-            "select rung, cpu_millicores, memory_bytes, gpus, layout, ns_per_day_p10, ns_per_day_p50, ns_per_day_p90,
+            "select rung, cpu_millicores, memory_bytes, gpus, node_labels, layout, ns_per_day_p10, ns_per_day_p50, ns_per_day_p90,
                 hours_to_finish, efficiency, predicted_memory_bytes, hardware_class, fits_now, reason, model_version
             from gromacs_ladder where row_id = $1 and submission = $2 order by rung",
         )

@@ -79,7 +79,8 @@ pub(super) async fn status(
             verifying = $21, start_time = $22, finish_time = $23, failures = $24,
             outgrown_memory_bytes = $28, peak_memory_bytes = $29, job_expiry_time = $30, start_failures = $31,
             not_before = $32, checkpoint_step = $33, speed_ratio = $34, inspect_again = $35,
-            probe_outgrown_memory_bytes = $36, grown_from = $37, growth_failures = $38,
+            probe_outgrown_memory_bytes = $36, grown_from = $37, growth_failures = $38, progress_from_step = $39,
+            progress_from_time = $40, interruption_time = $41, blocked = $42,
             next_attempt_time = case when wakes = $25 then $26 else now() end,
             lease_holder = case when $27 then null else lease_holder end,
             lease_until = case when $27 then null else now() + make_interval(secs => $3) end
@@ -128,6 +129,10 @@ pub(super) async fn status(
         .bind(status.probe_outgrown_memory_bytes)
         .bind(status.grown_from)
         .bind(status.growth_failures)
+        .bind(status.progress_from_step)
+        .bind(status.progress_from_time)
+        .bind(status.interruption_time)
+        .bind(status.blocked)
         .fetch_optional(&mut **transaction)
         .await?
         .ok_or(StoreError::LoseLease(claim.row.id))?;
@@ -218,8 +223,8 @@ async fn replace_ladder(
         sqlx::query(
             "insert into gromacs_ladder (row_id, submission, rung, cpu_millicores, memory_bytes, gpus, layout,
                 ns_per_day_p10, ns_per_day_p50, ns_per_day_p90, hours_to_finish, efficiency, predicted_memory_bytes,
-                hardware_class, fits_now, reason, model_version)
-            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
+                hardware_class, fits_now, reason, model_version, node_labels)
+            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
         )
         .bind(row.id)
         .bind(row.status.submission)
@@ -238,6 +243,7 @@ async fn replace_ladder(
         .bind(rung.fits_now)
         .bind(&rung.reason)
         .bind(&rung.model_version)
+        .bind(&rung.node_labels)
         .execute(&mut **transaction)
         .await?;
     }

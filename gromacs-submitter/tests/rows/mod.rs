@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "not every program uses all of it")]
 
+use std::collections::BTreeMap;
+
 use gromacs_submitter::store::ClaimOptions;
 use scavenger_schema::simulation::LadderRung;
 use scavenger_schema::tuning::Layout;
@@ -19,6 +21,7 @@ pub fn rung(rung: i32, cpu_millicores: i32) -> LadderRung {
         cpu_millicores,
         memory_bytes: 314_572_800,
         gpus: 0,
+        node_labels: Json(BTreeMap::new()),
         layout: Json(Layout::cpu(1, 1)),
         ns_per_day_p10: 30.0,
         ns_per_day_p50: 40.0,

@@ -1,6 +1,6 @@
 //! What migrations leave behind: everything is protected, and no superuser is needed.
 
-use gromacs_submitter::store::{RowFilter, Tenant};
+use gromacs_submitter::store::{ClaimOptions, RowFilter, Tenant};
 use scavenger_schema::simulation::{LadderSettings, MIGRATIONS};
 use sqlx::Executor as _;
 
@@ -209,4 +209,41 @@ async fn rows_of_before_leave_the_choice_of_configurations_open() {
     assert_eq!(of_tenant, LadderSettings::default());
     let story = alice.show(claim.row.id).await.expect("should show").expect("should be there");
     assert_eq!(story["tuner_answers"], serde_json::json!([]));
+}
+
+/// Rows that wait in the cluster when the migration comes are blocked only once somebody has looked at them, and the claim
+/// knows what it knew.
+#[tokio::test]
+async fn rows_of_before_count_as_waiting_until_somebody_has_looked() {
+    migrated_database().await;
+    let url = empty_database().await;
+    let (admin, alice) = (store(&url, "admin"), store(&as_role(&url, "alice"), "alice"));
+    let submitter = store(&as_role(&url, "submitter"), "submitter");
+    MIGRATIONS.run_to(7, admin.pool()).await.expect("should migrate as far as before");
+    admin.pool().execute(TENANT).await.expect("should add a tenant");
+    for insert in [
+        "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path) values ('chem', 'data', 'a.tpr')",
+        "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path) values ('chem', 'data', 'b.tpr')",
+    ] {
+        alice.pool().execute(insert).await.expect("should add");
+    }
+    let submitted = "update gromacs_to_tune set state = 'submitted', next_attempt_time = now() + interval '1 hour' where id = 1";
+    admin.pool().execute(submitted).await.expect("should play the submitter of then");
+    let rung = "insert into gromacs_ladder (row_id, submission, rung, cpu_millicores, memory_bytes, gpus, layout,
+            ns_per_day_p10, ns_per_day_p50, ns_per_day_p90, efficiency, predicted_memory_bytes, hardware_class, fits_now,
+            reason, model_version)
+        values (1, 1, 1, 1000, 1, 0, '{\"ntmpi\": 1, \"ntomp\": 1, \"npme\": 0, \"nb\": \"cpu\"}', 1, 2, 3, 1, 1, 'x', true, 'x', '1')";
+    admin.pool().execute(rung).await.expect("should play the submitter of then");
+    admin.migrate().await.expect("should migrate");
+    let one = ClaimOptions { max_waiting: 1, ..any(10) };
+    assert!(submitter.claim(&one).await.expect("should claim").is_empty(), "one waits already");
+    let ladder = submitter.ladder(1, 1).await.expect("should read what was there");
+    assert!(!ladder[0].is_bound(), "{ladder:?}");
+    admin
+        .pool()
+        .execute("update gromacs_to_tune set blocked = true where id = 1")
+        .await
+        .expect("should look");
+    let claims = submitter.claim(&one).await.expect("should claim");
+    assert_eq!(claims.iter().map(|claim| claim.row.id).collect::<Vec<_>>(), [2]);
 }

@@ -16,6 +16,7 @@ fn small() -> Scene {
     row.status.first_step = Some(0);
     row.status.step = Some(1000);
     row.status.ns_per_day = Some(20.0);
+    (row.status.progress_from_step, row.status.progress_from_time) = (Some(0), Some(now().into()));
     Scene::with_job(row, runs(1, 3))
 }
 

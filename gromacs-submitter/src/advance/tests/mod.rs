@@ -1,5 +1,6 @@
 //! Stories of one row, told step by step with plain values.
 
+mod blocked;
 mod calibration;
 mod chain;
 mod checkpoint;
@@ -443,7 +444,10 @@ fn an_interruption_is_counted_once_and_the_attempt_recorded() {
 
 #[test]
 fn an_attempt_that_was_interrupted_has_measured_how_fast_it_was() {
-    let running = JobView { attempts: vec![attempt(1, 2, None)], has_run: true, ..job(Phase::Running, 2) };
+    let hours_ahead = Some(now() + SignedDuration::from_hours(3));
+    let ran = AttemptView { start_time: hours_ahead, ..attempt(1, 2, None) };
+    let running = JobView { attempts: vec![ran], has_run: true, ..job(Phase::Running, 2) };
+    let started = "starting mdrun 'W'\n400000 steps, 800.0 ps (continuing from step 1000, 2.0 ps).\n";
     let text = "starting mdrun 'W'\n400000 steps, 800.0 ps (continuing from step 1000, 2.0 ps).\n\
                 \rstep 11000, will finish Sat Nov 21 10:00:00 2026\r";
     let interrupted = attempt(1, 2, Some(Outcome::Interrupted));
@@ -458,6 +462,10 @@ fn an_attempt_that_was_interrupted_has_measured_how_fast_it_was() {
         let mut scene = Scene::with_job(submitted(), running.clone()).read(text);
         scene.follows_logs = follows_logs;
         scene.row.system.nsteps = Some(400_000);
+        // It was first seen before its first step, and the kubelet's clock is of no matter.
+        scene.log = Log::Read { facts: mdrun_log::parse(started), text: started.to_owned() };
+        scene.go();
+        scene = scene.read(text);
         scene.after(seconds);
         scene.go();
         // Nobody looked for a while, and the log went with the pod.
@@ -491,12 +499,15 @@ fn speed_is_estimated_while_it_runs() {
     );
     assert_eq!(step.status.next_attempt_time.to_jiff(), now() + SignedDuration::from_secs(5));
 
-    // With more than 5 minutes to go mdrun names a date: then the steps done tell, 2000 in 60 s.
+    // With more than 5 minutes to go mdrun names a date: then the steps tell that were seen to be done, 2000 in 60 s.
     let running = JobView { attempts: vec![attempt(1, 1, None)], ..job(Phase::Running, 1) };
-    let text =
-        "starting mdrun 'W'\n400000 steps, 800.0 ps.\n\rstep 2000, will finish Sat Nov 21 10:00:00 2026\r";
-    let mut scene = Scene::with_job(submitted(), running).read(text);
+    let started = "starting mdrun 'W'\n400000 steps, 800.0 ps.\n";
+    let mut scene = Scene::with_job(submitted(), running)
+        .read(&format!("{started}\rstep 500, will finish Sat Nov 21 10:00:00 2026\r"));
     scene.row.system.nsteps = Some(400_000);
+    scene.after(1000);
+    assert_eq!(scene.go().status.ns_per_day, None, "since when it computes, only a kubelet knows");
+    scene = scene.read(&format!("{started}\rstep 2500, will finish Sat Nov 21 10:00:00 2026\r"));
     scene.after(60);
     let speed = scene.step().status.ns_per_day;
     assert!(speed.is_some_and(|speed| (speed - 5.76).abs() < 1e-9), "{speed:?}");
