@@ -215,6 +215,7 @@ async fn claim(
     if rows.counted.is_none_or(|counted| counted.elapsed() >= COUNT_INTERVAL) {
         worker.store.is_alive(pace.max_waiting).await?;
         worker.metrics.set_rows(&worker.store.count_by_state().await?);
+        worker.metrics.set_late(worker.store.count_late().await?);
         rows.counted = Some(Instant::now());
     }
     if limit <= 1 && pace.concurrency > 1 {

@@ -64,6 +64,7 @@ pub(crate) fn row() -> GromacsToTune {
         checkpoint_path: None,
         mdrun_options: Vec::new(),
         node_labels: sqlx::types::Json(BTreeMap::new()),
+        deadline: None,
         service_account: None,
         after: Vec::new(),
         ladder_settings: LadderSettings::default(),
@@ -103,6 +104,8 @@ pub(crate) fn row() -> GromacsToTune {
             progress_from_time: None,
             interruption_time: None,
             blocked: false,
+            late_seconds: None,
+            ladder_interruptions: 0,
             interruptions: 0,
             verifying: false,
             start_time: None,
@@ -173,6 +176,7 @@ pub(crate) fn ladder() -> Vec<LadderRung> {
             fits_now: true,
             reason: "largest that pays".to_owned(),
             model_version: "1".to_owned(),
+            replaced: false,
         })
         .collect()
 }

@@ -67,6 +67,7 @@ pub struct Metrics {
     interruptions: Counter,
     working: Gauge<i64, AtomicI64>,
     followed: Gauge<i64, AtomicI64>,
+    late: Gauge,
     database_errors: Counter,
     webhook_reports: Family<OutcomeLabel, Counter>,
     webhook_waiting: Gauge<i64, AtomicI64>,
@@ -96,6 +97,12 @@ impl Default for Metrics {
             "Requests that the database did not do",
             Counter::clone(&database_errors),
         );
+        let late = Gauge::default();
+        registry.register(
+            "late_rows",
+            "Rows that have not ended and are expected to miss their deadlines",
+            Gauge::clone(&late),
+        );
         let webhook_reports = Family::default();
         registry.register(
             "webhook_reports",
@@ -116,6 +123,7 @@ impl Default for Metrics {
             interruptions,
             working,
             followed,
+            late,
             database_errors,
             webhook_reports,
             webhook_waiting,
@@ -157,6 +165,11 @@ impl Metrics {
     /// Sets the number of rows that are followed.
     pub fn set_followed(&self, count: usize) {
         self.followed.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Sets the number of rows that are expected to miss their deadlines.
+    pub fn set_late(&self, count: i64) {
+        self.late.set(count);
     }
 
     /// Counts a report to the webhook.

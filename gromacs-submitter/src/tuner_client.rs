@@ -211,9 +211,13 @@ impl TunerClient {
     }
 }
 
-/// Asks for another layout now and then, where something was measured. Each submission of each row draws again.
+/// Asks for another layout now and then, where something was measured. Each submission of each row draws again, and so does
+/// each interruption.
 fn explore(row: &GromacsToTune, measured: Vec<MeasuredRun>) -> Option<Explore> {
-    let number = u64::try_from(row.id).unwrap_or(0) << 16 ^ u64::try_from(row.status.submission).unwrap_or(0);
+    let counted = |count: i32| u64::try_from(count).unwrap_or(0);
+    let number = u64::try_from(row.id).unwrap_or(0) << 16
+        ^ counted(row.status.submission)
+        ^ counted(row.status.interruptions) << 40;
     let seed = number & bounds::SEED.max;
     (!measured.is_empty()).then_some(Explore { seed, measured })
 }
@@ -259,6 +263,7 @@ fn ladder_rung(
         fits_now: rung.fits_now,
         reason: rung.reason.clone(),
         model_version: model_version.to_owned(),
+        replaced: false,
     })
 }
 

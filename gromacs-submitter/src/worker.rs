@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use scavenger_schema::scavenger_job::ScavengerJob;
 use scavenger_schema::simulation::{GromacsToTune, LadderRung, LadderSettings, RowStatus, State, job_name};
+use scavenger_schema::tuning::SystemDescription;
 use scavenger_vocabulary::{Phase, WaitingReason};
 
 use crate::advance::{self, Action, Input, Log, NoConfiguration, Settings, Step};
@@ -144,7 +145,10 @@ pub enum Turn {
 /// What is seen of the outside.
 #[derive(Default)]
 struct Seen {
+    /// The configurations that are tried.
     ladder: Vec<LadderRung>,
+    /// Those of the submission that are not tried any more.
+    replaced: Vec<LadderRung>,
     probe: Option<JobView>,
     job: Option<JobView>,
     previous: Option<JobView>,
@@ -301,8 +305,9 @@ impl Worker {
     }
 
     async fn look_at_job(&self, row: &GromacsToTune, seen: &mut Seen) -> Result<(), StepError> {
-        seen.ladder = self.store.ladder(row.id, row.status.submission).await?;
-        let found = self.view(row, &job_name(row.id, row.status.submission), &seen.ladder).await?;
+        let ladder = self.store.ladder(row.id, row.status.submission).await?;
+        let found = self.view(row, &job_name(row.id, row.status.submission), &ladder).await?;
+        (seen.replaced, seen.ladder) = ladder.into_iter().partition(|rung| rung.replaced);
         let phase = found.as_ref().map(|(_, view)| view.phase);
         if row.status.verifying {
             let probe = self.view(row, &probe_name(row, Probe::Verification), &[]).await?;
@@ -436,6 +441,7 @@ impl Worker {
                 let changes = Changes {
                     inspection: step.inspection,
                     ladder: None,
+                    renewed: None,
                     answer: None,
                     attempts: step.attempts,
                     lost: step.lost,
@@ -449,31 +455,25 @@ impl Worker {
                 return Ok(if releases { Progress::Settled(written) } else { Progress::Written(written) });
             }
             Action::AskTuner(system) => {
-                let pool = seen.pool.as_ref();
-                let nodes = pool.map(|pool| pool.nodes.as_slice()).unwrap_or_default();
-                let limits = pool.map_or_else(|| row.limits(), |pool| pool.limits.bound(&row.limits()));
-                let of_tenant = self.store.ladder_settings(&row.owner, namespace).await?;
-                let of_pool = pool.map(|pool| pool.ladder_settings).unwrap_or_default();
-                let chosen = choose(&row.ladder_settings, &of_tenant, &of_pool, &self.ladder_settings);
-                let limits = chosen.within(&limits);
-                // A restart on resources that were measured is a free experiment: the tuner may choose another layout.
-                let submission = row.status.submission;
-                let measured = if submission > 1 {
-                    self.store.measured_runs(row.id, submission).await?
-                } else {
-                    Vec::new()
-                };
-                let Ladder { rungs: ladder, answer } =
-                    self.tuner.ladder(row, *system, limits, nodes, measured).await?;
-                let answer = Answer { chosen: Some(chosen), ..answer };
-                let refusals = self.store.refusals(row.id).await?;
-                let ladder = advance::without_refused(ladder, &refusals).map_err(StepError::FitPool)?;
-                let kills = match row.status.outgrown_memory_bytes {
-                    Some(_) => self.store.kills(row.id).await?,
-                    None => Vec::new(),
-                };
-                let (status, ladder) = advance::with_ladder(row, ladder, pool, &kills)?;
+                let (status, ladder, answer) = self.ask_tuner(row, *system, seen.pool.as_ref()).await?;
                 let changes = Changes { ladder: Some(ladder), answer: Some(answer), ..Changes::default() };
+                return Ok(Progress::Written(Box::new(self.store.record(claim, &status, &changes).await?)));
+            }
+            Action::AskAgain(system) => {
+                let asked = self.ask_tuner(row, *system, seen.pool.as_ref()).await;
+                let (status, renewed, answer) = match asked {
+                    Ok((_, proposed, answer)) => {
+                        let (status, ladder) = advance::renewed(row, &seen.ladder, &seen.replaced, proposed);
+                        (status, Some(ladder), Some(answer))
+                    }
+                    Err(StepError::Store(error)) => return Err(error.into()),
+                    // What was proposed at first stays, until the next interruption.
+                    Err(error) => {
+                        tracing::info!(row = row.id, %error, "no configurations after an interruption; keeps those it has");
+                        (advance::was_asked(row), None, None)
+                    }
+                };
+                let changes = Changes { renewed, answer, ..Changes::default() };
                 return Ok(Progress::Written(Box::new(self.store.record(claim, &status, &changes).await?)));
             }
             Action::Predict(request) => {
@@ -525,6 +525,39 @@ impl Worker {
             }
         }
         Ok(Progress::Continue)
+    }
+
+    /// The configurations that the tuner proposes for a row now, without those that cannot run it.
+    async fn ask_tuner(
+        &self,
+        row: &GromacsToTune,
+        system: SystemDescription,
+        pool: Option<&PoolView>,
+    ) -> Result<(RowStatus, Vec<LadderRung>, Answer), StepError> {
+        let nodes = pool.map(|pool| pool.nodes.as_slice()).unwrap_or_default();
+        let limits = pool.map_or_else(|| row.limits(), |pool| pool.limits.bound(&row.limits()));
+        let of_tenant = self.store.ladder_settings(&row.owner, &row.namespace).await?;
+        let of_pool = pool.map(|pool| pool.ladder_settings).unwrap_or_default();
+        let chosen = choose(&row.ladder_settings, &of_tenant, &of_pool, &self.ladder_settings);
+        let limits = chosen.within(&limits);
+        // A restart on resources that were measured is a free experiment: the tuner may choose another layout.
+        let status = &row.status;
+        let measured = if status.submission > 1 || status.interruptions > 0 {
+            self.store.measured_runs(row.id, status.submission.saturating_add(1)).await?
+        } else {
+            Vec::new()
+        };
+        let Ladder { rungs: ladder, answer } =
+            self.tuner.ladder(row, system, limits, nodes, measured).await?;
+        let answer = Answer { chosen: Some(chosen), ..answer };
+        let refusals = self.store.refusals(row.id).await?;
+        let ladder = advance::without_refused(ladder, &refusals).map_err(StepError::FitPool)?;
+        let kills = match row.status.outgrown_memory_bytes {
+            Some(_) => self.store.kills(row.id).await?,
+            None => Vec::new(),
+        };
+        let (status, ladder) = advance::with_ladder(row, ladder, pool, &kills)?;
+        Ok((status, ladder, answer))
     }
 
     async fn refused(&self, claim: &Claim, status: RowStatus) -> Result<Progress, StepError> {

@@ -166,6 +166,7 @@ async fn no_question_reads_the_whole_table() {
         (&alice, list("true")),
         (&alice, list(open)),
         (&alice, list("q.project = 'p7'")),
+        (&alice, list("(q.deadline is not null and gromacs_late_seconds(q) is not null)")),
         (&alice, "select * from gromacs_queue order by id desc limit 200".to_owned()),
         (&alice, "select * from gromacs_queue where id = 4711".to_owned()),
         (&submitter, list("true")),
@@ -173,6 +174,12 @@ async fn no_question_reads_the_whole_table() {
             &submitter,
             "select count(*) from gromacs_to_tune q where q.owner = 'alice' and q.namespace = 'lab'
             and q.state = 'running'"
+                .to_owned(),
+        ),
+        (
+            &submitter,
+            "select count(*) from gromacs_to_tune where deadline is not null
+            and state not in ('completed', 'failed', 'cancelled') and (late_seconds is not null or deadline < now())"
                 .to_owned(),
         ),
         (

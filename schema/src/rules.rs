@@ -59,6 +59,8 @@ pub fn sentence(name: &str) -> Option<&'static str> {
         "benchmark_minimum" => {
             "a calibration runs with one configuration; leave min_cpu_millicores and min_ns_per_day out"
         }
+        "deadline_valid" => "deadline must be a time between the years 2000 and 9000",
+        "benchmark_deadline" => "a calibration has no deadline; leave it out",
         "interruption_after_seconds_valid" => {
             "interruption_after_seconds must be between 1 second and 7 days"
         }

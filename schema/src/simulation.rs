@@ -256,6 +256,8 @@ pub struct GromacsToTune {
     pub mdrun_options: Vec<String>,
     /// Labels that its node must have.
     pub node_labels: Json<BTreeMap<String, String>>,
+    /// When it should be completed.
+    pub deadline: Option<Timestamp>,
     /// ServiceAccount it runs as, if not the namespace's default.
     pub service_account: Option<String>,
     /// Rows that must be completed before this one begins.
@@ -584,6 +586,10 @@ pub struct RowStatus {
     pub interruption_time: Option<Timestamp>,
     /// It waits for something that its owner's other rows do not wait for.
     pub blocked: bool,
+    /// Seconds by which it is expected to miss its deadline; none if it is expected to meet it.
+    pub late_seconds: Option<i64>,
+    /// Interruptions when the tuner was asked last.
+    pub ladder_interruptions: i32,
     /// Interruptions over all submissions.
     pub interruptions: i32,
     /// The checkpoint is being read.
@@ -651,6 +657,8 @@ pub struct LadderRung {
     pub reason: String,
     /// Version of the tuner's model.
     pub model_version: String,
+    /// The tuner, asked again, does not propose it any more.
+    pub replaced: bool,
 }
 
 impl LadderRung {

@@ -16,3 +16,4 @@ mod row_life;
 mod sidecar;
 mod tenants;
 mod usage;
+mod verbs;

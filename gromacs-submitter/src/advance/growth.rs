@@ -9,10 +9,11 @@
 
 use std::time::Duration;
 
-use scavenger_schema::simulation::{Kind, LadderRung, RowStatus};
+use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus};
 
+use super::deadline::Outlook;
 use super::follow::seconds_seen;
-use super::ladder::{asks_for, below, hours, place};
+use super::ladder::{LEAST_GAIN, asks_for, below, hours, place};
 use super::waiting::{is_held, is_operator_away};
 use super::{Action, Input, Step, act, record, settle};
 use crate::probe::starts_by_script;
@@ -23,6 +24,9 @@ const RESTART_SECONDS: f64 = 120.0;
 
 /// What is left must take less than this share of the time that it would take as it runs.
 const LARGEST_SHARE: f64 = 0.5;
+
+/// A row that would miss its deadline grows after so long, if it may lose more.
+const SOON_SECONDS: f64 = 300.0;
 
 /// So long a larger configuration is waited for that had room a moment ago, beyond the pool's `pendingTimeout`.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -50,11 +54,13 @@ pub(super) fn intended(status: &RowStatus, input: &Input<'_>, job: &JobView) -> 
 /// Intends to go on with a larger configuration, if there is capacity for one with which the rest would take less than
 /// half as long.
 pub(super) fn intend(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Option<Step> {
-    let pool = input.pool.filter(|_| may_be_stopped(status, input, job))?;
+    let current = input.ladder.iter().find(|rung| Some(rung.rung) == job.rung)?;
+    let is_late = Outlook::new(input.row, status, input.ladder, input.now)
+        .is_some_and(|outlook| outlook.misses(current, 0.0));
+    let pool = input.pool.filter(|_| may_be_stopped(status, input, job, is_late))?;
     if is_operator_away(input) || pool.waiting_for_room > 0 || input.room_is_taken {
         return None;
     }
-    let current = input.ladder.iter().find(|rung| Some(rung.rung) == job.rung)?;
     let measured = status.first_step.and(status.ns_per_day).filter(|speed| *speed > 0.0)?;
     let steps = input.row.system.last_step()? - status.step?;
     let rest_ns = steps.max(0) as f64 * input.row.system.dt_ps? / 1000.0;
@@ -66,17 +72,19 @@ pub(super) fn intend(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Op
         .filter(|rung| rung.rung != current.rung && rung.ns_per_day_p50 > current.ns_per_day_p50)
         .filter(|rung| pool.limits.allow(&rung.resources()) && pool.has_room_for(rung))
         .min_by(|one, other| seconds(one).total_cmp(&seconds(other)))?;
-    if seconds(larger) >= now_seconds * LARGEST_SHARE {
+    let share = if is_late { 1.0 - LEAST_GAIN } else { LARGEST_SHARE };
+    if seconds(larger) >= now_seconds * share {
         return None;
     }
     let reason = format!(
         "stops at a checkpoint and goes on with configuration {} of {}, {}: with the capacity there is now the rest \
-         takes {} instead of {}",
+         takes {} instead of {}{}",
         place(input.ladder, larger.rung),
         input.ladder.len(),
         asks_for(larger),
         hours(seconds(larger)),
-        hours(now_seconds)
+        hours(now_seconds),
+        if is_late { ", which would miss its deadline" } else { "" }
     );
     let status = RowStatus {
         next_rung: Some(larger.rung),
@@ -90,16 +98,23 @@ pub(super) fn intend(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Op
 /// True if the attempt writes its checkpoint when it is stopped, and has run for as long as it may lose: so a row grows
 /// at most once in that time. After a growth that came to nothing it is twice that time, after the next one four times: what
 /// took the capacity meanwhile, or a quota that the pool does not show, may do so again.
-fn may_be_stopped(status: &RowStatus, input: &Input<'_>, job: &JobView) -> bool {
+///
+/// A row that is late need not wait for all of it.
+fn may_be_stopped(status: &RowStatus, input: &Input<'_>, job: &JobView, is_late: bool) -> bool {
     let row = input.row;
-    let saves = input.pool.is_some_and(|pool| pool.supervises) || !starts_by_script(row);
     let ran = seconds_seen(status, input.now);
+    let usual = f64::from(row.interruption_after_seconds);
+    let least = if is_late { usual.min(SOON_SECONDS) } else { usual };
     let doublings = row.status.growth_failures.clamp(0, MOST_DOUBLINGS);
-    row.kind == Kind::Simulation
-        && !row.is_minimisation()
-        && saves
+    input.pool.is_some_and(|pool| can_grow(row, pool))
         && !job.suspended
-        && ran >= f64::from(row.interruption_after_seconds) * f64::from(1 << doublings)
+        && ran >= least * f64::from(1 << doublings)
+}
+
+/// True if a row can stop at a checkpoint and go on from there: SIGTERM reaches its mdrun, which then writes one.
+pub(super) fn can_grow(row: &GromacsToTune, pool: &PoolView) -> bool {
+    let saves = pool.supervises || !starts_by_script(row);
+    row.kind == Kind::Simulation && !row.is_minimisation() && saves
 }
 
 /// It runs: with more than it had, if it was stopped for that.

@@ -265,7 +265,7 @@ fn most_memory(row: &GromacsToTune, rung: &LadderRung, pool: Option<&PoolView>) 
 const ROOM_IS_KNOWN_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 /// Less gain is not worth a change: predictions are wrong by as much.
-const LEAST_GAIN: f64 = 0.1;
+pub(super) const LEAST_GAIN: f64 = 0.1;
 
 /// Goes on with another configuration. What was measured on CPUs says nothing of a GPU, nor the other way round.
 pub(super) fn take(status: &mut RowStatus, rung: Option<i32>, ladder: &[LadderRung]) {
@@ -292,6 +292,32 @@ pub(super) fn rest_seconds(row: &GromacsToTune, rung: &LadderRung, ladder: &[Lad
     Some(simulated_ns / (rung.ns_per_day_p50 * ratio.unwrap_or(1.0)) * 86400.0)
 }
 
+/// What was measured over a while is slower by so much for the rest, in bad times.
+const MEASURED_AND_SLOW: f64 = 0.9;
+
+/// The same as [`rest_seconds`] at the slow end: with the speed that was measured less a tenth, and with that which is reached nine
+/// times in ten where nothing was measured. What the running attempt measures counts at once.
+pub(super) fn slow_rest_seconds(
+    row: &GromacsToTune,
+    status: &RowStatus,
+    rung: &LadderRung,
+    ladder: &[LadderRung],
+) -> Option<f64> {
+    if row.is_minimisation() {
+        // It begins again each time.
+        return Some(rung.hours_to_finish? * 3600.0 * rung.ns_per_day_p50 / rung.ns_per_day_p10);
+    }
+    let first_step = row.system.init_step.unwrap_or(0);
+    let steps = row.system.last_step()? - status.step.unwrap_or(first_step);
+    let simulated_ns = steps.max(0) as f64 * row.system.dt_ps? / 1000.0;
+    let running = ladder.iter().find(|found| Some(found.rung) == status.rung);
+    let measured = status.first_step.and(status.ns_per_day).filter(|speed| *speed > 0.0);
+    let now = running.zip(measured).map(|(running, measured)| measured / running.ns_per_day_p50);
+    let ratio = now.or(status.speed_ratio).filter(|_| is_of_one_kind(status.rung, rung.rung, ladder));
+    let speed = ratio.map_or(rung.ns_per_day_p10, |ratio| rung.ns_per_day_p50 * ratio * MEASURED_AND_SLOW);
+    Some(simulated_ns / speed * 86400.0).filter(|seconds| seconds.is_finite())
+}
+
 /// A better configuration than the one that waits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Better {
@@ -304,19 +330,19 @@ pub(super) struct Better {
 }
 
 /// The configuration that would be done soonest with the room there is now, if that is clearly sooner than with the
-/// one in use. `wait_seconds`: how long that one will wait for room if it has none now.
+/// one in use. `wait_seconds`: how long that one will wait for room if it has none now; with `counts_all`, any gain counts.
 pub(super) fn better(
     row: &GromacsToTune,
     ladder: &[LadderRung],
     rung: i32,
     pool: &PoolView,
-    has_room: bool,
     wait_seconds: f64,
+    counts_all: bool,
 ) -> Option<Better> {
     let seconds = |rung: &LadderRung| rest_seconds(row, rung, ladder).unwrap_or(f64::INFINITY);
     row.system.last_step().zip(row.system.dt_ps)?;
     let current = ladder.iter().find(|found| found.rung == rung)?;
-    let instead_of = seconds(current) + if has_room { 0.0 } else { wait_seconds };
+    let instead_of = seconds(current) + wait_seconds;
     let fits = |rung: &&LadderRung| pool.has_room_for(rung);
     let best = ladder
         .iter()
@@ -324,7 +350,8 @@ pub(super) fn better(
         .filter(fits)
         .min_by(|one, other| seconds(one).total_cmp(&seconds(other)))?;
     let better = Better { rung: best.rung, seconds: seconds(best), instead_of };
-    (better.seconds <= instead_of * (1.0 - LEAST_GAIN)).then_some(better)
+    let least = if counts_all { 0.0 } else { LEAST_GAIN };
+    (better.seconds < instead_of * (1.0 - least)).then_some(better)
 }
 
 /// True if the pool's status tells of the room after `end_time`: when that end, and when that status came to be known, by

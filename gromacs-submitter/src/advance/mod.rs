@@ -7,6 +7,7 @@
 mod blocked;
 mod calibration;
 mod checkpoint;
+mod deadline;
 mod ending;
 mod finished;
 mod follow;
@@ -14,6 +15,7 @@ mod growth;
 mod inspecting;
 mod ladder;
 mod observation;
+mod renewal;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -32,6 +34,7 @@ pub use growth::may_grow;
 pub(crate) use ladder::hours;
 pub use ladder::{Kill, NoConfiguration, with_ladder};
 pub use observation::{Observation, Place};
+pub use renewal::{renewed, was_asked};
 pub use start::{Refusal, Refused, without_refused};
 
 use crate::manifest::{Probe, probe_name};
@@ -178,6 +181,8 @@ pub enum Action {
     DeleteProbe(Probe),
     /// Asks the tuner, and records the ladder.
     AskTuner(Box<SystemDescription>),
+    /// Asks the tuner after an interruption, and records what it proposes now beside what it had proposed.
+    AskAgain(Box<SystemDescription>),
     /// Asks the tuner what it expects of the one configuration of a calibration, and records that as its ladder.
     Predict(Box<PredictRequest>),
     /// Makes the ScavengerJob with this rung.
@@ -220,6 +225,7 @@ impl Action {
             Self::CreateProbe(_) => "create_probe",
             Self::DeleteProbe(_) => "delete_probe",
             Self::AskTuner(_) => "ask_tuner",
+            Self::AskAgain(_) => "ask_tuner_again",
             Self::Predict(_) => "predict",
             Self::CreateJob(_) => "create_job",
             Self::ReplaceJob { .. } => "replace_job",
@@ -289,6 +295,7 @@ pub fn advance(input: &Input<'_>) -> Step {
     step.observations =
         step.attempts.iter().filter_map(|attempt| observation::of_attempt(attempt, input)).collect();
     step.status.blocked = blocked::is_blocked(&step.status, input);
+    step.status.late_seconds = deadline::late_seconds(&step.status, input);
     let keeps = match step.status.state {
         State::Completed | State::Failed => input.settings.keep_jobs,
         State::Cancelled => SWEEP_DELAY,
@@ -311,6 +318,7 @@ pub fn with_failure(row: &GromacsToTune, reason: String, keep_jobs: Duration, no
         grown_from: None,
         verifying: false,
         blocked: false,
+        late_seconds: None,
         ..row.status.clone()
     }
 }
@@ -401,6 +409,7 @@ fn next_submission(row: &GromacsToTune, reason: String) -> RowStatus {
         not_before: None,
         checkpoint_step: checkpoint::saved_step(row, &row.status),
         speed_ratio: None,
+        ladder_interruptions: row.status.interruptions,
         ..row.status.clone()
     }
 }

@@ -7,9 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use scavenger_schema::simulation::{Kind, LadderRung, RowStatus};
 use scavenger_vocabulary::{Outcome, Phase, WaitingReason};
 
+use super::deadline::Outlook;
 use super::growth;
 use super::ladder::{asks_for, below, better, first_to_try, hours, knows_room, place, rest_seconds, take};
-use super::{Action, Input, Step, act, later, record, said, seconds_between, settle, settle_until};
+use super::{Action, Input, Step, act, later, record, renewal, said, seconds_between, settle, settle_until};
 use crate::view::{AttemptView, JobView};
 
 /// How often a row that waits is looked at although no event asked for it. Thousands may wait while a few run, and the
@@ -46,6 +47,9 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
     }
     // Its spec is the truth, also when a person changed it; what is no rung is not judged.
     take(&mut status, job.rung, input.ladder);
+    if let Some(step) = renewal::due(&status, input, job) {
+        return step;
+    }
     let why = job.waiting_reason.filter(|_| job.judged);
     let grows = status.grown_from.is_some();
     let no_room = match why {
@@ -74,7 +78,9 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
         }
         _ if no_room => {
             let left = patience_seconds(&status, rung, input) - waited;
-            if left > 0.0 {
+            if let Some(found) = pressed(&status, rung, left.max(0.0), input) {
+                step_down(status, found, "to wait longer would miss the deadline", input)
+            } else if left > 0.0 {
                 let due = later(input.now, Duration::from_secs_f64(left).min(WAITING_INTERVAL));
                 settle_until(status, Some(said(job)), due)
             } else {
@@ -187,8 +193,10 @@ fn continue_elsewhere(
     let current = find(input, rung)?;
     // The operator knows better than its last word about the pool.
     let has_room = why == Some(WaitingReason::BackingOff) && pool.has_room_for(current);
-    let wait = (patience_seconds(status, rung, input) - waited).max(0.0);
-    let better = better(input.row, input.ladder, rung, pool, has_room, wait)?;
+    let wait = if has_room { 0.0 } else { (patience_seconds(status, rung, input) - waited).max(0.0) };
+    let outlook = Outlook::new(input.row, status, input.ladder, input.now);
+    let misses = outlook.is_some_and(|outlook| outlook.misses(current, wait));
+    let better = better(input.row, input.ladder, rung, pool, wait, misses)?;
     let reason = format!(
         "continues on configuration {} of {}, {}: with the capacity there is now it would be done in {} instead of {}",
         place(input.ladder, better.rung),
@@ -198,6 +206,12 @@ fn continue_elsewhere(
         hours(better.instead_of)
     );
     Some(record(RowStatus { next_rung: Some(better.rung), reason: Some(reason), ..status.clone() }))
+}
+
+/// A smaller configuration that is taken at once for the sake of the row's deadline.
+fn pressed<'a>(status: &RowStatus, rung: i32, wait: f64, input: &Input<'a>) -> Option<&'a LadderRung> {
+    let pool = input.pool.filter(|_| !is_operator_away(input))?;
+    Outlook::new(input.row, status, input.ladder, input.now)?.presses(rung, wait, pool)
 }
 
 /// Others come first, and room that none of them takes is left. Nobody knows how long the line takes: a row that has
@@ -216,7 +230,9 @@ fn in_line(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> St
         let fits = others.filter(|found| pool.has_room_for(found) && seconds(found) <= waited);
         fits.min_by(|one, other| seconds(one).total_cmp(&seconds(other)))
     });
-    let Some(quickest) = quickest else { return wait(status, said(job), input) };
+    // Nobody knows how long the line takes; as long again as it has taken is a fair guess.
+    let pressed = || pool.and_then(|_| pressed(&status, rung, waited, input));
+    let Some(quickest) = quickest.or_else(pressed) else { return wait(status, said(job), input) };
     let reason = format!(
         "has waited in line for {}, and would be done in {} with configuration {} of {}, {}, for which there is capacity: \
          takes that",
@@ -251,7 +267,12 @@ fn fall_back(mut status: RowStatus, rung: i32, why: &str, input: &Input<'_>, job
     let grown_from = status.grown_from.take();
     let back = grown_from.and_then(|from| smaller.iter().find(|found| found.rung == from));
     status.growth_failures = status.growth_failures.saturating_add(i32::from(back.is_some()));
-    match back.or_else(|| first_to_try(smaller, input.pool)) {
+    let in_time = || {
+        let outlook = Outlook::new(input.row, &status, input.ladder, input.now)?;
+        let found = outlook.soonest(smaller, input.pool?)?;
+        (!outlook.misses(found, 0.0)).then_some(found)
+    };
+    match back.or_else(in_time).or_else(|| first_to_try(smaller, input.pool)) {
         Some(smaller) => step_down(status, smaller, why, input),
         None => start_over(status, input, job),
     }

@@ -76,6 +76,7 @@ fn edit(options: &EditOptions) -> anyhow::Result<Edit> {
         } else {
             (!options.after.is_empty()).then(|| options.after.clone())
         },
+        deadline: if options.no_deadline { Some(None) } else { options.deadline.map(Some) },
         priority: options.priority,
         max_cpu_millicores: options.max_cpu_millicores,
         max_memory_bytes: options.max_memory_bytes,
@@ -89,6 +90,6 @@ fn edit(options: &EditOptions) -> anyhow::Result<Edit> {
 }
 
 fn is_possible(edit: &Edit, state: &str) -> bool {
-    edit.is_about_names()
+    edit.is_always_possible()
         || state.parse().is_ok_and(|state: State| state.is_final() || state == State::Queued)
 }

@@ -155,6 +155,7 @@ fn row_filter(filter: &Filter) -> RowFilter {
         namespace: filter.namespace.clone(),
         project: filter.project.clone(),
         labels: filter.label.iter().cloned().collect(),
+        late: filter.late,
         ..RowFilter::default()
     }
 }

@@ -36,6 +36,10 @@ pub(super) struct QueueRow {
     pub(super) kind: String,
     #[serde(default)]
     pub(super) project: Option<String>,
+    #[serde(default)]
+    pub(super) deadline: Option<String>,
+    #[serde(default)]
+    pub(super) late_seconds: Option<i64>,
 }
 
 impl QueueRow {
@@ -62,6 +66,16 @@ impl QueueRow {
         self.percent.map(|percent| format!("{percent:.0} %"))
     }
 
+    /// That it is late, and by how much.
+    pub(super) fn late(&self) -> Option<String> {
+        let by = stretch(self.late_seconds?);
+        Some(if self.state == "completed" {
+            format!("missed its deadline by {by}")
+        } else {
+            format!("will miss its deadline by about {by}")
+        })
+    }
+
     fn cells(&self) -> Vec<String> {
         let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         vec![
@@ -73,7 +87,7 @@ impl QueueRow {
             dash(self.ns_per_day.map(speed)),
             dash(self.seconds_left.map(stretch)),
             self.interruptions.to_string(),
-            self.reason.clone().unwrap_or_default(),
+            self.late().into_iter().chain(self.reason.clone()).collect::<Vec<_>>().join("; "),
         ]
     }
 }
@@ -153,7 +167,22 @@ pub(super) mod tests {
             scavenger_job: format!("gromacs-{id}-1"),
             kind: "simulation".to_owned(),
             project: None,
+            deadline: None,
+            late_seconds: None,
         }
+    }
+
+    #[test]
+    fn a_row_that_is_late_says_by_how_much() {
+        let mut late = QueueRow { late_seconds: Some(7200), ..running(7) };
+        let line = |row: &QueueRow| table(std::slice::from_ref(row)).render(None)[1].clone();
+        assert!(
+            line(&late).ends_with("will miss its deadline by about 2 h; attempt 1 runs on 1 core"),
+            "{}",
+            line(&late)
+        );
+        (late.state, late.reason) = ("completed".to_owned(), None);
+        assert!(line(&late).ends_with("missed its deadline by 2 h"), "{}", line(&late));
     }
 
     #[test]

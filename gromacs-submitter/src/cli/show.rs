@@ -43,7 +43,7 @@ fn tell(row: &QueueRow, story: &Value, width: Option<usize>) -> Vec<String> {
         row.namespace,
         row.owner
     )];
-    let facts = facts(row, &story["simulation"]).into_iter().chain(notes(story));
+    let facts = facts(row, story).into_iter().chain(notes(story));
     lines.extend(facts.map(|(name, fact)| format!("{name:<12}{fact}")));
     // Facts are wrapped, not cut: a reason is worth a second line.
     let mut lines: Vec<String> =
@@ -78,7 +78,8 @@ fn tell(row: &QueueRow, story: &Value, width: Option<usize>) -> Vec<String> {
     lines
 }
 
-fn facts(row: &QueueRow, simulation: &Value) -> Vec<(&'static str, String)> {
+fn facts(row: &QueueRow, story: &Value) -> Vec<(&'static str, String)> {
+    let simulation = &story["simulation"];
     let mut facts = vec![("state", state(row, simulation))];
     facts.extend(benchmark(row, simulation).map(|benchmark| ("calibration", benchmark)));
     if let Some(reason) = &row.reason {
@@ -97,10 +98,10 @@ fn facts(row: &QueueRow, simulation: &Value) -> Vec<(&'static str, String)> {
         facts.push(("system", system));
     }
     if let Some(configuration) = &row.configuration {
-        let place = row
-            .rung
-            .zip(row.rungs)
-            .map(|(rung, rungs)| format!(" (configuration {rung} of {rungs})"))
+        let tried = tried(story);
+        let place = tried.iter().position(|rung| row.rung.is_some() && rung["rung"].as_i64() == row.rung);
+        let place = place
+            .map(|index| format!(" (configuration {} of {})", index + 1, tried.len()))
             .unwrap_or_default();
         facts.push(("runs with", format!("{configuration}{place}")));
     }
@@ -122,6 +123,10 @@ fn facts(row: &QueueRow, simulation: &Value) -> Vec<(&'static str, String)> {
     }
     if let Some(nsteps) = simulation["extended_nsteps"].as_i64() {
         facts.push(("extended", format!("to {} steps in all", count(nsteps))));
+    }
+    if let Some(deadline) = &row.deadline {
+        let late = row.late().map(|late| format!(", {late}")).unwrap_or_default();
+        facts.push(("deadline", format!("{}{late}", minute(deadline))));
     }
     facts.push(("asked for", asked(simulation)));
     facts.extend(rows_of(&simulation["after"]).map(|rows| ("after", rows)));
@@ -256,7 +261,14 @@ fn next(row: &QueueRow) -> Option<String> {
     }
 }
 
-/// The configurations of the present submission.
+/// The configurations of the present submission that are tried, the first one first.
+fn tried(story: &Value) -> Vec<&Value> {
+    let submission = &story["simulation"]["submission"];
+    let of_it = items(story, "ladder").filter(|rung| &rung["submission"] == submission);
+    of_it.filter(|rung| rung["replaced"] != true).collect()
+}
+
+/// They as a table.
 fn ladder(row: &QueueRow, story: &Value) -> Table {
     let mut table = Table::new(&[
         "",
@@ -269,12 +281,11 @@ fn ladder(row: &QueueRow, story: &Value) -> Table {
         ">EFFICIENCY",
         "REASON",
     ]);
-    let submission = &story["simulation"]["submission"];
-    for rung in items(story, "ladder").filter(|rung| &rung["submission"] == submission) {
+    for (place, rung) in (1..).zip(tried(story)) {
         let number = |name: &str| rung[name].as_f64().map_or_else(|| "-".to_owned(), speed);
         table.push(&[
             if rung["rung"].as_i64() == row.rung { "->" } else { "" }.to_owned(),
-            text(&rung["rung"]),
+            i32::to_string(&place),
             rung["cpu_millicores"].as_f64().map_or_else(|| "-".to_owned(), |it| (it / 1000.0).to_string()),
             text(&rung["gpus"]),
             mebibytes(&rung["memory_bytes"]),
@@ -454,7 +465,7 @@ mod tests {
             "why         attempt 1 runs on 1 core",
             "progress    step 205,000 of 500,000, 41 %, 12.3 ns/day, 1 h 11 min left",
             "92,224 atoms, 500,000 steps of 0.002 ps (1 ns), box 9.5 x 9.5 x 9.5 nm",
-            "1 core, 64 MiB, 1x1 (configuration 2 of 3)",
+            "1 core, 64 MiB, 1x1 (configuration 2 of 2)",
             "->       2",
             "11.0 (8.00 to 14.0)",
             "91 %  half of it",

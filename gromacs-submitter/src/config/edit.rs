@@ -6,13 +6,14 @@ use clap::{ArgGroup, Args};
 
 use super::duration;
 use super::ladder::LadderFlags;
-use super::queue::{Selection, label};
+use super::queue::{Selection, deadline, label};
+use crate::store::Moment;
 
 /// Options of `edit`.
 #[derive(Debug, Clone, Args)]
 #[command(
     group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "in_project", "with_label"]).multiple(true).required(true),
-    group = ArgGroup::new("what").args(["project", "label", "image", "append", "mdrun_options", "node_label", "any_node", "after", "no_after", "priority", "max_cpu_millicores", "max_memory_bytes", "max_gpus", "min_cpu_millicores", "min_ns_per_day", "min_efficiency", "max_configurations", "gpu_price", "memory_price", "interruption_after", "fallback_after"]).multiple(true).required(true)
+    group = ArgGroup::new("what").args(["project", "label", "image", "append", "mdrun_options", "node_label", "any_node", "after", "no_after", "deadline", "no_deadline", "priority", "max_cpu_millicores", "max_memory_bytes", "max_gpus", "min_cpu_millicores", "min_ns_per_day", "min_efficiency", "max_configurations", "gpu_price", "memory_price", "interruption_after", "fallback_after"]).multiple(true).required(true)
 )]
 pub struct EditOptions {
     /// Which rows.
@@ -45,6 +46,12 @@ pub struct EditOptions {
     /// Wait for no other row
     #[arg(long, conflicts_with = "after", help_heading = "Scheduling")]
     pub no_after: bool,
+    /// Try to complete them by TIME, such as 3d from now, 2026-11-28T08:00:00Z, or 2026-11-28 (UTC)
+    #[arg(long, value_name = "TIME", value_parser = deadline, help_heading = "Scheduling")]
+    pub deadline: Option<Moment>,
+    /// Take their deadline away
+    #[arg(long, conflicts_with = "deadline", help_heading = "Scheduling")]
+    pub no_deadline: bool,
     /// Start before rows of yours of lower priority
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, help_heading = "Scheduling")]
     pub priority: Option<i32>,

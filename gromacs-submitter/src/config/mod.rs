@@ -16,11 +16,11 @@ use scavenger_schema::scavenger_job::ImagePullPolicy;
 pub use edit::{EditOptions, ExtendOptions};
 pub use folder::{AttemptNumber, FetchOptions, FilesOptions, Kubernetes, LogsOptions, Reading};
 pub use ladder::LadderOptions;
-pub(crate) use queue::label;
 pub use queue::{
     AddOptions, CancelOptions, Filter, ListOptions, MigrateOptions, Output, OutputFormat, ReportOptions,
     RetryOptions, RowsOptions, Selection, ShowOptions, Since, WatchOptions,
 };
+pub(crate) use queue::{deadline, label};
 pub use tenant::{AddTenantOptions, ListTenantsOptions, RemoveTenantOptions, TenantCommand, TenantOptions};
 
 use crate::webhook::WebhookUrl;
@@ -105,7 +105,7 @@ pub enum Command {
     Release(RowsOptions),
     /// Change what simulations ask for, or what they belong to
     ///
-    /// Project and labels can be changed at any time, everything else while a row is queued or has ended: cancel a row,
+    /// Project, labels and deadline can be changed at any time, everything else while a row is queued or has ended: cancel a row,
     /// change it, and retry it. The limits of the tenant hold as they do for add.
     Edit(EditOptions),
     /// Let completed simulations go on for longer

@@ -9,6 +9,7 @@ use scavenger_schema::simulation::State;
 
 use super::duration;
 use super::ladder::LadderFlags;
+use crate::store::Moment;
 
 /// Form of what is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -120,6 +121,12 @@ pub struct AddOptions {
     /// are chosen for these nodes.
     #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', value_parser = label, help_heading = "Scheduling")]
     pub node_label: Vec<(String, String)>,
+    /// Try to complete them by TIME, such as 3d from now, 2026-11-28T08:00:00Z, or 2026-11-28 (UTC)
+    ///
+    /// It orders the choice of configurations, and lets a row grow earlier. Nothing is stopped for it: a row that is expected
+    /// to miss its deadline says so.
+    #[arg(long, value_name = "TIME", value_parser = deadline, help_heading = "Scheduling")]
+    pub deadline: Option<Moment>,
     /// Begin none of them until they are released
     #[arg(long, help_heading = "Scheduling")]
     pub hold: bool,
@@ -195,6 +202,9 @@ pub struct Filter {
     /// Only rows with this label; may be repeated, then all must be there
     #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', value_parser = label)]
     pub label: Vec<(String, String)>,
+    /// Only rows that have missed their deadline, or are expected to
+    #[arg(long)]
+    pub late: bool,
 }
 
 /// Options of `list`.
@@ -370,6 +380,15 @@ fn state(text: &str) -> Result<State, String> {
     })
 }
 
+/// Reads a deadline: so far from now, or a moment.
+pub(crate) fn deadline(text: &str) -> Result<Moment, String> {
+    let explain = || "write for example 12h, 3d, 2026-11-28 or 2026-11-28T08:00:00Z".to_owned();
+    match since(text).map_err(|_| explain())? {
+        Since::Ago(duration) => Ok(Moment::In(duration.as_secs_f64())),
+        Since::Moment(time) => Ok(Moment::At(time)),
+    }
+}
+
 fn since(text: &str) -> Result<Since, String> {
     let explain = || "write for example 12h, 7d, 2026-11-21 or 2026-11-21T08:00:00Z".to_owned();
     if let Ok(span) = text.parse::<Span>() {
@@ -391,6 +410,14 @@ fn since(text: &str) -> Result<Since, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deadline_is_ahead_or_a_moment() {
+        assert_eq!(deadline("3d"), Ok(Moment::In(3.0 * 86400.0)));
+        let moment = "2026-11-28T08:00:00Z".parse().expect("should be a time");
+        assert_eq!(deadline("2026-11-28T08:00:00Z"), Ok(Moment::At(moment)));
+        assert!(deadline("soon").is_err_and(|error| error.contains("for example 12h, 3d")));
+    }
 
     #[test]
     fn since_is_a_stretch_or_a_moment() {

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
+use jiff::Timestamp;
 use scavenger_schema::simulation::{LadderSettings, System};
 use sqlx::types::Json;
 use sqlx::{Acquire as _, PgConnection, Postgres, QueryBuilder};
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, sql_time};
 
 /// Rows in one statement: with all columns given, far below the 65,535 values that one may have.
 const MOST_ROWS: usize = 1000;
@@ -53,6 +54,8 @@ pub struct NewRow {
     pub mdrun_options: Option<Vec<String>>,
     /// Labels that its node must have.
     pub node_labels: Option<Labels>,
+    /// When it should be completed.
+    pub deadline: Option<Moment>,
     /// What it belongs to.
     pub project: Option<String>,
     /// Names and values that filters look for.
@@ -63,6 +66,29 @@ pub struct NewRow {
     pub after: Option<Vec<i64>>,
     /// The simulated system, as far as it is known.
     pub system: System,
+}
+
+/// A time that is given by itself, or by how far it is away.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Moment {
+    /// That time.
+    At(Timestamp),
+    /// So many seconds from now, by the clock of the database.
+    In(f64),
+}
+
+impl Moment {
+    /// Adds it to a statement.
+    pub(super) fn push(self, query: &mut QueryBuilder<Postgres>) {
+        match self {
+            Self::At(time) => {
+                query.push_bind(sql_time(time));
+            }
+            Self::In(seconds) => {
+                query.push("now() + make_interval(secs => ").push_bind(seconds).push(")");
+            }
+        }
+    }
 }
 
 /// Labels of a row: names and values.
@@ -249,10 +275,11 @@ enum Cell<'a> {
     Bigs(&'a [i64]),
     Words(&'a [String]),
     Names(&'a Labels),
+    Time(Moment),
 }
 
 /// Every column that a user may give, with its value.
-fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 43] {
+fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 44] {
     let (system, ladder) = (&row.system, &row.ladder_settings);
     [
         ("namespace", Some(Cell::Text(&row.namespace))),
@@ -277,6 +304,7 @@ fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 43] {
         ("checkpoint_path", row.checkpoint_path.as_deref().map(Cell::Text)),
         ("mdrun_options", row.mdrun_options.as_deref().map(Cell::Words)),
         ("node_labels", row.node_labels.as_ref().map(Cell::Names)),
+        ("deadline", row.deadline.map(Cell::Time)),
         ("project", row.project.as_deref().map(Cell::Text)),
         ("labels", row.labels.as_ref().map(Cell::Names)),
         ("held", row.held.map(Cell::Flag)),
@@ -329,6 +357,10 @@ async fn insert(connection: &mut PgConnection, rows: &[NewRow]) -> Result<Vec<i6
                 Some(Cell::Bigs(value)) => query.push_bind(*value),
                 Some(Cell::Words(value)) => query.push_bind(*value),
                 Some(Cell::Names(value)) => query.push_bind(Json(&value.0)),
+                Some(Cell::Time(value)) => {
+                    value.push(&mut query);
+                    &mut query
+                }
             };
         }
         query.push(")");

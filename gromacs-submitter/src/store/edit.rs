@@ -4,7 +4,7 @@ use scavenger_schema::simulation::LadderSettings;
 use sqlx::types::Json;
 use sqlx::{Postgres, QueryBuilder};
 
-use super::{Labels, Store, StoreError};
+use super::{Labels, Moment, Store, StoreError, sql_time};
 
 /// New values; what is none stays.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -21,6 +21,8 @@ pub struct Edit {
     pub mdrun_options: Option<Vec<String>>,
     /// Labels that their nodes must have, in the place of those before.
     pub node_labels: Option<Labels>,
+    /// When they should be completed; none takes the deadline away.
+    pub deadline: Option<Option<Moment>>,
     /// Rows that must be completed before they begin.
     pub after: Option<Vec<i64>>,
     /// Priority among the owner's rows.
@@ -66,11 +68,17 @@ pub struct Extended {
 }
 
 impl Edit {
-    /// True if it changes nothing but project and labels, which is possible in every state.
+    /// True if it changes nothing but project, labels and deadline, which is possible in every state: nothing is stopped for
+    /// them.
     #[must_use]
-    pub fn is_about_names(&self) -> bool {
-        let names = Self { project: self.project.clone(), labels: self.labels.clone(), ..Self::default() };
-        *self == names
+    pub fn is_always_possible(&self) -> bool {
+        let possible = Self {
+            project: self.project.clone(),
+            labels: self.labels.clone(),
+            deadline: self.deadline,
+            ..Self::default()
+        };
+        *self == possible
     }
 }
 
@@ -116,6 +124,19 @@ impl Store {
             }
             if let Some(labels) = &edit.labels {
                 columns.push("labels = labels || ").push_bind_unseparated(Json(&labels.0));
+            }
+            match edit.deadline {
+                Some(Some(Moment::At(time))) => {
+                    columns.push("deadline = ").push_bind_unseparated(sql_time(time));
+                }
+                Some(Some(Moment::In(seconds))) => {
+                    let columns = columns.push("deadline = now() + make_interval(secs => ");
+                    columns.push_bind_unseparated(seconds).push_unseparated(")");
+                }
+                Some(None) => {
+                    columns.push("deadline = null");
+                }
+                None => {}
             }
         }
         query.push(" where id = any(").push_bind(rows).push(") returning id");

@@ -27,7 +27,7 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions, PgRow};
 use sqlx::types::Json;
 use sqlx::{FromRow as _, PgExecutor, PgPool, Row as _};
 
-pub use add::{AddMode, Added, Labels, NewRow};
+pub use add::{AddMode, Added, Labels, Moment, NewRow};
 pub use answer::Answer;
 pub use edit::{Edit, Extended, Length};
 pub use end_report::EndReport;
@@ -46,7 +46,7 @@ macro_rules! columns {
     () => {
         "id, kind, owner, namespace, persistent_volume_claim, tpr_path, image, pinned_image, run_as_user, run_as_group, priority,
         max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores, min_ns_per_day, interruption_after_seconds,
-        fallback_after_seconds, append, checkpoint_path, mdrun_options, node_labels,
+        fallback_after_seconds, append, checkpoint_path, mdrun_options, node_labels, deadline,
         service_account, after, min_efficiency, max_configurations, gpu_price, memory_price, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order,
         bonded_interactions, constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version,
         benchmark_atoms, benchmark_ranks, benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels,
@@ -56,7 +56,7 @@ macro_rules! columns {
         start_time, finish_time, next_attempt_time, failures, outgrown_memory_bytes, probe_outgrown_memory_bytes,
         peak_memory_bytes,
         job_expiry_time, start_failures, not_before, checkpoint_step, speed_ratio, inspect_again, progress_from_step,
-        progress_from_time, interruption_time, blocked, wakes,
+        progress_from_time, interruption_time, blocked, late_seconds, ladder_interruptions, wakes,
         clock_timestamp() as read_time"
     };
 }
@@ -107,6 +107,8 @@ pub struct Changes {
     pub inspection: Option<Inspection>,
     /// The tuner's configurations.
     pub ladder: Option<Vec<LadderRung>>,
+    /// Those that it proposes after an interruption: others of the submission stay for the attempts that ran with them.
+    pub renewed: Option<Vec<LadderRung>>,
     /// What the tuner said of them as a whole.
     pub answer: Option<Answer>,
     /// Attempts.
@@ -318,15 +320,16 @@ impl Store {
         Ok(written)
     }
 
-    /// The configurations of a submission, largest first.
+    /// The configurations of a submission, largest first; among them those that are replaced.
     ///
     /// # Errors
     /// The database's.
     pub async fn ladder(&self, row: i64, submission: i32) -> Result<Vec<LadderRung>, StoreError> {
         Ok(sqlx::query_as(
             "select rung, cpu_millicores, memory_bytes, gpus, node_labels, layout, ns_per_day_p10, ns_per_day_p50, ns_per_day_p90,
-                hours_to_finish, efficiency, predicted_memory_bytes, hardware_class, fits_now, reason, model_version
-            from gromacs_ladder where row_id = $1 and submission = $2 order by rung",
+                hours_to_finish, efficiency, predicted_memory_bytes, hardware_class, fits_now, reason, model_version,
+                replaced
+            from gromacs_ladder where row_id = $1 and submission = $2 order by coalesce(place, rung), rung",
         )
         .bind(row)
         .bind(submission)
@@ -365,7 +368,7 @@ impl Store {
         .await?)
     }
 
-    /// What attempts of earlier submissions of a row measured, newest first: as much as a request to the tuner holds. Of
+    /// What attempts of a row measured before a submission, newest first: as much as a request to the tuner holds. Of
     /// equal resources only those count that ran on the same class of hardware as the newest: of two layouts on two kinds
     /// of nodes nobody knows which is the better one.
     ///

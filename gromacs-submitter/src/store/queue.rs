@@ -27,6 +27,8 @@ pub struct RowFilter {
     pub labels: BTreeMap<String, String>,
     /// These in any case.
     pub besides: Vec<i64>,
+    /// Only those that have missed their deadline, or are expected to.
+    pub late: bool,
     /// The newest so many.
     pub limit: Option<u32>,
 }
@@ -128,12 +130,13 @@ pub struct ProjectSum {
     pub failures: Vec<(String, i64)>,
 }
 
-// $1 rows, $2 states, $3 owner, $4 namespace, $5 project, $6 labels.
+// $1 rows, $2 states, $3 owner, $4 namespace, $5 project, $6 labels, $7 whether late.
 macro_rules! matches {
     () => {
         "($1::bigint[] is null or q.id = any($1)) and (cardinality($2::text[]) = 0 or q.state = any($2))
             and ($3::text is null or q.owner = $3) and ($4::text is null or q.namespace = $4)
-            and ($5::text is null or q.project = $5) and ($6::jsonb is null or q.labels @> $6)"
+            and ($5::text is null or q.project = $5) and ($6::jsonb is null or q.labels @> $6)
+            and (not $7 or (q.deadline is not null and gromacs_late_seconds(q) is not null))"
     };
 }
 
@@ -147,6 +150,7 @@ macro_rules! bound {
             .bind(&$filter.namespace)
             .bind(&$filter.project)
             .bind($filter.labels())
+            .bind($filter.late)
     };
 }
 
@@ -160,11 +164,12 @@ impl Store {
         const SELECT: &str = concat!(
             "select to_jsonb(q) || jsonb_build_object('seconds_left',
                 case when q.expected_finish_time is not null then
-                    greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end)
-            from gromacs_queue q where q.id = any(array(
+                    greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end,
+                'deadline', t.deadline, 'late_seconds', gromacs_late_seconds(t))
+            from gromacs_queue q join gromacs_to_tune t on t.id = q.id where q.id = any(array(
                 select q.id from gromacs_to_tune q where ",
             matches!(),
-            " order by q.id desc limit $8) || $7::bigint[]) order by q.id desc"
+            " order by q.id desc limit $9) || $8::bigint[]) order by q.id desc"
         );
         let mut rows: Vec<Value> = bound!(sqlx::query_scalar(SELECT), filter)
             .bind(&filter.besides)
@@ -186,7 +191,8 @@ impl Store {
             "select jsonb_build_object(
                 'row', to_jsonb(q) || jsonb_build_object('seconds_left',
                     case when q.expected_finish_time is not null then
-                    greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end),
+                    greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end,
+                    'deadline', t.deadline, 'late_seconds', gromacs_late_seconds(t)),
                 'simulation', jsonb_build_object(
                     'persistent_volume_claim', t.persistent_volume_claim, 'image', t.image,
                     'run_as_user', t.run_as_user, 'run_as_group', t.run_as_group, 'priority', t.priority,
@@ -194,7 +200,7 @@ impl Store {
                     'max_gpus', t.max_gpus, 'min_cpu_millicores', t.min_cpu_millicores,
                     'min_ns_per_day', t.min_ns_per_day, 'interruption_after_seconds', t.interruption_after_seconds,
                     'fallback_after_seconds', t.fallback_after_seconds, 'append', t.append, 'checkpoint_path', t.checkpoint_path,
-                    'mdrun_options', t.mdrun_options, 'node_labels', t.node_labels,
+                    'mdrun_options', t.mdrun_options, 'node_labels', t.node_labels, 'deadline', t.deadline,
                     'project', t.project, 'labels', t.labels, 'held', t.held, 'after', t.after,
                     'pinned_image', t.pinned_image, 'extended_nsteps', t.extended_nsteps, 'atoms', t.atoms, 'box_nm', t.box_nm,
                     'nsteps', t.nsteps, 'init_step', t.init_step, 'dt_ps', t.dt_ps, 'cutoff_nm', t.cutoff_nm,
@@ -212,7 +218,7 @@ impl Store {
                     || jsonb_build_object('min_efficiency', t.min_efficiency,
                         'max_configurations', t.max_configurations, 'gpu_price', t.gpu_price,
                         'memory_price', t.memory_price),
-                'ladder', (select coalesce(jsonb_agg(to_jsonb(l) order by l.submission, l.rung), '[]')
+                'ladder', (select coalesce(jsonb_agg(to_jsonb(l) order by l.submission, coalesce(l.place, l.rung), l.rung), '[]')
                     from gromacs_ladder l where l.row_id = q.id),
                 'tuner_answers', (select coalesce(jsonb_agg(to_jsonb(w) order by w.submission), '[]')
                     from gromacs_tuner_answer w where w.row_id = q.id),
@@ -325,7 +331,7 @@ impl Store {
             from gromacs_attempt a join gromacs_to_tune q on q.id = a.row_id
             left join gromacs_ladder l
                 on l.row_id = a.row_id and l.submission = a.submission and l.rung = a.rung
-            where a.start_time is not null and coalesce(a.end_time, now()) >= $7 and ",
+            where a.start_time is not null and coalesce(a.end_time, now()) >= $8 and ",
             matches!(),
             " order by a.start_time, a.row_id, a.attempt"
         );
@@ -358,6 +364,20 @@ impl Store {
         )
         .bind(limit)
         .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// How many rows that have not ended are expected to miss their deadlines, or have missed them.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn count_late(&self) -> Result<i64, StoreError> {
+        Ok(sqlx::query_scalar(
+            "select count(*) from gromacs_to_tune where deadline is not null
+                and state not in ('completed', 'failed', 'cancelled')
+                and (late_seconds is not null or deadline < now())",
+        )
+        .fetch_one(&self.pool)
         .await?)
     }
 

@@ -1,6 +1,6 @@
 //! The writes of one step.
 
-use scavenger_schema::simulation::{GromacsToTune, RowStatus, State, outcome_name};
+use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State, outcome_name};
 use scavenger_schema::tuning::Build;
 use scavenger_vocabulary::Reason;
 use sqlx::types::Json;
@@ -20,6 +20,9 @@ pub(super) async fn changes(
     }
     if let Some(ladder) = &changes.ladder {
         replace_ladder(transaction, row, ladder).await?;
+    }
+    if let Some(ladder) = &changes.renewed {
+        renew_ladder(transaction, row, ladder).await?;
     }
     for attempt in &changes.attempts {
         upsert_attempt(transaction, row, attempt).await?;
@@ -80,7 +83,8 @@ pub(super) async fn status(
             outgrown_memory_bytes = $28, peak_memory_bytes = $29, job_expiry_time = $30, start_failures = $31,
             not_before = $32, checkpoint_step = $33, speed_ratio = $34, inspect_again = $35,
             probe_outgrown_memory_bytes = $36, grown_from = $37, growth_failures = $38, progress_from_step = $39,
-            progress_from_time = $40, interruption_time = $41, blocked = $42,
+            progress_from_time = $40, interruption_time = $41, blocked = $42, late_seconds = $43,
+            ladder_interruptions = $44,
             next_attempt_time = case when wakes = $25 then $26 else now() end,
             lease_holder = case when $27 then null else lease_holder end,
             lease_until = case when $27 then null else now() + make_interval(secs => $3) end
@@ -133,6 +137,8 @@ pub(super) async fn status(
         .bind(status.progress_from_time)
         .bind(status.interruption_time)
         .bind(status.blocked)
+        .bind(status.late_seconds)
+        .bind(status.ladder_interruptions)
         .fetch_optional(&mut **transaction)
         .await?
         .ok_or(StoreError::LoseLease(claim.row.id))?;
@@ -212,41 +218,77 @@ async fn fill_system(
 async fn replace_ladder(
     transaction: &mut Transaction<'_, Postgres>,
     row: &GromacsToTune,
-    ladder: &[scavenger_schema::simulation::LadderRung],
+    ladder: &[LadderRung],
 ) -> Result<(), StoreError> {
     sqlx::query("delete from gromacs_ladder where row_id = $1 and submission = $2")
         .bind(row.id)
         .bind(row.status.submission)
         .execute(&mut **transaction)
         .await?;
-    for rung in ladder {
-        sqlx::query(
-            "insert into gromacs_ladder (row_id, submission, rung, cpu_millicores, memory_bytes, gpus, layout,
-                ns_per_day_p10, ns_per_day_p50, ns_per_day_p90, hours_to_finish, efficiency, predicted_memory_bytes,
-                hardware_class, fits_now, reason, model_version, node_labels)
-            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
-        )
-        .bind(row.id)
-        .bind(row.status.submission)
-        .bind(rung.rung)
-        .bind(rung.cpu_millicores)
-        .bind(rung.memory_bytes)
-        .bind(rung.gpus)
-        .bind(rung.layout)
-        .bind(rung.ns_per_day_p10)
-        .bind(rung.ns_per_day_p50)
-        .bind(rung.ns_per_day_p90)
-        .bind(rung.hours_to_finish)
-        .bind(rung.efficiency)
-        .bind(rung.predicted_memory_bytes)
-        .bind(&rung.hardware_class)
-        .bind(rung.fits_now)
-        .bind(&rung.reason)
-        .bind(&rung.model_version)
-        .bind(&rung.node_labels)
-        .execute(&mut **transaction)
-        .await?;
+    for (place, rung) in (1..).zip(ladder) {
+        write_rung(transaction, row, rung, place).await?;
     }
+    Ok(())
+}
+
+/// A configuration keeps its number for as long as attempts may have run with it.
+async fn renew_ladder(
+    transaction: &mut Transaction<'_, Postgres>,
+    row: &GromacsToTune,
+    ladder: &[LadderRung],
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "update gromacs_ladder set replaced = true, place = null where row_id = $1 and submission = $2",
+    )
+    .bind(row.id)
+    .bind(row.status.submission)
+    .execute(&mut **transaction)
+    .await?;
+    for (place, rung) in (1..).zip(ladder) {
+        write_rung(transaction, row, rung, place).await?;
+    }
+    Ok(())
+}
+
+async fn write_rung(
+    transaction: &mut Transaction<'_, Postgres>,
+    row: &GromacsToTune,
+    rung: &LadderRung,
+    place: i32,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "insert into gromacs_ladder (row_id, submission, rung, cpu_millicores, memory_bytes, gpus, layout,
+            ns_per_day_p10, ns_per_day_p50, ns_per_day_p90, hours_to_finish, efficiency, predicted_memory_bytes,
+            hardware_class, fits_now, reason, model_version, node_labels, place)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+        on conflict (row_id, submission, rung) do update set
+            ns_per_day_p10 = excluded.ns_per_day_p10, ns_per_day_p50 = excluded.ns_per_day_p50,
+            ns_per_day_p90 = excluded.ns_per_day_p90, hours_to_finish = excluded.hours_to_finish,
+            efficiency = excluded.efficiency, predicted_memory_bytes = excluded.predicted_memory_bytes,
+            hardware_class = excluded.hardware_class, fits_now = excluded.fits_now, reason = excluded.reason,
+            model_version = excluded.model_version, place = excluded.place, replaced = false",
+    )
+    .bind(row.id)
+    .bind(row.status.submission)
+    .bind(rung.rung)
+    .bind(rung.cpu_millicores)
+    .bind(rung.memory_bytes)
+    .bind(rung.gpus)
+    .bind(rung.layout)
+    .bind(rung.ns_per_day_p10)
+    .bind(rung.ns_per_day_p50)
+    .bind(rung.ns_per_day_p90)
+    .bind(rung.hours_to_finish)
+    .bind(rung.efficiency)
+    .bind(rung.predicted_memory_bytes)
+    .bind(&rung.hardware_class)
+    .bind(rung.fits_now)
+    .bind(&rung.reason)
+    .bind(&rung.model_version)
+    .bind(&rung.node_labels)
+    .bind(place)
+    .execute(&mut **transaction)
+    .await?;
     Ok(())
 }
 

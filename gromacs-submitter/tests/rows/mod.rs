@@ -33,5 +33,6 @@ pub fn rung(rung: i32, cpu_millicores: i32) -> LadderRung {
         fits_now: true,
         reason: "largest that pays".to_owned(),
         model_version: "1".to_owned(),
+        replaced: false,
     }
 }

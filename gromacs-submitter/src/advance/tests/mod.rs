@@ -4,15 +4,18 @@ mod blocked;
 mod calibration;
 mod chain;
 mod checkpoint;
+mod deadline;
 mod ending;
 mod extension;
 mod growth;
 mod least;
 mod minimisation;
+mod no_locks;
 mod nodes;
 mod observation;
 mod options;
 mod refused;
+mod renewal;
 mod start;
 mod waiting_better;
 

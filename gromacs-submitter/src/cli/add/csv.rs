@@ -8,13 +8,13 @@ use anyhow::{Context as _, bail};
 
 use super::Entry;
 use crate::mdrun_options::MdrunOptions;
-use crate::store::{Labels, NewRow};
+use crate::store::{Labels, Moment, NewRow};
 
 /// Fills one column of a row from a cell.
 type Fill = fn(&mut NewRow, &str) -> Result<(), String>;
 
 /// Every column that a user may give.
-const COLUMNS: [(&str, Fill); 43] = [
+const COLUMNS: [(&str, Fill); 44] = [
     ("namespace", |row, cell| text(&mut row.namespace, cell)),
     ("persistent_volume_claim", |row, cell| text(&mut row.persistent_volume_claim, cell)),
     ("tpr_path", |row, cell| text(&mut row.tpr_path, cell)),
@@ -37,6 +37,7 @@ const COLUMNS: [(&str, Fill); 43] = [
     ("checkpoint_path", |row, cell| number(&mut row.checkpoint_path, cell)),
     ("mdrun_options", |row, cell| words(&mut row.mdrun_options, cell)),
     ("node_labels", |row, cell| labels(&mut row.node_labels, cell)),
+    ("deadline", |row, cell| deadline(&mut row.deadline, cell)),
     ("project", |row, cell| number(&mut row.project, cell)),
     ("labels", |row, cell| labels(&mut row.labels, cell)),
     ("held", |row, cell| flag(&mut row.held, cell)),
@@ -209,6 +210,13 @@ fn words(column: &mut Option<Vec<String>>, cell: &str) -> Result<(), String> {
     let words = MdrunOptions::words(cell);
     MdrunOptions::read(&words).map_err(|error| error.to_string())?;
     *column = Some(words);
+    Ok(())
+}
+
+/// `3d`, `2026-11-28T08:00:00Z`.
+fn deadline(value: &mut Option<Moment>, cell: &str) -> Result<(), String> {
+    let read = crate::config::deadline(cell.trim());
+    *value = Some(read.map_err(|explain| format!("{} is not a time; {explain}", quote(cell)))?);
     Ok(())
 }
 

@@ -216,6 +216,7 @@ fn defaults(options: &AddOptions) -> NewRow {
         labels: (!options.label.is_empty()).then(|| Labels(options.label.iter().cloned().collect())),
         node_labels: (!options.node_label.is_empty())
             .then(|| Labels(options.node_label.iter().cloned().collect())),
+        deadline: options.deadline,
         held: options.hold.then_some(true),
         after: (!options.after.is_empty()).then(|| options.after.clone()),
         ..NewRow::default()

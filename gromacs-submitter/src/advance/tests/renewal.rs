@@ -1,0 +1,120 @@
+//! The tuner is asked again after an interruption.
+
+use sqlx::types::Json;
+
+use super::*;
+
+/// An attempt on configuration 2 that was interrupted, and whose speed is known: half of what was predicted.
+fn interrupted() -> Scene {
+    let mut row = submitted();
+    row.system.nsteps = Some(400_000_000);
+    row.status.state = State::Running;
+    (row.status.rung, row.status.attempt) = (Some(2), 1);
+    (row.status.first_step, row.status.step) = (Some(0), Some(4_000_000));
+    row.status.ns_per_day = Some(22.5);
+    let job = JobView {
+        attempts: vec![attempt(1, 2, Some(Outcome::Interrupted))],
+        has_run: true,
+        phase: Phase::Interrupted,
+        ..waits(2, WaitingReason::BackingOff)
+    };
+    Scene::with_job(row, job)
+}
+
+#[test]
+fn once_after_each_interruption() {
+    let mut scene = interrupted();
+    let step = scene.go();
+    assert_eq!((&step.action, step.status.speed_ratio), (&Action::Record, Some(0.5)));
+    assert_eq!(step.attempts.len(), 1, "what it measured is known before the tuner is asked");
+    assert!(matches!(scene.step().action, Action::AskAgain(_)));
+    // Whatever came of it.
+    scene.row.status = was_asked(&scene.row);
+    assert!(!matches!(scene.go().action, Action::AskAgain(_)));
+    scene.after(600);
+    assert!(!matches!(scene.go().action, Action::AskAgain(_)));
+    // It runs, and is interrupted again.
+    let running = attempt(2, 2, None);
+    scene.job = Some(JobView { attempts: vec![running], has_run: true, ..job(Phase::Running, 2) });
+    scene.go();
+    scene.job = Some(JobView {
+        attempts: vec![attempt(2, 2, Some(Outcome::Interrupted))],
+        has_run: true,
+        phase: Phase::Interrupted,
+        ..waits(2, WaitingReason::BehindInQueue)
+    });
+    scene.go();
+    assert!(matches!(scene.step().action, Action::AskAgain(_)), "whatever it waits for");
+}
+
+#[test]
+fn not_before_anything_is_known_nor_while_it_is_held_or_grows() {
+    type Change = fn(&mut Scene);
+    let changes: [(&str, Change); 4] = [
+        ("nothing was measured", |scene| scene.row.status.ns_per_day = None),
+        ("no pool", |scene| scene.pool = None),
+        ("no nodes", |scene| scene.pool = Some(PoolView { nodes: Vec::new(), ..pool() })),
+        ("suspended", |scene| scene.job.as_mut().expect("should be there").suspended = true),
+    ];
+    for (why, change) in changes {
+        let mut scene = interrupted();
+        change(&mut scene);
+        scene.go();
+        assert!(!matches!(scene.step().action, Action::AskAgain(_)), "{why}");
+    }
+}
+
+/// The tuner has learned, and proposes another layout for two cores and a third of a core, and no half of one.
+fn proposed() -> Vec<LadderRung> {
+    let mut ladder = ladder();
+    ladder[0].layout = Json(scavenger_schema::tuning::Layout::cpu(2, 1));
+    ladder[1].ns_per_day_p50 = 25.0;
+    ladder[2].cpu_millicores = 333;
+    for (rung, number) in ladder.iter_mut().zip(1..) {
+        (rung.rung, rung.model_version) = (number, "2".to_owned());
+    }
+    ladder
+}
+
+#[test]
+fn what_is_known_keeps_its_number_and_what_is_new_gets_the_next() {
+    let mut scene = interrupted();
+    scene.go();
+    let (status, renewed_ladder) = renewed(&scene.row, &scene.ladder, &[], proposed());
+    let numbers = |ladder: &[LadderRung]| ladder.iter().map(|rung| rung.rung).collect::<Vec<_>>();
+    assert_eq!(numbers(&renewed_ladder), [4, 2, 5]);
+    assert_eq!(status.ladder_interruptions, 1);
+    // 22.5 ns/day were measured, and 25 are predicted now.
+    let ratio = status.speed_ratio.expect("should be known");
+    assert!((ratio - 0.9).abs() < 1e-9, "{ratio}");
+
+    // The same once more: what was replaced comes back under its number, and nothing counts twice.
+    scene.row.status = status;
+    let gone: Vec<LadderRung> = scene.ladder.iter().filter(|rung| rung.rung != 2).cloned().collect();
+    let (status, again) = renewed(&scene.row, &renewed_ladder, &gone, ladder());
+    assert_eq!(numbers(&again), [1, 2, 3]);
+    assert!(status.speed_ratio.is_some_and(|ratio| (ratio - 0.5).abs() < 1e-9), "{:?}", status.speed_ratio);
+}
+
+#[test]
+fn the_configuration_in_use_stays_until_it_is_replaced() {
+    let mut scene = interrupted();
+    scene.go();
+    let others: Vec<LadderRung> = proposed().into_iter().filter(|rung| rung.cpu_millicores != 1000).collect();
+    let (status, renewed_ladder) = renewed(&scene.row, &scene.ladder, &[], others);
+    let numbers: Vec<i32> = renewed_ladder.iter().map(|rung| rung.rung).collect();
+    assert_eq!(numbers, [4, 2, 5], "by its speed");
+    // It falls back from there, and starts over from the first, whatever their numbers are.
+    scene.row.status = status;
+    scene.ladder = renewed_ladder;
+    let waiting = JobView { has_run: true, ..waits(2, WaitingReason::NeverFits) };
+    scene.job = Some(waiting.clone());
+    let step = scene.go();
+    assert_eq!(step.status.next_rung, Some(5));
+    assert!(reason(&step).contains("falls back to configuration 3 of 3"), "{}", reason(&step));
+    scene.job = Some(JobView { rung: Some(5), ..waiting });
+    scene.go();
+    scene.go();
+    scene.after(3600);
+    assert_eq!(scene.go().status.next_rung, Some(4));
+}
