@@ -1,5 +1,6 @@
 //! A pool of two kinds of nodes and one with a slice of a GPU, behind a taint: what is predicted and recorded is about
-//! each of them, and the row may run on all of them.
+//! each of them, and the row may run on all of them. Nodes whose GPUs have other names, AMD's and slices of several sizes,
+//! are asked for these.
 //!
 //! Postgres, tuner, submitter and API server are real; operator, pool and pods are played.
 
@@ -36,22 +37,37 @@ fn labels() -> [Value; 3] {
     ]
 }
 
+/// Nodes with 8 cores and a GPU by another name: its instance type, what tells its product, and the name.
+const OTHER_GPUS: [(&str, (&str, &str), &str); 2] = [
+    ("amd-box", ("amd.com/gpu.product-name", "AMD_Instinct_MI250X_OAM"), "amd.com/gpu"),
+    ("slices-box", ("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-40GB"), "nvidia.com/mig-1g.5gb"),
+];
+
 #[expect(clippy::disallowed_methods, reason = "the stamp of a measurement is a time by the clock")]
 fn pool() -> Value {
     let shape = |cpu: &str, gpus: &str, labels: &Value| {
         let room = json!({ "cpu": cpu, "memory": "16Gi", "pods": "100", "nvidia.com/gpu": gpus });
         json!({ "count": 1, "labels": labels, "allocatable": room, "largestFree": room })
     };
+    let others = OTHER_GPUS.map(|(instance, (label, product), resource)| {
+        let mut shape =
+            shape("8", "0", &json!({ "node.kubernetes.io/instance-type": instance, label: product }));
+        shape["allocatable"][resource] = "4".into();
+        shape["largestFree"][resource] = "4".into();
+        shape
+    });
     let [zen, lake, slice] = labels();
-    let room = json!({ "cpu": "48", "memory": "48Gi", "pods": "300", "nvidia.com/gpu": "7" });
+    let [amd, slices] = others;
+    let room = json!({ "cpu": "64", "memory": "80Gi", "pods": "500", "nvidia.com/gpu": "7",
+        "amd.com/gpu": "4", "nvidia.com/mig-1g.5gb": "4" });
     json!({
         "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerPool", "metadata": { "name": "default" },
         "spec": {
             "pendingTimeout": "1s", "limits": { "minInterruptionAfter": "1s" }, "toleratedTaints": [GPU_TAINT],
         },
         "status": {
-            "updateTime": jiff::Timestamp::now(), "nodes": 3, "allocatable": room, "free": room,
-            "nodeShapes": [shape("32", "0", &zen), shape("8", "0", &lake), shape("8", "7", &slice)],
+            "updateTime": jiff::Timestamp::now(), "nodes": 5, "allocatable": room, "free": room,
+            "nodeShapes": [shape("32", "0", &zen), shape("8", "0", &lake), shape("8", "7", &slice), amd, slices],
         },
     })
 }
@@ -117,6 +133,20 @@ async fn all(world: &'static World) -> Result<()> {
         .await?;
         ensure!(ran["node"] == node && ran["hardware_class"] == class, "{ran}");
         ensure!(ran["node_labels"] == *labels, "{ran}");
+    }
+    for (instance, _, resource) in OTHER_GPUS {
+        let labels = format!(r#", '{{"node.kubernetes.io/instance-type": "{instance}"}}'"#);
+        let id = add(world, &postgres, ", node_labels", &labels).await?;
+        ensure!(classes(&postgres, id).await?[0].contains('+'), "the GPU comes first on {instance}");
+        let name = format!("gromacs-{id}-1");
+        PlayedJob::made(world, &name, &logs).await?;
+        let requests = world.api::<ScavengerJob>().get(&name).await?.spec.resources.requests;
+        let gpus: Vec<(&String, &String)> = requests
+            .iter()
+            .filter(|(name, _)| name.contains('/'))
+            .map(|(name, count)| (name, &count.0))
+            .collect();
+        ensure!(gpus.len() == 1 && gpus[0].0 == resource && gpus[0].1 == "1", "{instance}: {requests:?}");
     }
     submitter.kill().await?;
     drop(tuner);

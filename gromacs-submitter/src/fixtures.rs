@@ -13,7 +13,7 @@ use scavenger_vocabulary::{Outcome, Phase};
 
 use crate::manifest::{ManifestSettings, Terms, simulation_job};
 use crate::store::RowFolder;
-use crate::view::{AttemptView, JobView, PoolLimits, PoolView};
+use crate::view::{AttemptView, JobView, PoolLimits, PoolNode, PoolView};
 
 /// The time at which every test starts.
 pub(crate) fn now() -> Timestamp {
@@ -191,7 +191,7 @@ pub(crate) fn manifest_settings() -> ManifestSettings {
 }
 
 pub(crate) fn terms() -> Terms {
-    Terms { longest_grace: 60, supervised: false, tolerated_taints: Vec::new() }
+    Terms { longest_grace: 60, supervised: false, tolerated_taints: Vec::new(), gpu_resource: None }
 }
 
 pub(crate) fn pool() -> PoolView {
@@ -212,11 +212,14 @@ pub(crate) fn pool() -> PoolView {
             max_memory_bytes: None,
             max_gpus: None,
         },
-        nodes: vec![NodeShape {
-            count: 1,
-            allocatable: resources,
-            largest_free: Some(resources),
-            labels: BTreeMap::new(),
+        nodes: vec![PoolNode {
+            shape: NodeShape {
+                count: 1,
+                allocatable: resources,
+                largest_free: Some(resources),
+                labels: BTreeMap::new(),
+            },
+            gpu_resource: None,
         }],
     }
 }

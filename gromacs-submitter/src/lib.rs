@@ -12,6 +12,7 @@ pub mod daemon;
 mod fixtures;
 pub mod folder;
 pub mod follower;
+mod gpus;
 pub mod health;
 pub mod heard;
 mod kinds;

@@ -8,6 +8,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use scavenger_schema::quantity::{parse_milli, parse_units};
 use scavenger_schema::tuning::Resources;
 
+use crate::gpus;
+
 /// How the names of all PriorityClasses of ScavengerJobs begin.
 const CLASS_PREFIX: &str = "scavenger-";
 
@@ -16,7 +18,8 @@ const CLASS_PREFIX: &str = "scavenger-";
 pub struct QuotaRoom {
     cpu_millicores: Option<i64>,
     memory_bytes: Option<i64>,
-    gpus: Option<i64>,
+    /// By the name of the resource.
+    gpus: BTreeMap<String, i64>,
     pods: Option<i64>,
 }
 
@@ -34,21 +37,26 @@ impl QuotaRoom {
             let units = |text: &str| parse_units(text).ok();
             lower(&mut room.cpu_millicores, left(&["cpu", "requests.cpu", "limits.cpu"], milli));
             lower(&mut room.memory_bytes, left(&["memory", "requests.memory", "limits.memory"], units));
-            lower(&mut room.gpus, left(&["requests.nvidia.com/gpu"], units));
+            let named = hard.keys().filter_map(|name| name.strip_prefix("requests."));
+            for resource in named.filter(|resource| gpus::is_gpu(resource)) {
+                let mut most = room.gpus.get(resource).copied();
+                lower(&mut most, left(&[&format!("requests.{resource}")], units));
+                room.gpus.extend(most.map(|most| (resource.to_owned(), most)));
+            }
             lower(&mut room.pods, left(&["pods", "count/pods", "count/jobs.batch"], units));
         }
         room
     }
 
-    /// True if a pod that asks for this much may be made.
+    /// True if a pod that asks for this much may be made, its GPUs by the name of their resource.
     #[must_use]
-    pub fn holds(&self, wanted: &Resources) -> bool {
+    pub fn holds(&self, wanted: &Resources, gpu_resource: &str) -> bool {
         let within = |wanted: u64, left: Option<i64>| {
             left.is_none_or(|left| i64::try_from(wanted).is_ok_and(|wanted| wanted <= left))
         };
         within(wanted.cpu_millicores.into(), self.cpu_millicores)
             && within(wanted.memory_bytes, self.memory_bytes)
-            && within(wanted.gpus.into(), self.gpus)
+            && within(wanted.gpus.into(), self.gpus.get(gpu_resource).copied())
             && within(1, self.pods)
     }
 }
@@ -118,16 +126,27 @@ mod tests {
             ),
             quota(&json!({}), &json!({ "limits.cpu": "2", "memory": "1Gi" }), &json!({ "limits.cpu": "1" })),
         ]);
-        assert!(room.holds(&asks(1000, 1024)));
-        assert!(!room.holds(&asks(1001, 1)));
-        assert!(!room.holds(&asks(1, 1025)));
+        assert!(room.holds(&asks(1000, 1024), gpus::USUAL));
+        assert!(!room.holds(&asks(1001, 1), gpus::USUAL));
+        assert!(!room.holds(&asks(1, 1025), gpus::USUAL));
         let full = QuotaRoom::of(&[quota(
             &json!({}),
             &json!({ "count/jobs.batch": "3" }),
             &json!({ "count/jobs.batch": "3" }),
         )]);
-        assert!(!full.holds(&asks(1, 1)));
-        assert!(QuotaRoom::of(&[]).holds(&asks(1_000_000, 1_000_000)));
+        assert!(!full.holds(&asks(1, 1), gpus::USUAL));
+        assert!(QuotaRoom::of(&[]).holds(&asks(1_000_000, 1_000_000), gpus::USUAL));
+    }
+
+    #[test]
+    fn gpus_count_by_the_name_of_their_resource() {
+        let hard = json!({ "requests.nvidia.com/gpu": "1", "requests.amd.com/gpu": "0", "requests.nvidia.com/mig-1g.5gb": "2" });
+        let used = json!({ "requests.nvidia.com/gpu": "1" });
+        let room = QuotaRoom::of(&[quota(&json!({}), &hard, &used)]);
+        let one = Resources { gpus: 1, ..asks(1, 1) };
+        let holds = |resource: &str| room.holds(&one, resource);
+        assert!(!holds("nvidia.com/gpu") && !holds("amd.com/gpu"));
+        assert!(holds("nvidia.com/mig-1g.5gb") && holds("nvidia.com/mig-2g.10gb"));
     }
 
     #[test]
@@ -150,7 +169,7 @@ mod tests {
             (json!({ "scopes": ["Terminating"] }), false),
         ] {
             let room = QuotaRoom::of(&[quota(&spec, &none, &json!({}))]);
-            assert_eq!(!room.holds(&asks(1, 1)), counts, "{spec}");
+            assert_eq!(!room.holds(&asks(1, 1), gpus::USUAL), counts, "{spec}");
         }
     }
 }

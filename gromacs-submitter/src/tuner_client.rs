@@ -290,7 +290,7 @@ mod tests {
     async fn ask(client: &TunerClient) -> Result<Ladder, TunerError> {
         let row = row();
         let system = row.system.description().expect("should have atoms");
-        client.ladder(&row, system, row.limits(), &pool().nodes, Vec::new()).await
+        client.ladder(&row, system, row.limits(), &pool().shapes(), Vec::new()).await
     }
 
     fn error(code: ErrorCode) -> String {
@@ -365,7 +365,10 @@ mod tests {
         tokio::spawn(async move { axum::serve(listener, router).await });
         let client = TunerClient::new(&format!("http://{address}/")).expect("should be an address");
         let system = row.description().expect("should have atoms");
-        client.ladder(row, system, row.limits(), &pool().nodes, measured).await.expect("should be a ladder");
+        client
+            .ladder(row, system, row.limits(), &pool().shapes(), measured)
+            .await
+            .expect("should be a ladder");
         let body = receiver.recv().await.expect("should have been asked");
         serde_json::from_str(&body).expect("should be a request")
     }
@@ -414,7 +417,7 @@ mod tests {
         let request = PredictRequest {
             system: row().system.description().expect("should have atoms"),
             layout: Layout::cpu(2, 1),
-            node: pool().nodes.remove(0),
+            node: pool().nodes.remove(0).shape,
             cpu_millicores: None,
             gromacs_version: None,
             build: scavenger_schema::tuning::Build::default(),

@@ -1,24 +1,26 @@
 //! What the submitter sees of a ScavengerJob and of the pool, as plain values. Read once, at the border.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use scavenger_schema::quantity;
 use scavenger_schema::scavenger_job::{Attempt, AttemptNode, Quantity, ScavengerJob};
-use scavenger_schema::scavenger_pool::{Limits, ScavengerPool};
+use scavenger_schema::scavenger_pool::{Limits, NodeShape, ScavengerPool};
 use scavenger_schema::simulation::{
     GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, LadderRung, LadderSettings,
 };
 use scavenger_schema::supervisor::Switch;
 use scavenger_schema::{bounds, names, tuning};
-use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason, condition};
+use scavenger_tuner_model::hardware::class_of_labels;
+use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason, condition, hardware};
 
 use crate::cluster::without_nul;
 use crate::ladder_settings;
 use crate::manifest::Configurations;
-use crate::suspension;
+use crate::{gpus, suspension};
 
 /// A ScavengerJob as far as a row needs it.
 #[derive(Debug, Clone, PartialEq)]
@@ -172,8 +174,8 @@ impl AttemptView {
             is_superseded: configurations.have_changed_since(attempt.generation),
             cpu_millicores: request("cpu").and_then(|cpu| cpu.milli().ok()?.try_into().ok()),
             memory_bytes: request("memory").and_then(|memory| memory.units().ok()),
-            gpus: request("nvidia.com/gpu").map_or(Some(0), |gpus| gpus.units().ok()?.try_into().ok()),
-            node: NodeView::new(&attempt.nodes),
+            gpus: gpu_requests(&attempt.requests).map(|(_, count)| count).sum(),
+            node: NodeView::new(&attempt.nodes, &attempt.requests),
             args: attempt.args.clone(),
             creation_time: attempt.creation_time.0,
             start_time: attempt.start_time.as_ref().map(|time| time.0),
@@ -197,14 +199,26 @@ pub struct NodeView {
 
 impl NodeView {
     /// None also for a node that the operator did not see, of which nothing is known.
-    fn new(nodes: &[AttemptNode]) -> Option<Self> {
+    fn new(nodes: &[AttemptNode], requests: &BTreeMap<String, Quantity>) -> Option<Self> {
         match nodes {
             [node] if !node.allocatable.is_empty() => {
-                Some(Self { name: node.name.clone(), labels: node.labels.clone() })
+                let mut labels = node.labels.clone();
+                // It ran on a slice, and the product of the node is that of its whole GPUs.
+                let slice = gpu_requests(requests).find_map(|(name, _)| gpus::slice(name));
+                if let Some(slice) = slice {
+                    labels.insert(hardware::GPU_PARTITION.to_owned(), slice.to_owned());
+                }
+                Some(Self { name: node.name.clone(), labels })
             }
             _ => None,
         }
     }
+}
+
+/// The GPUs that a pod asks for; a number that is none is none.
+fn gpu_requests(requests: &BTreeMap<String, Quantity>) -> impl Iterator<Item = (&String, Option<i32>)> {
+    let gpus = requests.iter().filter(|(name, _)| gpus::is_gpu(name));
+    gpus.map(|(name, count)| (name, count.units().ok().and_then(|count| count.try_into().ok())))
 }
 
 /// A message, if it says anything, as Postgres can hold it.
@@ -222,7 +236,7 @@ pub struct PoolView {
     /// How long an attempt may stay unscheduled.
     pub pending_timeout: Duration,
     /// Nodes for the tuner. What is free on them is bounded by what the threshold leaves.
-    pub nodes: Vec<tuning::NodeShape>,
+    pub nodes: Vec<PoolNode>,
     /// What a ScavengerJob may ask for.
     pub limits: PoolLimits,
     /// When the operator last wrote down what is free.
@@ -239,6 +253,87 @@ pub struct PoolView {
     pub ladder_settings: LadderSettings,
 }
 
+/// Nodes that look alike. Those that have GPUs of several resources, such as slices of two sizes, are several of these: a pod
+/// asks for one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolNode {
+    /// As the tuner knows them.
+    pub shape: tuning::NodeShape,
+    /// The resource that their GPUs are; none without any.
+    pub gpu_resource: Option<String>,
+}
+
+impl Deref for PoolNode {
+    type Target = tuning::NodeShape;
+
+    fn deref(&self) -> &Self::Target {
+        &self.shape
+    }
+}
+
+impl DerefMut for PoolNode {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.shape
+    }
+}
+
+impl PoolNode {
+    /// Reads a shape of the pool's status, of which `free` is left below the threshold.
+    fn read(shape: &NodeShape, free: &BTreeMap<String, Quantity>, limits: &Limits) -> Vec<Self> {
+        let count = |name: &str, list: &BTreeMap<String, Quantity>| {
+            list.get(name).and_then(|count| quantity::parse_units(&count.0).ok())
+        };
+        let has = |name: &&String| gpus::is_gpu(name) && count(name, &shape.allocatable) > Some(0);
+        let found: Vec<&String> = shape.allocatable.keys().filter(has).collect();
+        let one = |resource: Option<&String>| -> Option<Self> {
+            // No more than the pool lets a pod ask for.
+            let most = resource.and_then(|name| count(name, &limits.max_resources));
+            let bounded = |room: tuning::Resources| tuning::Resources {
+                gpus: most
+                    .and_then(|most| most.try_into().ok())
+                    .map_or(room.gpus, |most| room.gpus.min(most)),
+                ..room
+            };
+            let under_threshold = resources(free, resource);
+            let mut labels = shape.labels.clone();
+            // The product of such a node is that of its whole GPUs.
+            if let Some(slice) = resource.and_then(|name| gpus::slice(name)) {
+                labels.insert(hardware::GPU_PARTITION.to_owned(), slice.to_owned());
+            }
+            let shape = tuning::NodeShape {
+                count: u32::try_from(shape.count).ok().filter(|count| *count > 0)?,
+                allocatable: resources(&shape.allocatable, resource)
+                    .filter(|room| room.cpu_millicores > 0 && room.memory_bytes > 0)
+                    .map(bounded)?,
+                largest_free: resources(&shape.largest_free, resource)
+                    .map(|free| under_threshold.map_or(free, |room| smaller(free, room)))
+                    .map(bounded),
+                labels,
+            };
+            Some(Self { shape, gpu_resource: resource.cloned() })
+        };
+        if found.is_empty() {
+            return one(None).into_iter().collect();
+        }
+        found.into_iter().filter_map(|name| one(Some(name))).collect()
+    }
+
+    /// Without GPUs, if a build of GROMACS can use none of them.
+    fn for_build(mut self, build: &tuning::Build) -> Self {
+        if self.gpu_resource.as_deref().is_some_and(|resource| !gpus::is_used_by(resource, build)) {
+            self.shape.allocatable.gpus = 0;
+            self.shape.largest_free =
+                self.shape.largest_free.map(|free| tuning::Resources { gpus: 0, ..free });
+        }
+        self
+    }
+
+    /// What is free on the one with the most.
+    fn free(&self) -> &tuning::Resources {
+        self.largest_free.as_ref().unwrap_or(&self.allocatable)
+    }
+}
+
 /// What a ScavengerJob may ask for, as far as a row needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolLimits {
@@ -252,7 +347,7 @@ pub struct PoolLimits {
     pub max_cpu_millicores: Option<u32>,
     /// Most memory, bytes.
     pub max_memory_bytes: Option<u64>,
-    /// Most GPUs.
+    /// Most GPUs, of whatever resource has the highest limit. That of each resource bounds its nodes.
     pub max_gpus: Option<u32>,
 }
 
@@ -261,17 +356,8 @@ impl PoolView {
     #[must_use]
     pub fn new(pool: &ScavengerPool) -> Self {
         let status = pool.status.clone().unwrap_or_default();
-        let under_threshold = resources(&status.free);
-        let nodes = status.node_shapes.iter().filter_map(|shape| {
-            Some(tuning::NodeShape {
-                count: u32::try_from(shape.count).ok().filter(|count| *count > 0)?,
-                allocatable: resources(&shape.allocatable)
-                    .filter(|room| room.cpu_millicores > 0 && room.memory_bytes > 0)?,
-                largest_free: resources(&shape.largest_free)
-                    .map(|free| under_threshold.map_or(free, |room| smaller(free, room))),
-                labels: shape.labels.clone(),
-            })
-        });
+        let shapes = status.node_shapes.iter();
+        let nodes = shapes.flat_map(|shape| PoolNode::read(shape, &status.free, &pool.spec.limits));
         Self {
             pending_timeout: pool.spec.pending_timeout.into(),
             waiting_for_room: WAITS_FOR_ROOM
@@ -294,16 +380,38 @@ impl PoolView {
 
     /// The pool as far as the row may run there.
     #[must_use]
-    pub fn of_row(mut self, row: &GromacsToTune) -> Self {
-        self.nodes.retain(|node| row.may_run_on(node));
-        self
+    pub fn of_row(self, row: &GromacsToTune) -> Self {
+        let build = row.build();
+        let nodes = self.nodes.into_iter().filter(|node| row.may_run_on(node));
+        Self { nodes: nodes.map(|node| node.for_build(&build)).collect(), ..self }
+    }
+
+    /// The nodes as the tuner knows them.
+    #[must_use]
+    pub fn shapes(&self) -> Vec<tuning::NodeShape> {
+        self.nodes.iter().map(|node| node.shape.clone()).collect()
+    }
+
+    /// The resource that a configuration with GPUs asks for: that of a node that can hold it, of one that has them free
+    /// rather than of another, and then of the kind that it is predicted for.
+    #[must_use]
+    pub fn gpu_resource_for(&self, rung: &LadderRung) -> Option<&str> {
+        let wanted = rung.resources();
+        let holds = |node: &&PoolNode| rung.may_run_on(node) && wanted.fits_in(&node.allocatable);
+        let rank = |node: &&PoolNode| {
+            let is_of_kind = class_of_labels(&node.labels, wanted.gpus) == rung.hardware_class;
+            (wanted.fits_in(node.free()), is_of_kind)
+        };
+        // Of equals the first one.
+        let best = self.nodes.iter().filter(holds).rev().max_by_key(rank)?;
+        best.gpu_resource.as_deref().filter(|_| wanted.gpus > 0)
     }
 
     /// True if there is room for it now: on a node where it may run, and under the threshold.
     #[must_use]
     pub fn has_room_for(&self, rung: &LadderRung) -> bool {
         let mut nodes = self.nodes.iter().filter(|node| rung.may_run_on(node));
-        nodes.any(|node| rung.resources().fits_in(node.largest_free.as_ref().unwrap_or(&node.allocatable)))
+        nodes.any(|node| rung.resources().fits_in(node.free()))
     }
 
     /// Most memory that a node offers to a pod that asks for the CPU and the GPUs of a configuration; none if none holds
@@ -333,7 +441,12 @@ impl PoolLimits {
             max_grace_seconds: limits.max_termination_grace_period_seconds,
             max_cpu_millicores: most("cpu").and_then(|cpu| cpu.milli().ok()?.try_into().ok()),
             max_memory_bytes: most("memory").and_then(|memory| memory.units().ok()?.try_into().ok()),
-            max_gpus: most("nvidia.com/gpu").and_then(|gpus| gpus.units().ok()?.try_into().ok()),
+            max_gpus: limits
+                .max_resources
+                .iter()
+                .filter(|(name, _)| gpus::is_gpu(name))
+                .filter_map(|(_, most)| most.units().ok()?.try_into().ok())
+                .max(),
         }
     }
 
@@ -371,12 +484,13 @@ fn smaller(one: tuning::Resources, other: tuning::Resources) -> tuning::Resource
     }
 }
 
-fn resources(list: &BTreeMap<String, Quantity>) -> Option<tuning::Resources> {
+/// Amounts, the GPUs being those of one resource.
+fn resources(list: &BTreeMap<String, Quantity>, gpu_resource: Option<&String>) -> Option<tuning::Resources> {
     Some(tuning::Resources {
         cpu_millicores: quantity::parse_milli(&list.get("cpu")?.0).ok()?.try_into().ok()?,
         memory_bytes: quantity::parse_units(&list.get("memory")?.0).ok()?.try_into().ok()?,
-        gpus: list
-            .get("nvidia.com/gpu")
+        gpus: gpu_resource
+            .and_then(|name| list.get(name))
             .and_then(|gpus| quantity::parse_units(&gpus.0).ok()?.try_into().ok())
             .unwrap_or(0),
     })
@@ -468,6 +582,72 @@ mod tests {
         assert!(pool.has_room_for(&asks(2000, 1)) && !pool.has_room_for(&bound("large", 1000)));
         assert_eq!(pool.most_memory_beside(&bound("small", 1000)), Some(64 << 30));
         assert_eq!(pool.most_memory_beside(&bound("large", 1000)), None);
+    }
+
+    /// A node with GPUs of AMD, and one whose GPU is cut into slices of two sizes, of which the larger are taken.
+    fn with_gpus() -> PoolView {
+        PoolView::new(
+            &serde_json::from_value(json!({
+                "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerPool", "metadata": { "name": "default" },
+                "spec": { "limits": { "maxResources": { "amd.com/gpu": "1" } } },
+                "status": { "nodeShapes": [
+                    { "count": 2, "allocatable": { "cpu": "64", "memory": "64Gi", "amd.com/gpu": "8" },
+                      "largestFree": { "cpu": "64", "memory": "64Gi", "amd.com/gpu": "8" },
+                      "labels": { "amd.com/gpu.product-name": "AMD_Instinct_MI250X_OAM" } },
+                    { "count": 1,
+                      "allocatable": { "cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "0",
+                        "nvidia.com/mig-1g.5gb": "4", "nvidia.com/mig-2g.10gb": "1" },
+                      "largestFree": { "cpu": "8", "memory": "16Gi", "nvidia.com/mig-1g.5gb": "3" },
+                      "labels": { "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB" } },
+                ] },
+            }))
+            .expect("should be a pool"),
+        )
+    }
+
+    #[test]
+    fn a_configuration_asks_for_what_the_gpus_of_its_nodes_are_called() {
+        let of_build = |word: &str| {
+            let mut row = crate::fixtures::row();
+            let found = BTreeMap::from([("gpu-support".to_owned(), word.to_owned())]);
+            row.inspected = Some(sqlx::types::Json(found));
+            with_gpus().of_row(&row)
+        };
+        let pool = of_build("SYCL");
+        let told: Vec<_> = pool
+            .nodes
+            .iter()
+            .map(|node| {
+                let partition = node.labels.get(hardware::GPU_PARTITION).map(String::as_str);
+                (node.gpu_resource.as_deref().unwrap_or_default(), node.allocatable.gpus, partition)
+            })
+            .collect();
+        // Of eight the pool lets a pod ask for one.
+        assert_eq!(
+            told,
+            [
+                ("amd.com/gpu", 1, None),
+                ("nvidia.com/mig-1g.5gb", 4, Some("1g.5gb")),
+                ("nvidia.com/mig-2g.10gb", 1, Some("2g.10gb"))
+            ]
+        );
+        let on_gpu =
+            |cpu: i32, class: &str| LadderRung { gpus: 1, hardware_class: class.to_owned(), ..asks(cpu, 1) };
+        let class = |index: usize| class_of_labels(&pool.nodes[index].labels, 1);
+        let resource = |rung: &LadderRung| pool.gpu_resource_for(rung).map(str::to_owned);
+        assert_eq!(resource(&on_gpu(32000, "any")).as_deref(), Some("amd.com/gpu"), "no other node holds it");
+        assert_eq!(resource(&on_gpu(4000, &class(0))).as_deref(), Some("amd.com/gpu"));
+        assert_eq!(resource(&on_gpu(4000, &class(1))).as_deref(), Some("nvidia.com/mig-1g.5gb"));
+        assert_ne!(
+            resource(&on_gpu(4000, &class(2))).as_deref(),
+            Some("nvidia.com/mig-2g.10gb"),
+            "it is taken"
+        );
+        assert_eq!(resource(&asks(4000, 1)), None);
+        // A build for CUDA finds nothing on GPUs of AMD, and one for HIP on nothing else.
+        let found =
+            |word: &str| of_build(word).nodes.iter().map(|node| node.allocatable.gpus).collect::<Vec<_>>();
+        assert_eq!((found("CUDA"), found("HIP")), (vec![0, 4, 1], vec![1, 0, 0]));
     }
 
     #[test]

@@ -491,7 +491,7 @@ impl Worker {
             }
             Action::CreateJob(rung) => {
                 let rung_found = find_rung(row, &seen.ladder, rung)?;
-                let job = simulation_job(row, rung_found, &self.manifest, &seen.terms());
+                let job = simulation_job(row, rung_found, &self.manifest, &seen.terms_for(rung_found));
                 self.cluster.create(&job).await?;
             }
             Action::SuspendJob { resource_version } => {
@@ -511,7 +511,7 @@ impl Worker {
             }
             Action::ReplaceJob { rung, resumes, resource_version } => {
                 let rung_found = find_rung(row, &seen.ladder, rung)?;
-                let job = simulation_job(row, rung_found, &self.manifest, &seen.terms());
+                let job = simulation_job(row, rung_found, &self.manifest, &seen.terms_for(rung_found));
                 let replaced = self.cluster.replace(&job, &resource_version, resumes).await?;
                 tracing::info!(row = row.id, rung, ?replaced, "replaces the configuration");
                 if let Replaced::Refused(words) = replaced {
@@ -534,7 +534,7 @@ impl Worker {
         system: SystemDescription,
         pool: Option<&PoolView>,
     ) -> Result<(RowStatus, Vec<LadderRung>, Answer), StepError> {
-        let nodes = pool.map(|pool| pool.nodes.as_slice()).unwrap_or_default();
+        let nodes = pool.map(PoolView::shapes).unwrap_or_default();
         let limits = pool.map_or_else(|| row.limits(), |pool| pool.limits.bound(&row.limits()));
         let of_tenant = self.store.ladder_settings(&row.owner, &row.namespace).await?;
         let of_pool = pool.map(|pool| pool.ladder_settings).unwrap_or_default();
@@ -548,7 +548,7 @@ impl Worker {
             Vec::new()
         };
         let Ladder { rungs: ladder, answer } =
-            self.tuner.ladder(row, system, limits, nodes, measured).await?;
+            self.tuner.ladder(row, system, limits, &nodes, measured).await?;
         let answer = Answer { chosen: Some(chosen), ..answer };
         let refusals = self.store.refusals(row.id).await?;
         let ladder = advance::without_refused(ladder, &refusals).map_err(StepError::FitPool)?;
@@ -573,7 +573,14 @@ impl Seen {
             longest_grace: pool.map_or(USUAL_GRACE_SECONDS, |pool| pool.limits.max_grace_seconds),
             supervised: pool.is_some_and(|pool| pool.supervises),
             tolerated_taints: pool.map(|pool| pool.tolerated_taints.clone()).unwrap_or_default(),
+            gpu_resource: None,
         }
+    }
+
+    /// With what the GPUs of a configuration are called.
+    fn terms_for(&self, rung: &LadderRung) -> Terms {
+        let gpu_resource = self.pool.as_ref().and_then(|pool| pool.gpu_resource_for(rung));
+        Terms { gpu_resource: gpu_resource.map(str::to_owned), ..self.terms() }
     }
 }
 

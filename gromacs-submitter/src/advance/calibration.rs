@@ -46,7 +46,8 @@ pub(super) fn refused_by_nodes(input: &Input<'_>) -> Option<String> {
 /// The node with the most memory of those that it can run on, which must be of one kind.
 fn node_for<'a>(benchmark: &Benchmark, pool: &'a PoolView) -> Result<&'a NodeShape, String> {
     let labels = shown(&benchmark.node_labels);
-    let about: Vec<&NodeShape> = pool.nodes.iter().filter(|node| benchmark.is_about(node)).collect();
+    let shapes = pool.nodes.iter().map(|node| &node.shape);
+    let about: Vec<&NodeShape> = shapes.filter(|node| benchmark.is_about(node)).collect();
     if about.is_empty() {
         return Err(format!(
             "no node of the ScavengerPool \"default\" has the labels {labels}; add a calibration with labels that its \

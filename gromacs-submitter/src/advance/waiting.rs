@@ -11,6 +11,7 @@ use super::deadline::Outlook;
 use super::growth;
 use super::ladder::{asks_for, below, better, first_to_try, hours, knows_room, place, rest_seconds, take};
 use super::{Action, Input, Step, act, later, record, renewal, said, seconds_between, settle, settle_until};
+use crate::gpus;
 use crate::view::{AttemptView, JobView};
 
 /// How often a row that waits is looked at although no event asked for it. Thousands may wait while a few run, and the
@@ -252,9 +253,12 @@ fn in_line(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> St
 /// A quota that is used up lets nothing of this size start. A smaller configuration is taken at once if the quota has
 /// room for it now, and otherwise none would help.
 fn within_quota(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> Step {
-    let smaller = input
-        .quota
-        .and_then(|room| below(input.ladder, rung).iter().find(|found| room.holds(&found.resources())));
+    let smaller = input.quota.and_then(|room| {
+        below(input.ladder, rung).iter().find(|found| {
+            let resource = input.pool.and_then(|pool| pool.gpu_resource_for(found)).unwrap_or(gpus::USUAL);
+            room.holds(&found.resources(), resource)
+        })
+    });
     match smaller {
         Some(smaller) => step_down(status, smaller, &said(job), input),
         None => settle(status, Some(said(job)), input),

@@ -7,6 +7,7 @@ use scavenger_schema::scavenger_job::{Quantity, ScavengerJob};
 use scavenger_schema::simulation::{ANNOTATION_CONFIGURATIONS, LadderRung};
 
 use super::{requests, same_requests};
+use crate::gpus;
 
 /// Which configuration each generation of a ScavengerJob's spec is, as the submitter that wrote it says: arguments may
 /// change with a release of the submitter, and a number does not. A generation that is not named, since somebody else
@@ -57,7 +58,9 @@ impl Configurations {
         let (_, number) = self.0.range(..=generation).next_back()?;
         ladder
             .iter()
-            .find(|rung| rung.rung == *number && same_requests(&requests(rung).requests, requests_of_pod))
+            .find(|rung| {
+                rung.rung == *number && same_requests(&requests(rung, gpus::USUAL).requests, requests_of_pod)
+            })
             .map(|rung| rung.rung)
     }
 

@@ -28,6 +28,7 @@ use sha2::{Digest, Sha256};
 pub use configurations::Configurations;
 pub use image::{pinned_image, requested_image};
 
+use crate::gpus;
 use crate::mdrun_log::step_interval;
 use crate::mdrun_options::MdrunOptions;
 use crate::probe::{INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT};
@@ -108,6 +109,8 @@ pub struct Terms {
     pub supervised: bool,
     /// Keys of the taints that ScavengerJobs may tolerate.
     pub tolerated_taints: Vec<String>,
+    /// What the GPUs of a configuration are called on its nodes, if not as usual.
+    pub gpu_resource: Option<String>,
 }
 
 impl Terms {
@@ -186,7 +189,7 @@ pub fn simulation_job(
     pin(row, &mut spec);
     spec.args = mdrun_args(row, rung);
     spec.working_dir = Some(working_directory(row));
-    spec.resources = requests(rung);
+    spec.resources = requests(rung, terms.gpu_resource.as_deref().unwrap_or(gpus::USUAL));
     spec.node_selector.extend(rung.node_labels.0.clone());
     spec.runtime_class_name = settings.gpu_runtime_class.clone().filter(|_| rung.gpus > 0);
     // mdrun refuses to start where the image sets another number.
@@ -286,12 +289,14 @@ fn probe_memory_bytes(row: &GromacsToTune) -> i64 {
     more.map_or(PROBE_MEMORY_BYTES, |more| more.min(most).max(PROBE_MEMORY_BYTES))
 }
 
-/// Compares amounts, not spellings: an API server or a person may write `1000m` for `1`.
+/// Compares amounts, not spellings: an API server or a person may write `1000m` for `1`. A GPU is a GPU, whatever it is called
+/// on the node that was chosen.
 fn same_requests(left: &BTreeMap<String, Quantity>, right: &BTreeMap<String, Quantity>) -> bool {
-    left.len() == right.len()
-        && left.iter().all(|(name, amount)| {
-            right.get(name).is_some_and(|other| amount.milli().is_ok() && amount.milli() == other.milli())
-        })
+    let amounts = |list: &BTreeMap<String, Quantity>| -> Option<BTreeMap<String, i64>> {
+        let name = |name: &String| if gpus::is_gpu(name) { gpus::USUAL.to_owned() } else { name.clone() };
+        list.iter().map(|(resource, amount)| Some((name(resource), amount.milli().ok()?))).collect()
+    };
+    amounts(left).is_some_and(|left| amounts(right) == Some(left))
 }
 
 /// Folder of a row as seen from the root of the volume, beside its .tpr file.
@@ -362,13 +367,13 @@ fn benchmark_args(row: &GromacsToTune, benchmark: &Benchmark) -> Vec<String> {
     args
 }
 
-fn requests(rung: &LadderRung) -> Resources {
+fn requests(rung: &LadderRung, gpu_resource: &str) -> Resources {
     let mut requests = BTreeMap::from([
         ("cpu".to_owned(), Quantity(format_milli(rung.cpu_millicores.into()))),
         ("memory".to_owned(), Quantity(format_bytes(rung.memory_bytes))),
     ]);
     if rung.gpus > 0 {
-        requests.insert("nvidia.com/gpu".to_owned(), Quantity(rung.gpus.to_string()));
+        requests.insert(gpu_resource.to_owned(), Quantity(rung.gpus.to_string()));
     }
     Resources { requests, limits: None }
 }

@@ -6,15 +6,17 @@ use scavenger_schema::tuning::{NodeShape, Resources};
 
 use super::*;
 use crate::fixtures::calibration;
+use crate::view::PoolNode;
 
-fn node(cores: u32, labels: &[(&str, &str)]) -> NodeShape {
+fn node(cores: u32, labels: &[(&str, &str)]) -> PoolNode {
     let resources = Resources { cpu_millicores: cores * 1000, memory_bytes: 4 << 30, gpus: 0 };
-    NodeShape {
+    let shape = NodeShape {
         count: 1,
         allocatable: resources,
         largest_free: Some(resources),
         labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
-    }
+    };
+    PoolNode { shape, gpu_resource: None }
 }
 
 const TYPE: &str = "node.kubernetes.io/instance-type";
@@ -22,7 +24,7 @@ const AMD64: (&str, &str) = ("kubernetes.io/arch", "amd64");
 const ARM64: (&str, &str) = ("kubernetes.io/arch", "arm64");
 
 /// A calibration that was inspected, in front of these nodes.
-fn tuning_on(nodes: Vec<NodeShape>) -> Scene {
+fn tuning_on(nodes: Vec<PoolNode>) -> Scene {
     let mut row = calibration();
     row.is_inspected = true;
     row.status.state = State::Tuning;

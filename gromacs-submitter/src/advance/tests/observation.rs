@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use scavenger_schema::tuning::NodeShape;
 
 use super::*;
-use crate::view::NodeView;
+use crate::view::{NodeView, PoolNode};
 
 const MILAN: (&str, &str) = ("node.kubernetes.io/instance-type", "c6a.16xlarge");
 const ROME: (&str, &str) = ("node.kubernetes.io/instance-type", "c5a.16xlarge");
@@ -17,7 +17,10 @@ fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 /// A pool with a node of each of these kinds, all of which can run anything.
 fn pool_of(kinds: &[&[(&str, &str)]]) -> PoolView {
     let shape = pool().nodes[0].clone();
-    let nodes = kinds.iter().map(|pairs| NodeShape { labels: labels(pairs), ..shape.clone() });
+    let nodes = kinds.iter().map(|pairs| PoolNode {
+        shape: NodeShape { labels: labels(pairs), ..shape.shape.clone() },
+        gpu_resource: None,
+    });
     PoolView { nodes: nodes.collect(), ..pool() }
 }
 

@@ -1,0 +1,65 @@
+//! Which resources of a node are GPUs, and which of them a build of GROMACS can use.
+
+use scavenger_schema::tuning::Build;
+
+/// Whole GPUs of NVIDIA, and slices where all of a node are equal.
+pub(crate) const USUAL: &str = "nvidia.com/gpu";
+
+/// GPUs of AMD.
+pub(crate) const AMD: &str = "amd.com/gpu";
+
+/// How the names of slices begin where a node has several kinds: `nvidia.com/mig-1g.5gb`.
+const SLICES: &str = "nvidia.com/mig-";
+
+/// True if a device of this resource is a GPU or a slice of one.
+pub(crate) fn is_gpu(resource: &str) -> bool {
+    [USUAL, AMD].contains(&resource) || slice(resource).is_some()
+}
+
+/// The slice that a device of this resource is, such as `1g.5gb`; none for whole GPUs.
+pub(crate) fn slice(resource: &str) -> Option<&str> {
+    resource.strip_prefix(SLICES).filter(|slice| !slice.is_empty())
+}
+
+/// False if mdrun of this build finds no GPU there: one for CUDA none of AMD, and one for HIP none of NVIDIA.
+pub(crate) fn is_used_by(resource: &str, build: &Build) -> bool {
+    match build.gpu_backend.as_deref() {
+        Some("CUDA") => resource != AMD,
+        Some("HIP") => resource == AMD,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_and_the_gpus_of_two_makers_are_gpus() {
+        for (resource, expected) in [
+            ("nvidia.com/gpu", (true, None)),
+            ("amd.com/gpu", (true, None)),
+            ("nvidia.com/mig-1g.5gb", (true, Some("1g.5gb"))),
+            ("nvidia.com/mig-", (false, None)),
+            ("cpu", (false, None)),
+            ("example.com/fpga", (false, None)),
+        ] {
+            assert_eq!((is_gpu(resource), slice(resource)), expected, "{resource}");
+        }
+    }
+
+    #[test]
+    fn a_build_uses_the_gpus_that_it_is_for() {
+        let build = |word: &str| Build { gpu_backend: Some(word.to_owned()), ..Build::default() };
+        for (build, nvidia, amd) in [
+            (build("CUDA"), true, false),
+            (build("HIP"), false, true),
+            (build("SYCL"), true, true),
+            (build("OpenCL"), true, true),
+            (Build::default(), true, true),
+        ] {
+            assert_eq!((is_used_by(USUAL, &build), is_used_by(AMD, &build)), (nvidia, amd), "{build:?}");
+            assert_eq!(is_used_by("nvidia.com/mig-1g.5gb", &build), nvidia, "{build:?}");
+        }
+    }
+}
