@@ -1,5 +1,4 @@
-//! Installs the project into a development cluster the way docs/install.md tells a user to: images, a password, and
-//! kubectl or Helm.
+//! Installs the project the way docs/install.md describes it: images, a password, and kubectl or Helm.
 
 use std::{fmt::Write as _, fs, io::Read, path::Path};
 
@@ -8,7 +7,7 @@ use serde_json::json;
 
 use crate::{
     chart,
-    cluster::Cluster,
+    cluster::{Access, Cluster},
     images::{self, Image, Profile},
     progress::Task,
     shell::ROOT,
@@ -45,10 +44,11 @@ pub(crate) fn install(cluster: &Cluster, by: By<'_>, profile: Profile) -> Result
     let task = Task::start("installing operator, tuner, submitter and Postgres");
     let deployments = ["-n", NAMESPACE, "get", "deployments", "--output", "name"];
     let earlier = cluster.kubectl_output(&deployments)?;
+    let access = cluster.access();
     match by {
-        By::Kustomization(overlay) => kustomize(cluster, Path::new(ROOT), overlay)?,
-        By::KustomizationOf(checkout, overlay) => kustomize(cluster, checkout, overlay)?,
-        By::Chart(folder) => helm_install(cluster, folder)?,
+        By::Kustomization(overlay) => kustomize(&access, Path::new(ROOT), overlay)?,
+        By::KustomizationOf(checkout, overlay) => kustomize(&access, checkout, overlay)?,
+        By::Chart(folder) => helm_install(&access, folder, "{}")?,
     }
     // Images have a fixed tag: pods of an earlier installation must be replaced to run what was just built. Postgres is
     // not ours to rebuild, and its restart would only cost time. So would that of pods which were made just now.
@@ -57,82 +57,123 @@ pub(crate) fn install(cluster: &Cluster, by: By<'_>, profile: Profile) -> Result
             cluster.kubectl_output(&["-n", NAMESPACE, "rollout", "restart", workload])?;
         }
     }
+    wait(&access, &task)?;
+    task.done(RUNNING);
+    Ok(())
+}
+
+/// What is said when everything runs.
+const RUNNING: &str = "operator, tuner, submitter and Postgres are running";
+
+/// Installs the chart where the nodes can pull its images, and waits until everything runs. `more` are values in YAML
+/// beside those of the folder.
+pub(crate) fn by_chart(access: &Access, folder: &str, more: &str) -> Result<()> {
+    let task = Task::start("installing operator, tuner, submitter and Postgres");
+    helm_install(access, folder, more)?;
+    wait(access, &task)?;
+    task.done(RUNNING);
+    Ok(())
+}
+
+fn wait(access: &Access, task: &Task) -> Result<()> {
     for workload in WORKLOADS {
         task.detail(&format!("waiting for {workload}"));
-        cluster.kubectl_output(&["-n", NAMESPACE, "rollout", "status", "--timeout=180s", workload])?;
+        access.kubectl_output(&["-n", NAMESPACE, "rollout", "status", "--timeout=180s", workload])?;
     }
-    task.done("operator, tuner, submitter and Postgres are running");
     Ok(())
 }
 
 /// The definitions first: kubectl looks up every kind before it creates the first object.
-fn kustomize(cluster: &Cluster, checkout: &Path, overlay: &str) -> Result<()> {
+fn kustomize(access: &Access, checkout: &Path, overlay: &str) -> Result<()> {
     let apply = |folder: &str| {
         let path = checkout.join(folder);
         let path = path.to_string_lossy();
-        cluster.kubectl_output(&["apply", "--server-side", "--force-conflicts", "-k", &path])
+        access.kubectl_output(&["apply", "--server-side", "--force-conflicts", "-k", &path])
     };
     apply("schema/generated")?;
-    cluster.kubectl_output(&[
+    access.kubectl_output(&[
         "wait",
         "--for=condition=Established",
         "--timeout=60s",
         "crd/scavengerjobs.scavenger.dev",
         "crd/scavengerpools.scavenger.dev",
     ])?;
-    create_passwords(cluster)?;
+    create_passwords(access)?;
     apply(overlay).map(drop)
 }
 
 /// Helm installs the definitions on its own, and waits for them.
-fn helm_install(cluster: &Cluster, folder: &str) -> Result<()> {
-    create_passwords(cluster)?;
+fn helm_install(access: &Access, folder: &str, more: &str) -> Result<()> {
+    create_passwords(access)?;
     let values = format!("{ROOT}/{folder}/values.yaml");
-    helm(cluster, &["upgrade", "--install", chart::RELEASE, ".", "--values", &values])
+    let install = ["upgrade", "--install", chart::RELEASE, ".", "--values", &values, "--values", "-"];
+    helm(access, &install, more)
+}
+
+/// Takes the release away, if there is one, and waits until its objects are gone.
+pub(crate) fn uninstall(access: &Access) -> Result<()> {
+    helm(access, &["uninstall", chart::RELEASE, "--ignore-not-found", "--wait"], "")
 }
 
 /// A verb of Helm, in the installation's namespace.
-fn helm(cluster: &Cluster, arguments: &[&str]) -> Result<()> {
-    let kubeconfig = cluster.kubeconfig();
-    let kubeconfig = kubeconfig.to_string_lossy();
+fn helm(access: &Access, arguments: &[&str], input: &str) -> Result<()> {
+    access.may_go_on()?;
+    let kubeconfig = access.kubeconfig().to_string_lossy();
     let everywhere = ["--namespace", NAMESPACE, "--kubeconfig", &kubeconfig, "--timeout", "3m"];
-    chart::helm(&[arguments, &everywhere].concat(), &chart::folder(), "").map(drop)
+    chart::helm(&[arguments, &everywhere].concat(), &chart::folder(), input).map(drop)
 }
 
 /// What docs/install.md says about a release: it is upgraded, and once it is uninstalled its definitions are left.
-pub(crate) fn upgrade_and_uninstall(cluster: &Cluster) -> Result<()> {
+pub(crate) fn upgrade_and_uninstall(access: &Access) -> Result<()> {
     let task = Task::start("upgrading and uninstalling the chart's release");
     let upgrade =
         ["upgrade", chart::RELEASE, ".", "--reset-then-reuse-values", "--set", "operator.replicas=1"];
-    helm(cluster, &[&upgrade[..], &["--wait"]].concat())?;
+    helm(access, &[&upgrade[..], &["--wait"]].concat(), "")?;
     let replicas = "jsonpath={.spec.replicas}";
-    let replicas = cluster.kubectl_output(&["-n", NAMESPACE, "get", WORKLOADS[1], "--output", replicas])?;
+    let replicas = access.kubectl_output(&["-n", NAMESPACE, "get", WORKLOADS[1], "--output", replicas])?;
     ensure!(replicas == "1", "the upgraded release has {replicas} replicas of the operator instead of 1");
-    cluster.kubectl_output(&["delete", "scavengerjobs", "--all", "--all-namespaces", "--timeout=120s"])?;
-    helm(cluster, &["uninstall", chart::RELEASE, "--wait"])?;
-    let left = cluster.kubectl_output(&["get", "crd,clusterrole,scavengerpool", "--output", "name"])?;
-    let is_ours = |name: &&str| name.contains("scavenger") || name.contains("gromacs");
-    let left: Vec<&str> = left.lines().filter(is_ours).collect();
+    access.kubectl_output(&["delete", "scavengerjobs", "--all", "--all-namespaces", "--timeout=120s"])?;
+    uninstall(access)?;
+    let left = left(access)?;
     let definitions = left.iter().filter(|name| name.starts_with("customresourcedefinition")).count();
     ensure!(definitions == 2 && left.len() == 2, "after the release is uninstalled these are left: {left:?}");
+    let pools = access.kubectl_output(&["get", "scavengerpools", "--output=name"])?;
+    ensure!(pools.is_empty(), "after the release is uninstalled there is {pools}");
     task.done("the release was upgraded and uninstalled; its definitions are left");
     Ok(())
+}
+
+/// What is there of an installation that belongs to no namespace.
+pub(crate) fn left(access: &Access) -> Result<Vec<String>> {
+    let kinds = "customresourcedefinitions,clusterroles,clusterrolebindings,validatingadmissionpolicies,\
+                 validatingadmissionpolicybindings,priorityclasses";
+    let names = access.kubectl_output(&["get", kinds, "--output=name"])?;
+    Ok(ours(&names).into_iter().map(str::to_owned).collect())
+}
+
+/// Those of a list of names that the chart makes.
+fn ours(names: &str) -> Vec<&str> {
+    let is_ours = |line: &&str| {
+        let name = line.rsplit('/').next().unwrap_or_default();
+        name.starts_with("scavenger") || name.starts_with("gromacs-submitter")
+    };
+    names.lines().map(str::trim).filter(is_ours).collect()
 }
 
 /// Keys of the Secret with the database's passwords: of its superuser, and of the roles of submitter and tuner.
 const PASSWORDS: [&str; 3] = ["password", "submitter-password", "tuner-password"];
 
 /// Makes the Secret with the database's passwords, or adds what an older one has not. None is ever printed.
-fn create_passwords(cluster: &Cluster) -> Result<()> {
+fn create_passwords(access: &Access) -> Result<()> {
     let namespace = json!({
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": { "name": NAMESPACE, "labels": { "pod-security.kubernetes.io/enforce": "restricted" } },
     });
     let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
-    cluster.kubectl_with_input(&apply, namespace.to_string().as_bytes())?;
+    access.kubectl_with_input(&apply, namespace.to_string().as_bytes())?;
     let names = "go-template={{range $key, $value := .data}}{{$key}} {{end}}";
     let get = ["-n", NAMESPACE, "get", "secret", "postgres", "--ignore-not-found", "-o", names];
-    let existing = cluster.kubectl_output(&get)?;
+    let existing = access.kubectl_output(&get)?;
     let existing: Vec<&str> = existing.split_whitespace().collect();
     for key in PASSWORDS.iter().filter(|key| !existing.contains(key)) {
         let secret = json!({
@@ -142,7 +183,7 @@ fn create_passwords(cluster: &Cluster) -> Result<()> {
         // A manager for each key: what a manager leaves out the next time is taken away.
         let manager = format!("--field-manager=xtask-{key}");
         let apply = ["apply", "--server-side", &manager, "-f", "-"];
-        cluster.kubectl_with_input(&apply, secret.to_string().as_bytes())?;
+        access.kubectl_with_input(&apply, secret.to_string().as_bytes())?;
     }
     Ok(())
 }
@@ -156,4 +197,23 @@ fn random_password() -> Result<String> {
         write!(text, "{byte:02x}").expect("writing to a string should not fail");
         text
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_projects_own_objects_are_found_by_their_names() {
+        let names = "clusterrole.rbac.authorization.k8s.io/admin\nclusterrole.rbac.authorization.k8s.io/gromacs-users\n\
+                     clusterrole.rbac.authorization.k8s.io/gromacs-submitter-tenant\n\
+                     customresourcedefinition.apiextensions.k8s.io/scavengerjobs.scavenger.dev\n";
+        assert_eq!(
+            ours(names),
+            [
+                "clusterrole.rbac.authorization.k8s.io/gromacs-submitter-tenant",
+                "customresourcedefinition.apiextensions.k8s.io/scavengerjobs.scavenger.dev",
+            ]
+        );
+    }
 }

@@ -77,3 +77,13 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Release(arguments) => release::run(&arguments),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn flags_do_not_contradict_each_other() {
+        super::Arguments::command().debug_assert();
+    }
+}

@@ -107,11 +107,16 @@ fn by_template(text: &str) -> Vec<Rendered> {
     parts
 }
 
+/// The objects of a YAML text, as they are.
+pub(crate) fn documents(text: &str) -> Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).context("this is not YAML")?;
+    Ok(documents.into_iter().filter(|object| !object.is_null()).collect())
+}
+
 /// The objects of a YAML text, sorted by what identifies them. So are lists of what has a name, since a patch of kustomize
 /// puts what it adds first, and whole numbers have no fraction, since kustomize writes 1.0 as 1.
 fn objects(text: &str) -> Result<Vec<Value>> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).context("this is not YAML")?;
-    let mut objects: Vec<Value> = documents.into_iter().filter(|object| !object.is_null()).collect();
+    let mut objects = documents(text)?;
     objects.iter_mut().for_each(normalise);
     objects.sort_by_key(identity);
     Ok(objects)

@@ -105,11 +105,15 @@ impl Cluster {
 
     /// What a shell needs to use the cluster: KUBECONFIG, and a PATH that has kubectl.
     pub(crate) fn environment(&self) -> [(&'static str, String); 2] {
-        let tools = self.state_dir.join("tools");
         [
             ("KUBECONFIG", self.kubeconfig().display().to_string()),
-            ("PATH", format!("{}:$PATH", tools.display())),
+            ("PATH", format!("{}:$PATH", self.tools().display())),
         ]
+    }
+
+    /// A folder with kubectl and nothing else.
+    pub(crate) fn tools(&self) -> PathBuf {
+        self.state_dir.join("tools")
     }
 }
 

@@ -26,6 +26,7 @@ use clap::{Args, Subcommand};
 
 pub(crate) use binaries::{Kubernetes, tool};
 pub(crate) use description::Cluster;
+pub(crate) use kubectl::Access;
 pub(crate) use registry::LOGIN;
 #[cfg(test)]
 pub(crate) use registry::program as registry_program;

@@ -151,7 +151,7 @@ fn start(name: &str, kubernetes: Kubernetes, programs: &Programs) -> Result<Clus
     // A folder with nothing but kubectl, for the user's PATH.
     let kubectl =
         programs.iter().filter(|(name, _)| **name == "kubectl").map(|(n, p)| (*n, p.clone())).collect();
-    binaries::link(&kubectl, &cluster.state_dir.join("tools"))?;
+    binaries::link(&kubectl, &cluster.tools())?;
     cluster.write()?;
     cgroups::create(name)?;
 

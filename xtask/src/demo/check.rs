@@ -7,7 +7,8 @@ use scavenger_vocabulary::Reason;
 use serde_json::{Value, json};
 
 use super::queue::{Attempt, Queue, Row};
-use crate::{cluster::Cluster, images, progress::Task};
+use super::stage::Stage;
+use crate::{images::Image, progress::Task};
 
 /// Seconds that an attempt may lose although no step is computed twice: those in which mdrun started.
 const MOST_LOST: i64 = 10;
@@ -26,14 +27,19 @@ done
 "#;
 
 /// Checks everything that the demo promises.
-pub(super) fn everything(cluster: &Cluster, namespace: &str, queue: &Queue<'_>, rows: &[Row]) -> Result<()> {
+pub(super) fn everything(stage: &Stage, queue: &Queue<'_>, rows: &[Row]) -> Result<()> {
     let task = Task::start("checking the results");
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
     let attempts = queue.attempts(&ids)?;
     let folders: Vec<String> = rows.iter().map(folder).collect();
-    let report = report(cluster, namespace, &folders)?;
-    let jobs =
-        cluster.kubectl_output(&["get", "scavengerjobs", "--namespace", namespace, "--output=json"])?;
+    let report = report(stage, &folders)?;
+    let jobs = stage.access.kubectl_output(&[
+        "get",
+        "scavengerjobs",
+        "--namespace",
+        stage.chemists,
+        "--output=json",
+    ])?;
     let jobs: Value = serde_json::from_str(&jobs).context("kubectl printed no JSON")?;
     let mut wrong = Vec::new();
     let mut facts = String::new();
@@ -105,10 +111,11 @@ fn folder(row: &Row) -> String {
 }
 
 /// Runs the script in a pod with the GROMACS image.
-fn report(cluster: &Cluster, namespace: &str, folders: &[String]) -> Result<String> {
+fn report(stage: &Stage, folders: &[String]) -> Result<String> {
     let mut args = vec![SCRIPT.to_owned(), "check".to_owned()];
     args.extend(folders.iter().cloned());
-    let pod = json!({
+    let namespace = stage.chemists;
+    let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "check", "namespace": namespace },
         "spec": {
             "restartPolicy": "Never",
@@ -118,7 +125,7 @@ fn report(cluster: &Cluster, namespace: &str, folders: &[String]) -> Result<Stri
                 "seccompProfile": { "type": "RuntimeDefault" },
             },
             "containers": [{
-                "name": "check", "image": images::Image::Gromacs.reference(), "imagePullPolicy": "IfNotPresent",
+                "name": "check", "image": Image::Gromacs.reference(), "imagePullPolicy": "IfNotPresent",
                 "command": ["bash", "-c"], "args": args,
                 "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
                 "volumeMounts": [{ "name": "data", "mountPath": "/data", "readOnly": true }],
@@ -126,7 +133,8 @@ fn report(cluster: &Cluster, namespace: &str, folders: &[String]) -> Result<Stri
             "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "simulations" } }],
         },
     });
-    cluster.kubectl_with_input(
+    stage.fit_pod(&mut pod["spec"]);
+    stage.access.kubectl_with_input(
         &["replace", "--force", "--grace-period=1", "-f", "-"],
         pod.to_string().as_bytes(),
     )?;
@@ -138,8 +146,8 @@ fn report(cluster: &Cluster, namespace: &str, folders: &[String]) -> Result<Stri
         "--timeout=120s",
         "pod/check",
     ];
-    cluster.kubectl_output(&wait).context("the pod that checks the results did not succeed")?;
-    cluster.kubectl_output(&["logs", "--namespace", namespace, "check"])
+    stage.access.kubectl_output(&wait).context("the pod that checks the results did not succeed")?;
+    stage.access.kubectl_output(&["logs", "--namespace", namespace, "check"])
 }
 
 /// The part of the report that speaks of one folder.

@@ -2,7 +2,9 @@
 
 mod check;
 mod display;
+mod elsewhere;
 mod queue;
+mod stage;
 
 use std::{
     thread,
@@ -13,8 +15,9 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::{self, Cluster},
-    images,
+    chart,
+    cluster::{self, Access, Cluster},
+    images::{self, Image},
     install::{self, By},
     packages,
     progress::Task,
@@ -22,12 +25,7 @@ use crate::{
 };
 use display::Display;
 use queue::{Queue, Row};
-
-/// Namespace of the chemists.
-const CHEMISTS: &str = "chem";
-
-/// Namespace of somebody else.
-const OWNER: &str = "owner";
+use stage::Stage;
 
 /// Simulations, one row each: path of the run input on the claim `simulations`.
 const SIMULATIONS: [&str; 3] = ["water-3k/water-3k.tpr", "water-6k/water-6k.tpr", "water-12k/water-12k.tpr"];
@@ -38,13 +36,17 @@ const OWNER_ARRIVES_AT: f64 = 15.0;
 /// The owner's pod needs its core for so long, in seconds.
 const OWNER_SECONDS: u32 = 20;
 
+/// The demo's installation: a kustomization, and the same as values of the chart.
+const VALUES: &str = "deploy/demo";
+
 /// Longest time for the whole story; it takes about a fifth of it.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Show the whole pipeline: three simulations, a ladder, an interruption, three results
 ///
 /// Starts a real Kubernetes on this machine, installs operator, tuner, submitter and Postgres, adds three rows to the
-/// queue with `gromacs-submitter add`, and follows them. Exits with 1 unless every simulation reached its last step, lost nothing to the
+/// queue with `gromacs-submitter add`, and follows them. With --kubeconfig and --registry it does so on a cluster of yours,
+/// and removes everything at the end. Exits with 1 unless every simulation reached its last step, lost nothing to the
 /// interruption, and its row is completed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -52,20 +54,25 @@ pub(crate) struct Arguments {
     #[arg(long)]
     keep: bool,
     /// Install with the Helm chart instead of kustomize; at the end, upgrade and uninstall the release, unless --keep
-    #[arg(long)]
+    #[arg(long, conflicts_with = "kubeconfig")]
     chart: bool,
     /// Name missing Debian packages instead of installing them
     #[arg(long)]
     no_install: bool,
     /// Name of the cluster; there must be none of that name yet
-    #[arg(long, default_value = "dev", value_name = "NAME")]
+    #[arg(long, default_value = "dev", value_name = "NAME", conflicts_with = "kubeconfig")]
     name: cluster::Name,
     /// How the programs in the images are built
     #[arg(long, default_value = "release", value_name = "PROFILE")]
     profile: images::Profile,
+    #[command(flatten)]
+    elsewhere: elsewhere::Elsewhere,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(kubeconfig) = &arguments.elsewhere.kubeconfig {
+        return elsewhere::run(arguments, kubeconfig);
+    }
     // All that can be wrong with the machine first, before anything is changed.
     let options = cluster::Options { no_install: arguments.no_install, ..cluster::Options::default() };
     cluster::check(&options)?;
@@ -81,13 +88,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     eprintln!("{}", forecast(&cluster::missing(&options)?, arguments.profile));
     let cluster = cluster::up(name, &options)?;
     cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name))?;
-    let by = if arguments.chart { By::Chart("deploy/demo") } else { By::Kustomization("deploy/demo") };
-    let mut result = install::install(&cluster, by, arguments.profile).and_then(|()| story(&cluster));
+    let by = if arguments.chart { By::Chart(VALUES) } else { By::Kustomization(VALUES) };
+    let stage = Stage::of(&cluster);
+    let mut result = install::install(&cluster, by, arguments.profile)
+        .and_then(|()| create_namespaces(&stage))
+        .and_then(|()| story(&stage));
     if result.is_ok() && arguments.chart && !arguments.keep {
-        result = install::upgrade_and_uninstall(&cluster);
+        result = install::upgrade_and_uninstall(&stage.access);
     }
     if result.is_err() {
-        tell_what_happened(&cluster);
+        tell_what_happened(&stage, &stage.access);
     }
     if arguments.keep {
         look_around(&cluster);
@@ -116,57 +126,69 @@ fn forecast(missing: &[&str], profile: images::Profile) -> String {
     format!("What happens now, with times for two cores:\n{}", parts.join("\n"))
 }
 
-fn story(cluster: &Cluster) -> Result<()> {
+fn story(stage: &Stage) -> Result<()> {
     let began = Instant::now();
-    prepare(cluster)?;
-    print_settings(cluster)?;
-    let queue = Queue::new(cluster);
-    queue.add_tenant(CHEMISTS)?;
-    let ids = queue.add(CHEMISTS, "simulations", &SIMULATIONS)?;
+    prepare(stage)?;
+    print_settings(&stage.access)?;
+    let queue = Queue::new(&stage.access);
+    queue.add_tenant(stage.chemists)?;
+    let ids = queue.add(stage.chemists, "simulations", &SIMULATIONS)?;
     let display = Display::new(&format!(
         "{} rows are in gromacs_to_tune; the submitter takes them from here",
         ids.len()
     ));
-    let rows = follow(cluster, &queue, &ids, &display, began)?;
+    let rows = follow(stage, &queue, &ids, &display, began)?;
     drop(display);
     print!("\n{}", queue.summary()?);
-    check::everything(cluster, CHEMISTS, &queue, &rows)
+    check::everything(stage, &queue, &rows)
 }
 
-/// Namespaces, the submitter's rights, and run inputs on a volume.
-fn prepare(cluster: &Cluster) -> Result<()> {
-    let task = Task::start("preparing three water boxes (solvate, minimise, grompp)");
-    let level = |name: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "Namespace",
-            "metadata": { "name": name, "labels": { "pod-security.kubernetes.io/enforce": "restricted" } },
-        })
-    };
-    for namespace in [level(CHEMISTS), level(OWNER)] {
-        cluster.kubectl_with_input(&["create", "-f", "-"], namespace.to_string().as_bytes())?;
+fn create_namespaces(stage: &Stage) -> Result<()> {
+    for name in [stage.chemists, stage.owner] {
+        stage.access.kubectl_with_input(&["create", "-f", "-"], namespace(name).to_string().as_bytes())?;
     }
-    let apply = |folder: &str| {
-        let path = format!("{ROOT}/{folder}");
-        cluster.kubectl_output(&["apply", "--server-side", "--namespace", CHEMISTS, "-k", &path])
-    };
-    apply("deploy/tenant")?;
-    apply("deploy/demo/water")?;
+    Ok(())
+}
+
+/// A namespace in which everything of the demo may run.
+fn namespace(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": { "name": name, "labels": { "pod-security.kubernetes.io/enforce": "restricted" } },
+    })
+}
+
+/// The submitter's rights, and run inputs on a volume.
+fn prepare(stage: &Stage) -> Result<()> {
+    let task = Task::start("preparing three water boxes (solvate, minimise, grompp)");
+    let (access, namespace) = (&stage.access, stage.chemists);
+    for folder in ["deploy/tenant", "deploy/demo/water"] {
+        let objects = stage.objects(folder)?.to_string();
+        let apply = ["apply", "--server-side", "--namespace", namespace, "-f", "-"];
+        access.kubectl_with_input(&apply, objects.as_bytes())?;
+    }
     let wait =
-        ["wait", "--namespace", CHEMISTS, "--for=condition=Complete", "--timeout=300s", "job/prepare-water"];
-    cluster.kubectl_output(&wait)?;
+        ["wait", "--namespace", namespace, "--for=condition=Complete", "--timeout=600s", "job/prepare-water"];
+    access.kubectl_output(&wait)?;
     // Its request of half a core must not be in the way.
-    cluster.kubectl_output(&["delete", "job", "prepare-water", "--namespace", CHEMISTS, "--wait"])?;
+    access.kubectl_output(&["delete", "job", "prepare-water", "--namespace", namespace, "--wait"])?;
     task.done("three water boxes are on the PersistentVolumeClaim simulations");
     Ok(())
 }
 
-/// The thresholds that the demo sets, as the cluster has them.
-fn print_settings(cluster: &Cluster) -> Result<()> {
-    let pool = cluster.kubectl_output(&["get", "scavengerpool", "default", "-o", "json"])?;
+/// The settings of the pool that are the demo's own, as the cluster has them.
+fn print_settings(access: &Access) -> Result<()> {
+    let pool = access.kubectl_output(&["get", "scavengerpool", "default", "-o", "json"])?;
     let pool: Value = serde_json::from_str(&pool).context("kubectl printed no JSON for the ScavengerPool")?;
-    println!("\nScavengerPool default, as deploy/demo sets it:");
-    if let Some(spec) = pool["spec"].as_object() {
-        for (field, value) in spec {
+    println!("\nScavengerPool default, where the demo differs from the default settings:");
+    let path = format!("{ROOT}/{VALUES}/values.yaml");
+    let values = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let values = chart::documents(&values)?;
+    let own =
+        values.iter().filter_map(|values| values["pool"]["spec"].as_object()).flat_map(|spec| spec.keys());
+    for field in own.map(String::as_str).chain(["nodeSelector"]) {
+        let value = &pool["spec"][field];
+        if !value.is_null() {
             println!("  {field}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned));
         }
     }
@@ -191,7 +213,7 @@ enum OwnerPod {
 
 /// Follows the rows until all are done; in between an owner's pod comes and goes.
 fn follow(
-    cluster: &Cluster,
+    stage: &Stage,
     queue: &Queue<'_>,
     ids: &[i64],
     display: &Display,
@@ -201,7 +223,7 @@ fn follow(
     loop {
         let rows = queue.rows(ids)?;
         display.show(&rows);
-        owner = play_owner(cluster, owner, &rows, display)?;
+        owner = play_owner(stage, owner, &rows, display)?;
         if rows.iter().all(|row| matches!(row.state.as_str(), "completed" | "failed" | "cancelled")) {
             if owner != OwnerPod::Gone {
                 bail!(
@@ -219,7 +241,7 @@ fn follow(
 }
 
 /// One step of the owner's pod.
-fn play_owner(cluster: &Cluster, owner: OwnerPod, rows: &[Row], display: &Display) -> Result<OwnerPod> {
+fn play_owner(stage: &Stage, owner: OwnerPod, rows: &[Row], display: &Display) -> Result<OwnerPod> {
     match owner {
         OwnerPod::NotYet => {
             let far = rows
@@ -229,16 +251,17 @@ fn play_owner(cluster: &Cluster, owner: OwnerPod, rows: &[Row], display: &Displa
                 return Ok(owner);
             }
             display.say("an ordinary pod arrives (no PriorityClass named) and asks for 1 cpu");
-            cluster.kubectl_with_input(&["create", "-f", "-"], owner_pod().to_string().as_bytes())?;
+            let pod = owner_pod(stage).to_string();
+            stage.access.kubectl_with_input(&["create", "-f", "-"], pod.as_bytes())?;
             Ok(OwnerPod::Waits)
         }
         OwnerPod::Waits | OwnerPod::Runs => {
-            let phase = cluster.kubectl_output(&[
+            let phase = stage.access.kubectl_output(&[
                 "get",
                 "pod",
                 "owner",
                 "--namespace",
-                OWNER,
+                stage.owner,
                 "-o",
                 "jsonpath={.status.phase}",
             ])?;
@@ -261,9 +284,14 @@ fn play_owner(cluster: &Cluster, owner: OwnerPod, rows: &[Row], display: &Displa
     }
 }
 
-fn owner_pod() -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "owner", "namespace": OWNER },
+fn owner_pod(stage: &Stage) -> Value {
+    counting_pod(stage, "owner", "1", OWNER_SECONDS)
+}
+
+/// An ordinary pod that holds `cpu` for so many seconds.
+fn counting_pod(stage: &Stage, name: &str, cpu: &str, seconds: u32) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": stage.owner },
         "spec": {
             "restartPolicy": "Never",
             "automountServiceAccountToken": false,
@@ -272,25 +300,33 @@ fn owner_pod() -> Value {
                 "runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": { "type": "RuntimeDefault" },
             },
             "containers": [{
-                "name": "owner",
-                "image": images::Image::Counter.reference(),
+                "name": name,
+                "image": Image::Counter.reference(),
                 "imagePullPolicy": "IfNotPresent",
                 "command": ["scavenger-counter"],
-                "args": [format!("--to={OWNER_SECONDS}"), "--every=1s", "--checkpoint=/tmp/count"],
-                "resources": { "requests": { "cpu": "1", "memory": "64Mi" } },
+                "args": [format!("--to={seconds}"), "--every=1s", "--checkpoint=/tmp/count"],
+                "resources": { "requests": { "cpu": cpu, "memory": "64Mi" } },
                 "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
             }],
         },
-    })
+    });
+    stage.fit_pod(&mut pod["spec"]);
+    pod
 }
 
 /// What a person would look at first when the demo failed.
-fn tell_what_happened(cluster: &Cluster) {
-    let operator = ["logs", "--namespace", install::NAMESPACE, "deployment/scavenger-operator", "--tail=40"];
-    let submitter = ["logs", "--namespace", install::NAMESPACE, "deployment/gromacs-submitter", "--tail=40"];
-    for arguments in [&["get", "scavengerjobs,pods", "--all-namespaces"][..], &operator, &submitter] {
+fn tell_what_happened(stage: &Stage, access: &Access) {
+    let of = |namespace, what: &[&'static str]| [what, &["--namespace", namespace]].concat();
+    let logs = |deployment| of(install::NAMESPACE, &["logs", deployment, "--tail=40"]);
+    for arguments in [
+        of(stage.chemists, &["get", "scavengerjobs,pods", "--output=wide"]),
+        of(stage.owner, &["get", "pods", "--output=wide"]),
+        of(install::NAMESPACE, &["get", "pods", "--output=wide"]),
+        logs("deployment/scavenger-operator"),
+        logs("deployment/gromacs-submitter"),
+    ] {
         eprintln!("\n$ kubectl {}", arguments.join(" "));
-        match cluster.kubectl_output(arguments) {
+        match access.kubectl_output(&arguments) {
             Ok(text) => eprint!("{text}"),
             Err(error) => eprintln!("{error:#}"),
         }
@@ -301,7 +337,14 @@ fn look_around(cluster: &Cluster) {
     let name = &cluster.name;
     println!("\nThe cluster stays up. To look around:");
     println!("  eval \"$(cargo xtask cluster env --name {name})\"");
-    println!("  kubectl get scavengerjobs,jobs,pods --namespace {CHEMISTS}");
+    print_commands(&Stage::of(cluster));
+    println!("To remove it:");
+    println!("  cargo xtask cluster down --name {name}");
+}
+
+/// What a person can look at while the demo's installation is there.
+fn print_commands(stage: &Stage) {
+    println!("  kubectl get scavengerjobs,jobs,pods --namespace {}", stage.chemists);
     println!("  kubectl describe scavengerpool default");
     println!(
         "  kubectl exec --namespace {} --stdin --tty postgres-0 -- {} {}",
@@ -310,6 +353,4 @@ fn look_around(cluster: &Cluster) {
         queue::CHEMIST
     );
     println!("      select * from gromacs_queue;   select * from gromacs_event order by id;");
-    println!("To remove it:");
-    println!("  cargo xtask cluster down --name {name}");
 }

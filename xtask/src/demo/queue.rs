@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{cluster::Cluster, install::NAMESPACE};
+use crate::{cluster::Access, install::NAMESPACE};
 
 /// psql in the database's pod; the socket needs no password. The admin uses it once, and people who look around.
 pub(super) const PSQL: [&str; 6] =
@@ -16,6 +16,9 @@ const ADMIN: &str = "postgres";
 
 /// Who puts the rows into the queue and looks at them.
 pub(super) const CHEMIST: &str = "chemist";
+
+/// Most cpu of a simulation, in thousandths of a core: on a large node the story would be another one.
+const MOST_CPU: u32 = 2000;
 
 /// The chemist's connection, from a pod of the installation.
 const DATABASE_URL: &str = "postgres://chemist:chemist@postgres:5432/scavenger";
@@ -58,12 +61,12 @@ struct Added {
 
 /// The queue of a cluster.
 pub(super) struct Queue<'a> {
-    cluster: &'a Cluster,
+    access: &'a Access,
 }
 
 impl<'a> Queue<'a> {
-    pub(super) fn new(cluster: &'a Cluster) -> Self {
-        Self { cluster }
+    pub(super) fn new(access: &'a Access) -> Self {
+        Self { access }
     }
 
     /// What a verb prints.
@@ -72,7 +75,7 @@ impl<'a> Queue<'a> {
         command.extend(["--container", "submitter", "--", "gromacs-submitter"]);
         command.extend(arguments);
         command.extend(["--database-url", DATABASE_URL]);
-        self.cluster.kubectl_output(&command)
+        self.access.kubectl_output(&command)
     }
 
     fn json<T: serde::de::DeserializeOwned>(&self, arguments: &[&str]) -> Result<T> {
@@ -85,13 +88,14 @@ impl<'a> Queue<'a> {
     pub(super) fn add_tenant(&self, namespace: &str) -> Result<()> {
         let statement = format!(
             "create role {CHEMIST} login password 'chemist' in role gromacs_chemist; \
-             insert into gromacs_tenant (database_role, namespace) values ('{CHEMIST}', '{namespace}')"
+             insert into gromacs_tenant (database_role, namespace, max_cpu_millicores) \
+             values ('{CHEMIST}', '{namespace}', {MOST_CPU})"
         );
         let mut command =
             vec!["exec", "--namespace", NAMESPACE, "postgres-0", "--container", "postgres", "--"];
         command.extend(PSQL);
         command.extend([ADMIN, "--set=ON_ERROR_STOP=1", "--command", &statement]);
-        self.cluster.kubectl_output(&command).map(drop)
+        self.access.kubectl_output(&command).map(drop)
     }
 
     /// `add`: puts rows into the queue and returns their numbers.

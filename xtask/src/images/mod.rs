@@ -24,8 +24,11 @@ use self::catalogue::Content;
 pub(crate) use self::catalogue::Image;
 use self::layer::{Layer, NewFile};
 pub(crate) use self::programs::{Checkout, Profile};
+pub(crate) use self::push::Registry;
+pub(crate) use self::registry_login::Login;
 use crate::cluster::{self, Cluster};
 use crate::packages;
+use crate::progress::Task;
 
 /// Debian packages that building images for this machine needs.
 pub const PACKAGES: &[&str] = &["mmdebstrap", programs::MUSL];
@@ -46,7 +49,7 @@ impl Architecture {
         if cfg!(target_arch = "aarch64") { Self::Arm64 } else { Self::Amd64 }
     }
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",
             Self::Arm64 => "arm64",
@@ -70,7 +73,7 @@ pub(crate) struct Arguments {
     /// user and password are read from ~/.docker/config.json, or from SCAVENGER_REGISTRY_USER and
     /// SCAVENGER_REGISTRY_PASSWORD
     #[arg(long, value_name = "REGISTRY")]
-    push: Option<push::Registry>,
+    push: Option<Registry>,
 
     /// Unpack the Debian packages again, to take in their updates
     #[arg(long)]
@@ -178,14 +181,30 @@ pub(crate) fn load_onto(cluster: &Cluster, image: Image, profile: Profile) -> Re
 
 /// Pushes an image that [`build`] makes to the registry of a cluster.
 pub(crate) fn push_to(cluster: &Cluster, image: Image, profile: Profile) -> Result<()> {
-    let registry: push::Registry =
-        format!("http://{}", cluster.registry()).parse().map_err(anyhow::Error::msg)?;
+    let registry: Registry = format!("http://{}", cluster.registry()).parse().map_err(anyhow::Error::msg)?;
     let (user, password) = cluster::LOGIN;
     for archive in build(&[image], profile)? {
-        let login = || Ok(Some(registry_login::Login::new(user, password)));
+        let login = || Ok(Some(Login::new(user, password)));
         registry.push_as(login, &archive.path, &archive.repository_and_tag()?)?;
     }
     Ok(())
+}
+
+/// Pushes every image that users get, with tags that begin with `tag`, and returns what a pod writes for each: with the
+/// digest, since a node may have an older image of the same tag.
+pub(crate) fn push_all(registry: &Registry, profile: Profile, tag: &str) -> Result<Vec<(Image, String)>> {
+    let mut names = Vec::new();
+    let all = Image::all();
+    for (image, archive) in all.iter().zip(build(&all, profile)?) {
+        let name = format!("{}/{}", registry.prefix(), image.repository());
+        let task = Task::start(format!("pushing {name}"));
+        let pushed =
+            registry.push(&archive.path, &format!("{}:{tag}{}", image.repository(), image.version()))?;
+        let (_, digest) = pushed.split_once('@').context("a pushed image without a digest")?;
+        names.push((*image, format!("{name}@{digest}")));
+        task.done(format!("pushed {pushed}"));
+    }
+    Ok(names)
 }
 
 fn build_for(

@@ -25,7 +25,7 @@ const ANSWER: Duration = Duration::from_secs(300);
 
 /// Where images are pushed to: a registry and the path in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Registry {
+pub(crate) struct Registry {
     /// `https` or `http`.
     scheme: &'static str,
     /// Name and port.
@@ -60,6 +60,34 @@ impl FromStr for Registry {
 }
 
 impl Registry {
+    /// Name and port, by which a pull Secret names the registry.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// What a pod writes in front of an image's own name.
+    pub(crate) fn prefix(&self) -> String {
+        format!("{}/{}", self.host, self.path).trim_end_matches('/').to_owned()
+    }
+
+    /// True if the registry has no TLS.
+    pub(crate) fn is_insecure(&self) -> bool {
+        self.scheme == "http"
+    }
+
+    /// Asks whether the registry answers and takes the login of this machine. Pushes nothing. True if it asked for one.
+    pub(crate) fn check(&self) -> Result<bool> {
+        let client = Client::new(self, &format!("{}operator", self.path), || Login::find(&self.host))?;
+        let Some(authorization) = &client.authorization else { return Ok(false) };
+        // A token was given for the login. A user and a password have not been looked at yet.
+        if authorization.starts_with("Basic ") {
+            let base = format!("{}/v2/", client.origin);
+            let answer = client.authorized(client.agent.get(&base)).call()?;
+            expect(answer, &[200], "GET /v2/ with the login of this machine")?;
+        }
+        Ok(true)
+    }
+
     /// Pushes the image of an archive as `NAME:TAG` and returns its name there, with its digest.
     pub(super) fn push(&self, archive: &Path, name_and_tag: &str) -> Result<String> {
         self.push_as(|| Login::find(&self.host), archive, name_and_tag)
@@ -118,7 +146,15 @@ impl Client {
     /// Asks what the registry wants to know, and gets the token that it names.
     fn log_in(&mut self, login: impl FnOnce() -> Result<Option<Login>>, repository: &str) -> Result<()> {
         let base = format!("{}/v2/", self.origin);
-        let answer = self.agent.get(&base).call().with_context(|| format!("{base} does not answer"))?;
+        let answer = self.agent.get(&base).call().with_context(|| {
+            let hint = if self.origin.starts_with("https") {
+                " over TLS (write http:// in front of a registry without TLS; the CA of a registry with a certificate of \
+                 your own belongs into the CAs of this machine)"
+            } else {
+                ""
+            };
+            format!("{base} does not answer{hint}")
+        })?;
         if answer.status() != 401 {
             return expect(answer, &[200], "GET /v2/").map(drop);
         }
@@ -127,7 +163,12 @@ impl Client {
         let login = login()?;
         self.authorization =
             Some(match challenge.context("the registry asks for a login of an unknown kind")? {
-                Challenge::Basic => login.context("the registry asks for a user and a password")?.basic(),
+                Challenge::Basic => login
+                    .context(
+                        "the registry asks for a user and a password: run `docker login`, or set SCAVENGER_REGISTRY_USER and \
+                         SCAVENGER_REGISTRY_PASSWORD",
+                    )?
+                    .basic(),
                 Challenge::Bearer { realm, service } => {
                     let scope = format!("repository:{repository}:pull,push");
                     let mut request =
@@ -319,6 +360,7 @@ mod tests {
         let registry: Registry = format!("http://{}/scavenger", running.address).parse().unwrap();
         let pushed = registry.push(&archive, "counter:1").unwrap();
         let digest = pushed.split_once('@').unwrap().1.to_owned();
+        assert!(!registry.check().unwrap(), "it asks for no login");
         // What is there already is not sent again, and the answer is the same.
         assert_eq!(registry.push(&archive, "counter:1").unwrap(), pushed);
 
@@ -354,6 +396,22 @@ mod tests {
     }
 
     #[test]
+    fn a_registry_without_tls_is_found_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            use std::io::Write as _;
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+        });
+        let registry: Registry = address.to_string().parse().unwrap();
+        let error = format!("{:#}", registry.check().unwrap_err());
+        assert!(error.contains("write http:// in front of a registry without TLS"), "{error}");
+        server.join().unwrap();
+    }
+
+    #[test]
     fn a_registry_is_a_host_and_a_path() {
         let registry =
             |scheme, host: &str, path: &str| Registry { scheme, host: host.into(), path: path.into() };
@@ -361,6 +419,8 @@ mod tests {
         assert_eq!(parse("registry.example"), Ok(registry("https", "registry.example", "")));
         assert_eq!(parse("registry.example/a/b/"), Ok(registry("https", "registry.example", "a/b/")));
         assert_eq!(parse("http://[::1]:5000"), Ok(registry("http", "[::1]:5000", "")));
+        assert_eq!(parse("registry.example/a/b/").unwrap().prefix(), "registry.example/a/b");
+        assert_eq!(parse("http://registry.example:5000").unwrap().prefix(), "registry.example:5000");
         for wrong in ["", "https://", "ftp://a", "a/B", "a b", "user@host"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

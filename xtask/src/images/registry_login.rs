@@ -2,11 +2,11 @@
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Environment variables with a login; they win over the file.
 const USER: &str = "SCAVENGER_REGISTRY_USER";
@@ -46,7 +46,7 @@ impl Challenge {
 
 /// User and password, as the header of HTTP's basic authentication has them: in base64.
 #[derive(PartialEq, Eq)]
-pub(super) struct Login(String);
+pub(crate) struct Login(String);
 
 impl Login {
     /// A login that is known.
@@ -55,7 +55,7 @@ impl Login {
     }
 
     /// The login for a registry, if there is one.
-    pub(super) fn find(host: &str) -> Result<Option<Self>> {
+    pub(crate) fn find(host: &str) -> Result<Option<Self>> {
         if let (Ok(user), Ok(password)) = (env::var(USER), env::var(PASSWORD)) {
             return Ok(Some(Self::new(&user, &password)));
         }
@@ -64,10 +64,20 @@ impl Login {
         let Some(path) = folder.map(|folder| folder.join("config.json")).filter(|path| path.exists()) else {
             return Ok(None);
         };
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Self::in_file(&path, host)
+    }
+
+    /// The login for a registry in a file that `docker login` wrote.
+    pub(crate) fn in_file(path: &Path, host: &str) -> Result<Option<Self>> {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let config: Value =
             serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))?;
         Ok(Self::in_config(&config, host))
+    }
+
+    /// The content of a pull Secret with this login for one registry.
+    pub(crate) fn pull_secret(&self, host: &str) -> String {
+        json!({ "auths": { host: { "auth": self.0 } } }).to_string()
     }
 
     /// As `docker login` writes it, where no credential helper keeps it.
@@ -84,8 +94,6 @@ impl Login {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -105,5 +113,11 @@ mod tests {
         let config = json!({"auths": {"https://a.example/v1/": {"auth": "eDp5"}, "b.example": {}}});
         assert_eq!(Login::in_config(&config, "a.example").unwrap().basic(), "Basic eDp5");
         assert!(Login::in_config(&config, "b.example").is_none());
+    }
+
+    #[test]
+    fn a_pull_secret_has_the_login_of_one_registry() {
+        let text = Login::new("x", "y").pull_secret("a.example:5000");
+        assert_eq!(text, r#"{"auths":{"a.example:5000":{"auth":"eDp5"}}}"#);
     }
 }
