@@ -24,7 +24,9 @@ const DOCUMENT: &str = include_str!("../../docs/uninstall.md");
 
 /// The commands of the document: those of its first part, and those for when the operator is gone already.
 fn commands() -> Result<[String; 2]> {
-    let (normal, gone) = DOCUMENT.split_once("\n## ").context("the document has one part only")?;
+    let normal = DOCUMENT.split("\n## ").next().unwrap_or_default();
+    let gone = DOCUMENT.split("\n## ").find(|part| part.starts_with("If the operator is gone"));
+    let gone = gone.context("the document does not say what to do without an operator")?;
     let scripts = [normal, gone].map(|part| {
         let blocks = part.split("```sh\n").skip(1);
         blocks.filter_map(|block| block.split_once("```")).map(|(script, _)| script).collect::<String>()

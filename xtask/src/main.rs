@@ -1,4 +1,4 @@
-//! Development tasks of the project: `cargo xtask demo`, `test`, `versions`, `upgrade`, `bench`, `ci`, `cluster`,
+//! Development tasks of the project: `cargo xtask demo`, `test`, `versions`, `upgrade`, `walk`, `bench`, `ci`, `cluster`,
 //! `generate`, `release`.
 
 mod bench;
@@ -20,6 +20,7 @@ mod release;
 mod rules;
 mod shell;
 mod test;
+mod walk;
 mod words;
 
 use std::process::ExitCode;
@@ -41,6 +42,7 @@ enum Task {
     Soak(test::SoakArguments),
     Versions(test::VersionsArguments),
     Upgrade(test::UpgradeArguments),
+    Walk(walk::Arguments),
     Bench(bench::Arguments),
     Ci(ci::Arguments),
     Generate(generate::Arguments),
@@ -69,6 +71,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Soak(arguments) => test::soak(&arguments),
         Task::Versions(arguments) => test::versions(&arguments),
         Task::Upgrade(arguments) => test::upgrade(&arguments),
+        Task::Walk(arguments) => walk::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Generate(arguments) => generate::run(&arguments),

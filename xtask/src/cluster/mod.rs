@@ -28,7 +28,6 @@ pub(crate) use binaries::{Kubernetes, tool};
 pub(crate) use description::Cluster;
 pub(crate) use kubectl::Access;
 pub(crate) use registry::LOGIN;
-#[cfg(test)]
 pub(crate) use registry::program as registry_program;
 pub(crate) use up::Options;
 

@@ -2,6 +2,7 @@
 //! those that an older Kubernetes could fail, on each release. `cargo xtask upgrade`: from an older build and back.
 
 mod lanes;
+mod parts;
 mod stamps;
 mod upgrade;
 mod versions;
@@ -66,7 +67,8 @@ impl Default for Arguments {
 
 /// Run every test with the full counts: takes hours, and can be resumed
 ///
-/// Each part that passes is stamped with the commit it passed at, in target/soak.
+/// Then runs the demo with the Helm chart, the demo on a cluster that knows nothing of the project, and the commands of the
+/// pages. Each part that passes is stamped with the commit it passed at, in target/soak.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SoakArguments {
     /// Leave out the parts that have passed already at this commit
@@ -103,7 +105,13 @@ pub(crate) fn soak(arguments: &SoakArguments) -> Result<()> {
     let program = std::env::current_exe().context("cannot tell where this program is")?;
     let target = program.ancestors().nth(2).context("this program is in no folder of cargo's")?;
     let stamps = Stamps::of_work_tree(target.join("soak"), arguments.resume)?;
-    run_at(&arguments.test, Depth::Soak, Some(&stamps))
+    let tests = run_at(&arguments.test, Depth::Soak, Some(&stamps));
+    if !arguments.test.arguments.is_empty() {
+        return tests;
+    }
+    // Each is a whole installation, so they come one after the other, and all of them even if one fails.
+    let walks = parts::run(&program, &arguments.test, &stamps);
+    tests.and(walks)
 }
 
 /// Runs the tests and takes their clusters down again.
