@@ -78,6 +78,14 @@ pub struct AccuracyOptions {
     /// Print the constants that all measurements together give, too
     #[arg(long)]
     pub show_constants: bool,
+    /// Print what each part of the model brings instead, alone and together
+    ///
+    /// Fits two models for each part: without any other, and without this one. Takes a minute or two.
+    #[arg(long, conflicts_with_all = ["plot", "show_constants", "check"])]
+    pub parts: bool,
+    /// Fail unless the model is ahead of both plain models in every regime of CPUs, and PAGE has these tables
+    #[arg(long, value_name = "PAGE")]
+    pub check: Option<PathBuf>,
 }
 
 /// Where and how much to log.

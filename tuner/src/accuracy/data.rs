@@ -100,6 +100,11 @@ pub fn load() -> Vec<Row> {
     hecbiosim.chain(archer).chain(one_node).collect()
 }
 
+/// True for the rows of one-node.csv.
+pub(super) fn is_of_one_node(row: &Row) -> bool {
+    ["bridges2", "lumi-g"].contains(&row.machine.as_str())
+}
+
 pub(super) fn number(text: &str) -> Option<f64> {
     text.parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0)
 }
@@ -190,7 +195,10 @@ fn archer_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
     let cores = number(cell("cores"))?;
     let npme = cell("npme").parse().unwrap_or(0.0);
     let place = match number(cell("gpus")) {
-        Some(gpus) => gpu_place("p100", gpus, ranks, cores, cell("gromacs_version"))?,
+        Some(gpus) => {
+            let place = gpu_place("p100", gpus, ranks, cores, cell("gromacs_version"))?;
+            Placement { npme, ..place }
+        }
         None => Placement {
             nodes: number(cell("nodes"))?,
             ranks,

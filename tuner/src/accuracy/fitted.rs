@@ -14,6 +14,23 @@ const ODD: f64 = 0.2;
 /// Rounds of a fit in which the weights of odd rows are found.
 const WEIGHINGS: usize = 4;
 
+/// What a fit may move.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// The factors of classes.
+    pub classes: bool,
+    /// Constants that are switched off, by name.
+    pub off: &'a [&'a str],
+}
+
+impl Terms<'_> {
+    /// Everything.
+    pub const ALL: Self = Self { classes: true, off: &[] };
+}
+
+/// What a constant is that is switched off.
+const OFF: f64 = 1e-9;
+
 /// Constants and what is particular to the classes of the machines they were fitted to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
@@ -44,7 +61,7 @@ impl Fitted {
 
 /// Fits constants and classes to `rows` and to the components of `logs`, each machine x system counting the same.
 #[must_use]
-pub fn fit_constants(rows: &[&Row], logs: &[&Log], rounds: usize) -> Fitted {
+pub fn fit_constants(rows: &[&Row], logs: &[&Log], rounds: usize, terms: &Terms<'_>) -> Fitted {
     let mut weighed: Vec<(&Row, f64)> = Vec::new();
     for members in groups(rows).values() {
         let weight = 1.0 / (GROUP_SIGMA * (members.len() as f64).sqrt());
@@ -54,10 +71,16 @@ pub fn fit_constants(rows: &[&Row], logs: &[&Log], rounds: usize) -> Fitted {
     let mut classes: Vec<&'static str> = rows.iter().flat_map(of_row).flatten().collect();
     classes.sort_unstable();
     classes.dedup();
+    if !terms.classes {
+        classes.clear();
+    }
     let mut centre = Constants::PHYSICS.logs().to_vec();
     let mut spread = Constants::SPREAD.to_vec();
     centre.resize(Constants::COUNT + 2 * classes.len(), 0.0);
     spread.resize(centre.len(), ClassFactors::SPREAD);
+    for (place, _) in Constants::NAMES.iter().enumerate().filter(|(_, name)| terms.off.contains(name)) {
+        (centre[place], spread[place]) = (OFF.ln(), OFF);
+    }
     let model_of = |logs: &[f64]| Fitted::from_logs(logs, &classes).model();
     let mut found = centre.clone();
     for _ in 0..WEIGHINGS {

@@ -5,6 +5,7 @@ pub mod data;
 pub mod fit;
 pub mod fitted;
 pub mod memory;
+pub mod pieces;
 pub mod plain;
 pub mod report;
 pub mod settings;
@@ -20,7 +21,7 @@ use scavenger_tuner_model::model::Observation;
 
 use components::Log;
 use data::Row;
-use fitted::{Fitted, fit_constants};
+use fitted::{Fitted, Terms, fit_constants};
 use plain::Plain;
 use widening::{widening, widenings};
 
@@ -92,19 +93,31 @@ struct Fold<'a> {
 }
 
 fn folds<'a>(rows: &[&'a Row], logs: &[Log], rounds: usize) -> Vec<Fold<'a>> {
+    folds_of(rows, rows, logs, rounds, &Terms::ALL, &|_| true)
+}
+
+/// The folds that judge `judged`, fitted to those of `rows` that are `fitted`.
+fn folds_of<'a>(
+    rows: &[&'a Row],
+    judged: &[&'a Row],
+    logs: &[Log],
+    rounds: usize,
+    terms: &Terms<'_>,
+    is_fitted: &dyn Fn(&Row) -> bool,
+) -> Vec<Fold<'a>> {
     let mut left_out: Vec<(&str, &str)> =
-        rows.iter().map(|row| (row.machine.as_str(), row.system.as_str())).collect();
+        judged.iter().map(|row| (row.machine.as_str(), row.system.as_str())).collect();
     left_out.sort_unstable();
     left_out.dedup();
     let fold = |(machine, system)| {
-        let is_left = |row: &&Row| row.machine != machine && row.system != system;
+        let is_left = |row: &&Row| row.machine != machine && row.system != system && is_fitted(row);
         let rest: Vec<&Row> = rows.iter().copied().filter(is_left).collect();
         let logs: Vec<&Log> =
             logs.iter().filter(|log| log.machine != machine && log.system != system).collect();
         Fold {
             machine,
             system: Some(system),
-            model: fit_constants(&rest, &logs, rounds).model(),
+            model: fit_constants(&rest, &logs, rounds, terms).model(),
             plain: Plain::fit(&rest, false),
             terms: Plain::fit(&rest, true),
             rest,
@@ -261,25 +274,26 @@ fn regime(
 }
 
 /// How much is lost by choosing the split that the model finds best instead of the best measured one, at a fixed
-/// machine, system and number of nodes. Relative losses, one per choice, on one node and on several.
-fn split_losses(folds: &[Fold<'_>], rows: &[&Row]) -> (Vec<f64>, Vec<f64>) {
+/// machine, system and number of nodes; with `tried` above 1, the best of those that it finds best, which were measured
+/// by then. Relative losses, one per choice, on one node and on several.
+fn split_losses(folds: &[Fold<'_>], rows: &[&Row], tried: usize) -> (Vec<f64>, Vec<f64>) {
     let (mut on_one, mut on_several) = (Vec::new(), Vec::new());
     for fold in folds {
         let mut choices: BTreeMap<Choice, Vec<&Row>> = BTreeMap::new();
         for row in rows.iter().filter(|row| fold.judges(row)) {
             choices.entry(choice(row)).or_default().push(row);
         }
-        for ((_, _, _, nodes, _), rows) in &choices {
+        for ((_, _, _, nodes, _, _), rows) in &choices {
             let splits = repeated(rows);
             if splits.len() < 2 {
                 continue;
             }
             let losses = if *nodes == 1 { &mut on_one } else { &mut on_several };
             let best = splits.iter().map(|(_, speed)| *speed).fold(0.0, f64::max);
-            let chosen = splits
-                .iter()
-                .min_by(|(a, _), (b, _)| seconds(&fold.model, a).total_cmp(&seconds(&fold.model, b)))
-                .map_or(best, |(_, speed)| *speed);
+            let mut ranked: Vec<(f64, f64)> =
+                splits.iter().map(|(row, speed)| (seconds(&fold.model, row), *speed)).collect();
+            ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let chosen = ranked.iter().take(tried).map(|(_, speed)| *speed).fold(0.0, f64::max);
             losses.push(best / chosen - 1.0);
         }
     }
@@ -335,14 +349,16 @@ pub struct Point {
 /// Everything the `accuracy` command prints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accuracy {
+    /// CPU rows on one node: on the whole of it, and on a part whose other cores are idle. None is beside neighbours.
+    pub rows_on_one_node: [usize; 2],
     /// CPU rows on one node, learning from runs on one node: what is served.
     pub served: Vec<Regime>,
     /// All rows, most of them on many nodes.
     pub regimes: Vec<Regime>,
     /// The rows for CPUs again, on a part of the measurements each: what is left, and the rows.
     pub parts: Vec<(&'static str, Vec<Regime>)>,
-    /// Losses by choosing a split on one node and on several.
-    pub splits: [SplitLoss; 2],
+    /// Losses by choosing a split on one node, on several, and with GPUs.
+    pub splits: [SplitLoss; 3],
     /// Parts of a step beside those of the tables in md.log.
     pub components: Vec<components::Compared>,
     /// What the table of a run's log adds to its speed.
@@ -421,7 +437,7 @@ pub fn run(rounds: usize) -> Accuracy {
     let parts = vec![
         (
             "one node whose other cores are idle (one-node.csv)",
-            regimes_of(&on_one_node, &|row| ["bridges2", "lumi-g"].contains(&row.machine.as_str())),
+            regimes_of(&on_one_node, &data::is_of_one_node),
         ),
         ("up to 8 nodes", cpu_part(&|row| row.place.nodes < 8.5)),
         (
@@ -439,13 +455,17 @@ pub fn run(rounds: usize) -> Accuracy {
             on_gpu: outcome.row.on_gpu(),
         })
         .collect();
-    let (on_one, on_several) = split_losses(&cpu_folds, &cpu);
-    let splits = [SplitLoss::of(&on_one), SplitLoss::of(&on_several)];
+    let (on_one, on_several) = split_losses(&cpu_folds, &cpu, 1);
+    let all_gpus: Vec<&Row> = rows.iter().filter(|row| row.on_gpu()).collect();
+    let (on_gpus, _) = split_losses(&gpu_folds, &all_gpus, 1);
+    let splits = [&on_one, &on_several, &on_gpus].map(|losses| SplitLoss::of(losses));
     let all: Vec<&Row> = cpu.iter().chain(&gpu).copied().collect();
-    let fitted = fit_constants(&all, &logs.iter().collect::<Vec<_>>(), rounds);
+    let fitted = fit_constants(&all, &logs.iter().collect::<Vec<_>>(), rounds, &Terms::ALL);
     let components = components::compare(&cpu_folds, &logs);
     let tables = tables::worth(&cpu_folds, &cpu, &logs);
+    let on_part = one_node.iter().filter(|row| data::is_of_one_node(row) && row.place.busy < 1.0).count();
     Accuracy {
+        rows_on_one_node: [one_node.len() - on_part, on_part],
         served,
         regimes,
         parts,
@@ -459,14 +479,15 @@ pub fn run(rounds: usize) -> Accuracy {
     }
 }
 
-/// What a split of ranks and threads is chosen for: machine, build, system, nodes, and the cores of a part of a node.
-type Choice = (String, String, String, u64, u64);
+/// What a split of ranks and threads is chosen for: machine, build, system, nodes, the cores of a part of a node, and GPUs.
+type Choice = (String, String, String, u64, u64, u64);
 
 fn choice(row: &Row) -> Choice {
     // Runs with two threads on each of half of the cores used the whole node, too.
     let part = row.place.busy < 1.0 && row.place.smt < 1.5;
     let cores = if part { row.place.cores as u64 } else { 0 };
-    (row.machine.clone(), row.version.clone(), row.system.clone(), row.place.nodes as u64, cores)
+    let gpus = row.place.gpu.map_or(0, |gpu| gpu.count as u64);
+    (row.machine.clone(), row.version.clone(), row.system.clone(), row.place.nodes as u64, cores, gpus)
 }
 
 /// The highest measured speed of each choice.
@@ -518,7 +539,7 @@ mod tests {
             plain: Plain::fit(&[], false),
             terms: Plain::fit(&[], false),
         };
-        let (on_one, _) = split_losses(&["archer", "archer2", "cirrus", "csd3"].map(fold), &cpu);
+        let (on_one, _) = split_losses(&["archer", "archer2", "cirrus", "csd3"].map(fold), &cpu, 1);
         let loss = SplitLoss::of(&on_one);
         assert!(loss.choices >= 7 && loss.mean < 0.02 && loss.worst < 0.10, "{loss:?}");
     }

@@ -7,6 +7,21 @@ use crate::model::Job;
 use crate::performance::{Component, Placement, StepTime};
 use crate::work::Doubts;
 
+/// How runs teach. All of it, but for measuring what each part of it is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Learning {
+    /// A parameter for each part of a step; else one for all work and one for the whole step.
+    pub by_part: bool,
+    /// Runs that disagree count less and widen the interval, and the physics is made linear where the runs are.
+    pub robust: bool,
+}
+
+impl Default for Learning {
+    fn default() -> Self {
+        Self { by_part: true, robust: true }
+    }
+}
+
 /// A place and a GROMACS build on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
@@ -50,6 +65,7 @@ pub struct Origin {
     pub(super) ln_atoms: f64,
     /// What is doubtful about the system, whatever the machine.
     pub(super) doubts: Doubts,
+    pub(super) learning: Learning,
 }
 
 impl Origin {
@@ -57,7 +73,7 @@ impl Origin {
     #[must_use]
     pub fn new(class: &'static str, class_sigma: f64, gpus: u32, site: Site, job: &Job) -> Self {
         let (system, ln_atoms, doubts) = (job.key, job.ln_atoms, job.doubts());
-        Self { class, class_sigma, gpus, host: "", site, system, ln_atoms, doubts }
+        Self { class, class_sigma, gpus, host: "", site, system, ln_atoms, doubts, learning: job.learning() }
     }
 
     /// The same of GPUs beside a processor of that class.
@@ -113,7 +129,7 @@ impl Origin {
 
     /// The prior variances of its class.
     pub(super) fn priors(&self) -> Priors {
-        Priors::new(self.class_sigma, self.gpus > 0)
+        Priors::new(self.class_sigma, self.gpus > 0, self.learning.by_part)
     }
 
     /// What runs tell of each other by: the class, and the number of GPUs. The unknown class of CPUs and that of GPUs have

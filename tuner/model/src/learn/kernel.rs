@@ -169,6 +169,8 @@ const OF_HOST: [(usize, [f64; 4]); 7] = [
     (THREADS, [0.02, 0.04, 0.02, 0.02]),
     (NODES, [0.02, 0.05, 0.02, 0.02]),
 ];
+/// The same of a model that knows of no parts: one factor on all work, and one on the step.
+const WHOLE: [(usize, [f64; 4]); 2] = [(WORK, [0.75, 0.60, 0.90, 0.60]), (ALL, [0.20, 0.30, 0.60, 0.80])];
 /// What changes slowly with the atoms, on one machine, relative to the standard deviation of the class.
 const SIZE: f64 = 0.30;
 
@@ -195,6 +197,7 @@ fn levels(relative: &[(usize, [f64; 4])], own: &[(usize, [f64; 4])]) -> Levels {
     })
 }
 
+static OF_THE_WHOLE: LazyLock<Levels> = LazyLock::new(|| levels(&WHOLE, &[]));
 static ON_CPUS: LazyLock<Levels> = LazyLock::new(|| levels(&OF_WORK, &OF_OVERHEAD));
 static ON_GPUS: LazyLock<Levels> = LazyLock::new(|| levels(&OF_GPU_WORK, &OF_HOST));
 
@@ -215,8 +218,13 @@ pub(super) struct Priors {
 
 impl Priors {
     /// Those of a class with this standard deviation.
-    pub(super) fn new(class_sigma: f64, on_gpu: bool) -> Self {
-        let [class, machine, build, system] = if on_gpu { &*ON_GPUS } else { &*ON_CPUS };
+    pub(super) fn new(class_sigma: f64, on_gpu: bool, by_part: bool) -> Self {
+        let levels = match (by_part, on_gpu) {
+            (false, _) => &*OF_THE_WHOLE,
+            (true, true) => &*ON_GPUS,
+            (true, false) => &*ON_CPUS,
+        };
+        let [class, machine, build, system] = levels;
         let sigma = class_sigma.powi(2);
         let known = class_sigma.min(KNOWN_CLASS).powi(2);
         let of_class: Direction =

@@ -39,7 +39,7 @@ use kernel::{DIMENSIONS, Direction, covariance};
 use owners::Owners;
 use prepared::Prepared;
 
-pub use features::{Features, Origin, Site};
+pub use features::{Features, Learning, Origin, Site};
 
 /// Largest residual (of the logarithm) that is a speed and not a mistake: a factor of 50.
 pub const BOUND: f64 = 3.9;
@@ -408,7 +408,9 @@ impl View {
         let origins = origins.into_iter().copied().collect();
         let mut view =
             Self { origins, directions: Vec::new(), inverse: Vec::new(), weights: Vec::new(), surprise: 1.0 };
-        for round in 0..ROUNDS {
+        let robust = runs.first().is_none_or(|run| run.origin().learning.robust);
+        let rounds = if robust { ROUNDS } else { 1 };
+        for round in 0..rounds {
             let inflated: Vec<f64> =
                 noises.iter().zip(&inflation).map(|(noise, factor)| noise * factor).collect();
             let fit = Fit::new(&owners, &pairs, &directions, &inflated, &straight);
@@ -416,9 +418,9 @@ impl View {
                 fit.weights.iter().zip(&straight).map(|(weight, value)| weight * value).sum();
             let surprise = (FREEDOM + disagreement) / (FREEDOM + runs.len() as f64);
             view.directions.clone_from(&directions);
-            view.surprise = surprise.clamp(SURPRISE.0, SURPRISE.1);
+            view.surprise = if robust { surprise.clamp(SURPRISE.0, SURPRISE.1) } else { 1.0 };
             view.weights = fit.weights.clone();
-            if round + 1 == ROUNDS {
+            if round + 1 == rounds {
                 view.inverse = fit.inverse();
                 break;
             }

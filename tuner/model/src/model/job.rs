@@ -8,7 +8,7 @@ use scavenger_schema::tuning::{
 use super::builds::Built;
 use crate::error::{FieldError, length_within};
 use crate::hardware::Simd;
-use crate::learn::{Site, hash};
+use crate::learn::{Learning, Site, hash};
 use crate::system::System;
 use crate::work::{Doubts, Work};
 
@@ -36,6 +36,8 @@ pub struct Job {
     pub(super) launch: f64,
     /// Who asks, as a number.
     pub(super) asker: Option<u64>,
+    /// How runs teach of it.
+    learning: Learning,
     /// Uncertainty of ln(time) because of its box; see [`System::doubt_of_box`].
     doubt_of_box: f64,
     /// Tells the system from others.
@@ -71,6 +73,7 @@ impl Job {
             release: site,
             launch: 1.0,
             asker: None,
+            learning: Learning::default(),
             // Of the box as it is: that of a droplet that is filled looks like any other.
             doubt_of_box: system.doubt_of_box(),
             key,
@@ -134,6 +137,16 @@ impl Job {
     #[must_use]
     pub fn built_for(self, simd: Option<Simd>) -> Self {
         Self { simd, ..self }
+    }
+
+    /// The same, of which runs teach in another way.
+    #[must_use]
+    pub fn learned_by(self, learning: Learning) -> Self {
+        Self { learning, ..self }
+    }
+
+    pub(crate) fn learning(&self) -> Learning {
+        self.learning
     }
 
     /// Vector instructions that the build of GROMACS uses, if they are known.

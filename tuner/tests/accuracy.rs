@@ -1,0 +1,14 @@
+//! What must never be lost: the model is ahead of plain models on machines and systems that it has not seen.
+
+use scavenger_tuner::accuracy::{report, run};
+
+const PAGE: &str = include_str!("../data/accuracy.md");
+
+/// The whole validation, as `accuracy --check` does it.
+#[test]
+fn the_model_is_ahead_of_both_plain_models_in_every_regime_of_cpus_and_the_page_says_so() {
+    let accuracy = run(60);
+    assert!(accuracy.served.len() == 3 && accuracy.regimes.len() >= 5 && accuracy.parts.len() >= 3);
+    let wrong = report::shortfalls(&accuracy, PAGE);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
