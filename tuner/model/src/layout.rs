@@ -317,6 +317,15 @@ pub fn gpu_layout(system: &System, cores: u32, gpu: &GpuClass) -> Option<Layout>
     check(system, &layout, Some(gpu)).is_ok().then_some(layout)
 }
 
+/// The same with PME on the cores, and with it the update: for a GPU that is slow beside them.
+#[must_use]
+pub fn gpu_layout_with_pme_on_cpu(system: &System, cores: u32, gpu: &GpuClass) -> Option<Layout> {
+    system.pme?;
+    let all = gpu_layout(system, cores, gpu).filter(|layout| layout.pme == Device::Gpu)?;
+    let layout = Layout { pme: Device::Cpu, update: Device::Cpu, ..all };
+    check(system, &layout, Some(gpu)).is_ok().then_some(layout)
+}
+
 /// First release whose mdrun updates and constrains on a GPU without being asked to.
 const UPDATE_UNASKED: u32 = 2023;
 

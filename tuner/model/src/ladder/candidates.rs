@@ -10,6 +10,7 @@ use crate::hardware::{GpuClass, Hardware, hardware_of};
 use crate::layout;
 use crate::memory::request_bytes;
 use crate::model::{Asked, Job, Model};
+use crate::system::System;
 
 /// Most CPU that is considered for one pod.
 const MOST_CPU: u32 = bounds::MAX_CPU_MILLICORES.max;
@@ -18,6 +19,12 @@ pub(crate) const MOST_CORES_PER_GPU: u32 = 24;
 
 /// A layout that is slower by physics, relative to the best one, is not made the best by what was learned of the same cores.
 const WORTH_A_LOOK: f64 = 0.85;
+
+/// How much faster PME on the cores beside a GPU must be predicted to be than PME on the GPU: no run says how good the
+/// prediction is.
+const PME_ON_CPU_PAYS: f64 = 1.25;
+/// Fewest cores beside a GPU with which it is tried.
+const CORES_FOR_PME: u32 = 8;
 
 /// One amount of resources with its best layout.
 #[derive(Clone, Debug, PartialEq)]
@@ -181,10 +188,17 @@ pub(crate) fn candidates(question: &Question<'_>) -> Vec<Candidate> {
     for cores in core_counts(kinds, most) {
         found.extend(pick(&layout::cpu_layouts(&job.system, cores), cores * 1000));
         if limits.max_gpus != Some(0) && cores <= MOST_CORES_PER_GPU {
-            let mut layouts: Vec<Layout> =
-                gpus.iter().filter_map(|gpu| layout::gpu_layout(&job.system, cores, gpu)).collect();
-            layouts.dedup();
-            found.extend(pick(&layouts, cores * 1000));
+            let of = |layout: fn(&System, u32, &GpuClass) -> Option<Layout>| {
+                let mut layouts: Vec<Layout> =
+                    gpus.iter().filter_map(|gpu| layout(&job.system, cores, gpu)).collect();
+                layouts.dedup();
+                pick(&layouts, cores * 1000)
+            };
+            let all = of(layout::gpu_layout);
+            let on_cores = (cores >= CORES_FOR_PME).then(|| of(layout::gpu_layout_with_pme_on_cpu)).flatten();
+            let pays =
+                |one: &Candidate| all.as_ref().is_some_and(|all| one.speed > PME_ON_CPU_PAYS * all.speed);
+            found.extend(on_cores.filter(pays).or(all));
         }
     }
     found
