@@ -195,6 +195,10 @@ pub struct NodeView {
     pub name: String,
     /// Labels that tell which hardware it is.
     pub labels: BTreeMap<String, String>,
+    /// CPU that it has for pods, millicores.
+    pub cpu_millicores: Option<i32>,
+    /// CPU that all pods on it requested when the attempt began to run, millicores.
+    pub requested_millicores: Option<i32>,
 }
 
 impl NodeView {
@@ -208,7 +212,15 @@ impl NodeView {
                 if let Some(slice) = slice {
                     labels.insert(hardware::GPU_PARTITION.to_owned(), slice.to_owned());
                 }
-                Some(Self { name: node.name.clone(), labels })
+                let millicores = |amounts: &BTreeMap<String, Quantity>| {
+                    amounts.get("cpu").and_then(|cpu| i32::try_from(cpu.milli().ok()?).ok())
+                };
+                Some(Self {
+                    name: node.name.clone(),
+                    labels,
+                    cpu_millicores: millicores(&node.allocatable).filter(|cpu| *cpu > 0),
+                    requested_millicores: millicores(&node.requested).filter(|cpu| *cpu >= 0),
+                })
             }
             _ => None,
         }

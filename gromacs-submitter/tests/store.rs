@@ -53,7 +53,12 @@ fn attempt(number: i32, rung: i32, outcome: Option<Outcome>) -> AttemptRecord {
             cpu_millicores: Some(1000),
             memory_bytes: Some(314_572_800),
             gpus: Some(0),
-            node: Some(NodeView { name: "worker-1".to_owned(), labels: zen3() }),
+            node: Some(NodeView {
+                name: "worker-1".to_owned(),
+                labels: zen3(),
+                cpu_millicores: Some(8000),
+                requested_millicores: Some(3000),
+            }),
             args: vec!["-v".to_owned()],
             creation_time: now(),
             start_time: Some(now()),
@@ -420,6 +425,12 @@ async fn a_whole_life_is_written_down() {
     .expect("should read");
     let labels = serde_json::to_value(zen3()).expect("should serialise");
     assert_eq!(where_it_ran, vec![("worker-1".to_owned(), "zen3".to_owned(), labels); 2]);
+    let beside: (Option<i32>, Option<i32>) =
+        sqlx::query_as("select node_cpu_millicores, node_requested_millicores from gromacs_observation")
+            .fetch_one(store.pool())
+            .await
+            .expect("should read");
+    assert_eq!(beside, (Some(8000), Some(3000)));
     let earlier = store.measured_runs(id, 2).await.expect("should read");
     assert_eq!(earlier.len(), 1);
     assert_eq!((earlier[0].ns_per_day, earlier[0].layout), (41.5, ladder[1].layout.0));

@@ -351,13 +351,17 @@ fn attempt(attempt: &crd::Attempt) -> Attempt {
 
 fn to_crd_node(node: &AttemptNode) -> crd::AttemptNode {
     let texts = node.labels.iter().map(|(label, value)| (label.to_string(), value.to_string()));
-    let mut allocatable = quantities(&node.allocatable);
-    allocatable.retain(|name, _| node.allocatable.get(name) > 0);
+    let some = |resources: &scavenger_planner::resources::Resources| {
+        let mut some = quantities(resources);
+        some.retain(|name, _| resources.get(name) > 0);
+        some
+    };
     crd::AttemptNode {
         name: node.name.to_string(),
         pod_count: i32::try_from(node.pod_count).unwrap_or(i32::MAX),
         labels: texts.collect(),
-        allocatable,
+        allocatable: some(&node.allocatable),
+        requested: some(&node.requested),
     }
 }
 
@@ -368,6 +372,7 @@ fn node(node: &crd::AttemptNode) -> AttemptNode {
         pod_count: clamped(i64::from(node.pod_count)),
         labels: names.collect(),
         allocatable: validate::resources("allocatable", &node.allocatable).unwrap_or_default(),
+        requested: validate::resources("requested", &node.requested).unwrap_or_default(),
     }
 }
 
@@ -539,6 +544,7 @@ mod tests {
                     other: [("nvidia.com/gpu".into(), 1)].into(),
                     ..Resources::default()
                 },
+                requested: Resources { cpu_milli: 3000, memory_bytes: 8 << 30, ..Resources::default() },
             }],
             ..Attempt::first(Demand { per_pod, pod_count: 2, placement: Placement::default() }.into(), at(10))
         };

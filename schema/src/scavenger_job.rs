@@ -730,6 +730,11 @@ pub struct AttemptNode {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shapes::atomic_resource_list")]
     pub allocatable: BTreeMap<String, Quantity>,
+    /// What all pods on the node `name` requested of that when the attempt began to run, its own pods included. With
+    /// accounting `Usage`, pods of ScavengerJobs request next to nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::atomic_resource_list")]
+    pub requested: BTreeMap<String, Quantity>,
 }
 
 /// First sign that an attempt was taken away from outside. It is written down when it is first seen, since the pod

@@ -66,6 +66,8 @@ struct Line {
     mpi: Option<String>,
     gpu_backend: Option<String>,
     peak_memory_bytes: Option<i64>,
+    node_cpu_millicores: Option<i32>,
+    node_requested_millicores: Option<i32>,
 }
 
 impl Line {
@@ -103,6 +105,8 @@ pub struct Run {
     pub wall_seconds: f64,
     /// Peak memory, if it was measured.
     pub peak_memory_bytes: Option<i64>,
+    /// CPU of its node, and what all that ran there had of it, in thousandths of a core; none if it is not known.
+    pub node_millicores: (Option<i32>, Option<i32>),
     /// Measured over predicted time, without any measurement.
     pub time_ratio: f64,
 }
@@ -194,6 +198,11 @@ fn checked(
             return Err(format!("{name} must be greater than 0, is {value}"));
         }
     }
+    if line.node_cpu_millicores.is_some_and(|cpu| cpu < 1)
+        || line.node_requested_millicores.is_some_and(|cpu| cpu < 0)
+    {
+        return Err("node_cpu_millicores must be above 0, and node_requested_millicores not below".to_owned());
+    }
     if line.wall_seconds < SHORTEST_SECONDS {
         return Err(format!(
             "wall_seconds must be at least {SHORTEST_SECONDS}, is {}: the start weighs too much",
@@ -216,6 +225,7 @@ fn checked(
         ns_per_day: line.ns_per_day,
         wall_seconds: line.wall_seconds,
         peak_memory_bytes: line.peak_memory_bytes.filter(|bytes| *bytes > 0),
+        node_millicores: (line.node_cpu_millicores, line.node_requested_millicores),
         time_ratio: predicted / line.ns_per_day,
         system,
     })
@@ -264,8 +274,9 @@ pub async fn insert(
             sqlx::query(
                 "insert into gromacs_observation (owner, source, atoms, system, cpu_millicores, gpus, layout,
                     hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds, peak_memory_bytes,
-                    gromacs_build)
-                values (coalesce($1, session_user), 'import', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+                    gromacs_build, node_cpu_millicores, node_requested_millicores)
+                values (coalesce($1, session_user), 'import', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
+                    $16)",
             )
             .bind(owner)
             .bind(i64::try_from(run.system.atoms).unwrap_or(i64::MAX))
@@ -283,6 +294,8 @@ pub async fn insert(
             .bind(run.peak_memory_bytes)
             // As the submitter writes it: null if it is not known.
             .bind(Some(&run.build).filter(|build| !build.is_unknown()).map(Json))
+            .bind(run.node_millicores.0)
+            .bind(run.node_millicores.1)
             .execute(&mut *transaction)
             .await?;
         }

@@ -46,6 +46,10 @@ pub struct Place {
     pub labels: BTreeMap<String, String>,
     /// The class of its hardware.
     pub class: String,
+    /// CPU of the node for pods, millicores.
+    pub cpu_millicores: Option<i32>,
+    /// CPU that all pods on it requested when the attempt began to run, millicores.
+    pub requested_millicores: Option<i32>,
 }
 
 impl Place {
@@ -58,6 +62,8 @@ impl Place {
             node: Some(node.name.clone()),
             labels: node.labels.clone(),
             class: class_of_labels(&node.labels, gpus),
+            cpu_millicores: node.cpu_millicores,
+            requested_millicores: node.requested_millicores,
         })
     }
 }
@@ -103,6 +109,8 @@ fn common_place(rung: &LadderRung, input: &Input<'_>) -> Option<Place> {
             node: None,
             labels: node.labels.clone(),
             class: class_of_labels(&node.labels, gpus),
+            cpu_millicores: None,
+            requested_millicores: None,
         });
     places.next().filter(|first| places.all(|place| place.class == first.class))
 }

@@ -84,6 +84,10 @@ pub struct Ran {
     pub last_step: Option<i64>,
     /// Time step, ps.
     pub dt_ps: Option<f64>,
+    /// CPU of its node for pods, millicores; none also of an attempt that taught the tuner nothing.
+    pub node_cpu_millicores: Option<i32>,
+    /// CPU that all pods on the node requested when it began to run, millicores.
+    pub node_requested_millicores: Option<i32>,
     /// Measured speed; of one that runs, what the row estimates.
     pub ns_per_day: Option<f64>,
     /// Seconds that it ran after its last checkpoint, if they were measured.
@@ -327,10 +331,13 @@ impl Store {
                     then greatest(a.last_step, q.step) else a.last_step end as last_step,
                 q.dt_ps, case when a.end_time is null and q.submission = a.submission and q.attempt = a.attempt
                     then coalesce(a.ns_per_day, q.ns_per_day) else a.ns_per_day end as ns_per_day,
-                a.lost_seconds
+                a.lost_seconds, o.node_cpu_millicores, o.node_requested_millicores
             from gromacs_attempt a join gromacs_to_tune q on q.id = a.row_id
             left join gromacs_ladder l
                 on l.row_id = a.row_id and l.submission = a.submission and l.rung = a.rung
+            left join gromacs_observation o
+                on o.row_id = a.row_id and o.submission = a.submission and o.attempt = a.attempt
+                    and o.ns_per_day is not null
             where a.start_time is not null and coalesce(a.end_time, now()) >= $8 and ",
             matches!(),
             " order by a.start_time, a.row_id, a.attempt"

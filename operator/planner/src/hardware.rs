@@ -36,6 +36,7 @@ pub(crate) fn of_attempt(known: &Known<'_>, attempt: &Attempt) -> Vec<AttemptNod
         .into_iter()
         .take(MOST_KINDS)
         .map(|((labels, allocatable), (name, pod_count))| AttemptNode {
+            requested: known.capacity.node(&name).map(|room| of_hardware(room.used)).unwrap_or_default(),
             name,
             pod_count,
             labels,
@@ -47,10 +48,14 @@ pub(crate) fn of_attempt(known: &Known<'_>, attempt: &Attempt) -> Vec<AttemptNod
 fn kind_of(node: &Node) -> Kind {
     let labels = node.labels.iter().filter(|(label, _)| hardware::is_told_by(label));
     let labels = labels.map(|(label, value)| (Arc::clone(label), Arc::clone(value))).collect();
+    (labels, of_hardware(&node.allocatable))
+}
+
+/// CPU, memory and devices of `all`.
+fn of_hardware(all: &Resources) -> Resources {
     // Devices have names with a domain; scratch space, huge pages and places for pods tell nothing of the hardware.
     let tells = |name: &str| name == CPU || name == MEMORY || name.contains('/');
-    let all = &node.allocatable;
     let other = all.other.iter().filter(|(name, amount)| tells(name) && **amount > 0);
     let other = other.map(|(name, amount)| (Arc::clone(name), *amount)).collect();
-    (labels, Resources { cpu_milli: all.cpu_milli, memory_bytes: all.memory_bytes, pods: 0, other })
+    Resources { cpu_milli: all.cpu_milli, memory_bytes: all.memory_bytes, pods: 0, other }
 }

@@ -77,7 +77,8 @@ pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<Calibratio
         None => u32::MAX,
     };
     let seconds = within("seconds", request.seconds, bounds::BENCHMARK_SECONDS)?;
-    let hardware = hardware_of(&request.node.labels, request.node.allocatable.gpus);
+    let hardware = hardware_of(&request.node.labels, request.node.allocatable.gpus)
+        .on_node(request.node.allocatable.cpu_millicores);
     let boxes: Vec<SystemDescription> = boxes(request.max_atoms)?.into_iter().map(water).collect();
     let possible =
         short_enough(model, &hardware, runs(model, request, &hardware, &boxes, most_cores)?, seconds);

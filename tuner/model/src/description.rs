@@ -55,14 +55,27 @@ fn described(
 /// 100,000 atoms of water on 16 cores.
 #[must_use]
 pub fn half_width_of_cpu(class: &'static CpuClass) -> f64 {
-    half_width(&Hardware { cpu: class, smt: false, smt_known: true, gpu: None }, &Layout::cpu(16, 1))
+    half_width(
+        &Hardware { cpu: class, smt: false, smt_known: true, gpu: None, node_cpus: None, is_virtual: false },
+        &Layout::cpu(16, 1),
+    )
 }
 
 /// The same of a class of GPU: for one beside 8 cores of a usual processor.
 #[must_use]
 pub fn half_width_of_gpu(class: &'static GpuClass) -> f64 {
     let cpu = CpuClass::by_key("amd64-avx2").unwrap_or(CpuClass::unknown());
-    half_width(&Hardware { cpu, smt: false, smt_known: true, gpu: Some(class) }, &Layout::water(1, 8, 1))
+    half_width(
+        &Hardware {
+            cpu,
+            smt: false,
+            smt_known: true,
+            gpu: Some(class),
+            node_cpus: Some(16),
+            is_virtual: false,
+        },
+        &Layout::water(1, 8, 1),
+    )
 }
 
 fn half_width(hardware: &Hardware, layout: &Layout) -> f64 {
@@ -208,7 +221,7 @@ mod tests {
         let request = PredictRequest {
             system: water(100_000),
             layout: Layout::cpu(16, 1),
-            node: labelled(&node(96_000, 384), &labels, 0),
+            node: labelled(&node(128_000, 512), &labels, 0),
             cpu_millicores: None,
             gromacs_version: None,
             build: Build::default(),

@@ -90,7 +90,8 @@ impl Dropped {
 macro_rules! columns {
     () => {
         "id, hardware_class, system, layout, node_labels, cpu_millicores, gpus, gromacs_version, gromacs_build,
-        ns_per_day, owner, peak_memory_bytes, wall_seconds, killed_for_memory, cycles"
+        ns_per_day, owner, peak_memory_bytes, wall_seconds, killed_for_memory, cycles,
+        node_cpu_millicores, node_requested_millicores"
     };
 }
 
@@ -118,6 +119,8 @@ struct Row {
     wall_seconds: Option<f64>,
     killed_for_memory: bool,
     cycles: Option<Value>,
+    node_cpu_millicores: Option<i32>,
+    node_requested_millicores: Option<i32>,
 }
 
 impl Source {
@@ -278,6 +281,14 @@ fn observation(row: Row) -> Result<Observation, Dropped> {
         })?
         .built(version, &build)
         .map_err(|_| Dropped::Unreadable)?;
+    let amount = |amount: Option<i32>| amount.and_then(|amount| u32::try_from(amount).ok());
+    let run = match amount(row.node_cpu_millicores).filter(|cpu| *cpu > 0) {
+        Some(cpu) => {
+            let requested = amount(row.node_requested_millicores);
+            run.on_node(&labels, resources.cpu_millicores, cpu, requested)
+        }
+        None => run,
+    };
     let run = match row.wall_seconds {
         Some(seconds) => run.lasting(seconds),
         None => run,

@@ -37,13 +37,20 @@ fn place_of(step: &Step) -> Option<(Option<&str>, &str)> {
 
 #[test]
 fn what_ran_is_told_of_the_node_that_it_ran_on() {
-    let node = NodeView { name: "n2".to_owned(), labels: labels(&[MILAN]) };
+    let node = NodeView {
+        name: "n2".to_owned(),
+        labels: labels(&[MILAN]),
+        cpu_millicores: Some(8000),
+        requested_millicores: Some(3000),
+    };
     for pool in [None, Some(pool_of(&[&[ROME], &[MILAN], &[]]))] {
         let mut scene = Scene::with_job(submitted(), completed_on(Some(node.clone()))).read(CONTINUED);
         scene.pool = pool;
         let step = scene.step();
         assert_eq!(place_of(&step), Some((Some("n2"), "zen3")));
-        assert_eq!(step.observations[0].place.as_ref().map(|place| &place.labels), Some(&labels(&[MILAN])));
+        let place = step.observations[0].place.as_ref().expect("it is known where it ran");
+        assert_eq!(place.labels, labels(&[MILAN]));
+        assert_eq!((place.cpu_millicores, place.requested_millicores), (Some(8000), Some(3000)));
     }
 }
 
@@ -69,7 +76,12 @@ fn without_a_node_classes_are_compared_and_not_labels() {
 fn a_gpu_belongs_to_the_class_of_who_has_it() {
     let product = ("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-40GB");
     let mut view = attempt(1, 1, Some(Outcome::Completed));
-    view.node = Some(NodeView { name: "n".to_owned(), labels: labels(&[MILAN, product]) });
+    view.node = Some(NodeView {
+        name: "n".to_owned(),
+        labels: labels(&[MILAN, product]),
+        cpu_millicores: None,
+        requested_millicores: None,
+    });
     let class = |view: &AttemptView| Place::of(view).map(|place| place.class);
     assert_eq!(class(&view).as_deref(), Some("zen3"));
     view.gpus = Some(1);

@@ -14,7 +14,7 @@ use super::text::{Table, count, json as print_json, number_of, shown, speed, str
 use super::{Outcome, open_current, print_line, row_filter};
 use crate::config::{Database, ReportOptions};
 use crate::store::Ran;
-use sums::Sums;
+use sums::{Measured, Sums};
 
 pub(super) async fn exec(database: &Database, options: &ReportOptions) -> anyhow::Result<Outcome> {
     let store = open_current(database).await?;
@@ -77,8 +77,9 @@ fn table(sums: &Sums) -> Vec<String> {
         ),
         format!("{} ns simulated, {} ns/day while anything ran", speed(sums.ns), speed(sums.ns_per_day)),
         lost(sums),
-        String::new(),
     ];
+    lines.extend(measured(&sums.measured));
+    lines.push(String::new());
     let mut table =
         Table::new(&["FROM (UTC)", ">RUNNING", ">INTERRUPTED", ">COMPLETED", ">FAILED", ">NS", ">NS/DAY"]);
     for bin in &sums.bins {
@@ -107,6 +108,19 @@ fn lost(sums: &Sums) -> String {
     }
 }
 
+/// What the tuner can learn about neighbours from; none where no node is known.
+fn measured(measured: &Measured) -> Option<String> {
+    let Measured { whole_node, part_alone, part_beside_others } = *measured;
+    (whole_node + part_alone + part_beside_others > 0).then(|| {
+        format!(
+            "{} measured on a whole node, {} on a part of one that was idle otherwise, {} beside other pods",
+            amount(whole_node, "run"),
+            count(part_alone),
+            count(part_beside_others)
+        )
+    })
+}
+
 fn amount(number: i64, one: &str) -> String {
     number_of(usize::try_from(number).unwrap_or(0), one)
 }
@@ -116,7 +130,7 @@ fn clock(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 24] = [
     "row",
     "owner",
     "namespace",
@@ -139,6 +153,8 @@ const COLUMNS: [&str; 22] = [
     "ns_per_day",
     "kind",
     "lost_seconds",
+    "node_cpu_millicores",
+    "node_requested_millicores",
 ];
 
 /// A line per attempt. Control characters are replaced: a line of the file is a line of the table.
@@ -174,6 +190,8 @@ fn write_csv(into: impl Write, ran: &[Ran], now: Timestamp) -> Result<(), csv::E
             cell(attempt.ns_per_day),
             attempt.kind.clone(),
             cell(attempt.lost_seconds),
+            cell(attempt.node_cpu_millicores),
+            cell(attempt.node_requested_millicores),
         ])?;
     }
     writer.flush()?;
@@ -212,6 +230,10 @@ mod tests {
         attempts[0].lost_seconds = Some(36);
         let sums = Sums::new(&attempts, now() - jiff::SignedDuration::from_hours(24), now());
         assert_eq!(lost(&sums), "36 s of work lost, 0.50 % of the time it ran");
+        (attempts[1].node_cpu_millicores, attempts[1].node_requested_millicores) = (Some(8000), Some(5000));
+        let lines = table(&Sums::new(&attempts, now() - jiff::SignedDuration::from_hours(24), now()));
+        let told = "0 runs measured on a whole node, 0 on a part of one that was idle otherwise, 1 beside other pods";
+        assert_eq!(lines[5], told);
         assert!(table(&Sums::new(&[], now(), now()))[0].starts_with("nothing ran since"));
     }
 }

@@ -37,9 +37,45 @@ pub(super) struct Sums {
     pub(super) ns: f64,
     /// ns per day of the time in which anything ran.
     pub(super) ns_per_day: f64,
+    /// Measured runs by what else was on their node.
+    pub(super) measured: Measured,
     /// Running time per interruption.
     pub(super) seconds_between_interruptions: Option<f64>,
     pub(super) bins: Vec<Bin>,
+}
+
+/// Measured runs by what else was on their node: a core is faster where others are idle.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Measured {
+    /// On the whole of a node.
+    pub(super) whole_node: i64,
+    /// On a part of one, the rest of which was free.
+    pub(super) part_alone: i64,
+    /// On a part of one, beside other pods.
+    pub(super) part_beside_others: i64,
+}
+
+/// Share of a node's CPU that other pods may request, or that may be left, before it counts: every node runs a few small
+/// pods of the system.
+const LITTLE: f64 = 0.1;
+
+impl Measured {
+    fn of(ran: &[Ran]) -> Self {
+        let mut measured = Self::default();
+        for attempt in ran {
+            let Some((own, node)) = attempt.cpu_millicores.zip(attempt.node_cpu_millicores) else { continue };
+            let (own, node) = (f64::from(own), f64::from(node).max(1.0));
+            let Some(requested) = attempt.node_requested_millicores.map(f64::from) else { continue };
+            if own >= (1.0 - LITTLE) * node {
+                measured.whole_node += 1;
+            } else if requested - own <= LITTLE * node {
+                measured.part_alone += 1;
+            } else {
+                measured.part_beside_others += 1;
+            }
+        }
+        measured
+    }
 }
 
 /// A stretch of time.
@@ -88,6 +124,7 @@ impl Sums {
             lost_seconds: None,
             ns: 0.0,
             ns_per_day: 0.0,
+            measured: Measured::of(ran),
             seconds_between_interruptions: None,
             bins: Vec::new(),
         };
@@ -227,8 +264,29 @@ pub(super) mod tests {
             dt_ps: Some(0.002),
             ns_per_day: Some(24.0),
             lost_seconds: None,
+            node_cpu_millicores: None,
+            node_requested_millicores: None,
             kind: "simulation".to_owned(),
         }
+    }
+
+    #[test]
+    fn measured_runs_are_counted_by_what_was_on_their_node() {
+        let beside = |node, requested| Ran {
+            node_cpu_millicores: node,
+            node_requested_millicores: requested,
+            ..ran(1, 0, Some(3600), "completed")
+        };
+        let ran = [
+            beside(None, None),
+            beside(Some(8000), None),
+            beside(Some(1000), Some(1000)),
+            beside(Some(8000), Some(1000)),
+            beside(Some(8000), Some(1500)),
+            beside(Some(8000), Some(4000)),
+        ];
+        let expected = Measured { whole_node: 1, part_alone: 2, part_beside_others: 1 };
+        assert_eq!(Measured::of(&ran), expected);
     }
 
     #[test]

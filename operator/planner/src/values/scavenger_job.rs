@@ -289,6 +289,9 @@ pub struct AttemptNode {
     pub labels: BTreeMap<Name, Name>,
     /// CPU, memory and devices that it has for pods.
     pub allocatable: Resources,
+    /// What all pods on the first one requested of that when the attempt began to run.
+    #[serde(default)]
+    pub requested: Resources,
 }
 
 impl Attempt {

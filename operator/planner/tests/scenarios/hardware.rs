@@ -37,6 +37,8 @@ fn an_attempt_keeps_its_node_when_its_pod_is_gone() {
     let allocatable = &running[0].allocatable;
     assert_eq!((allocatable.cpu_milli, allocatable.pods), (1000, 0), "{allocatable:?}");
     assert!(allocatable.memory_bytes > 0);
+    let requested = &running[0].requested;
+    assert_eq!((requested.cpu_milli, requested.pods), (1000, 0), "{requested:?}");
     cluster.control("a", |controls| controls.suspend = true);
     cluster.run_until_phase("a", Phase::Interrupted);
     cluster.run_for(seconds(100));

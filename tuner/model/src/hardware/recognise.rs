@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use scavenger_schema::bounds::WHOLE_CORE;
 use scavenger_schema::hardware as label;
 
 use super::instances::{hardware_threads, instance};
@@ -20,6 +21,10 @@ pub struct Hardware {
     pub smt_known: bool,
     /// Class of the GPUs, if the node has any.
     pub gpu: Option<&'static GpuClass>,
+    /// CPUs of Kubernetes that the node has; none if it is not known, and those of a usual node of the class are assumed.
+    pub node_cpus: Option<u32>,
+    /// True if such a node is a virtual machine, and others may share its processor.
+    pub is_virtual: bool,
 }
 
 /// What the labels of a node with `gpus` GPUs tell.
@@ -31,6 +36,23 @@ pub fn hardware_of(labels: &BTreeMap<String, String>, gpus: u32) -> Hardware {
         smt: threads == Some(true),
         smt_known: threads.is_some(),
         gpu: (gpus > 0).then(|| gpu_from_labels(labels)),
+        node_cpus: None,
+        is_virtual: is_virtual(labels),
+    }
+}
+
+/// True for instances of a cloud, but for those that are whole machines by their name.
+fn is_virtual(labels: &BTreeMap<String, String>) -> bool {
+    let name = labels.get(label::INSTANCE_TYPE).map(String::as_str).unwrap_or_default();
+    instance(name).0.is_some() && !name.contains("metal") && !name.starts_with("BM.")
+}
+
+impl Hardware {
+    /// The same on a node that has `cpu_millicores` for pods.
+    #[must_use]
+    pub fn on_node(self, cpu_millicores: u32) -> Self {
+        let cpus = cpu_millicores / WHOLE_CORE;
+        Self { node_cpus: (cpus > 0).then_some(cpus), ..self }
     }
 }
 

@@ -53,6 +53,8 @@ pub(crate) struct Kind {
     pub(crate) hardware: Hardware,
     /// What its nodes offer, without those that offer no more than another.
     pub(crate) offers: Vec<Resources>,
+    /// CPU of its nodes in thousandths of a core, ascending, each once.
+    sizes: Vec<u32>,
 }
 
 /// Adds what a node offers, unless another offers as much; what offers no more than it is left out.
@@ -74,9 +76,18 @@ pub(crate) fn kinds_of(nodes: &[NodeShape]) -> Vec<Kind> {
         let hardware = *recognised.entry((&node.labels, gpus > 0)).or_insert_with(recognise);
         let offer = node.allocatable;
         match kinds.iter_mut().find(|kind| kind.hardware == hardware) {
-            None => kinds.push(Kind { hardware, offers: vec![offer] }),
-            Some(kind) => add(&mut kind.offers, offer),
+            None => {
+                kinds.push(Kind { hardware, offers: vec![offer], sizes: vec![offer.cpu_millicores] });
+            }
+            Some(kind) => {
+                kind.sizes.push(offer.cpu_millicores);
+                add(&mut kind.offers, offer);
+            }
         }
+    }
+    for kind in &mut kinds {
+        kind.sizes.sort_unstable();
+        kind.sizes.dedup();
     }
     // The order in which nodes are listed must not matter.
     kinds.sort_by_key(|kind| {
@@ -109,6 +120,8 @@ pub(crate) struct Processors {
     hardware: Hardware,
     /// What their nodes offer, GPUs aside, without those that offer no more than another.
     offers: Vec<Resources>,
+    /// As [`Kind::sizes`].
+    sizes: Vec<u32>,
 }
 
 impl<'a> Question<'a> {
@@ -118,11 +131,16 @@ impl<'a> Question<'a> {
             let hardware = Hardware { gpu: None, ..kind.hardware };
             let place = processors.iter().position(|one| one.hardware == hardware);
             let place = place.unwrap_or_else(|| {
-                processors.push(Processors { hardware, offers: Vec::new() });
+                processors.push(Processors { hardware, offers: Vec::new(), sizes: Vec::new() });
                 processors.len() - 1
             });
-            let offers = &mut processors[place].offers;
+            let Processors { offers, sizes, .. } = &mut processors[place];
+            sizes.extend(&kind.sizes);
             kind.offers.iter().for_each(|offer| add(offers, Resources { gpus: 0, ..*offer }));
+        }
+        for one in &mut processors {
+            one.sizes.sort_unstable();
+            one.sizes.dedup();
         }
         let hardware: Vec<Hardware> = kinds.iter().map(|kind| kind.hardware).collect();
         Self { model, job, limits, kinds, processors, asked: model.about(job, &hardware), restart: None }
@@ -223,9 +241,9 @@ fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> 
     let (first, resources, _) = allowed.first()?;
     let physics = |hardware: &Hardware, layout: &Layout| model.physics(job, hardware, layout, cpu_millicores);
     let slowest = holding(question, resources)
-        .map(|hardware| (physics(hardware, first), hardware))
+        .map(|hardware| (physics(&hardware, first), hardware))
         .min_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, hardware)| *hardware)?;
+        .map(|(_, hardware)| hardware)?;
 
     let mut ranked: Vec<(f64, &(Layout, Resources, u64))> = if allowed.len() == 1 {
         vec![(1.0, &allowed[0])]
@@ -248,7 +266,7 @@ fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> 
     let mut found: Vec<Candidate> = Vec::with_capacity(ranked.len());
     for (_, (layout, resources, peak_bytes)) in ranked {
         let slowest = holding(question, resources)
-            .map(|hardware| (question.asked.speed(hardware, layout, cpu_millicores), hardware))
+            .map(|hardware| (question.asked.speed(&hardware, layout, cpu_millicores), hardware))
             .min_by(|a, b| a.0.total_cmp(&b.0));
         let Some((speed, hardware)) = slowest else { continue };
         found.push(Candidate {
@@ -256,7 +274,7 @@ fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> 
             layout: *layout,
             peak_bytes: *peak_bytes,
             speed,
-            slowest: *hardware,
+            slowest: hardware,
             price: price(resources, &limits.weights),
             alternative: None,
         });
@@ -280,18 +298,24 @@ fn is_allowed(question: &Question<'_>, layout: &Layout, resources: &Resources) -
     // The scheduler may choose any node that holds the pod, so a GPU that is too small on one of them forbids the
     // layout.
     let refused = |hardware: &Hardware| layout::check(&job.system, layout, hardware.gpu).is_err();
-    holders.peek().is_some() && (layout.gpus == 0 || !holders.any(refused))
+    holders.peek().is_some() && (layout.gpus == 0 || !holders.any(|hardware| refused(&hardware)))
 }
 
-/// The hardware whose nodes can hold `resources` when empty; what differs in GPUs only is one if none is asked for.
+/// The hardware whose nodes can hold `resources` when empty, each on the smallest node that has the cores: there the pod
+/// leaves the fewest cores idle, and is the slowest. What differs in GPUs only is one if none is asked for.
 pub(crate) fn holding<'a>(
     question: &'a Question<'_>,
     resources: &'a Resources,
-) -> impl Iterator<Item = &'a Hardware> {
+) -> impl Iterator<Item = Hardware> + 'a {
     let fits = |offers: &[Resources]| offers.iter().any(|offer| resources.fits_in(offer));
+    let on_smallest = move |hardware: Hardware, sizes: &[u32]| {
+        let place = sizes.partition_point(|size| *size < resources.cpu_millicores);
+        sizes.get(place).map_or(hardware, |size| hardware.on_node(*size))
+    };
     let on_cpus = question.processors.iter().filter(move |one| resources.gpus == 0 && fits(&one.offers));
     let on_gpus = question.kinds.iter().filter(move |kind| resources.gpus > 0 && fits(&kind.offers));
-    on_cpus.map(|one| &one.hardware).chain(on_gpus.map(|kind| &kind.hardware))
+    let on_cpus = on_cpus.map(move |one| on_smallest(one.hardware, &one.sizes));
+    on_cpus.chain(on_gpus.map(move |kind| on_smallest(kind.hardware, &kind.sizes)))
 }
 
 /// What `resources` cost.

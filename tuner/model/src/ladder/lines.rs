@@ -87,7 +87,9 @@ impl Line {
 }
 
 fn hardware_of(candidate: &Candidate) -> Hardware {
-    Hardware { gpu: candidate.slowest.gpu.filter(|_| candidate.resources.gpus > 0), ..candidate.slowest }
+    let gpu = candidate.slowest.gpu.filter(|_| candidate.resources.gpus > 0);
+    // Nodes of all sizes are of one kind.
+    Hardware { gpu, node_cpus: None, ..candidate.slowest }
 }
 
 fn per_core(speed: f64, resources: &Resources) -> f64 {

@@ -176,11 +176,11 @@ fn check_limits(limits: &Limits) -> Result<(), FieldError> {
 }
 
 /// The prediction of a candidate on each kind of hardware that can hold it.
-fn predictions<'a>(question: &'a Question<'_>, candidate: &'a Candidate) -> Vec<(&'a Hardware, Interval)> {
+fn predictions(question: &Question<'_>, candidate: &Candidate) -> Vec<(Hardware, Interval)> {
     let millicores = candidate.resources.cpu_millicores;
     let predict = |hardware: &Hardware| question.asked.predict(hardware, &candidate.layout, millicores);
     let kinds = holding(question, &candidate.resources);
-    kinds.map(|hardware| (hardware, predict(hardware).ns_per_day)).collect()
+    kinds.map(|hardware| (hardware, predict(&hardware).ns_per_day)).collect()
 }
 
 /// Interval over all kinds that can hold a candidate: the low end of the slowest, the high end of the fastest,
@@ -189,7 +189,7 @@ fn interval(
     question: &Question<'_>,
     sane: &Sane,
     candidate: &Candidate,
-    kinds: &[(&Hardware, Interval)],
+    kinds: &[(Hardware, Interval)],
 ) -> Interval {
     let start = Interval { p10: candidate.speed, p50: candidate.speed, p90: candidate.speed };
     let all = kinds.iter().fold(start, |all, (_, one)| Interval {
@@ -208,7 +208,7 @@ fn interval(
 }
 
 /// The prediction on each class of hardware that can hold a candidate, if there are several.
-fn on_hardware(candidate: &Candidate, kinds: &[(&Hardware, Interval)]) -> Vec<HardwareSpeed> {
+fn on_hardware(candidate: &Candidate, kinds: &[(Hardware, Interval)]) -> Vec<HardwareSpeed> {
     let mut speeds: Vec<HardwareSpeed> = Vec::new();
     for (hardware, interval) in kinds {
         let hardware_class = class_name(hardware.cpu, hardware, &candidate.layout);

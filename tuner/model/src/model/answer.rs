@@ -24,7 +24,8 @@ impl Model {
             let problem = format!("must be {half} or a multiple of {whole}, at most {most}, is {cpu}");
             return Err(FieldError::new("cpuMillicores", problem).into());
         }
-        let hardware = hardware_of(&node.labels, node.allocatable.gpus);
+        let hardware =
+            hardware_of(&node.labels, node.allocatable.gpus).on_node(node.allocatable.cpu_millicores);
         layout::check(&job.system, &layout, hardware.gpu)
             .map_err(|refusal| FieldError::combination("layout", refusal.to_string()))?;
         let cpu_millicores =

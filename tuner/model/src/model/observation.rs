@@ -8,7 +8,7 @@ use scavenger_schema::tuning::{
 };
 
 use super::job::{Job, local_site};
-use super::place::{placement, throttling};
+use super::place::{busy, placement, throttling};
 use crate::error::{FieldError, within};
 use crate::hardware::{CpuClass, hardware_of};
 use crate::learn::{Components, Site, hash};
@@ -87,6 +87,21 @@ impl Observation {
     pub fn built(self, gromacs_version: Option<&str>, build: &Build) -> Result<Self, FieldError> {
         let job = self.job.built(gromacs_version, build)?;
         Ok(Self { site: job.site, job, ..self })
+    }
+
+    /// The same run of a pod with `cpu_millicores` on a node that had so much CPU for pods, of which all pods together
+    /// requested so much when it began, if that is known.
+    #[must_use]
+    pub fn on_node(
+        mut self,
+        labels: &BTreeMap<String, String>,
+        cpu_millicores: u32,
+        node_millicores: u32,
+        requested_millicores: Option<u32>,
+    ) -> Self {
+        let hardware = hardware_of(labels, 0).on_node(node_millicores);
+        self.place.busy = busy(&hardware, cpu_millicores, requested_millicores);
+        self
     }
 
     /// The same run, which took `seconds` on the clock.

@@ -139,7 +139,8 @@ fn half_a_core_that_was_as_fast_as_predicted_teaches_nothing() {
     let labels = &half.node.labels;
     let speed = before.ns_per_day.p50;
     let run = Observation::local(&half.system, None, &half.layout, &before.resources, labels, speed, "a")
-        .expect("the run should be accepted");
+        .expect("the run should be accepted")
+        .on_node(labels, 500, half.node.allocatable.cpu_millicores, None);
     let after = model.learn(&[run]).answer(&half).expect("the layout should run");
     assert!((after.ns_per_day.p50 / speed - 1.0).abs() < 1e-9);
 }
@@ -288,6 +289,7 @@ fn measured(request: &PredictRequest, share: f64) -> Observation {
     Observation::local(&request.system, version, &request.layout, &before.resources, labels, speed, "chemist")
         .and_then(|run| run.built(version, &request.build))
         .expect("the run should be accepted")
+        .on_node(labels, before.resources.cpu_millicores, request.node.allocatable.cpu_millicores, None)
 }
 
 #[test]
@@ -589,4 +591,24 @@ fn odd_systems_are_told_and_less_certain() {
     assert!(width(many) > width(ordinary));
     let (_, notes) = odd(|system| system.nsteps = 50_000_000_000);
     says(&notes, "this configuration takes");
+}
+
+#[test]
+fn a_run_on_an_idle_node_says_that_a_busy_one_is_slower() {
+    let labels =
+        BTreeMap::from([("node.kubernetes.io/instance-type".to_owned(), "hpc6a.48xlarge".to_owned())]);
+    let layout = Layout::cpu(8, 1);
+    let resources = Resources { cpu_millicores: 8000, memory_bytes: 0, gpus: 0 };
+    let run = Observation::local(&water(100_000), Some("2024.4"), &layout, &resources, &labels, 20.0, "a")
+        .expect("the run should be readable");
+    let hardware = crate::hardware::hardware_of(&labels, 0);
+    let job = Job::new(&water(100_000), Some("2024.4")).expect("water should be accepted");
+    let learned = |run: Observation| {
+        let model = Model::prior().learn(&[run]);
+        model.about(&job, &[hardware]).speed(&hardware, &layout, 8000)
+    };
+    let unknown = learned(run.clone());
+    let alone = learned(run.clone().on_node(&labels, 8000, 128_000, Some(8000)));
+    let full = learned(run.on_node(&labels, 8000, 128_000, Some(128_000)));
+    assert!(alone < 0.98 * unknown && unknown < 0.98 * full, "{alone} {unknown} {full}");
 }
