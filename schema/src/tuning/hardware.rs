@@ -83,6 +83,9 @@ pub struct ModelClass {
     pub class: String,
     /// `cpu` or `gpu`.
     pub kind: String,
+    /// Vector instructions of a CPU, as GROMACS names them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simd: Option<String>,
     /// Its constants by name, with the unit in the name.
     pub constants: BTreeMap<String, f64>,
     /// Half-width of the 80% interval without a measurement, as a factor above 1.

@@ -19,11 +19,21 @@ const GPU: &str = "gpu";
 /// Every class, CPUs first, with what was learned about it.
 #[must_use]
 pub fn classes(model: &Model) -> Vec<ModelClass> {
-    let cpus = CPU_CLASSES
-        .iter()
-        .map(|class| described(class.key, CPU, of_cpu(class), half_width_of_cpu(class), class.source));
-    let gpus = gpu_classes()
-        .map(|class| described(class.key, GPU, of_gpu(class), half_width_of_gpu(class), class.source));
+    let fitted = |key: &str| {
+        let (pair, other) = model.factors_of(key);
+        [("fittedPair".to_owned(), pair), ("fittedOther".to_owned(), other)]
+    };
+    let cpus = CPU_CLASSES.iter().map(|class| {
+        let mut constants = of_cpu(class);
+        constants.extend(fitted(class.key));
+        let described = described(class.key, CPU, constants, half_width_of_cpu(class), class.source);
+        ModelClass { simd: Some(class.simd.to_string()), ..described }
+    });
+    let gpus = gpu_classes().map(|class| {
+        let mut constants = of_gpu(class);
+        constants.extend(fitted(class.key));
+        described(class.key, GPU, constants, half_width_of_gpu(class), class.source)
+    });
     let mut classes: Vec<ModelClass> = cpus.chain(gpus).collect();
     for class in &mut classes {
         let residual = model.residual(&class.class, class.kind == GPU).cloned();
@@ -43,6 +53,7 @@ fn described(
     ModelClass {
         class: key.to_owned(),
         kind: kind.to_owned(),
+        simd: None,
         constants,
         half_width,
         source: source.to_owned(),
@@ -94,9 +105,13 @@ fn named<const N: usize>(constants: [(&str, f64); N]) -> BTreeMap<String, f64> {
 fn of_cpu(class: &CpuClass) -> BTreeMap<String, f64> {
     named([
         ("clockGhz", class.clock_ghz),
+        ("boostGhz", class.boost_ghz),
         ("cyclesPerPair", class.pair_cycles),
         ("otherWorkPerCycle", class.ipc),
         ("coresPerCache", class.cache_cores),
+        ("cacheMibPerCore", class.cache_mib),
+        ("memoryGbPerSecondPerCore", class.memory_gbps),
+        ("coresOfUsualNode", class.node_cores),
     ])
 }
 
@@ -112,17 +127,23 @@ fn of_gpu(class: &GpuClass) -> BTreeMap<String, f64> {
 }
 
 /// What the constants mean, in the order of the tables.
-const MEANINGS: [(&str, &str); 10] = [
+const MEANINGS: [(&str, &str); 16] = [
     ("clockGhz", "typical clock of all cores under vector load, in GHz"),
+    ("boostGhz", "clock of a single busy core, in GHz"),
     ("cyclesPerPair", "clock cycles per pair interaction"),
     ("otherWorkPerCycle", "all other work per cycle, relative to Ivy Bridge"),
     ("coresPerCache", "cores that share a last-level cache"),
+    ("cacheMibPerCore", "second and last level of cache per core, in MiB"),
+    ("memoryGbPerSecondPerCore", "bandwidth of memory per core when all cores work, in GB/s"),
+    ("coresOfUsualNode", "cores of a usual node; counts where the node itself is not known"),
     ("teraflops", "peak single precision of one device, in TFLOP/s"),
     ("bandwidthGbPerSecond", "memory bandwidth, in GB/s"),
     ("cacheMib", "last-level cache of the device, in MiB"),
     ("shareOfPeak", "share of the peak that pair kernels reach, relative to Volta"),
     ("memoryGib", "device memory, in GiB"),
     ("launchRelativeToCuda", "time to launch work, relative to CUDA"),
+    ("fittedPair", "factor on the time of pairs, fitted to measured runs; 1 where there are none"),
+    ("fittedOther", "the same on the time of all other work"),
 ];
 
 /// The page of the documentation that shows every class.
@@ -142,14 +163,17 @@ pub fn page() -> String {
         for (name, meaning) in MEANINGS.iter().filter(|(name, _)| names.contains(name)) {
             let _ = writeln!(text, "- `{name}`: {meaning}");
         }
-        let _ = writeln!(text, "\n| class | {} | half-width | source |", names.join(" | "));
-        let _ = writeln!(text, "|---{}|---|---|", "|---:".repeat(names.len()));
+        // GPUs have no vector instructions of their own name.
+        let simd = if first.simd.is_some() { ("| SIMD ", "|---") } else { ("", "") };
+        let _ = writeln!(text, "\n| class {}| {} | half-width | source |", simd.0, names.join(" | "));
+        let _ = writeln!(text, "|---{}{}|---|---|", simd.1, "|---:".repeat(names.len()));
         for class in of_kind {
             let values: Vec<String> = names.iter().map(|name| class.constants[*name].to_string()).collect();
             let _ = writeln!(
                 text,
-                "| {} | {} | x{:.2} | {} |",
+                "| {} {}| {} | x{:.2} | {} |",
                 class.class,
+                class.simd.as_ref().map(|simd| format!("| {simd} ")).unwrap_or_default(),
                 values.join(" | "),
                 class.half_width,
                 class.source
@@ -164,8 +188,17 @@ const PREFACE: &str = "\
 
 # What the tuner knows of hardware
 
-The tuner assigns each node to a class of CPU and, if the node has one, a class of GPU. A class has constants that come
-from data sheets and not from a fit. The *half-width* says how uncertain a class is before anything is measured: 8 of 10
+The tuner assigns each node to a class of CPU and, if the node has one, a class of GPU. The constants of a class come
+from three places:
+
+- data sheets, which the column *source* names: clocks, vector instructions, caches, bandwidth, cores of a usual node, and
+  the peak and the memory of a GPU;
+- estimates from what the data sheets say of the units of a processor: `cyclesPerPair`, `otherWorkPerCycle`, `shareOfPeak`
+  and `launchRelativeToCuda`. Where a data sheet gives a range of clocks, `clockGhz` is an estimate, too;
+- a fit to the measured runs in [tuner/data](../tuner/data/README.md), for the classes that these have runs of:
+  `fittedPair` and `fittedOther`. All other classes have 1 there.
+
+The *half-width* says how uncertain a class is before anything is measured: 8 of 10
 speeds lie within that factor of the prediction. It is that of a prediction for 100,000 atoms of water on 16 cores, or on
 one GPU beside 8 cores, of a node that says whether its CPUs are hardware threads. Where that is not known, where the
 system is far from what was measured, and where cores are many for it, the interval of a prediction is wider.

@@ -177,7 +177,7 @@ impl Model {
     }
 
     /// Factors on the time of pairs and of all other work on a class.
-    fn factors_of(&self, key: &str) -> (f64, f64) {
+    pub(crate) fn factors_of(&self, key: &str) -> (f64, f64) {
         let found = self.factors.iter().find(|factors| factors.class == key);
         found.map_or((1.0, 1.0), |factors| (factors.pair, factors.other))
     }
