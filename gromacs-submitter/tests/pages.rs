@@ -49,7 +49,8 @@ const EXTENDABLE: &str =
 const LADDER: &str = "insert into gromacs_ladder (row_id, submission, rung, cpu_millicores, memory_bytes, gpus, layout,
         ns_per_day_p10, ns_per_day_p50, ns_per_day_p90, efficiency, predicted_memory_bytes, hardware_class, fits_now,
         reason, model_version)
-    values (7, 1, 1, 1000, 1048576, 0, '{}', 1, 2, 3, 1, 1048576, 'zen4', true, 'the largest that pays', '1')";
+    values (7, 1, 1, 1000, 1048576, 0, '{}', 1, 2, 3, 1, 1048576, 'zen4', true, 'the largest that pays', '1')
+    on conflict do nothing";
 
 const ATTEMPT: &str = "insert into gromacs_attempt (row_id, submission, attempt, creation_time)
     values (7, 1, 1, now()) on conflict do nothing";
