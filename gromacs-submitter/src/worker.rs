@@ -345,7 +345,10 @@ impl Worker {
     ) -> Result<(), StepError> {
         let Some(attempt) = running.1.last_attempt().filter(|_| running.1.ours) else { return Ok(()) };
         // Where it started is read first; what follows can be followed.
-        let knows_start = attempt.number == row.status.attempt && row.status.first_step.is_some();
+        let status = &row.status;
+        let knows_start = attempt.number == status.attempt
+            && status.first_step.is_some()
+            && status.progress_from_step.is_some();
         if knows_start {
             seen.is_followed = self.follow(row, &running.0).await?;
         }
