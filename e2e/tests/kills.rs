@@ -128,6 +128,32 @@ impl Stage {
         PlayedJob::made(self.world, name, &self.logs).await
     }
 
+    /// Waits for something that a row does when it has run for a while: an hour ago its progress was first seen. A submitter
+    /// that looks at the row just then writes what it has read, so it is said again.
+    async fn while_it_has_run_for_an_hour(
+        &self,
+        id: i64,
+        does: impl Future<Output = Result<()>>,
+    ) -> Result<()> {
+        let hour_ago = format!(
+            "update gromacs_to_tune set progress_from_time = progress_from_time - interval '1 hour',
+                next_attempt_time = now(), wakes = wakes + 1
+            where id = {id} and state = 'running' and progress_from_time > now() - interval '30 minutes'"
+        );
+        let hurry = async {
+            let mut every = tokio::time::interval(Duration::from_millis(300));
+            loop {
+                every.tick().await;
+                self.postgres.sql(&hour_ago).await?;
+                self.postgres.sql("notify gromacs_to_tune").await?;
+            }
+        };
+        tokio::select! {
+            done = does => done,
+            hurried = hurry => hurried,
+        }
+    }
+
     /// Waits until nothing of a row that has ended is left in the cluster.
     async fn leaves(&self, id: i64, jobs: impl IntoIterator<Item = PlayedJob>) -> Result<()> {
         let removes = async {
@@ -192,7 +218,8 @@ fn stories() -> Vec<Story> {
             live: |stage, id| is_interrupted(stage, id).boxed(),
             columns: "priority",
             values: "0",
-            end: ("completed", 1, 2, 2),
+            // The attempt that was interrupted was seen for too short a time.
+            end: ("completed", 1, 2, 1),
         },
         Story {
             name: "killed for memory",
@@ -207,7 +234,7 @@ fn stories() -> Vec<Story> {
             live: |stage, id| is_refused(stage, id).boxed(),
             columns: KNOWN,
             values: KNOWN_VALUES,
-            end: ("completed", 3, 4, 2),
+            end: ("completed", 3, 4, 1),
         },
         Story {
             name: "fails",
@@ -228,14 +255,14 @@ fn stories() -> Vec<Story> {
             live: |stage, id| grows(stage, id).boxed(),
             columns: KNOWN,
             values: LONG_VALUES,
-            end: ("completed", 1, 2, 2),
+            end: ("completed", 1, 2, 1),
         },
         Story {
             name: "held while it grows",
             live: |stage, id| is_held_while_it_grows(stage, id).boxed(),
             columns: KNOWN,
             values: LONG_VALUES,
-            end: ("cancelled", 1, 1, 1),
+            end: ("cancelled", 1, 1, 0),
         },
     ]
 }
@@ -357,7 +384,7 @@ async fn is_suspended_to_grow(stage: &Stage, id: i64) -> Result<PlayedJob> {
         job.is_replaced(generation).await?;
     }
     job.runs(LONG_START).await?;
-    job.is_suspended().await?;
+    stage.while_it_has_run_for_an_hour(id, job.is_suspended()).await?;
     Ok(job)
 }
 

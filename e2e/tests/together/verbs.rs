@@ -135,7 +135,7 @@ async fn added_and_changed(verbs: &Verbs<'_>) -> Result<Rows> {
     // One row at a time may be in work, so these wait for their turn.
     let dropped = verbs.add(&[]).await?;
     verbs.say(&["hold", &dropped]).await?;
-    let urgent = verbs.add(&["--hold", "--deadline", "1s"]).await?;
+    let urgent = verbs.add(&["--hold", "--deadline", "2020-01-01"]).await?;
     verbs.say(&["edit", &urgent, "--priority", "10"]).await?;
     verbs.say(&["release", &dropped, &urgent]).await?;
     let late: Value = serde_json::from_str(&verbs.say(&["list", "--late", "--output", "json"]).await?)?;
