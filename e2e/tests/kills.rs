@@ -528,7 +528,8 @@ async fn end_of(stage: &Stage, id: i64, witness: &Witness) -> Result<End> {
         ))
         .await?,
         observations: read(format!(
-            "select to_jsonb(o) - '{{id,row_id,observation_time}}'::text[]
+            // What other pods request beside it is not the row's.
+            "select to_jsonb(o) - '{{id,row_id,observation_time,node_requested_millicores}}'::text[]
                 || case when {interrupted} then '{{\"ns_per_day\": -1, \"wall_seconds\": -1}}' else '{{}}' end::jsonb
                 as observation
             from gromacs_observation o where row_id = {id} order by submission, attempt"
