@@ -56,7 +56,7 @@ async fn memory(world: &World) -> Result<(f64, f64, f64)> {
     let metrics = Metrics::read(world).await?;
     let mib = |name: &str| metrics.value(name) / f64::from(1 << 20);
     let known = metrics.sum("scavenger_jobs");
-    Ok((mib("scavenger_peak_resident_memory_bytes"), mib("scavenger_resident_memory_bytes"), known))
+    Ok((mib("scavenger_peak_resident_memory_bytes"), mib("process_resident_memory_bytes"), known))
 }
 
 /// Waits until the leader knows all of them; returns its peak and present memory, MiB.

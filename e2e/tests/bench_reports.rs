@@ -199,7 +199,7 @@ impl Look {
             self.metrics.value("scavenger_known_tokens"),
             (self.load.cpu - earlier.load.cpu) / seconds * 100.0,
             (self.operator - earlier.operator) / seconds * 100.0,
-            self.metrics.value("scavenger_resident_memory_bytes") / f64::from(1 << 20),
+            self.metrics.value("process_resident_memory_bytes") / f64::from(1 << 20),
         );
         (self, line)
     }

@@ -1,20 +1,19 @@
 //! /healthz, /readyz and /metrics.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
-use axum::routing::get;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use scavenger_program::metrics::{self as program, Process};
+use scavenger_program::probes::{self, Probes};
+use scavenger_program::server;
 use scavenger_schema::simulation::RowStatus;
 use tokio::net::TcpListener;
 
@@ -61,6 +60,7 @@ struct OutcomeLabel {
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    process: Process,
     steps: Family<StepLabel, Counter>,
     entered: Family<StateLabel, Counter>,
     rows: Family<StateLabel, Gauge>,
@@ -115,8 +115,10 @@ impl Default for Metrics {
             "Ends of rows that the webhook has not taken yet",
             Gauge::clone(&webhook_waiting),
         );
+        program::register_build(&mut registry, env!("CARGO_PKG_VERSION"));
         Self {
             registry,
+            process: Process::default(),
             steps,
             entered,
             rows,
@@ -190,10 +192,26 @@ impl Metrics {
             self.database_errors.inc();
         }
     }
+}
 
-    fn is_alive(&self) -> bool {
+impl Probes for Metrics {
+    fn alive(&self) -> Result<(), String> {
         let last = Duration::from_secs(self.last_turn.load(Ordering::Relaxed));
-        self.started.elapsed().saturating_sub(last) < LONGEST_TURN
+        if self.started.elapsed().saturating_sub(last) < LONGEST_TURN {
+            return Ok(());
+        }
+        Err("the loop that claims rows hangs".to_owned())
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        if self.database_answers.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err("the database does not answer".to_owned())
+    }
+
+    fn metrics(&self) -> Result<String, fmt::Error> {
+        program::text(&self.registry, &self.process)
     }
 }
 
@@ -208,42 +226,6 @@ pub async fn serve(
 ) -> std::io::Result<()> {
     let listener = TcpListener::bind(address).await?;
     tracing::info!(address = %listener.local_addr()?, "serves /healthz, /readyz and /metrics");
-    let router = Router::new()
-        .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(text))
-        .with_state(metrics);
-    axum::serve(listener, router).with_graceful_shutdown(stop).await
-}
-
-async fn healthz(State(metrics): State<Arc<Metrics>>) -> (StatusCode, &'static str) {
-    if metrics.is_alive() {
-        (StatusCode::OK, "ok\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the loop that claims rows hangs\n")
-    }
-}
-
-async fn readyz(State(metrics): State<Arc<Metrics>>) -> (StatusCode, &'static str) {
-    if metrics.database_answers.load(Ordering::Relaxed) {
-        (StatusCode::OK, "ok\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n")
-    }
-}
-
-async fn text(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
-    let mut body = String::new();
-    match prometheus_client::encoding::text::encode(&mut body, &metrics.registry) {
-        Ok(()) => (
-            StatusCode::OK,
-            [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")],
-            body,
-        ),
-        Err(_) => (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            [(header::CONTENT_TYPE, "text/plain")],
-            "encoding failed\n".to_owned(),
-        ),
-    }
+    server::serve(listener, probes::router(metrics), stop, server::SHORT_GRACE).await;
+    Ok(())
 }

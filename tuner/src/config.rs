@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use scavenger_program::completions;
+use scavenger_program::logging::{Logging, Program};
 
 /// Predict how fast GROMACS runs and recommend configurations
 ///
@@ -16,7 +18,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub struct Cli {
     /// How to log.
     #[command(flatten)]
-    pub logging: Logging,
+    pub logging: Logging<Tuner>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -50,15 +52,7 @@ pub enum Command {
     /// Print the completions of a shell
     ///
     /// For bash, for example: `source <(scavenger-tuner completions bash)`.
-    Completions(CompletionsOptions),
-}
-
-/// Options of `completions`.
-#[derive(Clone, Debug, Args)]
-pub struct CompletionsOptions {
-    /// The shell
-    #[arg(value_name = "SHELL")]
-    pub shell: clap_complete::Shell,
+    Completions(completions::Options),
 }
 
 /// Options of `accuracy`.
@@ -88,34 +82,15 @@ pub struct AccuracyOptions {
     pub check: Option<PathBuf>,
 }
 
-/// Where and how much to log.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Logging")]
-pub struct Logging {
-    /// Log what FILTER lets through
-    ///
-    /// A level (error, warn, info, debug, trace) or directives as of the tracing crate, such as
-    /// `info,scavenger_tuner=debug`. Logs go to stderr.
-    #[arg(long, global = true, value_name = "FILTER", env = "SCAVENGER_TUNER_LOG", default_value = "info")]
-    pub log: String,
-    /// Write each event as text or as one line of JSON
-    #[arg(
-        long,
-        global = true,
-        value_name = "FORMAT",
-        env = "SCAVENGER_TUNER_LOG_FORMAT",
-        default_value = "text"
-    )]
-    pub log_format: LogFormat,
-}
+/// This program's flags for logs.
+#[derive(Clone, Debug)]
+pub struct Tuner;
 
-/// Form of a log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For a person.
-    Text,
-    /// For a machine.
-    Json,
+impl Program for Tuner {
+    const LOG: &'static str = "SCAVENGER_TUNER_LOG";
+    const LOG_FORMAT: &'static str = "SCAVENGER_TUNER_LOG_FORMAT";
+    const LOG_HELP: &'static str = "Log what FILTER lets through\n\nA level (error, warn, info, debug, trace) or \
+        directives as of the tracing crate, such as `info,scavenger_tuner=debug`. Logs go to stderr.";
 }
 
 /// Options of `serve`.

@@ -10,19 +10,19 @@ pub mod http;
 pub mod import;
 pub mod observations;
 pub mod plot;
-mod telemetry;
 pub mod tpr;
 
 use std::process::ExitCode;
 
+use clap::CommandFactory as _;
 use config::{Cli, Command};
+use scavenger_program::exit::{self, Exit};
 
 /// Runs the command and turns its outcome into an exit code: 0 done, 1 the work failed, 2 usage or environment.
 #[must_use]
 pub fn run(cli: Cli) -> ExitCode {
-    if let Err(error) = telemetry::init(&cli.logging) {
-        eprintln!("error: {error:#}");
-        return ExitCode::from(2);
+    if let Err(error) = cli.logging.start() {
+        return exit::ended(Err(error));
     }
     let outcome = match cli.command {
         Command::Serve(options) => cli::serve::exec(&options),
@@ -31,13 +31,14 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Calibrate(options) => cli::calibrate::exec(&options),
         Command::Import(options) => cli::import::exec(&options),
         Command::Openapi => cli::openapi::exec(),
-        Command::Completions(options) => cli::completions::exec(&options),
+        Command::Completions(options) => cli::print(&options.script(Cli::command())),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+    let exit = match outcome {
+        Ok(()) => Exit::Done,
         Err(failure) => {
-            eprintln!("error: {:#}", failure.error);
-            failure.code
+            exit::print_error(&exit::message(&failure.error));
+            failure.exit
         }
-    }
+    };
+    exit.into()
 }

@@ -11,12 +11,13 @@ use crate::{
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
 /// them forgot to ask for.
-const CRATES: [&str; 13] = [
+const CRATES: [&str; 14] = [
     "scavenger-vocabulary",
     "scavenger-planner",
     "scavenger-simulator",
     "scavenger-supervisor",
     "scavenger-schema",
+    "scavenger-program",
     "scavenger-tuner-model",
     "scavenger-operator",
     "scavenger-tuner",

@@ -43,11 +43,12 @@ const SQL: [&str; 6] = ["select ", "insert ", "update ", "delete ", "with ", "id
 const MIGRATIONS: &str = "schema/migrations/";
 
 /// Folders of code whose strings are messages.
-const CODE: [&str; 10] = [
+const CODE: [&str; 11] = [
     "gromacs-submitter/src",
     "operator/planner/src",
     "operator/src",
     "operator/supervisor/src",
+    "program/src",
     "schema/src",
     "tuner/model/src",
     "tuner/src",

@@ -19,14 +19,14 @@ mod tenant;
 mod text;
 mod watch;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::CommandFactory as _;
-use tracing_subscriber::EnvFilter;
+use scavenger_program::exit::{self, Exit};
+use scavenger_program::output;
 
-use crate::config::{Cli, Command, Database, Filter, LogFormat, Logging};
+use crate::config::{Cli, Command, Database, Filter};
 use crate::store::{RowFilter, Store, StoreError};
 use text::{print_error, print_line};
 
@@ -41,9 +41,8 @@ pub enum Outcome {
 
 /// Runs the verb that was asked for.
 pub async fn main(cli: Cli) -> ExitCode {
-    if let Err(error) = start_logging(&cli.logging) {
-        print_error(&error.to_string());
-        return ExitCode::from(2);
+    if let Err(error) = cli.logging.start() {
+        return exit::ended(Err(error));
     }
     // One provider of TLS for every client, before the first one is made.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
@@ -68,51 +67,20 @@ pub async fn main(cli: Cli) -> ExitCode {
         Command::Rm(options) => request::remove(&cli.database, &options.selection).await,
         Command::Report(options) => report::exec(&cli.database, &options).await,
         Command::Tenant(options) => tenant::exec(&cli.database, options).await,
-        Command::Completions(options) => completions(options.shell),
+        Command::Completions(options) => {
+            output::print(&options.script(Cli::command())).map(|()| Outcome::Done)
+        }
     };
-    match result {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::Failed) => ExitCode::from(1),
+    let exit = match result {
+        Ok(Outcome::Done) => Exit::Done,
+        Ok(Outcome::Failed) => Exit::Failed,
         Err(error) => {
-            print_error(&sentence(&error));
+            print_error(&exit::message(&error));
             // A value that breaks a rule is the user's; a database that does not answer is the environment's.
-            ExitCode::from(2)
+            Exit::Unusable
         }
-    }
-}
-
-/// Prints what a shell needs to complete the command line.
-fn completions(shell: clap_complete::Shell) -> anyhow::Result<Outcome> {
-    let mut command = Cli::command();
-    let name = command.get_name().to_owned();
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command, name, &mut script);
-    std::io::stdout().write_all(&script).context("could not write to standard output")?;
-    Ok(Outcome::Done)
-}
-
-fn start_logging(logging: &Logging) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&logging.log)
-        .map_err(|error| anyhow::anyhow!("--log {:?} is not a filter: {error}", logging.log))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match logging.log_format {
-        LogFormat::Text => builder.with_ansi(false).init(),
-        LogFormat::Json => builder.json().init(),
-    }
-    Ok(())
-}
-
-/// An error and its causes, each said once: some repeat theirs.
-fn sentence(error: &anyhow::Error) -> String {
-    let mut said = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if said.is_empty() {
-            said = cause;
-        } else if !said.contains(&cause) {
-            said = format!("{said}: {cause}");
-        }
-    }
-    said
+    };
+    exit.into()
 }
 
 /// Address of the database.

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use rand::RngExt as _;
+use scavenger_program::signal::EndSignal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::text::{print_note, stretch};
@@ -76,11 +77,9 @@ pub(super) async fn with_reader<T>(
     let image = image(&access, folder, reading).await?;
     let placement = place(&access, folder).await?;
     clear_up(&access).await?;
-    // From here on these end the program no more by themselves.
-    let listen = |kind| signal(kind).context("cannot wait for signals");
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut hangup = listen(SignalKind::hangup())?;
+    // From here on these end the program no more on their own.
+    let mut end = EndSignal::new()?;
+    let mut hangup = signal(SignalKind::hangup()).context("cannot handle SIGHUP")?;
 
     let name = name_of_reader(folder.id, rand::rng().random());
     let within = within + reading.wait;
@@ -97,8 +96,7 @@ pub(super) async fn with_reader<T>(
     };
     let result = tokio::select! {
         result = done => result,
-        _ = interrupt.recv() => Err(anyhow::anyhow!("interrupted")),
-        _ = terminate.recv() => Err(anyhow::anyhow!("interrupted")),
+        _ = end.next() => Err(anyhow::anyhow!("interrupted")),
         _ = hangup.recv() => Err(anyhow::anyhow!("interrupted")),
     };
     let result = match result {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
+use scavenger_program::signal::EndSignal;
 use scavenger_schema::simulation::State;
 use serde_json::{Value, json};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use super::text::{Table, json as print_json, terminal_width};
@@ -99,6 +99,7 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
         store.close().await;
         return Ok(if all_well { Outcome::Done } else { Outcome::Failed });
     }
+    let mut signal = EndSignal::new()?;
     let stop = Arc::new(Notify::new());
     let stop_serving = Arc::new(Notify::new());
     let serving = {
@@ -107,7 +108,7 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
     };
     let mut daemon = tokio::spawn(daemon::run(worker, pace, Arc::clone(&stop)));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "works on the queue");
-    let outcome = tokio::select! {
+    tokio::select! {
         // The end of either is the end of the process: whoever started it starts it again.
         served = serving => {
             served.context("serving health ended")?.with_context(|| format!("cannot listen on {}", options.listen))?;
@@ -117,9 +118,8 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
             ended.context("the loop ended unexpectedly")?;
             anyhow::bail!("the loop ended although nobody asked it to");
         }
-        signal = terminated() => signal,
-    };
-    outcome?;
+        _ = signal.next() => {}
+    }
     stop.notify_one();
     daemon.await.context("the loop ended unexpectedly")?;
     stop_serving.notify_one();
@@ -209,16 +209,6 @@ async fn first_contact(store: &Store, once: bool) -> Result<String, StoreError> 
             result => return result,
         }
     }
-}
-
-async fn terminated() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
 }
 
 /// Names this process in leases: a restarted one must not take itself for the one before.

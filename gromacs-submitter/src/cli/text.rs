@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
+pub(super) use scavenger_program::exit::print_error;
 use scavenger_schema::terminal::is_unsafe;
 pub(super) use scavenger_schema::terminal::shown;
 use serde_json::Value;
@@ -34,12 +35,6 @@ fn escape(json: &str) -> String {
 /// Prints a line; whoever closed stdout (`| head`) wants no more of it, and no panic either.
 pub(super) fn print_line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
-}
-
-/// Prints what went wrong.
-pub(super) fn print_error(text: &str) {
-    let lines: Vec<String> = text.lines().map(shown).collect();
-    let _ = writeln!(std::io::stderr(), "error: {}", lines.join("\n"));
 }
 
 /// Prints what a person may want to know beside the data.

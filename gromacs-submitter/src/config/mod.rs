@@ -11,6 +11,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use scavenger_program::completions;
+use scavenger_program::logging::{Logging, Program};
 use scavenger_schema::scavenger_job::ImagePullPolicy;
 
 pub use edit::{EditOptions, ExtendOptions};
@@ -38,7 +40,7 @@ pub struct Cli {
     pub database: Database,
     /// How to log.
     #[command(flatten)]
-    pub logging: Logging,
+    pub logging: Logging<Submitter>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -128,15 +130,7 @@ pub enum Command {
     /// Print the completions of a shell
     ///
     /// For bash, for example: `source <(gromacs-submitter completions bash)`.
-    Completions(CompletionsOptions),
-}
-
-/// Options of `completions`.
-#[derive(Debug, Clone, Args)]
-pub struct CompletionsOptions {
-    /// The shell
-    #[arg(value_name = "SHELL")]
-    pub shell: clap_complete::Shell,
+    Completions(completions::Options),
 }
 
 /// Where the database is.
@@ -164,39 +158,15 @@ impl fmt::Debug for Database {
     }
 }
 
-/// Where and how much to log.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Logging")]
-pub struct Logging {
-    /// Log what FILTER lets through
-    ///
-    /// A level (error, warn, info, debug, trace) or directives as of the tracing crate. Logs go to stderr.
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILTER",
-        env = "SCAVENGER_SUBMITTER_LOG",
-        default_value = "info"
-    )]
-    pub log: String,
-    /// Write each event as text or as one line of JSON
-    #[arg(
-        long,
-        global = true,
-        value_name = "FORMAT",
-        env = "SCAVENGER_SUBMITTER_LOG_FORMAT",
-        default_value = "text"
-    )]
-    pub log_format: LogFormat,
-}
+/// This program's flags for logs.
+#[derive(Debug, Clone)]
+pub struct Submitter;
 
-/// Form of a log line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For a person.
-    Text,
-    /// For a machine.
-    Json,
+impl Program for Submitter {
+    const LOG: &'static str = "SCAVENGER_SUBMITTER_LOG";
+    const LOG_FORMAT: &'static str = "SCAVENGER_SUBMITTER_LOG_FORMAT";
+    const LOG_HELP: &'static str = "Log what FILTER lets through\n\nA level (error, warn, info, debug, trace) or \
+        directives as of the tracing crate. Logs go to stderr.";
 }
 
 /// Options of `run`.

@@ -1,7 +1,6 @@
 //! The command line.
 
 mod check;
-mod completions;
 mod connection;
 mod crd;
 mod explain;
@@ -16,9 +15,10 @@ mod snapshot;
 mod text;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use jiff::SignedDuration;
 use kube::{Client, Config};
+use scavenger_program::{completions, exit::Unusable, output};
 use scavenger_schema::names;
 
 /// Run ScavengerJobs on the capacity a Kubernetes cluster has left
@@ -46,13 +46,11 @@ enum Command {
     Plan(plan::Options),
     Snapshot(snapshot::Options),
     Crd(crd::Options),
+    /// Print the completions of a shell
+    ///
+    /// For bash, for example: `source <(scavenger-operator completions bash)`.
     Completions(completions::Options),
 }
-
-/// What was typed, or what this process finds around it, cannot be used: exit status 2 instead of 1.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{0}")]
-pub struct Unusable(String);
 
 /// Where the Lease is.
 #[derive(Debug, clap::Args)]
@@ -95,7 +93,7 @@ pub async fn main() -> anyhow::Result<()> {
         Command::Plan(options) => plan::exec(&options).await,
         Command::Snapshot(options) => snapshot::exec(&options).await,
         Command::Crd(options) => crd::exec(&options),
-        Command::Completions(options) => completions::exec(&options),
+        Command::Completions(options) => output::print(&options.script(Arguments::command())),
     }
 }
 
@@ -164,8 +162,6 @@ pub(crate) use run::default_max_watch_age;
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -197,13 +193,5 @@ mod tests {
         for text in ["89s", "24h 1s", "-3m", "180", "", "3 parsecs", "99999999999999999999h"] {
             assert!(within(text).is_err_and(|hint| hint.contains("between 90s and 24h")), "{text:?}");
         }
-    }
-
-    #[test]
-    fn what_is_unusable_is_told_apart_under_any_context() {
-        let error =
-            anyhow::anyhow!("no such file").context(Unusable("no connection".to_owned())).context("outer");
-        assert!(error.is::<Unusable>(), "{error:#}");
-        assert!(!anyhow::anyhow!("refused").context("outer").is::<Unusable>());
     }
 }

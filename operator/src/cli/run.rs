@@ -5,19 +5,19 @@ use std::{net::SocketAddr, str::FromStr, sync::Arc};
 use anyhow::Context;
 use jiff::SignedDuration;
 use kube::{Client, Config, client::ClientBuilder};
-use scavenger_schema::names;
-use tokio::{
-    net::TcpListener,
-    signal::unix::{SignalKind, signal},
-    sync::watch,
+use scavenger_program::{
+    exit::Unusable,
+    logging::{Logging, Program},
+    probes, server,
+    signal::EndSignal,
 };
+use scavenger_schema::names;
+use tokio::{net::TcpListener, sync::watch};
 use tracing::info;
-use tracing_subscriber::EnvFilter;
 
-use super::Unusable;
 use crate::{
     controller::{Controller, Health},
-    health,
+    health::Asked,
     leader::{Candidate, Election},
     manifest,
     metrics::Metrics,
@@ -66,23 +66,19 @@ pub(super) struct Options {
     #[command(flatten)]
     lease: super::LeaseOptions,
 
-    /// What to log, as a tracing filter (`info`, `scavenger_operator=debug`)
-    #[arg(long, env = "SCAVENGER_OPERATOR_LOG", default_value = "info", value_name = "FILTER")]
-    #[arg(help_heading = "Logging")]
-    log: String,
-
-    /// How to log
-    #[arg(long, env = "SCAVENGER_OPERATOR_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
-    #[arg(help_heading = "Logging")]
-    log_format: LogFormat,
+    #[command(flatten)]
+    logging: Logging<Operator>,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum LogFormat {
-    /// A line for people
-    Text,
-    /// A JSON object for each line
-    Json,
+/// This program's flags for logs.
+#[derive(Debug, Clone)]
+struct Operator;
+
+impl Program for Operator {
+    const LOG: &'static str = "SCAVENGER_OPERATOR_LOG";
+    const LOG_FORMAT: &'static str = "SCAVENGER_OPERATOR_LOG_FORMAT";
+    const LOG_HELP: &'static str = "Log what FILTER lets through\n\nA level (error, warn, info, debug, trace) or \
+        directives as of the tracing crate, such as `info,scavenger_operator=debug`. Logs go to stderr.";
 }
 
 /// Where supervisors report.
@@ -120,10 +116,9 @@ fn max_watch_age(text: &str) -> Result<SignedDuration, String> {
 }
 
 pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
-    // First of all: process 1 of a container does not end by a signal that it has no handler for yet, so one that came
-    // before would be lost, and a leader that is to end would keep the Lease until it is killed.
-    let signal = end_signal();
-    init_log(&options)?;
+    // First of all: a leader whose signal is lost would keep the Lease until it is killed.
+    let mut signal = EndSignal::new()?;
+    options.logging.start()?;
     let health = Arc::new(Health::default());
     let config = super::config().await?;
     let client = super::connected(Client::try_from(config.clone()))?;
@@ -145,18 +140,22 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     // The port that was got, if any was asked for.
     let listen = listener.local_addr().unwrap_or(options.listen);
     let metrics = Arc::new(Metrics::new());
-    let router =
-        health::router(Arc::clone(&health), Arc::clone(&metrics), options.max_watch_age.unsigned_abs());
+    let asked = Asked {
+        health: Arc::clone(&health),
+        metrics: Arc::clone(&metrics),
+        max_watch_age: options.max_watch_age.unsigned_abs(),
+    };
     let (stopped, mut stop) = watch::channel(false);
     tokio::spawn(async move {
-        signal.await;
+        signal.next().await;
         // Nobody listens any more if the loop ended first.
         let _ended = stopped.send(true);
     });
     let mut stop_server = stop.clone();
-    let server = axum::serve(listener, router).with_graceful_shutdown(async move {
+    let stop_server = async move {
         let _closed = stop_server.wait_for(|stopped| *stopped).await;
-    });
+    };
+    let server = server::serve(listener, probes::router(Arc::new(asked)), stop_server, server::SHORT_GRACE);
     info!(listen = %listen, "scavenger-operator {} starts", env!("CARGO_PKG_VERSION"));
     let candidate = Candidate {
         namespace: options.lease.namespace(&client),
@@ -183,7 +182,7 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     let manifests = manifest::Settings { report_url };
     let controller =
         Controller { client, once, watching, metrics, health, concurrency, reports, namespace, manifests };
-    let server = tokio::spawn(server.into_future());
+    let server = tokio::spawn(server);
     let stopped = async move {
         let _closed = stop.wait_for(|stopped| *stopped).await;
     };
@@ -206,47 +205,4 @@ fn listened_to(mut config: Config, progress: &Arc<Progress>) -> kube::Result<Cli
 fn identity() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| names::OPERATOR.to_owned());
     format!("{host}_{}_{:x}", std::process::id(), jiff::Timestamp::now().as_nanosecond())
-}
-
-/// Ends with the first SIGTERM or SIGINT since it was called, whether it is waited for by then or not.
-fn end_signal() -> impl Future<Output = ()> {
-    let handled =
-        |kind| signal(kind).expect("a handler for SIGTERM and SIGINT should be installable in any process");
-    let (mut terminate, mut interrupt) = (handled(SignalKind::terminate()), handled(SignalKind::interrupt()));
-    async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    }
-}
-
-fn init_log(options: &Options) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&options.log).with_context(|| {
-        Unusable(format!(
-            "--log {:?} is not a tracing filter; write for example info or kube=debug",
-            options.log
-        ))
-    })?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match options.log_format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().init(),
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{process::Command, time::Duration};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_signal_that_comes_before_it_is_waited_for_is_not_lost() {
-        let signal = end_signal();
-        let own = std::process::id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &own]).status().unwrap().success());
-        tokio::time::timeout(Duration::from_secs(60), signal).await.unwrap();
-    }
 }

@@ -1,10 +1,11 @@
 //! How commands print.
 
-use std::{fmt::Write as _, io::Write};
+use std::fmt::Write as _;
 
 use anyhow::Context;
 use jiff::SignedDuration;
 use scavenger_planner::resources::{Amount, PODS, Resources};
+pub(super) use scavenger_program::output::print;
 use scavenger_schema::terminal::shown;
 use serde::Serialize;
 
@@ -15,11 +16,6 @@ pub(super) enum Output {
     Text,
     /// One JSON object a line
     Json,
-}
-
-/// Prints data.
-pub(super) fn print(text: &str) -> anyhow::Result<()> {
-    std::io::stdout().write_all(text.as_bytes()).context("could not write to standard output")
 }
 
 /// One JSON object a line.

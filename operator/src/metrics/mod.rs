@@ -3,18 +3,14 @@
 mod by_use;
 mod measured;
 mod pool;
-mod process;
 mod reports;
 
 use std::sync::{Mutex, atomic::AtomicU64};
 
 use jiff::Timestamp;
 use prometheus_client::{
-    encoding::{
-        EncodeLabelSet,
-        text::{encode_eof, encode_registry},
-    },
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
 use scavenger_planner::{
@@ -25,13 +21,13 @@ use scavenger_planner::{
     resources::{CPU, PODS, is_in_bytes},
     values::{Attempt, ScavengerJob, ScavengerJobStatus, WaitingReason},
 };
+use scavenger_program::metrics::{self as program, Process};
 
 use self::reports::ReportMetrics;
 use crate::observe::progress::Progress;
 use by_use::ByUse;
 use measured::RunTime;
 use pool::PoolMetrics;
-use process::Process;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
@@ -102,7 +98,6 @@ pub(crate) struct Metrics {
     watch_errors: Family<WatchError, Counter>,
     undecodable: Family<KindLabel, Gauge>,
     process: Process,
-    resident_memory: Gauge,
     peak_resident_memory: Gauge,
     lost_events: Counter,
     in_flight_expired: Counter,
@@ -150,7 +145,6 @@ impl Metrics {
             watch_errors: Family::default(),
             undecodable: Family::default(),
             process: Process::default(),
-            resident_memory: Gauge::default(),
             peak_resident_memory: Gauge::default(),
             lost_events: Counter::default(),
             in_flight_expired: Counter::default(),
@@ -229,12 +223,6 @@ impl Metrics {
             self.undecodable.clone(),
         );
         registry.register_with_unit(
-            "resident_memory",
-            "Memory of the whole process",
-            Unit::Bytes,
-            self.resident_memory.clone(),
-        );
-        registry.register_with_unit(
             "peak_resident_memory",
             "The most memory that the whole process had since it began",
             Unit::Bytes,
@@ -276,11 +264,7 @@ impl Metrics {
         self.reports.register(&mut registry);
         self.run_time.register(&mut registry);
         self.register_ages(&mut registry);
-        registry.register(
-            "build",
-            "Version of the program",
-            Info::new(vec![("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
-        );
+        program::register_build(&mut registry, env!("CARGO_PKG_VERSION"));
     }
 
     fn register_ages(&self, registry: &mut Registry) {
@@ -457,25 +441,10 @@ impl Metrics {
 
     /// Everything in OpenMetrics text.
     pub(crate) fn render(&self) -> Result<String, std::fmt::Error> {
-        if let Ok(status) = std::fs::read_to_string("/proc/self/status") {
-            for (gauge, field) in [(&self.resident_memory, "VmRSS:"), (&self.peak_resident_memory, "VmHWM:")]
-            {
-                gauge.set(kibibytes(&status, field).unwrap_or(0).saturating_mul(1024));
-            }
-        }
+        self.peak_resident_memory.set(program::resident_memory().peak);
         let registry = self.registry.lock().expect("nobody should panic while holding the registry");
-        let mut text = String::new();
-        encode_registry(&mut text, &registry)?;
-        self.process.encode(&mut text)?;
-        encode_eof(&mut text)?;
-        Ok(text)
+        program::text(&registry, &self.process)
     }
-}
-
-/// An amount of memory in /proc/self/status.
-fn kibibytes(status: &str, field: &str) -> Option<i64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
-    line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 /// A histogram with this many limits, each twice the one before.

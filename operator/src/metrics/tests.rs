@@ -508,7 +508,7 @@ fn the_memory_of_the_whole_process_is_served() {
     let value = |name: &str| -> i64 {
         text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0)
     };
-    let now = value("scavenger_resident_memory_bytes ");
+    let now = value("process_resident_memory_bytes ");
     assert!(now > 1 << 20, "{text}");
     assert!(value("scavenger_peak_resident_memory_bytes ") >= now / 2, "{text}");
 }

@@ -2,16 +2,14 @@
 
 pub mod accuracy;
 pub mod calibrate;
-pub mod completions;
 pub mod import;
 pub mod openapi;
 pub mod recommend;
 pub mod serve;
 
-use std::io::{self, Write as _};
-use std::process::ExitCode;
-
 use anyhow::Context as _;
+use scavenger_program::exit::Exit;
+use scavenger_program::output;
 use scavenger_tuner_model::Model;
 use serde::Serialize;
 
@@ -23,19 +21,19 @@ use crate::observations::Source;
 pub struct Failure {
     /// For the user.
     pub error: anyhow::Error,
-    /// 1 the work failed, 2 usage or environment.
-    pub code: ExitCode,
+    /// How the program ends because of it.
+    pub exit: Exit,
 }
 
 impl Failure {
     /// The input was understood, but there is no answer.
     pub fn work(error: impl Into<anyhow::Error>) -> Self {
-        Self { error: error.into(), code: ExitCode::from(1) }
+        Self { error: error.into(), exit: Exit::Failed }
     }
 
     /// Something outside must be changed first.
     pub fn environment(error: impl Into<anyhow::Error>) -> Self {
-        Self { error: error.into(), code: ExitCode::from(2) }
+        Self { error: error.into(), exit: Exit::Unusable }
     }
 }
 
@@ -62,12 +60,8 @@ async fn model(source: Option<&Source>) -> Result<Model, Failure> {
 }
 
 /// Writes data to standard output, the one place that does.
-fn print(text: &str) -> Result<(), Failure> {
-    match io::stdout().write_all(text.as_bytes()) {
-        // `recommend | head -1` is no failure.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        outcome => outcome.context("cannot write to standard output").map_err(Failure::environment),
-    }
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    output::print(text).map_err(Failure::environment)
 }
 
 /// Prints a reply as the user asked for it.

@@ -1,9 +1,9 @@
 //! `serve`: the HTTP service.
 
 use anyhow::Context as _;
+use scavenger_program::signal::EndSignal;
 use scavenger_tuner_model::Model;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
 use crate::config::ServeOptions;
@@ -25,11 +25,7 @@ async fn serve(options: &ServeOptions) -> Result<(), Failure> {
         .await
         .with_context(|| format!("cannot listen on {}", options.listen))
         .map_err(Failure::environment)?;
-    let mut terminate =
-        signal(SignalKind::terminate()).context("cannot handle SIGTERM").map_err(Failure::environment)?;
-    let mut interrupt =
-        signal(SignalKind::interrupt()).context("cannot handle SIGINT").map_err(Failure::environment)?;
-
+    let mut signal = EndSignal::new().map_err(Failure::environment)?;
     let service = Service::new(Model::prior(), options.request_timeout, options.body_limit);
     let source =
         options.database_url.as_deref().map(Source::new).transpose().map_err(Failure::environment)?;
@@ -40,10 +36,7 @@ async fn serve(options: &ServeOptions) -> Result<(), Failure> {
     let listening = listener.local_addr().context("cannot tell the address").map_err(Failure::environment)?;
     tracing::info!(listen = %listening, model = service.model().version(), "serving");
     let stop = async {
-        let name = tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-        };
+        let name = signal.next().await;
         tracing::info!(signal = name, "stopping: open requests are finished, new ones refused");
         // First: it would say ready again.
         if let Some(learning) = learning {

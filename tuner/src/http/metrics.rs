@@ -4,17 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use scavenger_program::metrics::{self as program, Process};
 use scavenger_schema::tuning::DroppedRuns;
 use scavenger_tuner_model::Model;
-
-/// Media type of the text that [`Metrics::encode`] writes.
-pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RequestLabels {
@@ -40,6 +37,7 @@ struct DroppedLabels {
 /// The metrics of one service.
 pub(super) struct Metrics {
     registry: Registry,
+    process: Process,
     requests: Family<RequestLabels, Counter>,
     seconds: Family<PathLabels, Histogram>,
     rungs: Histogram,
@@ -71,7 +69,9 @@ impl Metrics {
             "Measured runs that were read and are not learned from, by reason",
             dropped.clone(),
         );
-        let metrics = Self { registry, requests, seconds, rungs, versions, dropped };
+        program::register_build(&mut registry, env!("CARGO_PKG_VERSION"));
+        let process = Process::default();
+        let metrics = Self { registry, process, requests, seconds, rungs, versions, dropped };
         metrics.model(model);
         metrics
     }
@@ -103,8 +103,6 @@ impl Metrics {
     }
 
     pub(super) fn encode(&self) -> Result<String, fmt::Error> {
-        let mut text = String::new();
-        encode(&mut text, &self.registry)?;
-        Ok(text)
+        program::text(&self.registry, &self.process)
     }
 }

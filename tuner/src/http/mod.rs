@@ -3,8 +3,8 @@
 mod error;
 mod metrics;
 mod routes;
-mod server;
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -13,14 +13,16 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+use scavenger_program::probes::{self, Probes};
+use scavenger_program::server;
 use scavenger_schema::tuning::{
     CALIBRATE_PATH, DroppedRuns, HARDWARE_PATH, LADDER_PATH, MODEL_PATH, PREDICT_PATH,
 };
 use scavenger_tuner_model::Model;
+use tokio::net::TcpListener;
 
 pub use error::{ApiError, parse};
 use metrics::Metrics;
-pub use server::serve;
 
 /// What all requests share.
 #[derive(Clone)]
@@ -80,16 +82,29 @@ impl Service {
         self.0.ready.store(ready, Ordering::Relaxed);
     }
 
-    fn ready(&self) -> bool {
-        self.0.ready.load(Ordering::Relaxed)
-    }
-
     fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
 
     fn request_timeout(&self) -> Duration {
         self.0.request_timeout
+    }
+}
+
+impl Probes for Inner {
+    fn alive(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        if self.ready.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err("not ready: starting or stopping".to_owned())
+    }
+
+    fn metrics(&self) -> Result<String, fmt::Error> {
+        self.metrics.encode()
     }
 }
 
@@ -101,12 +116,20 @@ pub fn router(service: &Service) -> Router {
         .route(CALIBRATE_PATH, post(routes::calibrate))
         .route(HARDWARE_PATH, get(routes::hardware))
         .route(MODEL_PATH, get(routes::model))
-        .route("/healthz", get(routes::healthz))
-        .route("/readyz", get(routes::readyz))
-        .route("/metrics", get(routes::metrics))
+        .with_state(service.clone())
+        .merge(probes::router(Arc::clone(&service.0)))
         .method_not_allowed_fallback(routes::method_not_allowed)
         .fallback(routes::not_found)
         .layer(DefaultBodyLimit::max(service.0.body_limit))
         .layer(from_fn_with_state(service.clone(), routes::observe))
-        .with_state(service.clone())
+}
+
+/// Serves until `stop`, then finishes the requests that are open, but waits no longer than `grace` for them.
+pub async fn serve(
+    listener: TcpListener,
+    service: &Service,
+    stop: impl Future<Output = ()>,
+    grace: Duration,
+) {
+    server::serve(listener, router(service), stop, grace).await;
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use axum::Json;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use scavenger_schema::tuning::{
@@ -16,8 +16,8 @@ use scavenger_tuner_model::description::{self, half_width_of_cpu, half_width_of_
 use scavenger_tuner_model::hardware::{CPU_CLASSES, gpu_classes};
 use scavenger_tuner_model::ladder;
 
+use super::Service;
 use super::error::{ApiError, Asked};
-use super::{Service, metrics};
 
 pub(super) async fn ladder(
     State(service): State<Service>,
@@ -79,29 +79,6 @@ pub(super) async fn model(State(service): State<Service>) -> Json<ModelReply> {
         classes: description::classes(&model),
         dropped: service.dropped(),
     })
-}
-
-pub(super) async fn healthz() -> &'static str {
-    "ok\n"
-}
-
-pub(super) async fn readyz(State(service): State<Service>) -> (StatusCode, &'static str) {
-    if service.ready() {
-        (StatusCode::OK, "ok\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready: starting or stopping\n")
-    }
-}
-
-pub(super) async fn metrics(State(service): State<Service>) -> Response {
-    match service.metrics().encode() {
-        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
-        Err(error) => {
-            tracing::error!(%error, "cannot encode the metrics");
-            let error = "the metrics cannot be written";
-            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Unavailable, error).into_response()
-        }
-    }
 }
 
 pub(super) async fn not_found() -> ApiError {

@@ -7,10 +7,10 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use scavenger_program::signal::EndSignal;
 use scavenger_schema::simulation::State;
 use serde_json::Value;
 use sqlx::postgres::PgListener;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::row::QueueRow;
 use super::text::{json_line, print_error, shown, speed};
@@ -93,8 +93,7 @@ async fn follow(
     first: Vec<Value>,
     display: &mut Display,
 ) -> anyhow::Result<Outcome> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    let mut signal = EndSignal::new()?;
     let mut values = first;
     let mut trouble = None;
     let mut looked = Instant::now();
@@ -125,8 +124,7 @@ async fn follow(
                 Key::Quit => Wake::End,
                 Key::Redraw => Wake::Redraw,
             },
-            _ = terminate.recv() => Wake::End,
-            _ = interrupt.recv() => Wake::End,
+            _ = signal.next() => Wake::End,
         };
         match wake {
             Wake::Redraw => continue,

@@ -1,8 +1,9 @@
-//! Connections.
+//! Connections of an HTTP server.
 
 use std::pin::pin;
 use std::time::Duration;
 
+use axum::Router;
 use axum::serve::Listener;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -10,21 +11,22 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 
-use super::{Service, router};
-
 /// Longest wait for the head of a request, the first and each further one of a connection. A connection that says
 /// nothing, or says it byte by byte, would otherwise stay forever.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// What is waited for a probe or a scrape that is under way when the process ends.
+pub const SHORT_GRACE: Duration = Duration::from_secs(2);
+
 /// Serves until `stop`, then finishes the requests that are open, but waits no longer than `grace` for them.
 pub async fn serve(
     mut listener: TcpListener,
-    service: &Service,
+    router: Router,
     stop: impl Future<Output = ()>,
     grace: Duration,
 ) {
     let mut stop = pin!(stop);
-    let app = TowerToHyperService::new(router(service));
+    let app = TowerToHyperService::new(router);
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     let connections = GracefulShutdown::new();
