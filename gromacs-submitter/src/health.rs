@@ -200,7 +200,7 @@ impl Probes for Metrics {
         if self.started.elapsed().saturating_sub(last) < LONGEST_TURN {
             return Ok(());
         }
-        Err("the loop that claims rows hangs".to_owned())
+        Err(format!("the loop that claims rows has not turned for {} s", LONGEST_TURN.as_secs()))
     }
 
     fn ready(&self) -> Result<(), String> {
@@ -228,4 +228,24 @@ pub async fn serve(
     tracing::info!(address = %listener.local_addr()?, "serves /healthz, /readyz and /metrics");
     server::serve(listener, probes::router(metrics), stop, server::SHORT_GRACE).await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use scavenger_program::metrics_page::assert_explained;
+    use scavenger_schema::simulation::State;
+
+    use super::*;
+
+    #[test]
+    fn every_metric_is_explained() {
+        let metrics = Metrics::default();
+        metrics.count_step("start");
+        metrics.count_report(ReportOutcome::Delivered);
+        metrics.set_rows(&[]);
+        let queued = crate::fixtures::row().status;
+        metrics
+            .count_state(&queued, &RowStatus { state: State::Running, interruptions: 2, ..queued.clone() });
+        assert_explained(&metrics.metrics().unwrap(), "The submitter");
+    }
 }

@@ -8,6 +8,8 @@ pub mod completions;
 pub mod exit;
 pub mod logging;
 pub mod metrics;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod metrics_page;
 pub mod output;
 pub mod probes;
 pub mod server;

@@ -106,3 +106,19 @@ impl Metrics {
         program::text(&self.registry, &self.process)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use scavenger_program::metrics_page::assert_explained;
+
+    use super::*;
+
+    #[test]
+    fn every_metric_is_explained() {
+        let metrics = Metrics::new(&Model::prior());
+        metrics.request("/v1/ladder".to_owned(), 200, Duration::from_millis(1));
+        metrics.ladder(3);
+        metrics.dropped(&[DroppedRuns { kind: "any".to_owned(), reason: String::new(), runs: 1 }]);
+        assert_explained(&metrics.encode().unwrap(), "The tuner");
+    }
+}
