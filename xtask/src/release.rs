@@ -9,14 +9,15 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     chart,
-    images::{self, Image, Profile},
+    images::{self, Architecture, Image},
     shell::ROOT,
 };
 
 /// Write everything that a release consists of into one folder
 ///
-/// Images with their lists of contents, the chart's package, install.yaml, pool.yaml and crds.yaml for kubectl, the notes
-/// of this version, and SHA256SUMS over all of them.
+/// Images with their lists of contents, those of this project's own programs for each architecture and under one index; the
+/// chart's package; install.yaml, pool.yaml, queue.yaml, postgres.yaml and crds.yaml for kubectl; the notes of this version,
+/// and SHA256SUMS over all of them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Publish nothing: only write the files
@@ -27,9 +28,17 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "target/release-files")]
     output: PathBuf,
 
-    /// Registry and path in install.yaml, under which nodes find the images
+    /// Registry and path in the manifests, under which nodes find the images
     #[arg(long, value_name = "REGISTRY", default_value = "scavenger.dev")]
     registry: String,
+
+    /// Name or address of Postgres in queue.yaml; that of postgres.yaml unless given
+    #[arg(long, value_name = "HOST", default_value = "postgres")]
+    database_host: String,
+
+    /// Architectures of the images; this machine's alone needs no cross compiler
+    #[arg(long, value_name = "ARCHITECTURE", value_delimiter = ',', default_value = "amd64,arm64")]
+    architecture: Vec<Architecture>,
 
     /// Leave out the images, which take the longest
     #[arg(long)]
@@ -43,6 +52,13 @@ pub(crate) struct Arguments {
 /// Checksums of all other files.
 const SUMS: &str = "SHA256SUMS";
 
+/// Stands above queue.yaml.
+const QUEUE: &str = "\
+# The queue of GROMACS simulations: tuner and submitter. Apply install.yaml first. The passwords of the database are in the
+# Secret `postgres` of this namespace, with the keys password, submitter-password and tuner-password. Create it first
+# (docs/install.md#the-queue).
+";
+
 /// Carries out `cargo xtask release`.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let folder = &arguments.output;
@@ -53,14 +69,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let write = |name: &str, content: &str| {
         fs::write(folder.join(name), content).with_context(|| format!("cannot write {name}"))
     };
-    manifests(&folder, &arguments.registry)?;
+    manifests(&folder, arguments)?;
     let changes = Path::new(ROOT).join("CHANGELOG.md");
     let changes =
         fs::read_to_string(&changes).with_context(|| format!("cannot read {}", changes.display()))?;
     write("notes.md", &notes(&changes, env!("CARGO_PKG_VERSION"))?)?;
     if !arguments.no_images {
-        images::ensure(!arguments.no_install)?;
-        for archive in images::build(&Image::all(), Profile::Release)? {
+        let images = Image::all();
+        images::ensure_for(&arguments.architecture, &images, !arguments.no_install)?;
+        for archive in images::build_all(&arguments.architecture, &images)? {
             archive.copy_to(&folder)?;
         }
     }
@@ -72,14 +89,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// The files that kubectl and Helm take.
-fn manifests(folder: &Path, registry: &str) -> Result<()> {
+fn manifests(folder: &Path, arguments: &Arguments) -> Result<()> {
     let write = |name: &str, content: &str| {
         fs::write(folder.join(name), content).with_context(|| format!("cannot write {name}"))
     };
-    let values = serde_json::json!({ "namespace": { "create": true }, "image": { "registry": registry } });
-    let (install, pool) = chart::install_yaml(&values.to_string())?;
-    write("install.yaml", &install)?;
-    write("pool.yaml", &pool)?;
+    let files = chart::files(&arguments.registry, &arguments.database_host)?;
+    write("install.yaml", &files.install)?;
+    write("pool.yaml", &files.pool)?;
+    write("queue.yaml", &format!("{QUEUE}{}", files.queue))?;
+    write("postgres.yaml", &files.postgres)?;
     let crds = chart::folder().join("crds/crds.yaml");
     fs::copy(&crds, folder.join("crds.yaml")).with_context(|| format!("cannot copy {}", crds.display()))?;
     let destination = folder.to_string_lossy();
@@ -138,12 +156,32 @@ pub(crate) fn check() -> Result<()> {
         dry_run: true,
         output: folder.path().join("files"),
         registry: "registry.example/scavenger".into(),
+        database_host: "db.example.org".into(),
+        architecture: Vec::new(),
         no_images: true,
         no_install: true,
     })?;
-    let install = fs::read_to_string(folder.path().join("files/install.yaml"))?;
-    let image = concat!("image: registry.example/scavenger/operator:", env!("CARGO_PKG_VERSION"));
-    ensure!(install.contains(image), "install.yaml has no {image}");
+    let version = env!("CARGO_PKG_VERSION");
+    let secret = "secretKeyRef:";
+    for (name, expected) in [
+        ("install.yaml", vec![format!("image: registry.example/scavenger/operator:{version}")]),
+        (
+            "queue.yaml",
+            vec![
+                format!("image: registry.example/scavenger/tuner:{version}"),
+                format!("image: registry.example/scavenger/gromacs-submitter:{version}"),
+                secret.to_owned(),
+                "@db.example.org:5432/".to_owned(),
+            ],
+        ),
+        ("postgres.yaml", vec!["kind: StatefulSet".to_owned(), "secretName: postgres".to_owned()]),
+    ] {
+        let text = fs::read_to_string(folder.path().join("files").join(name))?;
+        for part in expected {
+            ensure!(text.contains(&part), "{name} has no {part}");
+        }
+        ensure!(!text.contains("password: "), "{name} holds a password");
+    }
     let package = concat!("files/scavengerjobs-", env!("CARGO_PKG_VERSION"), ".tgz");
     ensure!(folder.path().join(package).exists(), "there is no {package}");
     Ok(())

@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value};
 
-use super::{
-    NAMESPACE, folder, helm, identity, install_yaml, kustomize, objects, reference, render, render_in,
-};
+use super::{Files, NAMESPACE, folder, helm, identity, kustomize, objects, reference, render, render_in};
 
 /// Values under which each value of the chart is changed at least once.
 const CASES: [(&str, &str); 4] = [
@@ -71,7 +69,7 @@ pub(crate) fn check() -> Result<()> {
     }
     let demo = include_str!("../../../deploy/demo/values.yaml");
     same("deploy/demo", &format!("{demo}namespace: {{create: true}}\n"))?;
-    one_file_installs_the_operator()?;
+    files_install_the_operator_and_the_queue()?;
     another_namespace()
 }
 
@@ -181,13 +179,19 @@ fn same(kustomization: &str, values: &str) -> Result<()> {
     Ok(())
 }
 
-/// install.yaml and pool.yaml together are `deploy/operator`, without the definitions.
-fn one_file_installs_the_operator() -> Result<()> {
-    let (install, pool) = install_yaml("namespace: {create: true}")?;
+/// install.yaml and pool.yaml together are `deploy/operator`, without the definitions; with queue.yaml and postgres.yaml
+/// they are `deploy/all`.
+fn files_install_the_operator_and_the_queue() -> Result<()> {
+    let Files { install, pool, queue, postgres } = super::files("scavenger.dev", "postgres")?;
     let both = objects(&format!("{install}---\n{pool}"))?;
     let expected = objects(&kustomize("deploy/operator")?)?;
     ensure_no_definition("install.yaml and pool.yaml", &both)?;
     ensure!(both == expected, "install.yaml and pool.yaml are not what deploy/operator installs");
+    let all = objects(&format!("{install}{pool}{queue}{postgres}"))?;
+    ensure!(
+        all == objects(&kustomize("deploy/all")?)?,
+        "the files of a release are not what deploy/all installs"
+    );
     let pool = objects(&pool)?;
     ensure!(pool.len() == 1 && pool[0]["kind"] == "ScavengerPool", "pool.yaml is not the pool alone");
     Ok(())

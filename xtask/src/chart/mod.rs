@@ -167,18 +167,42 @@ pub(crate) fn generated() -> Result<Vec<File>> {
     Ok(files)
 }
 
-/// The operator in one file, for `kubectl apply`, and the pool in another, which is edited before it is applied.
+/// What kubectl applies instead of Helm: each part of an installation in one file.
 ///
-/// The definitions are in neither: kubectl looks up the kind of every object before it creates the first, and `kubectl
+/// The definitions are in none: kubectl looks up the kind of every object before it creates the first, and `kubectl
 /// delete` of the operator must not take them.
-pub(crate) fn install_yaml(values: &str) -> Result<(String, String)> {
-    let (mut install, mut pool) = (String::new(), String::new());
-    for part in render(values)? {
-        let target = if part.template == "operator/pool.yaml" { &mut pool } else { &mut install };
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    /// The operator.
+    pub(crate) install: String,
+    /// The pool, which is edited before it is applied.
+    pub(crate) pool: String,
+    /// Tuner and submitter, which read the database's passwords from a Secret.
+    pub(crate) queue: String,
+    /// The small Postgres.
+    pub(crate) postgres: String,
+}
+
+/// Renders the files of a release for kubectl, with images of `registry` and the database at `database_host`.
+pub(crate) fn files(registry: &str, database_host: &str) -> Result<Files> {
+    let on = serde_json::json!({ "enabled": true });
+    let values = serde_json::json!({
+        "namespace": { "create": true }, "image": { "registry": registry },
+        "tuner": on, "submitter": on, "postgres": on, "database": { "host": database_host },
+    });
+    let mut files = Files::default();
+    for part in render(&values.to_string())? {
+        let folder = part.template.split('/').next().unwrap_or_default();
+        let target = match (folder, part.template.as_str()) {
+            (_, "operator/pool.yaml") => &mut files.pool,
+            ("tuner" | "submitter", _) => &mut files.queue,
+            ("postgres", _) => &mut files.postgres,
+            _ => &mut files.install,
+        };
         target.push_str("---\n");
         target.push_str(&part.text);
     }
-    Ok((install, pool))
+    Ok(files)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::catalogue::{Content, Image};
 use super::layer::{EPOCH_SECONDS, Layer, sha256};
-use super::{Architecture, Archive, sbom};
+use super::{Architecture, Archive, Variant, sbom};
 use crate::cache::{self, Key};
 
 /// [`EPOCH_SECONDS`] as the configuration writes it.
@@ -23,19 +23,19 @@ const CREATED: &str = "2000-01-01T00:00:00Z";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// Writes the archive unless it is there; `sbom` lists what is in the image.
-pub(super) fn write(
-    image: Image,
-    architecture: Architecture,
-    layers: &[Layer],
-    sbom: &str,
-) -> Result<Archive> {
-    let parts = Parts::new(image, architecture, layers)?;
+/// The file oci-layout.
+const LAYOUT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
+
+/// Writes the archive of one architecture unless it is there.
+pub(super) fn write(variant: &Variant) -> Result<Archive> {
+    let Variant { image, architecture, layers, sbom } = variant;
+    let parts = Parts::new(*image, *architecture, layers)?;
     // Those of two architectures can lie side by side.
     let file_name = match image.file_name() {
-        name if architecture == Architecture::of_this_machine() => name,
-        name => format!("{}-{name}", architecture.name()),
+        name if architecture.is_foreign() => format!("{}-{name}", architecture.name()),
+        name => name,
     };
     // The configuration names the layers by their digests, but not the image.
     let key = Key::new(&format!("{}\n{}\n{sbom}", image.reference(), parts.manifest));
@@ -49,10 +49,48 @@ pub(super) fn write(
     })?;
     Ok(Archive {
         name: image.reference(),
-        sbom: entry.join(sbom::file_name(&file_name)),
+        sbom: Some(entry.join(sbom::file_name(&file_name))),
         path: entry.join(file_name),
-        digest: format!("sha256:{}", sha256(parts.config.as_bytes())),
+        digest: digest(&parts.config),
     })
+}
+
+/// Writes one archive of several architectures, unless it is there: an OCI layout with an index, from which a node takes
+/// what it can run. A docker-archive has no such thing.
+pub(super) fn write_index(image: Image, variants: &[&Variant]) -> Result<Archive> {
+    let parts = variants.iter().map(|one| Parts::new(image, one.architecture, &one.layers));
+    let parts = parts.collect::<Result<Vec<_>>>()?;
+    let manifests: Vec<_> = parts.iter().map(|parts| parts.descriptor.clone()).collect();
+    let index = index_of(&manifests, Some(labels(image)));
+    let mut of_index = descriptor(INDEX, &index);
+    of_index["annotations"] = names(image);
+    let file_name = image.file_name().replace(".tar", ".oci.tar");
+    let entry = cache::entry("image", &Key::new(&format!("{}\n{index}", image.reference())), |folder| {
+        let path = folder.join(&file_name);
+        let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        fill_index(file, &index_of(&[of_index.clone()], None), &index, &parts, variants)
+            .with_context(|| format!("cannot write the archive of {}", image.reference()))
+    })?;
+    let digest = digest(&index);
+    Ok(Archive { name: image.reference(), sbom: None, path: entry.join(file_name), digest })
+}
+
+fn fill_index(
+    output: impl Write,
+    top: &str,
+    index: &str,
+    parts: &[Parts],
+    variants: &[&Variant],
+) -> Result<()> {
+    let mut builder = Builder::new(BufWriter::with_capacity(1 << 20, output));
+    add(&mut builder, "oci-layout", LAYOUT)?;
+    add(&mut builder, "index.json", top)?;
+    add(&mut builder, &blob(&sha256(index.as_bytes())), index)?;
+    for (parts, variant) in parts.iter().zip(variants) {
+        parts.add_blobs(&mut builder, &variant.layers)?;
+    }
+    builder.into_inner()?.flush()?;
+    Ok(())
 }
 
 /// The documents of an archive.
@@ -61,6 +99,8 @@ struct Parts {
     config: String,
     /// The OCI manifest: digests and sizes of configuration and layers.
     manifest: String,
+    /// The manifest's digest and size, and what it runs on.
+    descriptor: Value,
     /// Which manifest is the image of which name.
     index: String,
     /// The same for readers of docker-archives.
@@ -86,47 +126,68 @@ impl Parts {
             "annotations": labels(image),
         })
         .to_string();
-        let mut of_image = descriptor(MANIFEST, &manifest);
-        of_image["platform"] = json!({ "architecture": architecture.name(), "os": "linux" });
-        of_image["annotations"] = json!({
-            "io.containerd.image.name": image.reference(),
-            "org.opencontainers.image.ref.name": image.reference().rsplit(':').next(),
-        });
-        let index = json!({
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.index.v1+json",
-            "manifests": [of_image],
-        });
+        let mut descriptor = descriptor(MANIFEST, &manifest);
+        descriptor["platform"] = json!({ "architecture": architecture.name(), "os": "linux" });
+        let mut named = descriptor.clone();
+        named["annotations"] = names(image);
+        let index = index_of(&[named], None);
         let names: Vec<_> = layers.iter().map(|layer| blob(&layer.sha256)).collect();
         let docker = json!([{
             "Config": blob(&sha256(config.as_bytes())), "RepoTags": [image.reference()], "Layers": names,
         }]);
-        Ok(Self { config, manifest, index: index.to_string(), docker: docker.to_string() })
+        Ok(Self { config, manifest, descriptor, index, docker: docker.to_string() })
     }
 
     fn fill(&self, output: impl Write, layers: &[Layer]) -> Result<()> {
         let mut builder = Builder::new(BufWriter::with_capacity(1 << 20, output));
-        let mut add = |name: &str, content: &str| {
-            builder.append_data(&mut header(content.len() as u64), name, content.as_bytes())
-        };
-        add("oci-layout", r#"{"imageLayoutVersion":"1.0.0"}"#)?;
-        add("index.json", &self.index)?;
-        add("manifest.json", &self.docker)?;
+        add(&mut builder, "oci-layout", LAYOUT)?;
+        add(&mut builder, "index.json", &self.index)?;
+        add(&mut builder, "manifest.json", &self.docker)?;
+        self.add_blobs(&mut builder, layers)?;
+        builder.into_inner()?.flush()?;
+        Ok(())
+    }
+
+    fn add_blobs(&self, builder: &mut Builder<impl Write>, layers: &[Layer]) -> Result<()> {
         for document in [&self.manifest, &self.config] {
-            add(&blob(&sha256(document.as_bytes())), document)?;
+            add(builder, &blob(&sha256(document.as_bytes())), document)?;
         }
         for layer in layers {
             builder.append_data(&mut header(layer.size()?), blob(&layer.sha256), layer.reader()?)?;
         }
-        builder.into_inner()?.flush()?;
         Ok(())
     }
+}
+
+fn add(builder: &mut Builder<impl Write>, name: &str, content: &str) -> Result<()> {
+    builder.append_data(&mut header(content.len() as u64), name, content.as_bytes())?;
+    Ok(())
+}
+
+/// By which name programs know what the archive holds.
+fn names(image: Image) -> Value {
+    json!({
+        "io.containerd.image.name": image.reference(),
+        "org.opencontainers.image.ref.name": image.reference().rsplit(':').next(),
+    })
+}
+
+fn index_of(manifests: &[Value], annotations: Option<Value>) -> String {
+    let mut index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": manifests });
+    if let Some(annotations) = annotations {
+        index["annotations"] = annotations;
+    }
+    index.to_string()
+}
+
+fn digest(content: &str) -> String {
+    format!("sha256:{}", sha256(content.as_bytes()))
 }
 
 fn descriptor(media_type: &str, content: &str) -> Value {
     json!({
         "mediaType": media_type,
-        "digest": format!("sha256:{}", sha256(content.as_bytes())),
+        "digest": digest(content),
         "size": content.len(),
     })
 }
@@ -138,7 +199,7 @@ fn blob(sha256: &str) -> String {
 
 fn config(image: Image, architecture: Architecture, layers: &[Layer]) -> Value {
     let diff_ids: Vec<_> = layers.iter().map(|layer| format!("sha256:{}", layer.sha256)).collect();
-    let debian = image.debian().map(|_| "Debian packages, unpacked by mmdebstrap");
+    let debian = image.debian(architecture).map(|_| "Debian packages, unpacked by mmdebstrap");
     let made_by = debian.into_iter().chain(["cargo xtask images"]);
     let history: Vec<_> =
         made_by.take(layers.len()).map(|by| json!({ "created": CREATED, "created_by": by })).collect();
@@ -179,6 +240,19 @@ fn header(size: u64) -> Header {
     header.set_mtime(EPOCH_SECONDS);
     header.set_size(size);
     header
+}
+
+/// The archive of an image with one small layer for each architecture, for tests.
+#[cfg(test)]
+pub(super) fn sample_of_both() -> Vec<u8> {
+    use super::layer::NewFile;
+    let variants = Architecture::ALL.map(|architecture| {
+        let file = NewFile::new("usr/local/bin/program", 0o755, architecture.name().as_bytes());
+        let layers = vec![Layer::of_files(&[file]).unwrap()];
+        Variant { image: Image::Counter, architecture, layers, sbom: String::new() }
+    });
+    let path = write_index(Image::Counter, &variants.each_ref()).unwrap().path;
+    fs::read(path).unwrap()
 }
 
 /// The archive of an image with one small layer, for tests.
@@ -248,6 +322,45 @@ mod tests {
         assert_eq!(created_by(Image::Gromacs, 1), [both[0]]);
     }
 
+    /// What a manifest or an index names.
+    fn named_by(descriptor: &Value, content: &[u8]) -> Vec<Value> {
+        let document = || serde_json::from_slice::<Value>(content).unwrap();
+        match descriptor["mediaType"].as_str().unwrap() {
+            MANIFEST => {
+                let layers = document()["layers"].as_array().unwrap().clone();
+                [vec![document()["config"].clone()], layers].concat()
+            }
+            INDEX => document()["manifests"].as_array().unwrap().clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_archive_of_both_architectures_has_an_image_of_each() {
+        let members = members(&sample_of_both());
+        let top = json_of(&members, "index.json")["manifests"].as_array().unwrap().clone();
+        assert_eq!((top.len(), &top[0]["mediaType"]), (1, &Value::from(INDEX)));
+        assert_eq!(top[0]["annotations"]["io.containerd.image.name"], Image::Counter.reference());
+        let mut wanted = top;
+        let mut platforms = Vec::new();
+        let mut seen = 0;
+        while let Some(descriptor) = wanted.pop() {
+            let content =
+                &members[&blob(descriptor["digest"].as_str().unwrap().trim_start_matches("sha256:"))];
+            assert_eq!(
+                (digest(std::str::from_utf8(content).unwrap()), content.len() as u64),
+                (descriptor["digest"].as_str().unwrap().to_owned(), descriptor["size"].as_u64().unwrap())
+            );
+            platforms.extend(descriptor["platform"]["architecture"].as_str().map(str::to_owned));
+            wanted.extend(named_by(&descriptor, content));
+            seen += 1;
+        }
+        platforms.sort();
+        assert_eq!(platforms, ["amd64", "arm64"]);
+        // The index, and of each a manifest, a configuration and a layer; oci-layout and index.json beside them.
+        assert_eq!((seen, members.len()), (7, 9));
+    }
+
     #[test]
     fn an_oci_layout_has_every_blob_under_its_digest() {
         let members = members(&sample(b"program").0);
@@ -260,11 +373,7 @@ mod tests {
             let content = &members[&blob(&digest)];
             assert_eq!(sha256(content), digest);
             assert_eq!(descriptor["size"], content.len());
-            if descriptor["mediaType"] == MANIFEST {
-                let manifest: Value = serde_json::from_slice(content).unwrap();
-                wanted.push(manifest["config"].clone());
-                wanted.extend(manifest["layers"].as_array().unwrap().clone());
-            }
+            wanted.extend(named_by(&descriptor, content));
             seen += 1;
         }
         assert_eq!(seen, 3);

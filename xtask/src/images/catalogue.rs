@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use super::Architecture;
 use super::debian::{Recipe, Suite};
 use super::layer::NewFile;
 
@@ -255,16 +256,23 @@ impl Image {
         }
     }
 
-    /// True for an image of one static program and nothing else.
-    pub(super) fn is_static(self) -> bool {
-        self.program().is_some_and(|program| program.linking == Linking::Static)
+    /// True if it can be built for an architecture. Our own programs are cross-built, and what lies below them is only
+    /// unpacked. GROMACS is installed by scripts, which run on its own architecture alone.
+    pub(super) fn is_for(self, architecture: Architecture) -> bool {
+        !architecture.is_foreign() || self.is_ours()
+    }
+
+    /// True for an image of one of our programs and nothing that its scripts would have to set up.
+    fn is_ours(self) -> bool {
+        self.program().is_some() && self != Self::CounterMpirun
     }
 
     /// Its lowest layer, if it is of Debian packages. Our programs share one.
-    pub(super) fn debian(self) -> Option<Recipe> {
+    pub(super) fn debian(self, architecture: Architecture) -> Option<Recipe> {
         let recipe = match self {
             Self::Supervisor => return None,
             Self::Gromacs | Self::GromacsWrapped => Recipe {
+                architecture,
                 suite: Suite::Bookworm,
                 // Its libraries for linear algebra are reached through alternatives, which the packages' own
                 // scripts set up; so this one is installed, not only unpacked.
@@ -274,6 +282,7 @@ impl Image {
                 drop: &[DROP_ALWAYS, DROP_FROM_GROMACS],
             },
             Self::Postgres => Recipe {
+                architecture,
                 suite: Suite::Bookworm,
                 variant: "extract",
                 packages: &[
@@ -289,6 +298,7 @@ impl Image {
                 drop: &[DROP_ALWAYS, DROP_FROM_POSTGRES],
             },
             Self::CounterMpirun => Recipe {
+                architecture,
                 suite: Suite::ThisMachine,
                 variant: "extract",
                 packages: &[
@@ -306,6 +316,7 @@ impl Image {
                 drop: &[DROP_ALWAYS],
             },
             _ => Recipe {
+                architecture,
                 suite: Suite::ThisMachine,
                 variant: "extract",
                 packages: &["base-files", "ca-certificates", "libc6", "libgcc-s1"],
@@ -408,6 +419,8 @@ mod tests {
 
     use super::*;
 
+    const HERE: Architecture = Architecture::Amd64;
+
     #[test]
     fn references_carry_the_version_of_what_is_inside() {
         let references: Vec<_> = Image::all().into_iter().map(Image::reference).collect();
@@ -428,10 +441,11 @@ mod tests {
 
     #[test]
     fn our_programs_share_their_lowest_layer() {
-        let is_dynamic = |image: &Image| image.program().is_some() && !image.is_static();
+        let is_dynamic =
+            |image: &Image| image.program().is_some_and(|program| program.linking == Linking::Dynamic);
         let programs: Vec<_> = Image::all().into_iter().filter(is_dynamic).collect();
         assert_eq!(programs.len(), 4);
-        let recipes: BTreeSet<_> = programs.iter().map(|image| format!("{:?}", image.debian())).collect();
+        let recipes: BTreeSet<_> = programs.iter().map(|image| format!("{:?}", image.debian(HERE))).collect();
         assert_eq!(recipes.len(), 1);
     }
 
@@ -440,17 +454,18 @@ mod tests {
         let image = Image::CounterMpirun;
         assert!(!Image::all().contains(&image) && Image::value_variants().contains(&image));
         assert_eq!(image.program(), Image::Counter.program());
-        assert!(image.debian().unwrap().packages.contains(&"openmpi-bin"));
+        assert!(image.debian(HERE).unwrap().packages.contains(&"openmpi-bin"));
         let image = Image::GromacsWrapped;
         assert!(!Image::all().contains(&image) && Image::value_variants().contains(&image));
-        let layers = [image, Image::Gromacs].map(|image| format!("{:?}", image.debian()));
+        let layers = [image, Image::Gromacs].map(|image| format!("{:?}", image.debian(HERE)));
         assert_eq!(layers[0], layers[1], "the node has that layer already");
     }
 
     #[test]
     fn the_supervisor_is_alone_in_its_image() {
         let image = Image::Supervisor;
-        assert!(image.is_static() && image.debian().is_none() && image.files().is_empty());
+        assert_eq!(image.program().unwrap().linking, Linking::Static);
+        assert!(image.debian(HERE).is_none() && image.files().is_empty());
         assert_eq!(image.run_config()["Entrypoint"][0], "/scavenger-supervisor");
     }
 

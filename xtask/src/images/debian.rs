@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use super::Architecture;
 use super::layer::{self, Drop, EPOCH_SECONDS, Layer, Tar};
 use crate::cache::{self, Key};
 use crate::progress::Task;
@@ -56,6 +57,8 @@ fn codename(release: &str) -> Option<String> {
 /// How to make a layer.
 #[derive(Debug)]
 pub(super) struct Recipe {
+    /// What the packages run on.
+    pub(super) architecture: Architecture,
     /// The release that the packages are from.
     pub(super) suite: Suite,
     /// mmdebstrap's variant: `extract` unpacks packages, `minbase` installs them in a minimal Debian.
@@ -82,6 +85,13 @@ impl Recipe {
         self.suite.name()
     }
 
+    /// What is done with the packages, for people.
+    fn title(&self, verb: &str) -> String {
+        let foreign = if self.architecture.is_foreign() { self.architecture.name() } else { "" };
+        let of = if foreign.is_empty() { String::new() } else { format!(" of {foreign}") };
+        format!("{verb} Debian packages{of}: {}", self.packages.join(", "))
+    }
+
     /// Writes the names of the packages' files into the tree: the variant `extract` has no database of packages but
     /// their files at hand, the others the database.
     fn list_packages(&self) -> String {
@@ -104,6 +114,9 @@ impl Recipe {
         if self.variant == "extract" {
             arguments.push(format!("--hook-dir={MERGED_USR}"));
         }
+        if self.architecture.is_foreign() {
+            arguments.push(format!("--architectures={}", self.architecture.name()));
+        }
         arguments.extend(self.hooks.iter().map(|hook| format!("--extract-hook={hook}")));
         arguments.push(self.list_packages());
         arguments.push(self.suite.name());
@@ -114,7 +127,7 @@ impl Recipe {
 /// The layer of a recipe, from the cache or made now.
 pub(super) fn layer(recipe: &Recipe) -> Result<Layer> {
     let entry = cache::entry(KIND, &recipe.key(), |folder| {
-        let task = Task::start(format!("unpacking Debian packages: {}", recipe.packages.join(", ")));
+        let task = Task::start(recipe.title("unpacking"));
         let whole = folder.join("whole.tar");
         mmdebstrap(recipe, &whole)?;
         let list = layer::member(&whole, PACKAGES)?;
@@ -123,7 +136,7 @@ pub(super) fn layer(recipe: &Recipe) -> Result<Layer> {
         let layer = Layer::filtered(&whole, &folder.join(LAYER), &Drop::new(&drop))?;
         fs::remove_file(&whole).context("cannot remove a temporary file in the cache")?;
         fs::write(folder.join(DIGEST), &layer.sha256).context("cannot write to the cache")?;
-        task.done(format!("unpacked Debian packages: {}", recipe.packages.join(", ")));
+        task.done(recipe.title("unpacked"));
         Ok(())
     })?;
     let digest = entry.join(DIGEST);
@@ -138,6 +151,11 @@ pub(super) fn packages(recipe: &Recipe) -> Result<Vec<String>> {
     let mut names: Vec<_> = text.lines().map(str::to_owned).collect();
     names.sort();
     Ok(names)
+}
+
+/// Whether the layer is in the cache.
+pub(super) fn is_made(recipe: &Recipe) -> Result<bool> {
+    cache::has(KIND, &recipe.key())
 }
 
 /// Removes the layer from the cache, so that the next build unpacks the packages of today.
@@ -181,6 +199,7 @@ mod tests {
     #[test]
     fn every_input_of_a_recipe_reaches_mmdebstrap() {
         let recipe = Recipe {
+            architecture: Architecture::of_this_machine(),
             suite: Suite::Bookworm,
             variant: "extract",
             packages: &["libc6", "dash"],
@@ -191,5 +210,9 @@ mod tests {
         for part in ["--variant=extract", "--include=libc6,dash", "--extract-hook=true", " bookworm"] {
             assert!(arguments.contains(part), "{part} is not in {arguments}");
         }
+        assert!(!arguments.contains("--architectures"), "{arguments}");
+        let foreign = Architecture::ALL.into_iter().find(|architecture| architecture.is_foreign()).unwrap();
+        let foreign = Recipe { architecture: foreign, ..recipe }.arguments().join(" ");
+        assert!(foreign.contains("--architectures="), "{foreign}");
     }
 }

@@ -30,9 +30,6 @@ use crate::cluster::{self, Cluster};
 use crate::packages;
 use crate::progress::Task;
 
-/// Debian packages that building images for this machine needs.
-pub const PACKAGES: &[&str] = &["mmdebstrap", programs::MUSL];
-
 /// What an image runs on, by the names that image configurations use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Architecture {
@@ -43,10 +40,17 @@ pub(crate) enum Architecture {
 }
 
 impl Architecture {
+    /// Both.
+    pub(crate) const ALL: [Self; 2] = [Self::Amd64, Self::Arm64];
+
     /// That of this machine.
     pub(crate) fn of_this_machine() -> Self {
         // The two for which the project is built at all.
         if cfg!(target_arch = "aarch64") { Self::Arm64 } else { Self::Amd64 }
+    }
+
+    fn is_foreign(self) -> bool {
+        self != Self::of_this_machine()
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -65,7 +69,7 @@ pub(crate) struct Arguments {
     names: Vec<Image>,
 
     /// Also put the archives into this directory, as NAME-VERSION.tar, each with its list of contents (CycloneDX) as
-    /// NAME-VERSION.cdx.json
+    /// NAME-VERSION.cdx.json; those of another architecture have its name in front
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 
@@ -83,9 +87,11 @@ pub(crate) struct Arguments {
     #[arg(long)]
     no_install: bool,
 
-    /// Build for another architecture than this machine's; only the image supervisor, which has nothing of Debian in it
-    #[arg(long, value_name = "ARCHITECTURE")]
-    architecture: Option<Architecture>,
+    /// Build for these architectures instead of this machine's; with several also one archive of all of them,
+    /// NAME-VERSION.oci.tar, which is then what is pushed. Images of Debian packages alone are built for this machine's
+    /// architecture only
+    #[arg(long, value_name = "ARCHITECTURE", value_delimiter = ',')]
+    architecture: Vec<Architecture>,
 }
 
 /// A built image.
@@ -95,46 +101,67 @@ pub(crate) struct Archive {
     pub(crate) name: String,
     /// The archive.
     pub(crate) path: PathBuf,
-    /// What is in the image, as a CycloneDX document.
-    pub(crate) sbom: PathBuf,
-    /// Digest of the image's configuration, which `crictl images` and `docker images` show as the image's id.
+    /// What is in the image, as a CycloneDX document; none for the archive of several architectures, since each has its
+    /// own.
+    pub(crate) sbom: Option<PathBuf>,
+    /// Digest of the image's configuration, which `crictl images` and `docker images` show as the image's id. That of the
+    /// index for several architectures.
     pub(crate) digest: String,
 }
 
-/// Carries out `cargo xtask images`. Prints one line for each image: name, size, digest, path.
+/// Carries out `cargo xtask images`. Prints one line for each archive: name, size, digest, path.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let names = if arguments.names.is_empty() { Image::all() } else { arguments.names.clone() };
-    let here = Architecture::of_this_machine();
-    let architecture = arguments.architecture.unwrap_or(here);
-    if architecture != here
-        && let Some(image) = names.iter().find(|image| !image.is_static())
-    {
-        bail!(
-            "the image {} is built for this machine's architecture only; name the image supervisor alone",
-            image.repository()
-        );
-    }
-    let install = !arguments.no_install;
-    packages::ensure(if architecture == here { PACKAGES } else { programs::cross(architecture) }, install)?;
-    programs::ensure_target(architecture, install)?;
+    let architectures = chosen(&arguments.architecture);
+    let names = names(&arguments.names, &architectures)?;
+    ensure_for(&architectures, &names, !arguments.no_install)?;
     if arguments.refresh {
-        for recipe in names.iter().filter_map(|image| image.debian()) {
-            debian::forget(&recipe)?;
+        for architecture in &architectures {
+            for recipe in names.iter().filter_map(|image| image.debian(*architecture)) {
+                debian::forget(&recipe)?;
+            }
         }
     }
-    for archive in build_for(&Checkout::this(), architecture, &names, Profile::Release)? {
+    let archives = build_all(&architectures, &names)?;
+    // An archive of several architectures is pushed in place of theirs.
+    let has_all = |name: &str| archives.iter().any(|archive| archive.name == name && archive.sbom.is_none());
+    for archive in &archives {
         let path = match &arguments.output {
             None => archive.path.clone(),
             Some(directory) => archive.copy_to(directory)?,
         };
         let size = megabytes(fs::metadata(&path)?.len());
         println!("{}\t{size}\t{}\t{}", archive.name, archive.digest, path.display());
-        if let Some(registry) = &arguments.push {
+        let is_part = archive.sbom.is_some() && has_all(&archive.name);
+        if let Some(registry) = arguments.push.as_ref().filter(|_| !is_part) {
             let pushed = registry.push(&path, &archive.repository_and_tag()?)?;
             println!("{pushed}");
         }
     }
     Ok(())
+}
+
+/// Each architecture once; this machine's if none is named.
+fn chosen(named: &[Architecture]) -> Vec<Architecture> {
+    let mut chosen: Vec<_> = Architecture::ALL.into_iter().filter(|one| named.contains(one)).collect();
+    if chosen.is_empty() {
+        chosen.push(Architecture::of_this_machine());
+    }
+    chosen
+}
+
+/// The images to build: those named, or else all that there are for these architectures.
+fn names(named: &[Image], architectures: &[Architecture]) -> Result<Vec<Image>> {
+    let can = |image: &Image| architectures.iter().all(|architecture| image.is_for(*architecture));
+    if named.is_empty() {
+        return Ok(Image::all().into_iter().filter(can).collect());
+    }
+    if let Some(image) = named.iter().find(|image| !can(image)) {
+        bail!(
+            "the image {} is built for this machine's architecture only; name the images of our own programs",
+            image.repository()
+        );
+    }
+    Ok(named.to_vec())
 }
 
 impl Archive {
@@ -146,7 +173,7 @@ impl Archive {
             fs::copy(from, &path).with_context(|| format!("cannot write {}", path.display()))?;
             Ok(path)
         };
-        copy(&self.sbom)?;
+        self.sbom.as_deref().map(copy).transpose()?;
         copy(&self.path)
     }
 
@@ -159,8 +186,52 @@ impl Archive {
 
 /// Makes sure that everything is installed that building images for this machine needs, or names what is missing.
 pub(crate) fn ensure(install: bool) -> Result<()> {
-    packages::ensure(PACKAGES, install)?;
-    programs::ensure_target(Architecture::of_this_machine(), install)
+    ensure_for(&[Architecture::of_this_machine()], &Image::all(), install)
+}
+
+/// The same for these images and architectures.
+pub(crate) fn ensure_for(architectures: &[Architecture], images: &[Image], install: bool) -> Result<()> {
+    for architecture in architectures {
+        packages::ensure(&programs::packages(*architecture), install)?;
+        for program in images.iter().filter_map(|image| image.program()) {
+            programs::ensure_target(program, *architecture, install)?;
+        }
+    }
+    Ok(())
+}
+
+/// Builds these images for users: for each architecture that an image is for its archive, and one of all of them if there
+/// are several. [`ensure_for`] must have been called.
+pub(crate) fn build_all(architectures: &[Architecture], images: &[Image]) -> Result<Vec<Archive>> {
+    let mut variants = Vec::new();
+    for architecture in architectures {
+        let images: Vec<_> = images.iter().filter(|image| image.is_for(*architecture)).copied().collect();
+        variants.extend(build_variants(&Checkout::this(), *architecture, &images, Profile::Release)?);
+    }
+    let mut archives = Vec::new();
+    for image in images {
+        let of_image: Vec<_> = variants.iter().filter(|variant| variant.image == *image).collect();
+        for variant in &of_image {
+            archives.push(archive::write(variant)?);
+        }
+        if of_image.len() > 1 {
+            archives.push(archive::write_index(*image, &of_image)?);
+        }
+    }
+    Ok(archives)
+}
+
+/// Names of these images whose Debian packages are not in the cache, for this machine's architecture.
+pub(crate) fn missing_layers(images: &[Image]) -> Result<Vec<&'static str>> {
+    let mut missing = Vec::new();
+    for image in images {
+        if let Some(recipe) = image.debian(Architecture::of_this_machine())
+            && !debian::is_made(&recipe)?
+        {
+            missing.push(image.repository());
+        }
+    }
+    Ok(missing)
 }
 
 /// Builds what is missing and returns the archives in the order of the names. [`ensure`] must have been called.
@@ -213,12 +284,30 @@ fn build_for(
     images: &[Image],
     profile: Profile,
 ) -> Result<Vec<Archive>> {
+    build_variants(checkout, architecture, images, profile)?.iter().map(archive::write).collect()
+}
+
+/// An image for one architecture.
+struct Variant {
+    image: Image,
+    architecture: Architecture,
+    layers: Vec<Layer>,
+    /// What is in it.
+    sbom: String,
+}
+
+fn build_variants(
+    checkout: &Checkout,
+    architecture: Architecture,
+    images: &[Image],
+    profile: Profile,
+) -> Result<Vec<Variant>> {
     let wanted: Vec<_> = images.iter().filter_map(|image| image.program()).collect();
     let programs = programs::build(checkout, &wanted, profile, architecture)?;
-    let mut archives = Vec::new();
+    let mut variants = Vec::new();
     for image in images {
         let mut layers = Vec::new();
-        if let Some(recipe) = image.debian() {
+        if let Some(recipe) = image.debian(architecture) {
             layers.push(debian::layer(&recipe)?);
         }
         let mut files = image.files();
@@ -231,11 +320,29 @@ fn build_for(
         if !files.is_empty() {
             layers.push(Layer::of_files(&files)?);
         }
-        archives.push(archive::write(*image, architecture, &layers, &sbom::document(*image)?)?);
+        let sbom = sbom::document(*image, architecture)?;
+        variants.push(Variant { image: *image, architecture, layers, sbom });
     }
-    Ok(archives)
+    Ok(variants)
 }
 
 fn megabytes(bytes: u64) -> String {
     format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_of_our_programs_are_for_both_architectures() {
+        let here = Architecture::of_this_machine();
+        let ours =
+            names(&[], &chosen(&[Architecture::Arm64, Architecture::Amd64, Architecture::Arm64])).unwrap();
+        assert!(ours.iter().all(|image| image.program().is_some()) && ours.contains(&Image::Operator));
+        assert!(names(&[], &chosen(&[])).unwrap().contains(&Image::Postgres));
+        assert_eq!(names(&[Image::Gromacs], &[here]).unwrap(), [Image::Gromacs]);
+        let error = names(&[Image::Tuner, Image::Gromacs], &Architecture::ALL).unwrap_err().to_string();
+        assert!(error.contains("gromacs"), "{error}");
+    }
 }

@@ -12,29 +12,31 @@ use super::Architecture;
 use super::catalogue::{Linking, Program};
 use crate::{progress::Task, shell};
 
-/// The Debian package with a C compiler for static programs of this machine's architecture.
-pub(super) const MUSL: &str = "musl-tools";
+/// The Debian packages with which images of an architecture are built.
+pub(super) fn packages(architecture: Architecture) -> Vec<&'static str> {
+    let compiler: &[&str] = match architecture {
+        // A C compiler for static programs; that for the others is there with Rust.
+        _ if !architecture.is_foreign() => &["musl-tools"],
+        Architecture::Amd64 => &["gcc-x86-64-linux-gnu", "libc6-dev-amd64-cross"],
+        Architecture::Arm64 => &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"],
+    };
+    [&["mmdebstrap"], compiler].concat()
+}
 
-/// The Debian packages with which static programs of another architecture are built.
-pub(super) fn cross(architecture: Architecture) -> &'static [&'static str] {
-    match architecture {
-        Architecture::Amd64 => &["gcc-x86-64-linux-gnu"],
-        Architecture::Arm64 => &["gcc-aarch64-linux-gnu"],
+/// Rust's name of what a program is built for.
+pub(super) fn target(linking: Linking, architecture: Architecture) -> &'static str {
+    match (architecture, linking) {
+        (Architecture::Amd64, Linking::Dynamic) => "x86_64-unknown-linux-gnu",
+        (Architecture::Amd64, Linking::Static) => "x86_64-unknown-linux-musl",
+        (Architecture::Arm64, Linking::Dynamic) => "aarch64-unknown-linux-gnu",
+        (Architecture::Arm64, Linking::Static) => "aarch64-unknown-linux-musl",
     }
 }
 
-/// Rust's name of a target on which programs need no libc.
-fn target(architecture: Architecture) -> &'static str {
-    match architecture {
-        Architecture::Amd64 => "x86_64-unknown-linux-musl",
-        Architecture::Arm64 => "aarch64-unknown-linux-musl",
-    }
-}
-
-/// Makes sure that Rust's standard library for static programs is there. With `install` false, a missing one is an error
-/// that names the command to run.
-pub(super) fn ensure_target(architecture: Architecture, install: bool) -> Result<()> {
-    let target = target(architecture);
+/// Makes sure that Rust's standard library for a program is there. With `install` false, a missing one is an error that
+/// names the command to run.
+pub(super) fn ensure_target(program: Program, architecture: Architecture, install: bool) -> Result<()> {
+    let target = target(program.linking, architecture);
     if has_target(target)? {
         return Ok(());
     }
@@ -48,7 +50,12 @@ pub(super) fn ensure_target(architecture: Architecture, install: bool) -> Result
         format!("cannot run rustup; install the Rust target {target} in the way that your Rust was installed")
     })?;
     if !output.status.success() {
-        bail!("rustup {} failed: {}", add.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        bail!(
+            "rustup {} failed; without this target there are no images for {} (--architecture): {}",
+            add.join(" "),
+            architecture.name(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
     task.done(format!("installed the Rust target {target}"));
     Ok(())
@@ -113,12 +120,12 @@ pub(super) fn build(
 ) -> Result<HashMap<&'static str, PathBuf>> {
     let (fixed, dynamic): (Vec<_>, Vec<_>) =
         programs.iter().copied().partition(|program| program.linking == Linking::Static);
-    let mut found = built(checkout, cargo(profile, &dynamic), &dynamic)?;
+    let mut found = built(checkout, cargo(profile, architecture, &dynamic), &dynamic)?;
     found.extend(built(checkout, cargo_static(architecture, &fixed), &fixed)?);
     Ok(found)
 }
 
-fn cargo(profile: Profile, programs: &[Program]) -> Command {
+fn cargo(profile: Profile, architecture: Architecture, programs: &[Program]) -> Command {
     let mut command = shell::cargo(BUILD);
     match profile {
         Profile::Release => {
@@ -130,26 +137,36 @@ fn cargo(profile: Profile, programs: &[Program]) -> Command {
             command.arg("--workspace");
         }
     }
+    if architecture.is_foreign() {
+        let target = target(Linking::Dynamic, architecture);
+        command.args(["--target", target]);
+        use_cross_compiler(&mut command, target, architecture);
+    }
     command
 }
 
 /// Static programs have one profile: without optimisation the supervisor has 17 MB, twice what the volume holds to which
 /// it is copied.
 fn cargo_static(architecture: Architecture, programs: &[Program]) -> Command {
-    let target = target(architecture);
+    let target = target(Linking::Static, architecture);
     let mut command = shell::cargo(BUILD);
     command.args(["--profile", "supervisor", "--target", target]);
     name_packages(&mut command, programs);
-    if architecture != Architecture::of_this_machine() {
-        let compiler = match architecture {
-            Architecture::Amd64 => "x86_64-linux-gnu-gcc",
-            Architecture::Arm64 => "aarch64-linux-gnu-gcc",
-        };
-        let name = target.replace('-', "_");
-        command.env(format!("CC_{name}"), compiler);
-        command.env(format!("CARGO_TARGET_{}_LINKER", name.to_uppercase()), compiler);
+    if architecture.is_foreign() {
+        use_cross_compiler(&mut command, target, architecture);
     }
     command
+}
+
+/// Debian's cross compiler, for what is written in C, and to link.
+fn use_cross_compiler(command: &mut Command, target: &str, architecture: Architecture) {
+    let compiler = match architecture {
+        Architecture::Amd64 => "x86_64-linux-gnu-gcc",
+        Architecture::Arm64 => "aarch64-linux-gnu-gcc",
+    };
+    let name = target.replace('-', "_");
+    command.env(format!("CC_{name}"), compiler);
+    command.env(format!("CARGO_TARGET_{}_LINKER", name.to_uppercase()), compiler);
 }
 
 const BUILD: &[&str] = &["build", "--locked", "--bins", "--message-format=json-render-diagnostics"];
@@ -217,17 +234,16 @@ mod tests {
 
     #[test]
     fn another_architecture_has_a_compiler_of_its_own() {
-        let (here, other) = match Architecture::of_this_machine() {
-            Architecture::Amd64 => (Architecture::Amd64, Architecture::Arm64),
-            Architecture::Arm64 => (Architecture::Arm64, Architecture::Amd64),
-        };
-        let compilers = |architecture| {
-            let command = cargo_static(architecture, &[]);
-            command
-                .get_envs()
-                .filter(|(_, value)| value.is_some_and(|value| value.to_string_lossy().ends_with("-gcc")))
-                .count()
-        };
-        assert_eq!((compilers(here), compilers(other)), (0, 2));
+        for architecture in Architecture::ALL {
+            for command in [cargo_static(architecture, &[]), cargo(Profile::Release, architecture, &[])] {
+                let compilers = command
+                    .get_envs()
+                    .filter(|(_, value)| value.is_some_and(|value| value.to_string_lossy().ends_with("-gcc")))
+                    .count();
+                assert_eq!(compilers, if architecture.is_foreign() { 2 } else { 0 }, "{command:?}");
+            }
+            let is_there = packages(architecture).contains(&"musl-tools");
+            assert_ne!(is_there, architecture.is_foreign());
+        }
     }
 }

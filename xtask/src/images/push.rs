@@ -187,29 +187,40 @@ impl Client {
         Ok(())
     }
 
-    /// Blobs first, then the manifest that names them.
+    /// Pushes what the archive holds: an image, or an index of images.
     fn push(&self, archive: &Path, tag: &str) -> Result<String> {
-        let document = |name: &str| -> Result<Value> {
-            serde_json::from_slice(&member(archive, name)?).with_context(|| format!("{name} is not JSON"))
-        };
-        let image = document("index.json")?["manifests"][0].take();
-        let manifest = member(archive, &blob(&image)?)?;
-        let parts: Value = serde_json::from_slice(&manifest).context("the manifest is not JSON")?;
-        let layers = parts["layers"].as_array().context("the manifest names no layers")?;
-        for part in layers.iter().chain([&parts["config"]]) {
-            self.push_blob(archive, part)?;
+        let index = member(archive, "index.json")?;
+        let index: Value = serde_json::from_slice(&index).context("index.json is not JSON")?;
+        let image = &index["manifests"][0];
+        self.push_document(archive, image, tag)?;
+        Ok(text(image, "digest")?.to_owned())
+    }
+
+    /// What a manifest or an index names comes first, since a registry refuses one whose parts it does not have.
+    fn push_document(&self, archive: &Path, described: &Value, name: &str) -> Result<()> {
+        let document = member(archive, &blob(described)?)?;
+        let parts: Value = serde_json::from_slice(&document).context("the manifest is not JSON")?;
+        if let Some(images) = parts["manifests"].as_array() {
+            for image in images {
+                self.push_document(archive, image, text(image, "digest")?)?;
+            }
+        } else {
+            let layers = parts["layers"].as_array().context("the manifest names no layers")?;
+            for part in layers.iter().chain([&parts["config"]]) {
+                self.push_blob(archive, part)?;
+            }
         }
-        let (digest, kind) = (text(&image, "digest")?, text(&image, "mediaType")?);
-        let url = format!("{}/manifests/{tag}", self.url);
+        let (digest, kind) = (text(described, "digest")?, text(described, "mediaType")?);
+        let url = format!("{}/manifests/{name}", self.url);
         let request = self.authorized(self.agent.put(&url)).content_type(kind);
-        let answer = expect(request.send(&manifest[..])?, &[201], "PUT of the manifest")?;
+        let answer = expect(request.send(&document[..])?, &[201], "PUT of the manifest")?;
         if let Some(stored) = answer.headers().get("docker-content-digest") {
             ensure!(
                 stored.as_bytes() == digest.as_bytes(),
                 "the registry stored {stored:?} instead of {digest}"
             );
         }
-        Ok(digest.to_owned())
+        Ok(())
     }
 
     fn push_blob(&self, archive: &Path, part: &Value) -> Result<()> {
@@ -296,7 +307,7 @@ mod tests {
     use std::thread;
     use std::time::Instant;
 
-    use super::super::archive::sample;
+    use super::super::archive::{sample, sample_of_both};
     use super::*;
     use crate::cluster::registry_program;
 
@@ -376,6 +387,22 @@ mod tests {
         let stored =
             ureq::get(format!("{base}/blobs/{layer}")).call().unwrap().body_mut().read_to_vec().unwrap();
         assert_eq!(stored, content);
+
+        let both = folder.path().join("counter.oci.tar");
+        fs::write(&both, sample_of_both()).unwrap();
+        let pushed = registry.push(&both, "counter:2").unwrap();
+        let accept = "application/vnd.oci.image.index.v1+json";
+        let mut answer = ureq::get(format!("{base}/manifests/2")).header("accept", accept).call().unwrap();
+        let stored = answer.headers()["docker-content-digest"].to_str().unwrap();
+        assert_eq!(stored, pushed.split_once('@').unwrap().1);
+        let index: Value = serde_json::from_reader(answer.body_mut().as_reader()).unwrap();
+        let images = index["manifests"].as_array().unwrap();
+        assert_eq!(images.len(), 2);
+        for image in images {
+            let url = format!("{base}/manifests/{}", image["digest"].as_str().unwrap());
+            let accept = "application/vnd.oci.image.manifest.v1+json";
+            assert_eq!(ureq::get(url).header("accept", accept).call().unwrap().status(), 200, "{image}");
+        }
     }
 
     #[test]

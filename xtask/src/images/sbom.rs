@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::catalogue::{Image, Program};
-use super::debian;
+use super::{Architecture, debian, programs};
 use crate::shell::{self, ROOT};
 
 /// File name of the document beside an archive.
@@ -19,16 +19,16 @@ pub(super) fn file_name(archive: &str) -> String {
 }
 
 /// The document of an image. Its lowest layer must have been made.
-pub(super) fn document(image: Image) -> Result<String> {
+pub(super) fn document(image: Image, architecture: Architecture) -> Result<String> {
     let mut components: Vec<Value> = Vec::new();
-    if let Some(recipe) = image.debian() {
+    if let Some(recipe) = image.debian(architecture) {
         let release = recipe.release();
         for file in debian::packages(&recipe)? {
             components.push(package(&file, &release)?);
         }
     }
     if let Some(program) = image.program() {
-        components.extend(crates(program)?);
+        components.extend(crates(program, architecture)?);
     }
     let document = json!({
         "bomFormat": "CycloneDX",
@@ -62,8 +62,8 @@ fn package(file: &str, release: &str) -> Result<Value> {
 }
 
 /// The crates that a program is linked from, itself included.
-fn crates(program: Program) -> Result<Vec<Value>> {
-    let tree = [
+fn crates(program: Program, architecture: Architecture) -> Result<Vec<Value>> {
+    let mut tree = vec![
         "tree",
         "--locked",
         "--package",
@@ -75,6 +75,9 @@ fn crates(program: Program) -> Result<Vec<Value>> {
         "--format",
         "{p}\t{l}",
     ];
+    if architecture.is_foreign() {
+        tree.extend(["--target", programs::target(program.linking, architecture)]);
+    }
     let output = shell::cargo(&tree).output().context("cannot run `cargo tree`")?;
     if !output.status.success() {
         bail!("`cargo tree` failed: {}", String::from_utf8_lossy(&output.stderr));
@@ -154,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_crates_of_a_program_are_those_of_the_lock() {
-        let found = crates(Image::Counter.program().unwrap()).unwrap();
+        let found = crates(Image::Counter.program().unwrap(), Architecture::of_this_machine()).unwrap();
         let named = |name: &str| found.iter().find(|component| component["name"] == name);
         assert!(named("scavenger-counter").is_some());
         let clap = named("clap").expect("the counter has a command line");
