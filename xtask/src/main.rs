@@ -9,6 +9,7 @@ mod cluster;
 mod contract;
 mod demo;
 mod docs;
+mod forecast;
 mod generate;
 mod images;
 mod install;

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::{
     chart,
     cluster::{self, Access, Cluster},
+    forecast::Forecast,
     images::{self, Image},
     install::{self, By},
     packages,
@@ -85,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     packages::ensure(packages::CLUSTER, !arguments.no_install)?;
     images::ensure(!arguments.no_install)?;
-    eprintln!("{}", forecast(&cluster::missing(&options)?, arguments.profile));
+    forecast(&options, arguments.profile)?.print();
     let cluster = cluster::up(name, &options)?;
     cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name))?;
     let by = if arguments.chart { By::Chart(VALUES) } else { By::Kustomization(VALUES) };
@@ -107,23 +108,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     result
 }
 
-/// What comes, and how long it takes: nobody shall wonder for a quarter of an hour whether anything happens. Minutes are those
-/// of a machine with two cores.
-fn forecast(missing: &[&str], profile: images::Profile) -> String {
-    let mut parts = Vec::new();
-    if !missing.is_empty() {
-        parts.push(format!("{} are built from their sources: 5 to 15 minutes, once", missing.join(", ")));
-    }
+/// What comes, and how long it takes.
+fn forecast(options: &cluster::Options, profile: images::Profile) -> Result<Forecast> {
+    let mut forecast = Forecast::of_missing(options, &Image::all())?;
     let programs = match profile {
         images::Profile::Release => "with optimisation, 5 to 8 minutes the first time",
-        images::Profile::Dev => "without optimisation",
+        images::Profile::Dev => "without optimisation, 3 to 6 minutes the first time",
     };
-    parts.push(format!("the project's programs are built {programs}"));
-    parts.push("images of Debian packages are made: 1 to 2 minutes the first time".to_owned());
-    parts.push("a cluster starts, and three simulations run in it: 3 minutes".to_owned());
-    let parts: Vec<_> =
-        parts.iter().enumerate().map(|(number, part)| format!("  {}. {part}", number + 1)).collect();
-    format!("What happens now, with times for two cores:\n{}", parts.join("\n"))
+    forecast.add(format!("the project's programs are built {programs}"));
+    forecast.add("a cluster starts, and three simulations run in it: 3 minutes");
+    Ok(forecast)
 }
 
 fn story(stage: &Stage) -> Result<()> {

@@ -10,6 +10,7 @@ mod versions;
 use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context, Result};
+use clap::ValueEnum as _;
 
 pub(crate) use upgrade::{UpgradeArguments, run as upgrade};
 pub(crate) use versions::{VersionsArguments, run as versions};
@@ -18,7 +19,9 @@ use stamps::Stamps;
 
 use crate::{
     cluster::{self, Cluster, Kubernetes},
-    contract, images,
+    contract,
+    forecast::Forecast,
+    images,
     install::{self, By},
     packages, shell,
 };
@@ -139,6 +142,7 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
     wanted.extend(packages::TESTS);
     packages::ensure(&wanted, !arguments.no_install)?;
     images::ensure(!arguments.no_install)?;
+    forecast(&options, all, depth)?.print();
     let how = How { depth, python: contract::python()? };
 
     // What is compiled needs both cores; a cluster that waits would only disturb.
@@ -183,6 +187,19 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
         }
     }
     result
+}
+
+/// What comes, and how long it takes.
+fn forecast(options: &cluster::Options, all: bool, depth: Depth) -> Result<Forecast> {
+    let mut forecast = Forecast::of_missing(options, images::Image::value_variants())?;
+    forecast.add("programs and tests are compiled: 10 to 15 minutes the first time, later only what changed");
+    let tests = match (depth, all) {
+        (Depth::Soak, _) => "long tests and measurements run: several hours".to_owned(),
+        (Depth::Test, true) => format!("{CLUSTERS} clusters start, and all tests run: 22 to 27 minutes"),
+        (Depth::Test, false) => "a cluster starts: 2 minutes; then the tests run that you named".to_owned(),
+    };
+    forecast.add(tests);
+    Ok(forecast)
 }
 
 /// A `cargo test` that finds the cluster, if it needs one.
