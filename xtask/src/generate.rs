@@ -40,6 +40,7 @@ fn files() -> Result<Vec<File>> {
         File::new("deploy/chart/crds/crds.yaml", crds),
         File::new("schema/generated/tuner-openapi.json", scavenger_schema::openapi::openapi()),
         File::new("docs/tuner-model.md", scavenger_tuner_model::description::page()),
+        docs::database_page()?,
     ]);
     files.extend(chart::copies()?);
     Ok(files)

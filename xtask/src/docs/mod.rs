@@ -2,6 +2,7 @@
 //! README's manifest is the one that is tested, and the book builds.
 
 mod book;
+mod database;
 mod fields;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use serde_json::Value;
 use crate::shell::ROOT;
 
 pub(crate) use book::book;
+pub(crate) use database::page as database_page;
 pub(crate) use fields::pages as field_pages;
 
 const TROUBLESHOOTING: &str = "docs/troubleshooting.md";
