@@ -58,6 +58,12 @@ mod reason;
 pub mod supervisor;
 mod words;
 
+/// `1 pod`, `2 pods`.
+#[must_use]
+pub fn number_of(number: usize, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
+
 pub use reason::Reason;
 pub use words::{Accounting, Event, Outcome, Phase, Supervision, WaitingReason};
 

@@ -15,11 +15,10 @@ pub(super) fn chosen(of: &Value) -> Vec<String> {
             by("min_efficiency")
         )
     }));
-    parts.extend(
-        of["max_configurations"]
-            .as_i64()
-            .map(|most| format!("at most {most} configurations{}", by("max_configurations"))),
-    );
+    parts.extend(of["max_configurations"].as_i64().map(|most| match most {
+        1 => format!("at most 1 configuration{}", by("max_configurations")),
+        most => format!("at most {most} configurations{}", by("max_configurations")),
+    }));
     for (name, what) in [("gpu_price", "a GPU"), ("memory_price", "a GiB of memory")] {
         parts.extend(
             of[name].as_f64().map(|price| format!("{what} counted as {}{}", cores(price * 1000.0), by(name))),
@@ -39,7 +38,10 @@ pub(super) fn asked(simulation: &Value) -> String {
     );
     parts.extend(simulation["max_cpu_millicores"].as_f64().map(|most| format!("at most {}", cores(most))));
     parts.extend(simulation["max_memory_bytes"].as_i64().map(|most| format!("at most {} MiB", most >> 20)));
-    parts.extend(simulation["max_gpus"].as_i64().map(|most| format!("at most {most} GPUs")));
+    parts.extend(simulation["max_gpus"].as_i64().map(|most| match most {
+        1 => "at most 1 GPU".to_owned(),
+        most => format!("at most {most} GPUs"),
+    }));
     let least = |name: &str| simulation[name].as_f64().filter(|least| *least > 0.0);
     parts.extend(least("min_cpu_millicores").map(|least| format!("at least {}", cores(least))));
     parts.extend(least("min_ns_per_day").map(|least| format!("at least {} ns/day", short(least))));

@@ -174,6 +174,7 @@ impl fmt::Display for Amount<'_> {
             // Whole MiB, rounded down: for reading, not for reckoning.
             MEMORY => write!(formatter, "{} MiB", amount / (1 << 20)),
             _ if is_in_bytes(name) => write!(formatter, "{} MiB {name}", amount / (1 << 20)),
+            PODS if amount == 1 => formatter.write_str("1 pod"),
             _ => write!(formatter, "{amount} {name}"),
         }
     }

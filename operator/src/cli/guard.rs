@@ -12,6 +12,7 @@ use scavenger_planner::{
     values::{Key, PreemptionMode},
 };
 use scavenger_schema::{names, terminal::shown};
+use scavenger_vocabulary::number_of;
 use tokio::time::Instant;
 
 use super::{LeaseOptions, snapshot::Snapshot};
@@ -144,8 +145,8 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
     if let Some((pod, error)) = failed.next() {
         let count = 1 + failed.count();
         bail!(
-            "{count} of {} pods could not be interrupted, the first {pod}: {}; the next run tries again",
-            pods.len(),
+            "{count} of {} could not be interrupted, the first {pod}: {}; the next run tries again",
+            number_of(pods.len(), "pod"),
             shown(error)
         );
     }

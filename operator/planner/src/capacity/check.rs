@@ -46,7 +46,7 @@ impl Capacity {
             );
         }
         if !on_nodes.is_empty() {
-            return Err(format!("{} nodes with pods are not known", on_nodes.len()));
+            return Err(format!("nodes with pods that are not known: {}", on_nodes.len()));
         }
         if allocatable != self.allocatable || used != self.used || ordinary != self.ordinary {
             return Err(format!(
@@ -70,7 +70,7 @@ impl Capacity {
     #[cfg(any(test, feature = "fixtures"))]
     pub(crate) fn check_index(&self, ledger: &Ledger) -> Result<(), String> {
         if !self.stale.is_empty() {
-            return Err(format!("{} nodes are not in the index", self.stale.len()));
+            return Err(format!("nodes that are not in the index: {}", self.stale.len()));
         }
         let mut namespaces: BTreeMap<Name, Resources> = BTreeMap::new();
         for (key, occupant) in self.occupants.iter().filter(|(_, occupant)| occupant.owner.is_some()) {

@@ -1,5 +1,7 @@
 //! What the queue asks: does a demand fit now, would it if no ScavengerJob were there, can it ever, and why not?
 
+use scavenger_vocabulary::number_of;
+
 use super::{
     Capacity,
     groups::Sums,
@@ -317,19 +319,20 @@ pub(super) fn exceeds_left(
 }
 
 pub(super) fn not_placed(demand: &Demand, placed: u32, suitable: usize, when: &str) -> Shortage {
+    let looked_at = number_of(suitable, "node");
     let message = if suitable == 0 {
         "no node of the pool matches its nodeSelector and tolerations".to_owned()
     } else if demand.pod_count == 1 {
-        format!("no node has capacity for {} {when} ({suitable} nodes looked at)", demand.per_pod)
+        format!("no node has capacity for {} {when} ({looked_at} looked at)", demand.per_pod)
     } else if demand.placement.one_node {
         format!(
-            "no node has capacity for all {} pods with {} each {when} ({suitable} nodes looked at), and they mount a volume \
+            "no node has capacity for all {} pods with {} each {when} ({looked_at} looked at), and they mount a volume \
              that one node at a time can mount",
             demand.pod_count, demand.per_pod
         )
     } else {
         format!(
-            "nodes have capacity for {placed} of {} pods with {} each {when} ({suitable} nodes looked at)",
+            "nodes have capacity for {placed} of {} pods with {} each {when} ({looked_at} looked at)",
             demand.pod_count, demand.per_pod
         )
     };

@@ -124,5 +124,6 @@ pub(crate) fn display(resources: &Resources) -> String {
         1 => ", 1 GPU".to_owned(),
         n => format!(", {n} GPUs"),
     };
-    format!("{cores} cores, {mebibytes} MiB{gpus}")
+    let cores = if resources.cpu_millicores == 1000 { "1 core".to_owned() } else { format!("{cores} cores") };
+    format!("{cores}, {mebibytes} MiB{gpus}")
 }
