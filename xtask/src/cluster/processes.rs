@@ -53,7 +53,7 @@ impl Init {
                 .is_some_and(|own| pids().is_ok_and(|all| all.iter().any(|pid| lives_in(*pid, own))));
             !others
         })
-        .context("the cluster's processes do not end: a disk or network file system may hang")
+        .context("the cluster's processes do not end: a disk or network file system may not answer")
     }
 
     fn namespace(self) -> Option<u64> {
