@@ -45,6 +45,8 @@ enum What {
 
 /// Carries out `cargo xtask walk`.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    // Before anything is built, which may replace the file: then it cannot be asked for any more.
+    let program = std::env::current_exe().context("cannot tell where this program is")?;
     let options = cluster::Options {
         no_install: arguments.no_install,
         registry: arguments.what == What::Demo,
@@ -57,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let name = arguments.name.as_str();
     cluster::down(name)?;
     let result = cluster::up(name, &options).and_then(|cluster| match arguments.what {
-        What::Demo => demo::walk(&cluster),
+        What::Demo => demo::walk(&cluster, &program),
         What::Pages => pages::walk(&cluster),
     });
     if arguments.keep {
