@@ -497,7 +497,8 @@ fn compare(path: &str, one: &Value, other: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Removes what no two lives share: the number of the row and times by the clock.
+/// Removes what no two lives share: the number of the row, times by the clock, and whether the tuner was asked again: a row that
+/// runs by the time that somebody looks is not asked about.
 async fn end_of(stage: &Stage, id: i64, witness: &Witness) -> Result<End> {
     let nameless = |text: &str| text.replace(&format!("gromacs-{id}"), "gromacs-ROW");
     let read = |select: String| async move {
@@ -510,7 +511,8 @@ async fn end_of(stage: &Stage, id: i64, witness: &Witness) -> Result<End> {
     Ok(End {
         row: read(format!(
             "select to_jsonb(q) - '{{id,job_uid,creation_time,state_time,finish_time,progress_time,progress_from_step,
-                progress_from_time,interruption_time,lease_holder,lease_until,next_attempt_time,wakes,follower,followed_until}}'::text[] as row,
+                progress_from_time,interruption_time,ladder_interruptions,lease_holder,lease_until,
+                next_attempt_time,wakes,follower,followed_until}}'::text[] as row,
                 q.lease_holder is null as is_given_back, q.finish_time is not null as has_ended
             from gromacs_to_tune q where id = {id}"
         ))
