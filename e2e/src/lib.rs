@@ -4,11 +4,13 @@
 //! `cargo xtask test` makes one. Without it they say that they are skipped, except in CI, where that is a failure.
 
 pub mod alone;
+pub mod cgroup;
 pub mod checkpointing;
 pub mod chemist;
 pub mod faults;
 pub mod forward;
 pub mod gromacs;
+pub mod growth;
 pub mod halted;
 pub mod interruption;
 pub mod kubectl;

@@ -78,7 +78,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let name = arguments.name.as_str();
     let options = cluster::Options {
         no_install: arguments.no_install,
-        fake_nodes: arguments.nodes,
+        // Played nodes would take processor time of the only real one.
+        fake_nodes: if arguments.only == Some(Part::Usage) { 0 } else { arguments.nodes },
         metrics_server: arguments.only == Some(Part::Usage),
         ..cluster::Options::default()
     };
