@@ -19,6 +19,9 @@ const EVERY: Duration = Duration::from_secs(15);
 /// What is older than this says nothing about now.
 const OLDEST: SignedDuration = SignedDuration::from_mins(2);
 
+/// A metrics-server that hangs must not keep what it says afterwards from being read.
+const LIMIT: Duration = Duration::from_secs(10);
+
 const API: &str = "/apis/metrics.k8s.io/v1beta1";
 
 #[derive(Debug, Deserialize)]
@@ -93,7 +96,12 @@ pub(super) async fn follow(client: Client, store: Option<Store>, sender: mpsc::S
 /// What was measured lately; none if nobody measures, or does not tell.
 async fn read<T: DeserializeOwned>(client: &Client, what: &str) -> Option<Vec<T>> {
     let request = http::Request::get(format!("{API}/{what}")).body(Vec::new()).ok()?;
-    match client.request::<List<T>>(request).await {
+    let answer = tokio::time::timeout(LIMIT, client.request::<List<T>>(request)).await;
+    let Ok(answer) = answer else {
+        warn!(what, seconds = LIMIT.as_secs(), "what is measured was not answered in time");
+        return None;
+    };
+    match answer {
         Ok(list) => Some(list.items),
         // Not served, or by something that is down.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 503) => None,
