@@ -6,6 +6,7 @@
 //! ```text
 //! nodes:  NAME  TIME  KNOWN-SECONDS  CPU-MILLICORES  MEMORY-BYTES  WEIGHT
 //! harmed: NAME  UNTIL  WHAT HAPPENED
+//! byRequests: NAMESPACE  UNTIL
 //! ```
 //!
 //! A line that cannot be read is left out: what it says is learned again.
@@ -29,6 +30,7 @@ use crate::config_map::{self, bring};
 /// Keys of the ConfigMap.
 const NODES: &str = "nodes";
 const HARMED: &str = "harmed";
+const BY_REQUESTS: &str = "byRequests";
 
 /// The API server takes 1 MiB in a ConfigMap. That is some 11,000 nodes; what is known of more is learned again.
 const LONGEST: usize = 900 << 10;
@@ -123,7 +125,7 @@ impl Memory {
 
 /// What the planner knows, if it is anything.
 fn worth_writing(planner: &Planner) -> Option<RememberedUse> {
-    planner.remembered_use().filter(|known| !(known.nodes.is_empty() && known.harmed.is_empty()))
+    planner.remembered_use().filter(|known| *known != RememberedUse::default())
 }
 
 /// The ConfigMap's data.
@@ -148,7 +150,17 @@ fn format(remembered: &RememberedUse) -> BTreeMap<String, String> {
         }
         harmed += &line;
     }
-    [(NODES, nodes), (HARMED, harmed)].map(|(key, text)| (key.to_owned(), text)).into()
+    let mut by_requests = String::new();
+    for (namespace, until) in &remembered.by_requests {
+        let line = format!("{namespace} {until:.0}\n");
+        if nodes.len() + harmed.len() + by_requests.len() + line.len() > LONGEST {
+            break;
+        }
+        by_requests += &line;
+    }
+    [(NODES, nodes), (HARMED, harmed), (BY_REQUESTS, by_requests)]
+        .map(|(key, text)| (key.to_owned(), text))
+        .into()
 }
 
 /// Reads it.
@@ -157,6 +169,7 @@ fn parse(data: &BTreeMap<String, String>) -> RememberedUse {
     RememberedUse {
         nodes: lines(NODES).filter_map(node).collect(),
         harmed: lines(HARMED).filter_map(harm).collect(),
+        by_requests: lines(BY_REQUESTS).filter_map(by_requests).collect(),
     }
 }
 
@@ -179,6 +192,11 @@ fn harm(line: &str) -> Option<(Name, Harm)> {
     let mut fields = line.splitn(3, ' ');
     let (name, until, why) = (fields.next()?, fields.next()?, fields.next()?);
     Some((name.into(), Harm { until: until.parse().ok()?, why: why.to_owned() }))
+}
+
+fn by_requests(line: &str) -> Option<(Name, Timestamp)> {
+    let (namespace, until) = line.split_once(' ')?;
+    Some((namespace.into(), until.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -205,6 +223,7 @@ mod tests {
         let remembered = RememberedUse {
             nodes: [("n1".into(), known(1500)), ("n2".into(), known(0))].into(),
             harmed: [("n3".into(), harm.clone())].into(),
+            by_requests: [("lab".into(), at(1_800_000_600))].into(),
         };
         let mut expected = remembered.clone();
         expected.harmed.insert("n3".into(), Harm { why: harm.why.replace('\n', " "), ..harm });
@@ -216,10 +235,14 @@ mod tests {
     fn lines_that_cannot_be_read_are_left_out() {
         let nodes = "n1 1800000000 600 1500 100 1.0\n\nn2 x 600 1 1 1\nn3 1800000000 600 -1 1 1\nn4 1 1 1 1 inf\nn5 1 1 1 1 NaN\n\
                      n6 99999999999999 1 1 1 1\nn7 1 1 1 1 1 1\n";
-        let data = [(NODES.to_owned(), nodes.to_owned()), (HARMED.to_owned(), "n8\nn9 soon x\n".to_owned())];
+        let data = [
+            (NODES.to_owned(), nodes.to_owned()),
+            (HARMED.to_owned(), "n8\nn9 soon x\n".to_owned()),
+            (BY_REQUESTS.to_owned(), "lab\nlab soon\n".to_owned()),
+        ];
         let read = parse(&data.into());
         assert_eq!(read.nodes.keys().collect::<Vec<_>>(), [&Name::from("n1")]);
-        assert!(read.harmed.is_empty());
+        assert!(read.harmed.is_empty() && read.by_requests.is_empty());
     }
 
     #[test]

@@ -86,7 +86,10 @@ impl Planner {
                 self.node_use.set_pods(&usage, self.settings.as_ref().ok(), &self.capacity, now);
                 self.see_usage(&usage);
             }
-            Observation::RememberedUse(remembered) => self.node_use.recall(*remembered, now),
+            Observation::RememberedUse(mut remembered) => {
+                self.recall_by_requests(std::mem::take(&mut remembered.by_requests), now);
+                self.node_use.recall(*remembered, now);
+            }
             Observation::Report(report) => self.see_report(&report, now),
             Observation::Pool(settings) => self.set_settings(*settings, now),
             Observation::Done(result) => self.done(result),

@@ -1,4 +1,5 @@
-//! What a planner hands on to the one after it: what nodes use, and where the breaker is open.
+//! What a planner hands on to the one after it: what nodes use, where the breaker is open, and which namespaces are counted
+//! by requests (`by_requests.rs`).
 //!
 //! Of a node's samples the predicted peak and their weight are kept. The next planner begins as if all of them had been at
 //! the peak: it expects no less than the one before it did, and forgets it as fast. A node counts as known for as long as
@@ -20,7 +21,7 @@ impl Planner {
     #[must_use]
     pub fn remembered_use(&self) -> Option<RememberedUse> {
         let rules = self.settings.as_ref().ok()?.usage.as_deref()?;
-        Some(self.node_use.remember(rules))
+        Some(RememberedUse { by_requests: self.by_requests.remember(), ..self.node_use.remember(rules) })
     }
 }
 
@@ -58,12 +59,12 @@ impl NodeUse {
         let harmed = self.breaker.open();
         let harmed =
             harmed.map(|(name, until, why)| (name.clone(), Harm { until, why: why.to_owned() })).collect();
-        RememberedUse { nodes, harmed }
+        RememberedUse { nodes, harmed, ..RememberedUse::default() }
     }
 
     /// Takes over what the planner before this one knew. What this one knows itself already is not touched.
     pub(crate) fn recall(&mut self, remembered: RememberedUse, now: Timestamp) {
-        let RememberedUse { nodes, harmed } = remembered;
+        let RememberedUse { nodes, harmed, .. } = remembered;
         // A time in the future is of a clock that was set back since.
         let nodes = nodes.into_iter().filter(|(_, node)| node.time <= now);
         self.remembered = nodes.collect();

@@ -43,6 +43,10 @@ pub struct RememberedUse {
     pub nodes: BTreeMap<Name, RememberedNode>,
     /// The nodes that are counted by requests for a while, because accounting Usage did harm there.
     pub harmed: BTreeMap<Name, Harm>,
+    /// Namespaces in which a LimitRange refuses pods that request next to nothing, and until when they are counted by
+    /// requests.
+    #[serde(default)]
+    pub by_requests: BTreeMap<Name, Timestamp>,
 }
 
 /// What was measured of a node. Of the samples their predicted peak is kept, and how much they weigh.

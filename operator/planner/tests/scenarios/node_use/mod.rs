@@ -473,6 +473,12 @@ fn where_a_limit_range_refuses_small_requests_the_namespace_is_counted_by_reques
              100m, but request is 0m"
         )
     );
+    // Another leader knows, and tries none.
+    another_leads(&mut cluster, 30);
+    cluster.submit(sj("new").asking(3000), work(30_000));
+    minutes(&mut cluster, 10, |_| (1000, 1000));
+    assert!(!cluster.starts.iter().any(|(sj, _)| &*sj.name == "new"), "{}", cluster.history());
+    cluster.delete_sj("new");
     // In an hour it is tried again, and the LimitRange is gone.
     cluster.least_cpu.clear();
     minutes(&mut cluster, 62, |_| (1000, 1000));
