@@ -7,8 +7,9 @@ use jiff::{SignedDuration, civil::Time, tz::TimeZone};
 use scavenger_planner::{
     resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, Share, Thresholds},
     values::{
-        Accounting, Calendar, Controls, Demand, Filling, Headroom, Name, Placement, PreemptionMode, Rank,
-        ScavengerJobSpec, Settings, SupervisionSpec, Supervisor, Toleration, UsageRules, Window,
+        Accounting, Calendar, Controls, Demand, Filling, Headroom, Name, NodeGroup, Placement,
+        PreemptionMode, Rank, ScavengerJobSpec, Settings, SupervisionSpec, Supervisor, Toleration,
+        UsageRules, Window,
     },
     weights::{Weight, Weights},
 };
@@ -43,6 +44,8 @@ pub(crate) enum SpecError {
     Headroom { resource: String },
     #[error("window {name:?} of spec.windows: {source}")]
     Window { name: String, source: Box<SpecError> },
+    #[error("group {name:?} of spec.nodeGroups: {source}")]
+    NodeGroup { name: String, source: Box<SpecError> },
     #[error("timeZone {0:?} is unknown: name one of the IANA database, for example Europe/Berlin")]
     TimeZone(String),
     #[error("{field} {text:?} must be hours and minutes, for example 06:00")]
@@ -169,6 +172,7 @@ pub(crate) fn settings(spec: &ScavengerPoolSpec) -> Result<Settings, SpecError> 
         headroom,
         calendar: calendar(spec)?.map(Box::new),
         window: None,
+        node_groups: node_groups(spec)?,
         preemption_mode: match spec.preemption_mode {
             crd::PreemptionMode::Scheduler => PreemptionMode::Scheduler,
             crd::PreemptionMode::Operator => PreemptionMode::Operator,
@@ -243,14 +247,34 @@ fn calendar(spec: &ScavengerPoolSpec) -> Result<Option<Calendar>, SpecError> {
     Ok(Some(Calendar::new(windows, filling(spec)?)))
 }
 
+/// Thresholds of the pool with others where a window or a group of nodes has its own.
+macro_rules! with_thresholds_of {
+    ($own:expr, $pool:expr) => {{
+        let (own, mut spec) = ($own, $pool.clone());
+        spec.start_threshold = own.start_threshold.unwrap_or(spec.start_threshold);
+        spec.start_threshold_overrides.extend(own.start_threshold_overrides.clone());
+        spec.interrupt_threshold = own.interrupt_threshold.or(spec.interrupt_threshold);
+        spec.interrupt_threshold_overrides.extend(own.interrupt_threshold_overrides.clone());
+        spec.headroom_target = own.headroom_target.unwrap_or(spec.headroom_target);
+        spec.headroom_target_overrides.extend(own.headroom_target_overrides.clone());
+        filling(&spec)
+    }};
+}
+
+fn node_groups(spec: &ScavengerPoolSpec) -> Result<Vec<NodeGroup>, SpecError> {
+    let read = |group: &crd::NodeGroup| {
+        let filling = with_thresholds_of!(group, spec)
+            .map_err(|source| SpecError::NodeGroup { name: group.name.clone(), source: source.into() })?;
+        Ok(NodeGroup {
+            name: group.name.as_str().into(),
+            node_selector: names(&group.node_selector),
+            filling,
+        })
+    };
+    spec.node_groups.iter().map(read).collect()
+}
+
 fn window(window: &ThresholdWindow, pool: &ScavengerPoolSpec) -> Result<Window, SpecError> {
-    let mut spec = pool.clone();
-    spec.start_threshold = window.start_threshold.unwrap_or(pool.start_threshold);
-    spec.start_threshold_overrides.extend(window.start_threshold_overrides.clone());
-    spec.interrupt_threshold = window.interrupt_threshold.or(pool.interrupt_threshold);
-    spec.interrupt_threshold_overrides.extend(window.interrupt_threshold_overrides.clone());
-    spec.headroom_target = window.headroom_target.unwrap_or(pool.headroom_target);
-    spec.headroom_target_overrides.extend(window.headroom_target_overrides.clone());
     let time = |field, text: &str| {
         Time::strptime("%H:%M", text).map_err(|_| SpecError::TimeOfDay { field, text: text.to_owned() })
     };
@@ -265,7 +289,7 @@ fn window(window: &ThresholdWindow, pool: &ScavengerPoolSpec) -> Result<Window, 
         end: time("end", &window.end)?,
         time_zone: TimeZone::get(&window.time_zone)
             .map_err(|_| SpecError::TimeZone(window.time_zone.clone()))?,
-        filling: filling(&spec)?,
+        filling: with_thresholds_of!(window, pool)?,
     })
 }
 
@@ -460,6 +484,31 @@ mod tests {
         }
         let off = r#"[{ "name": "a", "start": "20:00", "end": "06:00", "startThreshold": 0.95, "interruptThreshold": 1 }]"#;
         assert!(pool(off).is_ok(), "nobody is interrupted for headroom");
+    }
+
+    #[test]
+    fn a_group_of_nodes_has_what_it_names_and_else_what_the_pool_has() {
+        let pool = |groups: &str| {
+            let text = format!(r#"{{ "startThreshold": 0.6, "nodeGroups": {groups} }}"#);
+            settings(&serde_json::from_str::<ScavengerPoolSpec>(&text).unwrap())
+        };
+        let settings = pool(
+            r#"[{ "name": "fast", "nodeSelector": { "net": "fast" }, "startThreshold": 0.3, "headroomTarget": 0.4 },
+                { "name": "all", "nodeSelector": { "net": "fast", "kind": "cpu" }, "startThresholdOverrides": { "gpu": 1 } }]"#,
+        )
+        .unwrap();
+        let [fast, all] = &settings.node_groups[..] else { panic!("two groups: {settings:?}") };
+        assert_eq!((&*fast.name, fast.node_selector.len(), all.node_selector.len()), ("fast", 1, 2));
+        let share = |group: &NodeGroup, resource| group.filling.start_thresholds.share(resource).to_string();
+        assert_eq!([share(fast, "cpu"), share(all, "cpu"), share(all, "gpu")], ["30%", "60%", "100%"]);
+        assert_eq!(fast.filling.headroom.target.to_string(), "40%");
+        assert_eq!(fast.filling.headroom.interrupt_threshold.unwrap().to_string(), "90%");
+        let bad = r#"[{ "name": "a", "nodeSelector": { "a": "b" }, "startThreshold": 0.95 }]"#;
+        assert_eq!(
+            pool(bad).unwrap_err().to_string(),
+            "group \"a\" of spec.nodeGroups: spec.headroomTarget of cpu must be at least its start threshold and below its \
+             interrupt threshold"
+        );
     }
 
     /// A duration as the schema takes it, with what it says in seconds.

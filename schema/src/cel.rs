@@ -51,21 +51,21 @@ pub(crate) fn not_longer(shorter: &str, longer: &str) -> Rule {
     .field_path(format!(".{longer}"))
 }
 
-/// In each window the headroom target is at least the start threshold and below the interrupt threshold. What overrides say
-/// of single resources is judged by the operator: to follow it here would cost too much.
-pub(crate) fn windows() -> Rule {
+/// In each element of a list, a `what`, the headroom target is at least the start threshold and below the interrupt threshold.
+/// What overrides say of single resources is judged by the operator: to follow it here would cost too much.
+pub(crate) fn thresholds_in(list: &str, what: &str) -> Rule {
     let of = |field: &str| format!("(has(w.{field}) ? w.{field} : self.{field})");
     let (start, target) = (of("startThreshold"), of("headroomTarget"));
     let interrupt = "(has(w.interruptThreshold) ? w.interruptThreshold : (has(self.interruptThreshold) && \
                      dyn(self.interruptThreshold) != null ? self.interruptThreshold : 1.0))";
     Rule::new(format!(
-        "!has(self.windows) || self.windows.all(w, {interrupt} >= 1.0 || ({start} <= {target} && {target} < {interrupt}))"
+        "!has(self.{list}) || self.{list}.all(w, {interrupt} >= 1.0 || ({start} <= {target} && {target} < {interrupt}))"
     ))
-    .message(
-        "in each window headroomTarget must be at least startThreshold and below interruptThreshold, the pool's where the \
-         window names none (interruptThreshold: 1 switches headroom off)",
-    )
-    .field_path(".windows")
+    .message(&*format!(
+        "in each {what} headroomTarget must be at least startThreshold and below interruptThreshold, the pool's where the \
+         {what} names none (interruptThreshold: 1 switches headroom off)"
+    ))
+    .field_path(format!(".{list}"))
 }
 
 /// What is counted by use is taken back, too: otherwise a node would be filled by use for good. This holds in each window,
@@ -77,16 +77,22 @@ pub(crate) fn below_interrupt_threshold_by_use() -> Rule {
              self.interruptThresholdOverrides['{name}'] < 1.0)"
         )
     };
+    let in_each = |list: &str| {
+        format!(
+            "(!has(self.{list}) || self.{list}.all(w, !has(w.interruptThreshold) || w.interruptThreshold < 1.0))"
+        )
+    };
     Rule::new(format!(
         "!has(self.accounting) || self.accounting != 'Usage' || (has(self.interruptThreshold) && \
-         dyn(self.interruptThreshold) != null && self.interruptThreshold < 1.0 && {} && {} && (!has(self.windows) || \
-         self.windows.all(w, !has(w.interruptThreshold) || w.interruptThreshold < 1.0)))",
+         dyn(self.interruptThreshold) != null && self.interruptThreshold < 1.0 && {} && {} && {} && {})",
         of_resource("cpu"),
         of_resource("memory"),
+        in_each("windows"),
+        in_each("nodeGroups"),
     ))
     .message(
-        "accounting: Usage needs an interruptThreshold below 1, in windows and overrides for cpu and memory, too: what \
-         ordinary pods begin to use is taken back from there",
+        "accounting: Usage needs an interruptThreshold below 1, in windows, node groups and overrides for cpu and memory, \
+         too: what ordinary pods begin to use is taken back from there",
     )
     .field_path(".interruptThreshold")
 }

@@ -42,7 +42,8 @@ use crate::{
     validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || self.interruptThreshold >= 1.0 || (self.startThreshold <= self.headroomTarget && self.headroomTarget < self.interruptThreshold)").message("headroomTarget must be at least startThreshold and below interruptThreshold (interruptThreshold: 1 switches headroom off)").field_path(".headroomTarget"),
     validation = Rule::new("(has(self.interruptThresholdOverrides) ? self.interruptThresholdOverrides.map(k, k) : []).all(k, self.interruptThresholdOverrides[k] >= 1.0 || ((has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThresholdOverrides[k]))").message("for each resource in interruptThresholdOverrides the headroom target must be at least the start threshold and below the interrupt threshold (1 switches it off)").field_path(".interruptThresholdOverrides"),
     validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || self.interruptThreshold >= 1.0 || ['cpu', 'memory', 'pods'].all(k, (has(self.interruptThresholdOverrides) && k in self.interruptThresholdOverrides) || ((has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThreshold))").message("for cpu, memory and pods the headroom target must be at least the start threshold and below interruptThreshold (1 switches headroom off)").field_path(".headroomTargetOverrides"),
-    validation = cel::windows(),
+    validation = cel::thresholds_in("windows", "window"),
+    validation = cel::thresholds_in("nodeGroups", "group"),
     validation = cel::below_interrupt_threshold_by_use()
 )]
 pub struct ScavengerPoolSpec {
@@ -148,6 +149,14 @@ pub struct ScavengerPoolSpec {
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub windows: Vec<ThresholdWindow>,
 
+    /// Groups of nodes with other thresholds, for example nodes with fast networks that ordinary pods are to find free. A
+    /// node belongs to the first group of the list whose labels it has. What a group leaves out is as above; `windows` do not
+    /// change a group's thresholds. With groups the operator chooses the node of each ScavengerJob of one pod, and
+    /// `startThreshold` holds for each node: that of its group, or the pool's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub node_groups: Vec<NodeGroup>,
+
     /// How cpu and memory are counted. `Requests`: by what pods request, as kube-scheduler does. `Usage`: by what ordinary
     /// pods really use, so that ScavengerJobs run on what is reserved but not used; their pods request next to nothing and
     /// are placed by the operator. It needs metrics.k8s.io. May change at any time: what runs is counted to its end as it was
@@ -243,6 +252,50 @@ pub struct ThresholdWindow {
     pub interrupt_threshold_overrides: BTreeMap<String, f64>,
 
     /// `headroomTarget` while it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub headroom_target: Option<f64>,
+
+    /// The same for single resources.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::thresholds")]
+    pub headroom_target_overrides: BTreeMap<String, f64>,
+}
+
+/// Nodes with thresholds of their own.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeGroup {
+    /// What it is called, for example `infiniband`; shown by `scavenger-operator nodes` and in messages.
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub name: String,
+
+    /// Labels that each of its nodes has.
+    #[schemars(schema_with = "shapes::some_labels")]
+    pub node_selector: BTreeMap<String, String>,
+
+    /// Up to which share of such a node ScavengerJobs start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub start_threshold: Option<f64>,
+
+    /// The same for single resources.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::thresholds")]
+    pub start_threshold_overrides: BTreeMap<String, f64>,
+
+    /// When more than this share of the group is used, ScavengerJobs on its nodes are interrupted; 1 switches that off. With
+    /// accounting `Usage` this is looked at on each node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub interrupt_threshold: Option<f64>,
+
+    /// The same for single resources.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::thresholds")]
+    pub interrupt_threshold_overrides: BTreeMap<String, f64>,
+
+    /// Down to which share they are interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub headroom_target: Option<f64>,
@@ -563,6 +616,7 @@ impl Default for ScavengerPoolSpec {
             headroom_target: default_headroom_target(),
             headroom_target_overrides: BTreeMap::new(),
             windows: Vec::new(),
+            node_groups: Vec::new(),
             accounting: Accounting::default(),
             usage: UsageSpec::default(),
             preemption_mode: PreemptionMode::default(),

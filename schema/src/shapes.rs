@@ -104,6 +104,14 @@ pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Labels of which there is at least one: nothing is meant by mistake.
+pub(crate) fn some_labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object", "minProperties": 1, "maxProperties": 8,
+        "additionalProperties": { "type": "string", "maxLength": 63 }
+    })
+}
+
 pub(crate) fn thresholds(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object", "maxProperties": 16,

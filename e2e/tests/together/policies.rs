@@ -579,12 +579,31 @@ fn accounting_by_use_needs_a_threshold_at_which_it_is_taken_back() {
             }] })
         };
         let overrides = |name: &str| json!({ "interruptThresholdOverrides": { name: 1 } });
+        let group = |labels: serde_json::Value, threshold: f64| {
+            json!({ "nodeGroups": [{
+                "name": "fast", "nodeSelector": labels, "startThreshold": 0.3, "headroomTarget": 0.4,
+                "interruptThreshold": threshold,
+            }] })
+        };
+        let fast = json!({ "net": "fast" });
         let words = ["accounting: Usage", "interruptThreshold"];
-        for wrong in [json!({ "interruptThreshold": 1 }), window(1.0), overrides("cpu"), overrides("memory")]
-        {
+        for wrong in [
+            json!({ "interruptThreshold": 1 }),
+            window(1.0),
+            group(fast.clone(), 1.0),
+            overrides("cpu"),
+            overrides("memory"),
+        ] {
             refused(&wrong.to_string(), by_use(wrong).await, &words)?;
         }
-        for right in [json!({}), window(0.95), overrides("ephemeral-storage")] {
+        let below_target = by_use(group(fast.clone(), 0.4)).await;
+        refused(
+            "a group that gives back less than it takes",
+            below_target,
+            &["in each group headroomTarget"],
+        )?;
+        refused("a group of every node", by_use(group(json!({}), 0.5)).await, &["nodeSelector"])?;
+        for right in [json!({}), window(0.95), group(fast, 0.5), overrides("ephemeral-storage")] {
             let what = right.to_string();
             by_use(right).await.context(what)?;
         }

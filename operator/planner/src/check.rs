@@ -97,7 +97,8 @@ impl Before {
         ensure(count <= settings.max_concurrent_starts, || {
             format!("{count} start at once, {first} among them")
         })?;
-        let limit = settings.start_thresholds.of(planner.capacity.allocatable());
+        let limit = planner.capacity.limit(settings);
+        planner.capacity.check_limits_of_nodes(planner.promises.ledger())?;
         let used = planner.capacity.used(planner.promises.ledger());
         for key in &admitted {
             let Some(Ok(spec)) = planner.seen.get(key).map(|tracked| &tracked.sj().spec) else { continue };

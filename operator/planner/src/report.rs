@@ -90,7 +90,9 @@ pub struct NodeReport<'a> {
     pub labels: &'a BTreeMap<Name, Name>,
     /// What it has for pods.
     pub allocatable: &'a Resources,
-    /// What is neither used nor promised.
+    /// What pods on it request, and what is promised to starts in flight.
+    pub used: Resources,
+    /// What a ScavengerJob of one pod may take of it now, as far as the node has a say.
     pub free: Resources,
 }
 
@@ -124,14 +126,14 @@ impl Planner {
         let allocatable = self.capacity.allocatable();
         let nodes = self.capacity.pool_nodes().map(|(node, _)| {
             let free = self.capacity.free_for_one_pod(&node.name, ledger);
-            NodeReport { name: &node.name, labels: &node.labels, allocatable: &node.allocatable, free }
+            let used = self.capacity.taken_of(&node.name, ledger);
+            NodeReport { name: &node.name, labels: &node.labels, allocatable: &node.allocatable, used, free }
         });
-        let limit = |of: &Resources| settings.map(|pool| pool.start_thresholds.of(of)).unwrap_or_default();
         let groups = self.capacity.groups().map(|group| GroupReport {
             taints: group.taints(),
             allocatable: group.allocatable,
             used: group.used,
-            limit: limit(group.allocatable),
+            limit: settings.map(|pool| group.limit(pool)).unwrap_or_default(),
         });
         let serves = settings.is_ok_and(|pool| pool.preemption_mode == PreemptionMode::Operator);
         let unsupported = self.causes.pending_pods.unjudged();
@@ -142,7 +144,7 @@ impl Planner {
             allocatable,
             used: self.capacity.used_without_pending(ledger).plus(&pending_requests),
             pending_requests,
-            limit: limit(allocatable),
+            limit: settings.map(|pool| self.capacity.limit(pool)).unwrap_or_default(),
             nodes: nodes.collect(),
             groups: groups.collect(),
             counts: self.seen.counts(),

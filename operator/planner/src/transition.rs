@@ -88,12 +88,16 @@ fn start(known: &Known<'_>, status: &mut ScavengerJobStatus) -> Recorded {
         status.supervised.as_ref().is_some_and(|supervised| supervised.why == Supervision::Supervised);
     let one_node = spec.demand.placement.one_node;
     let by_use = !one_node && known.chosen_node.is_some_and(|node| known.capacity.account(node).is_some());
+    let has_limits = known.capacity.has_limits_of_nodes();
     status.attempt = Some(Box::new(Attempt {
         number,
         supervised,
         accounting: if by_use { Accounting::Usage } else { Accounting::Requests },
         // Where kube-scheduler counts it knows best, once the planner's choice did not do.
-        node: known.chosen_node.filter(|_| by_use || one_node || status.failed_starts == 0).cloned(),
+        node: known
+            .chosen_node
+            .filter(|_| by_use || one_node || has_limits || status.failed_starts == 0)
+            .cloned(),
         lent: known.lent_by.is_some(),
         generation: known.sj.generation,
         priority_class: status.counted_interruptions,

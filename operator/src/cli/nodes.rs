@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use scavenger_planner::{
     Planner,
     report::PoolReport,
-    resources::{Amount, CPU, MEMORY, PODS, Resources},
+    resources::{Amount, CPU, MEMORY, PODS, Resources, Share},
     values::{Key, Name, Node, Observation, Settings},
 };
 use serde::Serialize;
@@ -17,7 +17,8 @@ use super::{
 
 /// List the nodes: what they have and use, and the ScavengerJobs on them
 ///
-/// Looks at the cluster once, or at a snapshot of it. USED counts the requests of all pods on the node, and what is promised
+/// Looks at the cluster once, or at a snapshot of it. THRESHOLD is the share of cpu up to which ScavengerJobs start: of
+/// each node if the pool has groups of nodes, or else of the pool. The name of the node's group follows. USED counts the requests of all pods on the node, and what is promised
 /// to starts in flight. A node outside the pool says why it is outside. A node in the pool is `open` unless no ScavengerJob
 /// may start there now.
 #[derive(Debug, clap::Args)]
@@ -57,6 +58,12 @@ struct Row {
     /// Why it is not open.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
+    /// The group of `spec.nodeGroups` whose thresholds hold for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
+    /// Up to which share of cpu ScavengerJobs start: of this node in a pool with groups, or else of the pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_threshold: Option<f64>,
     /// Millicores of cpu, bytes of memory and storage, units of anything else.
     allocatable: BTreeMap<String, i64>,
     used: BTreeMap<String, i64>,
@@ -104,17 +111,22 @@ fn rows(snapshot: &Snapshot) -> Vec<Row> {
     let pool = planner.pool_report(snapshot.time);
     // What is promised is known of the pool's nodes alone; on others nothing is.
     let in_pool: BTreeMap<&Name, Resources> =
-        pool.nodes.iter().map(|node| (node.name, node.allocatable.minus(&node.free))).collect();
+        pool.nodes.iter().map(|node| (node.name, node.used.clone())).collect();
     let row = |(name, node): (&Name, &&Node)| {
         let (state, message) = state(node, &planner, &pool);
         let sums = in_pool.get(name).or_else(|| used.get(name)).cloned().unwrap_or_default();
         let owners = on.get(name).into_iter().flatten().filter_map(|uid| jobs.get(*uid));
         let mut scavenger_jobs: Vec<String> = owners.map(ToString::to_string).collect();
         scavenger_jobs.sort_unstable();
+        let settings = planner.settings().ok().filter(|_| state != State::Outside);
+        let group = settings.and_then(|settings| settings.node_groups.get(settings.group_of(node)?));
         Row {
             name: name.to_string(),
             state,
             message,
+            group: group.map(|group| group.name.to_string()),
+            start_threshold: settings
+                .map(|settings| settings.start_thresholds_of(node).share(CPU).fraction()),
             allocatable: amounts(&node.allocatable),
             used: amounts(&sums),
             scavenger_jobs,
@@ -172,6 +184,10 @@ fn lines(rows: &[Row]) -> String {
         [
             row.name.clone(),
             row.message.as_ref().map_or_else(|| state.to_owned(), |why| format!("{state}: {why}")),
+            row.start_threshold.map_or_else(String::new, |share| match &row.group {
+                None => Share::from_fraction(share).to_string(),
+                Some(group) => format!("{} ({group})", Share::from_fraction(share)),
+            }),
             share(CPU),
             share(MEMORY),
             share(PODS),
@@ -180,7 +196,7 @@ fn lines(rows: &[Row]) -> String {
         ]
     };
     let rows: Vec<_> = rows.iter().map(cells).collect();
-    table(["NODE", "STATE", "CPU USED", "MEMORY USED", "PODS", "OTHER", "SCAVENGERJOBS"], &rows)
+    table(["NODE", "STATE", "THRESHOLD", "CPU USED", "MEMORY USED", "PODS", "OTHER", "SCAVENGERJOBS"], &rows)
 }
 
 #[cfg(test)]
@@ -194,10 +210,10 @@ mod tests {
         let runs = sj("runs");
         let observations = vec![
             Observation::Node(node("n1", 10_000)),
-            Observation::Node(node("n2", 4000).having("nvidia.com/gpu", 2)),
+            Observation::Node(node("n2", 4000).having("nvidia.com/gpu", 2).labelled("kind", "gpu")),
             Observation::Node(node("n3", 4000).cordoned()),
             Observation::Node(node("n4", 4000).tainted("control-plane")),
-            Observation::Pool(Box::new(Ok(settings()))),
+            Observation::Pool(Box::new(Ok(settings().with_group("gpus", ("kind", "gpu"), 0.3)))),
             Observation::ScavengerJob(Box::new(runs)),
             Observation::Pod(Box::new(pod("ordinary", 3000).on("n1"))),
             Observation::Pod(Box::new(pod("runs-1-0", 2000).of("uid-of-runs", 1).on("n1"))),
@@ -211,12 +227,20 @@ mod tests {
             .collect();
         assert_eq!(
             lines[1],
-            ["n1", "open", "5 of 10 cpu", "5000 of 10000 MiB", "2 of 110 pods", "lab/runs"],
+            ["n1", "open", "70%", "5 of 10 cpu", "5000 of 10000 MiB", "2 of 110 pods", "lab/runs"],
             "{text}"
         );
         assert_eq!(
             lines[2],
-            ["n2", "open", "0 of 4 cpu", "0 of 4000 MiB", "0 of 110 pods", "0 of 2 nvidia.com/gpu"],
+            [
+                "n2",
+                "open",
+                "30% (gpus)",
+                "0 of 4 cpu",
+                "0 of 4000 MiB",
+                "0 of 110 pods",
+                "0 of 2 nvidia.com/gpu"
+            ],
             "{text}"
         );
         assert_eq!(lines[3][1], "unusable: it is cordoned");

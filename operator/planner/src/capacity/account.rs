@@ -58,6 +58,11 @@ fn smaller(one: &Resources, other: &Resources) -> Resources {
 }
 
 impl Entry {
+    /// True if its group has thresholds of its own.
+    fn is_in_own_group(&self) -> bool {
+        self.own.as_ref().is_some_and(|own| own.group.is_some())
+    }
+
     /// What ordinary pods take of the node.
     pub(super) fn counted_ordinary(&self) -> Resources {
         match &self.account {
@@ -77,10 +82,14 @@ impl Entry {
         counted
     }
 
-    /// The cpu and memory that headroom does not look at, of what the node has and of what is taken of it: all of a node
-    /// that is counted by use, and what ScavengerJobs hold beyond what they request. That is in nobody's way.
+    /// The cpu and memory that the pool's headroom does not look at, of what the node has and of what is taken of it: all of
+    /// a node that is counted by use, and what ScavengerJobs hold beyond what they request. That is in nobody's way. Of a node
+    /// in a group with thresholds of its own it looks at nothing: the group has headroom of its own.
     pub(super) fn by_use(&self) -> Option<(Resources, Resources)> {
         let node = self.node.as_ref()?;
+        if self.is_in_own_group() {
+            return Some((node.allocatable.clone(), self.counted()));
+        }
         match &self.account {
             Some(_) => Some((compute(&node.allocatable), compute(&self.counted()))),
             None if self.beyond == Resources::default() => None,
@@ -98,20 +107,25 @@ impl Entry {
             }
             free
         };
+        // As far as it may be filled at all: what ordinary pods wait for may take the whole node.
+        let fillable = self.own.as_ref().map_or(&node.allocatable, |own| &own.limit);
+        let most = self.own.as_ref().map_or(&node.allocatable, |own| &own.most);
         let empty = self.eligible.then(|| node.allocatable.clone());
         let without = self.in_pool.then(|| node.allocatable.minus(&self.ordinary));
-        let now = self.in_pool.then(|| left(&node.allocatable, &self.used.plus(&self.beyond)));
+        let now = self.in_pool.then(|| left(fillable, &self.used.plus(&self.beyond)));
         let Some(account) = &self.account else {
-            return match by_use {
-                true => [now.clone(), without.clone(), empty.clone(), now, without, empty],
-                false => [now, without, empty, None, None, None],
-            };
+            if !by_use {
+                return [now, without, empty, None, None, None];
+            }
+            let chosen_empty = self.eligible.then(|| most.clone());
+            let chosen_without = self.in_pool.then(|| fillable.minus(&self.ordinary));
+            return [now.clone(), without, empty, now, chosen_without, chosen_empty];
         };
         let most_pods = |mut free: Resources, most: i64| {
             free.pods = free.pods.min(most);
             free
         };
-        let limit = with_compute(&node.allocatable, &account.limit);
+        let limit = with_compute(fillable, &account.limit);
         let there = i64::try_from(self.scavengers.len()).unwrap_or(i64::MAX);
         let promised_pods = promised.map_or(0, |promised| promised.get(PODS));
         let pods_left = account.most_pods - there - promised_pods;
@@ -121,9 +135,8 @@ impl Entry {
             .filter(|_| account.open);
         let by_use_without =
             self.in_pool.then(|| most_pods(limit.minus(&self.counted_ordinary()), account.most_pods));
-        let by_use_empty = self
-            .eligible
-            .then(|| most_pods(with_compute(&node.allocatable, &account.most), account.most_pods));
+        let by_use_empty =
+            self.eligible.then(|| most_pods(with_compute(most, &account.most), account.most_pods));
         let both = now.zip(by_use_now.as_ref()).map(|(now, by_use)| smaller(&now, by_use));
         [both, without, empty, by_use_now, by_use_without, by_use_empty]
     }
@@ -169,9 +182,18 @@ impl Capacity {
     /// What a ScavengerJob of one pod may take of a node of the pool.
     pub(crate) fn free_for_one_pod(&self, node: &Name, ledger: &Ledger) -> Resources {
         let Some(entry) = self.nodes.get(node) else { return Resources::default() };
-        let view = if self.places_by_use { Table::Usage } else { Table::Requests } as usize * View::ALL.len();
-        let rooms = entry.rooms(ledger.promised(node), self.places_by_use);
+        let view = if self.chooses_nodes { Table::Usage } else { Table::Requests } as usize * View::ALL.len();
+        let rooms = entry.rooms(ledger.promised(node), self.chooses_nodes);
         rooms.into_iter().nth(view + View::Now as usize).flatten().unwrap_or_default()
+    }
+
+    /// What pods on a node request, and what is promised on it.
+    pub(crate) fn taken_of(&self, node: &Name, ledger: &Ledger) -> Resources {
+        let mut used = self.nodes.get(node).map(|entry| entry.used.clone()).unwrap_or_default();
+        if let Some(promised) = ledger.promised(node) {
+            used.add(promised);
+        }
+        used
     }
 
     /// What all pods take of a node, as it is counted.
@@ -179,10 +201,10 @@ impl Capacity {
         self.nodes.get(node).map(Entry::counted).unwrap_or_default()
     }
 
-    /// True if the planner chooses the node for a ScavengerJob, and not kube-scheduler: by what is really used, or because
-    /// nothing but the name of a node keeps a gang together.
+    /// True if the planner chooses the node for a ScavengerJob, and not kube-scheduler: by what is really used, because nodes
+    /// have limits of their own, or because nothing but the name of a node keeps a gang together.
     pub(crate) fn chooses_node(&self, demand: &Demand) -> bool {
-        demand.placement.one_node || self.places_by_use && demand.may_go_by_use()
+        demand.placement.one_node || self.chooses_nodes && demand.may_go_by_use()
     }
 
     /// What the pool has, and what pods use of it that are bound to its nodes, without cpu and memory of the nodes that are
@@ -194,6 +216,10 @@ impl Capacity {
 
     /// What an occupant adds to what is counted on its node.
     pub(super) fn counted_of(&self, occupant: &Occupant) -> Resources {
+        // Headroom of the pool looks at nothing of it.
+        if self.nodes.get(&occupant.node).is_some_and(Entry::is_in_own_group) {
+            return Resources::default();
+        }
         let by_use = occupant.owner.is_none() && self.account(&occupant.node).is_some();
         match by_use {
             true => without_compute(&occupant.requests),

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::Capacity;
+use super::{
+    Capacity,
+    own::{Own, OwnGroups},
+};
 #[cfg(any(test, feature = "fixtures"))]
 use super::{Entry, index::View, questions::place};
 #[cfg(any(test, feature = "fixtures"))]
@@ -26,13 +29,20 @@ impl Capacity {
         }
         let (mut allocatable, mut used, mut ordinary) =
             (Resources::default(), Resources::default(), Resources::default());
+        let (mut own, mut own_eligible, mut own_groups) =
+            (Own::default(), Own::default(), OwnGroups::default());
         for (name, entry) in &self.nodes {
             let (used_there, ordinary_there, beyond_there) = on_nodes.remove(name).unwrap_or_default();
             if (&used_there, &ordinary_there, &beyond_there) != (&entry.used, &entry.ordinary, &entry.beyond)
             {
                 return Err(format!("{} are used on node {name} instead of {used_there}", entry.used));
             }
+            if entry.eligible {
+                own_eligible.change(entry, Resources::add);
+            }
             if let Some(node) = entry.node.as_ref().filter(|_| entry.in_pool) {
+                own.change(entry, Resources::add);
+                own_groups.change(entry, Resources::add);
                 allocatable.add(&node.allocatable);
                 used.add(&entry.counted());
                 ordinary.add(&entry.counted_ordinary());
@@ -47,6 +57,11 @@ impl Capacity {
         }
         if !on_nodes.is_empty() {
             return Err(format!("nodes with pods that are not known: {}", on_nodes.len()));
+        }
+        if (&own, &own_eligible, &own_groups) != (&self.own, &self.own_eligible, &self.own_groups) {
+            return Err(
+                "the sums of nodes with limits of their own differ from those of the nodes".to_owned()
+            );
         }
         if allocatable != self.allocatable || used != self.used || ordinary != self.ordinary {
             return Err(format!(
@@ -114,7 +129,7 @@ impl Capacity {
                 for (name, entry) in &self.nodes {
                     let Some(node) = &entry.node else { continue };
                     let rows = table as usize * View::ALL.len() + view as usize;
-                    let rooms = entry.rooms(ledger.promised(name), self.places_by_use);
+                    let rooms = entry.rooms(ledger.promised(name), self.chooses_nodes);
                     let room = rooms.into_iter().nth(rows).flatten();
                     truth +=
                         room.map_or(0, |room| match place(demand, view, std::iter::once((node, room))) {

@@ -17,11 +17,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Ask, Capacity, Entry,
+    own::Own,
     slab::{Bits, Slab},
 };
 use crate::{
     resources::Resources,
-    values::{Demand, Headroom, Name, Node, Taint},
+    values::{Demand, Headroom, Name, Node, Settings, Taint},
 };
 
 /// A set of groups by their numbers.
@@ -76,13 +77,18 @@ pub(super) struct Sums {
     pub(super) promised: Resources,
     /// Of `allocatable` and `used`, cpu and memory of nodes that are counted by use.
     pub(super) by_use: (Resources, Resources),
+    /// Of nodes with limits of their own: of all that take pods now, and of all.
+    pub(super) own: Own,
+    pub(super) own_eligible: Own,
 }
 
 impl Sums {
     fn change(&mut self, entry: &Entry, change: fn(&mut Resources, &Resources)) {
         let Some(node) = entry.node.as_ref().filter(|_| entry.eligible) else { return };
         change(&mut self.eligible, &node.allocatable);
+        self.own_eligible.change(entry, change);
         if entry.in_pool {
+            self.own.change(entry, change);
             change(&mut self.allocatable, &node.allocatable);
             change(&mut self.used, &entry.counted());
             change(&mut self.ordinary, &entry.counted_ordinary());
@@ -110,6 +116,8 @@ impl Sums {
         self.promised.add(&more.promised);
         self.by_use.0.add(&more.by_use.0);
         self.by_use.1.add(&more.by_use.1);
+        self.own.add(&more.own);
+        self.own_eligible.add(&more.own_eligible);
     }
 }
 
@@ -374,6 +382,11 @@ impl Group<'_> {
     pub(crate) fn suffices(&self, headroom: &Headroom) -> bool {
         let (whole, used) = &self.nodes.sums.by_use;
         headroom.suffices(&self.used.minus(used), &self.allocatable.minus(whole))
+    }
+
+    /// How far ScavengerJobs that reach nothing else may fill it now.
+    pub(crate) fn limit(&self, settings: &Settings) -> Resources {
+        self.nodes.sums.limit(settings)
     }
 
     /// The taints as kubectl writes them, separated by commas; empty for plain nodes.

@@ -14,6 +14,7 @@ mod groups;
 mod index;
 mod labels;
 mod named;
+mod own;
 mod pending;
 #[cfg(any(test, feature = "fixtures"))]
 mod plainly;
@@ -35,6 +36,7 @@ pub(crate) use index::Ask;
 pub(crate) use index::Rows;
 use index::{Places, Whose};
 use labels::Labels;
+use own::{Own, OwnGroups, OwnLimit};
 pub use questions::Shortage;
 pub(crate) use questions::{Size, Traits};
 
@@ -60,6 +62,8 @@ struct Entry {
     beyond: Resources,
     /// How it is counted by use; none if it is counted by requests.
     account: Option<Box<Account>>,
+    /// Up to where it may be filled, if that is its own.
+    own: Option<Box<OwnLimit>>,
     /// Pods of ScavengerJobs on it that have not ended.
     scavengers: BTreeSet<Key>,
     /// What is promised on it, as its group counts it.
@@ -113,8 +117,12 @@ pub struct Capacity {
     ordinary: Resources,
     /// Of the first two, cpu and memory of nodes that are counted by use.
     by_use: (Resources, Resources),
-    /// True while ScavengerJobs of one pod are placed by what is really used.
-    places_by_use: bool,
+    /// Sums over nodes with limits of their own: of those that take pods now, and of all.
+    own: Own,
+    own_eligible: Own,
+    own_groups: OwnGroups,
+    /// True while the planner chooses the nodes of ScavengerJobs that have one pod.
+    chooses_nodes: bool,
     /// What nodes have that belong to the pool whenever they are ready, and how many these are.
     eligible: Resources,
     eligible_nodes: usize,
@@ -176,6 +184,7 @@ impl Entry {
             ordinary: Resources::default(),
             beyond: Resources::default(),
             account: None,
+            own: None,
             scavengers: BTreeSet::new(),
             promised: Resources::default(),
             group: None,
@@ -214,6 +223,7 @@ impl Capacity {
             entry.eligible = eligible;
             entry.in_pool = entry.eligible && takes_more(&node);
             entry.group = None;
+            entry.own = settings.filter(|_| eligible).and_then(|settings| OwnLimit::of(&node, settings));
             entry.relabelled |= admits_others;
             before = entry.node.replace(node);
         });
@@ -238,6 +248,7 @@ impl Capacity {
             entry.in_pool = false;
             entry.eligible = false;
             entry.group = None;
+            entry.own = None;
             entry.relabelled = true;
             before = entry.node.take();
         });
@@ -260,7 +271,10 @@ impl Capacity {
         if let Some(node) = entry.node.as_ref().filter(|_| entry.eligible) {
             self.eligible.subtract(&node.allocatable);
             self.eligible_nodes -= 1;
+            self.own_eligible.change(entry, Resources::subtract);
             if entry.in_pool {
+                self.own.change(entry, Resources::subtract);
+                self.own_groups.change(entry, Resources::subtract);
                 self.allocatable.subtract(&node.allocatable);
                 self.used.subtract(&entry.counted());
                 self.ordinary.subtract(&entry.counted_ordinary());
@@ -274,7 +288,10 @@ impl Capacity {
         if let Some(node) = entry.node.as_ref().filter(|_| entry.eligible) {
             self.eligible.add(&node.allocatable);
             self.eligible_nodes += 1;
+            self.own_eligible.change(entry, Resources::add);
             if entry.in_pool {
+                self.own.change(entry, Resources::add);
+                self.own_groups.change(entry, Resources::add);
                 self.allocatable.add(&node.allocatable);
                 self.used.add(&entry.counted());
                 self.ordinary.add(&entry.counted_ordinary());
@@ -304,8 +321,8 @@ impl Capacity {
 
     /// Other settings of the pool: which nodes belong to it is decided again.
     pub fn set_settings(&mut self, settings: Option<&Settings>) {
-        self.places_by_use = settings.is_some_and(Settings::places_by_use);
-        self.places.set_by_use(self.places_by_use);
+        self.chooses_nodes = settings.is_some_and(Settings::chooses_nodes);
+        self.places.set_by_use(self.chooses_nodes);
         let names: Vec<Name> = self.nodes.keys().cloned().collect();
         for name in names {
             self.change_node(&name, |entry| {
@@ -315,6 +332,8 @@ impl Capacity {
                 };
                 entry.in_pool = entry.eligible && entry.node.as_ref().is_some_and(takes_more);
                 entry.group = None;
+                let node = entry.node.as_ref().filter(|_| entry.eligible).zip(settings);
+                entry.own = node.and_then(|(node, settings)| OwnLimit::of(node, settings));
             });
         }
         self.epoch += 1;
@@ -419,7 +438,7 @@ impl Capacity {
             let Some(entry) = self.nodes.get_mut(&name) else { continue };
             let promised = ledger.promised(&name);
             self.groups.set_promised(entry, promised);
-            let rooms = entry.rooms(promised, self.places_by_use);
+            let rooms = entry.rooms(promised, self.chooses_nodes);
             let relabelled = std::mem::take(&mut entry.relabelled) && !begins_again;
             let (slot, gone) = (entry.slot, entry.node.is_none() && entry.used == Resources::default());
             self.places.set_node(slot, relabelled.then_some(entry.node.as_ref()), &rooms);

@@ -20,8 +20,9 @@ impl Capacity {
     #[must_use]
     pub fn never_fits_plainly(&self, demand: &Demand, settings: &Settings) -> Option<Shortage> {
         let part = self.part_plainly(demand, &Ledger::default());
-        let exceeds_part =
-            |(sums, _): &(Sums, _)| questions::exceeds_all(demand, &sums.eligible, WHERE, settings);
+        let exceeds_part = |(sums, _): &(Sums, _)| {
+            questions::exceeds_all(demand, (&sums.eligible, &sums.own_eligible), WHERE, settings)
+        };
         let shortage = self.exceeds_pool(demand, settings).or_else(|| part.as_ref().and_then(exceeds_part));
         if shortage.is_some() {
             return shortage;
@@ -31,7 +32,7 @@ impl Capacity {
         }
         let rows = self.places.rows(demand, View::Empty);
         let rooms = self.nodes.values().filter_map(|entry| {
-            let rooms = entry.rooms(None, self.places_by_use);
+            let rooms = entry.rooms(None, self.chooses_nodes);
             Some((entry.node.as_ref()?, rooms.into_iter().nth(rows).flatten()?))
         });
         place(demand, View::Empty, rooms).err().map(|placed| self.never_placed(demand, placed))
@@ -46,14 +47,15 @@ impl Capacity {
     /// # Errors
     /// `Shortage` naming the threshold or the nodes.
     pub fn fit(&self, demand: &Demand, ledger: &Ledger, settings: &Settings) -> Result<Vec<Name>, Shortage> {
-        let is_kept_off = self.places_by_use && demand.may_go_by_use();
+        let is_kept_off = self.chooses_nodes && demand.may_go_by_use();
         let too_many = self.too_many_closed().filter(|_| !is_kept_off);
         if let Some(shortage) = too_many.or_else(|| self.exceeds_free(demand, ledger, settings)) {
             return Err(shortage);
         }
         if let Some((sums, takeable)) = self.part_plainly(demand, ledger) {
             let free = questions::free_in(&sums, Some(&takeable), settings);
-            let shortage = questions::exceeds_left(demand, &free, &sums.allocatable, OF_PART, settings);
+            let shortage =
+                questions::exceeds_left(demand, &free, (&sums.allocatable, &sums.own), OF_PART, settings);
             shortage.map_or(Ok(()), Err)?;
         }
         self.nodes_for(demand, ledger)

@@ -6,6 +6,7 @@ use super::{
     Capacity,
     groups::Sums,
     index::{Ask, Rows, View},
+    own::{self, Own},
 };
 use crate::{
     ledger::Ledger,
@@ -73,7 +74,9 @@ impl Capacity {
     pub(crate) fn never_fits(&mut self, ask: Ask, settings: &Settings) -> Option<Shortage> {
         let demand = self.places.demand(ask);
         let part = self.part_of(ask);
-        let exceeds_part = |(sums, _): &(Sums, _)| exceeds_all(demand, &sums.eligible, WHERE, settings);
+        let exceeds_part = |(sums, _): &(Sums, _)| {
+            exceeds_all(demand, (&sums.eligible, &sums.own_eligible), WHERE, settings)
+        };
         let shortage = self.exceeds_pool(demand, settings).or_else(|| part.as_ref().and_then(exceeds_part));
         if shortage.is_some() {
             return shortage;
@@ -88,8 +91,8 @@ impl Capacity {
 
     /// What a demand may ask for at most so that it can ever be within the threshold, for [`Self::can_fit`].
     pub(crate) fn most_row(&self, settings: &Settings) -> Vec<i64> {
-        let of = |eligible: &Resources| settings.highest_thresholds().of(eligible);
-        self.places.row_of_parts(&of(&self.eligible), |_, reach| of(&self.groups.sums(reach).eligible))
+        let pool = self.own_eligible.most(settings, &self.eligible);
+        self.places.row_of_parts(&pool, |_, reach| self.groups.sums(reach).highest_limit(settings))
     }
 
     /// False if [`Self::never_fits`] gives a reason.
@@ -104,7 +107,7 @@ impl Capacity {
         if self.eligible_nodes == 0 {
             return None;
         }
-        exceeds_all(demand, &self.eligible, "the pool", settings)
+        exceeds_all(demand, (&self.eligible, &self.own_eligible), "the pool", settings)
     }
 
     /// What is left below the threshold, for [`Self::fits`].
@@ -120,11 +123,11 @@ impl Capacity {
 
     /// What would be left below the threshold if no ScavengerJob were there.
     pub(crate) fn free_row_without_scavengers(&self, settings: &Settings) -> Vec<i64> {
-        let mut free = settings.start_thresholds.of(&self.allocatable).minus(&self.ordinary);
+        let mut free = self.limit(settings).minus(&self.ordinary);
         if let Some(takeable) = self.places.takeable() {
             free.subtract(takeable);
         }
-        self.row_of_parts(&free, |sums| settings.start_thresholds.of(&sums.allocatable).minus(&sums.ordinary))
+        self.row_of_parts(&free, |sums| sums.limit(settings).minus(&sums.ordinary))
     }
 
     /// True if there would be room if no ScavengerJob were there.
@@ -172,7 +175,7 @@ impl Capacity {
 
     /// False while nothing can start, however much is free.
     pub(crate) fn takes_starts(&self) -> bool {
-        self.places_by_use || self.too_many_closed().is_none()
+        self.chooses_nodes || self.too_many_closed().is_none()
     }
 
     /// True if the pods of a demand can be kept off the nodes that are closed: by their names, or because the planner chooses
@@ -220,7 +223,9 @@ impl Capacity {
         }
         if let Some((sums, takeable)) = self.part_of(ask) {
             let free = free_in(&sums, takeable, settings);
-            if let Some(shortage) = exceeds_left(demand, &free, &sums.allocatable, OF_PART, settings) {
+            if let Some(shortage) =
+                exceeds_left(demand, &free, (&sums.allocatable, &sums.own), OF_PART, settings)
+            {
                 return shortage;
             }
         }
@@ -231,7 +236,7 @@ impl Capacity {
 
     /// What ScavengerJobs may still take below the threshold.
     fn free(&self, ledger: &Ledger, settings: &Settings) -> Resources {
-        settings.start_thresholds.of(&self.allocatable).minus(&self.used(ledger))
+        self.limit(settings).minus(&self.used(ledger))
     }
 
     pub(super) fn exceeds_free(
@@ -240,7 +245,7 @@ impl Capacity {
         ledger: &Ledger,
         settings: &Settings,
     ) -> Option<Shortage> {
-        exceeds_left(demand, &self.free(ledger, settings), &self.allocatable, "", settings)
+        exceeds_left(demand, &self.free(ledger, settings), (&self.allocatable, &self.own), "", settings)
     }
 
     /// Nodes for the pods of a demand, whatever the threshold; or how many pods found one.
@@ -250,7 +255,7 @@ impl Capacity {
     pub fn nodes_for(&self, demand: &Demand, ledger: &Ledger) -> Result<Vec<Name>, u32> {
         let rows = self.places.rows(demand, View::Now);
         let rooms = self.nodes.iter().filter_map(|(name, entry)| {
-            let rooms = entry.rooms(ledger.promised(name), self.places_by_use);
+            let rooms = entry.rooms(ledger.promised(name), self.chooses_nodes);
             Some((entry.node.as_ref()?, rooms.into_iter().nth(rows).flatten()?))
         });
         place(demand, View::Now, rooms)
@@ -264,7 +269,7 @@ pub(super) const OF_PART: &str = " on the nodes that it can go to";
 
 /// What is left of a part of the pool below the threshold, if pending pods are about to take this.
 pub(super) fn free_in(sums: &Sums, takeable: Option<&Resources>, settings: &Settings) -> Resources {
-    let mut free = settings.start_thresholds.of(&sums.allocatable).minus(&sums.used);
+    let mut free = sums.limit(settings).minus(&sums.used);
     free.subtract(&sums.promised);
     if let Some(takeable) = takeable {
         free.subtract(takeable);
@@ -275,18 +280,18 @@ pub(super) fn free_in(sums: &Sums, takeable: Option<&Resources>, settings: &Sett
 /// Why a demand can never be below the threshold of these nodes, whatever else runs there.
 pub(super) fn exceeds_all(
     demand: &Demand,
-    eligible: &Resources,
+    (eligible, limits): (&Resources, &Own),
     nodes: &str,
     settings: &Settings,
 ) -> Option<Shortage> {
     let total = demand.total();
-    let limit = settings.highest_thresholds().of(eligible);
+    let limit = limits.most(settings, eligible);
     let resource = total.exceeds(&limit)?;
     Some(Shortage {
         message: format!(
             "asks for {} in all, but ScavengerJobs may fill {nodes} only up to {} of {}",
             Amount(resource, total.get(resource)),
-            settings.highest_thresholds().share(resource),
+            own::share(settings.highest_thresholds(), &limit, eligible, resource),
             Amount(resource, eligible.get(resource)),
         ),
         left: limit.get(resource),
@@ -299,7 +304,7 @@ pub(super) fn exceeds_all(
 pub(super) fn exceeds_left(
     demand: &Demand,
     free: &Resources,
-    allocatable: &Resources,
+    (allocatable, limits): (&Resources, &Own),
     nodes: &str,
     settings: &Settings,
 ) -> Option<Shortage> {
@@ -310,7 +315,12 @@ pub(super) fn exceeds_left(
             "needs {}, but only {} are left below the threshold of {}{nodes}",
             Amount(resource, total.get(resource)),
             Amount(resource, free.get(resource).max(0)),
-            settings.start_thresholds.share(resource),
+            own::share(
+                &settings.start_thresholds,
+                &limits.limit(settings, allocatable),
+                allocatable,
+                resource
+            ),
         ),
         left: free.get(resource).max(0),
         whole: allocatable.get(resource),

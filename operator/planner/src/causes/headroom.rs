@@ -7,6 +7,8 @@
 //! The same holds for each group of nodes with the same taints, where there are several (`capacity::groups`): who does
 //! not tolerate a taint finds nothing free on the nodes that have it. There only those go that reach no other group. Their
 //! next start stays below the start threshold of that group. Others could come back to it at once.
+//!
+//! Nodes with thresholds of their own (`capacity::own`) count for their group alone.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -69,7 +71,7 @@ pub fn choose(
         let held = held.get(sj)?;
         let excess = all_excess.iter().find(|excess| held.get(excess.resource) > 0)?;
         Some(format!(
-            "frees capacity before others need it: {} of {} are used{nodes}, more than the pool's interruptThreshold of {}",
+            "frees capacity before others need it: {} of {} are used{nodes}, more than the interruptThreshold of {}",
             Amount(excess.resource, excess.used),
             Amount(excess.resource, excess.whole),
             excess.threshold,
@@ -128,6 +130,9 @@ impl Cause for KeepHeadroom {
         for (group, nodes) in groups {
             keep_in_group(pool, group, &nodes);
         }
+        for group in 0..pool.settings.node_groups.len() {
+            keep_in_own(pool, group);
+        }
     }
 
     fn wake_at(&self) -> Option<Timestamp> {
@@ -145,7 +150,38 @@ fn stamp(pool: &Pool<'_>) -> (u64, u64, u64, Resources) {
 fn suffices(pool: &Pool<'_>) -> bool {
     let headroom = &pool.settings.headroom;
     let (allocatable, used) = pool.capacity.counted_by_requests(pool.capacity.used_by_pods());
-    headroom.suffices(&used, &allocatable) && pool.capacity.groups().all(|group| group.suffices(headroom))
+    let mut own = pool.capacity.own_groups();
+    headroom.suffices(&used, &allocatable)
+        && pool.capacity.groups().all(|group| group.suffices(headroom))
+        && own.all(|(group, whole, used)| {
+            let group = pool.settings.node_groups.get(group);
+            group.is_none_or(|group| group.filling.headroom.suffices(used, whole))
+        })
+}
+
+/// A group with thresholds of its own. All of its ScavengerJobs may go: none is started there again beyond the group's start
+/// threshold, whatever it reaches.
+fn keep_in_own(pool: &mut Pool<'_>, group: usize) {
+    let Some(rules) = pool.settings.node_groups.get(group) else { return };
+    let own = pool.capacity.own_groups().find(|(number, ..)| *number == group);
+    let Some(allocatable) = own.map(|(_, whole, _)| whole.clone()) else { return };
+    let mut used = pool.capacity.used_by_bound_in_own(group);
+    let mut candidates = Vec::new();
+    for sj in pool.occupancy.scavenger_jobs() {
+        let held = pool.held_on(sj, |node| pool.capacity.is_in_own(node, group));
+        if held == Resources::default() {
+            continue;
+        }
+        match pool.loss_of(sj) {
+            Some(loss) => candidates.push(Candidate { sj: sj.clone(), held, loss }),
+            None if pool.standing_of(sj) == Standing::Stuck => {}
+            None => used.subtract(&held),
+        }
+    }
+    let nodes = format!(" on the nodes of group {}", rules.name);
+    for (sj, message) in choose(&used, &allocatable, &rules.filling.headroom, &nodes, candidates) {
+        pool.order(&sj, Reason::Headroom, message);
+    }
 }
 
 fn keep_in_pool(pool: &mut Pool<'_>) {

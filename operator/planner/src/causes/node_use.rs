@@ -76,10 +76,10 @@ impl Cause for NodesInUse {
 /// ordinary pods use this much. What is terminating counts as gone. Of memory comes back what was counted of a pod: what it
 /// holds without what it was not expected to use.
 pub(crate) fn relieve(node: &Name, resource: &str, used: i64, reason: &Reason, pool: &mut Pool<'_>) {
-    let Some(whole) = pool.capacity.node(node).map(|room| room.node.allocatable.get(resource)) else {
-        return;
-    };
-    let threshold = pool.settings.interrupts_above(resource);
+    let Some(room) = pool.capacity.node(node) else { return };
+    let whole = room.node.allocatable.get(resource);
+    let threshold = pool.settings.interrupts_above(room.node, resource);
+    let target = pool.settings.headroom_of(room.node).target(resource).min(threshold);
     let only = |amount: i64| match resource {
         CPU => Resources { cpu_milli: amount, ..Resources::default() },
         _ => Resources { memory_bytes: amount, ..Resources::default() },
@@ -98,7 +98,7 @@ pub(crate) fn relieve(node: &Name, resource: &str, used: i64, reason: &Reason, p
     let limits = Headroom {
         interrupt_threshold: Some(threshold),
         interrupt_threshold_overrides: BTreeMap::new(),
-        target: pool.settings.headroom.target(resource).min(threshold),
+        target,
         target_overrides: BTreeMap::new(),
     };
     let message = format!(

@@ -89,11 +89,12 @@ impl DryRun {
             filled.cpu_milli = 0;
             return;
         }
-        let most = left(settings.interrupts_above(CPU).of(whole), used);
+        let most = left(settings.interrupts_above(node, CPU).of(whole), used);
         if filled.cpu_milli <= most {
             filled.busy_since = None;
         } else if now.duration_since(*filled.busy_since.get_or_insert(now)) >= linger {
-            filled.cpu_milli = left(settings.headroom.target(CPU).of(whole), used).min(filled.cpu_milli);
+            filled.cpu_milli =
+                left(settings.headroom_of(node).target(CPU).of(whole), used).min(filled.cpu_milli);
             filled.busy_since = None;
             self.interruptions += 1;
         }

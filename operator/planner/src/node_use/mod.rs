@@ -27,6 +27,7 @@ mod histogram;
 mod pods;
 mod remembered;
 mod report;
+mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +40,7 @@ pub use report::UsageReport;
 use crate::{
     capacity::{Account, Capacity, ScavengerPod, compute},
     known::{earlier, later},
-    resources::{MEMORY, Resources, Share},
+    resources::{MEMORY, Resources},
     values::{Key, Name, Node, Pod, PodUsage, RememberedNode, Settings, Usage, UsageRules},
 };
 use breaker::Breaker;
@@ -187,29 +188,6 @@ impl Measured {
             memory_bytes: peak(&self.memory, last.1),
             ..Resources::default()
         }
-    }
-}
-
-impl UsageRules {
-    /// True if the node is counted by use, as far as its labels have a say.
-    #[must_use]
-    pub fn select(&self, node: &Node) -> bool {
-        self.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
-    }
-}
-
-impl Settings {
-    /// True if the planner chooses the nodes of ScavengerJobs that have one pod.
-    #[must_use]
-    pub fn places_by_use(&self) -> bool {
-        self.usage.as_ref().is_some_and(|rules| !rules.dry_run)
-    }
-
-    /// Above which share of the memory or cpu of a node that is counted by use ScavengerJobs go.
-    #[must_use]
-    pub(crate) fn interrupts_above(&self, resource: &str) -> Share {
-        let least = self.start_thresholds.share(resource).max(Share::from_fraction(0.95));
-        self.headroom.threshold(resource).unwrap_or(least)
     }
 }
 
@@ -382,7 +360,7 @@ impl NodeUse {
         }
         if rules.dry_run {
             let cpu = CpuOfNode {
-                limit: settings.start_thresholds.of(&node.allocatable).cpu_milli,
+                limit: settings.start_thresholds_of(node).of(&node.allocatable).cpu_milli,
                 ordinary: capacity.requested_by_ordinary(name).cpu_milli,
                 used: measured.last.map_or(0, |last| last.cpu_milli),
                 held: capacity.scavenger_pods(name).map(|pod| pod.holds.cpu_milli).sum(),
@@ -406,13 +384,13 @@ impl NodeUse {
             // What is certain counts: not what may have been a ScavengerJob's.
             let young = self.ordinary.younger_than(name, rules.window, now);
             let certain = measured.peak(rules, (last.cpu_milli, last.memory_bytes)).plus(&young).memory_bytes;
-            let limit = settings.interrupts_above(MEMORY).of(node.allocatable.memory_bytes);
+            let limit = settings.interrupts_above(node, MEMORY).of(node.allocatable.memory_bytes);
             if held.memory_bytes.saturating_add(certain) > limit {
                 lacks.push(Lack::Memory(certain));
             }
         }
         let held = held.cpu_milli;
-        let limit = settings.interrupts_above(crate::resources::CPU).of(node.allocatable.cpu_milli);
+        let limit = settings.interrupts_above(node, crate::resources::CPU).of(node.allocatable.cpu_milli);
         let is_too_much = |used: i64| held > 0 && held.saturating_add(used) > limit;
         let certain = last.filter(|last| is_too_much(last.cpu_milli));
         let Some(measured) = self.nodes.get_mut(name) else { return lacks };
@@ -450,7 +428,7 @@ impl NodeUse {
     ) -> Account {
         let whole = compute(&node.allocatable);
         // Whether a demand ever fits must not depend on the window that holds now.
-        let most = settings.highest_thresholds().of(&whole);
+        let most = settings.highest_thresholds_of(node).of(&whole);
         let requested = compute(&capacity.requested_by_ordinary(&node.name));
         let measured = self.nodes.get(&node.name);
         let knowledge = measured.map_or(Knowledge::Unmeasured, |one| one.knowledge(rules, now));
@@ -480,7 +458,7 @@ impl NodeUse {
         // What one ordinary pod may take at once.
         let reserve =
             self.ordinary.largest_memory(&node.name).min(requested.memory_bytes.saturating_sub(used)).max(0);
-        let mut limit = settings.start_thresholds.of(&whole);
+        let mut limit = settings.start_thresholds_of(node).of(&whole);
         limit.memory_bytes = limit.memory_bytes.min(whole.memory_bytes - reserve);
         let most_pods = i64::from(rules.most_pods_per_node);
         Account { expected, spares, limit, most, most_pods, open: knowledge != Knowledge::Unmeasured }

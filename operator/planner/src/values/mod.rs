@@ -3,6 +3,7 @@
 mod calendar;
 mod confinement;
 mod node;
+mod node_group;
 mod observation;
 mod placement;
 mod pod;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use calendar::{Calendar, Filling, Window};
 pub use confinement::Confinement;
 pub use node::{Access, Node, Taint, Usage, Volume};
+pub use node_group::NodeGroup;
 pub use observation::Observation;
 pub(crate) use placement::Named;
 pub use placement::{Expression, NodeTerm, Operator, Placement, Toleration};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
-use super::{Calendar, Name, Node, Supervisor, UsageRules};
+use super::{Calendar, Name, Node, NodeGroup, Supervisor, UsageRules};
 use crate::{
     resources::{CPU, MEMORY, PODS, Share, Thresholds},
     weights::Weights,
@@ -44,6 +44,9 @@ pub struct Settings {
     /// The window whose thresholds hold now.
     #[serde(default)]
     pub window: Option<Name>,
+    /// Nodes with thresholds of their own: the first group whose labels a node has.
+    #[serde(default)]
+    pub node_groups: Vec<NodeGroup>,
     /// Who makes room for an ordinary pod that finds none.
     pub preemption_mode: PreemptionMode,
     /// True while nothing starts.

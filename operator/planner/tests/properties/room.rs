@@ -65,7 +65,7 @@ fn any_pod() -> impl Strategy<Value = Pod> {
 }
 
 fn any_settings() -> impl Strategy<Value = Option<Settings>> {
-    (0..4_u8).prop_map(|kind| {
+    (0..5_u8).prop_map(|kind| {
         let mut settings = settings();
         if kind == 1 {
             settings.node_selector.insert("pool".into(), "yes".into());
@@ -73,7 +73,10 @@ fn any_settings() -> impl Strategy<Value = Option<Settings>> {
         if kind == 2 {
             settings.tolerated_taints.push("batch".into());
         }
-        (kind < 3).then_some(settings)
+        if kind == 3 {
+            settings = settings.with_group("some", ("pool", "yes"), 0.4);
+        }
+        (kind < 4).then_some(settings)
     })
 }
 

@@ -119,7 +119,7 @@ fn headroom_is_kept_on_plain_nodes_beside_empty_tainted_ones() {
     assert_eq!(
         cluster.status(&gone[0]).message,
         "attempt 1 was interrupted: frees capacity before others need it: 19 cpu of 20 cpu are used on nodes without taints, \
-         more than the pool's interruptThreshold of 90%"
+         more than the interruptThreshold of 90%"
     );
     // It does not come back before there is capacity below the threshold.
     cluster.run_for(seconds(300));

@@ -40,7 +40,7 @@ fn whoever_loses_least_goes_until_the_target_is_reached() {
     assert_eq!(
         cluster.status("cheap").message,
         "attempt 1 was interrupted: frees capacity before others need it: 9.2 cpu of 10 cpu are used, more than the \
-         pool's interruptThreshold of 90%"
+         interruptThreshold of 90%"
     );
     cluster.run_for(seconds(100));
     assert_eq!(cluster.waits("cheap"), Some(WaitingReason::NoCapacity));

@@ -14,6 +14,7 @@ mod headroom;
 mod interruptions;
 mod lifecycle;
 mod measured;
+mod node_groups;
 mod node_use;
 mod placement;
 mod pool;

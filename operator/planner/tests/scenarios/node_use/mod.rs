@@ -70,7 +70,7 @@ fn measure_with(cluster: &mut Cluster, ordinary: impl Fn(&str) -> Use, part: i64
 }
 
 /// Some minutes pass in which everything is measured every 15 s.
-fn minutes(cluster: &mut Cluster, minutes: i64, ordinary: impl Fn(&str) -> Use) {
+pub(super) fn minutes(cluster: &mut Cluster, minutes: i64, ordinary: impl Fn(&str) -> Use) {
     for _ in 0..minutes * 60 / EVERY {
         cluster.run_for(seconds(EVERY));
         measure(cluster, &ordinary);
