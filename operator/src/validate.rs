@@ -200,6 +200,7 @@ fn usage(spec: &ScavengerPoolSpec) -> Option<Box<UsageRules>> {
     (spec.accounting == Accounting::Usage).then(|| {
         Box::new(UsageRules {
             node_selector: names(&rules.node_selector),
+            static_cpu_selector: names(&rules.static_cpu_node_selector),
             dry_run: rules.dry_run,
             window: signed(rules.window),
             half_life: signed(rules.half_life),

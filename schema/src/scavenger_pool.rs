@@ -370,6 +370,13 @@ pub struct UsageSpec {
     #[schemars(schema_with = "shapes::labels")]
     pub node_selector: BTreeMap<String, String>,
 
+    /// Labels of the nodes whose kubelet has the static CPU manager (`cpuManagerPolicy: static`); none if empty. There the
+    /// cores of Guaranteed pods with whole cores are theirs, used or not: what these pods request counts in addition to what
+    /// the node uses.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "shapes::labels")]
+    pub static_cpu_node_selector: BTreeMap<String, String>,
+
     /// For how long a node or a pod must have been measured before its use counts instead of its requests. Between 30s and
     /// 24h.
     #[serde(default = "default_window")]
@@ -424,6 +431,7 @@ impl Default for UsageSpec {
         Self {
             dry_run: false,
             node_selector: BTreeMap::new(),
+            static_cpu_node_selector: BTreeMap::new(),
             window: default_window(),
             half_life: default_half_life(),
             percentile: default_percentile(),

@@ -108,6 +108,7 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
         limits: owner.as_ref().and_then(|_| requests::limits_by_use(object)).map(Box::new),
         owner,
         requests: requests::counted(object),
+        exclusive_milli: requests::exclusive_milli(object),
         out_of_memory: container::killed_for_memory(object),
         deferred_resize: requests::deferred_resize(object),
         node: spec.and_then(|spec| spec.node_name.as_deref()).map(Name::from),

@@ -39,6 +39,17 @@ pub(super) fn limits_by_use(pod: &Pod) -> Option<Resources> {
     Some(together)
 }
 
+/// Millicores that a kubelet with the static CPU manager keeps for the pod alone: the whole cores of the containers of a
+/// Guaranteed pod.
+pub(super) fn exclusive_milli(pod: &Pod) -> i64 {
+    let class = pod.status.as_ref().and_then(|status| status.qos_class.as_deref());
+    let Some(spec) = pod.spec.as_ref().filter(|_| class == Some("Guaranteed")) else { return 0 };
+    let sidecars = spec.init_containers.iter().flatten();
+    let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
+    let cores = spec.containers.iter().chain(sidecars).map(|container| of_spec(container).cpu_milli);
+    cores.filter(|milli| *milli > 0 && milli % 1000 == 0).sum()
+}
+
 /// What a resize that the kubelet deferred adds to what the node has allocated to the pod; none if there is no such
 /// resize.
 pub(super) fn deferred_resize(pod: &Pod) -> Option<Resources> {

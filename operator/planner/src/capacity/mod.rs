@@ -152,6 +152,8 @@ struct Occupant {
     requests: Resources,
     /// What it holds, if that is more.
     holds: Option<Box<Resources>>,
+    /// See [`Pod::exclusive_milli`].
+    exclusive_milli: i64,
     /// UID of its ScavengerJob, if it belongs to one.
     owner: Option<Name>,
     /// When it was created.
@@ -351,6 +353,7 @@ impl Capacity {
             node: node.clone(),
             requests: pod.requests.clone(),
             holds: pod.limits.clone().filter(|_| !ordinary),
+            exclusive_milli: pod.exclusive_milli,
             owner: pod.owner.as_ref().map(|(owner, _)| owner.clone()),
             creation_time: pod.creation_time,
         });
@@ -579,10 +582,14 @@ impl Capacity {
         self.nodes.iter().filter(move |(_, entry)| avoided(entry)).map(|(name, _)| name)
     }
 
-    /// Ordinary pods that are bound to a node or nominated for one, what they request, and when they were created.
-    pub(crate) fn ordinary_pods(&self) -> impl Iterator<Item = (&Key, &Name, &Resources, Timestamp)> {
+    /// Ordinary pods that are bound to a node or nominated for one, what they request of all and of cores of their own, and
+    /// when they were created.
+    pub(crate) fn ordinary_pods(&self) -> impl Iterator<Item = (&Key, &Name, (&Resources, i64), Timestamp)> {
         let ordinary = self.occupants.iter().filter(|(_, occupant)| occupant.owner.is_none());
-        ordinary.map(|(key, occupant)| (key, &occupant.node, &occupant.requests, occupant.creation_time))
+        ordinary.map(|(key, occupant)| {
+            let requests = (&occupant.requests, occupant.exclusive_milli);
+            (key, &occupant.node, requests, occupant.creation_time)
+        })
     }
 
     /// True if a pod occupies capacity on a node.

@@ -392,15 +392,17 @@ impl NodeUse {
         let held = held.cpu_milli;
         let limit = settings.interrupts_above(node, crate::resources::CPU).of(node.allocatable.cpu_milli);
         let is_too_much = |used: i64| held > 0 && held.saturating_add(used) > limit;
-        let certain = last.filter(|last| is_too_much(last.cpu_milli));
+        // Cores that are kept for somebody are not there for others, whoever uses them.
+        let kept = self.kept_cores(node, rules, now);
+        let certain = last.map(|last| last.cpu_milli.max(kept)).filter(|used| is_too_much(*used));
         let Some(measured) = self.nodes.get_mut(name) else { return lacks };
         // What is certain begins and decides; what is possible goes on. For a while after a ScavengerJob ended nobody knows
         // how much of a sample was its own, and a node that lacks processors does not begin to wait again for that.
-        if let Some(last) = certain {
+        if let Some(used) = certain {
             let since = *measured.busy_since.get_or_insert(now);
             let until = later(since, rules.linger);
             if until <= now {
-                lacks.push(Lack::Cpu(last.cpu_milli));
+                lacks.push(Lack::Cpu(used));
             } else {
                 timer = earlier(timer, Some(until));
             }
@@ -436,7 +438,10 @@ impl NodeUse {
         let mut expected = match (knowledge, measured) {
             (Knowledge::Known, Some(measured)) => {
                 let last = measured.last.map_or((0, 0), |last| last.most);
-                measured.peak(rules, last).plus(&self.ordinary.younger_than(&node.name, rules.window, now))
+                let mut expected = measured.peak(rules, last);
+                expected.add(&self.ordinary.younger_than(&node.name, rules.window, now));
+                expected.cpu_milli += self.kept_cores(node, rules, now);
+                expected
             }
             (_, Some(measured)) => {
                 let last = measured.last.map_or((0, 0), |last| last.most);

@@ -31,13 +31,15 @@ struct Bound {
     since: Timestamp,
     cpu_milli: i64,
     memory_bytes: i64,
+    /// Of `cpu_milli`, what may be cores of its own.
+    exclusive_milli: i64,
 }
 
 impl OrdinaryPods {
     /// Begins with those that are there. Nobody saw when they were bound: not before they were created.
     pub(crate) fn begin<'a>(
         &mut self,
-        pods: impl Iterator<Item = (&'a Key, &'a Name, &'a Resources, Timestamp)>,
+        pods: impl Iterator<Item = (&'a Key, &'a Name, (&'a Resources, i64), Timestamp)>,
     ) {
         if std::mem::replace(&mut self.active, true) {
             return;
@@ -65,16 +67,22 @@ impl OrdinaryPods {
         let since = known.and_then(|_| self.nodes.get(node)?.get(&pod.key)).map(|bound| bound.since);
         let since = since.unwrap_or(if was_unbound { now } else { pod.creation_time });
         let before = self.remove(&pod.key);
-        self.put(&pod.key, node, &pod.requests, since);
+        self.put(&pod.key, node, (&pod.requests, pod.exclusive_milli), since);
         before.into_iter().chain([node.clone()]).collect()
     }
 
-    fn put(&mut self, key: &Key, node: &Name, requests: &Resources, since: Timestamp) {
+    fn put(
+        &mut self,
+        key: &Key,
+        node: &Name,
+        (requests, exclusive_milli): (&Resources, i64),
+        since: Timestamp,
+    ) {
         let (cpu_milli, memory_bytes) = (requests.cpu_milli, requests.memory_bytes);
         self.nodes
             .entry(node.clone())
             .or_default()
-            .insert(key.clone(), Bound { since, cpu_milli, memory_bytes });
+            .insert(key.clone(), Bound { since, cpu_milli, memory_bytes, exclusive_milli });
         self.places.insert(key.clone(), node.clone());
     }
 
@@ -103,6 +111,11 @@ impl OrdinaryPods {
             requests.memory_bytes = requests.memory_bytes.saturating_add(pod.memory_bytes);
         }
         requests
+    }
+
+    /// Millicores that are kept for those of a node alone that were bound at least `window` ago.
+    pub(crate) fn kept_for(&self, node: &Name, window: SignedDuration, now: Timestamp) -> i64 {
+        self.on(node).filter(|pod| later(pod.since, window) <= now).map(|pod| pod.exclusive_milli).sum()
     }
 
     /// When the next of those will have been bound for that long.

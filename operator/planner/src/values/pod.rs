@@ -23,6 +23,9 @@ pub struct Pod {
     /// What a pod of a ScavengerJob may really use, if that is more than it requests: its limits, with accounting Usage.
     #[serde(default)]
     pub limits: Option<Box<Resources>>,
+    /// Millicores that a kubelet with the static CPU manager keeps for it alone: the whole cores of a Guaranteed pod.
+    #[serde(default)]
+    pub exclusive_milli: i64,
     /// When a container of it was last killed for memory.
     #[serde(default)]
     pub out_of_memory: Option<Timestamp>,

@@ -14,6 +14,9 @@ pub use scavenger_vocabulary::Accounting;
 pub struct UsageRules {
     /// Labels of the nodes of the pool that are counted by use; all of them if empty. The others are counted by requests.
     pub node_selector: BTreeMap<Name, Name>,
+    /// Labels of the nodes whose kubelet keeps whole cores for Guaranteed pods, used or not; none of them if empty.
+    #[serde(default)]
+    pub static_cpu_selector: BTreeMap<Name, Name>,
     /// True if it is only calculated and reported what would happen.
     pub dry_run: bool,
     /// For how long a pod or a node must have been measured before what it uses counts instead of what it requests.

@@ -14,6 +14,7 @@ use super::{attempt, outcome, work};
 mod dry_run;
 mod memory;
 mod places;
+mod static_cpu;
 mod traces;
 
 /// How often metrics-server measures.
