@@ -204,6 +204,7 @@ pub(crate) fn pool() -> PoolView {
         tolerated_taints: Vec::new(),
         waiting_for_room: 0,
         ladder_settings: LadderSettings::default(),
+        shared_cpu: 0.0,
         limits: PoolLimits {
             min_interruption_after: Duration::from_secs(60),
             max_interruption_after: Duration::from_secs(7200),

@@ -15,7 +15,7 @@ use scavenger_schema::simulation::{
 use scavenger_schema::supervisor::Switch;
 use scavenger_schema::{bounds, names, tuning};
 use scavenger_tuner_model::hardware::class_of_labels;
-use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason, condition, hardware};
+use scavenger_vocabulary::{Accounting, Outcome, Phase, Reason, WaitingReason, condition, hardware};
 
 use crate::cluster::without_nul;
 use crate::ladder_settings;
@@ -263,6 +263,9 @@ pub struct PoolView {
     pub waiting_for_room: i32,
     /// The prices that its weights set.
     pub ladder_settings: LadderSettings,
+    /// The share of the pool's cpu that ordinary pods are expected to use beside ScavengerJobs, at most 0.95; 0 where
+    /// capacity is counted by requests, for then what a ScavengerJob requests is its own.
+    pub shared_cpu: f64,
 }
 
 /// Nodes that look alike. Those that have GPUs of several resources, such as slices of two sizes, are several of these: a pod
@@ -382,6 +385,7 @@ impl PoolView {
             tolerated_taints: pool.spec.tolerated_taints.clone(),
             update_time: status.update_time.map(|time| time.0),
             operator_ahead: SignedDuration::ZERO,
+            shared_cpu: shared_cpu(pool),
             supervises: pool
                 .spec
                 .supervisor
@@ -496,6 +500,19 @@ fn smaller(one: tuning::Resources, other: tuning::Resources) -> tuning::Resource
     }
 }
 
+/// See [`PoolView::shared_cpu`].
+#[expect(clippy::cast_precision_loss, reason = "a share")]
+fn shared_cpu(pool: &ScavengerPool) -> f64 {
+    let Some(status) = pool.status.as_ref() else { return 0.0 };
+    let by_use = pool.spec.accounting == Accounting::Usage && !pool.spec.usage.dry_run;
+    let expected = status.usage.as_ref().filter(|_| by_use).and_then(|usage| usage.expected.get("cpu"));
+    let milli = |cpu: Option<&Quantity>| cpu.and_then(|cpu| quantity::parse_milli(&cpu.0).ok());
+    match (milli(expected), milli(status.allocatable.get("cpu"))) {
+        (Some(expected), Some(all)) if all > 0 => (expected as f64 / all as f64).clamp(0.0, 0.95),
+        _ => 0.0,
+    }
+}
+
 /// Amounts, the GPUs being those of one resource.
 fn resources(list: &BTreeMap<String, Quantity>, gpu_resource: Option<&String>) -> Option<tuning::Resources> {
     Some(tuning::Resources {
@@ -534,6 +551,27 @@ mod tests {
             }))
             .expect("should be a pool"),
         )
+    }
+
+    #[test]
+    fn processors_are_shared_only_where_they_are_counted_by_use() {
+        let pool = |spec: serde_json::Value| {
+            let view = PoolView::new(
+                &serde_json::from_value(json!({
+                    "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerPool", "metadata": { "name": "default" },
+                    "spec": spec,
+                    "status": {
+                        "allocatable": { "cpu": "40" },
+                        "usage": { "nodes": 3, "expected": { "cpu": "10", "memory": "1Gi" } },
+                    },
+                }))
+                .expect("should be a pool"),
+            );
+            format!("{:.2}", view.shared_cpu)
+        };
+        assert_eq!(pool(json!({ "accounting": "Usage" })), "0.25");
+        assert_eq!(pool(json!({ "accounting": "Usage", "usage": { "dryRun": true } })), "0.00");
+        assert_eq!(pool(json!({})), "0.00");
     }
 
     /// What another release of the submitter made, with a flag that this one does not know.

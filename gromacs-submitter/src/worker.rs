@@ -550,9 +550,10 @@ impl Worker {
         } else {
             Vec::new()
         };
-        let Ladder { rungs: ladder, answer } =
+        let Ladder { rungs: mut ladder, answer } =
             self.tuner.ladder(row, system, limits, &nodes, measured).await?;
-        let answer = Answer { chosen: Some(chosen), ..answer };
+        let mut answer = Answer { chosen: Some(chosen), ..answer };
+        answer.notes.extend(advance::beside_ordinary_pods(&mut ladder, pool));
         let refusals = self.store.refusals(row.id).await?;
         let ladder = advance::without_refused(ladder, &refusals).map_err(StepError::FitPool)?;
         let kills = match row.status.outgrown_memory_bytes {

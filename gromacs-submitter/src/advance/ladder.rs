@@ -28,6 +28,24 @@ pub(super) fn refused_by_pool(row: &GromacsToTune, pool: &PoolView) -> Option<St
     })
 }
 
+/// Makes of a ladder what is to be expected where ordinary pods use a part of the same processors, and come first; returns a
+/// note for people. The tuner's predictions are for cores of one's own. How much of that part falls on a simulation nobody
+/// knows: none of it, or all. So the median stays, and the lower end of each interval is lower by that share.
+pub fn beside_ordinary_pods(ladder: &mut [LadderRung], pool: Option<&PoolView>) -> Option<String> {
+    let share = pool.map_or(0.0, |pool| pool.shared_cpu);
+    let percent = (share * 100.0).round();
+    if percent < 1.0 {
+        return None;
+    }
+    for rung in ladder {
+        rung.ns_per_day_p10 *= 1.0 - share;
+    }
+    Some(format!(
+        "ordinary pods are expected to use {percent:.0}% of the pool's cpu and come first, so the lower end of each speed is \
+         {percent:.0}% lower"
+    ))
+}
+
 /// Why no configuration of a ladder is left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoConfiguration {

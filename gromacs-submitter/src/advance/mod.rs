@@ -32,7 +32,7 @@ pub use finished::probe_left_by;
 pub use follow::take_progress;
 pub use growth::may_grow;
 pub(crate) use ladder::hours;
-pub use ladder::{Kill, NoConfiguration, with_ladder};
+pub use ladder::{Kill, NoConfiguration, beside_ordinary_pods, with_ladder};
 pub use observation::{Observation, Place};
 pub use renewal::{renewed, was_asked};
 pub use start::{Refusal, Refused, without_refused};

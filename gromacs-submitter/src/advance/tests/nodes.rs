@@ -131,3 +131,27 @@ fn its_pods_are_sent_there_and_nowhere_else() {
     assert_eq!(selector(0), serde_json::json!({ "kind": "fast", "zone": "a" }));
     assert_eq!(selector(1), serde_json::json!({ "zone": "a" }));
 }
+
+#[test]
+fn where_processors_are_shared_a_simulation_can_be_slower_than_alone() {
+    let alone = ladder();
+    let busy = PoolView { shared_cpu: 0.2, ..pool() };
+    let mut beside = alone.clone();
+    let note = beside_ordinary_pods(&mut beside, Some(&busy));
+    assert_eq!(
+        note.as_deref(),
+        Some(
+            "ordinary pods are expected to use 20% of the pool's cpu and come first, so the lower end of each speed is 20% \
+             lower"
+        )
+    );
+    for (alone, beside) in alone.iter().zip(&beside) {
+        let expected = LadderRung { ns_per_day_p10: alone.ns_per_day_p10 * (1.0 - 0.2), ..alone.clone() };
+        assert_eq!(*beside, expected);
+    }
+    for quiet in [None, Some(&pool())] {
+        let mut same = alone.clone();
+        assert_eq!(beside_ordinary_pods(&mut same, quiet), None);
+        assert_eq!(same, alone, "nothing is shared");
+    }
+}
