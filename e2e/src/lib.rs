@@ -4,6 +4,7 @@
 //! `cargo xtask test` makes one. Without it they say that they are skipped, except in CI, where that is a failure.
 
 pub mod alone;
+pub mod by_use;
 pub mod cgroup;
 pub mod checkpointing;
 pub mod chemist;
@@ -17,6 +18,7 @@ pub mod kubectl;
 pub mod load;
 pub mod local;
 pub mod metrics;
+pub mod metrics_server;
 pub mod played;
 mod pool_border;
 pub mod postgres;

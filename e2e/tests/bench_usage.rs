@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, LogParams},
 };
 use scavenger_e2e::{
     World,
+    by_use::{allocatable, requested_cpu},
     cgroup::{PodGroup, machine},
     growth::{hog, is_killed, ordinary_pods_harmed, takes},
     queue::prepare,
@@ -279,27 +280,6 @@ impl Bench {
     }
 }
 
-/// Millicores that ordinary pods of a node request.
-async fn requested(world: &World, node: &str) -> Result<i64> {
-    let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let mut requested = 0;
-    for pod in Api::<Pod>::all(world.client.clone()).list(&on_node).await? {
-        for container in pod.spec.into_iter().flat_map(|spec| spec.containers) {
-            let requests = container.resources.and_then(|resources| resources.requests).unwrap_or_default();
-            requested += requests.get("cpu").map_or(Ok(0), |cpu| quantity::parse_milli(&cpu.0))?;
-        }
-    }
-    Ok(requested)
-}
-
-/// Cores of the node.
-async fn cores(world: &World, node: &str) -> Result<f64> {
-    let node = Api::<Node>::all(world.client.clone()).get(node).await?;
-    let allocatable = node.status.and_then(|status| status.allocatable).unwrap_or_default();
-    let cpu = allocatable.get("cpu").context("a node has cpu")?;
-    Ok(quantity::parse_milli(&cpu.0)? as f64 / 1000.0)
-}
-
 /// What ScavengerJobs got of a node of which 90% are requested.
 #[derive(Debug, Default)]
 struct Harvest {
@@ -374,7 +354,7 @@ impl Bench {
         let threads = "(while :; do :; done) & ".repeat(self.cores.ceil() as usize);
         let cpu = json!({ "cpu": format!("{burnt}m"), "memory": "32Mi" });
         world.create::<Pod>(script("burns", &cpu, &cpu, &format!("{threads}wait"))).await?;
-        let left = (0.9 * self.cores * 1000.0) as i64 - requested(world, &self.node).await?;
+        let left = (0.9 * self.cores * 1000.0) as i64 - requested_cpu(world, &self.node).await?;
         for number in 0..5 {
             let requests = json!({ "cpu": format!("{}m", (left / 5).max(1)), "memory": "16Mi" });
             let name = format!("sleeps-{number}");
@@ -479,9 +459,9 @@ fn print(table: &[(Way, Figures)], harvest: &[Harvest; 2]) {
 fn ordinary_pods_beside_scavenger_jobs() {
     run_within(Duration::from_secs(3600), "bench-usage", |world| async move {
         let node = real_node(&Api::all(world.client.clone())).await?;
-        let cores = cores(world, &node).await?;
+        let cores = quantity::parse_milli(&allocatable(world, &node, "cpu").await?.0)? as f64 / 1000.0;
         // By requests it must fit beside the ordinary pods of the measurement, the larger of which requests 0.2 cpu.
-        let free = (cores * 1000.0) as i64 - requested(world, &node).await?;
+        let free = (cores * 1000.0) as i64 - requested_cpu(world, &node).await?;
         let millicores = (free - 350).min((cores * 600.0) as i64);
         let pool = json!({
             "accounting": "Usage", "startThreshold": 0.95, "headroomTarget": 0.96, "interruptThreshold": 0.99,

@@ -1,92 +1,28 @@
 //! Accounting `Usage`: ScavengerJobs on capacity that is reserved but not used. What the nodes use is played, since the
 //! machine of the tests is busy with them; API server, scheduler, kubelet and containers are real.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use anyhow::{Context, Result, ensure};
-use axum::response::IntoResponse;
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota};
 use kube::{
     Api, ResourceExt,
-    api::{ListParams, PostParams},
+    api::{DeleteParams, ListParams, PostParams},
 };
 use scavenger_e2e::{
     World,
     alone::alone,
-    faults::{Operator, Proxy},
+    by_use::{PlayedUse, is_known, usage_of_the_pool, with_usage},
+    faults::Operator,
+    metrics_server,
     postgres::NAMESPACE,
-    room::{has_reason, interrupted, now, patch_pool, pools, status},
+    room::{has_reason, interrupted, now, patch_pool, status},
     world::{counter, exec, ordinary_pod, played, real_node, until},
 };
 use scavenger_schema::{
     names,
     scavenger_job::{Accounting, Phase, ScavengerJob},
-    scavenger_pool::UsageStatus,
 };
 use scavenger_vocabulary::{Reason, WaitingReason};
 use serde_json::{Value, json};
-
-/// What a node uses: cpu and memory as metrics-server writes them. None while nobody measures it.
-type Use = Arc<Mutex<Option<(&'static str, &'static str)>>>;
-
-fn set(used: &Use, new: Option<(&'static str, &'static str)>) {
-    *used.lock().unwrap_or_else(PoisonError::into_inner) = new;
-}
-
-/// Lets a node use so much, measured whenever somebody asks; or measured at one time once and for all.
-fn measure(proxy: &Proxy, node: &str, used: &Use, stands_still: Option<Timestamp>) {
-    let (node, used) = (node.to_owned(), Arc::clone(used));
-    proxy.answer(move |uri| {
-        let used = *used.lock().unwrap_or_else(PoisonError::into_inner);
-        let item = used.map(|(cpu, memory)| {
-            json!({
-                "metadata": { "name": node }, "timestamp": stands_still.unwrap_or_else(now), "window": "15s",
-                "usage": { "cpu": cpu, "memory": memory },
-            })
-        });
-        let list = json!({
-            "kind": "NodeMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {},
-            "items": item.into_iter().collect::<Vec<_>>(),
-        });
-        let asked = uri.path() == "/apis/metrics.k8s.io/v1beta1/nodes";
-        asked.then(|| axum::Json(list).into_response())
-    });
-}
-
-/// The pool counts one node by use, and gives it up after a short time. What the tests leave out is put back.
-async fn with_usage<F>(world: &World, node: &str, test: impl FnOnce() -> F) -> Result<()>
-where
-    F: Future<Output = Result<()>>,
-{
-    let usage = json!({
-        "nodeSelector": { "kubernetes.io/hostname": node }, "window": "30s", "maxMetricsAge": "40s",
-        "metricsGracePeriod": "1m", "linger": "0s",
-    });
-    let on = json!({
-        "accounting": "Usage", "usage": usage, "startThreshold": 0.8, "headroomTarget": 0.85, "interruptThreshold": 0.9,
-    });
-    patch_pool(world, &on).await?;
-    let result = test().await;
-    let off = json!({
-        "accounting": null, "usage": null, "startThreshold": 0.95, "headroomTarget": 0.95, "interruptThreshold": 1,
-    });
-    patch_pool(world, &off).await?;
-    result
-}
-
-async fn usage_of_the_pool(world: &World) -> Result<UsageStatus> {
-    let status = pools(world).get(names::DEFAULT_POOL).await?.status.unwrap_or_default();
-    Ok(status.usage.unwrap_or_default())
-}
-
-/// Waits until the use of the node is known.
-async fn is_known(world: &World) -> Result<()> {
-    until("the pool knows what its node uses", || async {
-        Ok((usage_of_the_pool(world).await?.nodes == 1).then_some(()))
-    })
-    .await
-}
 
 /// Pods that reserve nearly all of a played node, of which none requests much.
 async fn reserve(world: &World, node: &str) -> Result<()> {
@@ -123,8 +59,8 @@ async fn submit(world: &World, job: Value) -> Result<()> {
 fn what_is_reserved_but_not_used_is_filled_and_given_back() {
     alone("by-use", |world, proxy| async move {
         let node = "fake-0001";
-        let used: Use = Arc::new(Mutex::new(Some(("8", "20Gi"))));
-        measure(&proxy, node, &used, None);
+        let used = PlayedUse::new("8", "20Gi");
+        used.measure(&proxy, node, None);
         let operator = Operator::start(&proxy, &world.client).await?;
         reserve(world, node).await?;
         submit(world, on(node, "first", "20", "40Gi")).await?;
@@ -155,7 +91,7 @@ fn what_is_reserved_but_not_used_is_filled_and_given_back() {
             let operator = Operator::start(&proxy, &world.client).await?;
             is_known(world).await?;
             // Ordinary pods come to use what they reserved.
-            set(&used, Some(("8", "210Gi")));
+            used.set("8", "210Gi");
             let reason = interrupted(world, "first", 1).await?;
             ensure!(reason == Reason::NodeMemoryShort, "{reason}");
             let usage = usage_of_the_pool(world).await?;
@@ -171,19 +107,19 @@ fn what_is_reserved_but_not_used_is_filled_and_given_back() {
 fn a_node_that_is_not_measured_takes_none_and_gives_up_what_it_has() {
     alone("unmeasured", |world, proxy| async move {
         let node = "fake-0001";
-        let used: Use = Arc::new(Mutex::new(Some(("8", "20Gi"))));
-        measure(&proxy, node, &used, None);
+        let used = PlayedUse::new("8", "20Gi");
+        used.measure(&proxy, node, None);
         let operator = Operator::start(&proxy, &world.client).await?;
         reserve(world, node).await?;
         with_usage(world, node, || async {
             submit(world, on(node, "runs", "10", "20Gi")).await?;
             world.phase("runs", Phase::Running).await?;
-            measure(&proxy, node, &used, Some(now()));
+            used.measure(&proxy, node, Some(now()));
             let reason = interrupted(world, "runs", 1).await?;
             ensure!(reason == Reason::NodeNotMeasured, "{reason}");
             let waits = |job: &ScavengerJob| has_reason(job, WaitingReason::NoCapacity);
             world.job_until("runs", "waits until the node is measured again", waits).await?;
-            measure(&proxy, node, &used, None);
+            used.measure(&proxy, node, None);
             world.phase("runs", Phase::Running).await?;
             Ok(())
         })
@@ -197,8 +133,8 @@ fn a_node_that_is_not_measured_takes_none_and_gives_up_what_it_has() {
 fn a_container_on_the_real_node_comes_after_all_others() {
     alone("by-use-real", |world, proxy| async move {
         let node = real_node(&Api::all(world.client.clone())).await?;
-        let used: Use = Arc::new(Mutex::new(Some(("100m", "1Gi"))));
-        measure(&proxy, &node, &used, None);
+        let used = PlayedUse::new("100m", "1Gi");
+        used.measure(&proxy, &node, None);
         let operator = Operator::start(&proxy, &world.client).await?;
         patch_pool(world, &json!({ "nodeSelector": null })).await?;
         world.claim("data").await?;
@@ -237,4 +173,101 @@ fn a_container_on_the_real_node_comes_after_all_others() {
         .await?;
         operator.kill().await
     });
+}
+
+/// Requests say nothing of these pods: what they may use at most counts.
+#[test]
+fn a_quota_of_limits_holds_what_is_counted_by_use() {
+    alone("by-use-quota", |world, proxy| async move {
+        let node = "fake-0001";
+        PlayedUse::new("8", "20Gi").measure(&proxy, node, None);
+        let operator = Operator::start(&proxy, &world.client).await?;
+        let hard = json!({ "limits.cpu": "25", "limits.memory": "1Ti", "requests.cpu": "1" });
+        let quota = json!({
+            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "limits" }, "spec": { "hard": hard },
+        });
+        with_usage(world, node, || async {
+            is_known(world).await?;
+            world.create::<ResourceQuota>(quota).await?;
+            let used = || async {
+                let quota = world.api::<ResourceQuota>().get("limits").await?;
+                let used = quota.status.and_then(|status| status.used).unwrap_or_default();
+                Ok(used
+                    .get("limits.cpu")
+                    .zip(used.get("requests.cpu"))
+                    .map(|(l, r)| (l.0.clone(), r.0.clone())))
+            };
+            until("the quota counts", used).await?;
+            submit(world, on(node, "first", "20", "1Gi")).await?;
+            world.phase("first", Phase::Running).await?;
+            let counted = until("the quota counts again", used).await?;
+            ensure!(counted == ("20".to_owned(), "0".to_owned()), "limits and requests: {counted:?}");
+            submit(world, on(node, "second", "20", "1Gi")).await?;
+            let waits = |job: &ScavengerJob| has_reason(job, WaitingReason::QuotaExceeded);
+            let second = world.job_until("second", "waits for the quota", waits).await?;
+            let message = status(&second).message.unwrap_or_default();
+            ensure!(message.contains("limits.cpu"), "{message}");
+            world.api::<ScavengerJob>().delete("first", &DeleteParams::default()).await?;
+            let second = world.phase("second", Phase::Running).await?;
+            ensure!(status(&second).interrupted_count == 0, "{:?}", status(&second));
+            Ok(())
+        })
+        .await?;
+        operator.kill().await
+    });
+}
+
+/// The real metrics-server hangs, the operator is killed while many wait, and both are started again: nothing starts on
+/// numbers that stand still, and nobody is interrupted.
+#[test]
+fn the_metrics_server_is_restarted_and_the_leader_changes() {
+    const WAITING: usize = 10;
+    alone("metrics-restart", |world, proxy| async move {
+        let (node, real) = ("fake-0001", real_node(&Api::all(world.client.clone())).await?);
+        let used = PlayedUse::new("8", "20Gi");
+        let asking = used.measure_with_the_metrics_server(&proxy, &world.client, node, &real);
+        let operator = Operator::start(&proxy, &world.client).await?;
+        reserve(world, node).await?;
+        with_usage(world, node, || async {
+            // Beyond the time that all this takes.
+            patch_pool(world, &json!({ "usage": { "metricsGracePeriod": "20m" } })).await?;
+            submit(world, on(node, "runs", "10", "20Gi")).await?;
+            world.phase("runs", Phase::Running).await?;
+
+            let halted = metrics_server::halt()?;
+            until("the pool knows that its node is not measured", || async {
+                Ok((usage_of_the_pool(world).await?.unmeasured_nodes == 1).then_some(()))
+            })
+            .await?;
+            for number in 0..WAITING {
+                submit(world, on(node, &format!("late-{number}"), "1", "1Gi")).await?;
+            }
+            let waits = |job: &ScavengerJob| has_reason(job, WaitingReason::NoCapacity);
+            for number in 0..WAITING {
+                world.job_until(&format!("late-{number}"), "waits", waits).await?;
+            }
+            operator.kill().await?;
+            let operator = Operator::start(&proxy, &world.client).await?;
+            until("the next leader works", || operator_is_ready(&operator)).await?;
+            drop(halted);
+            metrics_server::restart().await?;
+            for number in 0..WAITING {
+                let late = world.phase(&format!("late-{number}"), Phase::Running).await?;
+                ensure!(status(&late).attempts.is_empty(), "{:?}", status(&late));
+            }
+            let runs = world.phase("runs", Phase::Running).await?;
+            ensure!(status(&runs).interrupted_count == 0, "{:?}", status(&runs));
+            let usage = usage_of_the_pool(world).await?;
+            ensure!(usage.nodes == 1 && usage.tripped_nodes.is_empty(), "{usage:?}");
+            operator.kill().await
+        })
+        .await?;
+        asking.abort();
+        Ok(())
+    });
+}
+
+async fn operator_is_ready(operator: &Operator) -> Result<Option<()>> {
+    // Not before it listens.
+    Ok(operator.is_ready().await.unwrap_or(false).then_some(()))
 }
