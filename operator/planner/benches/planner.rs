@@ -245,7 +245,9 @@ impl Cluster {
             }
             Task::ReadPodEvents { .. } => ("answer: events read", Answer::PodEvents(Vec::new()), None),
             Task::DeleteScavengerJob { .. } => ("answer: SJ deleted", Answer::ScavengerJobDeleted, None),
-            Task::RemoveFinalizer => ("answer: finalizer off", Answer::Released { pods_left: 0 }, None),
+            Task::RemoveFinalizer { .. } => {
+                ("answer: finalizer off", Answer::Released { pods_left: 0 }, None)
+            }
         }
     }
 

@@ -97,7 +97,11 @@ pub enum Task {
         resource_version: u64,
     },
     /// Take the finalizer off if a live list shows no pod that has not ended. Answered with [`Answer::Released`].
-    RemoveFinalizer,
+    RemoveFinalizer {
+        /// The ScavengerJob with its last attempt as that ended, if no status says, or will say, what it was worth: it is
+        /// counted when the finalizer is off.
+        last: Option<Box<ScavengerJob>>,
+    },
 }
 
 impl Task {

@@ -47,7 +47,8 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
         lost: known.pod_on_lost_node(),
         is_to_blame: known.is_to_blame,
         usage: known.sj.status.usage.as_deref(),
-        out_of_memory_nodes: out_of_memory_before(known, attempt),
+        out_of_memory_nodes: &known.sj.status.out_of_memory_nodes,
+        made_progress: made_progress(known, attempt),
         now: known.now,
     };
     let judged_at = match verdict::judge(&case) {
@@ -111,14 +112,13 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
     }
 }
 
-/// Nodes on which earlier attempts were killed for memory; none once this one made progress.
-fn out_of_memory_before<'a>(known: &Known<'a>, attempt: &Attempt) -> &'a [Name] {
+/// True if an attempt has run for a whole `interruptionAfter` by now.
+fn made_progress(known: &Known<'_>, attempt: &Attempt) -> bool {
     let stretch = known.sj.spec.as_ref().map(|spec| spec.interruption_after);
-    let made_progress = attempt
+    attempt
         .start_time
         .zip(stretch.ok())
-        .is_some_and(|(start, stretch)| known.now.duration_since(start) >= stretch);
-    if made_progress { &[] } else { &known.sj.status.out_of_memory_nodes }
+        .is_some_and(|(start, stretch)| known.now.duration_since(start) >= stretch)
 }
 
 /// `spec.activeDeadlineSeconds`, and when this attempt will have used it up; none if its run time is not limited.

@@ -7,6 +7,7 @@ use crate::{
     known::{Known, later},
     leftovers,
     next::{Next, Transition},
+    transition,
 };
 
 /// How long a deletion may wait for pods before somebody is told: the garbage collector needs a moment to delete the
@@ -34,7 +35,10 @@ pub fn next(known: &Known<'_>) -> Next {
     if let Some(until) = leftovers::pods_may_come_until(known) {
         return Next::Wait(Some(until));
     }
-    if known.sj.has_finalizer { Next::Do(Task::RemoveFinalizer) } else { Next::Wait(None) }
+    if known.sj.has_finalizer {
+        return Next::Do(Task::RemoveFinalizer { last: transition::uncounted(known).map(Box::new) });
+    }
+    Next::Wait(None)
 }
 
 /// A pod on a node that does not answer can hold a deletion forever. The message says which.

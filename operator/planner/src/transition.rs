@@ -6,13 +6,17 @@ use crate::{
     action::{Event, StatusWrite, Task},
     backoff, hardware, interruption,
     known::{Known, later},
-    leftovers, loss, lost_work,
+    leftovers,
+    loss::{self, Work},
+    lost_work,
     next::{Ending, Transition},
-    out_of_memory, priority, queue, supervision,
+    out_of_memory::{self, Kills},
+    priority, queue, supervision,
     values::{
         Accounting, Admitted, Attempt, Disruption, HISTORY, Measured, Name, ObservedSaves, Outcome, Phase,
         Reason, ScavengerJob, ScavengerJobStatus, Supervised, Supervision, Waiting, WaitingReason,
     },
+    verdict,
 };
 
 /// The write of the status that a transition leads to.
@@ -187,13 +191,16 @@ fn interrupt(
     }
     status.interruptions_in_a_row =
         if made_progress { 1 } else { status.interruptions_in_a_row.saturating_add(1) };
-    if made_progress {
-        status.out_of_memory_nodes.clear();
-    }
-    if ending.reason == Reason::NodeOutOfMemory {
-        let before = std::mem::take(&mut status.out_of_memory_nodes);
-        status.out_of_memory_nodes = out_of_memory::with(&before, out_of_memory::node(&attempt));
-    }
+    let before = std::mem::take(&mut status.out_of_memory_nodes);
+    let unmarked = out_of_memory::is_unmarked(known.pods.values(), &attempt);
+    status.out_of_memory_nodes = match ending.reason == Reason::NodeOutOfMemory {
+        true => {
+            let kills = Kills { before: &before, made_progress, unmarked };
+            out_of_memory::with(kills.counted(), out_of_memory::node(&attempt))
+        }
+        false if made_progress => Vec::new(),
+        false => before,
+    };
     // The end of a loan costs no rank in the queue: it waits as long as it would have waited without.
     if ending.reason != Reason::Reclaimed {
         push(&mut status.interruption_times, end);
@@ -336,6 +343,34 @@ fn ended(
         measure(status, measured, saves);
     }
     attempt
+}
+
+/// A ScavengerJob that is deleted, with its last attempt as that ended, if nobody has written down what the attempt was
+/// worth, and nobody will. Its pods are gone; what they left is counted, if it came.
+#[must_use]
+pub fn uncounted(known: &Known<'_>) -> Option<ScavengerJob> {
+    let attempt = known.sj.status.attempt.as_deref().filter(|attempt| !Work::is_settled(attempt))?;
+    let mut sj = known.sj.clone();
+    if attempt.outcome.is_some() {
+        if let Some((measured, saves)) = lost_work::of_ended(known, attempt) {
+            measure(&mut sj.status, measured, saves);
+        }
+    } else {
+        let succeeded = known.evidence.succeeded(known.pods) >= attempt.demand.pod_count as usize;
+        let ending = match succeeded {
+            true => Ending::new(Outcome::Completed, Reason::Completed, "the workload succeeded".to_owned()),
+            false => {
+                let outcome = verdict::taken_away(attempt, known.evidence);
+                Ending::new(outcome, Reason::Deleted, "the ScavengerJob was deleted".to_owned())
+            }
+        };
+        let ending = interruption::explained(attempt, ending);
+        let end = ended_at(known, attempt, ending.outcome);
+        ended(known, &mut sj.status, attempt, &ending, end);
+    }
+    let is_worth_something =
+        sj.status.attempt.as_deref().is_some_and(|last| Work::of_ended(&sj, last).is_some());
+    is_worth_something.then_some(sj)
 }
 
 /// True if an attempt that ended then had run for a whole `interruptionAfter`.

@@ -40,7 +40,7 @@ impl Urgency {
             | Task::ListPods { .. }
             | Task::ReadPodEvents { .. }
             | Task::DeleteScavengerJob { .. }
-            | Task::RemoveFinalizer => Self::Reads,
+            | Task::RemoveFinalizer { .. } => Self::Reads,
             Task::WriteStatus(_) => Self::Tells,
         }
     }

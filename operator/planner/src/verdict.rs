@@ -25,7 +25,8 @@ use crate::{
     evidence::Evidence,
     known::later,
     next::Ending,
-    out_of_memory, supervision,
+    out_of_memory::{self, Kills},
+    supervision,
     values::{
         Attempt, AttemptUsage, Container, Disruption, Job, Name, Outcome, Pod, PodPhase, Reason,
         tells_of_loss,
@@ -83,6 +84,8 @@ pub struct Case<'a> {
     pub usage: Option<&'a AttemptUsage>,
     /// Nodes on which earlier attempts were killed for memory.
     pub out_of_memory_nodes: &'a [Name],
+    /// True if it ran for a whole `interruptionAfter`.
+    pub made_progress: bool,
     /// The time.
     pub now: Timestamp,
 }
@@ -140,7 +143,12 @@ pub fn judge(case: &Case<'_>) -> Verdict {
         .min_by_key(|(rank, _)| *rank)
         .map(|(_, ending)| ending)
     {
-        ending = out_of_memory::judge(attempt, case.usage, case.out_of_memory_nodes, ending);
+        let kills = Kills {
+            before: case.out_of_memory_nodes,
+            made_progress: case.made_progress,
+            unmarked: out_of_memory::is_unmarked(pods.values(), attempt),
+        };
+        ending = out_of_memory::judge(attempt, case.usage, kills, ending);
         if ending.outcome == Outcome::Interrupted {
             // The kubelet may not know any more whether the container that it lost had started.
             ending.outcome = taken_away(attempt, evidence);

@@ -92,7 +92,7 @@ pub(super) fn describe(task: &Task) -> String {
         }
         Task::ReadPodEvents { .. } => "read the events of its pods, to know what keeps them".to_owned(),
         Task::DeleteScavengerJob { .. } => "delete it: its ttlSecondsAfterFinished is over".to_owned(),
-        Task::RemoveFinalizer => "let its deletion go on, if no pod of it is left".to_owned(),
+        Task::RemoveFinalizer { .. } => "let its deletion go on, if no pod of it is left".to_owned(),
     }
 }
 

@@ -142,7 +142,7 @@ impl Executor {
             Task::DeleteJob { job, uid } => self.delete_job(&job, &uid).await,
             Task::Interrupt { pods } => self.interrupt(pods).await,
             Task::DeleteAgain { pods } => self.delete_again(pods).await,
-            Task::RemoveFinalizer => self.remove_finalizer(sj, uid).await,
+            Task::RemoveFinalizer { last } => self.remove_finalizer(sj, uid, last.as_deref()).await,
         }
     }
 
@@ -181,7 +181,7 @@ fn task_name(task: &Task) -> &'static str {
         Task::DeleteJob { .. } => "delete_job",
         Task::Interrupt { .. } => "interrupt",
         Task::DeleteAgain { .. } => "delete_again",
-        Task::RemoveFinalizer => "remove_finalizer",
+        Task::RemoveFinalizer { .. } => "remove_finalizer",
     }
 }
 

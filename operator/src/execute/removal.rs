@@ -9,7 +9,7 @@ use kube::{
 };
 use scavenger_planner::{
     action::{Answer, Failure},
-    values::{Key, Name},
+    values::{self, Key, Name},
 };
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 use serde_json::json;
@@ -83,7 +83,13 @@ impl Executor {
         Ok(Answer::DeletedAgain { pods: pods.into_iter().map(|(_, uid, _)| uid).collect() })
     }
 
-    pub(super) async fn remove_finalizer(&self, key: &Key, uid: &str) -> Outcome {
+    /// `last` is the ScavengerJob with its last attempt, if that has not been counted.
+    pub(super) async fn remove_finalizer(
+        &self,
+        key: &Key,
+        uid: &str,
+        last: Option<&values::ScavengerJob>,
+    ) -> Outcome {
         let pods_left = self.pods_left(key, uid).await?;
         if pods_left > 0 {
             return Ok(Answer::Released { pods_left });
@@ -97,6 +103,7 @@ impl Executor {
         };
         let finalizers: Vec<&String> =
             sj.finalizers().iter().filter(|name| *name != names::FINALIZER).collect();
+        let was_there = finalizers.len() < sj.finalizers().len();
         // The resourceVersion makes this a compare-and-swap: a merge patch replaces the whole list.
         let patch =
             json!({ "metadata": { "resourceVersion": sj.resource_version(), "finalizers": finalizers } });
@@ -104,7 +111,14 @@ impl Executor {
         let patched =
             self.api::<ScavengerJob>(key).patch_metadata(&key.name, &parameters, &Patch::Merge(&patch)).await;
         match patched.map_err(failure) {
-            Ok(_) | Err(Failure::Gone) => released,
+            Ok(_) => {
+                // Once: the watch may show the finalizer for a while yet, so that it is taken off again.
+                if let Some(last) = last.filter(|_| was_there) {
+                    self.metrics.gone(last);
+                }
+                released
+            }
+            Err(Failure::Gone) => released,
             Err(failure) => Err(failure),
         }
     }

@@ -113,6 +113,11 @@ fn cluster(sj: &ScavengerJob, asked: &Arc<Mutex<Vec<String>>>) -> Client {
                     stored["metadata"]["resourceVersion"] = json!((version + 1).to_string());
                     stored.clone()
                 }
+                (&Method::PATCH, _) => {
+                    asked.lock().unwrap().push(format!("PATCH {path}"));
+                    stored["metadata"]["finalizers"] = sent["metadata"]["finalizers"].clone();
+                    stored.clone()
+                }
                 (&Method::POST, "jobs") => {
                     asked.lock().unwrap().push(format!("POST {path}"));
                     let mut made = sent;
@@ -238,6 +243,31 @@ async fn a_status_is_written_only_over_the_version_that_was_judged() {
     let action = Action { sj: Key::new("lab", "one"), uid: "u".into(), task };
     assert_eq!(executor.execute(action).await.answer.unwrap_err(), Failure::Conflict);
     assert_eq!(*asked.lock().unwrap(), ["GET scavengerjobs/one"], "nothing is written");
+}
+
+/// The watch may show the finalizer for a moment longer, so it may be taken off twice.
+#[tokio::test]
+async fn the_last_attempt_of_one_that_is_deleted_is_counted_once() {
+    let (sj, asked) = (waiting_sj(), Arc::default());
+    let executor = executor(cluster(&sj, &asked));
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let mut last = convert::sj(&sj);
+    let demand = last.spec.as_ref().expect("the spec should be valid").demand.clone();
+    last.status.attempt = Some(Box::new(Attempt {
+        start_time: Some(at(0)),
+        end_time: Some(at(100)),
+        outcome: Some(scavenger_planner::values::Outcome::Completed),
+        ..Attempt::first(demand, at(0))
+    }));
+    for _ in 0..2 {
+        let task = Task::RemoveFinalizer { last: Some(Box::new(last.clone())) };
+        let action = Action { sj: Key::new("lab", "one"), uid: "u".into(), task };
+        let answer = executor.execute(action).await.answer.unwrap();
+        assert!(matches!(answer, Answer::Released { pods_left: 0 }), "{answer:?}");
+    }
+    let text = executor.metrics.render().unwrap();
+    let line = r#"scavenger_useful_work_total{resource="cpu"} 100.0"#;
+    assert!(text.lines().any(|written| written == line), "{line} is not in {text}");
 }
 
 /// An API server that takes events, each after a moment, and counts them.

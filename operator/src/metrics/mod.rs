@@ -298,6 +298,14 @@ impl Metrics {
         }
     }
 
+    /// Takes in a ScavengerJob that is gone, whose last attempt no status has settled.
+    pub(crate) fn gone(&self, sj: &ScavengerJob) {
+        self.run_time.written(None, sj);
+        if let Some(attempt) = sj.status.attempt.as_deref() {
+            self.ended(sj, attempt);
+        }
+    }
+
     /// Takes in what an attempt that has ended was good for.
     fn ended(&self, sj: &ScavengerJob, attempt: &Attempt) {
         let Some(work) = Work::of_ended(sj, attempt) else { return };

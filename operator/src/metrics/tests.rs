@@ -182,6 +182,28 @@ fn what_was_measured_counts_as_work_and_not_the_promise() {
     assert_eq!(useful + lost, 100.0, "{useful} {lost}");
 }
 
+/// A ScavengerJob that is deleted before its supervisor has said what its last attempt lost.
+#[test]
+fn the_last_attempt_of_one_that_is_gone_counts() {
+    let metrics = Metrics::new();
+    let mut sj = measured(30, 40);
+    metrics.gone(&sj);
+    let attempt = sj.status.attempt.as_mut().unwrap();
+    (attempt.measured, attempt.outcome) = (Measured::default(), Some(Outcome::Interrupted));
+    attempt.demand = Demand {
+        per_pod: Resources { cpu_milli: 1000, ..Resources::default() },
+        ..(*attempt.demand).clone()
+    }
+    .into();
+    metrics.gone(&sj);
+    let (useful, lost, _) = work(&metrics);
+    assert_eq!(useful + lost, 100.0, "the promise counts: {useful} {lost}");
+    let text = metrics.render().unwrap();
+    // What was not measured is not said to be.
+    let line = r#"scavenger_attempt_lost_seconds_total{namespace="lab",cause="Headroom"} 30.0"#;
+    assert!(text.lines().any(|written| written == line), "{line} is not in {text}");
+}
+
 /// Every string under a key, however deep.
 fn strings(value: &Value, wanted: &str, found: &mut Vec<String>) {
     match value {

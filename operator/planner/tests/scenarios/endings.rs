@@ -50,7 +50,7 @@ fn written(cluster: &Cluster) -> Vec<&'static str> {
         Task::CreateJob { .. } => vec!["Job"],
         Task::DeleteJob { .. } => vec!["deletion of the Job"],
         Task::DeleteScavengerJob { .. } => vec!["deletion"],
-        Task::RemoveFinalizer => vec!["finalizer"],
+        Task::RemoveFinalizer { .. } => vec!["finalizer"],
         Task::Interrupt { pods } => vec!["eviction"; pods.len()],
         Task::DeleteAgain { pods } => vec!["deletion of a pod"; pods.len()],
         Task::Prepare { .. }
@@ -144,6 +144,18 @@ fn running_out_of_memory_is_a_failure() {
     cluster.run_until_phase("a", Phase::Failed);
     all_is_quiet(&mut cluster);
     assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::OOMKilled));
+}
+
+/// Where capacity is counted by requests the kernel kills others first: it killed itself.
+#[test]
+fn sigkill_that_nobody_explains_is_a_failure_where_others_are_killed_first() {
+    let mut cluster = cluster();
+    cluster.submit(sj("a"), work(600));
+    cluster.run_until_phase("a", Phase::Running);
+    cluster.end_pod(&key("a-1-0"), 137, "Error");
+    cluster.run_until_phase("a", Phase::Failed);
+    all_is_quiet(&mut cluster);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::ContainerFailed));
 }
 
 #[test]
@@ -426,6 +438,7 @@ fn a_tie_is_no_failure_whatever_the_phase_of_the_pod() {
             is_to_blame: false,
             usage: None,
             out_of_memory_nodes: &[],
+            made_progress: false,
             now: at(9),
         });
         let Verdict::Ended(ending) = verdict else { panic!("{verdict:?}") };

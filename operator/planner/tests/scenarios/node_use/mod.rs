@@ -7,10 +7,11 @@ use scavenger_planner::{
     resources::Resources,
     values::{Accounting, Observation, Outcome, Phase, PodUsage, Reason, Settings, Usage, WaitingReason},
 };
-use scavenger_simulator::Cluster;
+use scavenger_simulator::{Cluster, Workload};
 
 use super::{attempt, outcome, work};
 
+mod checkpoints;
 mod dry_run;
 mod memory;
 mod places;
