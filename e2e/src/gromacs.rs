@@ -43,8 +43,17 @@ pub struct Computed {
 /// # Errors
 /// If the energies are not continuous, or the pod that looks does not succeed.
 pub async fn computed(world: &World, id: i64) -> Result<Computed> {
-    let report = look(world, id, SCRIPT).await?;
-    energies_go_on(&report).and_then(|()| read(&report)).with_context(|| format!("row {id}: {report}"))
+    computed_in(world, id, ".").await
+}
+
+/// Like [`computed`], of one of several simulations of a row: that in the folder `folder`.
+///
+/// # Errors
+/// If the energies are not continuous, or the pod that looks does not succeed.
+pub async fn computed_in(world: &World, id: i64, folder: &str) -> Result<Computed> {
+    let report = look_in(world, id, folder, SCRIPT).await?;
+    let computed = energies_go_on(&report).and_then(|()| read(&report));
+    computed.with_context(|| format!("row {id}, folder {folder}: {report}"))
 }
 
 /// Like [`computed`], of a simulation that was stopped before its end, which leaves a frame of energies of its own.
@@ -67,6 +76,10 @@ pub async fn checksums(world: &World, id: i64) -> Result<BTreeMap<String, String
 }
 
 async fn look(world: &World, id: i64, script: &str) -> Result<String> {
+    look_in(world, id, ".", script).await
+}
+
+async fn look_in(world: &World, id: i64, folder: &str, script: &str) -> Result<String> {
     let name = format!("check-{id}");
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
@@ -78,7 +91,7 @@ async fn look(world: &World, id: i64, script: &str) -> Result<String> {
             },
             "containers": [{
                 "name": "check", "image": "scavenger.dev/gromacs:2022.5", "imagePullPolicy": "IfNotPresent",
-                "command": ["bash", "-euc", script, "check", format!("/data/water/gromacs-{id}")],
+                "command": ["bash", "-euc", script, "check", format!("/data/water/gromacs-{id}/{folder}")],
                 "resources": { "requests": { "cpu": "10m" } },
                 "volumeMounts": [{ "name": "data", "mountPath": "/data", "readOnly": true }],
             }],

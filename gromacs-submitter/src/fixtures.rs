@@ -48,6 +48,7 @@ pub(crate) fn row() -> GromacsToTune {
         namespace: "lab".to_owned(),
         persistent_volume_claim: "data".to_owned(),
         tpr_path: "water/topol.tpr".to_owned(),
+        multidir: Vec::new(),
         image: None,
         pinned_image: None,
         run_as_user: 1000,

@@ -20,6 +20,7 @@ pub mod ladder_settings;
 pub mod manifest;
 pub mod mdrun_log;
 pub mod mdrun_options;
+pub mod multidir;
 pub mod probe;
 pub mod quota;
 pub mod start_failure;

@@ -191,14 +191,19 @@ const PROGRESS_LINE_BYTES: f64 = 55.0;
 /// How much a container runtime collects before it writes a line that does not end (containerd, CRI-O).
 const RUNTIME_BUFFER_BYTES: f64 = 16384.0;
 
-/// Steps between progress lines (`-stepout`), such that progress shows up about two hundred times in the run, and at
-/// least every 2 minutes, but not more often than every 2 seconds.
+/// Seconds between two signs of progress: about two hundred in the run, and at least one every 2 minutes, but not more often
+/// than every 2 seconds.
+#[must_use]
+pub fn progress_seconds(hours_to_finish: Option<f64>) -> f64 {
+    (hours_to_finish.unwrap_or(24.0) * 3600.0 / 200.0).clamp(2.0, 120.0)
+}
+
+/// Steps between progress lines (`-stepout`), such that progress shows up every [`progress_seconds`].
 #[must_use]
 pub fn step_interval(ns_per_day: f64, dt_ps: f64, hours_to_finish: Option<f64>) -> i64 {
     let steps_per_second = ns_per_day * 1000.0 / dt_ps / 86400.0;
-    let seconds_between = (hours_to_finish.unwrap_or(24.0) * 3600.0 / 200.0).clamp(2.0, 120.0);
     let lines_per_buffer = RUNTIME_BUFFER_BYTES / PROGRESS_LINE_BYTES;
-    let interval = steps_per_second * seconds_between / lines_per_buffer;
+    let interval = steps_per_second * progress_seconds(hours_to_finish) / lines_per_buffer;
     if interval.is_finite() { (interval as i64).clamp(1, 1_000_000) } else { 100 }
 }
 

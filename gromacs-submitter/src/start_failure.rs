@@ -39,6 +39,9 @@ const NEW_PARTS: Option<&str> = Some(
     "put the files back, or set append to false so that mdrun writes new parts (gromacs-submitter edit), and retry",
 );
 
+const OLDER_CHECKPOINT: Option<&str> =
+    Some("put it back, or move what that simulation wrote out of its folder to begin it again, and retry");
+
 /// What a system says of a file system whose server is away.
 const AWAY: [&str; 3] = ["Stale file handle", "Stale NFS file handle", "Transport endpoint is not connected"];
 
@@ -49,6 +52,8 @@ const PATTERNS: &[(&str, StartFailure)] = &[
         "Checkpoint file corrupted/truncated",
         StartFailure::Input(Some("copy state_prev.cpt over state.cpt in the folder of the row, and retry")),
     ),
+    // Ours: the script that runs several simulations says so.
+    ("but a checkpoint had reached step", StartFailure::Input(OLDER_CHECKPOINT)),
     ("There is no domain decomposition for", StartFailure::Layout(Fault::Domains)),
     ("is smaller than the cell size limit", StartFailure::Layout(Fault::Domains)),
     ("only supports a single rank", StartFailure::Layout(Fault::Ranks)),

@@ -7,7 +7,7 @@ use scavenger_schema::bounds;
 use scavenger_schema::simulation::{GromacsToTune, LadderRung};
 use scavenger_schema::tuning::{
     ErrorCode, ErrorReply, Explore, LADDER_PATH, LadderReply, LadderRequest, Limits, MeasuredRun, NodeShape,
-    PREDICT_PATH, PredictReply, PredictRequest, Rung, SystemDescription,
+    PREDICT_PATH, PredictReply, PredictRequest, Rung, SharedGpu, SystemDescription,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -169,6 +169,42 @@ impl TunerClient {
         let rung = ladder_rung(&rung, BTreeMap::new(), 1, &reply.model_version)
             .ok_or_else(|| self.unreadable("the prediction has values that are out of range"))?;
         Ok(Ladder { rungs: vec![rung], answer: answer(reply.notes, reply.model_version) })
+    }
+
+    /// Asks what several simulations of a row would do on each GPU, where these are fewer than its simulations; nothing for
+    /// a row of one, or where there are no GPUs.
+    ///
+    /// # Errors
+    /// [`TunerError`], which knows whether asking again can help.
+    pub async fn shared_gpus(
+        &self,
+        row: &GromacsToTune,
+        system: &SystemDescription,
+        limits: &Limits,
+        nodes: &[NodeShape],
+    ) -> Result<Vec<SharedGpu>, TunerError> {
+        let with_gpus: Vec<NodeShape> =
+            nodes.iter().filter(|node| node.allocatable.gpus > 0).cloned().collect();
+        if !row.is_multidir() || with_gpus.is_empty() || limits.max_gpus == Some(0) {
+            return Ok(Vec::new());
+        }
+        let max_simulations_per_gpu = row.simulations().min(bounds::SIMULATIONS_PER_GPU.max);
+        let request = LadderRequest {
+            system: system.clone(),
+            limits: Limits { max_simulations_per_gpu, ..limits.clone() },
+            gromacs_version: row.system.gromacs_version.clone(),
+            build: row.build(),
+            owner: Some(row.owner.clone()),
+            nodes: with_gpus,
+            turnover_seconds: None,
+            explore: None,
+        };
+        let reply: Result<LadderReply, TunerError> = self.ask(LADDER_PATH, &request).await;
+        match reply {
+            // One may be too large for a node with a GPU; there are others.
+            Err(TunerError::FitNodes(_)) => Ok(Vec::new()),
+            reply => Ok(reply?.shared_gpu),
+        }
     }
 
     async fn ask<R: DeserializeOwned>(&self, path: &str, request: &impl Serialize) -> Result<R, TunerError> {

@@ -18,6 +18,7 @@ use crate::manifest::{
     requested_image, simulation_job,
 };
 use crate::mdrun_log;
+use crate::multidir;
 use crate::quota::QuotaRoom;
 use crate::store::{Answer, Changes, Claim, Store, StoreError};
 use crate::tuner_client::{Ladder, TunerClient, TunerError};
@@ -545,17 +546,21 @@ impl Worker {
         let limits = chosen.within(&limits);
         // A restart on resources that were measured is a free experiment: the tuner may choose another layout.
         let status = &row.status;
-        let measured = if status.submission > 1 || status.interruptions > 0 {
+        // What several measured side by side says nothing of one.
+        let measured = if !row.is_multidir() && (status.submission > 1 || status.interruptions > 0) {
             self.store.measured_runs(row.id, status.submission.saturating_add(1)).await?
         } else {
             Vec::new()
         };
-        let Ladder { rungs: mut ladder, answer } =
-            self.tuner.ladder(row, system, limits, &nodes, measured).await?;
+        let shared = self.tuner.shared_gpus(row, &system, &limits, &nodes).await?;
+        let share = multidir::share(row, &nodes, &limits);
+        let Ladder { rungs: ladder, answer } =
+            self.tuner.ladder(row, system, share.limits, &share.nodes, measured).await?;
         let mut answer = Answer { chosen: Some(chosen), ..answer };
-        answer.notes.extend(advance::beside_ordinary_pods(&mut ladder, pool));
         let refusals = self.store.refusals(row.id).await?;
         let ladder = advance::without_refused(ladder, &refusals).map_err(StepError::FitPool)?;
+        let mut ladder = multidir::together(row, ladder, &shared, &nodes, &limits)?;
+        answer.notes.extend(advance::beside_ordinary_pods(&mut ladder, pool));
         let kills = match row.status.outgrown_memory_bytes {
             Some(_) => self.store.kills(row.id).await?,
             None => Vec::new(),

@@ -22,6 +22,9 @@ pub fn sentence(name: &str) -> Option<&'static str> {
         "tpr_path_valid" => {
             "tpr_path must be the path of a .tpr file relative to the root of the volume, at most 900 bytes, without '..', '//' and control characters, for example water/topol.tpr"
         }
+        "multidir_valid" => {
+            "multidir must be a list of 2 to 32 folders, such as {sim0,sim1,sim2,sim3}, or left out"
+        }
         "checkpoint_path_valid" => {
             "checkpoint_path must be the path of a .cpt file relative to the root of the volume, at most 900 bytes, without '..', '//' and control characters, for example water/state.cpt"
         }

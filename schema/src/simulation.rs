@@ -224,6 +224,8 @@ pub struct GromacsToTune {
     pub persistent_volume_claim: String,
     /// Path of the .tpr file in that volume.
     pub tpr_path: String,
+    /// Folders of several simulations, relative to that of the file; empty for one simulation.
+    pub multidir: Vec<String>,
     /// Container image, if not the default.
     pub image: Option<String>,
     /// The same by its digest, as the inspection ran it.
@@ -489,6 +491,18 @@ impl GromacsToTune {
             node_labels: columns.benchmark_node_labels.as_ref()?.0.clone(),
         })
         .filter(|_| self.kind == Kind::Calibration)
+    }
+
+    /// True if it computes several simulations side by side.
+    #[must_use]
+    pub fn is_multidir(&self) -> bool {
+        !self.multidir.is_empty()
+    }
+
+    /// How many simulations it computes at the same time.
+    #[must_use]
+    pub fn simulations(&self) -> u32 {
+        u32::try_from(self.multidir.len()).unwrap_or(u32::MAX).max(1)
     }
 
     /// True if it may run on nodes of this shape.

@@ -5,6 +5,7 @@ mod confinement;
 mod cron;
 mod examples;
 mod lifecycle;
+mod multidir;
 mod operator;
 mod operator_verbs;
 mod pipeline;

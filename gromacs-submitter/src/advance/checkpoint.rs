@@ -56,9 +56,10 @@ fn steps_in(seconds: f64, ns_per_day: f64, row: &GromacsToTune) -> Option<i64> {
 /// attempt, and `checkpoint_step` rises only when an attempt ends.
 pub(super) fn lost(row: &GromacsToTune) -> Option<String> {
     let (first, saved) = row.status.first_step.zip(row.status.checkpoint_step)?;
+    let folder = if row.is_multidir() { "a folder of" } else { "the folder" };
     (first < saved && has_checkpoints(row)).then(|| {
         format!(
-            "mdrun started at step {first}, but a checkpoint had reached step {saved}: state.cpt in the folder \
+            "mdrun started at step {first}, but a checkpoint had reached step {saved}: state.cpt in {folder} \
              gromacs-{} beside the file is missing or older; put it back and retry; a retry without it goes on from step \
              {first}",
             row.id

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::manifest::{Probe, probe_name};
 use crate::mdrun_log::{LogFacts, error_message, last_lines, last_warning};
+use crate::multidir::failed_simulation;
 use crate::probe::{Verification, parse_verification};
 use crate::start_failure::is_file_system_away;
 use crate::view::{AttemptView, JobView};
@@ -25,7 +26,9 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
     if let Some(facts) = input.log.facts() {
         if is_at_end(facts, end) {
             let is_simulation = input.row.kind == Kind::Simulation && !input.row.is_minimisation();
-            if input.settings.reads_md_log && is_simulation && !status.verifying {
+            // Where the time of several went side by side teaches nobody.
+            let reads_md_log = input.settings.reads_md_log && !input.row.is_multidir();
+            if reads_md_log && is_simulation && !status.verifying {
                 let first_step = facts.first_step.or(status.first_step);
                 // Whatever becomes of the probe, it is known from now on.
                 let step = Some(facts.last_step.unwrap_or(end));
@@ -256,10 +259,14 @@ pub(super) fn failed(status: RowStatus, input: &Input<'_>, job: &JobView) -> Ste
     let told = [input.log.text(), message];
     let words = told.into_iter().find_map(error_message);
     let words = words.or_else(|| told.into_iter().find_map(last_warning));
+    let simulation = input.row.is_multidir().then(|| told.into_iter().find_map(failed_simulation)).flatten();
+    let where_it_failed = simulation.map(|folder| format!(" in {folder}")).unwrap_or_default();
     let reason = match (&words, told.into_iter().find_map(error_message)) {
-        (Some(words), Some(_)) => format!("mdrun failed: {words}"),
+        (Some(words), Some(_)) => format!("mdrun failed{where_it_failed}: {words}"),
         // It crashed. The operator's sentence ends in mdrun's greeting, whose smile begins with a colon.
-        (Some(words), None) => format!("mdrun failed: {words} ({})", before_greeting(&said(job))),
+        (Some(words), None) => {
+            format!("mdrun failed{where_it_failed}: {words} ({})", before_greeting(&said(job)))
+        }
         (None, _) => said(job),
     };
     // What was seen of it while it ran counts, too: its log may have lost its beginning.

@@ -108,6 +108,13 @@ fn contradiction(row: &GromacsToTune, inspection: &Inspection) -> Option<String>
             row.tpr_path
         ));
     }
+    if inspection.minimises() && row.is_multidir() {
+        return Some(format!(
+            "{} minimises an energy, which begins again after each interruption; add each file of multidir as a row of its \
+             own",
+            row.tpr_path
+        ));
+    }
     let (read, found) = (crate::probe::file_system(row), &inspection.system);
     // What an earlier inspection filled in nobody asked for.
     let given = [(row.system.nsteps, read.nsteps), (row.system.init_step, read.init_step)]

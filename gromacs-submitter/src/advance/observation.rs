@@ -70,6 +70,10 @@ impl Place {
 
 /// What the tuner learns from an attempt, if that measured anything.
 pub(super) fn of_attempt(attempt: &AttemptRecord, input: &Input<'_>) -> Option<Observation> {
+    // The tuner predicts single simulations: one beside others of its kind is slower, and has the memory of all.
+    if input.row.is_multidir() {
+        return None;
+    }
     // The tuner knows no options, so what was measured with them is not what it predicts.
     let measured = attempt
         .measured

@@ -15,6 +15,7 @@ mod request;
 mod row;
 mod run;
 mod show;
+mod simulations;
 mod tenant;
 mod text;
 mod watch;

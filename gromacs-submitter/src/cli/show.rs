@@ -105,6 +105,7 @@ fn facts(row: &QueueRow, story: &Value) -> Vec<(&'static str, String)> {
             .unwrap_or_default();
         facts.push(("runs with", format!("{configuration}{place}")));
     }
+    facts.extend(super::simulations::together(row, simulation).map(|text| ("simulations", text)));
     if let Some(path) = simulation["checkpoint_path"].as_str() {
         facts.push(("starts from", path.to_owned()));
     }

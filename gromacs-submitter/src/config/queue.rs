@@ -79,6 +79,13 @@ pub struct AddOptions {
     /// FILE is a copy of the one file that PATH names; with --root it names the file itself. Needs gmx in the PATH.
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     pub tpr: Option<PathBuf>,
+    /// Compute several simulations side by side in one row: the file of PATH in each of these folders
+    ///
+    /// PATH names no file then, but what each folder holds: ensemble/topol.tpr with --multidir sim0 sim1 means
+    /// ensemble/sim0/topol.tpr and ensemble/sim1/topol.tpr. 2 to 32 simulations with as many atoms and steps. They start
+    /// and stop together, and the row is as far as the least advanced one. With --root each folder may be a pattern.
+    #[arg(long, value_name = "FOLDER", num_args = 1.., conflicts_with_all = ["from", "tpr"])]
+    pub multidir: Vec<String>,
     /// Run in NAMESPACE
     #[arg(short, long, value_name = "NAMESPACE", env = "SCAVENGER_SUBMITTER_NAMESPACE")]
     pub namespace: Option<String>,

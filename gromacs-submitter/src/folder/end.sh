@@ -3,6 +3,9 @@
 [ -d "$1" ] || exit 4
 cd -- "$1" || exit 5
 newest=$(ls -t -- md.log md.part*.log 2>/dev/null | head -n 1)
+# Several simulations have a folder each.
+[ -n "$newest" ] || newest=$(find . -path './*/*' \( -name md.log -o -name 'md.part*.log' \) -exec ls -t -- {} + 2>/dev/null \
+    | sed -n '1s/^\.\///p')
 [ -n "$newest" ] || exit 7
 printf '%s\n' "$newest"
 tail -n "$2" -- "$newest"

@@ -6,6 +6,7 @@ use scavenger_schema::scavenger_job::Checkpoint;
 use scavenger_schema::simulation::GromacsToTune;
 
 use super::{Terms, working_directory};
+use crate::multidir::OLDEST_CHECKPOINT;
 use crate::probe::starts_by_script;
 
 /// mdrun's file, in the folder of the row. It is written under another name and renamed.
@@ -43,11 +44,13 @@ pub(super) fn mdrun_minutes(row: &GromacsToTune) -> String {
     format!("{:.4}", interval(row).as_secs_f64() * SHARE_OF_INTERVAL / 60.0)
 }
 
-/// Where the supervisor looks: a pattern that matches this one file. A folder with a name that is too long is not watched,
+/// Where the supervisor looks: a pattern that matches this one file. Of several simulations the oldest checkpoint counts,
+/// and of several files that match the supervisor takes the newest: so one file stands for the oldest. A folder with a name that is too long is not watched,
 /// since the API server would refuse the ScavengerJob.
 fn path(row: &GromacsToTune) -> Option<String> {
     let mut path = String::new();
-    for character in working_directory(row).chars().chain(['/']).chain(FILE.chars()) {
+    let file = if row.is_multidir() { OLDEST_CHECKPOINT } else { FILE };
+    for character in working_directory(row).chars().chain(['/']).chain(file.chars()) {
         match character {
             '*' | '?' | '[' | ']' => path.extend(['[', character, ']']),
             _ => path.push(character),

@@ -31,6 +31,7 @@ pub use image::{pinned_image, requested_image};
 use crate::gpus;
 use crate::mdrun_log::step_interval;
 use crate::mdrun_options::MdrunOptions;
+use crate::multidir::{self, Places};
 use crate::probe::{INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT};
 
 /// Where the row's volume is mounted.
@@ -154,10 +155,12 @@ pub fn needed_grace_seconds(row: &GromacsToTune, rung: &LadderRung) -> i64 {
     }
     let steps_per_second = slow_ns_per_day(row, rung) * 1000.0 / row.system.dt_ps.unwrap_or(0.002) / 86400.0;
     let steps = f64::from(steps_to_stop(row, rung));
-    let atoms = row.system.atoms.unwrap_or(0) as f64;
+    // All simulations of a row write at the same time.
+    let atoms = row.system.atoms.unwrap_or(0) as f64 * f64::from(row.simulations());
     let writing = atoms * CHECKPOINT_BYTES_PER_ATOM / SLOW_VOLUME_BYTES_PER_SECOND;
+    let seeing = if row.is_multidir() { multidir::LOOK_SECONDS } else { 0.0 };
     // A float that is too large becomes the largest integer.
-    (STOP_SECONDS + steps / steps_per_second + writing).ceil() as i64
+    (STOP_SECONDS + steps / steps_per_second + writing + seeing).ceil() as i64
 }
 
 /// What is measured varies by as much, and mdrun may be told to stop in a slow moment.
@@ -206,6 +209,10 @@ pub fn simulation_job(
         spec.command = ["gmx", "mdrun"].map(ToOwned::to_owned).to_vec();
         spec.checkpoint = Some(checkpoint::promise(row, terms));
     }
+    if row.is_multidir() {
+        let mdrun = spec.command.drain(..).chain(spec.args.drain(..)).collect();
+        (spec.command, spec.args) = multidir::command(row, rung, &places(row), mdrun);
+    }
     let usual = if row.is_minimisation() { PROBE_GRACE_SECONDS } else { USUAL_GRACE_SECONDS };
     spec.termination_grace_period_seconds =
         needed_grace_seconds(row, rung).max(usual).min(terms.longest_grace);
@@ -242,7 +249,7 @@ pub fn probe_job(
         pin(row, &mut spec);
     }
     let (mut cpu, mut memory) = (PROBE_CPU.to_owned(), format_bytes(probe_memory_bytes(row)));
-    let (script, arguments) = match (probe, row.benchmark()) {
+    let (script, mut arguments) = match (probe, row.benchmark()) {
         (Probe::Inspection, Some(benchmark)) => {
             let atoms = i64::try_from(benchmark.water.atoms()).unwrap_or(i64::MAX);
             let bytes = WATER_MEMORY_BYTES.saturating_add(atoms.saturating_mul(WATER_BYTES_PER_ATOM));
@@ -261,13 +268,31 @@ pub fn probe_job(
             let files = further_options(row);
             let checkpoint = row.checkpoint_path.as_ref().map(|path| format!("{MOUNT_PATH}/{path}"));
             arguments.push(checkpoint.unwrap_or_else(none));
+            if row.is_multidir() {
+                arguments.push(row.multidir.len().to_string());
+                arguments.extend(row.multidir.iter().cloned());
+            }
             arguments.extend(files.files().map(|path| format!("{MOUNT_PATH}/{path}")));
             (INSPECT_SCRIPT, arguments)
+        }
+        (Probe::Verification, _) if row.is_multidir() => {
+            let folders = row.multidir.iter().cloned();
+            (
+                VERIFY_SCRIPT,
+                ["verify".to_owned(), working_directory(row)].into_iter().chain(folders).collect(),
+            )
         }
         (Probe::Verification, _) => (
             VERIFY_SCRIPT,
             vec!["verify".to_owned(), format!("{}/{}", working_directory(row), checkpoint::FILE)],
         ),
+    };
+    // The script of one simulation is the first argument of that which runs it for each.
+    let script = if row.is_multidir() {
+        arguments.splice(..1, ["multidir".to_owned(), script.to_owned()]);
+        multidir::probe_script(probe)
+    } else {
+        script
     };
     spec.command = vec!["sh".to_owned(), "-c".to_owned(), literal(script)];
     spec.args = arguments.iter().map(|argument| literal(argument)).collect();
@@ -322,17 +347,37 @@ fn run_input(row: &GromacsToTune) -> String {
     }
 }
 
+/// Where the simulations of a row of several read and write.
+fn places(row: &GromacsToTune) -> Places {
+    let work = working_directory(row);
+    let (inputs, file) = match row.extended_nsteps {
+        Some(_) => (work.clone(), EXTENDED_FILE.to_owned()),
+        None => match tpr_file(row).rsplit_once('/') {
+            Some((folder, file)) => (folder.to_owned(), file.to_owned()),
+            None => (MOUNT_PATH.to_owned(), row.tpr_path.clone()),
+        },
+    };
+    Places { work, inputs, file }
+}
+
 /// mdrun's own file names, in a folder of the row's own: no `-deffnm`, with which a run with pull code could not
 /// append to its output after an interruption. Appending is the default; said explicitly, mdrun refuses to start
 /// without a checkpoint, as it must at first.
 fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
-    let interval =
-        step_interval(rung.ns_per_day_p50, row.system.dt_ps.unwrap_or(0.002), rung.hours_to_finish);
+    let dt_ps = row.system.dt_ps.unwrap_or(0.002);
+    let interval = if row.is_multidir() {
+        multidir::step_interval(rung, dt_ps)
+    } else {
+        step_interval(rung.ns_per_day_p50, dt_ps, rung.hours_to_finish)
+    };
     let progress = ["-v".to_owned(), "-stepout".to_owned(), interval.to_string()];
     if let Some(benchmark) = row.benchmark() {
         return benchmark_args(row, &benchmark).into_iter().chain(progress).collect();
     }
-    let mut args = vec!["-s".to_owned(), literal(&run_input(row))];
+    let mut args = Vec::new();
+    if !row.is_multidir() {
+        args.extend(["-s".to_owned(), literal(&run_input(row))]);
+    }
     if !row.is_minimisation() {
         args.extend(["-cpi", checkpoint::FILE, "-cpo", checkpoint::FILE, "-cpt"].map(ToOwned::to_owned));
         args.push(checkpoint::mdrun_minutes(row));

@@ -373,3 +373,54 @@ fn every_taint_that_the_pool_tolerates_is_tolerated() {
     let many = of_pool((0..20).map(|number| format!("taint-{number}")).collect());
     assert_eq!(many.as_array().map(Vec::len), Some(16), "a ScavengerJob takes no more");
 }
+
+fn of_two() -> GromacsToTune {
+    GromacsToTune { multidir: ["sim0", "a $(b)"].map(ToOwned::to_owned).to_vec(), ..row() }
+}
+
+#[test]
+fn several_simulations_are_run_by_one_script() {
+    let rung =
+        LadderRung { cpu_millicores: 4000, gpus: 1, hours_to_finish: Some(10.0), ..ladder()[0].clone() };
+    let job = simulation_job(&of_two(), &rung, &manifest_settings(), &terms());
+    assert_eq!(job.spec.command[..2], ["sh", "-c"]);
+    assert_eq!(job.spec.command[2].replace("$$", "$"), multidir::RUN_SCRIPT);
+    assert_eq!(
+        job.spec.args.join(" "),
+        "/data/water/gromacs-7 /data/water topol.tpr 4000 120 1 0 2 sim0 a $$(b) gmx mdrun -cpi state.cpt -cpo state.cpt \
+         -cpt 9.0000 -ntmpi 1 -ntomp 2 -npme 0 -pin off -nb cpu -v -stepout 27083"
+    );
+    assert_eq!(job.spec.resources.requests["cpu"].0, "4");
+    let checkpoint = job.spec.checkpoint.expect("should promise one");
+    assert_eq!(checkpoint.path.as_deref(), Some("/data/water/gromacs-7/.oldest-checkpoint"));
+    let extended = GromacsToTune { extended_nsteps: Some(9000), ..of_two() };
+    let args = simulation_job(&extended, &rung, &manifest_settings(), &terms()).spec.args;
+    assert_eq!(args[..3], ["/data/water/gromacs-7", "/data/water/gromacs-7", "extended.tpr"]);
+    let (one, two) = (needed_grace_seconds(&row(), &rung), needed_grace_seconds(&of_two(), &rung));
+    assert!(two > one, "all write their last checkpoints: {one} s and {two} s");
+}
+
+#[test]
+fn probes_read_each_of_several_simulations() {
+    let row = GromacsToTune { checkpoint_path: Some("water/old.cpt".to_owned()), ..of_two() };
+    let job = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms());
+    assert_eq!(job.spec.command[2].replace("$$", "$"), multidir::INSPECT_SCRIPT);
+    assert_eq!(job.spec.args[0], "multidir");
+    assert_eq!(job.spec.args[1].replace("$$", "$"), INSPECT_SCRIPT);
+    assert_eq!(
+        job.spec.args[2..],
+        [
+            "/data/water/topol.tpr",
+            "/data/water/gromacs-7",
+            "row 7 of queue queue",
+            "-",
+            "/data/water/old.cpt",
+            "2",
+            "sim0",
+            "a $$(b)"
+        ]
+    );
+    let job = probe_job(&row, Probe::Verification, &manifest_settings(), &terms());
+    assert_eq!(job.spec.command[2].replace("$$", "$"), multidir::VERIFY_SCRIPT);
+    assert_eq!(job.spec.args[2..], ["/data/water/gromacs-7", "sim0", "a $$(b)"]);
+}

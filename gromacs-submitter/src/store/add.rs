@@ -22,6 +22,8 @@ pub struct NewRow {
     pub persistent_volume_claim: String,
     /// The file.
     pub tpr_path: String,
+    /// Folders of several simulations, each with such a file.
+    pub multidir: Option<Vec<String>>,
     /// Container image.
     pub image: Option<String>,
     /// User id.
@@ -220,10 +222,11 @@ async fn find_duplicates(
     };
     let found: Vec<(i64, i64, String)> = sqlx::query_as(
         "select distinct on (n.place) n.place, t.id, t.state
-        from unnest($1::text[], $2::text[], $3::text[])
-            with ordinality as n(namespace, persistent_volume_claim, tpr_path, place)
+        from unnest($1::text[], $2::text[], $3::text[], $5::jsonb[])
+            with ordinality as n(namespace, persistent_volume_claim, tpr_path, multidir, place)
         join gromacs_to_tune t on t.namespace = n.namespace
             and t.persistent_volume_claim = n.persistent_volume_claim and t.tpr_path = n.tpr_path
+            and to_jsonb(t.multidir) = n.multidir
         where $4 or t.state not in ('completed', 'failed', 'cancelled')
         order by n.place, (t.state in ('completed', 'failed', 'cancelled')), t.id desc",
     )
@@ -231,11 +234,17 @@ async fn find_duplicates(
     .bind(column(|row| &row.persistent_volume_claim))
     .bind(column(|row| &row.tpr_path))
     .bind(skip_existing)
+    .bind(new.iter().map(folders).collect::<Vec<_>>())
     .fetch_all(connection)
     .await?;
-    let mut first: HashMap<(&str, &str, &str), usize> = HashMap::new();
+    let mut first: HashMap<_, usize> = HashMap::new();
     for (index, row) in new.iter().enumerate() {
-        let key = (row.namespace.as_str(), row.persistent_volume_claim.as_str(), row.tpr_path.as_str());
+        let key = (
+            row.namespace.as_str(),
+            row.persistent_volume_claim.as_str(),
+            row.tpr_path.as_str(),
+            row.multidir.as_deref().unwrap_or_default(),
+        );
         if *first.entry(key).or_insert(index) != index {
             fates[index] = Some(if skip_existing {
                 Added::Exists { row: None, state: "named twice".to_owned() }
@@ -263,6 +272,12 @@ async fn find_duplicates(
     Ok(())
 }
 
+/// The folders of a row, as the query compares them; rows of one file in other folders are others.
+fn folders(row: &NewRow) -> Json<Vec<String>> {
+    let whole = |name: &String| if name.contains('\0') { String::new() } else { name.clone() };
+    Json(row.multidir.iter().flatten().map(whole).collect())
+}
+
 /// A value of any of the columns.
 enum Cell<'a> {
     Text(&'a str),
@@ -279,12 +294,13 @@ enum Cell<'a> {
 }
 
 /// Every column that a user may give, with its value.
-fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 44] {
+fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 45] {
     let (system, ladder) = (&row.system, &row.ladder_settings);
     [
         ("namespace", Some(Cell::Text(&row.namespace))),
         ("persistent_volume_claim", Some(Cell::Text(&row.persistent_volume_claim))),
         ("tpr_path", Some(Cell::Text(&row.tpr_path))),
+        ("multidir", row.multidir.as_deref().map(Cell::Words)),
         ("image", row.image.as_deref().map(Cell::Text)),
         ("run_as_user", row.run_as_user.map(Cell::Big)),
         ("run_as_group", row.run_as_group.map(Cell::Big)),

@@ -204,6 +204,7 @@ impl Store {
                     'max_gpus', t.max_gpus, 'min_cpu_millicores', t.min_cpu_millicores,
                     'min_ns_per_day', t.min_ns_per_day, 'interruption_after_seconds', t.interruption_after_seconds,
                     'fallback_after_seconds', t.fallback_after_seconds, 'append', t.append, 'checkpoint_path', t.checkpoint_path,
+                    'multidir', t.multidir,
                     'mdrun_options', t.mdrun_options, 'node_labels', t.node_labels, 'deadline', t.deadline,
                     'project', t.project, 'labels', t.labels, 'held', t.held, 'after', t.after,
                     'pinned_image', t.pinned_image, 'extended_nsteps', t.extended_nsteps, 'atoms', t.atoms, 'box_nm', t.box_nm,

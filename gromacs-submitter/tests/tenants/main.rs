@@ -3,6 +3,7 @@
 #![allow(clippy::too_many_lines, reason = "a story is told in one piece")]
 
 mod calibrations;
+mod ensembles;
 mod limits;
 mod migrations;
 #[path = "../postgres/mod.rs"]
@@ -16,7 +17,8 @@ mod rows;
 use gromacs_submitter::advance::{Measurement, Observation, with_failure};
 use gromacs_submitter::probe::parse_inspection;
 use gromacs_submitter::store::{
-    Answer, Change, Changes, Claim, ClaimOptions, NewRow, Removal, RowFilter, Store, StoreError, Tenant,
+    AddMode, Added, Answer, Change, Changes, Claim, ClaimOptions, NewRow, Removal, RowFilter, Store,
+    StoreError, Tenant,
 };
 use postgres::{as_role, migrated_database, store};
 use program::{Program, text};

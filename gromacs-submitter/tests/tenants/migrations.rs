@@ -247,3 +247,27 @@ async fn rows_of_before_count_as_waiting_until_somebody_has_looked() {
     let claims = submitter.claim(&one).await.expect("should claim");
     assert_eq!(claims.iter().map(|claim| claim.row.id).collect::<Vec<_>>(), [2]);
 }
+
+/// Rows of before are of one simulation, and inserts of before make such rows.
+#[tokio::test]
+async fn rows_of_before_are_of_one_simulation() {
+    migrated_database().await;
+    let url = empty_database().await;
+    let (admin, alice) = (store(&url, "admin"), store(&as_role(&url, "alice"), "alice"));
+    MIGRATIONS.run_to(7, admin.pool()).await.expect("should migrate as far as before");
+    admin.pool().execute(TENANT).await.expect("should add a tenant");
+    let insert = "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path) values ('chem', 'data', 'a.tpr')";
+    alice.pool().execute(insert).await.expect("should add");
+    admin.migrate().await.expect("should migrate");
+    alice.pool().execute(insert).await.expect("should add as before");
+    let several = "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path, multidir)
+        values ('chem', 'data', 'ens/topol.tpr', '{sim0,sim1}')";
+    alice.pool().execute(several).await.expect("should add several");
+    let claims = store(&as_role(&url, "submitter"), "submitter").claim(&any(10)).await.expect("should claim");
+    let mut found: Vec<(i64, u32)> =
+        claims.iter().map(|claim| (claim.row.id, claim.row.simulations())).collect();
+    found.sort_unstable();
+    assert_eq!(found, [(1, 1), (2, 1), (3, 2)]);
+    let change = "update gromacs_to_tune set multidir = '{sim0,sim2}' where id = 3";
+    assert!(alice.pool().execute(change).await.is_err(), "a row keeps its folders");
+}

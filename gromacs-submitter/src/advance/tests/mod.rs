@@ -10,6 +10,7 @@ mod extension;
 mod growth;
 mod least;
 mod minimisation;
+mod multidir;
 mod no_locks;
 mod nodes;
 mod observation;

@@ -14,10 +14,11 @@ use crate::store::{Labels, Moment, NewRow};
 type Fill = fn(&mut NewRow, &str) -> Result<(), String>;
 
 /// Every column that a user may give.
-const COLUMNS: [(&str, Fill); 44] = [
+const COLUMNS: [(&str, Fill); 45] = [
     ("namespace", |row, cell| text(&mut row.namespace, cell)),
     ("persistent_volume_claim", |row, cell| text(&mut row.persistent_volume_claim, cell)),
     ("tpr_path", |row, cell| text(&mut row.tpr_path, cell)),
+    ("multidir", |row, cell| folders(&mut row.multidir, cell)),
     ("image", |row, cell| number(&mut row.image, cell)),
     ("run_as_user", |row, cell| number(&mut row.run_as_user, cell)),
     ("run_as_group", |row, cell| number(&mut row.run_as_group, cell)),
@@ -217,6 +218,12 @@ fn words(column: &mut Option<Vec<String>>, cell: &str) -> Result<(), String> {
 fn deadline(value: &mut Option<Moment>, cell: &str) -> Result<(), String> {
     let read = crate::config::deadline(cell.trim());
     *value = Some(read.map_err(|explain| format!("{} is not a time; {explain}", quote(cell)))?);
+    Ok(())
+}
+
+/// `sim0 sim1 sim2`.
+fn folders(column: &mut Option<Vec<String>>, cell: &str) -> Result<(), String> {
+    *column = Some(cell.split_whitespace().map(ToOwned::to_owned).collect());
     Ok(())
 }
 

@@ -19,10 +19,7 @@ pub(super) fn literal(path: String) -> Result<String, String> {
 
 /// Finds each path or pattern below `root`. A file with exactly that name comes before a pattern.
 pub(super) fn expand(root: &Path, paths: &[String]) -> anyhow::Result<Vec<Named>> {
-    let real = root.canonicalize().with_context(|| format!("--root {} cannot be read", root.display()))?;
-    anyhow::ensure!(real.is_dir(), "--root {} is not a folder", root.display());
-    // An absolute path is written with the root's name as the user knows it, or with its real one.
-    let known = std::path::absolute(root).unwrap_or_else(|_| real.clone());
+    let (real, known) = roots(root)?;
     Ok(paths.iter().flat_map(|path| find(&real, &known, path)).collect())
 }
 
@@ -34,12 +31,28 @@ pub(super) fn one(root: &Path, path: &str) -> anyhow::Result<String> {
     file.map_err(|why| anyhow::anyhow!("{named}: {why}"))
 }
 
-fn find(real: &Path, known: &Path, path: &str) -> Vec<Named> {
-    let refuse = |why: String| vec![(path.to_owned(), Err(why))];
+/// A path as it is below `root`, whether anything is there or not.
+pub(super) fn relative(root: &Path, path: &str) -> anyhow::Result<Result<String, String>> {
+    let (real, known) = roots(root)?;
+    Ok(below(&real, &known, path)
+        .and_then(|found| found.to_str().map(ToOwned::to_owned).ok_or_else(|| NOT_UTF_8.to_owned())))
+}
+
+const NOT_UTF_8: &str = "its name is not UTF-8";
+
+/// The root by its real name, and as the user knows it: an absolute path is written with either.
+fn roots(root: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
+    let real = root.canonicalize().with_context(|| format!("--root {} cannot be read", root.display()))?;
+    anyhow::ensure!(real.is_dir(), "--root {} is not a folder", root.display());
+    let known = std::path::absolute(root).unwrap_or_else(|_| real.clone());
+    Ok((real, known))
+}
+
+fn below(real: &Path, known: &Path, path: &str) -> Result<PathBuf, String> {
     let relative = if Path::new(path).is_absolute() {
         match Path::new(path).strip_prefix(known).or_else(|_| Path::new(path).strip_prefix(real)) {
             Ok(relative) => relative.to_path_buf(),
-            Err(_) => return refuse(format!("it is not inside --root {}", known.display())),
+            Err(_) => return Err(format!("it is not inside --root {}", known.display())),
         }
     } else {
         PathBuf::from(path)
@@ -47,9 +60,18 @@ fn find(real: &Path, known: &Path, path: &str) -> Vec<Named> {
     // `./a.tpr` is what a shell's completion makes of `a.tpr`; `..` is left for the rule of the table to refuse.
     let relative: PathBuf = relative.components().filter(|part| !matches!(part, Component::CurDir)).collect();
     if relative.components().any(|part| matches!(part, Component::ParentDir)) {
-        return refuse("it must not hold '..'; name it from the volume's root".to_owned());
+        return Err("it must not hold '..'; name it from the volume's root".to_owned());
     }
-    let Some(text) = relative.to_str() else { return refuse("its name is not UTF-8".to_owned()) };
+    Ok(relative)
+}
+
+fn find(real: &Path, known: &Path, path: &str) -> Vec<Named> {
+    let refuse = |why: String| vec![(path.to_owned(), Err(why))];
+    let relative = match below(real, known, path) {
+        Ok(relative) => relative,
+        Err(why) => return refuse(why),
+    };
+    let Some(text) = relative.to_str() else { return refuse(NOT_UTF_8.to_owned()) };
     if real.join(&relative).exists() || !text.contains(['*', '?', '[']) {
         return vec![(text.to_owned(), check(real, &relative))];
     }

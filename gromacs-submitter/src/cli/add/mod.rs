@@ -3,6 +3,7 @@
 mod csv;
 mod files;
 mod inspect;
+mod multidir;
 
 use std::time::Duration;
 
@@ -138,7 +139,8 @@ fn json_result(entry: &Entry, fate: &Added, committed: bool, would: bool) -> Val
 
 fn entries(options: &AddOptions) -> anyhow::Result<Vec<Entry>> {
     let mut defaults = defaults(options);
-    if let Some((root, path)) = options.root.as_ref().zip(options.checkpoint.as_ref()) {
+    let checked = options.root.as_ref().filter(|_| options.multidir.is_empty());
+    if let Some((root, path)) = checked.zip(options.checkpoint.as_ref()) {
         defaults.checkpoint_path = Some(files::one(root, path).context("--checkpoint names no file")?);
     }
     if let Some(text) = &options.mdrun_options {
@@ -152,6 +154,9 @@ fn entries(options: &AddOptions) -> anyhow::Result<Vec<Entry>> {
         !defaults.persistent_volume_claim.is_empty(),
         "--persistent-volume-claim is missing: the volume with the .tpr file"
     );
+    if !options.multidir.is_empty() {
+        return Ok(vec![multidir::entry(options, defaults)?]);
+    }
     let mut paths = options.tpr_path.clone();
     if let Some(tpr) = &options.tpr {
         if paths.is_empty() {

@@ -1,0 +1,241 @@
+//! What the scripts of a row of several simulations do, with a `gmx` of the test's and with GROMACS itself.
+
+mod volume;
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use gromacs_submitter::mdrun_log::{error_message, parse};
+use gromacs_submitter::multidir::{INSPECT_SCRIPT, OLDEST_CHECKPOINT, RUN_SCRIPT, VERIFY_SCRIPT};
+use gromacs_submitter::probe;
+use volume::{Volume, has_gromacs};
+
+/// A `gmx` that takes 100 steps, 10 in each 0.3 s, and has a checkpoint after each. `stop-at` in the folder of a simulation
+/// holds the step at which it is told to stop, `fail-at` that at which it fails.
+const GMX: &str = r#"
+if [ "$2" = dump ]; then echo "step = $(cat "$4")"; exit 0; fi
+step=0 from=
+if [ -s state.cpt ]; then step=$(cat state.cpt) from=" (continuing from step $step,      0.0 ps)"; fi
+echo "starting mdrun 'Water'"
+echo "100 steps,      0.2 ps$from."
+trap 'printf "\n\nReceived the TERM signal, stopping within 10 steps\n"; echo "$step" >state.cpt; exit 1' TERM
+while [ "$step" -lt 100 ]; do
+    sleep 0.3
+    step=$((step + 10))
+    printf '\rstep %s, remaining wall clock time:     %s s          ' "$step" "$((100 - step))"
+    echo "$step" >state.new && mv state.new state.cpt
+    echo "Writing checkpoint, step $step at Wed Nov 25 04:51:36 2026" >>md.log
+    if [ "$step" = "$(cat fail-at 2>/dev/null)" ]; then printf '\n\nFatal error:\nToo many LINCS warnings\n\n'; exit 1; fi
+    if [ "$step" = "$(cat stop-at 2>/dev/null)" ]; then rm stop-at; kill -TERM $$; fi
+done
+printf '\nWriting final coordinates.\n\n       Time:       12.3        6.2      200.0\nPerformance:   %s     0.8\n' "$(cat speed)"
+"#;
+
+fn row(gmx: &str, names: &[&str]) -> (Volume, PathBuf) {
+    let volume = Volume::new(gmx);
+    let work = volume.0.join("ens/gromacs-7");
+    for (name, number) in names.iter().zip(1..) {
+        let (input, folder) = (volume.0.join("ens").join(name), work.join(name));
+        for folder in [&input, &folder] {
+            std::fs::create_dir_all(folder).expect("should make a folder");
+        }
+        std::fs::write(input.join("topol.tpr"), "x").expect("should write");
+        std::fs::write(folder.join("speed"), format!("{number}0.5")).expect("should write");
+    }
+    (volume, work)
+}
+
+fn write(work: &Path, file: &str, text: &str) {
+    std::fs::write(work.join(file), text).expect("should write");
+}
+
+fn run(volume: &Volume, work: &Path, names: &[&str], mdrun: &[&str]) -> (Option<i32>, String) {
+    let inputs = volume.0.join("ens");
+    let count = names.len().to_string();
+    let arguments = ["topol.tpr", "100", "1", "0", "0", &count];
+    let words = arguments.iter().chain(names).chain(mdrun).map(Path::new);
+    let arguments: Vec<&Path> = [work, inputs.as_path()].into_iter().chain(words).collect();
+    let output = volume.run(RUN_SCRIPT, &arguments);
+    (output.status.code(), said(&output))
+}
+
+fn said(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat()
+}
+
+const NAMES: [&str; 3] = ["sim0", "a b/$(id)", "-x"];
+
+#[test]
+fn all_are_computed_and_the_slowest_tells_the_speed() {
+    let (volume, work) = row(GMX, &NAMES);
+    let (code, text) = run(&volume, &work, &NAMES, &["gmx", "mdrun"]);
+    assert_eq!(code, Some(0), "{text}");
+    let facts = parse(&text);
+    assert_eq!(
+        (facts.first_step, facts.last_step, facts.reached_the_end),
+        (Some(0), Some(100), true),
+        "{text}"
+    );
+    assert_eq!((facts.ns_per_day, facts.wall_seconds), (Some(10.5), Some(6.2)), "{text}");
+    assert!(text.contains("together: 61.5 ns/day"), "{text}");
+    // Nothing is left to do.
+    write(&work, "sim0/state.cpt", "7");
+    let (code, text) = run(&volume, &work, &NAMES, &["gmx", "mdrun"]);
+    assert_eq!((code, parse(&text).reached_the_end), (Some(0), true), "{text}");
+    assert_eq!(std::fs::read_to_string(work.join("sim0/state.cpt")).expect("should be there"), "7");
+}
+
+#[test]
+fn the_least_advanced_one_says_where_the_row_goes_on() {
+    let (volume, work) = row(GMX, &NAMES);
+    write(&work, "sim0/state.cpt", "60");
+    write(&work, "-x/state.cpt", "40");
+    write(&work, "a b/$(id)/.done", "100\n");
+    let (code, text) = run(&volume, &work, &NAMES, &["gmx", "mdrun"]);
+    let facts = parse(&text);
+    assert_eq!((code, facts.first_step, facts.last_step), (Some(0), Some(40), Some(100)), "{text}");
+    assert!(!work.join("a b/$(id)/mdrun.out").exists(), "it is complete");
+}
+
+#[test]
+fn what_is_interrupted_ends_with_the_oldest_checkpoint() {
+    let (volume, work) = row(GMX, &NAMES);
+    for (name, step) in NAMES.iter().zip(["30", "50", "40"]) {
+        write(&work, &format!("{name}/stop-at"), step);
+    }
+    let (code, text) = run(&volume, &work, &NAMES, &["gmx", "mdrun"]);
+    let facts = parse(&text);
+    assert_eq!((code, facts.reached_the_end, facts.last_step), (Some(1), false, Some(30)), "{text}");
+    let time = |file: &str| {
+        std::fs::metadata(work.join(file)).and_then(|found| found.modified()).expect("should be there")
+    };
+    assert_eq!(time(OLDEST_CHECKPOINT), time("sim0/state.cpt"));
+    assert!(time(OLDEST_CHECKPOINT) < time("a b/$(id)/state.cpt"));
+    let (code, text) = run(&volume, &work, &NAMES, &["gmx", "mdrun"]);
+    assert_eq!((code, parse(&text).first_step), (Some(0), Some(30)), "{text}");
+}
+
+#[test]
+fn one_that_fails_stops_the_others_and_is_named() {
+    let (volume, work) = row(GMX, &NAMES);
+    write(&work, "a b/$(id)/fail-at", "20");
+    let (code, text) = run(&volume, &work, &NAMES, &["gmx", "mdrun"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert_eq!(error_message(&text).as_deref(), Some("Too many LINCS warnings"), "{text}");
+    assert!(text.ends_with("simulation a b/$(id) ended with exit code 1\n"), "{text}");
+    let out = std::fs::read_to_string(work.join("-x/mdrun.out")).expect("should be there");
+    assert!(out.contains("Received the TERM signal"), "it has saved what it computed: {out}");
+}
+
+#[test]
+fn a_checkpoint_that_is_missing_or_older_is_not_gone_on_from() {
+    let log = "Writing checkpoint, step 30 at W\nWriting checkpoint, step 60 at W\n";
+    for (checkpoint, words) in [(None, "missing or damaged"), (Some("20"), "at step 20")] {
+        let (volume, work) = row(GMX, &NAMES);
+        write(&work, "-x/md.log", log);
+        if let Some(step) = checkpoint {
+            write(&work, "-x/state.cpt", step);
+        }
+        let (code, text) = run(&volume, &work, &NAMES, &["gmx", "mdrun"]);
+        let said = format!("-x: state.cpt is {words}, but a checkpoint had reached step 30");
+        assert_eq!((code, error_message(&text)), (Some(12), Some(said)), "{text}");
+        assert!(!work.join("sim0/mdrun.out").exists(), "nothing was started");
+        // The last one that the log names may not have been written.
+        write(&work, "-x/state.cpt", "30");
+        assert_eq!(run(&volume, &work, &NAMES, &["gmx", "mdrun"]).0, Some(0));
+    }
+}
+
+/// Each mdrun has GPUs of its own, or several have one.
+#[test]
+fn gpus_are_divided() {
+    let gmx =
+        r#"for word; do if [ "$before" = -gpu_id ]; then echo "$word" >gpu; fi; before=$word; done; exit 3"#;
+    for (gpus, each, expected) in
+        [("1", "1", ["", "", "", ""]), ("2", "1", ["0", "0", "1", "1"]), ("8", "2", ["01", "23", "45", "67"])]
+    {
+        let names = ["s0", "s1", "s2", "s3"];
+        let (volume, work) = row(gmx, &names);
+        let inputs = volume.0.join("ens");
+        let words = ["topol.tpr", "100", "1", gpus, each, "4", "s0", "s1", "s2", "s3", "gmx", "mdrun"];
+        let arguments: Vec<&Path> =
+            [work.as_path(), inputs.as_path()].into_iter().chain(words.iter().map(Path::new)).collect();
+        volume.run(RUN_SCRIPT, &arguments);
+        let found = names.map(|name| {
+            std::fs::read_to_string(work.join(name).join("gpu")).unwrap_or_default().trim().to_owned()
+        });
+        assert_eq!(found, expected, "{gpus} GPUs");
+    }
+}
+
+#[test]
+fn simulations_of_other_lengths_are_refused() {
+    let dump = format!("{}/tests/fixtures/dump-peptide.txt", env!("CARGO_MANIFEST_DIR"));
+    let gmx = format!(
+        "case \"$*\" in *--version*) echo 'GROMACS version:    2022.5' ;; *longer*) sed 's/^   nsteps .*/   nsteps = 77/' '{dump}' ;; *) cat '{dump}' ;; esac"
+    );
+    let (volume, work) = row(&gmx, &["sim0", "sim1", "longer"]);
+    let (script, file) = (Path::new(probe::INSPECT_SCRIPT), volume.0.join("ens/topol.tpr"));
+    let inspect = |words: &[&str]| {
+        let head = [script, &file, &work, Path::new("row 7 of queue a"), Path::new("-"), Path::new("-")];
+        let arguments: Vec<&Path> = head.into_iter().chain(words.iter().map(Path::new)).collect();
+        let output = volume.run(INSPECT_SCRIPT, &arguments);
+        (output.status.code(), said(&output))
+    };
+    let (code, text) = inspect(&["2", "sim0", "sim1"]);
+    assert_eq!(code, Some(0), "{text}");
+    let before = probe::parse_inspection(&volume.message()).expect("should be read");
+    assert_eq!(before.system.nsteps, Some(1000));
+    assert!(volume.message().len() < 1000 && work.join("sim1/.row").exists());
+    let (code, text) = inspect(&["3", "sim0", "sim1", "longer"]);
+    assert_eq!(code, Some(10), "{text}");
+    assert!(text.contains("longer has nsteps 77, and sim0 has 1000"), "{text}");
+    let (code, text) = inspect(&["2", "sim0", "none"]);
+    assert!(
+        code == Some(4) && text.contains("there is no file") && text.contains("none/topol.tpr"),
+        "{text}"
+    );
+    let (code, text) = inspect(&["2", "sim0", "sim1", "/nowhere.dat"]);
+    assert!(code == Some(4) && text.contains("there is no file /nowhere.dat"), "{text}");
+    // Any of the files that changes is seen.
+    std::fs::write(volume.0.join("ens/sim1/topol.tpr"), "y").expect("should write");
+    assert_eq!(inspect(&["2", "sim0", "sim1"]).0, Some(0));
+    let after = probe::parse_inspection(&volume.message()).expect("should be read");
+    assert_eq!(probe::change(&before.values, &after.values), probe::Change::Other(Vec::new()));
+}
+
+/// GROMACS itself, where it is installed: two boxes of water, the second of which is ahead.
+#[test]
+fn gromacs_computes_several_and_the_least_advanced_is_read() {
+    if !has_gromacs() {
+        return;
+    }
+    let names = ["sim0", "sim1"];
+    let (volume, work) = row("PATH=${PATH#*:} exec gmx \"$@\"", &names);
+    let made = volume.0.join("water.tpr");
+    let sizes = ["2", "2", "2", "100"].map(Path::new);
+    let scratch = volume.0.join("scratch");
+    let water =
+        volume.run(probe::WATER_SCRIPT, &[&[made.as_path(), scratch.as_path()], sizes.as_slice()].concat());
+    assert!(water.status.success(), "{}", said(&water));
+    for name in names {
+        std::fs::copy(&made, volume.0.join("ens").join(name).join("topol.tpr")).expect("should copy");
+    }
+    let mdrun = "gmx mdrun -cpi state.cpt -cpo state.cpt -cpt 9 -ntmpi 1 -ntomp 1 -nb cpu -v -stepout 10";
+    let mdrun: Vec<&str> = mdrun.split(' ').collect();
+    let (code, text) = run(&volume, &work, &names, &mdrun);
+    let facts = parse(&text);
+    assert_eq!((code, facts.reached_the_end, facts.last_step), (Some(0), true, Some(100)), "{text}");
+    assert!(facts.ns_per_day.is_some() && facts.wall_seconds.is_some(), "{text}");
+    let read = || {
+        let script = Path::new(probe::VERIFY_SCRIPT);
+        let output = volume.run(VERIFY_SCRIPT, &[script, &work, Path::new("sim0"), Path::new("sim1")]);
+        (output.status.code(), said(&output))
+    };
+    assert_eq!(read().0, Some(0));
+    let found = probe::parse_verification(&volume.message()).expect("should be an answer");
+    assert_eq!((found.step, found.speed.map(|(speed, _)| speed)), (100, facts.ns_per_day));
+    std::fs::remove_file(work.join("sim1/state.cpt")).expect("should remove");
+    let (code, text) = read();
+    assert!(code == Some(4) && text.contains("there is no checkpoint"), "{text}");
+}
