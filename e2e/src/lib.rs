@@ -8,6 +8,7 @@ pub mod by_use;
 pub mod cgroup;
 pub mod checkpointing;
 pub mod chemist;
+pub mod egress;
 pub mod faults;
 pub mod forward;
 pub mod gromacs;

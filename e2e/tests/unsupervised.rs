@@ -13,9 +13,10 @@ use kube::{
     api::{DeleteParams, LogParams, Patch, PatchParams, PostParams},
 };
 use scavenger_e2e::{
-    World,
+    World, egress,
     interruption::{Ended, take_away},
     postgres::NAMESPACE,
+    repetitions,
     room::{has_run_for, patch_pool, pools, status},
     run,
     world::{counter, until},
@@ -29,6 +30,9 @@ use serde_json::json;
 
 /// Held by the test that has changed the supervisor or the way of its reports.
 static SUPERVISOR: Mutex<()> = Mutex::new(());
+
+/// The reports could go to the operator, and none leaves the pod.
+const FORBIDDEN: &str = "the operator, and egress is forbidden";
 
 /// Sends the reports to the pods with this name.
 async fn reports_go_to(world: &World, name: &str) -> Result<()> {
@@ -79,8 +83,8 @@ async fn taken(world: &World, name: &str, word: &str) -> Result<()> {
     .await
 }
 
-/// A workload is interrupted while its reports go to nobody, to somebody who is silent, and to somebody who talks nonsense.
-/// Returns how often.
+/// A workload is interrupted while its reports go to nobody, to somebody who is silent, to somebody who talks nonsense, and
+/// nowhere, because a NetworkPolicy forbids it. Returns how often. In the soak the operator hears nothing for ten minutes.
 async fn reports_are_missed(world: &World) -> Result<i64> {
     let mut job = counter("count", 100_000);
     job["spec"]["checkpoint"]["path"] = json!("/data/count");
@@ -88,14 +92,18 @@ async fn reports_are_missed(world: &World) -> Result<i64> {
     job["spec"]["checkpoint"]["request"] = json!({ "signal": "USR1" });
     world.create::<ScavengerJob>(job).await?;
     let mut interruptions = 0;
-    for to in ["nobody", "silent", "nonsense"] {
-        reports_go_to(world, to).await?;
+    let away = Duration::from_secs(if repetitions(1) > 1 { 150 } else { 5 });
+    for to in ["nobody", "silent", "nonsense", FORBIDDEN] {
+        reports_go_to(world, if to == FORBIDDEN { "scavenger-operator" } else { to }).await?;
         let ready = async || {
             world.phase("count", Phase::Running).await?;
-            has_run_for(world, "count", Duration::from_secs(5)).await?;
+            if to == FORBIDDEN {
+                egress::forbid(&world.pod("count").await?)?;
+            }
+            has_run_for(world, "count", away).await?;
             match to {
                 // It says so once, and goes on.
-                "nobody" => {
+                "nobody" | FORBIDDEN => {
                     let pod = world.pod("count").await?.name_any();
                     world.log_until(&pod, "the report is missed", |line| line.contains("report")).await?;
                     Ok(())
