@@ -251,9 +251,11 @@ fn the_operators_account_writes_one_secret_and_config_maps_of_one_name() {
         // What is known of the use of nodes stands in the operator's namespace alone.
         let known = |key: &str| map(names::NODE_USE, json!({ key: "" }));
         try_out::<ConfigMap>(&own, &known("nodes")).await?;
-        for (word, account, wrong) in
-            [("metadata.name", &operator, known("nodes")), ("nodes and harmed", &own, known("ca.crt"))]
-        {
+        try_out::<ConfigMap>(&own, &known("byRequests")).await?;
+        for (word, account, wrong) in [
+            ("metadata.name", &operator, known("nodes")),
+            ("nodes, harmed and byRequests", &own, known("ca.crt")),
+        ] {
             let answer = try_out::<ConfigMap>(account, &wrong).await;
             refused(word, answer, &["scavenger-operator-configmaps", word])?;
         }
