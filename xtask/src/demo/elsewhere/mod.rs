@@ -67,7 +67,7 @@ pub(crate) struct Elsewhere {
     /// Context of the kubeconfig; its current one if none is named
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
     context: Option<String>,
-    /// Push the images to this registry, from which the nodes pull them: HOST[:PORT][/PATH]
+    /// Push the images to this registry, from which the nodes pull them: HOST\[:PORT\]\[/PATH\]
     ///
     /// `http://` in front allows a registry without TLS; the nodes must allow it, too. User and password for the push are read
     /// from ~/.docker/config.json, or from SCAVENGER_REGISTRY_USER and SCAVENGER_REGISTRY_PASSWORD.

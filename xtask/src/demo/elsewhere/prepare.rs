@@ -141,7 +141,7 @@ fn install_definitions(access: &Access) -> Result<()> {
     access.kubectl_output(&wait).map(drop)
 }
 
-/// Values of the chart beside those of [`VALUES`].
+/// Values of the chart beside those of the demonstration's own.
 pub(super) fn values(stage: &Stage, survey: &Survey, has_secret: bool) -> Value {
     let secrets = if has_secret { json!([PULL_SECRET]) } else { json!([]) };
     let (here, threshold) = (json!({ LABEL: "true" }), survey.share.threshold);
