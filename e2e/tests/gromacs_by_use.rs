@@ -14,7 +14,7 @@ use scavenger_e2e::{
     faults::Operator,
     gromacs::computed,
     postgres::Database,
-    queue::{STEPS, insert, prepare, row},
+    queue::{insert, prepare_with, row},
     repetitions,
     room::{delete_pod, patch_pool},
     world::{ordinary_pod, real_node, until, until_within},
@@ -24,6 +24,9 @@ use serde_json::json;
 
 /// How long the queue may take: on a machine that is busy with other tests, one simulation after the other.
 const LIMIT: Duration = Duration::from_secs(900);
+
+/// So many that no simulation is complete before the pod that comes is seen, on a slow machine either.
+const STEPS: u32 = 12_000;
 
 /// Nanoseconds of all steps of one simulation.
 const NANOSECONDS: f64 = STEPS as f64 * 2e-6;
@@ -77,10 +80,10 @@ async fn a_pod_comes_and_goes(
         Ok((steps(database, rows).await? > 200).then_some(()))
     })
     .await?;
-    world.create::<Pod>(ordinary_pod("comes", &json!({ "cpu": "50m", "memory": "16Mi" }))).await?;
-    world.pod_runs("comes").await?;
-    // More than the node has: what the simulations use is a part of it.
+    // More than the node has: what the simulations use is a part of it. Not only once the pod runs, since the simulations
+    // go on until then.
     used.set("2700m", "2Gi");
+    world.create::<Pod>(ordinary_pod("comes", &json!({ "cpu": "50m", "memory": "16Mi" }))).await?;
     until("simulations have made way", || async {
         Ok((interruptions(database, rows).await? > 0).then_some(()))
     })
@@ -98,7 +101,7 @@ fn simulations_complete_on_what_is_reserved_and_idle() {
         used.measure(&proxy, &node, None);
         let operator = Operator::start(&proxy, &world.client).await?;
         patch_pool(world, &json!({ "nodeSelector": null })).await?;
-        let database = prepare(world).await?;
+        let database = prepare_with(world, STEPS, "").await?;
         reserve(world, &node).await?;
         with_usage(world, &node, || async {
             // What has gone is to be forgotten soon, and no request is to count for what idles.
