@@ -59,8 +59,21 @@ impl View {
 pub(crate) enum Table {
     /// For those that kube-scheduler places by what they request. On nodes that are counted by use, both must suffice.
     Requests,
-    /// For those that the planner places by what is really used. Empty while nothing is counted by use.
+    /// For those that the planner places by what is really used, or that must stay below limits of nodes. Empty while there
+    /// are neither.
     Usage,
+}
+
+/// Who chooses the nodes of ScavengerJobs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Placing {
+    /// kube-scheduler, by what pods request.
+    #[default]
+    Scheduler,
+    /// The planner, by what is really used, for ScavengerJobs of one pod.
+    Usage,
+    /// The planner, by requests and limits of nodes, for ScavengerJobs of one pod. Others count in the same way.
+    NodeLimits,
 }
 
 /// Rows of all tables.
@@ -100,8 +113,7 @@ pub(crate) struct Places {
     /// For each view of each table what is free: `width` amounts for each node.
     free: [Vec<i64>; TABLES],
     counts_in: [Bits; TABLES],
-    /// True while ScavengerJobs of one pod are placed by what is really used.
-    by_use: bool,
+    placing: Placing,
     admissions: Admissions,
     asks: Slab<Asked>,
     /// By whose demands they are.
@@ -146,11 +158,17 @@ impl Asked {
         self.table as usize * VIEWS + view as usize
     }
 
-    fn table(whose: Whose, demand: &Demand, by_use: bool) -> Table {
+    fn table(whose: Whose, demand: &Demand, placing: Placing) -> Table {
         match whose {
-            Whose::ScavengerJobs if by_use && demand.may_go_by_use() => Table::Usage,
+            Whose::ScavengerJobs if placing == Placing::NodeLimits => Table::Usage,
+            Whose::ScavengerJobs if placing == Placing::Usage && demand.may_go_by_use() => Table::Usage,
             Whose::ScavengerJobs | Whose::Ordinary => Table::Requests,
         }
+    }
+
+    /// True if the planner chooses its node, whatever keeps its pods together.
+    fn is_placed_by_the_planner(&self) -> bool {
+        self.table == Table::Usage && self.demand.may_go_by_use()
     }
 
     /// Columns and amounts of what one unit asks for; nothing for what no node has, which fits nowhere.
@@ -194,7 +212,7 @@ impl Places {
         let asked = Asked {
             demand: demand.clone(),
             whose,
-            table: Asked::table(whose, &demand, self.by_use),
+            table: Asked::table(whose, &demand, self.placing),
             units,
             amounts,
             placement,
@@ -328,15 +346,14 @@ impl Places {
         self.takeable_stale = true;
     }
 
-    /// Whether ScavengerJobs of one pod are placed by what is really used. The rows of all nodes are to be set again after a
-    /// change.
-    pub(crate) fn set_by_use(&mut self, by_use: bool) {
-        if self.by_use == by_use {
+    /// Who chooses the nodes of ScavengerJobs. The rows of all nodes are to be set again after a change.
+    pub(crate) fn set_placing(&mut self, placing: Placing) {
+        if self.placing == placing {
             return;
         }
-        self.by_use = by_use;
+        self.placing = placing;
         for asked in self.asks.items.iter_mut().flatten() {
-            asked.table = Asked::table(asked.whose, &asked.demand, by_use);
+            asked.table = Asked::table(asked.whose, &asked.demand, placing);
             asked.counts = [None; VIEWS];
         }
         self.takeable_stale = true;
@@ -344,12 +361,12 @@ impl Places {
 
     /// Where the rows are in which a ScavengerJob's demand finds what is free.
     pub(crate) fn rows(&self, demand: &Demand, view: View) -> usize {
-        Asked::table(Whose::ScavengerJobs, demand, self.by_use) as usize * VIEWS + view as usize
+        Asked::table(Whose::ScavengerJobs, demand, self.placing) as usize * VIEWS + view as usize
     }
 
     /// True for a demand of a ScavengerJob whose node the planner chooses.
     pub(crate) fn is_placed_by_use(&self, ask: Ask) -> bool {
-        self.asks.at(ask.0).table == Table::Usage
+        self.asks.at(ask.0).is_placed_by_the_planner()
     }
 
     /// How many units of a demand find a place.
@@ -397,7 +414,7 @@ impl Places {
     pub(crate) fn nodes_for(&self, ask: Ask, failed: u32) -> Vec<usize> {
         let asked = self.asks.at(ask.0);
         let wanted = asked.demand.pod_count as usize;
-        if asked.table == Table::Usage || asked.demand.placement.one_node {
+        if asked.is_placed_by_the_planner() || asked.demand.placement.one_node {
             let chosen = self.emptiest(asked, failed as usize);
             return chosen.into_iter().flat_map(|slot| std::iter::repeat_n(slot, wanted)).collect();
         }

@@ -34,7 +34,7 @@ pub(crate) use groups::Group;
 use groups::Groups;
 pub(crate) use index::Ask;
 pub(crate) use index::Rows;
-use index::{Places, Whose};
+use index::{Places, Placing, Whose};
 use labels::Labels;
 use own::{Own, OwnGroups, OwnLimit};
 pub use questions::Shortage;
@@ -324,7 +324,11 @@ impl Capacity {
     /// Other settings of the pool: which nodes belong to it is decided again.
     pub fn set_settings(&mut self, settings: Option<&Settings>) {
         self.chooses_nodes = settings.is_some_and(Settings::chooses_nodes);
-        self.places.set_by_use(self.chooses_nodes);
+        self.places.set_placing(match settings {
+            Some(settings) if settings.places_by_use() => Placing::Usage,
+            Some(settings) if settings.chooses_nodes() => Placing::NodeLimits,
+            _ => Placing::Scheduler,
+        });
         let names: Vec<Name> = self.nodes.keys().cloned().collect();
         for name in names {
             self.change_node(&name, |entry| {

@@ -80,6 +80,34 @@ fn what_is_more_than_the_group_may_hold_never_fits() {
     cluster.run_until_phase("large", Phase::Running);
 }
 
+/// kube-scheduler places its pods, and they count as those of any other.
+#[test]
+fn a_gang_needs_nodes_whose_thresholds_leave_enough() {
+    let mut cluster = three(settings());
+    cluster.submit(sj("large").gang(2).asking(8000), work(100));
+    cluster.submit(sj("fits").gang(2).asking(5000), work(100));
+    cluster.run_until_phase("fits", Phase::Running);
+    assert_eq!(attempt(&cluster, "fits").node, None);
+    // No reservation is kept for what never fits.
+    assert_eq!(cluster.waits("large"), Some(WaitingReason::NeverFits), "{}", cluster.history());
+    cluster.run_until_phase("fits", Phase::Completed);
+    cluster.run_for(seconds(1000));
+    assert_eq!(cluster.waits("large"), Some(WaitingReason::NeverFits));
+}
+
+/// Gangs need capacity by requests on nodes that are counted by use, and stay below what these may be filled to.
+#[test]
+fn a_gang_that_is_larger_than_every_threshold_by_use_never_fits() {
+    let mut cluster = three(settings().by_use());
+    cluster.submit(sj("large").gang(2).asking(8000), work(100));
+    super::node_use::minutes(&mut cluster, 12, |_| (100, 100));
+    assert_eq!(cluster.waits("large"), Some(WaitingReason::NeverFits), "{}", cluster.history());
+    cluster.submit(sj("fits").gang(2).asking(5000), work(100_000));
+    super::node_use::minutes(&mut cluster, 3, |_| (100, 100));
+    assert_eq!(cluster.status("fits").phase, Phase::Running, "{}", cluster.history());
+    assert_eq!(attempt(&cluster, "fits").accounting, Accounting::Requests);
+}
+
 /// Those on other nodes are left alone, although the pool is far from its threshold.
 #[test]
 fn headroom_of_a_group_is_its_own() {
