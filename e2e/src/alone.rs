@@ -14,7 +14,7 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api,
-    api::{ListParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use scavenger_schema::{
     names,
@@ -26,7 +26,7 @@ use crate::{
     World,
     faults::{OPERATOR, Proxy, delete_if_there, free_lease},
     postgres, repetitions,
-    room::patch_pool,
+    room::{patch_pool, pools},
     world::{OPERATORS, played, run_within, until},
 };
 
@@ -75,7 +75,11 @@ where
 /// Forgets what an operator of an earlier test wrote down of the use of the played nodes: it was another use.
 async fn forget_use(world: &World) -> Result<()> {
     let config_maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), postgres::NAMESPACE);
-    delete_if_there(&config_maps, names::NODE_USE).await
+    delete_if_there(&config_maps, names::NODE_USE).await?;
+    // Else a test would take it for what its own operator knows.
+    let none = Patch::Merge(json!({ "status": { "usage": null } }));
+    pools(world).patch_status(names::DEFAULT_POOL, &PatchParams::default(), &none).await?;
+    Ok(())
 }
 
 /// Lets the pool consist of played nodes.

@@ -85,6 +85,12 @@ impl PodGroup {
         Ok(Duration::from_micros(micros.context("cpu.stat has no usage_usec")?.trim().parse()?))
     }
 
+    /// True once nothing of the pod is left on the node.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        !self.processors.exists()
+    }
+
     /// The memory of all pods of its node.
     #[must_use]
     pub fn node(&self) -> &NodeMemory {
