@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use tokio::process::Command;
 
 use crate::{
@@ -31,12 +31,12 @@ pub async fn restart() -> Result<()> {
     halt()?.kill()?;
     let programs = programs()?;
     let cluster = programs.parent().context("the cluster's programs are in no folder")?.join("cluster.json");
-    // It is asked again and again until the cluster has seen the end of the first one.
     until("the metrics-server runs again", || async {
+        // Until the cluster has seen the end of the first one it takes that for the answer to this request.
         let output =
             Command::new(programs.join("devnode")).arg("metrics-server").arg(&cluster).output().await?;
-        ensure!(output.status.success(), "devnode says: {}", String::from_utf8_lossy(&output.stderr).trim());
-        Ok(is_running(&programs.join("metrics-server"))?.then_some(()))
+        let runs = output.status.success() && is_running(&programs.join("metrics-server"))?;
+        Ok(runs.then_some(()))
     })
     .await
 }

@@ -12,6 +12,7 @@ use scavenger_e2e::{
     alone::alone,
     by_use::{PlayedUse, is_known, usage_of_the_pool, with_usage},
     faults::Operator,
+    metrics_server,
     postgres::NAMESPACE,
     room::{has_reason, interrupted, now, patch_pool, status},
     world::{counter, exec, ordinary_pod, played, real_node, until},
@@ -214,4 +215,63 @@ fn a_quota_of_limits_holds_what_is_counted_by_use() {
         .await?;
         operator.kill().await
     });
+}
+
+/// The real metrics-server hangs, the operator is killed while many wait, and both are started again: nothing starts on
+/// numbers that stand still, and nobody is interrupted.
+#[test]
+fn the_metrics_server_is_restarted_and_the_leader_changes() {
+    const WAITING: usize = 10;
+    alone("metrics-restart", |world, proxy| async move {
+        let (node, real) = ("fake-0001", real_node(&Api::all(world.client.clone())).await?);
+        let used = PlayedUse::new("8", "20Gi");
+        let asking = used.measure_with_the_metrics_server(&proxy, &world.client, node, &real);
+        let operator = Operator::start(&proxy, &world.client).await?;
+        reserve(world, node).await?;
+        with_usage(world, node, || async {
+            // Beyond the time that all this takes.
+            patch_pool(world, &json!({ "usage": { "metricsGracePeriod": "20m" } })).await?;
+            submit(world, on(node, "runs", "10", "20Gi")).await?;
+            world.phase("runs", Phase::Running).await?;
+
+            let halted = metrics_server::halt()?;
+            until("the pool knows that its node is not measured", || async {
+                Ok((usage_of_the_pool(world).await?.unmeasured_nodes == 1).then_some(()))
+            })
+            .await?;
+            for number in 0..WAITING {
+                submit(world, on(node, &format!("late-{number}"), "1", "1Gi")).await?;
+            }
+            let waits = |job: &ScavengerJob| {
+                [WaitingReason::NoCapacity, WaitingReason::BehindInQueue]
+                    .iter()
+                    .any(|why| has_reason(job, *why))
+            };
+            for number in 0..WAITING {
+                world.job_until(&format!("late-{number}"), "waits", waits).await?;
+            }
+            operator.kill().await?;
+            let operator = Operator::start(&proxy, &world.client).await?;
+            until("the next leader works", || operator_is_ready(&operator)).await?;
+            drop(halted);
+            metrics_server::restart().await?;
+            for number in 0..WAITING {
+                let late = world.phase(&format!("late-{number}"), Phase::Running).await?;
+                ensure!(status(&late).attempts.is_empty(), "{:?}", status(&late));
+            }
+            let runs = world.phase("runs", Phase::Running).await?;
+            ensure!(status(&runs).interrupted_count == 0, "{:?}", status(&runs));
+            let usage = usage_of_the_pool(world).await?;
+            ensure!(usage.nodes == 1 && usage.tripped_nodes.is_empty(), "{usage:?}");
+            operator.kill().await
+        })
+        .await?;
+        asking.abort();
+        Ok(())
+    });
+}
+
+async fn operator_is_ready(operator: &Operator) -> Result<Option<()>> {
+    // Not before it listens.
+    Ok(operator.is_ready().await.unwrap_or(false).then_some(()))
 }
