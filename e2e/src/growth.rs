@@ -4,12 +4,12 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
-    api::{ListParams, LogParams},
+    api::{DeleteParams, ListParams, LogParams},
 };
 use scavenger_schema::names;
 use serde_json::{Value, json};
 
-use crate::{World, world::until};
+use crate::{World, cgroup::PodGroup, world::until};
 
 /// What a process that was killed for memory ends with.
 const KILLED: i32 = 137;
@@ -57,6 +57,27 @@ pub async fn is_killed(world: &World, name: &str) -> Result<bool> {
         }
         let log = world.api::<Pod>().logs(name, &LogParams::default()).await.unwrap_or_default();
         Ok(log.contains("grown").then_some(false))
+    })
+    .await
+}
+
+/// Deletes ordinary pods so that nobody hears of their end, and waits until nothing of them is left on the node.
+///
+/// With cgroup v1 the kernel says that memory ran out to every container below the limit of the node's pods. The container
+/// runtime then calls each of them OOMKilled when it ends, whatever ended it.
+///
+/// # Errors
+/// What the API server says.
+pub async fn delete_at_once(world: &World, names: &[&str]) -> Result<()> {
+    let pods = world.api::<Pod>();
+    let mut groups = Vec::new();
+    for name in names {
+        // Nothing is left of one that was killed.
+        groups.extend(PodGroup::of(&pods.get(name).await?).ok());
+        pods.delete(name, &DeleteParams::default().grace_period(0)).await?;
+    }
+    until("nothing is left of the ordinary pods", || async {
+        Ok(groups.iter().all(PodGroup::is_gone).then_some(()))
     })
     .await
 }

@@ -1,10 +1,14 @@
 //! What ordinary pods notice of ScavengerJobs, and what these get, on a node whose capacity is reserved and idle: alone,
 //! beside ScavengerJobs that are counted by requests, and beside such that are counted by use. Figures with their aims, no
-//! verdicts: `cargo xtask bench --only usage` runs it.
+//! verdicts: `cargo xtask bench --only usage` runs it. A part that fails leaves its figures out of the table, and the others
+//! are measured and printed all the same.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Display,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -15,14 +19,14 @@ use scavenger_e2e::{
     World,
     by_use::{allocatable, requested_cpu},
     cgroup::{PodGroup, machine},
-    growth::{hog, is_killed, ordinary_pods_harmed, takes},
+    growth::{delete_at_once, hog, is_killed, ordinary_pods_harmed, takes},
     queue::prepare,
-    room::{delete_all, delete_pod, has_reason, patch_pool},
+    room::{delete_all, delete_pod, has_reason, patch_pool, status},
     world::{exec, ordinary_pod, real_node, run_within, until, until_within},
 };
 use scavenger_schema::{
     names, quantity,
-    scavenger_job::{Phase, ScavengerJob},
+    scavenger_job::{Accounting, Phase, ScavengerJob},
 };
 use scavenger_vocabulary::WaitingReason;
 use serde_json::{Value, json};
@@ -54,6 +58,12 @@ const MILLICORES: u32 = 200;
 
 /// For how long it is measured what they get.
 const HARVEST: Duration = Duration::from_secs(60);
+
+/// A ScavengerJob that has not started by then finds no capacity.
+const START_LIMIT: Duration = Duration::from_secs(150);
+
+/// After this no further round begins, so that what was measured is printed.
+const ROUNDS_LIMIT: Duration = Duration::from_secs(40 * 60);
 
 /// Nanoseconds of a step of the water box.
 const STEP: f64 = 2e-6;
@@ -93,25 +103,63 @@ struct Figures {
     /// Ordinary pods that grew to what they request, and those of all ordinary pods that were killed or evicted.
     grown: usize,
     harmed: Vec<String>,
+    /// Rounds in which they tried.
+    growths: usize,
     /// Processor time that ScavengerJobs got, as a share of the node's.
     shares: Vec<f64>,
 }
 
 impl Figures {
-    fn latency(&self, percent: usize) -> f64 {
-        percentile(&self.latencies, percent).map_or(0.0, |micros| micros as f64 / 1000.0)
+    /// Milliseconds.
+    fn latency(&self, percent: usize) -> Option<f64> {
+        Some(percentile(&self.latencies, percent)? as f64 / 1000.0)
     }
 
-    fn burst(&self) -> f64 {
-        percentile(&self.bursts, 50).unwrap_or(0) as f64
+    fn burst(&self) -> Option<f64> {
+        Some(percentile(&self.bursts, 50)? as f64)
     }
 
-    fn start(&self, percent: usize) -> f64 {
-        percentile(&self.starts, percent).unwrap_or_default().as_secs_f64()
+    /// Seconds.
+    fn start(&self, percent: usize) -> Option<f64> {
+        Some(percentile(&self.starts, percent)?.as_secs_f64())
     }
 
-    fn share(&self) -> f64 {
-        100.0 * self.shares.iter().sum::<f64>() / self.shares.len().max(1) as f64
+    /// Percent.
+    fn share(&self) -> Option<f64> {
+        let sum = self.shares.iter().sum::<f64>();
+        (!self.shares.is_empty()).then(|| 100.0 * sum / self.shares.len() as f64)
+    }
+
+    /// Whether ordinary pods grew, and what that cost ordinary pods.
+    fn growth(&self) -> String {
+        if self.growths == 0 {
+            return MISSING.to_owned();
+        }
+        format!("{} of {} grew, {} harmed", self.grown, self.growths, self.harmed.len())
+    }
+}
+
+/// In the place of a figure that was not measured.
+const MISSING: &str = "not measured";
+
+/// A figure with its unit.
+fn shown(figure: Option<f64>, digits: usize, unit: &str) -> String {
+    figure.map_or_else(|| MISSING.to_owned(), |figure| format!("{figure:.digits$}{unit}"))
+}
+
+/// Parts that failed, and why.
+#[derive(Debug, Default)]
+struct Failures(Vec<String>);
+
+impl Failures {
+    /// Writes down why a part failed, so that the others go on.
+    fn note<T>(&mut self, what: &dyn Display, result: Result<T>) -> Option<T> {
+        result
+            .map_err(|error| {
+                eprintln!("{what} failed: {error:#}");
+                self.0.push(format!("{what}: {error:#}"));
+            })
+            .ok()
     }
 }
 
@@ -189,14 +237,16 @@ fn busy(node: &str, millicores: i64) -> Value {
     })
 }
 
-/// Starts it, and waits until it holds what it takes.
-async fn occupy(world: &World, node: &str, millicores: i64) -> Result<PodGroup> {
+/// Starts it, and waits until it holds what it takes. The way of counting is that of its attempt.
+async fn occupy(world: &World, node: &str, millicores: i64, way: Way) -> Result<PodGroup> {
     world.create::<ScavengerJob>(busy(node, millicores)).await?;
     let runs = || async {
-        let phase = world.api::<ScavengerJob>().get("busy").await?.status.and_then(|status| status.phase);
-        Ok((phase == Some(Phase::Running)).then_some(()))
+        let job = world.api::<ScavengerJob>().get("busy").await?;
+        Ok(Some(status(&job)).filter(|status| status.phase == Some(Phase::Running)))
     };
-    until_within(Duration::from_secs(600), "the ScavengerJob runs", runs).await?;
+    let attempt = until_within(START_LIMIT, "the ScavengerJob runs", runs).await?.attempt;
+    let accounting = attempt.context("what runs has an attempt")?.accounting;
+    ensure!((accounting == Accounting::Usage) == (way == Way::Usage), "it is counted by {accounting:?}");
     let pod = world.pod("busy").await?;
     world.log_until(&pod.name_any(), "the ScavengerJob holds its memory", |line| line == "grown").await?;
     PodGroup::of(&pod)
@@ -235,10 +285,12 @@ async fn grows(world: &World, beside: Option<&PodGroup>, figures: &mut Figures) 
     }
     .await;
     group.node().lift()?;
-    figures.grown += usize::from(!end?);
+    let is_killed = end?;
+    figures.growths += 1;
+    figures.grown += usize::from(!is_killed);
     let harmed = ordinary_pods_harmed(&world.client).await?;
     figures.harmed.extend(harmed.into_iter().filter(|name| !before.contains(name)));
-    delete_pod(world, "grows").await
+    delete_at_once(world, &["grows"]).await
 }
 
 /// What is measured, and on what.
@@ -253,30 +305,61 @@ struct Bench {
 }
 
 impl Bench {
-    async fn measure(&self, way: Way, figures: &mut Figures) -> Result<()> {
+    /// One round in one way.
+    async fn measure(&self, way: Way, figures: &mut Figures, failures: &mut Failures) -> Result<()> {
         let world = self.world;
+        let before = failures.0.len();
         // The policy of the pool first: what runs keeps the one with which it was started.
         way.choose(world).await?;
         let beside = match way {
             Way::Alone => None,
-            Way::Requests | Way::Usage => Some(occupy(world, &self.node, self.millicores).await?),
+            Way::Requests | Way::Usage => {
+                let started = occupy(world, &self.node, self.millicores, way).await;
+                let Some(group) = failures.note(&format_args!("{way:?}: the ScavengerJob"), started) else {
+                    return self.clear().await;
+                };
+                Some(group)
+            }
         };
         let used = || beside.as_ref().map_or(Ok(Duration::ZERO), PodGroup::processor_time);
-        let (before, began) = (used()?, Instant::now());
-        figures.latencies.extend(numbers(world, "service", &service(self.rounds)).await?);
-        figures.bursts.push(numbers(world, "burst", &burst()).await?.iter().sum());
+        let (time, began) = (used(), Instant::now());
+        let latencies = numbers(world, "service", &service(self.rounds)).await;
+        figures
+            .latencies
+            .extend(failures.note(&format_args!("{way:?}: the service"), latencies).unwrap_or_default());
+        let rounds = numbers(world, "burst", &burst()).await;
+        let rounds = failures.note(&format_args!("{way:?}: the burst"), rounds);
+        figures.bursts.extend(rounds.map(|rounds| rounds.iter().sum::<u64>()));
         for number in 0..STARTS {
-            figures.starts.push(starts(world, &format!("starts-{number}")).await?);
+            let start = starts(world, &format!("starts-{number}")).await;
+            figures.starts.extend(failures.note(&format_args!("{way:?}: a start"), start));
         }
         if beside.is_some() {
-            let share = (used()? - before).as_secs_f64() / began.elapsed().as_secs_f64();
-            figures.shares.push(share / self.cores);
-            let phase = world.api::<ScavengerJob>().get("busy").await?.status.and_then(|status| status.phase);
-            ensure!(phase == Some(Phase::Running), "the ScavengerJob did not stay: {phase:?}");
+            let share = async {
+                let share = (used()? - time?).as_secs_f64() / began.elapsed().as_secs_f64();
+                let phase = status(&world.api::<ScavengerJob>().get("busy").await?).phase;
+                ensure!(phase == Some(Phase::Running), "it did not stay: {phase:?}");
+                Ok(share / self.cores)
+            };
+            figures.shares.extend(failures.note(&format_args!("{way:?}: the ScavengerJob"), share.await));
         }
         // Last: whatever is killed is no longer needed.
-        grows(world, beside.as_ref(), figures).await?;
+        let growth = grows(world, beside.as_ref(), figures).await;
+        failures.note(&format_args!("{way:?}: the growth of memory"), growth);
+        if failures.0.len() > before {
+            return self.clear().await;
+        }
         delete_all(world).await
+    }
+
+    /// Removes whatever a part that failed has left.
+    async fn clear(&self) -> Result<()> {
+        delete_all(self.world).await?;
+        let pods = self.world.api::<Pod>();
+        let ordinary = ListParams::default().labels(&format!("!{}", names::LABEL_JOB));
+        pods.delete_collection(&DeleteParams::default(), &ordinary).await?;
+        until("no pod is left", || async { Ok(pods.list(&ordinary).await?.items.is_empty().then_some(())) })
+            .await
     }
 }
 
@@ -340,8 +423,8 @@ async fn settled(world: &World) -> Result<Vec<Pod>> {
 }
 
 impl Bench {
-    /// Reserves 90% of the node, of which 20% are used, and lets simulations have the rest: with Requests, and with Usage.
-    async fn harvest(&self) -> Result<[Harvest; 2]> {
+    /// Reserves 90% of the node, of which 20% are used.
+    async fn reserve(&self) -> Result<()> {
         let world = self.world;
         prepare(world).await?;
         // What the cluster's own programs use is a part of these 20%.
@@ -361,49 +444,52 @@ impl Bench {
             world.create::<Pod>(script(&name, &requests, &json!({}), "sleep 100000 & wait")).await?;
             world.pod_runs(&name).await?;
         }
-        let mut found = [Harvest::default(), Harvest::default()];
-        for (harvest, way) in found.iter_mut().zip([Way::Requests, Way::Usage]) {
-            way.choose(world).await?;
-            for number in 0..SIMULATIONS {
-                world.create::<ScavengerJob>(simulation(&format!("water-{number}"), &self.node)).await?;
-            }
-            let pods = settled(world).await?;
-            let groups = pods.iter().map(PodGroup::of).collect::<Result<Vec<_>>>()?;
-            let used = || groups.iter().map(PodGroup::processor_time).sum::<Result<Duration>>();
-            let steps = || try_join_all(pods.iter().map(|pod| async { step(world, &pod.name_any()).await }));
-            let (first, busy, time, began) = (steps().await?, machine()?, used()?, Instant::now());
-            tokio::time::sleep(HARVEST).await;
-            let (share, after) = ((used()? - time).as_secs_f64() / began.elapsed().as_secs_f64(), machine()?);
-            let last = steps().await?;
-            let speeds = first.iter().zip(&last).map(|(first, last)| {
-                let steps = last.0.saturating_sub(first.0) as f64;
-                steps * STEP * 86_400.0 / last.1.duration_since(first.1).as_secs_f64()
-            });
-            let share = share / self.cores;
-            *harvest = Harvest {
-                running: pods.len(),
-                share,
-                others: (after.0 - busy.0) as f64 / (after.1 - busy.1) as f64 - share,
-                ns_per_day: speeds.sum(),
-            };
-            delete_all(world).await?;
+        Ok(())
+    }
+
+    /// Lets simulations have what is left of the reserved node.
+    async fn harvest(&self, way: Way) -> Result<Harvest> {
+        let world = self.world;
+        way.choose(world).await?;
+        for number in 0..SIMULATIONS {
+            world.create::<ScavengerJob>(simulation(&format!("water-{number}"), &self.node)).await?;
         }
-        Ok(found)
+        let pods = settled(world).await?;
+        let groups = pods.iter().map(PodGroup::of).collect::<Result<Vec<_>>>()?;
+        let used = || groups.iter().map(PodGroup::processor_time).sum::<Result<Duration>>();
+        let steps = || try_join_all(pods.iter().map(|pod| async { step(world, &pod.name_any()).await }));
+        let (first, busy, time, began) = (steps().await?, machine()?, used()?, Instant::now());
+        tokio::time::sleep(HARVEST).await;
+        let (share, after) = ((used()? - time).as_secs_f64() / began.elapsed().as_secs_f64(), machine()?);
+        let last = steps().await?;
+        let speeds = first.iter().zip(&last).map(|(first, last)| {
+            let steps = last.0.saturating_sub(first.0) as f64;
+            steps * STEP * 86_400.0 / last.1.duration_since(first.1).as_secs_f64()
+        });
+        let share = share / self.cores;
+        Ok(Harvest {
+            running: pods.len(),
+            share,
+            others: (after.0 - busy.0) as f64 / (after.1 - busy.1) as f64 - share,
+            ns_per_day: speeds.sum(),
+        })
     }
 }
 
-fn print(table: &[(Way, Figures)], harvest: &[Harvest; 2]) {
+fn print(table: &[(Way, Figures)], harvest: &[Option<Harvest>; 2]) {
     let [alone, requests, usage] = [0, 1, 2].map(|way| &table[way].1);
-    let ratio = |value: f64, of: f64| if of > 0.0 { format!("{:.2}", value / of) } else { "-".to_owned() };
     println!("| measure | alone | beside ScavengerJobs, `Requests` | beside ScavengerJobs, `Usage` | aim |");
     println!("|---|---|---|---|---|");
-    let row = |what: &str, unit: &str, aim: &str, digits: usize, figure: &dyn Fn(&Figures) -> f64| {
+    let row = |what: &str, unit: &str, aim: &str, digits: usize, figure: &dyn Fn(&Figures) -> Option<f64>| {
         let base = figure(alone);
         let beside = |figures: &Figures| {
             let value = figure(figures);
-            format!("{value:.digits$}{unit} ({} of alone)", ratio(value, base))
+            let ratio = value.zip(base.filter(|base| *base > 0.0)).map(|(value, base)| value / base);
+            let ratio = ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2} of alone)"));
+            format!("{}{ratio}", shown(value, digits, unit))
         };
-        println!("| {what} | {base:.digits$}{unit} | {} | {} | {aim} |", beside(requests), beside(usage));
+        let base = shown(base, digits, unit);
+        println!("| {what} | {base} | {} | {} | {aim} |", beside(requests), beside(usage));
     };
     row("request that takes 2 ms of cpu, median", " ms", "", 2, &|figures| figures.latency(50));
     row("the same, 99th percentile", " ms", "at most 1.1 of alone", 2, &|figures| figures.latency(99));
@@ -412,46 +498,48 @@ fn print(table: &[(Way, Figures)], harvest: &[Harvest; 2]) {
         "",
         "at least 0.98 of alone",
         0,
-        &|figures| figures.burst() / 1000.0,
+        &|figures| Some(figures.burst()? / 1000.0),
     );
     row("creation to Running, median", " s", "at most 1.05 of alone", 2, &|figures| figures.start(50));
     row("the same, 95th percentile", " s", "at most 1.2 of alone", 2, &|figures| figures.start(95));
-    let growth =
-        |figures: &Figures| format!("{} of {ROUNDS} grew, {} harmed", figures.grown, figures.harmed.len());
     println!(
         "| memory grown to the full request within 10 s; ordinary containers killed or evicted | {} | {} | {} | 0 harmed |",
-        growth(alone),
-        growth(requests),
-        growth(usage)
+        alone.growth(),
+        requests.growth(),
+        usage.growth()
     );
     println!(
-        "| processor time of the node that the ScavengerJob got meanwhile | - | {:.0}% | {:.0}% | |",
-        requests.share(),
-        usage.share()
+        "| processor time of the node that the ScavengerJob got meanwhile | - | {} | {} | |",
+        shown(requests.share(), 0, "%"),
+        shown(usage.share(), 0, "%")
     );
     let [by_requests, by_use] = harvest;
+    let of = |harvest: &Option<Harvest>, show: &dyn Fn(&Harvest) -> String| {
+        harvest.as_ref().map_or_else(|| MISSING.to_owned(), show)
+    };
+    let got = |harvest: &Harvest| format!("{:.0}% ({} ran)", harvest.share * 100.0, harvest.running);
+    let others = |harvest: &Harvest| format!("{:.0}%", harvest.others * 100.0);
     println!(
-        "| requested 90%, used {:.0}%: processor time that {SIMULATIONS} simulations got | - | {:.0}% ({} ran) | {:.0}% ({} ran) | \
-         at least 60% with `Usage` |",
-        by_requests.others * 100.0,
-        by_requests.share * 100.0,
-        by_requests.running,
-        by_use.share * 100.0,
-        by_use.running
+        "| requested 90%, used {}: processor time that {SIMULATIONS} simulations got | - | {} | {} | at least 60% with \
+         `Usage` |",
+        of(by_requests, &others),
+        of(by_requests, &got),
+        of(by_use, &got)
     );
+    let speed = |harvest: &Harvest| format!("{:.1} ns/day", harvest.ns_per_day);
     println!(
-        "| the same: GROMACS, all simulations together | - | {:.1} ns/day | {:.1} ns/day | |",
-        by_requests.ns_per_day, by_use.ns_per_day
+        "| the same: GROMACS, all simulations together | - | {} | {} | |",
+        of(by_requests, &speed),
+        of(by_use, &speed)
     );
-    println!(
-        "{} starts and {} requests in each way; with `Usage` other programs used {:.0}% of the node beside the simulations",
-        ROUNDS * STARTS,
-        ROUNDS * REQUESTS as usize,
-        by_use.others * 100.0
-    );
-    for (way, figures) in table.iter().filter(|(_, figures)| !figures.harmed.is_empty()) {
-        println!("{way:?}: killed or evicted: {}", figures.harmed.join(", "));
+    for (way, figures) in table {
+        let (starts, requests) = (figures.starts.len(), figures.latencies.len());
+        println!("{way:?}: {starts} starts, {requests} requests, {} bursts", figures.bursts.len());
+        if !figures.harmed.is_empty() {
+            println!("{way:?}: killed or evicted: {}", figures.harmed.join(", "));
+        }
     }
+    println!("with `Usage` other programs used {} of the node beside the simulations", of(by_use, &others));
 }
 
 #[test]
@@ -476,20 +564,31 @@ fn ordinary_pods_beside_scavenger_jobs() {
         let bench = Bench { world, node, cores, millicores, rounds };
         println!("the ScavengerJob beside has {millicores}m of {cores} cores, and {HELD} MiB");
         let mut table: Vec<(Way, Figures)> = Way::ALL.map(|way| (way, Figures::default())).into();
-        let began = Instant::now();
+        let (mut failures, began) = (Failures::default(), Instant::now());
         for round in 0..ROUNDS {
             for turn in 0..Way::ALL.len() {
+                if began.elapsed() > ROUNDS_LIMIT {
+                    failures
+                        .note(&format_args!("round {round}"), Err::<(), _>(anyhow!("there is no time left")));
+                    continue;
+                }
                 let (way, figures) = &mut table[(round + turn) % Way::ALL.len()];
-                bench.measure(*way, figures).await?;
-                // Where the time goes, and what there is if it fails later.
-                eprintln!(
-                    "round {round}, {way:?}: after {:.0} s: {figures:?}",
-                    began.elapsed().as_secs_f64()
-                );
+                let measured = bench.measure(*way, figures, &mut failures).await;
+                failures.note(&format_args!("round {round}, {way:?}"), measured);
+                // Where the time goes.
+                eprintln!("round {round}, {way:?}: after {:.0} s", began.elapsed().as_secs_f64());
             }
         }
-        let harvest = bench.harvest().await?;
+        let mut harvest = [None, None];
+        if failures.note(&"the reserved node", bench.reserve().await).is_some() {
+            for (harvest, way) in harvest.iter_mut().zip([Way::Requests, Way::Usage]) {
+                *harvest = failures.note(&format_args!("{way:?}: the harvest"), bench.harvest(way).await);
+                failures.note(&"clearing up", delete_all(world).await);
+            }
+        }
         print(&table, &harvest);
-        patch_pool(world, &json!({ "accounting": null, "usage": null })).await
+        patch_pool(world, &json!({ "accounting": null, "usage": null })).await?;
+        ensure!(failures.0.is_empty(), "{} parts failed:\n{}", failures.0.len(), failures.0.join("\n"));
+        Ok(())
     });
 }

@@ -17,7 +17,7 @@ use scavenger_e2e::{
     by_use::{PlayedUse, allocatable, is_known, usage_of_the_pool, with_usage},
     cgroup::PodGroup,
     faults::Operator,
-    growth::{hog, is_killed, ordinary_pods_harmed, takes},
+    growth::{delete_at_once, hog, is_killed, ordinary_pods_harmed, takes},
     repetitions,
     room::{delete_all, has_reason, patch_pool, status},
     world::{exec, real_node, until},
@@ -86,13 +86,11 @@ async fn pair_grows(world: &World, beside: &PodGroup, round: &str) -> Result<usi
     let names = ["one", "other"].map(|which| format!("grows-{round}-{which}"));
     let requests = json!({ "cpu": "10m", "memory": format!("{GROWN}Mi") });
     let line = format!("until [[ -e /tmp/go ]]; do sleep 0.1; done; {}", takes(GROWN, "0.1"));
-    let mut groups = Vec::new();
     for name in &names {
         world.create::<Pod>(hog(name, IMAGE, &requests, &line)).await?;
     }
     for name in &names {
         world.pod_runs(name).await?;
-        groups.push(PodGroup::of(&world.api::<Pod>().get(name).await?)?);
     }
     beside.node().leave(GROWN)?;
     let ends = try_join_all(names.iter().map(|name| async move {
@@ -101,17 +99,13 @@ async fn pair_grows(world: &World, beside: &PodGroup, round: &str) -> Result<usi
     }))
     .await;
     beside.node().lift()?;
-    let killed = ends?.into_iter().filter(|killed| *killed).count();
-    // With cgroup v1 whatever ran below the limit when the kernel killed somebody counts as OOMKilled for the container
-    // runtime, even if it ends later and for another reason. So nobody is to hear of their end.
-    let at_once = DeleteParams::default().grace_period(0);
-    for name in &names {
-        world.api::<Pod>().delete(name, &at_once).await?;
+    let ends = ends?;
+    for (name, _) in names.iter().zip(&ends).filter(|(_, killed)| !**killed) {
+        let lives = exec(&world.api::<Pod>(), name, "owner", &["true"]).await;
+        lives.with_context(|| format!("{name} ended after it had grown"))?;
     }
-    until("nothing is left of the ordinary pods", || async {
-        Ok(groups.iter().all(PodGroup::is_gone).then_some(()))
-    })
-    .await?;
+    let killed = ends.iter().filter(|killed| **killed).count();
+    delete_at_once(world, &names.each_ref().map(String::as_str)).await?;
     Ok(killed)
 }
 
