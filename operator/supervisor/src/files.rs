@@ -99,11 +99,27 @@ pub fn fixed_part(pattern: &str) -> PathBuf {
     if fixed.as_os_str().is_empty() { PathBuf::from(".") } else { fixed }
 }
 
-/// The time by the clock that gives files in a directory their times.
-#[must_use]
-pub fn server_time(directory: &Path) -> SystemTime {
-    let here = SystemTime::now();
-    if is_local(directory) { here } else { touched(directory).unwrap_or(here) }
+/// What the clock showed that gives files in a directory their times.
+#[derive(Debug, Clone, Copy)]
+pub struct ServerTime {
+    /// The time.
+    pub time: SystemTime,
+    /// It was not asked earlier.
+    pub asked: Instant,
+    /// The answer took so long.
+    pub took: Duration,
+}
+
+impl ServerTime {
+    /// Asks: this machine if its kernel gives files their times, else the file server.
+    #[must_use]
+    pub fn ask(directory: &Path) -> Self {
+        let is_local = is_local(directory);
+        let asked = Instant::now();
+        let here = SystemTime::now();
+        let time = if is_local { here } else { touched(directory).unwrap_or(here) };
+        Self { time, asked, took: asked.elapsed() }
+    }
 }
 
 /// Whether this machine's kernel gives files their times. A file system that is not known may be a remote one.
@@ -141,13 +157,14 @@ pub fn random() -> u64 {
 
 /// When a checkpoint was made, by the clock that never jumps.
 #[must_use]
-pub fn made(found: &Found, server: SystemTime, now: Instant) -> Made {
+pub fn made(found: &Found, server: ServerTime) -> Made {
     // The kernel gives files the time of its last tick, and some file systems whole seconds.
     const TICK: Duration = Duration::from_millis(20);
-    let age = server.duration_since(found.modified).unwrap_or_default();
+    let age = server.time.duration_since(found.modified).unwrap_or_default();
     let since_epoch = found.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let precision = if since_epoch.subsec_nanos() == 0 { Duration::from_secs(1) } else { TICK };
-    Made { at: now.checked_sub(age).unwrap_or(now), precision }
+    let rounded = if since_epoch.subsec_nanos() == 0 { Duration::from_secs(1) } else { TICK };
+    let at = server.asked.checked_sub(age).unwrap_or(server.asked);
+    Made { at, precision: rounded + server.took, came_before_stop: false }
 }
 
 /// The progress that the workload wrote. Nothing while the file is missing or empty.
@@ -242,20 +259,21 @@ mod tests {
 
     #[test]
     fn a_file_servers_clock_cancels_out() {
-        let now = Instant::now();
         let second = Duration::from_secs(1);
-        // The server's clock is a year ahead.
-        let server = SystemTime::now() + 365 * 86_400 * second;
-        let found = |modified| Found { path: PathBuf::new(), modified, size: 1, inode: 1 };
-        let rounded = |age: u32| {
-            let made = made(&found(server - age * second), server, now);
-            (now - made.at).as_secs_f64()
+        // The server's clock is a year ahead, and it takes two seconds to answer.
+        let server = ServerTime {
+            time: SystemTime::now() + 365 * 86_400 * second,
+            asked: Instant::now(),
+            took: 2 * second,
         };
-        assert!((rounded(30) - 30.0).abs() < 1e-6);
+        let found = |modified| Found { path: PathBuf::new(), modified, size: 1, inode: 1 };
+        let thirty = made(&found(server.time - 30 * second - Duration::from_nanos(1)), server);
+        assert!(((server.asked - thirty.at).as_secs_f64() - 30.0).abs() < 1e-6);
         // A time in the future is now.
-        assert_eq!(made(&found(server + second), server, now).at, now);
+        assert_eq!(made(&found(server.time + second), server).at, server.asked);
         let whole = found(SystemTime::UNIX_EPOCH + 100 * second);
-        assert_eq!(made(&whole, server, now).precision, second);
+        assert_eq!(made(&whole, server).precision, 3 * second);
+        assert!(made(&found(SystemTime::UNIX_EPOCH + second / 2), server).precision < 3 * second);
     }
 
     #[test]

@@ -12,12 +12,14 @@
 //! | [`schedule`] | when the next report is due | no |
 //! | [`table`] | the process table | `/proc` |
 //! | [`files`] | checkpoint files, progress, the file server's clock | files |
+//! | [`announced`] | changes that the kernel announces, in their order | inotify |
 //! | [`watch`] | the thread that looks at files | files |
 //! | [`post`], [`reporter`] | one report over HTTPS, and the thread that sends them | network |
 //! | [`message`] | the termination message | one file |
 //! | [`child`], [`delivery`], [`request`], [`run`] | the workload's processes | processes |
 //! | [`cli`], [`copy`] | the command line, and the copy for another container | files |
 
+pub mod announced;
 pub mod child;
 pub mod cli;
 pub mod copy;

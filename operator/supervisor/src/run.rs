@@ -216,6 +216,9 @@ impl Supervised {
             Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT => {
                 // Before the signal is passed on: a workload can save before this thread runs again.
                 let asked = Instant::now();
+                if let Some(watch) = &self.watch {
+                    watch.before_stop();
+                }
                 self.delivery.deliver(signal);
                 self.shared.update(|state| state.stop(asked));
                 if let Some(watch) = &mut self.watch {

@@ -13,13 +13,20 @@ const ANSWER: Duration = Duration::from_secs(30);
 pub struct Made {
     /// When it was written.
     pub at: Instant,
-    /// How far the time can be off: file systems round, some to whole seconds.
+    /// How much later it can have been: file systems round down, some to whole seconds.
     pub precision: Duration,
+    /// The kernel announced it before the signal to stop came, and never again.
+    pub came_before_stop: bool,
 }
 
 impl Made {
     fn is_since(&self, time: Instant) -> bool {
         self.at + self.precision >= time
+    }
+
+    /// Its time alone does not tell, if it is about that of the signal.
+    fn answers(&self, stopped: Instant) -> bool {
+        self.at >= stopped || (!self.came_before_stop && self.is_since(stopped))
     }
 }
 
@@ -38,6 +45,8 @@ pub struct State {
     pub asked: Option<Instant>,
     /// When the first signal to stop came.
     pub stopped: Option<Instant>,
+    /// A checkpoint was written after it.
+    pub answered: bool,
     /// A checkpoint was asked for and not there yet when it came: one that follows can be the answer to either.
     pub asked_before: bool,
 }
@@ -50,6 +59,7 @@ impl State {
             self.checkpoint = Some(made);
         }
         self.asked = self.asked.filter(|asked| !made.is_since(*asked));
+        self.answered |= self.stopped.is_some_and(|stopped| made.answers(stopped));
     }
 
     /// Whether a checkpoint that was asked for can still come.
@@ -64,17 +74,20 @@ impl State {
         if is_first {
             self.stopped = Some(now);
             self.asked_before = self.asked.is_some();
+            // Somebody may have counted the answer before this is said. What was counted earlier is none, however its time
+            // is rounded.
+            self.answered = self.checkpoint.is_some_and(|made| made.at >= now);
         }
         is_first
     }
 
     fn answer(&self) -> Stop {
-        let Some(stopped) = self.stopped else { return Stop::NotAsked };
-        match self.checkpoint {
-            Some(made) if made.is_since(stopped) && self.asked_before => Stop::Unknown,
-            Some(made) if made.is_since(stopped) => Stop::Answered,
-            _ if self.watched => Stop::Unanswered,
-            _ => Stop::Unknown,
+        match self.stopped {
+            None => Stop::NotAsked,
+            Some(_) if self.answered && self.asked_before => Stop::Unknown,
+            Some(_) if self.answered => Stop::Answered,
+            Some(_) if self.watched => Stop::Unanswered,
+            Some(_) => Stop::Unknown,
         }
     }
 
@@ -109,23 +122,33 @@ mod tests {
     fn a_stop_is_answered_by_a_later_checkpoint() {
         let start = Instant::now();
         let second = Duration::from_secs(1);
-        let made = |seconds, precision| Made { at: start + second * seconds, precision };
+        let made =
+            |seconds, precision| Made { at: start + second * seconds, precision, came_before_stop: false };
         let mut state = State { watched: true, ..State::default() };
         let stop = |state: &State| state.end(start + 60 * second, SystemTime::UNIX_EPOCH + 100 * second).stop;
         assert_eq!(stop(&state), Stop::NotAsked);
         state.count(made(10, Duration::ZERO));
-        state.stopped = Some(start + 20 * second);
+        let mut rounded = state;
+        state.stop(start + 20 * second);
         assert_eq!(stop(&state), Stop::Unanswered);
         assert_eq!(stop(&State { watched: false, ..state }), Stop::Unknown);
-        // A file system that rounds down to whole seconds.
-        let mut rounded = state;
-        rounded.stopped = Some(start + Duration::from_millis(20_500));
+        // A file system that rounds down to whole seconds: the order of announcements tells.
+        let moment = start + Duration::from_millis(20_500);
+        let mut counted_before = rounded;
+        counted_before.count(made(20, second));
+        counted_before.stop(moment);
+        assert_eq!(stop(&counted_before), Stop::Unanswered);
+        rounded.stop(moment);
+        rounded.count(Made { came_before_stop: true, ..made(20, second) });
+        assert_eq!(stop(&rounded), Stop::Unanswered);
         rounded.count(made(20, second));
         assert_eq!(stop(&rounded), Stop::Answered);
-        state.count(made(21, Duration::ZERO));
+        // The file was written once more, by somebody who never closes it.
+        state.count(Made { came_before_stop: true, ..made(21, Duration::ZERO) });
         assert_eq!(stop(&state), Stop::Answered);
         // One that was asked for just before the stop may be the answer to that.
-        let mut torn = State { asked: Some(start + 19 * second), checkpoint: None, stopped: None, ..state };
+        let asked = Some(start + 19 * second);
+        let mut torn = State { asked, watched: true, ..State::default() };
         let mut asked = torn;
         torn.stop(start + 20 * second);
         torn.count(made(21, Duration::ZERO));
@@ -137,7 +160,7 @@ mod tests {
         assert_eq!(stop(&asked), Stop::Answered);
         // An older one changes nothing.
         state.count(made(5, Duration::ZERO));
-        assert_eq!(state.checkpoint, Some(made(21, Duration::ZERO)));
+        assert_eq!(state.checkpoint.map(|made| made.at), Some(start + 21 * second));
     }
 
     #[test]
@@ -148,7 +171,8 @@ mod tests {
         state.asked = Some(start);
         assert!(state.awaits_checkpoint(start + Duration::from_secs(29)));
         assert!(!state.awaits_checkpoint(start + Duration::from_secs(30)));
-        state.count(Made { at: start + Duration::from_secs(12), precision: Duration::ZERO });
+        let at = start + Duration::from_secs(12);
+        state.count(Made { at, precision: Duration::ZERO, came_before_stop: false });
         assert!(!state.awaits_checkpoint(start + Duration::from_secs(13)));
     }
 
@@ -156,7 +180,7 @@ mod tests {
     fn a_time_is_told_by_the_age() {
         let start = Instant::now();
         let mut state = State::default();
-        state.count(Made { at: start, precision: Duration::ZERO });
+        state.count(Made { at: start, precision: Duration::ZERO, came_before_stop: false });
         let clock = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
         let report = state.live(start + Duration::from_millis(2_500), clock).checkpoint.unwrap();
         assert_eq!(report.time, Timestamp::from_millisecond(997_500).unwrap());

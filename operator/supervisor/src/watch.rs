@@ -13,15 +13,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::{
-    poll::{PollFd, PollFlags, PollTimeout, poll},
-    sys::inotify::{AddWatchFlags, InitFlags, Inotify},
-};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::{
-    files,
+    announced::Announcements,
+    files::{self, ServerTime},
     run::Shared,
     say,
+    state::Made,
     tracker::{self, Clock, Tracker},
 };
 
@@ -60,6 +59,7 @@ enum Looked {
 pub struct Watch {
     orders: PipeWriter,
     done: Receiver<Looked>,
+    announced: Arc<Announcements>,
 }
 
 impl Watch {
@@ -70,15 +70,21 @@ impl Watch {
     pub fn start(files: Files, shared: Arc<Shared>, patience: Duration) -> io::Result<Self> {
         let (reader, orders) = io::pipe()?;
         let (tell, done) = mpsc::channel();
-        let watcher = move || Watcher::new(files, shared, reader, tell).watch();
-        thread::Builder::new().name("files".to_owned()).spawn(watcher)?;
+        let announced = Arc::new(Announcements::new());
+        let watcher = Watcher::new(files, shared, reader, tell, Arc::clone(&announced));
+        thread::Builder::new().name("files".to_owned()).spawn(move || watcher.watch())?;
         if done.recv_timeout(patience).is_err() {
             say("the volume of the checkpoint does not answer; the workload starts all the same");
         }
-        Ok(Self { orders, done })
+        Ok(Self { orders, done, announced })
     }
 
-    /// A signal to stop came: checkpoints matter more than before.
+    /// A signal to stop came, and is about to be passed on: what was announced by now is no answer to it.
+    pub fn before_stop(&self) {
+        self.announced.stopping();
+    }
+
+    /// A signal to stop was passed on: checkpoints matter more than before.
     pub fn stopping(&mut self) {
         self.orders.write_all(&[STOPPING]).ok();
     }
@@ -104,7 +110,7 @@ struct Watcher {
     orders: PipeReader,
     tell: Sender<Looked>,
     tracker: Tracker,
-    changes: Option<Inotify>,
+    announced: Arc<Announcements>,
     /// When the files were looked at last.
     looked: Instant,
     stopping: bool,
@@ -113,15 +119,20 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn new(files: Files, shared: Arc<Shared>, orders: PipeReader, tell: Sender<Looked>) -> Self {
-        let changes = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok();
+    fn new(
+        files: Files,
+        shared: Arc<Shared>,
+        orders: PipeReader,
+        tell: Sender<Looked>,
+        announced: Arc<Announcements>,
+    ) -> Self {
         Self {
             files,
             shared,
             orders,
             tell,
             tracker: Tracker::default(),
-            changes,
+            announced,
             looked: Instant::now(),
             stopping: false,
             progress_said: false,
@@ -131,11 +142,11 @@ impl Watcher {
 
     fn watch(mut self) {
         if let Some(pattern) = self.files.checkpoint.clone() {
-            let began = files::server_time(&files::fixed_part(&pattern));
+            let began = ServerTime::ask(&files::fixed_part(&pattern)).time;
             let look = files::look(&pattern);
-            self.listen(look.directories.iter());
+            self.announced.listen(look.directories.iter());
             self.say_what_leads_away(look.leads_away);
-            let now = look.newest.last().and_then(|found| found.path.parent().map(files::server_time));
+            let now = look.newest.last().and_then(|found| Some(ServerTime::ask(found.path.parent()?).time));
             let now = now.unwrap_or(std::time::SystemTime::UNIX_EPOCH);
             self.looked = Instant::now();
             self.tracker = Tracker::new(tracker::left_before(look.newest, began, now), now);
@@ -173,8 +184,8 @@ impl Watcher {
 
     fn wait(&self, until: Instant, listening: bool) -> Woken {
         let mut sources = vec![PollFd::new(self.orders.as_fd(), PollFlags::POLLIN)];
-        if let Some(changes) = self.changes.as_ref().filter(|_| listening) {
-            sources.push(PollFd::new(changes.as_fd(), PollFlags::POLLIN));
+        if let Some(source) = self.announced.source().filter(|_| listening) {
+            sources.push(PollFd::new(source, PollFlags::POLLIN));
         }
         let left = until.saturating_duration_since(Instant::now());
         // A part of a millisecond counts as one.
@@ -186,48 +197,30 @@ impl Watcher {
             let read = (&self.orders).read(&mut order);
             return Woken::Order(if read.is_ok_and(|count| count == 1) { order[0] } else { 0 });
         }
-        if sources.get(1).is_some_and(is_ready) && self.changed() {
+        if sources.get(1).is_some_and(is_ready) && self.announced.take() {
             return Woken::Change;
         }
         if Instant::now() >= until { Woken::Time } else { self.wait(until, listening) }
-    }
-
-    /// Takes all announcements, and says whether there was a change by somebody else.
-    fn changed(&self) -> bool {
-        let mut changed = false;
-        while let Some(Ok(events)) = self.changes.as_ref().map(Inotify::read_events) {
-            let own =
-                |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(files::OWN_FILES.as_bytes());
-            changed |= events.iter().any(|event| !event.name.as_deref().is_some_and(own));
-        }
-        changed
-    }
-
-    /// A directory that is watched already, or that does not exist yet, does no harm.
-    fn listen<'a>(&self, directories: impl Iterator<Item = &'a PathBuf>) {
-        let flags = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ONLYDIR;
-        for directory in directories {
-            if let Some(changes) = &self.changes {
-                changes.add_watch(directory, flags).ok();
-            }
-        }
     }
 
     fn look(&mut self, ended: bool) {
         let mut made = None;
         if let Some(pattern) = &self.files.checkpoint {
             let look = files::look(pattern);
-            self.listen(look.directories.iter());
+            self.announced.listen(look.directories.iter());
             self.say_what_leads_away(look.leads_away);
             let now = Instant::now();
             let since_last_look = now - std::mem::replace(&mut self.looked, now);
             if self.tracker.has_news(&look.newest)
                 && let Some(newest) = look.newest.last()
             {
-                let server = files::server_time(newest.path.parent().unwrap_or(Path::new(".")));
-                let clock = Clock { now: server, since_last_look };
+                let server = ServerTime::ask(newest.path.parent().unwrap_or(Path::new(".")));
+                let clock = Clock { now: server.time, since_last_look };
                 let counted = self.tracker.look(look.newest, clock, ended);
-                made = counted.map(|found| files::made(&found, server, Instant::now()));
+                made = counted.map(|found| {
+                    let came_before_stop = self.announced.came_before_the_stop(&found.path);
+                    Made { came_before_stop, ..files::made(&found, server) }
+                });
             }
         }
         let progress = self.progress();
@@ -280,7 +273,7 @@ mod tests {
     fn told(answers: &[Looked]) -> bool {
         let (mut reader, orders) = io::pipe().unwrap();
         let (tell, done) = mpsc::channel();
-        let watch = Watch { orders, done };
+        let watch = Watch { orders, done, announced: Arc::default() };
         thread::scope(|scope| {
             scope.spawn(|| {
                 reader.read_exact(&mut [0]).unwrap();

@@ -77,6 +77,42 @@ fn a_checkpoint_before_the_signal_is_no_answer() {
     assert!(report.checkpoint.unwrap().age_seconds > 59.0);
 }
 
+/// The workload sends the signal itself, at once after the rename: no clock of files is so fine that it tells them apart.
+#[test]
+fn a_checkpoint_in_the_moment_before_the_signal_is_no_answer() {
+    // The second time as a file system does that keeps whole seconds.
+    for rounding in ["", "touch -d @$(date +%s) half; "] {
+        let bench = Bench::new();
+        let script = format!(
+            "trap 'echo >> got' TERM; echo 1 > half; {rounding}mv half state.cpt; kill -TERM $PPID; \
+             while [ ! -e go ]; do sleep 0.02; done"
+        );
+        let running = bench.start(&["--checkpoint", "state.cpt"], &["bash", "-c", &script]);
+        eventually("SIGTERM at the workload", || bench.path("got").exists());
+        bench.make("go");
+        assert_eq!(running.end(), 0);
+        let report = bench.end_report().unwrap();
+        assert_eq!((report.stop, report.checkpoint.unwrap().seen), (Stop::Unanswered, 1), "{rounding:?}");
+    }
+}
+
+#[test]
+fn a_checkpoint_in_the_moment_after_the_signal_is_an_answer() {
+    // Its time is before the signal on a file system that keeps whole seconds.
+    for rounding in ["", "touch -d @$(date +%s) half; "] {
+        let bench = Bench::new();
+        let script = format!(
+            "save() {{ echo $1 > half; {rounding}mv half state.cpt; }}; trap 'save 2; echo >> got' TERM; save 1; \
+             kill -TERM $PPID; while [ ! -e go ]; do sleep 0.02; done"
+        );
+        let running = bench.start(&["--checkpoint", "state.cpt"], &["bash", "-c", &script]);
+        eventually("SIGTERM at the workload", || bench.path("got").exists());
+        bench.make("go");
+        assert_eq!(running.end(), 0);
+        assert_eq!(bench.end_report().unwrap().stop, Stop::Answered, "{rounding:?}");
+    }
+}
+
 #[test]
 fn bad_progress_is_ignored_and_said_once() {
     let bench = Bench::new();
