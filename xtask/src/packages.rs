@@ -19,8 +19,8 @@ pub(crate) const CLUSTER: &[&str] = &[
 ];
 
 /// What tests need beside the cluster: a Postgres server, which each test of the queue starts for itself, a Python for the
-/// program that tries the tuner's contract, the GROMACS with which the probes' scripts and mdrun's words are tried, and
-/// faketime for a submitter whose clock is wrong.
+/// program that tries the tuner's contract and for workloads that a page shows, the GROMACS with which the probes' scripts
+/// and mdrun's words are tried, and faketime for a submitter whose clock is wrong.
 pub(crate) const TESTS: &[&str] = &["faketime", "gromacs", "postgresql", "python3", "python3-venv"];
 
 /// Makes sure that `wanted` are installed. With `install` false, a missing package is an error that names

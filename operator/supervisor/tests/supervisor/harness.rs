@@ -33,6 +33,15 @@ echo $$ > ready\n\
 while [ ! -e go ]; do sleep 0.02; done\n\
 exit 1\n";
 
+/// Python plays programs of users. A machine without it cannot show what the test is there for.
+pub fn has_python() {
+    let found = Command::new("python3").arg("--version").output();
+    assert!(
+        found.is_ok_and(|found| found.status.success()),
+        "python3 is missing: `cargo xtask test` installs it"
+    );
+}
+
 /// Asks until the answer is yes.
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -100,7 +109,8 @@ impl Bench {
         let mut command = Command::new(program[0]);
         command
             .args(&program[1..])
-            .args(["run", "--message", "message"])
+            .args(["run", "--message"])
+            .arg(self.path("message"))
             .args(flags)
             .arg("--")
             .args(workload);

@@ -6,6 +6,7 @@
 mod checkpoints;
 mod ends;
 mod footprint;
+mod guide;
 mod harness;
 mod memory;
 mod report;

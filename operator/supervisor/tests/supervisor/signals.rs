@@ -10,7 +10,7 @@ use std::{
 use nix::sys::signal::Signal;
 use scavenger_schema::supervision::Stop;
 
-use crate::harness::{Bench, eventually, program};
+use crate::harness::{Bench, eventually, has_python, program};
 
 /// Starts a workload, waits until it can save, stops it, and returns how it took that.
 fn stopped(bench: &Bench, flags: &[&str], workload: &[&str]) -> i32 {
@@ -84,11 +84,7 @@ fn a_pattern_finds_one_process_among_many() {
         "import subprocess, sys\nsys.exit(subprocess.call(['bash', 'saves']))\n",
     )
     .unwrap();
-    let Ok(true) = Command::new("python3").arg("--version").output().map(|output| output.status.success())
-    else {
-        eprintln!("skipped: there is no python3 here to play a launcher");
-        return;
-    };
+    has_python();
     let workload = ["python3", "launcher"];
     assert_eq!(stopped(&bench, &["--signal-process", "^bash saves$"], &workload), 1);
 }
