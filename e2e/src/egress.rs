@@ -7,24 +7,25 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
-/// From now on nothing that a pod sends arrives anywhere, and nobody answers. The rule goes with the pod.
+/// From now on nothing that a pod sends arrives anywhere, and nobody answers. The rule goes with the pod. Returns false while the
+/// pod has no network yet; asked again and again from its creation on, the rule is there before its containers.
 ///
 /// # Errors
-/// If the pod does not run on this machine, or this program may not enter its network.
-pub fn forbid(pod: &Pod) -> Result<()> {
+/// If this program may not enter its network.
+pub fn forbid(pod: &Pod) -> Result<bool> {
     let uid = pod.uid().context("the pod has no UID")?;
-    let is_of_pod = |entry: &fs::DirEntry| {
-        fs::read_to_string(entry.path().join("cgroup")).is_ok_and(|groups| groups.contains(&uid))
+    // The process that holds the network. Others of a pod can still be in the network of the node when they start.
+    let holds_network = |entry: &fs::DirEntry| {
+        let read = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
+        read("comm").trim_end() == "pause" && read("cgroup").contains(&uid)
     };
-    let process = fs::read_dir("/proc")?.flatten().find(is_of_pod);
-    let process =
-        process.with_context(|| format!("pod {} does not run on this machine", pod.name_any()))?.path();
+    let Some(process) = fs::read_dir("/proc")?.flatten().find(holds_network) else { return Ok(false) };
     let done = Command::new("nsenter")
-        .arg(format!("--net={}", process.join("ns/net").display()))
+        .arg(format!("--net={}", process.path().join("ns/net").display()))
         .args(["iptables", "--wait", "--insert", "OUTPUT", "!", "--out-interface", "lo", "--jump", "DROP"])
         .output()
         .context("cannot start nsenter")?;
     let why = String::from_utf8_lossy(&done.stderr);
     ensure!(done.status.success(), "egress of pod {} cannot be forbidden: {}", pod.name_any(), why.trim());
-    Ok(())
+    Ok(true)
 }

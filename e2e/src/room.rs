@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::{
     World,
-    world::{COUNTER, counter_beside, until},
+    world::{COUNTER, LIMIT, counter_beside, until, until_within},
 };
 
 /// What became of a ScavengerJob so far.
@@ -32,9 +32,9 @@ pub fn status(job: &ScavengerJob) -> ScavengerJobStatus {
 /// again and again.
 ///
 /// # Errors
-/// If it does not within the limit.
+/// If it does not start within the limit, and then runs for so long.
 pub async fn has_run_for(world: &World, name: &str, time: Duration) -> Result<()> {
-    until(&format!("{name} has run for {time:?}"), || async {
+    until_within(LIMIT + time, &format!("{name} has run for {time:?}"), || async {
         let status = status(&world.api::<ScavengerJob>().get(name).await?);
         let started = status.start_times.last().filter(|_| status.phase == Some(Phase::Running));
         let due = started.and_then(|started| started.0.checked_add(time).ok());

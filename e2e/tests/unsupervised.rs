@@ -2,6 +2,7 @@
 //! own, since these tests change both for everybody on the cluster.
 
 use std::{
+    cell::Cell,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -13,26 +14,25 @@ use kube::{
     api::{DeleteParams, LogParams, Patch, PatchParams, PostParams},
 };
 use scavenger_e2e::{
-    World, egress,
+    World,
+    checkpointing::on_demand,
+    egress,
     interruption::{Ended, take_away},
     postgres::NAMESPACE,
     repetitions,
-    room::{has_run_for, patch_pool, pools, status},
+    room::{has_run_for, now, patch_pool, pools, start, status},
     run,
-    world::{counter, until},
+    world::{LIMIT, counter, counter_beside, exec, until, until_within},
 };
 use scavenger_schema::{
     names,
     scavenger_job::{Phase, ScavengerJob},
 };
 use scavenger_vocabulary::{Reason, condition};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Held by the test that has changed the supervisor or the way of its reports.
 static SUPERVISOR: Mutex<()> = Mutex::new(());
-
-/// The reports could go to the operator, and none leaves the pod.
-const FORBIDDEN: &str = "the operator, and egress is forbidden";
 
 /// Sends the reports to the pods with this name.
 async fn reports_go_to(world: &World, name: &str) -> Result<()> {
@@ -83,43 +83,113 @@ async fn taken(world: &World, name: &str, word: &str) -> Result<()> {
     .await
 }
 
-/// A workload is interrupted while its reports go to nobody, to somebody who is silent, to somebody who talks nonsense, and
-/// nowhere, because a NetworkPolicy forbids it. Returns how often. In the soak the operator hears nothing for ten minutes.
-async fn reports_are_missed(world: &World) -> Result<i64> {
-    let mut job = counter("count", 100_000);
-    job["spec"]["checkpoint"]["path"] = json!("/data/count");
+/// For so long nobody hears a report: minutes in the soak.
+fn away() -> Duration {
+    Duration::from_secs(if repetitions(1) > 1 { 180 } else { 5 })
+}
+
+/// Whether a report of the attempt that runs has come to the status.
+async fn is_heard(world: &World, name: &str) -> Result<bool> {
+    let status = status(&world.api::<ScavengerJob>().get(name).await?);
+    let started = status.start_times.last().map(|time| time.0);
+    // Both are whole seconds.
+    Ok(status.last_checkpoint_time.is_some_and(|time| Some(time.0) >= started))
+}
+
+/// The attempt that runs writes checkpoints of which nobody hears while it runs, and its supervisor says so once. It is taken
+/// away, and its end tells of the last one.
+async fn end_tells(world: &World, name: &str, to: &str, ready: impl AsyncFn() -> Result<()>) -> Result<i64> {
+    let since = Cell::new(now());
+    let ready = async || {
+        world.phase(name, Phase::Running).await?;
+        ready().await?;
+        has_run_for(world, name, away()).await?;
+        ensure!(!is_heard(world, name).await?, "{name} was heard although its reports went to {to}");
+        since.set(now());
+        Ok(())
+    };
+    let Ended { attempt, took } = take_away(world, name, ready).await?;
+    println!("reports go to {to}: ended after {took:.1?}, lost {:?} s", attempt.lost_seconds);
+    ensure!(attempt.answered_sigterm == Some(true) && attempt.lost_seconds == Some(0), "{attempt:?}");
+    // It is told by its age when the container ended, which the kubelet writes as whole seconds.
+    let told = attempt.last_checkpoint_time.as_ref().map(|time| time.0.as_second() + 1);
+    ensure!(told >= Some(since.get().as_second()), "it ran at {} at least: {attempt:?}", since.get());
+    Ok(attempt.number)
+}
+
+/// Says once that a report is missed, and goes on.
+async fn says_that_it_is_missed(world: &World, name: &str) -> Result<()> {
+    let pod = world.pod(name).await?.name_any();
+    world.log_until(&pod, "the report is missed", |line| line.contains("report")).await?;
+    Ok(())
+}
+
+/// A counter whose supervisor watches its checkpoints.
+fn watched(name: &str) -> Value {
+    let mut job = counter_beside(name, 100_000);
+    job["spec"]["checkpoint"]["path"] = json!(format!("/data/{name}"));
     // It has a handler for SIGTERM alone. A workload that can be asked tries again after 10 s, others after a minute.
     job["spec"]["checkpoint"]["request"] = json!({ "signal": "USR1" });
-    world.create::<ScavengerJob>(job).await?;
+    job
+}
+
+/// A workload is interrupted while its reports go to nobody, to somebody who is silent, and to somebody who talks nonsense.
+/// Returns how often.
+async fn reports_are_missed(world: &World) -> Result<i64> {
+    world.create::<ScavengerJob>(watched("count")).await?;
     let mut interruptions = 0;
-    let away = Duration::from_secs(if repetitions(1) > 1 { 150 } else { 5 });
-    for to in ["nobody", "silent", "nonsense", FORBIDDEN] {
-        reports_go_to(world, if to == FORBIDDEN { "scavenger-operator" } else { to }).await?;
-        let ready = async || {
-            world.phase("count", Phase::Running).await?;
-            if to == FORBIDDEN {
-                egress::forbid(&world.pod("count").await?)?;
-            }
-            has_run_for(world, "count", away).await?;
-            match to {
-                // It says so once, and goes on.
-                "nobody" | FORBIDDEN => {
-                    let pod = world.pod("count").await?.name_any();
-                    world.log_until(&pod, "the report is missed", |line| line.contains("report")).await?;
-                    Ok(())
-                }
-                to => taken(world, to, "taken").await,
-            }
+    for to in ["nobody", "silent", "nonsense"] {
+        reports_go_to(world, to).await?;
+        let ready = async || match to {
+            "nobody" => says_that_it_is_missed(world, "count").await,
+            to => taken(world, to, "taken").await,
         };
-        let Ended { attempt, took } = take_away(world, "count", ready).await?;
-        println!("reports go to {to}: ended after {took:.1?}, lost {:?} s", attempt.lost_seconds);
-        ensure!(attempt.answered_sigterm == Some(true) && attempt.lost_seconds == Some(0), "{attempt:?}");
-        interruptions = attempt.number;
+        interruptions = end_tells(world, "count", to, ready).await?;
     }
     world.phase("count", Phase::Running).await?;
     let job = world.api::<ScavengerJob>().get("count").await?;
     ensure!(status(&job).interrupted_count == interruptions, "{:?}", status(&job));
     Ok(interruptions)
+}
+
+/// A workload writes one checkpoint while its reports go to nobody. When they go to the operator again, it hears of that one.
+async fn a_missed_checkpoint_is_told_later(world: &World) -> Result<()> {
+    reports_go_to(world, "nobody").await?;
+    // It holds something that every node has.
+    start(world, on_demand("kept", "memory", 64 << 20)).await?;
+    let pod = world.pod("kept").await?.name_any();
+    let run = async |command: &[&str]| exec(&world.api(), &pod, "main", command).await;
+    run(&["touch", "/data/kept.ask"]).await?;
+    until("the checkpoint is written", || async {
+        Ok(run(&["test", "-s", "/data/kept.state"]).await.is_ok().then_some(()))
+    })
+    .await?;
+    let written = now();
+    says_that_it_is_missed(world, "kept").await?;
+    has_run_for(world, "kept", away()).await?;
+    ensure!(!is_heard(world, "kept").await?, "it was heard although its reports went to nobody");
+    reports_go_to(world, "scavenger-operator").await?;
+    // The longer reports failed, the later the next try.
+    until_within(2 * LIMIT, "the operator hears of it", || async {
+        Ok(is_heard(world, "kept").await?.then_some(()))
+    })
+    .await?;
+    let heard = status(&world.api::<ScavengerJob>().get("kept").await?).last_checkpoint_time;
+    ensure!(heard.as_ref().is_some_and(|time| time.0 <= written), "{heard:?}, and written before {written}");
+    Ok(())
+}
+
+/// The reports could go to the operator, and none leaves the pod: it is forbidden before the supervisor has begun.
+async fn egress_is_forbidden(world: &World) -> Result<()> {
+    world.create::<ScavengerJob>(watched("forbidden")).await?;
+    until("egress is forbidden", || async {
+        let pod = world.pods("forbidden").await?.into_iter().next();
+        Ok(pod.map(|pod| egress::forbid(&pod)).transpose()?.filter(|done| *done))
+    })
+    .await?;
+    let ready = async || says_that_it_is_missed(world, "forbidden").await;
+    end_tells(world, "forbidden", "the operator, and egress is forbidden", ready).await?;
+    Ok(())
 }
 
 #[test]
@@ -128,14 +198,18 @@ fn without_reports_nothing_fails_and_the_end_is_measured() {
     run("unreported", |world| async move {
         world.claim("data").await?;
         impostors(world).await?;
-        reports_go_to(world, "nobody").await?;
-        let result = reports_are_missed(world).await;
+        let result = async {
+            a_missed_checkpoint_is_told_later(world).await?;
+            reports_are_missed(world).await
+        };
+        let result = result.await;
         reports_go_to(world, "scavenger-operator").await?;
         let impostors: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
         for name in ["silent", "nonsense"] {
             impostors.delete(name, &DeleteParams::default()).await?;
         }
         let interruptions = result?;
+        egress_is_forbidden(world).await?;
         // The operator goes, too; its successor hears of the next checkpoint.
         let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
         let leader = world.leader().await?;
