@@ -133,6 +133,8 @@ impl Seen {
 pub struct Load {
     /// Seconds of processor time.
     pub cpu: f64,
+    /// Bytes of memory that it has now.
+    pub memory: f64,
     /// Writes that succeeded, by kind ("status of pods, PATCH").
     pub writes: BTreeMap<String, f64>,
     /// Writes that it refused.
@@ -152,12 +154,16 @@ impl Load {
     }
 
     fn parse(metrics: &str) -> Self {
-        let mut load = Self { cpu: 0.0, writes: BTreeMap::new(), refused: 0.0, reads: BTreeMap::new() };
+        let mut load =
+            Self { cpu: 0.0, memory: 0.0, writes: BTreeMap::new(), refused: 0.0, reads: BTreeMap::new() };
         for line in metrics.lines() {
             let Some((name, value)) = line.rsplit_once(' ') else { continue };
             let Ok(value) = value.parse::<f64>() else { continue };
             if name == "process_cpu_seconds_total" {
                 load.cpu = value;
+            }
+            if name == "process_resident_memory_bytes" {
+                load.memory = value;
             }
             let Some(labels) = name.strip_prefix("apiserver_request_total{") else { continue };
             let label = |wanted: &str| {

@@ -26,6 +26,7 @@ use scavenger_e2e::{
     load::{AT_ONCE, LONGEST, Load, Seen, create, on_played_nodes},
     metrics::Metrics,
     postgres::NAMESPACE,
+    room::status,
     world::{LIMIT, played, run_within, until_within},
 };
 use scavenger_schema::{
@@ -33,7 +34,7 @@ use scavenger_schema::{
     scavenger_job::ScavengerJob,
     supervision::{Checkpoint, LiveReport},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 /// How many pods report; another number by this environment variable.
@@ -46,6 +47,10 @@ const EACH_VARIABLE: &str = "SCAVENGER_E2E_BENCH_PODS_EACH";
 /// For how many minutes; another number by this environment variable.
 const MINUTES: u32 = 5;
 const MINUTES_VARIABLE: &str = "SCAVENGER_E2E_BENCH_MINUTES";
+
+/// So many pods start at a time. More would only wait for each other while the API server keeps each of their changes in memory
+/// for a minute.
+const WAVE: usize = 500;
 
 /// Reviews, and writes of a status, in a second: more than this misses the aim.
 const AIM: f64 = 5.0;
@@ -194,12 +199,13 @@ impl Look {
         let taken = |metrics: &Metrics| metrics.value("scavenger_reports_total{result=\"taken\"}");
         let line = format!(
             "{what:<12} {seconds:>8.1} {reviews:>10.2} {statuses:>10.2} {others:>8.2} {:>8.0} {:>8.0} {:>7.0}% {:>7.0}% \
-             {:>8.0}",
+             {:>8.0} {:>8.0}",
             taken(&self.metrics) - taken(&earlier.metrics),
             self.metrics.value("scavenger_known_tokens"),
             (self.load.cpu - earlier.load.cpu) / seconds * 100.0,
             (self.operator - earlier.operator) / seconds * 100.0,
             self.metrics.value("process_resident_memory_bytes") / f64::from(1 << 20),
+            self.load.memory / f64::from(1 << 20),
         );
         (self, line)
     }
@@ -239,6 +245,36 @@ async fn tokens(world: &World) -> Result<Vec<String>> {
     }
 }
 
+/// Creates ScavengerJobs, so many at a time once those before them run; returns how long it took until all ran.
+async fn create_in_waves(
+    world: &World,
+    count: usize,
+    at_a_time: usize,
+    running: &Seen,
+    began: Instant,
+    object: impl Fn(usize) -> Value,
+) -> Result<f64> {
+    let (mut created, mut took) = (0, 0.0);
+    while created < count {
+        let wave = at_a_time.min(count - created);
+        create(&world.api::<ScavengerJob>(), wave, |number| object(created + number)).await?;
+        created += wave;
+        took = running.reach(created, "run", began).await?;
+        let memory = Load::read(world).await?.memory / f64::from(1 << 20);
+        println!("{created} of {count} run after {took:.0} s; memory of the API server {memory:.0} MiB");
+    }
+    Ok(took)
+}
+
+/// An attempt that was taken away meanwhile did not report: the nodes lost their heartbeats, and less was measured than it
+/// seems.
+async fn none_was_interrupted(world: &World) -> Result<()> {
+    let all = world.api::<ScavengerJob>().list(&ListParams::default()).await?;
+    let interrupted = all.iter().filter(|job| status(job).interrupted_count > 0).count();
+    ensure!(interrupted == 0, "{interrupted} of {} ScavengerJobs were interrupted", all.items.len());
+    Ok(())
+}
+
 async fn measure(world: &World, count: usize, each: usize, minutes: u32) -> Result<()> {
     let nodes =
         Api::<Node>::all(world.client.clone()).list(&ListParams::default().labels("type=kwok")).await?;
@@ -257,8 +293,7 @@ async fn measure(world: &World, count: usize, each: usize, minutes: u32) -> Resu
     };
     let scavenger_jobs = count.div_ceil(each);
     let count = scavenger_jobs * each;
-    create(&world.api::<ScavengerJob>(), scavenger_jobs, ours).await?;
-    let took = running.reach(scavenger_jobs, "run", began).await?;
+    let took = create_in_waves(world, scavenger_jobs, (WAVE / each).max(1), &running, began, ours).await?;
     drop(watching);
     let endpoint = endpoint(world).await?;
     let began = Instant::now();
@@ -271,8 +306,8 @@ async fn measure(world: &World, count: usize, each: usize, minutes: u32) -> Resu
         began.elapsed().as_secs_f64(),
     );
     println!(
-        "{:<12} {:>8} {:>10} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n{:<12} {:>8} {:>10} {:>10} {:>8} {:>8} {:>8} \
-         {:>8} {:>8} {:>8}",
+        "{:<12} {:>8} {:>10} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n{:<12} {:>8} {:>10} {:>10} {:>8} {:>8} \
+         {:>8} {:>8} {:>8} {:>8} {:>8}",
         "",
         "seconds",
         "reviews",
@@ -282,7 +317,8 @@ async fn measure(world: &World, count: usize, each: usize, minutes: u32) -> Resu
         "tokens",
         "cpu API",
         "cpu of",
-        "memory",
+        "MiB of",
+        "MiB API",
         "",
         "",
         "a second",
@@ -292,7 +328,8 @@ async fn measure(world: &World, count: usize, each: usize, minutes: u32) -> Resu
         "known",
         "server",
         "operator",
-        "MiB",
+        "operator",
+        "server",
     );
     let mut before = Look::take(world).await?;
     tokio::time::sleep(EVERY).await;
@@ -315,6 +352,7 @@ async fn measure(world: &World, count: usize, each: usize, minutes: u32) -> Resu
             of(99)
         );
     }
+    none_was_interrupted(world).await?;
     println!("aim: at most {AIM} reviews and {AIM} writes of a status in a second");
     println!("what the operator counted meanwhile:");
     for line in before.metrics.to_string().lines() {
