@@ -17,13 +17,23 @@ pub(super) fn main(object: &ApiPod) -> Option<&ContainerState> {
     statuses.iter().find(|status| status.name == manifest::CONTAINER)?.state.as_ref()
 }
 
-/// When a container of a pod was last killed for memory, be it running again or not.
-pub(super) fn killed_for_memory(object: &ApiPod) -> Option<Timestamp> {
-    let statuses = object.status.as_ref()?.container_statuses.as_deref()?;
-    let states = statuses.iter().flat_map(|status| [&status.state, &status.last_state]).flatten();
+/// When a container of a pod was last killed for memory, be it running again or not. What ends because the pod was deleted
+/// does not count, nor what ends well: with cgroup v1 the kernel says that memory ran out to every container below the limit
+/// of the node's pods. The container runtime then gives each of them the reason OOMKilled when it ends, however long after.
+pub(super) fn killed_for_memory(object: &ApiPod, deletion_requested: Option<Timestamp>) -> Option<Timestamp> {
+    // The last version before a pod is removed says when that was, and not when it was asked for. A kill before that was
+    // seen in earlier ones.
+    if deletion_requested.is_some() && object.metadata.deletion_grace_period_seconds == Some(0) {
+        return None;
+    }
+    let status = object.status.as_ref()?;
+    let statuses =
+        [&status.container_statuses, &status.init_container_statuses].into_iter().flatten().flatten();
+    let states = statuses.flat_map(|status| [&status.state, &status.last_state]).flatten();
     let killed = states.filter_map(|state| state.terminated.as_ref());
-    let killed = killed.filter(|ended| ended.reason.as_deref() == Some("OOMKilled"));
-    killed.filter_map(|ended| Some(ended.finished_at.as_ref()?.0)).max()
+    let killed = killed.filter(|ended| ended.reason.as_deref() == Some("OOMKilled") && ended.exit_code != 0);
+    let times = killed.filter_map(|ended| Some(ended.finished_at.as_ref()?.0));
+    times.filter(|time| deletion_requested.is_none_or(|requested| *time < requested)).max()
 }
 
 /// When a container started. One that could not be started carries the zero time.
@@ -58,4 +68,50 @@ pub(super) fn seen(state: Option<&ContainerState>) -> Container {
             shortened(waiting.message.as_deref().unwrap_or_default(), MAX_MESSAGE),
         ))
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn ended(reason: &str, exit_code: i32) -> Value {
+        json!({ "terminated": { "reason": reason, "exitCode": exit_code, "finishedAt": "2026-01-01T00:01:00Z" } })
+    }
+
+    fn killed(statuses: &Value, deletion_requested: Option<&str>) -> bool {
+        with_grace(30, statuses, deletion_requested)
+    }
+
+    fn with_grace(grace: i64, statuses: &Value, deletion_requested: Option<&str>) -> bool {
+        let metadata = json!({ "name": "web", "deletionGracePeriodSeconds": grace });
+        let pod = serde_json::from_value(json!({ "metadata": metadata, "status": statuses })).unwrap();
+        let requested = deletion_requested.map(|time| time.parse().unwrap());
+        killed_for_memory(&pod, requested).is_some()
+    }
+
+    fn one(state: &str, container: &Value) -> Value {
+        json!({ "name": "web", "image": "", "imageID": "", "ready": true, "restartCount": 1, state: container })
+    }
+
+    #[test]
+    fn every_container_that_was_killed_for_memory_counts() {
+        for kind in ["containerStatuses", "initContainerStatuses"] {
+            for state in ["state", "lastState"] {
+                let of = |container| json!({ kind: [one(state, &container)] });
+                assert!(killed(&of(ended("OOMKilled", 137)), None), "{kind} {state}");
+                assert!(!killed(&of(ended("Error", 137)), None), "{kind} {state}");
+            }
+        }
+    }
+
+    /// With cgroup v1 the reason may be of another container's kill.
+    #[test]
+    fn what_ends_well_or_was_deleted_was_not_killed() {
+        let of = |exit_code| json!({ "containerStatuses": [one("state", &ended("OOMKilled", exit_code))] });
+        assert!(!killed(&of(0), None));
+        assert!(!killed(&of(137), Some("2026-01-01T00:00:58Z")));
+        assert!(killed(&of(137), Some("2026-01-01T00:01:01Z")), "it was killed before");
+        assert!(!with_grace(0, &of(137), Some("2026-01-01T00:01:01Z")), "the pod is being removed");
+    }
 }

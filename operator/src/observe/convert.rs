@@ -89,6 +89,14 @@ pub(crate) fn job(object: &BatchJob) -> Option<Job> {
     })
 }
 
+/// When the deletion of a pod was asked for.
+fn deletion_requested(object: &ApiPod) -> Option<Timestamp> {
+    // The stamp is when the grace period ends.
+    let time = object.metadata.deletion_timestamp.as_ref()?.0;
+    let grace = object.metadata.deletion_grace_period_seconds.unwrap_or(0);
+    Some(time.saturating_sub(SignedDuration::from_secs(grace)).unwrap_or(time))
+}
+
 /// A pod.
 pub(crate) fn pod(object: &ApiPod) -> Pod {
     let spec = object.spec.as_ref();
@@ -109,7 +117,7 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
         owner,
         requests: requests::counted(object),
         exclusive_milli: requests::exclusive_milli(object),
-        out_of_memory: container::killed_for_memory(object),
+        out_of_memory: container::killed_for_memory(object, deletion_requested(object)),
         deferred_resize: requests::deferred_resize(object),
         node: spec.and_then(|spec| spec.node_name.as_deref()).map(Name::from),
         nominated_node: status
@@ -128,11 +136,7 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
             Some("Failed") => PodPhase::Failed,
             _ => PodPhase::Pending,
         },
-        deletion_requested: object.metadata.deletion_timestamp.as_ref().map(|time| {
-            // The stamp is when the grace period ends.
-            let grace = object.metadata.deletion_grace_period_seconds.unwrap_or(0);
-            time.0.saturating_sub(SignedDuration::from_secs(grace)).unwrap_or(time.0)
-        }),
+        deletion_requested: deletion_requested(object),
         deletion_forced: object.metadata.deletion_timestamp.is_some()
             && object.metadata.deletion_grace_period_seconds.unwrap_or(0) == 0,
         grace_period: SignedDuration::from_secs(

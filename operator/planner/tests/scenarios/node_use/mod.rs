@@ -304,6 +304,24 @@ fn an_ordinary_container_that_is_killed_for_memory_trips_the_breaker_for_a_day()
     assert_eq!(cluster.status("b").phase, Phase::Running);
 }
 
+/// Nobody knows what it would have used, but what is done to it counts.
+#[test]
+fn a_pod_without_requests_that_is_killed_for_memory_trips_the_breaker_too() {
+    let mut cluster = reserved(settings().by_use());
+    let mut daemon = pod("daemon", 0);
+    daemon.requests = Resources::default();
+    cluster.create_pod(daemon, FOREVER);
+    cluster.submit(sj("a").asking(2000), work(300_000));
+    minutes(&mut cluster, 6, |_| (1000, 1000));
+    assert_eq!(cluster.status("a").phase, Phase::Running);
+    let daemon = cluster.pod("daemon").unwrap().key.clone();
+    cluster.kill_container(&daemon);
+    cluster.run_for(seconds(5));
+    let report = cluster.planner.pool_report(cluster.now).usage.unwrap();
+    assert_eq!(report.tripped.len(), 1, "{}", cluster.history());
+    assert_eq!(outcome(&cluster, "a").2, Reason::NodeMemoryShort);
+}
+
 #[test]
 fn memory_that_an_ordinary_pod_may_take_at_once_stays_free() {
     // One pod with 9,000 MiB may take 8,000 more at any moment; nine with 1,000 each take 1,000 at once.
