@@ -92,25 +92,26 @@ async fn list(database: &Database, options: &ListTenantsOptions) -> anyhow::Resu
     Ok(Outcome::Done)
 }
 
-/// Columns that hold a limit or a default, and how to say it.
+/// Columns that hold a limit or a default, and how to say it: the words before the value, and those behind it, in which
+/// `(s)` stays away behind one.
 const SETTINGS: [(&str, &str, &str); 17] = [
     ("service_account", "service account", ""),
     ("image", "image", ""),
     ("image_patterns", "only images", ""),
     ("run_as_user", "user", ""),
     ("run_as_group", "group", ""),
-    ("max_cpu_millicores", "at most", " millicores"),
-    ("max_memory_bytes", "at most", " bytes of memory"),
-    ("max_gpus", "at most", " GPUs"),
-    ("min_cpu_millicores", "at least", " millicores"),
+    ("max_cpu_millicores", "at most", " millicore(s)"),
+    ("max_memory_bytes", "at most", " byte(s) of memory"),
+    ("max_gpus", "at most", " GPU(s)"),
+    ("min_cpu_millicores", "at least", " millicore(s)"),
     ("min_ns_per_day", "at least", " ns/day"),
     ("min_efficiency", "first configuration with at least", " of the best speed per price"),
-    ("max_configurations", "at most", " configurations"),
-    ("gpu_price", "a GPU counts as", " cores"),
-    ("memory_price", "a GiB of memory counts as", " cores"),
+    ("max_configurations", "at most", " configuration(s)"),
+    ("gpu_price", "a GPU counts as", " core(s)"),
+    ("memory_price", "a GiB of memory counts as", " core(s)"),
     ("min_interruption_after_seconds", "checkpoints every", " s at most often"),
     ("max_interruption_after_seconds", "checkpoints every", " s at least"),
-    ("max_rows_in_work", "at most", " rows in work"),
+    ("max_rows_in_work", "at most", " row(s) in work"),
 ];
 
 /// What differs from no limits.
@@ -121,7 +122,11 @@ fn settings(tenant: &Value) -> String {
             let value = &tenant[*column];
             !value.is_null() && value.as_array().is_none_or(|items| !items.is_empty())
         })
-        .map(|(column, name, unit)| format!("{name} {}{unit}", plain(&tenant[*column])))
+        .map(|(column, name, unit)| {
+            let value = &tenant[*column];
+            let plural = if value.as_f64() == Some(1.0) { "" } else { "s" };
+            format!("{name} {}{}", plain(value), unit.replace("(s)", plural))
+        })
         .collect();
     set.join("; ")
 }
@@ -192,5 +197,11 @@ mod tests {
         });
         assert_eq!(settings(&tenant), "only images registry.example/lab/* x; user 2001; at most 0 GPUs");
         assert_eq!(settings(&json!({ "image_patterns": [] })), "");
+        let one = json!({ "max_gpus": 1, "gpu_price": 1.0, "memory_price": 0.5, "max_rows_in_work": 1 });
+        assert_eq!(
+            settings(&one),
+            "at most 1 GPU; a GPU counts as 1.0 core; a GiB of memory counts as 0.5 cores; at most 1 row in work"
+        );
+        assert_eq!(settings(&json!({ "max_rows_in_work": 2 })), "at most 2 rows in work");
     }
 }

@@ -526,7 +526,7 @@ async fn the_admins_verbs_tell_what_they_do() {
     assert_eq!(changed["tenant"]["max_gpus"], serde_json::Value::Null, "it is made as described");
     let table = admin.good(&["tenant", "list"]);
     assert_eq!(table.lines().count(), 4, "{table}");
-    assert!(table.contains("at most 1 rows in work"), "{table}");
+    assert!(table.contains("at most 1 row in work"), "{table}");
     assert_eq!(admin.json(&["tenant", "list"])[0]["namespace"], "bio");
 
     let alice = Program::new(as_role(&queue.url, "alice"));
