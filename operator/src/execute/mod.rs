@@ -19,6 +19,7 @@ mod events;
 mod found;
 mod kept;
 mod reads;
+mod record;
 mod removal;
 mod start;
 mod status;

@@ -8,7 +8,7 @@ use scavenger_planner::{
 use scavenger_schema::{scavenger_job::ScavengerJob, terminal::shown};
 use tracing::info;
 
-use super::{Executor, Outcome, errors::failure};
+use super::{Executor, Outcome, errors::failure, record};
 use crate::{observe::convert, status};
 
 impl Executor {
@@ -43,9 +43,15 @@ impl Executor {
             phase = new.phase.name(),
             attempt = new.attempt.as_ref().map(|attempt| attempt.number),
             reason = new.admitted.as_ref().and_then(|a| a.waiting.as_ref()).map(|w| w.reason.name()),
-            message = %shown(&new.message),
+            status_message = %shown(&new.message),
             "status written"
         );
+        let attempts = written.status.iter().flat_map(|status| &status.attempts);
+        if let Some(attempt) =
+            ended.and_then(|ended| attempts.rev().find(|one| one.number == i64::from(ended.number)))
+        {
+            record::attempt_ended(key, uid, attempt);
+        }
         let sj = convert::sj(&written);
         if begins_to_run {
             self.metrics.started(sj.creation_time, &new);
