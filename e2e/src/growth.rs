@@ -61,23 +61,20 @@ pub async fn is_killed(world: &World, name: &str) -> Result<bool> {
     .await
 }
 
-/// Deletes ordinary pods so that nobody hears of their end, and waits until nothing of them is left on the node.
+/// Deletes an ordinary pod so that nobody hears of its end, and waits until nothing of it is left on the node.
 ///
 /// With cgroup v1 the kernel says that memory ran out to every container below the limit of the node's pods. The container
 /// runtime then calls each of them OOMKilled when it ends, whatever ended it.
 ///
 /// # Errors
 /// What the API server says.
-pub async fn delete_at_once(world: &World, names: &[&str]) -> Result<()> {
+pub async fn delete_at_once(world: &World, name: &str) -> Result<()> {
     let pods = world.api::<Pod>();
-    let mut groups = Vec::new();
-    for name in names {
-        // Nothing is left of one that was killed.
-        groups.extend(PodGroup::of(&pods.get(name).await?).ok());
-        pods.delete(name, &DeleteParams::default().grace_period(0)).await?;
-    }
-    until("nothing is left of the ordinary pods", || async {
-        Ok(groups.iter().all(PodGroup::is_gone).then_some(()))
+    // Nothing is left of one that was killed.
+    let group = PodGroup::of(&pods.get(name).await?).ok();
+    pods.delete(name, &DeleteParams::default().grace_period(0)).await?;
+    until("nothing is left of the ordinary pod", || async {
+        Ok(group.as_ref().is_none_or(PodGroup::is_gone).then_some(()))
     })
     .await
 }

@@ -290,7 +290,7 @@ async fn grows(world: &World, beside: Option<&PodGroup>, figures: &mut Figures) 
     figures.grown += usize::from(!is_killed);
     let harmed = ordinary_pods_harmed(&world.client).await?;
     figures.harmed.extend(harmed.into_iter().filter(|name| !before.contains(name)));
-    delete_at_once(world, &["grows"]).await
+    delete_at_once(world, "grows").await
 }
 
 /// What is measured, and on what.
@@ -423,7 +423,7 @@ async fn settled(world: &World) -> Result<Vec<Pod>> {
 }
 
 impl Bench {
-    /// Reserves 90% of the node, of which 20% are used.
+    /// Reserves 90% of the node, and lets 20% be used.
     async fn reserve(&self) -> Result<()> {
         let world = self.world;
         prepare(world).await?;

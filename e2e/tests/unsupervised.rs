@@ -96,7 +96,7 @@ async fn is_heard(world: &World, name: &str) -> Result<bool> {
     Ok(status.last_checkpoint_time.is_some_and(|time| Some(time.0) >= started))
 }
 
-/// The attempt that runs writes checkpoints of which nobody hears while it runs, and its supervisor says so once. It is taken
+/// The attempt that runs writes checkpoints, nobody hears of them while it runs, and its supervisor says so once. It is taken
 /// away, and its end tells of the last one.
 async fn end_tells(world: &World, name: &str, to: &str, ready: impl AsyncFn() -> Result<()>) -> Result<i64> {
     let since = Cell::new(now());

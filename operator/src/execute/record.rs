@@ -1,5 +1,5 @@
-//! One line of the log for each attempt that ended. The API server has its record until the ScavengerJob is deleted; whoever
-//! keeps the log has it for as long as the log.
+//! One line of the log for each attempt that ended. The API server has its record until the ScavengerJob is deleted; a
+//! log store has the line for as long as it keeps the log.
 
 use scavenger_planner::values::Key;
 use scavenger_schema::{scavenger_job::Attempt, terminal::shown};

@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, Pod as ApiPod};
 use scavenger_planner::values::Container;
 
-use super::{convert::shortened, supervision};
+use super::{
+    convert::{deletion_forced, shortened},
+    supervision,
+};
 use crate::manifest;
 
 /// Longest termination message that goes on into a status, in bytes.
@@ -23,7 +26,7 @@ pub(super) fn main(object: &ApiPod) -> Option<&ContainerState> {
 pub(super) fn killed_for_memory(object: &ApiPod, deletion_requested: Option<Timestamp>) -> Option<Timestamp> {
     // The last version before a pod is removed says when that was, and not when it was asked for. A kill before that was
     // seen in earlier ones.
-    if deletion_requested.is_some() && object.metadata.deletion_grace_period_seconds == Some(0) {
+    if deletion_forced(object) {
         return None;
     }
     let status = object.status.as_ref()?;
@@ -84,7 +87,9 @@ mod tests {
     }
 
     fn with_grace(grace: i64, statuses: &Value, deletion_requested: Option<&str>) -> bool {
-        let metadata = json!({ "name": "web", "deletionGracePeriodSeconds": grace });
+        let metadata = json!({
+            "name": "web", "deletionGracePeriodSeconds": grace, "deletionTimestamp": deletion_requested,
+        });
         let pod = serde_json::from_value(json!({ "metadata": metadata, "status": statuses })).unwrap();
         let requested = deletion_requested.map(|time| time.parse().unwrap());
         killed_for_memory(&pod, requested).is_some()

@@ -97,6 +97,12 @@ fn deletion_requested(object: &ApiPod) -> Option<Timestamp> {
     Some(time.saturating_sub(SignedDuration::from_secs(grace)).unwrap_or(time))
 }
 
+/// True while a pod is deleted without a grace period, and in the last version before any pod is removed.
+pub(super) fn deletion_forced(object: &ApiPod) -> bool {
+    object.metadata.deletion_timestamp.is_some()
+        && object.metadata.deletion_grace_period_seconds.unwrap_or(0) == 0
+}
+
 /// A pod.
 pub(crate) fn pod(object: &ApiPod) -> Pod {
     let spec = object.spec.as_ref();
@@ -137,8 +143,7 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
             _ => PodPhase::Pending,
         },
         deletion_requested: deletion_requested(object),
-        deletion_forced: object.metadata.deletion_timestamp.is_some()
-            && object.metadata.deletion_grace_period_seconds.unwrap_or(0) == 0,
+        deletion_forced: deletion_forced(object),
         grace_period: SignedDuration::from_secs(
             spec.and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(30),
         ),

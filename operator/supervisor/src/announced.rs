@@ -75,7 +75,7 @@ impl Announcements {
     }
 
     fn take_into(&self, heard: &mut Heard) -> bool {
-        /// The kernel keeps 16,384 announcements, of which one reading has at least 15.
+        /// The kernel keeps 16,384 announcements, and one reading has at least 15 of them.
         const READINGS: usize = 2_048;
         let mut changed = false;
         for _ in 0..READINGS {
@@ -94,7 +94,7 @@ impl Default for Announcements {
     }
 }
 
-/// The names of which the latest announcements were.
+/// The names in the latest announcements.
 #[derive(Debug, Default)]
 struct Heard {
     stopping: bool,
