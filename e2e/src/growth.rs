@@ -9,7 +9,11 @@ use kube::{
 use scavenger_schema::names;
 use serde_json::{Value, json};
 
-use crate::{World, cgroup::PodGroup, world::until};
+use crate::{
+    World,
+    cgroup::PodGroup,
+    world::{exec, until},
+};
 
 /// What a process that was killed for memory ends with.
 const KILLED: i32 = 137;
@@ -45,20 +49,39 @@ pub fn hog(name: &str, image: &str, requests: &Value, line: &str) -> Value {
 /// If it ends otherwise, or neither happens in time.
 pub async fn is_killed(world: &World, name: &str) -> Result<bool> {
     until(&format!("{name} has grown, or was killed"), || async {
-        let pod = world.api::<Pod>().get(name).await?;
-        let status = pod.status.unwrap_or_default();
-        if status.reason.as_deref() == Some("Evicted") {
-            return Ok(Some(true));
-        }
-        let state = status.container_statuses.unwrap_or_default().pop();
-        if let Some(ended) = state.and_then(|status| status.state).and_then(|state| state.terminated) {
-            ensure!(ended.exit_code == KILLED, "{name} ended otherwise: {ended:?}");
+        if was_killed(world, name).await? {
             return Ok(Some(true));
         }
         let log = world.api::<Pod>().logs(name, &LogParams::default()).await.unwrap_or_default();
         Ok(log.contains("grown").then_some(false))
     })
     .await
+}
+
+/// Waits until it is known of an ordinary pod that has grown whether it lives on. One that grew first can be killed while
+/// another one still grows.
+///
+/// # Errors
+/// If it ends otherwise.
+pub async fn lives_on(world: &World, name: &str) -> Result<bool> {
+    until(&format!("{name} answers, or was killed"), || async {
+        if exec(&world.api::<Pod>(), name, "owner", &["true"]).await.is_ok() {
+            return Ok(Some(true));
+        }
+        Ok(was_killed(world, name).await?.then_some(false))
+    })
+    .await
+}
+
+async fn was_killed(world: &World, name: &str) -> Result<bool> {
+    let status = world.api::<Pod>().get(name).await?.status.unwrap_or_default();
+    if status.reason.as_deref() == Some("Evicted") {
+        return Ok(true);
+    }
+    let state = status.container_statuses.unwrap_or_default().pop().and_then(|status| status.state);
+    let Some(ended) = state.and_then(|state| state.terminated) else { return Ok(false) };
+    ensure!(ended.exit_code == KILLED, "{name} ended otherwise: {ended:?}");
+    Ok(true)
 }
 
 /// Deletes an ordinary pod so that nobody hears of its end, and waits until nothing of it is left on the node.
