@@ -40,6 +40,8 @@ pub(super) struct QueueRow {
     pub(super) deadline: Option<String>,
     #[serde(default)]
     pub(super) late_seconds: Option<i64>,
+    #[serde(default)]
+    pub(super) simulations: Option<i64>,
 }
 
 impl QueueRow {
@@ -95,14 +97,19 @@ impl QueueRow {
 const HEADINGS: [&str; 9] =
     [">ROW", "STATE", "FILE", "CONFIGURATION", ">DONE", ">NS/DAY", ">LEFT", ">INTERRUPTED", "REASON"];
 
-/// Whose rows they are and where they run is shown if these differ, what they are for if not all are simulations.
+/// Whose rows they are and where they run is shown if these differ, what they are for if not all are simulations, and how
+/// many simulations they are if one is of several.
 pub(super) fn table(rows: &[QueueRow]) -> Table {
     let differ =
         |value: fn(&QueueRow) -> &String| rows.windows(2).any(|pair| value(&pair[0]) != value(&pair[1]));
     let (owners, namespaces) = (differ(|row| &row.owner), differ(|row| &row.namespace));
     let projects = rows.iter().any(|row| row.project.is_some());
     let kinds = rows.iter().any(|row| row.kind != "simulation");
+    let several = rows.iter().any(|row| row.simulations > Some(1));
     let mut headings = HEADINGS.to_vec();
+    if several {
+        headings.insert(1, ">SIMULATIONS");
+    }
     if projects {
         headings.insert(1, "PROJECT");
     }
@@ -118,6 +125,9 @@ pub(super) fn table(rows: &[QueueRow]) -> Table {
     let mut table = Table::new(&headings);
     for row in rows {
         let mut cells = row.cells();
+        if several {
+            cells.insert(1, row.simulations.unwrap_or(1).to_string());
+        }
         if projects {
             cells.insert(1, row.project.clone().unwrap_or_else(|| "-".to_owned()));
         }
@@ -169,7 +179,17 @@ pub(super) mod tests {
             project: None,
             deadline: None,
             late_seconds: None,
+            simulations: Some(1),
         }
+    }
+
+    #[test]
+    fn the_number_of_simulations_is_shown_if_a_row_has_several() {
+        let four = QueueRow { simulations: Some(4), ..running(8) };
+        let lines = table(&[running(7), four]).render(None);
+        assert!(lines[0].starts_with("ROW  SIMULATIONS  STATE"), "{}", lines[0]);
+        assert!(lines[1].starts_with("  7            1  running"), "{}", lines[1]);
+        assert!(lines[2].starts_with("  8            4  running"), "{}", lines[2]);
     }
 
     #[test]

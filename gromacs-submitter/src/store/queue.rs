@@ -168,9 +168,8 @@ impl Store {
         const SELECT: &str = concat!(
             "select to_jsonb(q) || jsonb_build_object('seconds_left',
                 case when q.expected_finish_time is not null then
-                    greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end,
-                'deadline', t.deadline, 'late_seconds', gromacs_late_seconds(t))
-            from gromacs_queue q join gromacs_to_tune t on t.id = q.id where q.id = any(array(
+                    greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end)
+            from gromacs_queue q where q.id = any(array(
                 select q.id from gromacs_to_tune q where ",
             matches!(),
             " order by q.id desc limit $9) || $8::bigint[]) order by q.id desc"
@@ -195,8 +194,7 @@ impl Store {
             "select jsonb_build_object(
                 'row', to_jsonb(q) || jsonb_build_object('seconds_left',
                     case when q.expected_finish_time is not null then
-                    greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end,
-                    'deadline', t.deadline, 'late_seconds', gromacs_late_seconds(t)),
+                    greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end),
                 'simulation', jsonb_build_object(
                     'persistent_volume_claim', t.persistent_volume_claim, 'image', t.image,
                     'run_as_user', t.run_as_user, 'run_as_group', t.run_as_group, 'priority', t.priority,
@@ -228,7 +226,8 @@ impl Store {
                 'tuner_answers', (select coalesce(jsonb_agg(to_jsonb(w) order by w.submission), '[]')
                     from gromacs_tuner_answer w where w.row_id = q.id),
                 'attempts', (select coalesce(jsonb_agg(to_jsonb(a) || jsonb_build_object('run_seconds',
-                        extract(epoch from coalesce(a.end_time, now()) - a.start_time)::bigint)
+                        case when a.start_time is not null then
+                            greatest(0, extract(epoch from coalesce(a.end_time, now()) - a.start_time))::bigint end)
                         order by a.submission, a.attempt), '[]')
                     from gromacs_attempt a where a.row_id = q.id),
                 'events', (select coalesce(jsonb_agg(to_jsonb(e) order by e.id), '[]')
