@@ -13,9 +13,12 @@ use crate::mdrun_options::MdrunOptions;
 use crate::store::{Edit, Labels};
 
 pub(super) async fn exec(database: &Database, options: &EditOptions) -> anyhow::Result<Outcome> {
+    let edit = edit(options)?;
+    if let Some(both) = edit.is_set_and_unset() {
+        anyhow::bail!("--{both} says a value, and --unset takes it back; leave one of them out");
+    }
     let store = open_current(database).await?;
     let selection = &options.selection;
-    let edit = edit(options)?;
     let named = !selection.rows.is_empty();
     let found = store.select(&selected(selection)).await?;
     // Rows that are named are all changed or none; of those that a filter selects, those that can be.
@@ -86,6 +89,7 @@ fn edit(options: &EditOptions) -> anyhow::Result<Edit> {
         ladder_settings: options.ladder.settings(),
         interruption_after_seconds: seconds(options.interruption_after),
         fallback_after_seconds: seconds(options.fallback_after),
+        unset: options.unset.iter().copied().collect(),
     })
 }
 

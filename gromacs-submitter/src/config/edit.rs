@@ -7,13 +7,13 @@ use clap::{ArgGroup, Args};
 use super::duration;
 use super::ladder::LadderFlags;
 use super::queue::{Selection, deadline, label};
-use crate::store::Moment;
+use crate::store::{Moment, Unset};
 
 /// Options of `edit`.
 #[derive(Debug, Clone, Args)]
 #[command(
     group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "in_project", "with_label"]).multiple(true).required(true),
-    group = ArgGroup::new("what").args(["project", "label", "image", "append", "mdrun_options", "node_label", "any_node", "after", "no_after", "deadline", "no_deadline", "priority", "max_cpu_millicores", "max_memory_bytes", "max_gpus", "min_cpu_millicores", "min_ns_per_day", "min_efficiency", "max_configurations", "gpu_price", "memory_price", "interruption_after", "fallback_after"]).multiple(true).required(true)
+    group = ArgGroup::new("what").args(["project", "label", "image", "append", "mdrun_options", "node_label", "any_node", "after", "no_after", "deadline", "no_deadline", "priority", "max_cpu_millicores", "max_memory_bytes", "max_gpus", "min_cpu_millicores", "min_ns_per_day", "min_efficiency", "max_configurations", "gpu_price", "memory_price", "interruption_after", "fallback_after", "unset"]).multiple(true).required(true)
 )]
 pub struct EditOptions {
     /// Which rows.
@@ -79,6 +79,11 @@ pub struct EditOptions {
     /// Try the next smaller configuration after TIME without free capacity
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Scheduling")]
     pub fallback_after: Option<Duration>,
+    /// Take back what was said of OPTION, such as min-efficiency; may be repeated
+    ///
+    /// The row then has what a row has that is added without it: the tenant's value, the pool's or the submitter's, or none.
+    #[arg(long, value_name = "OPTION", value_delimiter = ',')]
+    pub unset: Vec<Unset>,
 }
 
 /// Options of `extend`.

@@ -1,5 +1,8 @@
 //! What people change of rows that are there already.
 
+use std::collections::BTreeSet;
+
+use clap::ValueEnum;
 use scavenger_schema::simulation::LadderSettings;
 use sqlx::types::Json;
 use sqlx::{Postgres, QueryBuilder};
@@ -43,6 +46,62 @@ pub struct Edit {
     pub interruption_after_seconds: Option<i32>,
     /// Seconds before it falls back.
     pub fallback_after_seconds: Option<i32>,
+    /// What is taken back: the column becomes null, or what a row has that is added without it.
+    pub unset: BTreeSet<Unset>,
+}
+
+/// What a row need not say, by the name of its option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[allow(missing_docs, reason = "each is an option of `edit`, which describes it")]
+pub enum Unset {
+    Project,
+    Image,
+    Append,
+    Deadline,
+    #[value(alias = "max_cpu_millicores")]
+    MaxCpuMillicores,
+    #[value(alias = "max_memory_bytes")]
+    MaxMemoryBytes,
+    #[value(alias = "max_gpus")]
+    MaxGpus,
+    #[value(alias = "min_cpu_millicores")]
+    MinCpuMillicores,
+    #[value(alias = "min_ns_per_day")]
+    MinNsPerDay,
+    #[value(alias = "min_efficiency")]
+    MinEfficiency,
+    #[value(alias = "max_configurations")]
+    MaxConfigurations,
+    #[value(alias = "gpu_price")]
+    GpuPrice,
+    #[value(alias = "memory_price")]
+    MemoryPrice,
+    #[value(alias = "interruption_after_seconds")]
+    InterruptionAfter,
+    #[value(alias = "fallback_after_seconds")]
+    FallbackAfter,
+}
+
+impl Unset {
+    fn column(self) -> &'static str {
+        match self {
+            Self::Project => "project",
+            Self::Image => "image",
+            Self::Append => "append",
+            Self::Deadline => "deadline",
+            Self::MaxCpuMillicores => "max_cpu_millicores",
+            Self::MaxMemoryBytes => "max_memory_bytes",
+            Self::MaxGpus => "max_gpus",
+            Self::MinCpuMillicores => "min_cpu_millicores",
+            Self::MinNsPerDay => "min_ns_per_day",
+            Self::MinEfficiency => "min_efficiency",
+            Self::MaxConfigurations => "max_configurations",
+            Self::GpuPrice => "gpu_price",
+            Self::MemoryPrice => "memory_price",
+            Self::InterruptionAfter => "interruption_after_seconds",
+            Self::FallbackAfter => "fallback_after_seconds",
+        }
+    }
 }
 
 /// How long a completed row shall become, in ns of simulated time.
@@ -76,9 +135,40 @@ impl Edit {
             project: self.project.clone(),
             labels: self.labels.clone(),
             deadline: self.deadline,
+            unset: self
+                .unset
+                .iter()
+                .copied()
+                .filter(|option| matches!(option, Unset::Project | Unset::Deadline))
+                .collect(),
             ..Self::default()
         };
         *self == possible
+    }
+
+    /// The name of an option that is both given and taken back; none if there is none.
+    #[must_use]
+    pub fn is_set_and_unset(&self) -> Option<String> {
+        let ladder = &self.ladder_settings;
+        let is_set = |option: &Unset| match option {
+            Unset::Project => self.project.is_some(),
+            Unset::Image => self.image.is_some(),
+            Unset::Append => self.append.is_some(),
+            Unset::Deadline => self.deadline.is_some(),
+            Unset::MaxCpuMillicores => self.max_cpu_millicores.is_some(),
+            Unset::MaxMemoryBytes => self.max_memory_bytes.is_some(),
+            Unset::MaxGpus => self.max_gpus.is_some(),
+            Unset::MinCpuMillicores => self.min_cpu_millicores.is_some(),
+            Unset::MinNsPerDay => self.min_ns_per_day.is_some(),
+            Unset::MinEfficiency => ladder.min_efficiency.is_some(),
+            Unset::MaxConfigurations => ladder.max_configurations.is_some(),
+            Unset::GpuPrice => ladder.gpu_price.is_some(),
+            Unset::MemoryPrice => ladder.memory_price.is_some(),
+            Unset::InterruptionAfter => self.interruption_after_seconds.is_some(),
+            Unset::FallbackAfter => self.fallback_after_seconds.is_some(),
+        };
+        let both = self.unset.iter().find(|option| is_set(option))?;
+        both.to_possible_value().map(|value| value.get_name().to_owned())
     }
 }
 
@@ -137,6 +227,9 @@ impl Store {
                     columns.push("deadline = null");
                 }
                 None => {}
+            }
+            for option in &edit.unset {
+                columns.push(option.column()).push_unseparated(" = null");
             }
         }
         query.push(" where id = any(").push_bind(rows).push(") returning id");

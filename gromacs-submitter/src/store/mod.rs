@@ -29,7 +29,7 @@ use sqlx::{FromRow as _, PgExecutor, PgPool, Row as _};
 
 pub use add::{AddMode, Added, Labels, Moment, NewRow};
 pub use answer::Answer;
-pub use edit::{Edit, Extended, Length};
+pub use edit::{Edit, Extended, Length, Unset};
 pub use end_report::EndReport;
 pub use error::StoreError;
 pub use folder::{AttemptLog, RowFolder};
