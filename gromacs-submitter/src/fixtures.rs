@@ -27,6 +27,7 @@ pub(crate) fn row_folder() -> RowFolder {
         namespace: "chem".to_owned(),
         persistent_volume_claim: "simulations".to_owned(),
         tpr_path: "water/topol.tpr".to_owned(),
+        multidir: Vec::new(),
         image: None,
         pinned_image: None,
         run_as_user: 2001,

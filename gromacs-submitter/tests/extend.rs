@@ -4,7 +4,7 @@ mod postgres;
 mod program;
 mod rows;
 
-use gromacs_submitter::store::{Changes, Edit, Extended, Length, NewRow, Store};
+use gromacs_submitter::store::{Changes, Edit, Extended, Length, NewRow, RowFilter, Store};
 use postgres::{as_role, migrated_store, store};
 use program::{Program, text};
 use rows::any;
@@ -141,6 +141,29 @@ async fn what_cannot_be_extended_says_why() {
     }
     let edit = Edit { priority: Some(3), ..Edit::default() };
     assert_eq!(alice.edit(&[row], &edit, false).await.expect("should change"), [row]);
+}
+
+/// As long as one of its simulations is, all are.
+#[tokio::test]
+async fn a_row_of_several_simulations_is_extended_as_one() {
+    let (submitter, admin, alice) = queue().await;
+    let folders = ["sim0", "sim1"].map(ToOwned::to_owned).to_vec();
+    let several = NewRow { multidir: Some(folders.clone()), ..new_row("ens/topol.tpr") };
+    let row = alice.add(&several).await.expect("should add");
+    admin
+        .pool()
+        .execute(
+            "update gromacs_to_tune set state = 'completed', nsteps = 1000000, dt_ps = 0.002, step = 1000000,
+                inspected = '{\"integrator\": \"md\"}'",
+        )
+        .await
+        .expect("should complete");
+    let expected = Extended { id: row, from_ns: 2.0, to_ns: 3.0, extended_nsteps: 1_500_000 };
+    assert_eq!(alice.extend(&[row], Length::More(1.0), false).await.expect("should extend"), [expected]);
+    let claim = submitter.claim(&any(10)).await.expect("should claim").remove(0);
+    assert_eq!((&claim.row.multidir, claim.row.extended_nsteps), (&folders, Some(1_500_000)));
+    let listed = alice.list(&RowFilter::default()).await.expect("should list");
+    assert_eq!((&listed[0]["simulations"], &listed[0]["last_step"]), (&2.into(), &1_000_000.into()));
 }
 
 #[tokio::test]

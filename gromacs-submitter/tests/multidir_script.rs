@@ -50,11 +50,23 @@ fn write(work: &Path, file: &str, text: &str) {
 }
 
 fn run(volume: &Volume, work: &Path, names: &[&str], mdrun: &[&str]) -> (Option<i32>, String) {
-    let inputs = volume.0.join("ens");
+    run_to("100", &volume.0.join("ens"), "topol.tpr", volume, work, names, mdrun)
+}
+
+/// With run inputs of that name in that folder, up to a last step.
+fn run_to(
+    end: &str,
+    inputs: &Path,
+    file: &str,
+    volume: &Volume,
+    work: &Path,
+    names: &[&str],
+    mdrun: &[&str],
+) -> (Option<i32>, String) {
     let count = names.len().to_string();
-    let arguments = ["topol.tpr", "100", "1", "0", "0", &count];
+    let arguments = [file, end, "1", "0", "0", &count];
     let words = arguments.iter().chain(names).chain(mdrun).map(Path::new);
-    let arguments: Vec<&Path> = [work, inputs.as_path()].into_iter().chain(words).collect();
+    let arguments: Vec<&Path> = [work, inputs].into_iter().chain(words).collect();
     let output = volume.run(RUN_SCRIPT, &arguments);
     (output.status.code(), said(&output))
 }
@@ -204,14 +216,118 @@ fn simulations_of_other_lengths_are_refused() {
     assert_eq!(probe::change(&before.values, &after.values), probe::Change::Other(Vec::new()));
 }
 
-/// GROMACS itself, where it is installed: two boxes of water, the second of which is ahead.
+/// What a row of several does when it is extended: the inspection makes a copy of each file with more steps, from which the
+/// script goes on.
+fn extend(volume: &Volume, work: &Path, names: &[&str], steps: &str) -> (Option<i32>, String) {
+    let script = Path::new(probe::INSPECT_SCRIPT);
+    let (file, count) = (volume.0.join("ens/topol.tpr"), names.len().to_string());
+    let head = [
+        script,
+        &file,
+        work,
+        Path::new("row 7 of queue a"),
+        Path::new(steps),
+        Path::new("-"),
+        Path::new(&count),
+    ];
+    let arguments: Vec<&Path> = head.into_iter().chain(names.iter().map(Path::new)).collect();
+    let output = volume.run(INSPECT_SCRIPT, &arguments);
+    (output.status.code(), said(&output))
+}
+
 #[test]
-fn gromacs_computes_several_and_the_least_advanced_is_read() {
+fn all_are_extended_and_none_begins_again() {
+    // A file holds its number of steps.
+    let dump = format!("{}/tests/fixtures/dump-peptide.txt", env!("CARGO_MANIFEST_DIR"));
+    let mdrun = GMX
+        .replace("-lt 100", "-lt $end")
+        .replace("100 steps", "$end steps")
+        .replace("100 - step", "end - step")
+        .replace("step=0 from=", "for last; do :; done; end=$(cat \"$last\"); step=0 from=");
+    let gmx = format!(
+        "case \"$*\" in
+        *'convert-tpr '*)
+            while [ $# -gt 1 ]; do
+                if [ \"$1\" = -nsteps ]; then nsteps=$2; fi
+                if [ \"$1\" = -o ]; then output=$2; fi
+                shift
+            done
+            echo \"$nsteps\" >\"$output\"; exit ;;
+        *--version*) echo 'GROMACS version:    2022.5'; exit ;;
+        *'dump -s '*) sed \"s/^   nsteps .*/   nsteps = $(cat \"$4\")/\" '{dump}'; exit ;;
+        esac
+        {mdrun}"
+    );
+    let (volume, work) = row(&gmx, &NAMES);
+    let set = |steps: &str| {
+        for name in NAMES {
+            std::fs::write(volume.0.join("ens").join(name).join("topol.tpr"), steps).expect("should write");
+        }
+    };
+    set("50");
+    assert_eq!(extend(&volume, &work, &NAMES, "-").0, Some(0), "first it is read as it is");
+    let all = ["gmx", "mdrun"];
+    let (code, text) = run_to("50", &volume.0.join("ens"), "topol.tpr", &volume, &work, &NAMES, &all);
+    assert_eq!((code, parse(&text).reached_the_end), (Some(0), true), "{text}");
+
+    // Twice: it may be interrupted, and the row may be tried again.
+    for _ in 0..2 {
+        let (code, text) = extend(&volume, &work, &NAMES, "100");
+        assert_eq!(code, Some(0), "{text}");
+        let found = probe::parse_inspection(&volume.message()).expect("should be read");
+        assert_eq!(found.system.nsteps, Some(100));
+    }
+    let (code, text) = run_to("100", &work, "extended.tpr", &volume, &work, &NAMES, &all);
+    let facts = parse(&text);
+    assert_eq!(
+        (code, facts.first_step, facts.last_step, facts.reached_the_end),
+        (Some(0), Some(50), Some(100), true),
+        "{text}"
+    );
+    for name in NAMES {
+        let out = std::fs::read_to_string(work.join(name).join("mdrun.out")).expect("should be there");
+        assert!(out.contains("100 steps,") && out.contains("continuing from step 50,"), "{name}: {out}");
+        let user = std::fs::read_to_string(volume.0.join("ens").join(name).join("topol.tpr"));
+        assert_eq!(user.expect("should be there"), "50", "the user's file stays");
+    }
+
+    // All of them, or none.
+    std::fs::remove_file(work.join("-x/state.cpt")).expect("should remove");
+    let (code, text) = extend(&volume, &work, &NAMES, "150");
+    assert_eq!(code, Some(4), "{text}");
+    assert!(text.contains("there is no checkpoint") && text.contains("/-x/state.cpt"), "{text}");
+}
+
+/// GROMACS itself, where it is installed: two boxes of water are computed, extended, and computed to their new end.
+#[test]
+fn gromacs_goes_on_with_several_in_the_same_output() {
     if !has_gromacs() {
         return;
     }
-    let names = ["sim0", "sim1"];
+    let names = ["sim0", "a b"];
     let (volume, work) = row("PATH=${PATH#*:} exec gmx \"$@\"", &names);
+    water(&volume, &names);
+    let (code, text) = extend(&volume, &work, &names, "-");
+    assert_eq!(code, Some(0), "first they are read as they are: {text}");
+    let mdrun = "gmx mdrun -cpi state.cpt -cpo state.cpt -cpt 9 -ntmpi 1 -ntomp 1 -nb cpu -v -stepout 10";
+    let mdrun: Vec<&str> = mdrun.split(' ').collect();
+    let (code, text) = run(&volume, &work, &names, &mdrun);
+    assert_eq!((code, parse(&text).reached_the_end), (Some(0), true), "{text}");
+    let (code, text) = extend(&volume, &work, &names, "250");
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(probe::parse_inspection(&volume.message()).map(|found| found.system.nsteps), Ok(Some(250)));
+    let (code, text) = run_to("250", &work, "extended.tpr", &volume, &work, &names, &mdrun);
+    let facts = parse(&text);
+    assert_eq!((code, facts.first_step, facts.last_step), (Some(0), Some(100), Some(250)), "{text}");
+    for name in names {
+        let log = std::fs::read_to_string(work.join(name).join("md.log")).expect("should be a log");
+        assert!(log.contains("Restarting from checkpoint, appending to previous log file."), "{name}: {log}");
+        assert!(!work.join(name).join("#md.log.1#").exists(), "{name} did not begin again");
+    }
+}
+
+/// A box of water in the folder of each.
+fn water(volume: &Volume, names: &[&str]) {
     let made = volume.0.join("water.tpr");
     let sizes = ["2", "2", "2", "100"].map(Path::new);
     let scratch = volume.0.join("scratch");
@@ -221,6 +337,17 @@ fn gromacs_computes_several_and_the_least_advanced_is_read() {
     for name in names {
         std::fs::copy(&made, volume.0.join("ens").join(name).join("topol.tpr")).expect("should copy");
     }
+}
+
+/// GROMACS itself, where it is installed: two boxes of water, the second of which is ahead.
+#[test]
+fn gromacs_computes_several_and_the_least_advanced_is_read() {
+    if !has_gromacs() {
+        return;
+    }
+    let names = ["sim0", "sim1"];
+    let (volume, work) = row("PATH=${PATH#*:} exec gmx \"$@\"", &names);
+    water(&volume, &names);
     let mdrun = "gmx mdrun -cpi state.cpt -cpo state.cpt -cpt 9 -ntmpi 1 -ntomp 1 -nb cpu -v -stepout 10";
     let mdrun: Vec<&str> = mdrun.split(' ').collect();
     let (code, text) = run(&volume, &work, &names, &mdrun);

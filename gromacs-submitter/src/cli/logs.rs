@@ -29,6 +29,10 @@ pub(super) async fn exec(database: &Database, options: &LogsOptions) -> anyhow::
         print_error(&has_not_run(&folder));
         return Ok(Outcome::Failed);
     }
+    if let Some(simulation) = options.simulation.as_ref().filter(|name| !folder.multidir.contains(name)) {
+        print_error(&no_simulation(&folder, simulation));
+        return Ok(Outcome::Failed);
+    }
     if options.mdrun {
         return end_of_mdrun_log(&folder, options).await;
     }
@@ -66,6 +70,15 @@ fn may_run(folder: &RowFolder) -> bool {
 
 fn has_not_run(folder: &RowFolder) -> String {
     format!("row {} has not run: it is {}{}", folder.id, folder.state, because(folder.reason.as_deref()))
+}
+
+fn no_simulation(folder: &RowFolder, wanted: &str) -> String {
+    let (row, wanted) = (folder.id, shown(wanted));
+    if folder.multidir.is_empty() {
+        return format!("row {row} is one simulation; leave --simulation {wanted} out");
+    }
+    let folders: Vec<String> = folder.multidir.iter().map(|name| shown(name)).collect();
+    format!("row {row} has no simulation {wanted}; it has {}", folders.join(", "))
 }
 
 /// The pod of the attempt that is wanted, or of the newest one that has a pod.
@@ -124,7 +137,7 @@ fn print_end(folder: &RowFolder, attempts: &[AttemptLog], wanted: AttemptNumber)
 async fn end_of_mdrun_log(folder: &RowFolder, options: &LogsOptions) -> anyhow::Result<Outcome> {
     let lines = options.lines.unwrap_or(LINES);
     let read = with_reader(folder, &options.reading, SHORT, async |reader| {
-        reader.output(end_command(folder, lines)).await
+        reader.output(end_command(folder, lines, options.simulation.as_deref())).await
     });
     let printed = read.await?;
     let end = printed.iter().position(|byte| *byte == b'\n').map_or(printed.len(), |end| end + 1);
@@ -198,6 +211,14 @@ mod tests {
             "scavenger.dev/job": job, "scavenger.dev/job-uid": uid, "scavenger.dev/attempt": attempt,
         } } }))
         .expect("should be a pod")
+    }
+
+    #[test]
+    fn a_simulation_that_a_row_does_not_have_is_an_error() {
+        let one = row_folder();
+        assert_eq!(no_simulation(&one, "sim0"), "row 7 is one simulation; leave --simulation sim0 out");
+        let several = RowFolder { multidir: ["sim0", "sim1"].map(ToOwned::to_owned).to_vec(), ..one };
+        assert_eq!(no_simulation(&several, "sim2"), "row 7 has no simulation sim2; it has sim0, sim1");
     }
 
     #[test]

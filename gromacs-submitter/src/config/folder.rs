@@ -57,6 +57,9 @@ pub struct LogsOptions {
     /// Print the end of md.log in the folder of the row, instead of what the pod printed
     #[arg(long)]
     pub mdrun: bool,
+    /// Print the end of md.log of the simulation in FOLDER, of a row of several [default: the newest md.log of all]
+    #[arg(long, value_name = "FOLDER", requires = "mdrun")]
+    pub simulation: Option<String>,
     /// Print the last COUNT lines [default: all that the pod printed, 100 of md.log]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub lines: Option<u32>,

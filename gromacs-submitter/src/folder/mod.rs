@@ -89,18 +89,25 @@ pub enum FolderError {
         complaint: String,
     },
     /// Nothing matches.
-    #[error("no file of row {row} matches {pattern:?}; `gromacs-submitter files {row}` lists them")]
+    #[error("no file of row {row} matches {pattern:?}; `gromacs-submitter files {row}` lists them{}", in_folders(found_in.as_deref()))]
     Match {
         /// The row.
         row: i64,
         /// The pattern.
         pattern: String,
+        /// The pattern that means such files in the folders below, if there are any.
+        found_in: Option<String>,
     },
 }
 
 /// `: waits for its turn`, or nothing.
 pub(crate) fn because(reason: Option<&str>) -> String {
     reason.map(|reason| format!(": {reason}")).unwrap_or_default()
+}
+
+/// `, and "**/*.xtc" means those in its folders`, or nothing.
+fn in_folders(pattern: Option<&str>) -> String {
+    pattern.map(|pattern| format!(", and {pattern:?} means those in its folders")).unwrap_or_default()
 }
 
 /// A file in the folder of a row.
@@ -144,10 +151,11 @@ pub fn sums_command<'a>(folder: &RowFolder, files: impl IntoIterator<Item = (&'a
     command(SUMS_SCRIPT, "sums", folder, pairs)
 }
 
-/// Prints the end of mdrun's log.
+/// Prints the end of mdrun's log; of the newest one if the row is of several simulations and `simulation` names none.
 #[must_use]
-pub fn end_command(folder: &RowFolder, lines: u32) -> Vec<String> {
-    command(END_SCRIPT, "end", folder, [lines.to_string()])
+pub fn end_command(folder: &RowFolder, lines: u32, simulation: Option<&str>) -> Vec<String> {
+    let more = [Some(lines.to_string()), simulation.map(ToOwned::to_owned)];
+    command(END_SCRIPT, "end", folder, more.into_iter().flatten())
 }
 
 /// No name is taken for an option.
@@ -209,7 +217,11 @@ pub fn select(row: i64, files: &[RemoteFile], patterns: &[Pattern]) -> Result<Ve
         pattern.as_str() == file.name || pattern.matches_with(&file.name, options)
     };
     if let Some(pattern) = patterns.iter().find(|pattern| !files.iter().any(|file| means(pattern, file))) {
-        return Err(FolderError::Match { row, pattern: pattern.as_str().to_owned() });
+        // Each simulation of a row of several has a folder of its own.
+        let below = format!("**/{}", pattern.as_str());
+        let found = Pattern::new(&below).is_ok_and(|below| files.iter().any(|file| means(&below, file)));
+        let found_in = Some(below).filter(|_| found);
+        return Err(FolderError::Match { row, pattern: pattern.as_str().to_owned(), found_in });
     }
     let wanted =
         |file: &&RemoteFile| patterns.is_empty() || patterns.iter().any(|pattern| means(pattern, file));
@@ -274,6 +286,9 @@ mod tests {
         let error = chosen(&["*.log", "*.trr"]).expect_err("should be refused").to_string();
         assert_eq!(error, "no file of row 7 matches \"*.trr\"; `gromacs-submitter files 7` lists them");
         assert!(chosen(&["sub"]).is_err() && chosen(&["../*"]).is_err());
+        // Where each simulation has a folder.
+        let error = chosen(&["x.*"]).expect_err("should be refused").to_string();
+        assert!(error.ends_with("lists them, and \"**/x.*\" means those in its folders"), "{error}");
     }
 
     #[test]
@@ -365,7 +380,7 @@ mod tests {
     fn the_end_of_the_newest_log_is_printed() {
         let source = tempfile::tempdir().expect("should make a folder");
         let folder = row_folder();
-        let end = || run(end_command(&folder, 2), source.path());
+        let end = || run(end_command(&folder, 2, None), source.path());
         assert_eq!(end().1.code, NO_LOG);
         let old = std::time::SystemTime::UNIX_EPOCH;
         std::fs::write(source.path().join("md.log"), "old\n").expect("should write");
@@ -374,6 +389,48 @@ mod tests {
         std::fs::write(source.path().join("md.part0002.log"), "a\nb\nc\n").expect("should write");
         let (printed, ended) = end();
         assert_eq!((String::from_utf8_lossy(&printed).as_ref(), ended.code), ("md.part0002.log\nb\nc\n", 0));
+    }
+
+    #[test]
+    fn of_several_simulations_the_newest_log_is_printed_or_that_which_is_wanted() {
+        let source = tempfile::tempdir().expect("should make a folder");
+        let folder = row_folder();
+        let end = |simulation: Option<&str>| {
+            let (printed, ended) = run(end_command(&folder, 1, simulation), source.path());
+            (String::from_utf8_lossy(&printed).into_owned(), ended.code)
+        };
+        for (name, age) in [("sim0", 30), ("a b/$(id)", 10), ("-", 20)] {
+            let inside = source.path().join(name);
+            std::fs::create_dir_all(&inside).expect("should make a folder");
+            let log = inside.join("md.log");
+            std::fs::write(&log, format!("first\nof {name}\n")).expect("should write");
+            let time = std::time::SystemTime::now() - std::time::Duration::from_secs(age);
+            let file = std::fs::File::options().append(true).open(log).expect("should open");
+            file.set_modified(time).expect("should be older");
+        }
+        assert_eq!(end(None), ("a b/$(id)/md.log\nof a b/$(id)\n".to_owned(), 0));
+        for name in ["sim0", "-"] {
+            assert_eq!(end(Some(name)), (format!("{name}/md.log\nof {name}\n"), 0));
+        }
+        std::fs::write(source.path().join("sim0/md.part0002.log"), "newer\n").expect("should write");
+        assert_eq!(end(Some("sim0")), ("sim0/md.part0002.log\nnewer\n".to_owned(), 0));
+        assert_eq!(end(Some("none")).1, NO_LOG, "it has not started");
+        // Its files are listed with the folders, and a pattern finds them there.
+        let (printed, ended) = run(list_command(&folder), source.path());
+        assert_eq!(check(&folder, "gmx", &ended), Ok(()));
+        let files = parse_listing(&printed);
+        let of = |pattern: &str| {
+            let pattern = Pattern::new(pattern).expect("should be a pattern");
+            let chosen = select(7, &files, &[pattern]).map_err(|error| error.to_string())?;
+            Ok::<_, String>(chosen.into_iter().map(|file| file.name).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            of("sim0/*.log"),
+            Ok(["sim0/md.log", "sim0/md.part0002.log"].map(ToOwned::to_owned).to_vec())
+        );
+        assert_eq!(of("**/md.log").map(|files| files.len()), Ok(3));
+        let error = of("*.log").expect_err("should mean none");
+        assert!(error.ends_with("and \"**/*.log\" means those in its folders"), "{error}");
     }
 
     #[test]

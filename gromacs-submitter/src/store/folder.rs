@@ -14,6 +14,8 @@ pub struct RowFolder {
     pub persistent_volume_claim: String,
     /// Path of the .tpr file in that volume.
     pub tpr_path: String,
+    /// Folders of its simulations if it is of several.
+    pub multidir: Vec<String>,
     /// Container image, if the row or its tenant names one.
     pub image: Option<String>,
     /// The same by its digest, as the inspection ran it.
@@ -66,7 +68,7 @@ impl Store {
     /// The database's.
     pub async fn folder(&self, row: i64) -> Result<Option<RowFolder>, StoreError> {
         Ok(sqlx::query_as(
-            "select t.id, t.namespace, t.persistent_volume_claim, t.tpr_path, t.image, t.pinned_image, t.run_as_user,
+            "select t.id, t.namespace, t.persistent_volume_claim, t.tpr_path, t.multidir, t.image, t.pinned_image, t.run_as_user,
                 t.run_as_group, t.service_account, t.state, q.reason, t.submission, t.job_uid
             from gromacs_to_tune t join gromacs_queue q on q.id = t.id where t.id = $1",
         )
