@@ -511,14 +511,14 @@ async fn end_of(stage: &Stage, id: i64, witness: &Witness) -> Result<End> {
     Ok(End {
         row: read(format!(
             "select to_jsonb(q) - '{{id,job_uid,creation_time,state_time,finish_time,progress_time,progress_from_step,
-                progress_from_time,interruption_time,ladder_interruptions,lease_holder,lease_until,
+                progress_from_time,attempt_seen_time,interruption_time,ladder_interruptions,lease_holder,lease_until,
                 next_attempt_time,wakes,follower,followed_until}}'::text[] as row,
                 q.lease_holder is null as is_given_back, q.finish_time is not null as has_ended
             from gromacs_to_tune q where id = {id}"
         ))
         .await?,
         attempts: read(format!(
-            "select to_jsonb(a) - '{{row_id,end_time}}'::text[] || jsonb_build_object(
+            "select to_jsonb(a) - '{{row_id,end_time,restart_seconds}}'::text[] || jsonb_build_object(
                 'end_time', a.end_time is not null,
                 'ns_per_day', case when a.outcome = 'interrupted' then -1 else a.ns_per_day end) as attempt
             from gromacs_attempt a where row_id = {id} order by submission, attempt"
@@ -538,8 +538,11 @@ async fn end_of(stage: &Stage, id: i64, witness: &Witness) -> Result<End> {
         ))
         .await?,
         events: read(format!(
-            // How long there was no room is reckoned by the clock.
-            "select state, submission, rung, regexp_replace(message, 'for [0-9]+ s', 'for some s') as message
+            // How long there was no room is reckoned by the clock. Whether the capacity after an interruption is known at
+            // the first look is, too.
+            "select state, submission, rung, case
+                when state = 'interrupted' and rung = lag(rung) over (order by id) then 'interrupted'
+                else regexp_replace(message, 'for [0-9]+ s', 'for some s') end as message
             from gromacs_event where row_id = {id} order by id"
         ))
         .await?,

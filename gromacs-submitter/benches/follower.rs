@@ -408,8 +408,13 @@ async fn follow_all(follower: &Follower, submitter: &Store, admin: &Store, first
         image_pull_policy: ImagePullPolicy::IfNotPresent,
         gpu_runtime_class: None,
     };
-    let terms =
-        Terms { longest_grace: 60, supervised: false, tolerated_taints: Vec::new(), gpu_resource: None };
+    let terms = Terms {
+        longest_grace: 60,
+        supervised: false,
+        tolerated_taints: Vec::new(),
+        gpu_resource: None,
+        restart_seconds: None,
+    };
     for claim in claims {
         let mut job = simulation_job(&claim.row, &rung(1, 1000), &settings, &terms);
         job.metadata.uid = Some(claim.row.id.to_string());

@@ -97,6 +97,7 @@ pub(crate) fn row() -> GromacsToTune {
             no_room_since: None,
             no_room_seconds: 0.0,
             attempt: 0,
+            attempt_seen_time: None,
             attempts_recorded: 0,
             first_step: None,
             step: None,
@@ -193,7 +194,13 @@ pub(crate) fn manifest_settings() -> ManifestSettings {
 }
 
 pub(crate) fn terms() -> Terms {
-    Terms { longest_grace: 60, supervised: false, tolerated_taints: Vec::new(), gpu_resource: None }
+    Terms {
+        longest_grace: 60,
+        supervised: false,
+        tolerated_taints: Vec::new(),
+        gpu_resource: None,
+        restart_seconds: None,
+    }
 }
 
 pub(crate) fn pool() -> PoolView {

@@ -1,27 +1,27 @@
 //! Whether the operator is there: its clock is only compared with itself.
+//!
+//! Each of its words on the pool counts from when a submitter first saw it, by the clock of the database, which keeps that
+//! time: a process that does not stay (`run --once`) sees one word, and no later one.
 
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 
-/// When the operator's last word on the pool came to be known, by the clock of the database.
+/// The operator's newest word on the pool, by its own clock, and when that was first seen.
 #[derive(Debug, Default)]
 pub struct Heard(Mutex<Option<(Timestamp, Timestamp)>>);
 
 impl Heard {
-    /// The time for a status that the operator says it wrote at `update`. The first one that a process sees may be old
-    /// already, and only the operator's clock says how old.
+    /// When what the operator wrote at `update` was first seen; none if it is not what this process knows.
     #[must_use]
-    pub fn of(&self, update: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
-        let update = update?;
-        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let time = match *heard {
-            Some((known, time)) if known == update => time,
-            Some(_) => now,
-            None => update.min(now),
-        };
-        *heard = Some((update, time));
-        Some(time)
+    pub fn of(&self, update: Timestamp) -> Option<Timestamp> {
+        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.filter(|(known, _)| *known == update).map(|(_, time)| time)
+    }
+
+    /// What the operator wrote at `update` was first seen then.
+    pub fn remember(&self, update: Timestamp, seen: Timestamp) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((update, seen));
     }
 }
 
@@ -36,13 +36,13 @@ mod tests {
     fn the_operators_clock_is_only_compared_with_itself() {
         let heard = Heard::default();
         let after = |seconds| now() + SignedDuration::from_secs(seconds);
-        // Its clock is an hour behind: what it wrote first may be as old.
-        let of_operator = |seconds| Some(after(seconds) - SignedDuration::from_hours(1));
-        assert_eq!(heard.of(of_operator(0), now()), of_operator(0));
-        assert_eq!(heard.of(of_operator(5), after(5)), Some(after(5)), "it writes, so it is there");
-        assert_eq!(heard.of(of_operator(5), after(200)), Some(after(5)), "it has not written since");
-        assert_eq!(heard.of(None, now()), None);
-        let ahead = Heard::default();
-        assert_eq!(ahead.of(Some(after(3600)), now()), Some(now()));
+        // Its clock is an hour ahead.
+        let of_operator = |seconds| after(seconds) + SignedDuration::from_hours(1);
+        assert_eq!(heard.of(of_operator(0)), None);
+        heard.remember(of_operator(0), now());
+        assert_eq!(heard.of(of_operator(0)), Some(now()));
+        assert_eq!(heard.of(of_operator(5)), None, "that is news");
+        heard.remember(of_operator(5), after(7));
+        assert_eq!(heard.of(of_operator(5)), Some(after(7)));
     }
 }

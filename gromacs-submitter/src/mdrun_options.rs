@@ -24,7 +24,7 @@ enum Value {
 }
 
 /// Every option that a row may set, in the order of the alphabet.
-const OPTIONS: [(&str, Value); 19] = [
+const OPTIONS: [(&str, Value); 20] = [
     ("-awh", Value::File),
     ("-ddcheck", Value::Switch),
     ("-ddorder", Value::Word(&["interleave", "pp_pme", "cartesian"])),
@@ -36,6 +36,7 @@ const OPTIONS: [(&str, Value); 19] = [
     ("-noreprod", Value::Switch),
     ("-notunepme", Value::Switch),
     ("-nstlist", Value::Whole(0, 1000)),
+    (PIN, Value::Word(&["off", "on"])),
     ("-plumed", Value::File),
     ("-rcon", Value::Real(0.0, 100.0)),
     ("-rdd", Value::Real(0.0, 100.0)),
@@ -46,13 +47,28 @@ const OPTIONS: [(&str, Value); 19] = [
     ("-tunepme", Value::Switch),
 ];
 
+/// Whether threads are pinned to cores. It is part of the layout, which knows whether the cores are the pod's own.
+const PIN: &str = "-pin";
+
 /// Options that a row could seem to need, and with which it would not come to its end.
-const REFUSED: [(&str, &str); 4] = [
+const REFUSED: [(&str, &str); 8] = [
     ("-cpnum", "mdrun then writes each checkpoint under another name, and the row goes on from state.cpt"),
     ("-membed", MEMBED),
     ("-mn", MEMBED),
     ("-mp", MEMBED),
+    (
+        "-multidir",
+        "name the folders in the row's own multidir instead (gromacs-submitter add --multidir sim0 sim1)",
+    ),
+    ("-nex", REPLEX),
+    ("-replex", REPLEX),
+    ("-reseed", REPLEX),
 ];
+/// Replicas exchange through the MPI library that joins their processes. With thread-MPI, which the images have, mdrun
+/// refuses to run several simulations at all.
+const REPLEX: &str = "replicas exchange inside one mdrun of a GROMACS with library MPI, and a row runs one mdrun in each \
+    folder: leave it out to compute the simulations without exchanges, or run `mpirun gmx_mpi mdrun -multidir ... -replex` \
+    as a ScavengerJob of your own (docs/checkpointing.md, MPI)";
 const MEMBED: &str =
     "an embedding asks questions and cannot go on from a checkpoint: run it yourself, and add its result";
 
@@ -68,6 +84,11 @@ pub enum OptionError {
     /// A row with it would not come to its end.
     #[error("mdrun option {0} cannot be set for a row: {1}")]
     Refuse(&'static str, &'static str),
+    /// Several mdrun processes share the pod's cores.
+    #[error(
+        "mdrun option -pin on cannot be set for a row of several simulations, which would all be pinned to the same cores; leave it out"
+    )]
+    PinSeveral,
     /// A value without an option.
     #[error("{0:?} is not an option of mdrun: options begin with '-', and each takes its own values")]
     Begin(String),
@@ -152,14 +173,37 @@ impl MdrunOptions {
         })
     }
 
-    /// As mdrun gets them, where the volume is mounted at `root`.
+    /// The same of a row of so many simulations.
+    ///
+    /// # Errors
+    /// [`OptionError`] with a sentence for the first word that is wrong.
+    pub fn of_row(words: &[String], simulations: u32) -> Result<Self, OptionError> {
+        let options = Self::read(words)?;
+        if options.pins() && simulations > 1 { Err(OptionError::PinSeveral) } else { Ok(options) }
+    }
+
+    /// True if threads shall be pinned to cores.
+    #[must_use]
+    pub fn pins(&self) -> bool {
+        let is = |argument: &Argument, word: &str| matches!(argument, Argument::Plain(text) if text == word);
+        self.0.windows(2).any(|pair| is(&pair[0], PIN) && is(&pair[1], "on"))
+    }
+
+    /// As mdrun gets them behind its layout, where the volume is mounted at `root`: without what the layout says.
     #[must_use]
     pub fn arguments(&self, root: &str) -> Vec<String> {
-        let argument = |argument: &Argument| match argument {
-            Argument::Plain(word) => word.clone(),
-            Argument::File(path) => format!("{root}/{path}"),
-        };
-        self.0.iter().map(argument).collect()
+        let mut arguments = Vec::new();
+        let mut all = self.0.iter();
+        while let Some(argument) = all.next() {
+            match argument {
+                Argument::Plain(word) if word == PIN => {
+                    all.next();
+                }
+                Argument::Plain(word) => arguments.push(word.clone()),
+                Argument::File(path) => arguments.push(format!("{root}/{path}")),
+            }
+        }
+        arguments
     }
 
     /// The words again, with each path as `change` has it.
@@ -247,12 +291,40 @@ mod tests {
     }
 
     #[test]
+    fn pinning_is_part_of_the_layout() {
+        let options = read("-dlb yes -pin on -notunepme").expect("should be good");
+        assert!(options.pins());
+        assert_eq!(options.arguments("/data").join(" "), "-dlb yes -notunepme");
+        let words = options.with_files(|path| Ok::<_, ()>(path.to_owned())).expect("should be good");
+        assert_eq!(words, MdrunOptions::words("-dlb yes -pin on -notunepme"), "the row says it");
+        assert!(!read("-pin off").expect("should be good").pins() && !MdrunOptions::default().pins());
+        // No file of that name is taken for it.
+        assert!(!read("-tableb on").expect("should be good").pins());
+        assert!(MdrunOptions::of_row(&words, 1).is_ok());
+        let error = MdrunOptions::of_row(&words, 2).expect_err("should be refused").to_string();
+        assert!(error.contains("would all be pinned to the same cores"), "{error}");
+        let off = MdrunOptions::words("-pin off");
+        assert!(MdrunOptions::of_row(&off, 2).is_ok());
+    }
+
+    #[test]
     fn what_the_pipeline_decides_itself_and_what_is_wrong_is_refused() {
         for (text, words) in [
             ("-maxh 1", "\"-maxh\" cannot be set for a row; these can: -awh, "),
             ("-ntmpi 4", "\"-ntmpi\" cannot be set"),
             ("-cpi other.cpt", "\"-cpi\" cannot be set"),
-            ("-multidir a b", "\"-multidir\" cannot be set"),
+            (
+                "-multidir a b",
+                "-multidir cannot be set for a row: name the folders in the row's own multidir",
+            ),
+            (
+                "-replex 1000",
+                "-replex cannot be set for a row: replicas exchange inside one mdrun of a GROMACS with library MPI",
+            ),
+            (
+                "-nex 10",
+                "leave it out to compute the simulations without exchanges, or run `mpirun gmx_mpi mdrun",
+            ),
             (
                 "-cpnum",
                 "-cpnum cannot be set for a row: mdrun then writes each checkpoint under another name",
@@ -283,6 +355,7 @@ mod tests {
     fn the_list_names_nothing_twice() {
         for (number, (name, _)) in OPTIONS.iter().enumerate() {
             assert!(OPTIONS[number + 1..].iter().all(|(other, _)| other != name), "{name}");
+            assert!(REFUSED.iter().all(|(other, _)| other != name), "{name} is refused as well");
         }
     }
 }

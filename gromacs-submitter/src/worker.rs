@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use scavenger_schema::scavenger_job::ScavengerJob;
-use scavenger_schema::simulation::{GromacsToTune, LadderRung, LadderSettings, RowStatus, State, job_name};
+use scavenger_schema::simulation::{
+    GromacsToTune, LadderRung, LadderSettings, RowStatus, State, job_name, verification_name,
+};
 use scavenger_schema::tuning::SystemDescription;
 use scavenger_vocabulary::{Phase, WaitingReason};
 
@@ -153,6 +155,7 @@ struct Seen {
     probe: Option<JobView>,
     job: Option<JobView>,
     previous: Option<JobView>,
+    previous_probe: Option<JobView>,
     pool: Option<PoolView>,
     quota: Option<QuotaRoom>,
     log: Log,
@@ -246,6 +249,7 @@ impl Worker {
             probe: seen.probe.as_ref(),
             job: seen.job.as_ref(),
             previous: seen.previous.as_ref(),
+            previous_probe: seen.previous_probe.as_ref(),
             pool: seen.pool.as_ref(),
             quota: seen.quota.as_ref(),
             log: &seen.log,
@@ -278,7 +282,9 @@ impl Worker {
             }
             State::Queued => {
                 if status.submission > 1 {
-                    seen.previous = self.view_of(row, &job_name(row.id, status.submission - 1)).await?;
+                    let before = status.submission - 1;
+                    seen.previous = self.view_of(row, &job_name(row.id, before)).await?;
+                    seen.previous_probe = self.view_of(row, &verification_name(row.id, before)).await?;
                     seen.probe = self.view_of(row, &probe_name(row, Probe::Inspection)).await?;
                 }
             }
@@ -369,17 +375,28 @@ impl Worker {
             || follower.follow(row, job))
     }
 
-    /// The pool as far as the row may run there, with the time at which this process first saw what the operator wrote
+    /// The pool as far as the row may run there, with the time at which a submitter first saw what the operator wrote
     /// down: the operator's clock is another one.
     async fn pool(&self, row: &GromacsToTune) -> Result<Option<PoolView>, StepError> {
         let mut view = self.cluster.pool().await?.as_ref().map(PoolView::new);
         if let Some(view) = &mut view {
             let written = view.update_time;
-            view.update_time = self.heard.of(written, self.store.clock());
+            if let Some(written) = written {
+                view.update_time = Some(self.first_seen(written).await?);
+            }
             let both = written.zip(view.update_time);
             view.operator_ahead = both.map(|(theirs, ours)| theirs.duration_since(ours)).unwrap_or_default();
         }
         Ok(view.map(|view| view.of_row(row)))
+    }
+
+    async fn first_seen(&self, written: jiff::Timestamp) -> Result<jiff::Timestamp, StepError> {
+        if let Some(seen) = self.heard.of(written) {
+            return Ok(seen);
+        }
+        let seen = self.store.pool_seen(written).await?;
+        self.heard.remember(written, seen);
+        Ok(seen)
     }
 
     fn taken(&self) -> std::sync::MutexGuard<'_, Taken> {
@@ -493,9 +510,14 @@ impl Worker {
                 let uid = seen.probe.as_ref().map(|probe| probe.uid.as_str());
                 self.cluster.delete(namespace, &probe_name(row, probe), uid).await?;
             }
+            Action::DeleteVerification { submission, uid } => {
+                self.cluster.delete(namespace, &verification_name(row.id, submission), Some(&uid)).await?;
+            }
             Action::CreateJob(rung) => {
                 let rung_found = find_rung(row, &seen.ladder, rung)?;
-                let job = simulation_job(row, rung_found, &self.manifest, &seen.terms_for(rung_found));
+                let restart_seconds = self.store.restart_seconds(row).await?;
+                let terms = seen.terms_for(rung_found, restart_seconds);
+                let job = simulation_job(row, rung_found, &self.manifest, &terms);
                 self.cluster.create(&job).await?;
             }
             Action::SuspendJob { resource_version } => {
@@ -515,7 +537,9 @@ impl Worker {
             }
             Action::ReplaceJob { rung, resumes, resource_version } => {
                 let rung_found = find_rung(row, &seen.ladder, rung)?;
-                let job = simulation_job(row, rung_found, &self.manifest, &seen.terms_for(rung_found));
+                let restart_seconds = self.store.restart_seconds(row).await?;
+                let terms = seen.terms_for(rung_found, restart_seconds);
+                let job = simulation_job(row, rung_found, &self.manifest, &terms);
                 let replaced = self.cluster.replace(&job, &resource_version, resumes).await?;
                 tracing::info!(row = row.id, rung, ?replaced, "replaces the configuration");
                 if let Replaced::Refused(words) = replaced {
@@ -583,13 +607,14 @@ impl Seen {
             supervised: pool.is_some_and(|pool| pool.supervises),
             tolerated_taints: pool.map(|pool| pool.tolerated_taints.clone()).unwrap_or_default(),
             gpu_resource: None,
+            restart_seconds: None,
         }
     }
 
-    /// With what the GPUs of a configuration are called.
-    fn terms_for(&self, rung: &LadderRung) -> Terms {
+    /// With what the GPUs of a configuration are called, and what a restart costs.
+    fn terms_for(&self, rung: &LadderRung, restart_seconds: Option<i32>) -> Terms {
         let gpu_resource = self.pool.as_ref().and_then(|pool| pool.gpu_resource_for(rung));
-        Terms { gpu_resource: gpu_resource.map(str::to_owned), ..self.terms() }
+        Terms { gpu_resource: gpu_resource.map(str::to_owned), restart_seconds, ..self.terms() }
     }
 }
 

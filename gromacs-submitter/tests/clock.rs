@@ -6,8 +6,8 @@ mod rows;
 use std::process::Command;
 use std::time::Duration;
 
-use gromacs_submitter::store::{Changes, NewRow};
-use postgres::{migrated_store, store};
+use gromacs_submitter::store::{Changes, NewRow, Store};
+use postgres::{as_role, migrated_store, store};
 use rows::any;
 use scavenger_schema::simulation::{RowStatus, State};
 
@@ -89,4 +89,31 @@ async fn with_a_wrong_clock() {
     let changes = Changes { releases: true, ..Changes::default() };
     submitter.record(&claim, &status, &changes).await.expect("should record");
     assert!(submitter.claim(&any(1)).await.expect("should claim").is_empty(), "it is not due at once");
+}
+
+/// Whatever clock the operator has, and however short a submitter lives.
+#[tokio::test]
+async fn the_word_of_the_operator_counts_from_when_a_submitter_first_saw_it() {
+    let (first, url) = migrated_store("first").await;
+    let written = |text: &str| text.parse::<jiff::Timestamp>().expect("should be a time");
+    let age = |seen: jiff::Timestamp, store: &Store| store.clock().duration_since(seen).as_secs();
+    first.claim(&any(1)).await.expect("should read the clock");
+    let mut seen = Vec::new();
+    for update in ["2026-01-01T00:00:00Z", "2031-01-01T00:00:00.123456Z", "2020-01-01T00:00:00Z"] {
+        let time = first.pool_seen(written(update)).await.expect("should be kept");
+        assert!(age(time, &first).abs() < 25, "{update} counts from now on, and not from {time}");
+        seen.push(time);
+    }
+    assert!(seen.is_sorted());
+    // It says nothing more, and the next process knows since when.
+    sqlx::query("update gromacs_pool_seen set seen_time = seen_time - interval '10 minutes'")
+        .execute(first.pool())
+        .await
+        .expect("should make it older");
+    let next = store(&as_role(&url, "submitter"), "next");
+    next.claim(&any(1)).await.expect("should read the clock");
+    let time = next.pool_seen(written("2020-01-01T00:00:00Z")).await.expect("should be known");
+    assert!((595..625).contains(&age(time, &next)), "{time}");
+    let time = next.pool_seen(written("2020-01-01T00:00:05Z")).await.expect("should be kept");
+    assert!(age(time, &next) < 25, "it is there again: {time}");
 }

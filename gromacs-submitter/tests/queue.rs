@@ -6,11 +6,15 @@ mod postgres;
 mod program;
 mod rows;
 
-use gromacs_submitter::store::{Changes, Edit, Labels, NewRow, RowFilter, Store, StoreError};
+use std::collections::BTreeSet;
+
+use clap::ValueEnum as _;
+use gromacs_submitter::store::{Changes, Edit, Labels, Moment, NewRow, RowFilter, Store, StoreError, Unset};
 use postgres::{as_role, migrated_store, store};
 use program::{Program, text};
 use rows::any;
-use scavenger_schema::simulation::{RowStatus, State};
+use scavenger_schema::simulation::{LadderSettings, RowStatus, State};
+use serde_json::Value;
 use sqlx::Executor as _;
 
 fn new_row(tpr_path: &str) -> NewRow {
@@ -192,6 +196,12 @@ async fn no_question_reads_the_whole_table() {
             &submitter,
             "select q.id from gromacs_to_tune q where q.after <> '{}' and q.after @> array[100::bigint]
             and q.waits_for_rows order by q.id for update"
+                .to_owned(),
+        ),
+        (
+            &submitter,
+            "select q.id from gromacs_to_tune q where q.owner = 'alice' and q.start_time is not null
+            order by q.id desc limit 30"
                 .to_owned(),
         ),
         (
@@ -500,4 +510,189 @@ async fn the_least_that_a_row_runs_with() {
     program.good(&["edit", "1", "--min-cpu-millicores", "0", "--min-ns-per-day", "0"]);
     assert!(!program.good(&["show", "1"]).contains("at least"));
     assert_eq!(program.json(&["show", "2"])["simulation"]["min_ns_per_day"], 3.0);
+}
+
+/// Whatever a row need not say can be taken back by who may say it.
+#[tokio::test]
+async fn what_was_said_is_taken_back() {
+    let (_, _, alice) = queue().await;
+    let said = NewRow {
+        project: Some("water".to_owned()),
+        image: Some("gromacs:2".to_owned()),
+        append: Some(false),
+        deadline: Some(Moment::In(1e6)),
+        max_cpu_millicores: Some(2000),
+        max_memory_bytes: Some(1 << 30),
+        max_gpus: Some(1),
+        min_cpu_millicores: Some(500),
+        min_ns_per_day: Some(1.0),
+        ladder_settings: LadderSettings {
+            min_efficiency: Some(0.5),
+            max_configurations: Some(3),
+            gpu_price: Some(2.0),
+            memory_price: Some(0.5),
+        },
+        interruption_after_seconds: Some(1200),
+        fallback_after_seconds: Some(60),
+        ..new_row("a.tpr")
+    };
+    let row = alice.add(&said).await.expect("should add");
+    let plain = alice.add(&new_row("a.tpr")).await.expect("should add");
+    let columns = |row| {
+        let alice = &alice;
+        async move {
+            let all: Value = sqlx::query_scalar(
+                "select to_jsonb(q) - 'id' - 'creation_time' - 'next_attempt_time' - 'state_time' - 'wakes' - 'inspect_again'
+                from gromacs_to_tune q where id = $1",
+            )
+            .bind(row)
+            .fetch_one(alice.pool())
+            .await
+            .expect("should be there");
+            all
+        }
+    };
+    assert_ne!(columns(row).await, columns(plain).await);
+    let all: BTreeSet<Unset> = Unset::value_variants().iter().copied().collect();
+    let unset = Edit { unset: all.clone(), ..Edit::default() };
+    assert!(!unset.is_always_possible());
+    alice.edit(&[row], &unset, true).await.expect("should try");
+    assert_ne!(columns(row).await, columns(plain).await, "it was only tried");
+    assert_eq!(alice.edit(&[row], &unset, false).await.expect("should change"), [row]);
+    // The tenant's limit and the usual interval are there again.
+    let (now, before) = (columns(row).await, columns(plain).await);
+    assert_eq!(now, before);
+    assert_eq!((&now["max_cpu_millicores"], &now["interruption_after_seconds"]), (&8000.into(), &600.into()));
+
+    // What stops nothing can be taken back at any time.
+    let names = Edit { unset: [Unset::Project, Unset::Deadline].into(), ..Edit::default() };
+    assert!(names.is_always_possible());
+    let (_, admin, alice) = queue().await;
+    let row = alice.add(&said).await.expect("should add");
+    set(&admin, row, State::Running).await;
+    assert_eq!(alice.edit(&[row], &names, false).await.expect("should change"), [row]);
+    let error = alice.edit(&[row], &unset, false).await.expect_err("should refuse");
+    assert!(error.to_string().contains("cancel it, change it, and retry"), "{error}");
+
+    let program = Program::migrated().await;
+    program.good(&["add", "a.tpr", "--min-efficiency", "0.5", "--max-gpus", "1", "--deadline", "3d"]);
+    let value = |column: &str| program.json(&["show", "1"])["simulation"][column].clone();
+    assert_eq!(program.good(&["edit", "1", "--unset", "min-efficiency,max_gpus"]), "row 1: changed\n");
+    assert_eq!((value("min_efficiency"), value("max_gpus")), (Value::Null, Value::Null));
+    assert!(value("deadline").is_string());
+    program.good(&["edit", "1", "--unset", "deadline", "--unset", "project"]);
+    assert_eq!(value("deadline"), Value::Null);
+    for (arguments, words) in [
+        (
+            &["edit", "1", "--min-efficiency", "0.7", "--unset", "min-efficiency"][..],
+            "--min-efficiency says a value, and --unset takes it back; leave one of them out",
+        ),
+        (&["edit", "1", "--unset", "namespace"], "possible values: project, image, append, deadline"),
+    ] {
+        let refused = program.run(arguments);
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&refused.stderr).contains(words), "{}", text(&refused.stderr));
+    }
+}
+
+#[tokio::test]
+async fn the_view_shows_deadlines_and_how_many_simulations_a_row_has() {
+    let (submitter, admin, alice) = queue().await;
+    alice.add(&new_row("a.tpr")).await.expect("should add");
+    let folders = ["sim0", "sim1", "sim2"].map(ToOwned::to_owned).to_vec();
+    let several = NewRow {
+        multidir: Some(folders.clone()),
+        deadline: Some(Moment::At("2026-01-01T00:00:00Z".parse().expect("should be a time"))),
+        ..new_row("ens/topol.tpr")
+    };
+    let row = alice.add(&several).await.expect("should add");
+    let found: Vec<(i64, i32, bool, bool)> = sqlx::query_as(
+        "select id, simulations, deadline is not null, late_seconds > 0 is true from gromacs_queue order by id",
+    )
+    .fetch_all(alice.pool())
+    .await
+    .expect("should read");
+    assert_eq!(found, [(1, 1, false, false), (row, 3, true, true)]);
+    // A kubelet or an operator whose clock is ahead: nothing lasts for less than no time.
+    sqlx::query(
+        "insert into gromacs_attempt (row_id, submission, attempt, creation_time, start_time)
+        values ($1, 1, 1, now(), now() + interval '3 hours')",
+    )
+    .bind(row)
+    .execute(submitter.pool())
+    .await
+    .expect("should play the submitter");
+    let start =
+        "update gromacs_to_tune set state = 'running', start_time = now() + interval '3 hours' where id = 2";
+    admin.pool().execute(start).await.expect("should set");
+    let times = "select wall_seconds, run_seconds from gromacs_queue where id = 2";
+    let times: (i64, i64) = sqlx::query_as(times).fetch_one(alice.pool()).await.expect("should read");
+    assert_eq!(times, (0, 0));
+    let listed = alice.list(&RowFilter::default()).await.expect("should list");
+    assert_eq!((&listed[1]["simulations"], &listed[1]["run_seconds"]), (&3.into(), &0.into()));
+    assert!(listed[1]["late_seconds"].as_i64() > Some(0) && listed[1]["deadline"].is_string(), "{listed:?}");
+    let story = alice.show(row).await.expect("should show").expect("should be there");
+    assert_eq!((&story["row"]["simulations"], &story["attempts"][0]["run_seconds"]), (&3.into(), &0.into()));
+    // Where its files are, and whose logs there may be.
+    let folder = alice.folder(row).await.expect("should read").expect("should be there");
+    assert_eq!((folder.path().as_str(), folder.multidir), ("ens/gromacs-2", folders));
+
+    let program = Program::migrated().await;
+    program.good(&["add", "ens/topol.tpr", "--multidir", "sim0", "sim1", "--deadline", "2026-01-01"]);
+    let table = program.good(&["list"]);
+    assert!(table.starts_with("ROW  SIMULATIONS  STATE"), "{table}");
+    let rows = program.json(&["list"]);
+    assert_eq!((&rows[0]["simulations"], rows[0]["deadline"].is_string()), (&2.into(), true));
+    let refused = program.run(&["logs", "1", "--mdrun", "--simulation", "sim2"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("row 1 has not run"), "{}", text(&refused.stderr));
+}
+
+/// What a restart costs: of the row, else of its owner's newest rows, and of nobody else's.
+#[tokio::test]
+async fn a_restart_costs_what_the_row_or_its_owner_measured() {
+    let (submitter, admin, alice) = queue().await;
+    for file in ["a.tpr", "b.tpr", "c.tpr"] {
+        alice.add(&new_row(file)).await.expect("should add");
+    }
+    let theirs = submitter.add(&new_row("d.tpr")).await.expect("should add");
+    let claims = submitter.claim(&any(10)).await.expect("should claim");
+    let row = |id: i64| {
+        let claim = claims.iter().find(|claim| claim.row.id == id);
+        claim.expect("should be claimed").row.clone()
+    };
+    let ask = |id: i64| {
+        let (submitter, row) = (&submitter, row(id));
+        async move { submitter.restart_seconds(&row).await.expect("should ask") }
+    };
+    let measured = |id: i64, attempt: i32, seconds: i32| {
+        let admin = &admin;
+        async move {
+            sqlx::query(
+                "with started as (update gromacs_to_tune set start_time = now() where id = $1)
+                insert into gromacs_attempt (row_id, submission, attempt, creation_time, restart_seconds)
+                values ($1, 1, $2, now(), $3)",
+            )
+            .bind(id)
+            .bind(attempt)
+            .bind(seconds)
+            .execute(admin.pool())
+            .await
+            .expect("should play the submitter");
+        }
+    };
+    assert_eq!(ask(1).await, None);
+    measured(theirs, 1, 500).await;
+    assert_eq!(ask(1).await, None, "somebody else's");
+    measured(2, 1, 20).await;
+    measured(2, 2, 25).await;
+    assert_eq!((ask(1).await, ask(2).await), (Some(25), Some(25)));
+    measured(1, 1, 40).await;
+    assert_eq!(ask(1).await, Some(40), "its own comes first");
+    // One start that took long does not count for all.
+    for attempt in 2..=20 {
+        measured(1, attempt, if attempt == 15 { 3000 } else { attempt }).await;
+    }
+    assert_eq!(ask(1).await, Some(20));
+    assert_eq!(ask(3).await, Some(25), "of all of the owner's");
 }

@@ -73,6 +73,7 @@ fn attempt(number: i32, rung: i32, outcome: Option<Outcome>) -> AttemptRecord {
         measured: None,
         peak_memory_bytes: None,
         log_end: None,
+        restart_seconds: None,
     }
 }
 

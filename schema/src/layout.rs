@@ -41,7 +41,8 @@ pub struct Layout {
     /// Where update and constraints are computed (`-update`).
     #[serde(default, deserialize_with = "strict::word")]
     pub update: Device,
-    /// Pin threads to cores (`-pin`): only right where the pod's cores are its own.
+    /// Pin threads to cores (`-pin`): only right where the pod's cores are its own. The tuner never proposes it; a row may say
+    /// it (`mdrun_options`).
     #[serde(default)]
     pub pin: bool,
 }

@@ -582,6 +582,8 @@ pub struct RowStatus {
     pub no_room_seconds: f64,
     /// Attempt that the progress belongs to.
     pub attempt: i32,
+    /// When it was first seen.
+    pub attempt_seen_time: Option<Timestamp>,
     /// Highest attempt whose end is recorded.
     pub attempts_recorded: i32,
     /// Step at which that attempt started.

@@ -42,7 +42,7 @@ pub(super) fn saved_by(
     Some(step - unsaved).filter(|step| *step > 0)
 }
 
-fn has_checkpoints(row: &GromacsToTune) -> bool {
+pub(super) fn has_checkpoints(row: &GromacsToTune) -> bool {
     row.kind == Kind::Simulation && !row.is_minimisation()
 }
 

@@ -7,7 +7,7 @@ use super::inspecting::{answer, passing_words, probe_failure};
 use super::waiting::reset_clock;
 use super::{
     Action, AttemptRecord, Input, Measurement, Step, act, delete_and_wait, fail, name_taken, next_submission,
-    record, said, settle, settle_until, start,
+    record, restart, said, settle, settle_until, start,
 };
 use crate::manifest::{Probe, probe_name};
 use crate::mdrun_log::{LogFacts, error_message, last_lines, last_warning};
@@ -147,7 +147,7 @@ fn reached_the_end(
     status.verifying = false;
     status.step = Some(end);
     status.progress_time = Some(input.now.into());
-    status.finish_time = Some(job.finish_time.unwrap_or(input.now).into());
+    status.finish_time = Some(finish_time(input, job));
     status.failures = 0;
     reset_clock(&mut status);
     let attempt = job.last_attempt();
@@ -158,14 +158,22 @@ fn reached_the_end(
         status.ns_per_day = Some(measured.ns_per_day);
     }
     let peak_memory_bytes = peak_of_last(&status, attempt);
+    let is_known = input.settings.follows_logs && attempt.is_some_and(|last| last.number == status.attempt);
+    let restart_seconds = Some(&status).filter(|_| is_known).and_then(|it| restart::measured(it, input.row));
     let attempts = attempt.map(|attempt| AttemptRecord {
         first_step,
         last_step: Some(end),
         measured,
         peak_memory_bytes,
+        restart_seconds,
         ..AttemptRecord::of(attempt)
     });
     Step { attempts: attempts.into_iter().collect(), ..record(status) }
+}
+
+/// When it ended, as the operator says: at the latest now, whatever its clock.
+fn finish_time(input: &Input<'_>, job: &JobView) -> jiff_sqlx::Timestamp {
+    job.finish_time.map_or(input.now, |time| time.min(input.now)).into()
 }
 
 /// What a log that mdrun ended tells; none for a run that had nothing left to do.
@@ -295,7 +303,7 @@ pub(super) fn end_of(status: RowStatus, reason: String, input: &Input<'_>, job: 
     RowStatus {
         state: State::Failed,
         reason: Some(reason),
-        finish_time: Some(job.finish_time.unwrap_or(input.now).into()),
+        finish_time: Some(finish_time(input, job)),
         next_rung: None,
         verifying: false,
         ..status

@@ -11,7 +11,7 @@ use super::ladder::{describe, take};
 use super::waiting::{reset_clock, stop_clock, wait_for_room};
 use super::{
     Action, AttemptRecord, HEAL_INTERVAL, Input, Measurement, Step, act, cancel_probe, cancelled,
-    delete_and_wait, fail, later, name_taken, record, said, seconds_between, settle, settle_until,
+    delete_and_wait, fail, later, name_taken, record, restart, said, seconds_between, settle, settle_until,
 };
 use crate::manifest::Probe;
 use crate::mdrun_log::LogFacts;
@@ -109,6 +109,9 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
                 .filter(|_| is_known && input.settings.follows_logs)
                 .and_then(|status| measured_on_the_way(status, attempt, input.row)),
             peak_memory_bytes: status.peak_memory_bytes.filter(|_| is_known),
+            restart_seconds: Some(&status)
+                .filter(|_| is_known && input.settings.follows_logs)
+                .and_then(|status| restart::measured(status, input.row)),
             ..AttemptRecord::of(attempt)
         });
         if is_known {
@@ -121,6 +124,7 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
             status.checkpoint_step = saved_step(input.row, &status);
             // A new attempt starts from its checkpoint, which is not known before its log says so.
             status.attempt = attempt.number;
+            status.attempt_seen_time = Some(input.now.into());
             status.first_step = None;
             status.peak_memory_bytes = None;
             (status.progress_from_step, status.progress_from_time) = (None, None);

@@ -16,6 +16,7 @@ mod inspecting;
 mod ladder;
 mod observation;
 mod renewal;
+mod restart;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -86,6 +87,8 @@ pub struct Input<'a> {
     pub job: Option<&'a JobView>,
     /// The ScavengerJob of the submission before.
     pub previous: Option<&'a JobView>,
+    /// The probe that read the checkpoint of the submission before.
+    pub previous_probe: Option<&'a JobView>,
     /// The pool, if there is one.
     pub pool: Option<&'a PoolView>,
     /// What the namespace's quotas leave; read only while the operator says that one is used up, and none if the
@@ -179,6 +182,13 @@ pub enum Action {
     CreateProbe(Probe),
     /// Deletes it.
     DeleteProbe(Probe),
+    /// Deletes the probe that read the checkpoint of a submission before.
+    DeleteVerification {
+        /// The submission.
+        submission: i32,
+        /// Its UID: another one of the same name is left alone.
+        uid: String,
+    },
     /// Asks the tuner, and records the ladder.
     AskTuner(Box<SystemDescription>),
     /// Asks the tuner after an interruption, and records what it proposes now beside what it had proposed.
@@ -223,7 +233,7 @@ impl Action {
             Self::Record => "record",
             Self::Settle => "settle",
             Self::CreateProbe(_) => "create_probe",
-            Self::DeleteProbe(_) => "delete_probe",
+            Self::DeleteProbe(_) | Self::DeleteVerification { .. } => "delete_probe",
             Self::AskTuner(_) => "ask_tuner",
             Self::AskAgain(_) => "ask_tuner_again",
             Self::Predict(_) => "predict",
@@ -251,6 +261,8 @@ pub struct AttemptRecord {
     pub peak_memory_bytes: Option<i64>,
     /// Last lines of its log, if it failed.
     pub log_end: Option<String>,
+    /// Seconds from when it was first seen to its first step, if that was seen.
+    pub restart_seconds: Option<i32>,
 }
 
 impl AttemptRecord {
@@ -264,6 +276,7 @@ impl AttemptRecord {
             measured: None,
             peak_memory_bytes: None,
             log_end: None,
+            restart_seconds: None,
         }
     }
 }
@@ -395,6 +408,7 @@ fn next_submission(row: &GromacsToTune, reason: String) -> RowStatus {
         no_room_since: None,
         no_room_seconds: 0.0,
         attempt: 0,
+        attempt_seen_time: None,
         attempts_recorded: 0,
         first_step: None,
         progress_from_step: None,
@@ -427,6 +441,11 @@ fn queued(input: &Input<'_>) -> Step {
             input,
         );
     }
+    // Nobody reads it any more, and its name is of that submission: it need not be gone.
+    if let Some(probe) = input.previous_probe.filter(|probe| probe.ours && !probe.deleting) {
+        let submission = row.status.submission - 1;
+        return act(Action::DeleteVerification { submission, uid: probe.uid.clone() }, row);
+    }
     if let Some(probe) = input.probe.filter(|probe| probe.ours) {
         let reason = format!("waits until {} is gone", probe_name(row, Probe::Inspection));
         return delete_and_wait(Action::DeleteProbe(Probe::Inspection), probe, reason, input);
@@ -437,7 +456,7 @@ fn queued(input: &Input<'_>) -> Step {
     if let Some(time) = row.status.not_before.map(|time| time.to_jiff()).filter(|time| *time > input.now) {
         return settle_until(row.status.clone(), None, time);
     }
-    if let Err(error) = MdrunOptions::read(&row.mdrun_options) {
+    if let Err(error) = MdrunOptions::of_row(&row.mdrun_options, row.simulations()) {
         let advice = "change mdrun_options (gromacs-submitter edit), and retry";
         return fail(input, format!("{error}; {advice}"));
     }

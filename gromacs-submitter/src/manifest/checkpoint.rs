@@ -12,8 +12,11 @@ use crate::probe::starts_by_script;
 /// mdrun's file, in the folder of the row. It is written under another name and renamed.
 pub(super) const FILE: &str = "state.cpt";
 
-/// Seconds that a restart costs: mdrun starts, reads the checkpoint and tunes PME again.
+/// Seconds that a restart costs where nobody has measured it: mdrun starts, reads the checkpoint and tunes PME again.
 const RESTART_SECONDS: i64 = 30;
+
+/// What is promised at least: an attempt that is stopped sooner than that may not have come to its first step.
+const LEAST_RESTART_SECONDS: i64 = 10;
 
 /// The longest path that a ScavengerJob takes, in characters.
 const LONGEST_PATH: usize = 512;
@@ -26,7 +29,9 @@ pub(super) fn promise(row: &GromacsToTune, terms: &Terms) -> Checkpoint {
     Checkpoint {
         interval: Some(interval(row).into()),
         saves_on_sigterm: terms.supervised || !starts_by_script(row),
-        restart_seconds: RESTART_SECONDS,
+        restart_seconds: terms
+            .restart_seconds
+            .map_or(RESTART_SECONDS, |measured| i64::from(measured).max(LEAST_RESTART_SECONDS)),
         path: path(row),
         progress_path: None,
         rank: None,

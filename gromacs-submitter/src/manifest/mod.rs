@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube::{ResourceExt, api::ObjectMeta};
+use scavenger_schema::bounds::WHOLE_CORE;
 use scavenger_schema::names;
 use scavenger_schema::quantity::{format_bytes, format_milli};
 use scavenger_schema::scavenger_job::{
@@ -22,7 +23,7 @@ use scavenger_schema::simulation::{
     LadderRung, inspection_name, job_name, verification_name,
 };
 use scavenger_schema::supervisor::JobSupervisor;
-use scavenger_schema::tuning::{Device, release_year};
+use scavenger_schema::tuning::{Device, Layout, release_year};
 use sha2::{Digest, Sha256};
 
 pub use configurations::Configurations;
@@ -112,6 +113,8 @@ pub struct Terms {
     pub tolerated_taints: Vec<String>,
     /// What the GPUs of a configuration are called on its nodes, if not as usual.
     pub gpu_resource: Option<String>,
+    /// Seconds that a restart costs, if that was measured.
+    pub restart_seconds: Option<i32>,
 }
 
 impl Terms {
@@ -385,9 +388,13 @@ fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
     if !row.is_minimisation() && !appends(row) {
         args.push("-noappend".to_owned());
     }
-    args.extend(rung.layout.mdrun_args(row.system.gromacs_version.as_deref()));
+    let options = further_options(row);
+    // Half a core, or a part of one, is never a pod's own.
+    let has_whole_cores = u32::try_from(rung.cpu_millicores).is_ok_and(|cpu| cpu.is_multiple_of(WHOLE_CORE));
+    let layout = Layout { pin: options.pins() && has_whole_cores && !row.is_multidir(), ..rung.layout.0 };
+    args.extend(layout.mdrun_args(row.system.gromacs_version.as_deref()));
     args.extend(progress);
-    args.extend(further_options(row).arguments(MOUNT_PATH).iter().map(|argument| literal(argument)));
+    args.extend(options.arguments(MOUNT_PATH).iter().map(|argument| literal(argument)));
     args
 }
 

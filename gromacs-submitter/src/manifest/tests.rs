@@ -374,6 +374,32 @@ fn every_taint_that_the_pool_tolerates_is_tolerated() {
     assert_eq!(many.as_array().map(Vec::len), Some(16), "a ScavengerJob takes no more");
 }
 
+#[test]
+fn threads_are_pinned_where_a_row_says_so_and_the_cores_are_whole() {
+    let pinned = |row: &GromacsToTune, cpu_millicores: i32| {
+        let rung = LadderRung { cpu_millicores, ..ladder()[0].clone() };
+        let args = simulation_job(row, &rung, &manifest_settings(), &terms()).spec.args.join(" ");
+        assert_eq!(args.matches("-pin ").count(), 1, "{args}");
+        args.contains("-pin on")
+    };
+    assert!(!pinned(&row(), 2000), "not unless it is said");
+    let mdrun_options = ["-pin", "on"].map(ToOwned::to_owned).to_vec();
+    let row = GromacsToTune { mdrun_options: mdrun_options.clone(), ..row() };
+    assert!(pinned(&row, 2000) && !pinned(&row, 500));
+    assert!(!pinned(&GromacsToTune { mdrun_options, ..of_two() }, 2000), "all would be on the same cores");
+}
+
+#[test]
+fn a_restart_costs_what_was_measured() {
+    let promised = |restart_seconds| {
+        let terms = Terms { restart_seconds, ..terms() };
+        let spec = simulation_job(&row(), &ladder()[0], &manifest_settings(), &terms).spec;
+        spec.checkpoint.expect("should promise one").restart_seconds
+    };
+    assert_eq!((promised(None), promised(Some(47))), (30, 47));
+    assert_eq!(promised(Some(2)), 10, "mdrun may not have come to its first step by then");
+}
+
 fn of_two() -> GromacsToTune {
     GromacsToTune { multidir: ["sim0", "a $(b)"].map(ToOwned::to_owned).to_vec(), ..row() }
 }

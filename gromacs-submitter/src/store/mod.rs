@@ -10,6 +10,7 @@ mod error;
 mod folder;
 mod progress;
 mod queue;
+mod seen;
 mod tenant;
 mod write;
 
@@ -56,7 +57,7 @@ macro_rules! columns {
         start_time, finish_time, next_attempt_time, failures, outgrown_memory_bytes, probe_outgrown_memory_bytes,
         peak_memory_bytes,
         job_expiry_time, start_failures, not_before, checkpoint_step, speed_ratio, inspect_again, progress_from_step,
-        progress_from_time, interruption_time, blocked, late_seconds, ladder_interruptions, wakes,
+        progress_from_time, interruption_time, blocked, late_seconds, ladder_interruptions, attempt_seen_time, wakes,
         clock_timestamp() as read_time"
     };
 }

@@ -84,7 +84,7 @@ pub(super) async fn status(
             not_before = $32, checkpoint_step = $33, speed_ratio = $34, inspect_again = $35,
             probe_outgrown_memory_bytes = $36, grown_from = $37, growth_failures = $38, progress_from_step = $39,
             progress_from_time = $40, interruption_time = $41, blocked = $42, late_seconds = $43,
-            ladder_interruptions = $44,
+            ladder_interruptions = $44, attempt_seen_time = $45,
             next_attempt_time = case when wakes = $25 then $26 else now() end,
             lease_holder = case when $27 then null else lease_holder end,
             lease_until = case when $27 then null else now() + make_interval(secs => $3) end
@@ -139,6 +139,7 @@ pub(super) async fn status(
         .bind(status.blocked)
         .bind(status.late_seconds)
         .bind(status.ladder_interruptions)
+        .bind(status.attempt_seen_time)
         .fetch_optional(&mut **transaction)
         .await?
         .ok_or(StoreError::LoseLease(claim.row.id))?;
@@ -326,9 +327,9 @@ async fn upsert_attempt(
         "insert into gromacs_attempt (row_id, submission, attempt, rung, cpu_millicores, memory_bytes, gpus,
             mdrun_args, creation_time, start_time, end_time, outcome, reason, message, first_step, last_step,
             ns_per_day, peak_memory_bytes, log_end, image, node, node_labels, hardware_class, gromacs_version,
-            gromacs_build, lost_seconds)
+            gromacs_build, lost_seconds, restart_seconds)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-            $23, $24, $25, $26)
+            $23, $24, $25, $26, $27)
         on conflict (row_id, submission, attempt) do update set
             rung = excluded.rung, cpu_millicores = excluded.cpu_millicores, memory_bytes = excluded.memory_bytes,
             gpus = excluded.gpus, mdrun_args = excluded.mdrun_args,
@@ -342,6 +343,7 @@ async fn upsert_attempt(
             ns_per_day = coalesce(excluded.ns_per_day, gromacs_attempt.ns_per_day),
             peak_memory_bytes = greatest(excluded.peak_memory_bytes, gromacs_attempt.peak_memory_bytes),
             lost_seconds = coalesce(excluded.lost_seconds, gromacs_attempt.lost_seconds),
+            restart_seconds = coalesce(excluded.restart_seconds, gromacs_attempt.restart_seconds),
             log_end = coalesce(excluded.log_end, gromacs_attempt.log_end),
             node = coalesce(excluded.node, gromacs_attempt.node),
             node_labels = coalesce(excluded.node_labels, gromacs_attempt.node_labels),
@@ -373,6 +375,7 @@ async fn upsert_attempt(
     .bind(version(row))
     .bind(build(row))
     .bind(view.lost_seconds)
+    .bind(attempt.restart_seconds)
     .execute(&mut **transaction)
     .await?;
     let Some(first_step) = attempt.first_step else { return Ok(()) };

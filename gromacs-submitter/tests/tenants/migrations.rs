@@ -271,3 +271,37 @@ async fn rows_of_before_are_of_one_simulation() {
     let change = "update gromacs_to_tune set multidir = '{sim0,sim2}' where id = 3";
     assert!(alice.pool().execute(change).await.is_err(), "a row keeps its folders");
 }
+
+/// Rows that run when the migration comes have measured no restart, and show in the view as they did; what submitters of
+/// before write is still good.
+#[tokio::test]
+async fn rows_of_before_have_measured_no_restart() {
+    migrated_database().await;
+    let url = empty_database().await;
+    let (admin, alice) = (store(&url, "admin"), store(&as_role(&url, "alice"), "alice"));
+    MIGRATIONS.run_to(13, admin.pool()).await.expect("should migrate as far as before");
+    admin.pool().execute(TENANT).await.expect("should add a tenant");
+    let insert = "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path) values ('chem', 'data', 'a.tpr')";
+    alice.pool().execute(insert).await.expect("should add");
+    let runs = "update gromacs_to_tune set state = 'running', start_time = now() - interval '1 hour', attempt = 1, step = 10";
+    admin.pool().execute(runs).await.expect("should play the submitter of then");
+    let attempt = "insert into gromacs_attempt (row_id, submission, attempt, creation_time, start_time)
+        values (1, 1, 1, now(), now() - interval '1 hour')";
+    admin.pool().execute(attempt).await.expect("should play the submitter of then");
+    let view = "select to_jsonb(q) - 'wall_seconds' - 'run_seconds' from gromacs_queue q";
+    let before: serde_json::Value =
+        sqlx::query_scalar(view).fetch_one(alice.pool()).await.expect("should read");
+    admin.migrate().await.expect("should migrate");
+    let mut after: serde_json::Value =
+        sqlx::query_scalar(view).fetch_one(alice.pool()).await.expect("should read");
+    let new = ["deadline", "late_seconds", "simulations"]
+        .map(|column| after.as_object_mut().and_then(|row| row.remove(column)).expect("should be a column"));
+    assert_eq!(new, [serde_json::Value::Null, serde_json::Value::Null, 1.into()]);
+    assert_eq!(after, before, "whoever reads what was there reads on");
+    let submitter = store(&as_role(&url, "submitter"), "submitter");
+    let claim = submitter.claim(&any(1)).await.expect("should claim").remove(0);
+    assert_eq!(claim.row.status.attempt_seen_time, None);
+    assert_eq!(submitter.restart_seconds(&claim.row).await.expect("should ask"), None);
+    let of_before = "update gromacs_attempt set end_time = now(), outcome = 'interrupted' where row_id = 1";
+    submitter.pool().execute(of_before).await.expect("should write as before");
+}

@@ -285,3 +285,32 @@ fn a_probe_that_fails_fails_no_row_that_is_complete() {
     assert_eq!(step.status.state, State::Failed);
     assert!(reason(&step).starts_with("reading the checkpoint failed"), "{}", reason(&step));
 }
+
+#[test]
+fn a_probe_of_the_submission_before_is_removed() {
+    let mut row = submitted();
+    (row.status.state, row.status.submission) = (State::Queued, 3);
+    let mut scene = Scene::of(row);
+    scene.previous_probe = Some(JobView { ours: false, ..job(Phase::Completed, 1) });
+    assert_eq!(scene.step().action, Action::Record, "another row's is left alone");
+    // First what may still run in the folder.
+    scene.previous = Some(job(Phase::Completed, 1));
+    scene.previous_probe = Some(JobView { uid: "probe".to_owned(), ..job(Phase::Completed, 1) });
+    assert_eq!(scene.step().action, Action::DeleteJob { submission: 2, uid: "uid-1".to_owned() });
+    scene.previous = None;
+    assert_eq!(scene.step().action, Action::DeleteVerification { submission: 2, uid: "probe".to_owned() });
+    // The row does not wait until it is gone.
+    scene.previous_probe = scene.previous_probe.map(|probe| JobView { deleting: true, ..probe });
+    assert_eq!(scene.go().status.state, State::Tuning);
+}
+
+#[test]
+fn nothing_has_ended_later_than_now() {
+    let after = |seconds| now() + SignedDuration::from_secs(seconds);
+    for (operator, ended) in [(Some(after(-60)), after(-60)), (Some(after(10_800)), now()), (None, now())] {
+        for (job, log) in [(completed_job(), CONTINUED), (failed_job(Reason::ReferenceMissing), "")] {
+            let step = Scene::with_job(submitted(), JobView { finish_time: operator, ..job }).read(log).go();
+            assert_eq!(step.status.finish_time, Some(ended.into()), "{:?}", step.status.state);
+        }
+    }
+}

@@ -17,6 +17,7 @@ mod observation;
 mod options;
 mod refused;
 mod renewal;
+mod restart;
 mod start;
 mod waiting_better;
 
@@ -41,6 +42,7 @@ struct Scene {
     probe: Option<JobView>,
     job: Option<JobView>,
     previous: Option<JobView>,
+    previous_probe: Option<JobView>,
     pool: Option<PoolView>,
     quota: Option<QuotaRoom>,
     log: Log,
@@ -61,6 +63,7 @@ impl Scene {
             probe: None,
             job: None,
             previous: None,
+            previous_probe: None,
             pool: Some(pool()),
             quota: None,
             log: Log::NotRead,
@@ -97,6 +100,7 @@ impl Scene {
             probe: self.probe.as_ref(),
             job: self.job.as_ref(),
             previous: self.previous.as_ref(),
+            previous_probe: self.previous_probe.as_ref(),
             pool: self.pool.as_ref(),
             quota: self.quota.as_ref(),
             log: &self.log,
