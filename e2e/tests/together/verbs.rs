@@ -111,14 +111,32 @@ struct Rows {
     first: String,
     /// Starts from a checkpoint of another folder, after the first.
     continued: String,
-    /// Is cancelled and removed.
+    /// Is cancelled, retried and removed.
     dropped: String,
     /// Overtakes the others.
     urgent: String,
 }
 
+/// How the first row's configurations are chosen, some of which is taken back.
+const CHOICE: [&str; 12] = [
+    "--min-efficiency",
+    "0.9",
+    "--max-configurations",
+    "2",
+    "--gpu-price",
+    "3",
+    "--memory-price",
+    "0.02",
+    "--max-memory-bytes",
+    "1073741824",
+    "--min-ns-per-day",
+    "0.001",
+];
+
 async fn added_and_changed(verbs: &Verbs<'_>) -> Result<Rows> {
-    let first = verbs.add(&["--mdrun-options", "-nstlist 20 -dlb no", "--label", "n=1", "--hold"]).await?;
+    let options = ["--mdrun-options", "-nstlist 20 -dlb no", "--label", "n=1", "--hold"];
+    let first = verbs.add(&[&options[..], &CHOICE].concat()).await?;
+    verbs.say(&["edit", &first, "--unset", "gpu-price,max-memory-bytes"]).await?;
     let held = verbs.show(&first).await?;
     ensure!(held["row"]["reason"] == "is held; release it to begin", "{}", held["row"]);
     let continued = verbs.add(&["--checkpoint", "old/state.cpt", "--after", &first]).await?;
@@ -126,6 +144,9 @@ async fn added_and_changed(verbs: &Verbs<'_>) -> Result<Rows> {
     let changed = verbs.show(&first).await?;
     ensure!(changed["simulation"]["mdrun_options"] == serde_json::json!(["-nstlist", "30"]), "{changed}");
     ensure!(changed["row"]["labels"]["n"] == "2", "{changed}");
+    let asked = &changed["simulation"];
+    ensure!(asked["gpu_price"].is_null() && asked["max_memory_bytes"].is_null(), "{asked}");
+    ensure!(asked["min_efficiency"] == 0.9 && asked["min_ns_per_day"] == 0.001, "{asked}");
     verbs.refused(&["edit", &first, "--mdrun-options", "-nstlist many"], "-nstlist").await?;
     verbs.refused(&["extend", &first, "--ns", "1"], "only a completed row can be extended").await?;
     verbs.refused(&["edit", &first, "--after", &continued], "waits for row").await?;
@@ -156,11 +177,24 @@ fn only_attempt(story: &Value) -> Result<(String, i64)> {
     Ok((ran[0]["mdrun_args"].to_string(), ran[0]["first_step"].as_i64().context("its start is not known")?))
 }
 
+/// What was said of its configurations counted, and what was taken back did not.
+fn chosen_as_said(story: &Value) -> Result<()> {
+    let answer = &story["tuner_answers"][0];
+    ensure!(answer["min_efficiency"] == 0.9 && answer["max_configurations"] == 2, "{answer}");
+    let set_by = &answer["set_by"];
+    ensure!(set_by["memory_price"] == "row" && set_by["gpu_price"] != "row", "{answer}");
+    let ladder = story["ladder"].as_array().context("no configurations")?;
+    ensure!((1..=2).contains(&ladder.len()), "{ladder:?}");
+    Ok(())
+}
+
 async fn story(world: &World, postgres: &Postgres, reports: &Reports) -> Result<()> {
     let verbs = Verbs { postgres, namespace: &world.namespace };
     let Rows { first, continued, dropped, urgent } = added_and_changed(&verbs).await?;
 
-    let (arguments, first_step) = only_attempt(&verbs.is(&first, "completed").await?)?;
+    let completed = verbs.is(&first, "completed").await?;
+    chosen_as_said(&completed)?;
+    let (arguments, first_step) = only_attempt(&completed)?;
     ensure!(
         arguments.contains(r#""-nstlist", "30""#) || arguments.contains(r#""-nstlist","30""#),
         "{arguments}"
@@ -176,13 +210,24 @@ async fn story(world: &World, postgres: &Postgres, reports: &Reports) -> Result<
     // A row that is removed takes its report along.
     let end = (dropped.parse()?, 1, "cancelled".to_owned());
     until("its end was reported", || async { Ok(reported(reports).contains(&end).then_some(())) }).await?;
-    verbs.say(&["rm", &dropped]).await?;
-    verbs.refused(&["show", &dropped], &format!("there is no row {dropped}")).await?;
+    // It goes on if that was a mistake, behind those that wait.
+    verbs.say(&["retry", &dropped]).await?;
 
     let (arguments, first_step) = only_attempt(&verbs.is(&continued, "completed").await?)?;
     ensure!(first_step == STEPS_BEFORE && arguments.contains("-noappend"), "{first_step} {arguments}");
     let began = |story: &Value| story["row"]["start_time"].as_str().unwrap_or_default().to_owned();
     ensure!(began(&overtook) < began(&verbs.show(&continued).await?), "the urgent one comes first");
+
+    verbs.is(&dropped, "completed").await?;
+    // It succeeds, since all that it watches is completed.
+    verbs.say(&["watch", &dropped, "--until-finished"]).await?;
+    let sums = verbs.say(&["list", "--by-project"]).await?;
+    ensure!(sums.starts_with("verbs: 4 of 4 done"), "{sums}");
+    let end = (dropped.parse()?, 2, "completed".to_owned());
+    until("its second end was reported", || async { Ok(reported(reports).contains(&end).then_some(())) })
+        .await?;
+    verbs.say(&["rm", &dropped]).await?;
+    verbs.refused(&["show", &dropped], &format!("there is no row {dropped}")).await?;
 
     // As long again, in the same output.
     let printed = verbs.say(&["extend", &first, "--ns", "0.005"]).await?;
@@ -211,6 +256,7 @@ async fn story(world: &World, postgres: &Postgres, reports: &Reports) -> Result<
         ends(&first, 1, "completed"),
         ends(&urgent, 1, "completed"),
         ends(&dropped, 1, "cancelled"),
+        ends(&dropped, 2, "completed"),
         ends(&continued, 1, "completed"),
         ends(&first, 2, "completed"),
     ]
