@@ -11,7 +11,7 @@ const REPORT: &str = include_str!("../../docs/report.md");
 const ROWS: &str = include_str!("../../docs/rows.md");
 
 /// What an admin or the submitter does before the statement with this text.
-const BEFORE: [(&str, &str); 10] = [
+const BEFORE: [(&str, &str); 11] = [
     // The page adds alice twice: first with what she needs, then with everything that can be set.
     ("insert into gromacs_tenant (\n    database_role", "delete from gromacs_tenant"),
     (
@@ -26,6 +26,7 @@ const BEFORE: [(&str, &str); 10] = [
     ("extended_nsteps = 100000000", EXTENDABLE),
     ("set priority = 10", ROW_7_AGAIN),
     ("set append = false", "update gromacs_to_tune set state = 'cancelled' where id = 7"),
+    ("late_seconds > 0", "update gromacs_to_tune set deadline = now() - interval '1 hour' where id = 7"),
     ("select rung, ", LADDER),
     ("from gromacs_attempt where row_id = 7", ATTEMPT),
     ("as core_hours", ENDED),

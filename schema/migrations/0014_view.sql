@@ -46,7 +46,10 @@ select
     q.creation_time,
     q.start_time,
     q.finish_time,
-    greatest(0, extract(epoch from coalesce(q.finish_time, now()) - q.start_time))::bigint as wall_seconds,
+    -- Without a start there is none: greatest() passes over null.
+    case when q.start_time is not null then
+        greatest(0, extract(epoch from coalesce(q.finish_time, now()) - q.start_time))::bigint
+    end as wall_seconds,
     a.run_seconds,
     a.lost_seconds,
     'gromacs-' || q.id || '-' || q.submission as scavenger_job,
@@ -61,7 +64,8 @@ select
 from gromacs_to_tune q
 left join lateral (
     select count(*) filter (where start_time is not null) as attempts,
-        sum(greatest(0, extract(epoch from coalesce(t.end_time, now()) - t.start_time)))::bigint as run_seconds,
+        sum(greatest(0, extract(epoch from coalesce(t.end_time, now()) - t.start_time)))
+            filter (where t.start_time is not null)::bigint as run_seconds,
         sum(t.lost_seconds)::bigint as lost_seconds,
         (array_agg(t.rung order by t.submission desc, t.attempt desc) filter (where t.start_time is not null and t.submission = q.submission))[1] as last_rung
     from gromacs_attempt t where t.row_id = q.id
