@@ -5,13 +5,14 @@ use std::fmt;
 
 use futures::AsyncBufRead;
 use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod};
-use kube::api::{Api, AttachParams, DeleteParams, ListParams, LogParams, PostParams};
+use kube::api::{Api, AttachParams, DeleteParams, ListParams, LogParams};
 use kube::client::UpgradeConnectionError;
 use kube::{Client, ResourceExt};
 use scavenger_schema::names;
 use scavenger_schema::scavenger_job::ScavengerJob;
 
 use super::reader::{LABEL_NAME, READER};
+use super::write::as_submitter;
 use super::{Cluster, ClusterError, Exec, MAIN_CONTAINER, TIMEOUT};
 use crate::config::Kubernetes;
 use crate::root_cause;
@@ -249,9 +250,7 @@ impl Access {
     /// [`AccessError`].
     pub async fn create_pod(&self, pod: &Pod) -> Result<(), AccessError> {
         let pods = self.pods();
-        let parameters =
-            PostParams { field_manager: Some(names::SUBMITTER.to_owned()), ..PostParams::default() };
-        self.ask(Right::CreatePod, &pod.name_any(), pods.create(&parameters, pod)).await.map(|_| ())
+        self.ask(Right::CreatePod, &pod.name_any(), pods.create(&as_submitter(), pod)).await.map(|_| ())
     }
 
     /// A pod, if it is there.

@@ -10,9 +10,6 @@ use super::{CREATE, Cluster, ClusterError, within};
 use crate::manifest::Configurations;
 use crate::suspension;
 
-/// What [`ClusterError::Allow`] calls a suspension. One that is refused ends a growth, not a row.
-const SUSPEND: &str = "suspend";
-
 /// What became of the replacement of a spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Replaced {
@@ -24,6 +21,11 @@ pub enum Replaced {
     Refused(String),
 }
 
+/// Writes in the name of the submitter.
+pub(super) fn as_submitter() -> PostParams {
+    PostParams { field_manager: Some(names::SUBMITTER.to_owned()), ..PostParams::default() }
+}
+
 impl Cluster {
     /// Makes a ScavengerJob. One of that name that is there already is no error: the next look shows whether it
     /// is the one that was to be made.
@@ -33,10 +35,8 @@ impl Cluster {
     pub async fn create(&self, job: &ScavengerJob) -> Result<(), ClusterError> {
         let namespace = job.namespace().unwrap_or_default();
         let jobs = self.jobs(&namespace);
-        let parameters =
-            PostParams { field_manager: Some(names::SUBMITTER.to_owned()), ..PostParams::default() };
         let request = async {
-            match jobs.create(&parameters, job).await {
+            match jobs.create(&as_submitter(), job).await {
                 Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
                 result => result.map(|_| ()),
             }
@@ -56,19 +56,13 @@ impl Cluster {
         resumes: bool,
     ) -> Result<Replaced, ClusterError> {
         let namespace = job.namespace().unwrap_or_default();
-        let name = job.name_any();
-        let jobs = self.jobs(&namespace);
-        let parameters =
-            PostParams { field_manager: Some(names::SUBMITTER.to_owned()), ..PostParams::default() };
-        let request = async {
-            let Some(mut current) = jobs.get_opt(&name).await? else { return Ok(Replaced::Changed) };
-            if current.resource_version().as_deref() != Some(resource_version) {
-                return Ok(Replaced::Changed);
-            }
+        // The pool's limits may have changed since the tuner was asked.
+        let is_refusal = |code: u16| code == 422 || (code == 403 && resumes);
+        let change = |current: &mut ScavengerJob| {
             // Everything but the spec stays as it is, the operator's finalizer above all; so does what somebody may
             // have set by hand meanwhile, since it is no part of a configuration.
             let by_hand = current.spec.clone();
-            let before = Configurations::of(&current);
+            let before = Configurations::of(current);
             current.spec = ScavengerJobSpec {
                 suspend: by_hand.suspend && !resumes,
                 active_deadline_seconds: by_hand.active_deadline_seconds,
@@ -76,7 +70,7 @@ impl Cluster {
                 ..job.spec.clone()
             };
             if !current.spec.suspend {
-                suspension::forget(&mut current);
+                suspension::forget(current);
             }
             if let Some(rung) = Configurations::of(job).last() {
                 // A spec that changes becomes the next generation.
@@ -85,18 +79,8 @@ impl Cluster {
                 let configurations = before.and(generation, rung).text();
                 current.annotations_mut().insert(ANNOTATION_CONFIGURATIONS.to_owned(), configurations);
             }
-            match jobs.replace(&name, &parameters, &current).await {
-                Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
-                    Ok(Replaced::Changed)
-                }
-                // The pool's limits may have changed since the tuner was asked.
-                Err(kube::Error::Api(status)) if status.code == 422 || (status.code == 403 && resumes) => {
-                    Ok(Replaced::Refused(status.message.clone()))
-                }
-                result => result.map(|_| Replaced::Done),
-            }
         };
-        within("replace", &namespace, &name, request).await
+        self.change("replace", &namespace, &job.name_any(), resource_version, is_refusal, change).await
     }
 
     /// Suspends a ScavengerJob in the submitter's name if its version is still `resource_version`;
@@ -110,7 +94,8 @@ impl Cluster {
         name: &str,
         resource_version: &str,
     ) -> Result<Replaced, ClusterError> {
-        self.change(SUSPEND, namespace, name, resource_version, suspension::suspend).await
+        let is_refusal = |code: u16| matches!(code, 403 | 422);
+        self.change("suspend", namespace, name, resource_version, is_refusal, suspension::suspend).await
     }
 
     /// Ends the submitter's suspension of a ScavengerJob, which keeps its configuration, if its version is still
@@ -124,31 +109,32 @@ impl Cluster {
         name: &str,
         resource_version: &str,
     ) -> Result<Replaced, ClusterError> {
-        self.change("resume", namespace, name, resource_version, suspension::resume).await
+        self.change("resume", namespace, name, resource_version, |_| false, suspension::resume).await
     }
 
+    /// Changes a ScavengerJob if its version is still the one that was judged. With an HTTP status that `is_refusal` names,
+    /// the API server does not take the change, which ends a growth or the way to another configuration, not a row.
     async fn change(
         &self,
         act: &'static str,
         namespace: &str,
         name: &str,
         resource_version: &str,
+        is_refusal: impl Fn(u16) -> bool,
         change: impl FnOnce(&mut ScavengerJob),
     ) -> Result<Replaced, ClusterError> {
         let jobs = self.jobs(namespace);
-        let parameters =
-            PostParams { field_manager: Some(names::SUBMITTER.to_owned()), ..PostParams::default() };
         let request = async {
             let Some(mut current) = jobs.get_opt(name).await? else { return Ok(Replaced::Changed) };
             if current.resource_version().as_deref() != Some(resource_version) {
                 return Ok(Replaced::Changed);
             }
             change(&mut current);
-            match jobs.replace(name, &parameters, &current).await {
+            match jobs.replace(name, &as_submitter(), &current).await {
                 Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
                     Ok(Replaced::Changed)
                 }
-                Err(kube::Error::Api(status)) if matches!(status.code, 403 | 422) && act == SUSPEND => {
+                Err(kube::Error::Api(status)) if is_refusal(status.code) => {
                     Ok(Replaced::Refused(status.message.clone()))
                 }
                 result => result.map(|_| Replaced::Done),
