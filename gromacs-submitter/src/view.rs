@@ -9,17 +9,15 @@ use kube::ResourceExt;
 use scavenger_schema::quantity;
 use scavenger_schema::scavenger_job::{Attempt, AttemptNode, Quantity, ScavengerJob};
 use scavenger_schema::scavenger_pool::{Limits, NodeShape, ScavengerPool};
-use scavenger_schema::simulation::{
-    GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, LadderRung, LadderSettings,
-};
+use scavenger_schema::simulation::{GromacsToTune, LadderRung, LadderSettings};
 use scavenger_schema::supervisor::Switch;
-use scavenger_schema::{bounds, names, tuning};
+use scavenger_schema::{bounds, tuning};
 use scavenger_tuner_model::hardware::class_of_labels;
 use scavenger_vocabulary::{Accounting, Outcome, Phase, Reason, WaitingReason, condition, hardware};
 
 use crate::cluster::without_nul;
 use crate::ladder_settings;
-use crate::manifest::Configurations;
+use crate::manifest::{Configurations, is_of_row};
 use crate::{gpus, suspension};
 
 /// A ScavengerJob as far as a row needs it.
@@ -101,8 +99,6 @@ impl JobView {
         let status = job.status.clone().unwrap_or_default();
         let configurations = Configurations::of(job);
         let generation = job.metadata.generation.unwrap_or(1);
-        let labels = job.labels();
-        let is = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
         let reason_of = |kind: &str, value: &str| {
             status
                 .conditions
@@ -122,9 +118,7 @@ impl JobView {
         Self {
             uid: job.uid().unwrap_or_default(),
             resource_version: job.resource_version().unwrap_or_default(),
-            ours: is(LABEL_MANAGED_BY, names::SUBMITTER)
-                && is(LABEL_ROW, &row.id.to_string())
-                && is(LABEL_QUEUE, queue_id),
+            ours: is_of_row(job.labels(), row.id, queue_id),
             deleting: job.metadata.deletion_timestamp.is_some(),
             phase: status.phase.unwrap_or(Phase::Waiting),
             judged: status.observed_generation.is_some()

@@ -40,28 +40,6 @@ pub const ANNOTATION_CONFIGURATIONS: &str = "scavenger.dev/configurations";
 /// Label that says which program manages an object; for ours the value is [`names::SUBMITTER`].
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
-/// Name of the ScavengerJob of a submission.
-///
-/// ```
-/// assert_eq!(scavenger_schema::simulation::job_name(12, 1), "gromacs-12-1");
-/// ```
-#[must_use]
-pub fn job_name(row: i64, submission: i32) -> String {
-    format!("gromacs-{row}-{submission}")
-}
-
-/// Name of the ScavengerJob that reads a row's .tpr file.
-#[must_use]
-pub fn inspection_name(row: i64) -> String {
-    format!("gromacs-{row}-inspect")
-}
-
-/// Name of the ScavengerJob that reads the checkpoint of a submission.
-#[must_use]
-pub fn verification_name(row: i64, submission: i32) -> String {
-    format!("gromacs-{row}-{submission}-verify")
-}
-
 /// Selector of everything the submitter makes.
 #[must_use]
 pub fn selector() -> String {

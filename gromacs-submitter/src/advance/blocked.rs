@@ -13,16 +13,16 @@ const STARTS_TO_BE_BLOCKED: usize = 3;
 /// True if the row waits so, in `status`.
 pub(super) fn is_blocked(status: &RowStatus, input: &Input<'_>) -> bool {
     match status.state {
-        State::Inspecting => input.probe.map_or_else(|| has_no_nodes(input), waits_alone),
+        State::Inspecting => input.probe().map_or_else(|| has_no_nodes(input), waits_alone),
         State::Tuning => has_no_nodes(input),
-        State::Submitted | State::Interrupted => input.job.is_some_and(waits_alone),
+        State::Submitted | State::Interrupted => input.job().is_some_and(waits_alone),
         State::Queued | State::Running | State::Completed | State::Failed | State::Cancelled => false,
     }
 }
 
 /// No node of the pool has the labels that it asks for. A pool without nodes holds up all rows.
 fn has_no_nodes(input: &Input<'_>) -> bool {
-    !input.row.node_labels.is_empty() && input.pool.is_some_and(|pool| pool.nodes.is_empty())
+    !input.row.node_labels.is_empty() && input.pool().is_some_and(|pool| pool.nodes.is_empty())
 }
 
 fn waits_alone(job: &JobView) -> bool {

@@ -39,7 +39,7 @@ pub(super) fn tune(
 /// Why no node of the pool will do, before anything is made for it; none if one does, or if the pool shows no nodes now.
 pub(super) fn refused_by_nodes(input: &Input<'_>) -> Option<String> {
     let benchmark = input.row.benchmark()?;
-    let pool = input.pool.filter(|pool| !pool.nodes.is_empty())?;
+    let pool = input.pool().filter(|pool| !pool.nodes.is_empty())?;
     node_for(&benchmark, pool).err()
 }
 

@@ -78,13 +78,13 @@ impl<'s, 'l> Outlook<'s, 'l> {
 
 /// Seconds by which the row is expected to miss its deadline, as it is in `status`: in whole minutes, none if it is in time.
 pub(super) fn late_seconds(status: &RowStatus, input: &Input<'_>) -> Option<i64> {
-    let outlook = Outlook::new(input.row, status, input.ladder, input.now)?;
+    let outlook = Outlook::new(input.row, status, input.ladder(), input.now)?;
     let rest = match status.state {
         State::Completed | State::Failed | State::Cancelled => return None,
         // Nothing is known of its length yet.
         State::Queued | State::Inspecting | State::Tuning => 0.0,
         State::Submitted | State::Running | State::Interrupted => {
-            let rung = input.ladder.iter().find(|found| Some(found.rung) == status.rung);
+            let rung = input.ladder().iter().find(|found| Some(found.rung) == status.rung);
             rung.and_then(|rung| outlook.rest(rung)).unwrap_or(0.0)
         }
     };

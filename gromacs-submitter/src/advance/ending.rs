@@ -9,7 +9,7 @@ use super::{
     Action, AttemptRecord, Input, Measurement, Step, act, delete_and_wait, fail, name_taken, next_submission,
     record, restart, said, settle, settle_until, start,
 };
-use crate::manifest::{Probe, probe_name};
+use crate::manifest::{Probe, RowNames};
 use crate::mdrun_log::{LogFacts, error_message, last_lines, last_warning};
 use crate::multidir::failed_simulation;
 use crate::probe::{Verification, parse_verification};
@@ -23,7 +23,7 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
         let reason = "mdrun succeeded, but nsteps is not known; add the file again with a value for nsteps";
         return fail(input, reason.to_owned());
     };
-    if let Some(facts) = input.log.facts() {
+    if let Some(facts) = input.log().facts() {
         if is_at_end(facts, end) {
             let is_simulation = input.row.kind == Kind::Simulation && !input.row.is_minimisation();
             // Where the time of several went side by side teaches nobody.
@@ -59,18 +59,18 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
         return verify(status, reason);
     }
     let waits_until = status.not_before.map(|time| time.to_jiff()).filter(|time| *time > input.now);
-    let Some(probe) = input.probe else {
+    let Some(probe) = input.probe() else {
         return match waits_until {
             Some(time) => settle_until(status, None, time),
             None => act(Action::CreateProbe(Probe::Verification), input.row),
         };
     };
-    let name = probe_name(input.row, Probe::Verification);
+    let name = RowNames::of(input.row).probe(Probe::Verification);
     if !probe.ours {
         return not_read(status, name_taken(&name, input.row), end, input, job);
     }
     match probe.phase {
-        Phase::Completed => match answer(probe, input.log, parse_verification) {
+        Phase::Completed => match answer(probe, input.log(), parse_verification) {
             Ok(found) if found.step >= end => {
                 let facts = facts_of(&found);
                 let mut step = reached_the_end(status, end, facts.as_ref(), input, job);
@@ -87,7 +87,7 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
             delete_and_wait(Action::DeleteProbe(Probe::Verification), probe, reason, input)
         }
         Phase::Failed => {
-            let reason = probe_failure(probe, input.log, "reading the checkpoint failed");
+            let reason = probe_failure(probe, input.log(), "reading the checkpoint failed");
             not_read(status, reason, end, input, job)
         }
         _ => settle(status, Some(format!("reads the checkpoint: {}", said(probe))), input),
@@ -101,9 +101,9 @@ fn is_at_end(facts: &LogFacts, end: i64) -> bool {
 /// The probe tells nothing, for this `reason`. If mdrun itself said that it reached the end, the row is completed without
 /// where the time went.
 fn not_read(status: RowStatus, reason: String, end: i64, input: &Input<'_>, job: &JobView) -> Step {
-    let facts = input.job_log.facts().filter(|facts| is_at_end(facts, end));
+    let facts = input.seen.job_log.facts().filter(|facts| is_at_end(facts, end));
     if facts.is_none() && status.step.is_none_or(|step| step < end) {
-        let passes = input.probe.is_some_and(|probe| passing_words(probe, input.log).is_some());
+        let passes = input.probe().is_some_and(|probe| passing_words(probe, input.log()).is_some());
         return match start::next_try(&status, input).filter(|_| passes) {
             Some((start_failures, time)) => {
                 let reason = Some(format!("{reason}; tries again at {time:.0}"));
@@ -193,13 +193,13 @@ fn measurement(
 /// Exit code 0 before the last step: a next submission goes on from the checkpoint, if there was any progress.
 fn stopped_short(status: &RowStatus, step: i64, input: &Input<'_>, job: &JobView) -> Step {
     let end = input.row.system.last_step().unwrap_or(0);
-    let first_step = input.log.facts().and_then(|facts| facts.first_step).or(status.first_step);
+    let first_step = input.log().facts().and_then(|facts| facts.first_step).or(status.first_step);
     let attempts = job
         .last_attempt()
         .map(|attempt| AttemptRecord {
             first_step,
             last_step: Some(step),
-            measured: input.log.facts().and_then(|facts| measurement(input.row, facts, first_step, step)),
+            measured: input.log().facts().and_then(|facts| measurement(input.row, facts, first_step, step)),
             peak_memory_bytes: peak_of_last(status, Some(attempt)),
             ..AttemptRecord::of(attempt)
         })
@@ -241,14 +241,14 @@ fn peak_of_last(status: &RowStatus, attempt: Option<&AttemptView>) -> Option<i64
 
 pub(super) fn failed(status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     let attempt = job.last_attempt();
-    let facts = input.log.facts();
+    let facts = input.log().facts();
     let first_step = facts.and_then(|facts| facts.first_step).or(status.first_step);
     let last_step = facts.and_then(|facts| facts.last_step);
     let record_of = |attempt: &AttemptView, peak_memory_bytes: Option<i64>| AttemptRecord {
         first_step,
         last_step,
         peak_memory_bytes,
-        log_end: last_lines(input.log.text()),
+        log_end: last_lines(input.log().text()),
         ..AttemptRecord::of(attempt)
     };
     if job.failure_reason == Some(Reason::OOMKilled)
@@ -264,7 +264,7 @@ pub(super) fn failed(status: RowStatus, input: &Input<'_>, job: &JobView) -> Ste
         return Step { attempts, ..record(end_of(status, said(job), input, job)) };
     }
     let message = attempt.and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
-    let told = [input.log.text(), message];
+    let told = [input.log().text(), message];
     let words = told.into_iter().find_map(error_message);
     let words = words.or_else(|| told.into_iter().find_map(last_warning));
     let simulation = input.row.is_multidir().then(|| told.into_iter().find_map(failed_simulation)).flatten();

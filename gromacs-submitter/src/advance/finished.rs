@@ -1,10 +1,20 @@
 //! A row that has ended: it goes on if somebody asks for it, and what it left in the cluster is removed.
 
+use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
 
-use super::{Action, Input, Step, act, checkpoint, next_submission, record, settle};
+use super::{Action, Input, Needs, Step, act, checkpoint, delete_job, next_submission, record, settle};
 use crate::manifest::Probe;
 use crate::view::JobView;
+
+/// What it may have left, once that is to be removed.
+pub(super) fn needs(row: &GromacsToTune, now: Timestamp) -> Needs {
+    if row.status.job_expiry_time.is_some_and(|time| time.to_jiff() <= now) {
+        Needs { job: true, ..Needs::probe(probe_left_by(row)) }
+    } else {
+        Needs::default()
+    }
+}
 
 pub(super) fn finished(input: &Input<'_>) -> Step {
     let row = input.row;
@@ -27,14 +37,15 @@ pub(super) fn finished(input: &Input<'_>) -> Step {
         };
         return Step { clears_requests: true, ..step };
     }
-    if row.status.job_expiry_time.is_none_or(|time| time.to_jiff() > input.now) {
+    // What was not looked for is not gone.
+    if !input.seen.needs.job {
         return settle(row.status.clone(), None, input);
     }
     let is_there = |job: &&JobView| job.ours && !job.deleting;
-    if let Some(job) = input.job.filter(is_there) {
-        return act(Action::DeleteJob { submission: row.status.submission, uid: job.uid.clone() }, row);
+    if let Some(job) = input.job().filter(is_there) {
+        return act(delete_job(row, job), row);
     }
-    if input.probe.is_some_and(|probe| is_there(&probe)) {
+    if input.probe().is_some_and(|probe| is_there(&probe)) {
         return act(Action::DeleteProbe(probe_left_by(row)), row);
     }
     settle(RowStatus { job_expiry_time: None, ..row.status.clone() }, None, input)
@@ -47,7 +58,6 @@ fn extension(row: &GromacsToTune) -> Option<String> {
 }
 
 /// The probe that a row that has ended may have left: the inspection is removed before anything is submitted.
-#[must_use]
-pub fn probe_left_by(row: &GromacsToTune) -> Probe {
+fn probe_left_by(row: &GromacsToTune) -> Probe {
     if row.status.job_uid.is_some() { Probe::Verification } else { Probe::Inspection }
 }

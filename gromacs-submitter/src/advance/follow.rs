@@ -1,8 +1,8 @@
 //! A row whose ScavengerJob is submitted: what it says of itself, and its progress while it runs.
 
 use jiff::Timestamp;
-use scavenger_schema::simulation::{GromacsToTune, RowStatus, State, job_name};
-use scavenger_vocabulary::{Outcome, Phase};
+use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
+use scavenger_vocabulary::{Outcome, Phase, WaitingReason};
 
 use super::checkpoint::{lost, saved_by, saved_step, speed_ratio};
 use super::ending::{completed, failed};
@@ -10,10 +10,11 @@ use super::growth;
 use super::ladder::{describe, take};
 use super::waiting::{reset_clock, stop_clock, wait_for_room};
 use super::{
-    Action, AttemptRecord, HEAL_INTERVAL, Input, Measurement, Step, act, cancel_probe, cancelled,
-    delete_and_wait, fail, later, name_taken, record, restart, said, seconds_between, settle, settle_until,
+    Action, AttemptRecord, Details, HEAL_INTERVAL, Input, LogToRead, Measurement, Needs, Seen, Step, act,
+    cancel_probe, cancelled, delete_and_wait, delete_job, fail, has_ended, later, name_taken, record,
+    restart, said, seconds_between, settle, settle_until,
 };
-use crate::manifest::Probe;
+use crate::manifest::{Probe, RowNames};
 use crate::mdrun_log::LogFacts;
 use crate::view::{AttemptView, JobView};
 
@@ -27,10 +28,50 @@ const SHORTEST_ELAPSED_SECONDS: f64 = 30.0;
 /// seconds late, which in a shorter attempt would be more than two sites with the same chip differ.
 const SHORTEST_INTERRUPTED_SECONDS: f64 = 120.0;
 
+pub(super) fn needs(row: &GromacsToTune, _now: Timestamp) -> Needs {
+    let probe = row.status.verifying.then_some(Probe::Verification);
+    Needs { ladder: true, job: true, probe, ..Needs::default() }
+}
+
+pub(super) fn details(row: &GromacsToTune, seen: &Seen) -> Details {
+    let status = &row.status;
+    let (job, probe) = (seen.job.as_ref(), seen.probe.as_ref());
+    let runs = job.is_some_and(|job| job.phase == Phase::Running);
+    let log = if status.verifying {
+        has_ended(probe).then_some(LogToRead::OfProbe)
+    } else if runs {
+        job.and_then(|job| log_of_running(status, job))
+    } else {
+        has_ended(job).then_some(LogToRead::OfJob)
+    };
+    // While it runs with the largest configuration, nothing about the pool matters, unless an earlier attempt has ended
+    // that nobody has seen: on which nodes it can have run goes with what it measured.
+    let has_news = job.is_some_and(|job| job.has_ended_since(status.attempts_recorded));
+    let may_grow = status.grown_from.is_some() || growth::may_grow(status, &seen.ladder);
+    Details {
+        log,
+        // What mdrun itself said counts where the probe says nothing.
+        job_log: status.verifying
+            && probe.is_some_and(|probe| probe.phase == Phase::Failed)
+            && has_ended(job),
+        pool: !runs || has_news || may_grow,
+        quota: job.is_some_and(|job| job.waiting_reason == Some(WaitingReason::QuotaExceeded)),
+        image: false,
+    }
+}
+
+/// Where an attempt started is read first; what follows can be followed.
+fn log_of_running(status: &RowStatus, job: &JobView) -> Option<LogToRead> {
+    let attempt = job.last_attempt().filter(|_| job.ours)?.number;
+    let knows_start =
+        attempt == status.attempt && status.first_step.is_some() && status.progress_from_step.is_some();
+    Some(LogToRead::OfRunning { attempt, knows_start })
+}
+
 pub(super) fn follow(input: &Input<'_>) -> Step {
     let row = input.row;
-    let name = job_name(row.id, row.status.submission);
-    let Some(job) = input.job else {
+    let name = RowNames::of(row).job();
+    let Some(job) = input.job() else {
         return match (&row.status.job_uid, row.cancel_requested) {
             (_, true) => cancelled(input),
             (None, false) => act(Action::CreateJob(row.status.rung.unwrap_or(1)), row),
@@ -53,12 +94,10 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
     }
     if row.cancel_requested && !ended {
         let reason = format!("cancel requested; waits until {name} and its pods are gone");
-        let action = Action::DeleteJob { submission: row.status.submission, uid: job.uid.clone() };
-        return delete_and_wait(action, job, reason, input);
+        return delete_and_wait(delete_job(row, job), job, reason, input);
     }
     if let Some(reason) = lost(row).filter(|_| !ended) {
-        let action = Action::DeleteJob { submission: row.status.submission, uid: job.uid.clone() };
-        return delete_and_wait(action, job, reason, input);
+        return delete_and_wait(delete_job(row, job), job, reason, input);
     }
     if job.deleting && !ended {
         return settle(row.status.clone(), Some(format!("{name} is being deleted by somebody else")), input);
@@ -67,7 +106,7 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
         // Replaced. That is recorded first, even if it runs by now, or ended: the reason is still the intention's, and
         // the history shows it beside the new configuration.
         let mut status = RowStatus { next_rung: None, ..row.status.clone() };
-        take(&mut status, Some(rung), input.ladder);
+        take(&mut status, Some(rung), input.ladder());
         reset_clock(&mut status);
         return record(status);
     }
@@ -96,7 +135,7 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
     let mut attempts = Vec::new();
     for attempt in &job.attempts {
         status.checkpoint_step =
-            status.checkpoint_step.max(saved_by(attempt, input.row, &status, input.ladder));
+            status.checkpoint_step.max(saved_by(attempt, input.row, &status, input.ladder()));
         let ended = attempt.outcome.is_some();
         if attempt.number <= status.attempts_recorded || (attempt.number <= status.attempt && !ended) {
             continue;
@@ -116,7 +155,7 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
         });
         if is_known {
             status.speed_ratio =
-                speed_ratio(attempt.rung, status.first_step.and(status.ns_per_day), input.ladder)
+                speed_ratio(attempt.rung, status.first_step.and(status.ns_per_day), input.ladder())
                     .or(status.speed_ratio);
             status.checkpoint_step = saved_step(input.row, &status);
         }
@@ -187,17 +226,17 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     if let Some(step) = growth::intended(status, input, job) {
         return step;
     }
-    growth::ended(status, job.rung, input.ladder);
+    growth::ended(status, job.rung, input.ladder());
     status.state = State::Running;
     reset_clock(status);
     status.laps = 0;
     // It started before it could be replaced: it is left alone.
     status.next_rung = None;
-    take(status, job.rung, input.ladder);
+    take(status, job.rung, input.ladder());
     let attempt = job.last_attempt();
     let reason = attempt.map(|attempt| format!("attempt {} runs on {}", attempt.number, room_of(attempt)));
     let knew_start = status.first_step.is_some();
-    if let Some(facts) = input.log.facts() {
+    if let Some(facts) = input.log().facts() {
         take_progress(status, facts, input.row, input.now);
     }
     let ran = seconds_seen(status, input.now);
@@ -205,7 +244,7 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     {
         status.start_failures = 0;
     }
-    status.peak_memory_bytes = status.peak_memory_bytes.max(input.memory_bytes);
+    status.peak_memory_bytes = status.peak_memory_bytes.max(input.seen.memory_bytes);
     let learned_start = !knew_start && status.first_step.is_some();
     let mut attempts = Vec::new();
     if let Some(attempt) = attempt {
@@ -222,7 +261,7 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
         return Step { attempts, ..step };
     }
     // What is followed tells its progress by itself, from the step on at which it started.
-    let is_followed = input.is_followed && status.first_step.is_some();
+    let is_followed = input.seen.is_followed && status.first_step.is_some();
     let interval = if is_followed { HEAL_INTERVAL } else { input.settings.progress_interval };
     let due = later(input.now, interval);
     Step { attempts, ..settle_until(status.clone(), reason, due) }

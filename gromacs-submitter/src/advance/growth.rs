@@ -41,7 +41,7 @@ const TAKES_ROOM_FOR: Duration = Duration::from_secs(60);
 /// Goes on with what was intended for a row that runs: none if nothing was, or if a person holds it.
 pub(super) fn intended(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Option<Step> {
     let next = status.grown_from.and(status.next_rung).filter(|_| !is_held(job))?;
-    input.ladder.iter().find(|rung| rung.rung == next)?;
+    input.ladder().iter().find(|rung| rung.rung == next)?;
     Some(if job.suspended {
         // It ends within its grace period; the reason is still the intention's.
         settle(status.clone(), None, input)
@@ -54,11 +54,11 @@ pub(super) fn intended(status: &RowStatus, input: &Input<'_>, job: &JobView) -> 
 /// Intends to go on with a larger configuration, if there is capacity for one with which the rest would take less than
 /// half as long.
 pub(super) fn intend(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Option<Step> {
-    let current = input.ladder.iter().find(|rung| Some(rung.rung) == job.rung)?;
-    let is_late = Outlook::new(input.row, status, input.ladder, input.now)
+    let current = input.ladder().iter().find(|rung| Some(rung.rung) == job.rung)?;
+    let is_late = Outlook::new(input.row, status, input.ladder(), input.now)
         .is_some_and(|outlook| outlook.misses(current, 0.0));
-    let pool = input.pool.filter(|_| may_be_stopped(status, input, job, is_late))?;
-    if is_operator_away(input) || pool.waiting_for_room > 0 || input.room_is_taken {
+    let pool = input.pool().filter(|_| may_be_stopped(status, input, job, is_late))?;
+    if is_operator_away(input) || pool.waiting_for_room > 0 || input.seen.room_is_taken {
         return None;
     }
     let measured = status.first_step.and(status.ns_per_day).filter(|speed| *speed > 0.0)?;
@@ -67,7 +67,7 @@ pub(super) fn intend(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Op
     let now_seconds = rest_ns / measured * 86400.0;
     let seconds = |rung: &LadderRung| rest_ns / expected(rung, current, measured) * 86400.0 + RESTART_SECONDS;
     let larger = input
-        .ladder
+        .ladder()
         .iter()
         .filter(|rung| rung.rung != current.rung && rung.ns_per_day_p50 > current.ns_per_day_p50)
         .filter(|rung| pool.limits.allow(&rung.resources()) && pool.has_room_for(rung))
@@ -79,8 +79,8 @@ pub(super) fn intend(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Op
     let reason = format!(
         "stops at a checkpoint and goes on with configuration {} of {}, {}: with the capacity there is now the rest \
          takes {} instead of {}{}",
-        place(input.ladder, larger.rung),
-        input.ladder.len(),
+        place(input.ladder(), larger.rung),
+        input.ladder().len(),
         asks_for(larger),
         hours(seconds(larger)),
         hours(now_seconds),
@@ -106,7 +106,7 @@ fn may_be_stopped(status: &RowStatus, input: &Input<'_>, job: &JobView, is_late:
     let usual = f64::from(row.interruption_after_seconds);
     let least = if is_late { usual.min(SOON_SECONDS) } else { usual };
     let doublings = row.status.growth_failures.clamp(0, MOST_DOUBLINGS);
-    input.pool.is_some_and(|pool| can_grow(row, pool))
+    input.pool().is_some_and(|pool| can_grow(row, pool))
         && !job.suspended
         && ran >= least * f64::from(1 << doublings)
 }
@@ -127,8 +127,7 @@ pub(super) fn ended(status: &mut RowStatus, rung: Option<i32>, ladder: &[LadderR
 }
 
 /// True if it could be worth a look at the pool while the row runs.
-#[must_use]
-pub fn may_grow(status: &RowStatus, ladder: &[LadderRung]) -> bool {
+pub(super) fn may_grow(status: &RowStatus, ladder: &[LadderRung]) -> bool {
     let speed = |rung: &LadderRung| rung.ns_per_day_p50;
     let current = ladder.iter().find(|rung| Some(rung.rung) == status.rung).map(speed);
     current.is_some_and(|current| ladder.iter().any(|rung| speed(rung) > current))

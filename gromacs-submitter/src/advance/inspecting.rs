@@ -1,13 +1,15 @@
 //! The .tpr file is read: what its probe says, and what is made of it.
 
+use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, Kind, RowStatus, State};
 use scavenger_vocabulary::{Phase, Reason};
 
+use super::tuning::no_nodes;
 use super::{
-    Action, Input, Log, NO_POOL, Step, act, calibration, cancel_probe, fail, ladder, name_taken, no_nodes,
-    record, said, settle, start,
+    Action, Details, Input, Log, LogToRead, NO_POOL, Needs, Seen, Step, act, calibration, cancel_probe, fail,
+    has_ended, ladder, name_taken, record, said, settle, start,
 };
-use crate::manifest::{MOST_PROBE_MEMORY, Probe, probe_name};
+use crate::manifest::{MOST_PROBE_MEMORY, Probe, RowNames};
 use crate::mdrun_log::{error_message, last_warning};
 use crate::probe::{Change, Inspection, ProbeError, advice, change, parse_inspection};
 use crate::start_failure::{StartFailure, classify};
@@ -16,14 +18,28 @@ use crate::view::JobView;
 /// What the inspection's script says of a file that is missing.
 const NO_FILE: &str = "there is no file ";
 
+pub(super) fn needs(_row: &GromacsToTune, _now: Timestamp) -> Needs {
+    Needs::probe(Probe::Inspection)
+}
+
+pub(super) fn details(_row: &GromacsToTune, seen: &Seen) -> Details {
+    let probe = seen.probe.as_ref();
+    Details {
+        log: has_ended(probe).then_some(LogToRead::OfProbe),
+        image: probe.is_some_and(|probe| probe.phase == Phase::Completed),
+        pool: true,
+        ..Details::default()
+    }
+}
+
 pub(super) fn inspecting(input: &Input<'_>) -> Step {
     let row = input.row;
     if row.cancel_requested {
         return cancel_probe(Probe::Inspection, input);
     }
-    let Some(probe) = input.probe else {
+    let Some(probe) = input.probe() else {
         // Without a pool nothing starts, and the policy that checks ScavengerJobs lets none be made.
-        let Some(pool) = input.pool else {
+        let Some(pool) = input.pool() else {
             return settle(row.status.clone(), Some(NO_POOL.to_owned()), input);
         };
         if let Some(reason) = ladder::refused_by_pool(row, pool) {
@@ -38,7 +54,7 @@ pub(super) fn inspecting(input: &Input<'_>) -> Step {
             None => act(Action::CreateProbe(Probe::Inspection), row),
         };
     };
-    let name = probe_name(row, Probe::Inspection);
+    let name = RowNames::of(row).probe(Probe::Inspection);
     if !probe.ours {
         return fail(input, name_taken(&name, row));
     }
@@ -46,10 +62,10 @@ pub(super) fn inspecting(input: &Input<'_>) -> Step {
         return settle(row.status.clone(), Some(format!("waits until {name} is gone")), input);
     }
     match probe.phase {
-        Phase::Completed => match answer(probe, input.log, parse_inspection) {
+        Phase::Completed => match answer(probe, input.log(), parse_inspection) {
             Ok(inspection) => match contradiction(row, &inspection).or_else(|| changed(row, &inspection)) {
                 None => Step {
-                    inspection: Some(Inspection { image: input.image.map(ToOwned::to_owned), ..inspection }),
+                    inspection: Some(Inspection { image: input.seen.image.clone(), ..inspection }),
                     ..record(RowStatus {
                         state: State::Tuning,
                         reason: None,
@@ -73,11 +89,11 @@ pub(super) fn inspecting(input: &Input<'_>) -> Step {
                 Kind::Simulation => format!("reading {} failed", row.tpr_path),
                 Kind::Calibration => "making the box of water failed".to_owned(),
             };
-            if let Some(words) = passing_words(probe, input.log) {
+            if let Some(words) = passing_words(probe, input.log()) {
                 let again = start::again_later(&row.status, &format!("{what}: {words}"), input);
                 return again.unwrap_or_else(|| fail(input, start::too_often(&format!("{what}: {words}"))));
             }
-            fail(input, with_advice_on_chain(row, probe_failure(probe, input.log, &what)))
+            fail(input, with_advice_on_chain(row, probe_failure(probe, input.log(), &what)))
         }
         Phase::Waiting | Phase::Starting | Phase::Running | Phase::Interrupted => {
             let does = match row.kind {
@@ -154,7 +170,7 @@ fn inspect_with_more_memory(probe: &JobView, name: &str, input: &Input<'_>) -> S
         return act(Action::DeleteProbe(Probe::Inspection), row);
     }
     let own = row.limits().max_memory_bytes;
-    let of_pool = input.pool.and_then(|pool| pool.limits.max_memory_bytes);
+    let of_pool = input.pool().and_then(|pool| pool.limits.max_memory_bytes);
     let most = own.into_iter().chain(of_pool).chain([MOST_PROBE_MEMORY]).min().unwrap_or(MOST_PROBE_MEMORY);
     if u64::try_from(limit).is_ok_and(|limit| limit >= most) {
         let reason = format!("{name} was killed with {} MiB of memory, and may not have more", limit >> 20);

@@ -15,35 +15,35 @@ mod growth;
 mod inspecting;
 mod ladder;
 mod observation;
+mod queued;
 mod renewal;
 mod restart;
+mod seen;
 mod start;
 #[cfg(test)]
 mod tests;
+mod tuning;
 mod waiting;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, State, job_name};
+use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
 use scavenger_schema::tuning::{CycleTable, PredictRequest, SystemDescription};
 use scavenger_vocabulary::Phase;
 
-pub use finished::probe_left_by;
 pub use follow::take_progress;
-pub use growth::may_grow;
 pub(crate) use ladder::hours;
 pub use ladder::{Kill, NoConfiguration, beside_ordinary_pods, with_ladder};
 pub use observation::{Observation, Place};
 pub use renewal::{renewed, was_asked};
+use seen::has_ended;
+pub use seen::{Details, Input, Log, LogToRead, Needs, Seen};
 pub use start::{Refusal, Refused, without_refused};
 
-use crate::manifest::{Probe, probe_name};
-use crate::mdrun_log::LogFacts;
-use crate::mdrun_options::MdrunOptions;
+use crate::manifest::Probe;
 use crate::probe::Inspection;
-use crate::quota::QuotaRoom;
-use crate::view::{AttemptView, JobView, PoolView};
+use crate::view::{AttemptView, JobView};
 
 /// How often a row is looked at although no event asked for it: heals whatever an event should have told.
 const HEAL_INTERVAL: Duration = Duration::from_secs(30);
@@ -72,77 +72,6 @@ pub struct Settings {
     pub follows_logs: bool,
     /// True if the end of md.log is read after each simulation, for where the time went.
     pub reads_md_log: bool,
-}
-
-/// Everything a decision rests on.
-#[derive(Debug, Clone, Copy)]
-pub struct Input<'a> {
-    /// The row.
-    pub row: &'a GromacsToTune,
-    /// The configurations of its submission.
-    pub ladder: &'a [LadderRung],
-    /// The probe that its state is about: inspection, or verification while `verifying`.
-    pub probe: Option<&'a JobView>,
-    /// The ScavengerJob of its submission.
-    pub job: Option<&'a JobView>,
-    /// The ScavengerJob of the submission before.
-    pub previous: Option<&'a JobView>,
-    /// The probe that read the checkpoint of the submission before.
-    pub previous_probe: Option<&'a JobView>,
-    /// The pool, if there is one.
-    pub pool: Option<&'a PoolView>,
-    /// What the namespace's quotas leave; read only while the operator says that one is used up, and none if the
-    /// submitter may not read them.
-    pub quota: Option<&'a QuotaRoom>,
-    /// The log of the last attempt, or of the probe.
-    pub log: &'a Log,
-    /// The log of the last attempt beside that of a probe that failed.
-    pub job_log: &'a Log,
-    /// The image that ran the inspection, by its digest.
-    pub image: Option<&'a str>,
-    /// True if somebody follows the log and writes the progress down.
-    pub is_followed: bool,
-    /// True if another row has taken a configuration because of the room that the pool says is free.
-    pub room_is_taken: bool,
-    /// Memory that the running attempt uses now, bytes; none where the cluster does not measure it.
-    pub memory_bytes: Option<i64>,
-    /// Settings.
-    pub settings: &'a Settings,
-    /// The time.
-    pub now: Timestamp,
-}
-
-/// The log of a pod.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub enum Log {
-    /// Nothing asked for it.
-    #[default]
-    NotRead,
-    /// The pod or its log is gone.
-    Gone,
-    /// Its beginning and its end.
-    Read {
-        /// What mdrun says in it.
-        facts: LogFacts,
-        /// The text.
-        text: String,
-    },
-}
-
-impl Log {
-    fn text(&self) -> &str {
-        match self {
-            Self::Read { text, .. } => text,
-            Self::NotRead | Self::Gone => "",
-        }
-    }
-
-    fn facts(&self) -> Option<&LogFacts> {
-        match self {
-            Self::Read { facts, .. } => Some(facts),
-            Self::NotRead | Self::Gone => None,
-        }
-    }
 }
 
 /// What to do.
@@ -294,17 +223,53 @@ pub struct Measurement {
     pub cycles: Option<CycleTable>,
 }
 
+/// The rules of a state, which stand in a file of its own.
+struct Rules {
+    /// What is read first.
+    needs: fn(&GromacsToTune, Timestamp) -> Needs,
+    /// What is read then.
+    details: fn(&GromacsToTune, &Seen) -> Details,
+    /// What happens next.
+    next: fn(&Input<'_>) -> Step,
+}
+
+fn rules_of(state: State) -> Rules {
+    let nothing_more = |_: &GromacsToTune, _: &Seen| Details::default();
+    match state {
+        State::Queued => Rules { needs: queued::needs, details: nothing_more, next: queued::queued },
+        State::Inspecting => {
+            Rules { needs: inspecting::needs, details: inspecting::details, next: inspecting::inspecting }
+        }
+        State::Tuning => Rules { needs: tuning::needs, details: tuning::details, next: tuning::tuning },
+        State::Submitted | State::Running | State::Interrupted => {
+            Rules { needs: follow::needs, details: follow::details, next: follow::follow }
+        }
+        State::Completed | State::Failed | State::Cancelled => {
+            Rules { needs: finished::needs, details: nothing_more, next: finished::finished }
+        }
+    }
+}
+
+/// What is read first for a row: what its state is about, and nothing else.
+#[must_use]
+pub fn needs(row: &GromacsToTune, now: Timestamp) -> Needs {
+    (rules_of(row.status.state).needs)(row, now)
+}
+
+/// What is read then, given the configurations and the ScavengerJobs in `seen`.
+#[must_use]
+pub fn details(row: &GromacsToTune, seen: &Seen) -> Details {
+    (rules_of(row.status.state).details)(row, seen)
+}
+
 /// Decides the next step of a row.
 #[must_use]
 pub fn advance(input: &Input<'_>) -> Step {
-    let row = input.row;
-    let mut step = match row.status.state {
-        State::Completed | State::Failed | State::Cancelled => return finished::finished(input),
-        State::Queued => queued(input),
-        State::Inspecting => inspecting::inspecting(input),
-        State::Tuning => tuning(input),
-        State::Submitted | State::Running | State::Interrupted => follow::follow(input),
-    };
+    let state = input.row.status.state;
+    let mut step = (rules_of(state).next)(input);
+    if state.is_final() {
+        return step;
+    }
     step.observations =
         step.attempts.iter().filter_map(|attempt| observation::of_attempt(attempt, input)).collect();
     step.status.blocked = blocked::is_blocked(&step.status, input);
@@ -428,89 +393,9 @@ fn next_submission(row: &GromacsToTune, reason: String) -> RowStatus {
     }
 }
 
-fn queued(input: &Input<'_>) -> Step {
-    let row = input.row;
-    // One ScavengerJob at a time: the one before must be gone, and its pods with it (its finalizer sees to that).
-    if let Some(previous) = input.previous.filter(|previous| previous.ours) {
-        let submission = row.status.submission - 1;
-        let reason = format!("waits until {} and its pods are gone", job_name(row.id, submission));
-        return delete_and_wait(
-            Action::DeleteJob { submission, uid: previous.uid.clone() },
-            previous,
-            reason,
-            input,
-        );
-    }
-    // Nobody reads it any more, and its name is of that submission: it need not be gone.
-    if let Some(probe) = input.previous_probe.filter(|probe| probe.ours && !probe.deleting) {
-        let submission = row.status.submission - 1;
-        return act(Action::DeleteVerification { submission, uid: probe.uid.clone() }, row);
-    }
-    if let Some(probe) = input.probe.filter(|probe| probe.ours) {
-        let reason = format!("waits until {} is gone", probe_name(row, Probe::Inspection));
-        return delete_and_wait(Action::DeleteProbe(Probe::Inspection), probe, reason, input);
-    }
-    if row.cancel_requested {
-        return cancelled(input);
-    }
-    if let Some(time) = row.status.not_before.map(|time| time.to_jiff()).filter(|time| *time > input.now) {
-        return settle_until(row.status.clone(), None, time);
-    }
-    if let Err(error) = MdrunOptions::of_row(&row.mdrun_options, row.simulations()) {
-        let advice = "change mdrun_options (gromacs-submitter edit), and retry";
-        return fail(input, format!("{error}; {advice}"));
-    }
-    // The box of a calibration that is tried again is made again: nobody promised to keep it.
-    let is_ready = row.is_inspected && row.kind == Kind::Simulation && !row.status.inspect_again;
-    let state = if is_ready { State::Tuning } else { State::Inspecting };
-    record(RowStatus { state, reason: None, ..row.status.clone() })
-}
-
-fn tuning(input: &Input<'_>) -> Step {
-    let row = input.row;
-    if row.cancel_requested {
-        return cancel_probe(Probe::Inspection, input);
-    }
-    // What it found is recorded, so it is not needed any more.
-    if input.probe.is_some_and(|probe| probe.ours && !probe.deleting) {
-        return act(Action::DeleteProbe(Probe::Inspection), row);
-    }
-    let Some(pool) = input.pool else {
-        return settle(row.status.clone(), Some(NO_POOL.to_owned()), input);
-    };
-    if pool.nodes.is_empty() {
-        let reason = no_nodes(row);
-        return settle(row.status.clone(), Some(reason), input);
-    }
-    if let Some(reason) = ladder::refused_by_pool(row, pool) {
-        return fail(input, reason);
-    }
-    match (row.description(), row.benchmark()) {
-        (Some(system), Some(benchmark)) => calibration::tune(&benchmark, system, pool, input),
-        (Some(system), None) => act(Action::AskTuner(Box::new(system)), row),
-        (None, _) => {
-            let reason = "the number of atoms is not known; add the file again with a value for atoms";
-            fail(input, reason.to_owned())
-        }
-    }
-}
-
-/// Nodes come and go, so the row waits.
-fn no_nodes(row: &GromacsToTune) -> String {
-    if row.node_labels.is_empty() {
-        return "the ScavengerPool \"default\" shows no nodes (status.nodeShapes is empty)".to_owned();
-    }
-    let labels: Vec<String> = row.node_labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    format!(
-        "no kind of node that the ScavengerPool \"default\" shows has the labels {} (status.nodeShapes); to run \
-         elsewhere, cancel the row, change node_labels (gromacs-submitter edit), and retry",
-        labels.join(", ")
-    )
-}
-
 /// Cancels a row of which at most a probe may still be at work.
 fn cancel_probe(kind: Probe, input: &Input<'_>) -> Step {
-    match input.probe.filter(|probe| probe.ours) {
+    match input.probe().filter(|probe| probe.ours) {
         Some(probe) => {
             let what = match kind {
                 Probe::Inspection => "the inspection",
@@ -534,6 +419,11 @@ fn cancelled(input: &Input<'_>) -> Step {
         failures: 0,
         ..input.row.status.clone()
     })
+}
+
+/// Deletes the ScavengerJob of the row's submission, if it is still this one.
+fn delete_job(row: &GromacsToTune, job: &JobView) -> Action {
+    Action::DeleteJob { submission: row.status.submission, uid: job.uid.clone() }
 }
 
 fn delete_and_wait(action: Action, job: &JobView, reason: String, input: &Input<'_>) -> Step {

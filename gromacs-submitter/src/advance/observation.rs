@@ -86,7 +86,7 @@ pub(super) fn of_attempt(attempt: &AttemptRecord, input: &Input<'_>) -> Option<O
     if measured.is_none() && !killed_for_memory {
         return None;
     }
-    let rung = input.ladder.iter().find(|rung| Some(rung.rung) == attempt.view.rung)?;
+    let rung = input.ladder().iter().find(|rung| Some(rung.rung) == attempt.view.rung)?;
     Some(Observation {
         attempt: attempt.view.number,
         system: input.row.describe(&file_system(input.row)).or_else(|| input.row.description())?,
@@ -104,7 +104,7 @@ pub(super) fn of_attempt(attempt: &AttemptRecord, input: &Input<'_>) -> Option<O
 fn common_place(rung: &LadderRung, input: &Input<'_>) -> Option<Place> {
     let benchmark = input.row.benchmark();
     let gpus = rung.resources().gpus;
-    let nodes = input.pool.map(|pool| pool.nodes.as_slice()).unwrap_or_default();
+    let nodes = input.pool().map(|pool| pool.nodes.as_slice()).unwrap_or_default();
     let mut places = nodes
         .iter()
         .filter(|node| benchmark.as_ref().is_none_or(|benchmark| benchmark.is_about(node)))

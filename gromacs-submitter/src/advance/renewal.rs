@@ -19,7 +19,7 @@ pub(super) fn due(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Optio
         return None;
     }
     // Without nodes there is nothing to ask about.
-    input.pool.filter(|pool| !pool.nodes.is_empty())?;
+    input.pool().filter(|pool| !pool.nodes.is_empty())?;
     let system = row.description()?;
     if row.status.interruptions < status.interruptions {
         return Some(record(status.clone()));

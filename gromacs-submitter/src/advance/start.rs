@@ -89,7 +89,7 @@ pub(super) fn failed(
 
 /// The plainest layout for what is no configuration of the ladder.
 fn layout_of(rung: i32, input: &Input<'_>) -> Layout {
-    input.ladder.iter().find(|found| found.rung == rung).map_or(Layout::cpu(1, 1), |found| found.layout.0)
+    input.ladder().iter().find(|found| found.rung == rung).map_or(Layout::cpu(1, 1), |found| found.layout.0)
 }
 
 /// The next submission of a row that is tried again after a delay; none if it was tried often enough. `what` says what

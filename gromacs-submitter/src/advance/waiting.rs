@@ -47,7 +47,7 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
         return act(Action::ResumeJob { resource_version: job.resource_version.clone() }, input.row);
     }
     // Its spec is the truth, also when a person changed it; what is no rung is not judged.
-    take(&mut status, job.rung, input.ladder);
+    take(&mut status, job.rung, input.ladder());
     if let Some(step) = renewal::due(&status, input, job) {
         return step;
     }
@@ -60,7 +60,7 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
         _ => false,
     };
     // While the operator is away, its last word counts until it was said.
-    let away_since = input.pool.and_then(|pool| pool.update_time).filter(|_| is_operator_away(input));
+    let away_since = input.pool().and_then(|pool| pool.update_time).filter(|_| is_operator_away(input));
     let waited = run_clock(&mut status, no_room && !is_operator_away(input), away_since.unwrap_or(input.now));
     let Some(rung) = job.rung else { return wait(status, said(job), input) };
     if let Some(next) = continue_elsewhere(&status, rung, why, waited, input, job) {
@@ -160,7 +160,7 @@ fn waits_for_room_alone(why: Option<WaitingReason>) -> bool {
 const AWAY_AFTER_SECONDS: f64 = 150.0;
 
 pub(super) fn is_operator_away(input: &Input<'_>) -> bool {
-    let said = input.pool.and_then(|pool| pool.update_time);
+    let said = input.pool().and_then(|pool| pool.update_time);
     said.is_none_or(|time| seconds_between(time, input.now) > AWAY_AFTER_SECONDS)
 }
 
@@ -186,7 +186,7 @@ fn continue_elsewhere(
     input: &Input<'_>,
     job: &JobView,
 ) -> Option<Step> {
-    let pool = input.pool.filter(|_| waits_for_room_alone(why) && !is_operator_away(input))?;
+    let pool = input.pool().filter(|_| waits_for_room_alone(why) && !is_operator_away(input))?;
     let end_time = interrupted_here(status, rung, job)?;
     if !knows_room(pool, end_time, input.now) {
         return None;
@@ -195,13 +195,13 @@ fn continue_elsewhere(
     // The operator knows better than its last word about the pool.
     let has_room = why == Some(WaitingReason::BackingOff) && pool.has_room_for(current);
     let wait = if has_room { 0.0 } else { (patience_seconds(status, rung, input) - waited).max(0.0) };
-    let outlook = Outlook::new(input.row, status, input.ladder, input.now);
+    let outlook = Outlook::new(input.row, status, input.ladder(), input.now);
     let misses = outlook.is_some_and(|outlook| outlook.misses(current, wait));
-    let better = better(input.row, input.ladder, rung, pool, wait, misses)?;
+    let better = better(input.row, input.ladder(), rung, pool, wait, misses)?;
     let reason = format!(
         "continues on configuration {} of {}, {}: with the capacity there is now it would be done in {} instead of {}",
-        place(input.ladder, better.rung),
-        input.ladder.len(),
+        place(input.ladder(), better.rung),
+        input.ladder().len(),
         find(input, better.rung).map(asks_for).unwrap_or_default(),
         hours(better.seconds),
         hours(better.instead_of)
@@ -211,8 +211,8 @@ fn continue_elsewhere(
 
 /// A smaller configuration that is taken at once for the sake of the row's deadline.
 fn pressed<'a>(status: &RowStatus, rung: i32, wait: f64, input: &Input<'a>) -> Option<&'a LadderRung> {
-    let pool = input.pool.filter(|_| !is_operator_away(input))?;
-    Outlook::new(input.row, status, input.ladder, input.now)?.presses(rung, wait, pool)
+    let pool = input.pool().filter(|_| !is_operator_away(input))?;
+    Outlook::new(input.row, status, input.ladder(), input.now)?.presses(rung, wait, pool)
 }
 
 /// Others come first, and room that none of them takes is left. Nobody knows how long the line takes: a row that has
@@ -221,13 +221,14 @@ fn pressed<'a>(status: &RowStatus, rung: i32, wait: f64, input: &Input<'a>) -> O
 fn in_line(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> Step {
     let waited = job.waiting_since.map_or(0.0, |since| {
         // The operator says since when, by its own clock.
-        let ahead = input.pool.map_or(SignedDuration::ZERO, |pool| pool.operator_ahead);
+        let ahead = input.pool().map_or(SignedDuration::ZERO, |pool| pool.operator_ahead);
         seconds_between(since, input.now.checked_add(ahead).unwrap_or(input.now))
     });
-    let pool = input.pool.filter(|_| !input.room_is_taken && !is_operator_away(input));
-    let seconds = |found: &LadderRung| rest_seconds(input.row, found, input.ladder).unwrap_or(f64::INFINITY);
+    let pool = input.pool().filter(|_| !input.seen.room_is_taken && !is_operator_away(input));
+    let seconds =
+        |found: &LadderRung| rest_seconds(input.row, found, input.ladder()).unwrap_or(f64::INFINITY);
     let quickest = pool.and_then(|pool| {
-        let others = below(input.ladder, rung).iter();
+        let others = below(input.ladder(), rung).iter();
         let fits = others.filter(|found| pool.has_room_for(found) && seconds(found) <= waited);
         fits.min_by(|one, other| seconds(one).total_cmp(&seconds(other)))
     });
@@ -239,8 +240,8 @@ fn in_line(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> St
          takes that",
         hours(waited),
         hours(seconds(quickest)),
-        place(input.ladder, quickest.rung),
-        input.ladder.len(),
+        place(input.ladder(), quickest.rung),
+        input.ladder().len(),
         asks_for(quickest)
     );
     let next_rung = Some(quickest.rung);
@@ -253,9 +254,9 @@ fn in_line(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> St
 /// A quota that is used up lets nothing of this size start. A smaller configuration is taken at once if the quota has
 /// room for it now, and otherwise none would help.
 fn within_quota(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> Step {
-    let smaller = input.quota.and_then(|room| {
-        below(input.ladder, rung).iter().find(|found| {
-            let resource = input.pool.and_then(|pool| pool.gpu_resource_for(found)).unwrap_or(gpus::USUAL);
+    let smaller = input.seen.quota.as_ref().and_then(|room| {
+        below(input.ladder(), rung).iter().find(|found| {
+            let resource = input.pool().and_then(|pool| pool.gpu_resource_for(found)).unwrap_or(gpus::USUAL);
             room.holds(&found.resources(), resource)
         })
     });
@@ -267,16 +268,16 @@ fn within_quota(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) 
 
 fn fall_back(mut status: RowStatus, rung: i32, why: &str, input: &Input<'_>, job: &JobView) -> Step {
     // One that was stopped to grow, and finds no room for more after all, goes back to what it had.
-    let smaller = below(input.ladder, rung);
+    let smaller = below(input.ladder(), rung);
     let grown_from = status.grown_from.take();
     let back = grown_from.and_then(|from| smaller.iter().find(|found| found.rung == from));
     status.growth_failures = status.growth_failures.saturating_add(i32::from(back.is_some()));
     let in_time = || {
-        let outlook = Outlook::new(input.row, &status, input.ladder, input.now)?;
-        let found = outlook.soonest(smaller, input.pool?)?;
+        let outlook = Outlook::new(input.row, &status, input.ladder(), input.now)?;
+        let found = outlook.soonest(smaller, input.pool()?)?;
         (!outlook.misses(found, 0.0)).then_some(found)
     };
-    match back.or_else(in_time).or_else(|| first_to_try(smaller, input.pool)) {
+    match back.or_else(in_time).or_else(|| first_to_try(smaller, input.pool())) {
         Some(smaller) => step_down(status, smaller, why, input),
         None => start_over(status, input, job),
     }
@@ -284,19 +285,19 @@ fn fall_back(mut status: RowStatus, rung: i32, why: &str, input: &Input<'_>, job
 
 fn step_down(mut status: RowStatus, smaller: &LadderRung, why: &str, input: &Input<'_>) -> Step {
     status.next_rung = Some(smaller.rung);
-    let (number, rungs) = (place(input.ladder, smaller.rung), input.ladder.len());
+    let (number, rungs) = (place(input.ladder(), smaller.rung), input.ladder().len());
     let reason = format!("{why}; falls back to configuration {number} of {rungs}, {}", asks_for(smaller));
     record(RowStatus { reason: Some(reason), ..status })
 }
 
 fn find<'a>(input: &Input<'a>, rung: i32) -> Option<&'a LadderRung> {
-    input.ladder.iter().find(|found| found.rung == rung)
+    input.ladder().iter().find(|found| found.rung == rung)
 }
 
 /// Even the smallest finds no room: over again from the largest, after a delay that grows. Until then the smallest
 /// keeps waiting, and may start.
 fn start_over(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
-    let rungs = input.ladder.len();
+    let rungs = input.ladder().len();
     if rungs == 1 {
         let other = match input.row.kind {
             Kind::Simulation => "there is no smaller configuration",
@@ -321,7 +322,7 @@ fn start_over(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     }
     status.laps = status.laps.saturating_add(1);
     status.next_lap_time = None;
-    status.next_rung = first_to_try(input.ladder, input.pool).map(|first| first.rung);
+    status.next_rung = first_to_try(input.ladder(), input.pool()).map(|first| first.rung);
     let reason = format!("all {rungs} configurations were tried; starts over from the largest");
     record(RowStatus { reason: Some(reason), ..status })
 }
@@ -349,10 +350,10 @@ pub(super) fn stop_clock(status: &mut RowStatus, now: Timestamp) {
 /// a growth, and a configuration for one kind of node.
 fn patience_seconds(status: &RowStatus, rung: i32, input: &Input<'_>) -> f64 {
     if status.grown_from.is_some() || find(input, rung).is_some_and(LadderRung::is_bound) {
-        return growth::patience_seconds(input.pool);
+        return growth::patience_seconds(input.pool());
     }
     let own = input.row.fallback_after_seconds.map_or(input.settings.fallback_after.as_secs_f64(), f64::from);
-    let pending = input.pool.map_or(0.0, |pool| pool.pending_timeout.as_secs_f64());
+    let pending = input.pool().map_or(0.0, |pool| pool.pending_timeout.as_secs_f64());
     own.max(pending + 1.0)
 }
 

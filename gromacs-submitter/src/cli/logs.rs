@@ -6,7 +6,7 @@ use futures::{AsyncBufRead, AsyncBufReadExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use scavenger_schema::names;
-use scavenger_schema::simulation::{State, job_name};
+use scavenger_schema::simulation::State;
 use scavenger_schema::terminal::is_unsafe;
 
 use super::reader::{SHORT, find, with_reader};
@@ -37,10 +37,7 @@ pub(super) async fn exec(database: &Database, options: &LogsOptions) -> anyhow::
         return end_of_mdrun_log(&folder, options).await;
     }
     let access = Access::connect(&options.reading.kubernetes, &folder.namespace).await?;
-    let first = folder.submission.saturating_sub(NEWEST_SUBMISSIONS).max(0) + 1;
-    let jobs: Vec<String> =
-        (first..=folder.submission.max(first)).map(|number| job_name(folder.id, number)).collect();
-    let pods = access.pods_of(&jobs).await?;
+    let pods = access.pods_of(&folder.names().newest_jobs(NEWEST_SUBMISSIONS)).await?;
     if let Some((number, pod)) = choose(&folder, &pods, options.attempt) {
         let Some(log) = access.log(&pod, options.follow, options.lines).await? else {
             print_error(&format!(
@@ -83,11 +80,9 @@ fn no_simulation(folder: &RowFolder, wanted: &str) -> String {
 
 /// The pod of the attempt that is wanted, or of the newest one that has a pod.
 fn choose(folder: &RowFolder, pods: &[Pod], wanted: Option<AttemptNumber>) -> Option<(String, String)> {
-    let prefix = job_name(folder.id, 0);
-    let prefix = prefix.trim_end_matches('0');
     let numbered = pods.iter().filter_map(|pod| {
         let label = |name: &str| pod.labels().get(name).map(String::as_str);
-        let submission: i32 = label(names::LABEL_JOB)?.strip_prefix(prefix)?.parse().ok()?;
+        let submission = folder.names().submission_of(label(names::LABEL_JOB)?)?;
         let attempt: i32 = label(names::LABEL_ATTEMPT)?.parse().ok()?;
         // A row of another database may have had the same name.
         let uid = folder.job_uid.as_deref().filter(|_| submission == folder.submission);

@@ -10,11 +10,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::text::{print_note, stretch};
 use super::{open_current, print_error};
 use crate::cluster::{
-    Access, AccessError, Exec, ExecError, Placement, ReaderPod, Readiness, name_of_reader, placement,
-    reader_pod, readiness,
+    Access, AccessError, Exec, ExecError, Placement, ReaderPod, Readiness, placement, reader_pod, readiness,
 };
 use crate::config::{Database, Reading};
 use crate::folder;
+use crate::manifest::Probe;
 use crate::store::{AttemptLog, RowFolder};
 
 /// How often the pod is looked at until it runs.
@@ -81,7 +81,7 @@ pub(super) async fn with_reader<T>(
     let mut end = EndSignal::new()?;
     let mut hangup = signal(SignalKind::hangup()).context("cannot handle SIGHUP")?;
 
-    let name = name_of_reader(folder.id, rand::rng().random());
+    let name = folder.names().reader(rand::rng().random());
     let within = within + reading.wait;
     let pod = reader_pod(&ReaderPod { folder, name: &name, image: &image, placement: &placement, within });
     let made = access.create_pod(&pod).await;
@@ -135,17 +135,15 @@ async fn image(access: &Access, folder: &RowFolder, reading: &Reading) -> anyhow
         return Ok(image.clone());
     }
     // A row that names none runs in the submitter's, which only its ScavengerJob tells.
-    let row = folder.id;
-    for name in [
-        scavenger_schema::simulation::job_name(row, folder.submission),
-        scavenger_schema::simulation::inspection_name(row),
-    ] {
+    let names = folder.names();
+    for name in [names.job(), names.probe(Probe::Inspection)] {
         if let Some(image) = access.job_image(&name).await? {
             return Ok(image);
         }
     }
     bail!(
-        "the image of row {row} is not known: the row is {}{}; name one with --image, such as debian:stable-slim",
+        "the image of row {} is not known: the row is {}{}; name one with --image, such as debian:stable-slim",
+        folder.id,
         folder.state,
         folder::because(folder.reason.as_deref())
     )

@@ -18,15 +18,16 @@ use kube::{Client, ResourceExt};
 use scavenger_schema::names;
 use scavenger_schema::scavenger_job::ScavengerJob;
 use scavenger_schema::scavenger_pool::ScavengerPool;
-use scavenger_schema::simulation::{LABEL_QUEUE, LABEL_ROW, State, selector};
+use scavenger_schema::simulation::State;
 
 pub use self::access::{Access, AccessError};
 pub use self::exec::{Ended, Exec, ExecError};
 use self::memory::Missing;
 pub(crate) use self::reader::CONTAINER as READER_CONTAINER;
-pub use self::reader::{Placement, ReaderPod, Readiness, name_of_reader, placement, reader_pod, readiness};
+pub use self::reader::{Placement, ReaderPod, Readiness, placement, reader_pod, readiness};
 pub use self::write::Replaced;
 use crate::config::Kubernetes;
+use crate::manifest::{row_of, selector_of_queue};
 use crate::root_cause;
 
 /// The container of a pod that runs what the ScavengerJob says.
@@ -207,6 +208,10 @@ impl Cluster {
         Api::namespaced(self.client.clone(), namespace)
     }
 
+    fn pods(&self, namespace: &str) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
     /// Reads a ScavengerJob.
     ///
     /// # Errors
@@ -253,10 +258,7 @@ impl Cluster {
         job: &ScavengerJob,
         attempt: i32,
     ) -> Result<Option<String>, kube::Error> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let uid = job.uid().unwrap_or_default();
-        let labels = format!("{}={uid},{}={attempt}", names::LABEL_JOB_UID, names::LABEL_ATTEMPT);
-        let list = pods.list_metadata(&ListParams::default().labels(&labels)).await?;
+        let list = self.pods(namespace).list_metadata(&pod_of_attempt(job, attempt)).await?;
         Ok(list.items.first().map(ResourceExt::name_any))
     }
 
@@ -270,16 +272,8 @@ impl Cluster {
         job: &ScavengerJob,
         attempt: i32,
     ) -> Result<Option<String>, ClusterError> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let labels = format!(
-            "{}={},{}={attempt}",
-            names::LABEL_JOB_UID,
-            job.uid().unwrap_or_default(),
-            names::LABEL_ATTEMPT
-        );
-        let parameters = ListParams::default().labels(&labels);
         let request = async {
-            let list = pods.list(&parameters).await?;
+            let list = self.pods(namespace).list(&pod_of_attempt(job, attempt)).await?;
             let statuses = list.items.into_iter().filter_map(|pod| pod.status?.container_statuses).flatten();
             let main = statuses.into_iter().find(|status| status.name == MAIN_CONTAINER);
             Ok(main.map(|status| status.image_id).filter(|image| !image.is_empty()))
@@ -297,7 +291,7 @@ impl Cluster {
         job: &ScavengerJob,
         attempt: i32,
     ) -> Result<Option<impl AsyncBufRead + Send + use<>>, ClusterError> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let pods = self.pods(namespace);
         let request = async {
             let Some(pod) = self.pod_of(namespace, job, attempt).await? else { return Ok(None) };
             let parameters =
@@ -321,7 +315,7 @@ impl Cluster {
         attempt: i32,
         part: LogPart,
     ) -> Result<Option<String>, ClusterError> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let pods = self.pods(namespace);
         let name = job.name_any();
         let request = async {
             let Some(pod) = self.pod_of(namespace, job, attempt).await? else { return Ok(None) };
@@ -348,12 +342,12 @@ impl Cluster {
         namespace: &str,
         queue_id: &str,
     ) -> impl Stream<Item = Result<i64, watcher::Error>> + Send + use<> {
-        let config = watcher::Config::default().labels(&format!("{},{LABEL_QUEUE}={queue_id}", selector()));
+        let config = watcher::Config::default().labels(&selector_of_queue(queue_id));
         watcher(self.jobs(namespace), config).default_backoff().filter_map(|event| async {
             match event {
                 Ok(
                     watcher::Event::Apply(job) | watcher::Event::InitApply(job) | watcher::Event::Delete(job),
-                ) => row_of(&job).map(Ok),
+                ) => row_of(job.labels()).map(Ok),
                 Ok(watcher::Event::Init | watcher::Event::InitDone) => None,
                 Err(error) => Some(Err(error)),
             }
@@ -361,8 +355,14 @@ impl Cluster {
     }
 }
 
-fn row_of(job: &ScavengerJob) -> Option<i64> {
-    job.labels().get(LABEL_ROW)?.parse().ok()
+/// Selects the pod of an attempt.
+fn pod_of_attempt(job: &ScavengerJob, attempt: i32) -> ListParams {
+    let uid = job.uid().unwrap_or_default();
+    ListParams::default().labels(&format!(
+        "{}={uid},{}={attempt}",
+        names::LABEL_JOB_UID,
+        names::LABEL_ATTEMPT
+    ))
 }
 
 /// A log that cannot be had now and never again: the pod is gone, its container never started, or it is no text.

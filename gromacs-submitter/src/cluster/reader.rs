@@ -86,12 +86,6 @@ pub struct ReaderPod<'a> {
     pub within: Duration,
 }
 
-/// Name of a pod that reads the volume of a row; `random` distinguishes two of the same row.
-#[must_use]
-pub fn name_of_reader(row: i64, random: u32) -> String {
-    format!("gromacs-{row}-reader-{random:08x}")
-}
-
 /// Where a pod that mounts `claim` can be, if these pods on these nodes mount it. The volume itself is not for everyone
 /// to read, so one that is not attached to nodes counts as one that is.
 #[must_use]

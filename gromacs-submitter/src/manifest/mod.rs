@@ -4,6 +4,7 @@
 mod checkpoint;
 mod configurations;
 mod image;
+mod row_names;
 #[cfg(test)]
 mod tests;
 
@@ -18,16 +19,15 @@ use scavenger_schema::scavenger_job::{
     DEFAULT_TTL_SECONDS, EnvVar, ImagePullPolicy, PersistentVolumeClaimMount, Quantity, Resources,
     ScavengerJob, ScavengerJobSpec, Toleration, TolerationOperator,
 };
-use scavenger_schema::simulation::{
-    ANNOTATION_CONFIGURATIONS, Benchmark, GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW,
-    LadderRung, inspection_name, job_name, verification_name,
-};
+use scavenger_schema::simulation::{ANNOTATION_CONFIGURATIONS, Benchmark, GromacsToTune, LadderRung};
 use scavenger_schema::supervisor::JobSupervisor;
 use scavenger_schema::tuning::{Device, Layout, release_year};
 use sha2::{Digest, Sha256};
 
 pub use configurations::Configurations;
 pub use image::{pinned_image, requested_image};
+pub use row_names::{Probe, RowNames};
+pub(crate) use row_names::{is_of_row, row_of, selector_of_queue};
 
 use crate::gpus;
 use crate::mdrun_log::step_interval;
@@ -132,24 +132,6 @@ impl Terms {
     }
 }
 
-/// What a probe reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Probe {
-    /// The .tpr file.
-    Inspection,
-    /// The checkpoint.
-    Verification,
-}
-
-/// Name of a probe's ScavengerJob.
-#[must_use]
-pub fn probe_name(row: &GromacsToTune, probe: Probe) -> String {
-    match probe {
-        Probe::Inspection => inspection_name(row.id),
-        Probe::Verification => verification_name(row.id, row.status.submission),
-    }
-}
-
 /// Seconds that mdrun needs after SIGTERM for its last checkpoint, at the slow end of what `rung` may do.
 #[must_use]
 pub fn needed_grace_seconds(row: &GromacsToTune, rung: &LadderRung) -> i64 {
@@ -219,7 +201,7 @@ pub fn simulation_job(
     let usual = if row.is_minimisation() { PROBE_GRACE_SECONDS } else { USUAL_GRACE_SECONDS };
     spec.termination_grace_period_seconds =
         needed_grace_seconds(row, rung).max(usual).min(terms.longest_grace);
-    let mut job = job(row, job_name(row.id, row.status.submission), spec, settings);
+    let mut job = job(row, RowNames::of(row).job(), spec, settings);
     job.labels_mut().insert(names::LABEL_FOLDER.to_owned(), folder_label(row));
     job.annotations_mut().insert(ANNOTATION_CONFIGURATIONS.to_owned(), Configurations::new(rung.rung).text());
     job
@@ -306,7 +288,7 @@ pub fn probe_job(
     // It writes no checkpoint, and its answer is short: an init container would only make it slower.
     spec.supervisor = Some(JobSupervisor { enabled: Some(false), signal: None });
     spec.termination_grace_period_seconds = PROBE_GRACE_SECONDS;
-    job(row, probe_name(row, probe), spec, settings)
+    job(row, RowNames::of(row).probe(probe), spec, settings)
 }
 
 fn probe_memory_bytes(row: &GromacsToTune) -> i64 {
@@ -489,16 +471,11 @@ fn job(
     spec: ScavengerJobSpec,
     settings: &ManifestSettings,
 ) -> ScavengerJob {
-    let labels = BTreeMap::from([
-        (LABEL_MANAGED_BY.to_owned(), names::SUBMITTER.to_owned()),
-        (LABEL_ROW.to_owned(), row.id.to_string()),
-        (LABEL_QUEUE.to_owned(), settings.queue_id.clone()),
-    ]);
     ScavengerJob {
         metadata: ObjectMeta {
             name: Some(name),
             namespace: Some(row.namespace.clone()),
-            labels: Some(labels),
+            labels: Some(row_names::labels(row.id, &settings.queue_id)),
             // From the first moment on its name is held until its pods are gone; else the operator would have to write once
             // more before its first attempt.
             finalizers: Some(vec![names::FINALIZER.to_owned()]),

@@ -1,7 +1,7 @@
 //! Where a row's files are, and what its attempts printed last.
 
 use super::{Store, StoreError};
-use crate::manifest;
+use crate::manifest::{self, RowNames};
 
 /// The folder of a row, what may read it, and how far the row is.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
@@ -41,6 +41,12 @@ impl RowFolder {
     #[must_use]
     pub fn path(&self) -> String {
         manifest::folder(&self.tpr_path, self.id)
+    }
+
+    /// The names of its objects.
+    #[must_use]
+    pub fn names(&self) -> RowNames {
+        RowNames::new(self.id, self.submission)
     }
 
     /// The group that the row's pods run as.

@@ -11,6 +11,7 @@ mod growth;
 mod least;
 mod minimisation;
 mod multidir;
+mod needs;
 mod no_locks;
 mod nodes;
 mod observation;
@@ -22,12 +23,14 @@ mod start;
 mod waiting_better;
 
 use jiff::{SignedDuration, Timestamp};
-use scavenger_schema::simulation::System;
+use scavenger_schema::simulation::{Kind, LadderRung, System};
 use scavenger_vocabulary::{Outcome, Reason, WaitingReason};
 
 use super::*;
 use crate::fixtures::{attempt, job, ladder, now, pool, row, submitted};
 use crate::mdrun_log;
+use crate::quota::QuotaRoom;
+use crate::view::PoolView;
 
 const ANSWER: &str = include_str!("../../../tests/fixtures/inspection-2022.txt");
 const CONTINUED: &str = include_str!("../../../tests/fixtures/mdrun-continued.txt");
@@ -94,24 +97,35 @@ impl Scene {
             follows_logs: self.follows_logs,
             reads_md_log: self.reads_md_log,
         };
-        advance(&Input {
-            row: &self.row,
-            ladder: &self.ladder,
-            probe: self.probe.as_ref(),
-            job: self.job.as_ref(),
-            previous: self.previous.as_ref(),
-            previous_probe: self.previous_probe.as_ref(),
-            pool: self.pool.as_ref(),
-            quota: self.quota.as_ref(),
-            log: &self.log,
-            job_log: &self.job_log,
-            image: Some("gromacs@sha256:0123"),
-            is_followed: self.is_followed,
-            memory_bytes: self.memory_bytes,
+        let seen = self.seen(needs(&self.row, self.now));
+        advance(&Input { row: &self.row, seen: &seen, settings: &settings, now: self.now })
+    }
+
+    /// What is seen by a look that reads what the state asks for, and nothing else.
+    fn seen(&self, needs: Needs) -> Seen {
+        let objects = Seen {
+            needs,
+            ladder: self.ladder.iter().filter(|_| needs.ladder).cloned().collect(),
+            probe: self.probe.clone().filter(|_| needs.probe.is_some()),
+            job: self.job.clone().filter(|_| needs.job),
+            previous: self.previous.clone().filter(|_| needs.previous),
+            previous_probe: self.previous_probe.clone().filter(|_| needs.previous),
+            ..Seen::default()
+        };
+        let details = details(&self.row, &objects);
+        let runs = matches!(details.log, Some(LogToRead::OfRunning { .. }));
+        let is_read = |log: &Log, asked: bool| if asked { log.clone() } else { Log::NotRead };
+        Seen {
+            pool: self.pool.clone().filter(|_| details.pool),
+            quota: self.quota.clone().filter(|_| details.quota),
+            log: is_read(&self.log, details.log.is_some()),
+            job_log: is_read(&self.job_log, details.job_log),
+            image: details.image.then(|| "gromacs@sha256:0123".to_owned()),
+            is_followed: self.is_followed && runs,
+            memory_bytes: self.memory_bytes.filter(|_| runs),
             room_is_taken: self.room_is_taken,
-            settings: &settings,
-            now: self.now,
-        })
+            ..objects
+        }
     }
 
     /// The step, its status written to the row.

@@ -1,0 +1,55 @@
+//! A row before its turn: nothing of an earlier submission may be left when it begins.
+
+use jiff::Timestamp;
+use scavenger_schema::simulation::{GromacsToTune, Kind, RowStatus, State};
+
+use super::{Action, Input, Needs, Step, act, cancelled, delete_and_wait, fail, record, settle_until};
+use crate::manifest::{Probe, RowNames};
+use crate::mdrun_options::MdrunOptions;
+
+/// A row that was never submitted has left nothing.
+pub(super) fn needs(row: &GromacsToTune, _now: Timestamp) -> Needs {
+    if row.status.submission > 1 {
+        Needs { previous: true, ..Needs::probe(Probe::Inspection) }
+    } else {
+        Needs::default()
+    }
+}
+
+pub(super) fn queued(input: &Input<'_>) -> Step {
+    let row = input.row;
+    // One ScavengerJob at a time: the one before must be gone, and its pods with it (its finalizer sees to that).
+    if let Some(previous) = input.seen.previous.as_ref().filter(|previous| previous.ours) {
+        let submission = row.status.submission - 1;
+        let reason = format!("waits until {} and its pods are gone", RowNames::of(row).previous());
+        return delete_and_wait(
+            Action::DeleteJob { submission, uid: previous.uid.clone() },
+            previous,
+            reason,
+            input,
+        );
+    }
+    // Nobody reads it any more, and its name is of that submission: it need not be gone.
+    if let Some(probe) = input.seen.previous_probe.as_ref().filter(|probe| probe.ours && !probe.deleting) {
+        let submission = row.status.submission - 1;
+        return act(Action::DeleteVerification { submission, uid: probe.uid.clone() }, row);
+    }
+    if let Some(probe) = input.probe().filter(|probe| probe.ours) {
+        let reason = format!("waits until {} is gone", RowNames::of(row).probe(Probe::Inspection));
+        return delete_and_wait(Action::DeleteProbe(Probe::Inspection), probe, reason, input);
+    }
+    if row.cancel_requested {
+        return cancelled(input);
+    }
+    if let Some(time) = row.status.not_before.map(|time| time.to_jiff()).filter(|time| *time > input.now) {
+        return settle_until(row.status.clone(), None, time);
+    }
+    if let Err(error) = MdrunOptions::of_row(&row.mdrun_options, row.simulations()) {
+        let advice = "change mdrun_options (gromacs-submitter edit), and retry";
+        return fail(input, format!("{error}; {advice}"));
+    }
+    // The box of a calibration that is tried again is made again: nobody promised to keep it.
+    let is_ready = row.is_inspected && row.kind == Kind::Simulation && !row.status.inspect_again;
+    let state = if is_ready { State::Tuning } else { State::Inspecting };
+    record(RowStatus { state, reason: None, ..row.status.clone() })
+}

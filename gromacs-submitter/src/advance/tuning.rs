@@ -1,0 +1,59 @@
+//! The tuner is asked for configurations.
+
+use jiff::Timestamp;
+use scavenger_schema::simulation::GromacsToTune;
+
+use super::{
+    Action, Details, Input, NO_POOL, Needs, Seen, Step, act, calibration, cancel_probe, fail, ladder, settle,
+};
+use crate::manifest::Probe;
+
+pub(super) fn needs(_row: &GromacsToTune, _now: Timestamp) -> Needs {
+    Needs::probe(Probe::Inspection)
+}
+
+pub(super) fn details(_row: &GromacsToTune, _seen: &Seen) -> Details {
+    Details { pool: true, ..Details::default() }
+}
+
+pub(super) fn tuning(input: &Input<'_>) -> Step {
+    let row = input.row;
+    if row.cancel_requested {
+        return cancel_probe(Probe::Inspection, input);
+    }
+    // What it found is recorded, so it is not needed any more.
+    if input.probe().is_some_and(|probe| probe.ours && !probe.deleting) {
+        return act(Action::DeleteProbe(Probe::Inspection), row);
+    }
+    let Some(pool) = input.pool() else {
+        return settle(row.status.clone(), Some(NO_POOL.to_owned()), input);
+    };
+    if pool.nodes.is_empty() {
+        let reason = no_nodes(row);
+        return settle(row.status.clone(), Some(reason), input);
+    }
+    if let Some(reason) = ladder::refused_by_pool(row, pool) {
+        return fail(input, reason);
+    }
+    match (row.description(), row.benchmark()) {
+        (Some(system), Some(benchmark)) => calibration::tune(&benchmark, system, pool, input),
+        (Some(system), None) => act(Action::AskTuner(Box::new(system)), row),
+        (None, _) => {
+            let reason = "the number of atoms is not known; add the file again with a value for atoms";
+            fail(input, reason.to_owned())
+        }
+    }
+}
+
+/// Nodes come and go, so the row waits.
+pub(super) fn no_nodes(row: &GromacsToTune) -> String {
+    if row.node_labels.is_empty() {
+        return "the ScavengerPool \"default\" shows no nodes (status.nodeShapes is empty)".to_owned();
+    }
+    let labels: Vec<String> = row.node_labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    format!(
+        "no kind of node that the ScavengerPool \"default\" shows has the labels {} (status.nodeShapes); to run \
+         elsewhere, cancel the row, change node_labels (gromacs-submitter edit), and retry",
+        labels.join(", ")
+    )
+}
