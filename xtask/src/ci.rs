@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     check("shell scripts and spelling", &lint::tools);
     check("site of the pages", &docs::book);
     check("planner depends on no client", &planner_is_pure);
-    check("planner's table of rules", &rules::check);
+    check("tables of rules", &rules::check);
     check("licences and sources of dependencies", &dependencies);
     check("development cluster's Go code", &go);
     if arguments.no_test {

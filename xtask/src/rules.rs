@@ -1,5 +1,5 @@
-//! The table of rules at the head of the planner: a newcomer asks a question, and finds the one file and the one function
-//! that answer it. Checked, so that the table never names what is not there.
+//! The tables of rules at the head of the planner and of the submitter's decisions: a newcomer asks a question, and finds the
+//! one file and the one function that answer it. Checked, so that a table never names what is not there.
 
 use std::fs;
 
@@ -7,8 +7,27 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::shell;
 
-/// Where the table stands, and what its rows refer to.
-const PLANNER: &str = "operator/planner/src";
+/// A table, and what its rows refer to.
+struct Table {
+    /// The folder of the files.
+    folder: &'static str,
+    /// The file at whose head it stands.
+    head: &'static str,
+    /// How a function is marked that others call.
+    public: &'static [&'static str],
+}
+
+const TABLES: [Table; 2] = [
+    Table { folder: "operator/planner/src", head: "lib.rs", public: PUBLIC },
+    Table {
+        folder: "gromacs-submitter/src/advance",
+        head: "mod.rs",
+        public: &["pub ", "pub(crate) ", "pub(super) "],
+    },
+];
+
+/// In a crate of its own, what is for the module above alone is a detail.
+const PUBLIC: &[&str] = &["pub ", "pub(crate) "];
 
 /// A file that holds a rule is read as a whole.
 const MOST_LINES: usize = 500;
@@ -18,20 +37,24 @@ const LEAST_ROWS: usize = 10;
 
 /// Checks every row `| question | file | function |`.
 pub(crate) fn check() -> Result<()> {
+    TABLES.iter().try_for_each(check_table)
+}
+
+fn check_table(Table { folder, head, public }: &Table) -> Result<()> {
     let read = |file: &str| {
-        let path = format!("{}/{PLANNER}/{file}", shell::ROOT);
+        let path = format!("{}/{folder}/{file}", shell::ROOT);
         fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
     };
-    let rows = rows(&read("lib.rs")?)?;
-    ensure!(rows.len() >= LEAST_ROWS, "{PLANNER}/lib.rs has a table of {} rules only", rows.len());
+    let rows = rows(&read(head)?)?;
+    ensure!(rows.len() >= LEAST_ROWS, "{folder}/{head} has a table of {} rules only", rows.len());
     let wrong: Vec<String> = rows
         .iter()
         .filter_map(|row| {
-            let answer = read(&row.file).and_then(|text| answers(row, &text));
+            let answer = read(&row.file).and_then(|text| answers(row, &text, public));
             answer.err().map(|error| format!("{:?}: {error:#}", row.question))
         })
         .collect();
-    if wrong.is_empty() { Ok(()) } else { bail!("the table in {PLANNER}/lib.rs: {}", wrong.join("; ")) }
+    if wrong.is_empty() { Ok(()) } else { bail!("the table in {folder}/{head}: {}", wrong.join("; ")) }
 }
 
 #[derive(Debug, PartialEq)]
@@ -57,7 +80,7 @@ fn rows(text: &str) -> Result<Vec<Row>> {
 }
 
 /// Whether a file holds the function that a row names, for others to call, and is short enough to be read.
-fn answers(row: &Row, text: &str) -> Result<()> {
+fn answers(row: &Row, text: &str, public: &[&str]) -> Result<()> {
     let lines = text.lines().count();
     ensure!(lines < MOST_LINES, "{} has {lines} lines, {MOST_LINES} or more", row.file);
     let name = row.function.rsplit("::").next().unwrap_or_default();
@@ -74,12 +97,12 @@ fn answers(row: &Row, text: &str) -> Result<()> {
         };
         let inside = line.trim_start();
         // A function of a trait has no word before it. Any other without one is a detail of its file.
-        ["pub ", "pub(crate) "].iter().any(|public| begins(inside, public))
+        public.iter().any(|public| begins(inside, public))
             || is_of_trait && inside.len() < line.len() && begins(inside, "")
     });
     match found.count() {
         1 => Ok(()),
-        count => bail!("{} has {count} functions {name} that are pub, pub(crate) or of a trait", row.file),
+        count => bail!("{} has {count} functions {name} that others can call", row.file),
     }
 }
 
@@ -93,21 +116,23 @@ mod tests {
             "//! | question | file | function |\n//! |---|---|---|\n//! | who goes? | `a.rs` | `choose` |\n";
         let rows = rows(table).unwrap();
         assert_eq!(rows.len(), 1);
-        assert!(answers(&rows[0], "    pub fn choose(a: u8) {}\n").is_ok());
-        assert!(answers(&rows[0], "pub(crate) fn choose() {}\n").is_ok());
-        assert!(answers(&rows[0], "impl Cause for Drain {\n    fn choose(&self) {}\n}\n").is_ok());
-        assert!(answers(&rows[0], "pub(crate) trait Cause {\n    fn choose(&self);\n}\n").is_ok());
-        assert!(answers(&rows[0], "pub fn choose_all() {}\n").is_err());
-        assert!(answers(&rows[0], "fn choose() {}\n").is_err(), "it is a detail of its file");
-        assert!(answers(&rows[0], "pub(super) fn choose() {}\n").is_err());
-        assert!(answers(&rows[0], "impl Drain {\n    fn choose(&self) {}\n}\n").is_err());
-        assert!(answers(&rows[0], "pub fn choose() {}\npub fn choose() {}\n").is_err());
-        assert!(answers(&rows[0], &format!("pub fn choose() {{}}\n{}", "\n".repeat(MOST_LINES))).is_err());
+        let answers_planner = |text: &str| answers(&rows[0], text, PUBLIC);
+        assert!(answers_planner("    pub fn choose(a: u8) {}\n").is_ok());
+        assert!(answers_planner("pub(crate) fn choose() {}\n").is_ok());
+        assert!(answers_planner("impl Cause for Drain {\n    fn choose(&self) {}\n}\n").is_ok());
+        assert!(answers_planner("pub(crate) trait Cause {\n    fn choose(&self);\n}\n").is_ok());
+        assert!(answers_planner("pub fn choose_all() {}\n").is_err());
+        assert!(answers_planner("fn choose() {}\n").is_err(), "it is a detail of its file");
+        assert!(answers_planner("pub(super) fn choose() {}\n").is_err());
+        assert!(answers_planner("impl Drain {\n    fn choose(&self) {}\n}\n").is_err());
+        assert!(answers_planner("pub fn choose() {}\npub fn choose() {}\n").is_err());
+        assert!(answers_planner(&format!("pub fn choose() {{}}\n{}", "\n".repeat(MOST_LINES))).is_err());
+        assert!(answers(&rows[0], "pub(super) fn choose() {}\n", TABLES[1].public).is_ok());
         assert!(super::rows("//! | who goes? | `a.rs` |\n").is_err());
     }
 
     #[test]
-    fn the_planners_table_is_right() {
+    fn the_tables_are_right() {
         check().unwrap();
     }
 }

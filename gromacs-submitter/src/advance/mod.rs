@@ -1,5 +1,30 @@
 //! What happens next to a row: a pure function of the row, what is seen of its ScavengerJobs, the pool, the settings
-//! and the time.
+//! and the time. Each rule stands in one place, those of a state and those that several states share:
+//!
+//! | question | file | function |
+//! |---|---|---|
+//! | What does a queued row wait for? | `queued.rs` | `queued` |
+//! | What does the reading of its file say? | `inspecting.rs` | `inspecting` |
+//! | When is the tuner asked for configurations? | `tuning.rs` | `tuning` |
+//! | What happens while it is submitted, runs, or was interrupted? | `follow.rs` | `follow` |
+//! | What happens to a row that has ended? | `finished.rs` | `finished` |
+//! | What does it do while its ScavengerJob waits? | `waiting.rs` | `wait_for_room` |
+//! | When does it stop to go on with more? | `growth.rs` | `intend` |
+//! | When is the tuner asked again? | `renewal.rs` | `due` |
+//! | What does a complete ScavengerJob mean? | `ending.rs` | `completed` |
+//! | What does a failed ScavengerJob mean? | `ending.rs` | `failed` |
+//! | What follows if mdrun made no step? | `start.rs` | `failed` |
+//! | Which configurations does it try? | `ladder.rs` | `with_ladder` |
+//! | Which configuration would be done sooner? | `ladder.rs` | `better` |
+//! | Which step has its checkpoint reached? | `checkpoint.rs` | `saved_step` |
+//! | Has it lost its checkpoint? | `checkpoint.rs` | `lost` |
+//! | Will it miss its deadline? | `deadline.rs` | `late_seconds` |
+//! | Does it wait for something that others do not wait for? | `blocked.rs` | `is_blocked` |
+//! | What does the tuner learn of an attempt? | `observation.rs` | `of_attempt` |
+//! | What does a restart cost? | `restart.rs` | `measured` |
+//! | What is different about a calibration? | `calibration.rs` | `tune` |
+//! | What becomes of it if a step can be done later? | `not_done.rs` | `with_backoff` |
+//! | What becomes of it if a step can never be done? | `not_done.rs` | `with_failure` |
 //!
 //! A step either writes to Kubernetes or to the database, never both. What a write to Kubernetes brought about is
 //! recorded when the next step sees it, so a step that is repeated after a crash finds what it made and goes on.
@@ -14,6 +39,7 @@ mod follow;
 mod growth;
 mod inspecting;
 mod ladder;
+mod not_done;
 mod observation;
 mod queued;
 mod renewal;
@@ -35,6 +61,7 @@ use scavenger_vocabulary::Phase;
 pub use follow::take_progress;
 pub(crate) use ladder::hours;
 pub use ladder::{Kill, NoConfiguration, beside_ordinary_pods, with_ladder};
+pub use not_done::{backoff, with_backoff, with_failure, with_refusal, without_growth};
 pub use observation::{Observation, Place};
 pub use renewal::{renewed, was_asked};
 use seen::has_ended;
@@ -50,9 +77,6 @@ const HEAL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Why nothing is done for a row.
 const NO_POOL: &str = "there is no ScavengerPool \"default\"";
-
-/// How soon another configuration is thought of after one, or the way to it, was refused.
-const AFTER_REFUSAL: Duration = Duration::from_secs(300);
 
 /// How long after its end a cancelled row is looked at once more: a submitter that stood still while another one
 /// cancelled the row may have made a ScavengerJob since. No request to Kubernetes takes as long.
@@ -281,80 +305,6 @@ pub fn advance(input: &Input<'_>) -> Step {
     };
     step.status.job_expiry_time = Some(later(input.now, keeps).into());
     step
-}
-
-/// What the row becomes when a step cannot be done for good. What is left of it in the cluster is removed at
-/// `job_expiry_time`.
-#[must_use]
-pub fn with_failure(row: &GromacsToTune, reason: String, keep_jobs: Duration, now: Timestamp) -> RowStatus {
-    RowStatus {
-        job_expiry_time: Some(later(now, keep_jobs).into()),
-        state: State::Failed,
-        reason: Some(reason),
-        finish_time: Some(now.into()),
-        next_rung: None,
-        grown_from: None,
-        verifying: false,
-        blocked: false,
-        late_seconds: None,
-        ..row.status.clone()
-    }
-}
-
-/// What the row becomes when a step could not be done now. `jitter` between 0 and 1 spreads the rows that failed
-/// together.
-#[must_use]
-pub fn with_backoff(row: &GromacsToTune, reason: String, jitter: f64, now: Timestamp) -> RowStatus {
-    let failures = row.status.failures.saturating_add(1);
-    // Why a row ended stays, whatever comes up when its remains are removed.
-    let reason = if row.status.state.is_final() { row.status.reason.clone() } else { Some(reason) };
-    RowStatus {
-        reason,
-        failures,
-        next_attempt_time: later(now, backoff(failures, jitter)).into(),
-        ..row.status.clone()
-    }
-}
-
-/// What the row becomes when its ScavengerJob cannot have another configuration, since the API server refuses that one
-/// in these `words`: it goes on with the one it has. One that was stopped to grow is resumed at once.
-#[must_use]
-pub fn with_refusal(row: &GromacsToTune, rung: i32, words: &str, now: Timestamp) -> RowStatus {
-    let delay = if row.status.grown_from.is_some() { Duration::ZERO } else { AFTER_REFUSAL };
-    let mut status = RowStatus {
-        reason: Some(format!("stays as it is; Kubernetes refuses configuration {rung}: {words}")),
-        next_rung: None,
-        grown_from: None,
-        growth_failures: row
-            .status
-            .growth_failures
-            .saturating_add(i32::from(row.status.grown_from.is_some())),
-        next_attempt_time: later(now, delay).into(),
-        ..row.status.clone()
-    };
-    waiting::reset_clock(&mut status);
-    status
-}
-
-/// What the row becomes when its ScavengerJob may not be suspended to grow, in these `words`: it goes on as it is.
-#[must_use]
-pub fn without_growth(row: &GromacsToTune, words: &str, now: Timestamp) -> RowStatus {
-    RowStatus {
-        reason: Some(format!("stays as it is; Kubernetes refuses to suspend it: {words}")),
-        next_rung: None,
-        grown_from: None,
-        growth_failures: row.status.growth_failures.saturating_add(1),
-        next_attempt_time: later(now, AFTER_REFUSAL).into(),
-        ..row.status.clone()
-    }
-}
-
-/// 2 s, 4 s, 8 s ... up to 5 minutes, of which `jitter` takes away up to half.
-#[must_use]
-pub fn backoff(failures: i32, jitter: f64) -> Duration {
-    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(0).min(10);
-    let full = Duration::from_secs(2_u64 << doublings).min(Duration::from_secs(300));
-    full.mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0)
 }
 
 /// The row starts over, from its checkpoint, with a ScavengerJob of its own.
