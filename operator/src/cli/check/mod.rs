@@ -4,6 +4,7 @@
 //! server. What may not be read is a finding, too.
 
 mod cluster;
+mod locks;
 mod namespace;
 mod network;
 mod read;
@@ -25,7 +26,7 @@ use super::{
 /// Check whether ScavengerJobs can run in a namespace, before the first one is there
 ///
 /// Looks at the installation (API, pool, operator, policies, PriorityClasses) and at the namespace (Pod Security level,
-/// LimitRanges, quotas, pull secrets, claims, NetworkPolicies, rights), and asks the API server to accept a ScavengerJob and
+/// LimitRanges, quotas, pull secrets, claims, file locks, NetworkPolicies, rights), and asks the API server to accept a ScavengerJob and
 /// a pod like the operator's, both as dry runs: nothing is created. What the user of the kubeconfig may not read is
 /// reported as unknown.
 ///
@@ -108,6 +109,7 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
         .with_context(|| format!("namespace {namespace:?} could not be checked"))?;
     let mut findings = cluster::findings(&seen, &options.operator_namespace);
     findings.extend(namespace::findings(&seen, &example));
+    findings.extend(locks::findings(&seen.volumes));
     findings.extend(network::finding(&seen, &example, &options.operator_namespace));
     findings.extend(rights::findings(&seen));
     let supervisor = seen.supervisor_of(&example);

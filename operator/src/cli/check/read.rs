@@ -8,7 +8,10 @@ use k8s_openapi::{
     api::{
         admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
         authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
-        core::v1::{LimitRange, Namespace, PersistentVolumeClaim, ResourceQuota, Secret, ServiceAccount},
+        core::v1::{
+            LimitRange, Namespace, PersistentVolume, PersistentVolumeClaim, ResourceQuota, Secret,
+            ServiceAccount,
+        },
         networking::v1::NetworkPolicy,
         scheduling::v1::PriorityClass,
     },
@@ -53,6 +56,8 @@ pub(super) struct Seen {
     /// Names of the Secrets.
     pub(super) secrets: Read<Vec<String>>,
     pub(super) claims: Read<Vec<PersistentVolumeClaim>>,
+    /// Those to which the claims are bound.
+    pub(super) volumes: Read<Vec<PersistentVolume>>,
     pub(super) network_policies: Read<Vec<NetworkPolicy>>,
     /// Whether this user has each right.
     pub(super) rights: Vec<(Right, bool)>,
@@ -97,6 +102,8 @@ pub(super) async fn everything(
         had.push((right, may(client, namespace, right).await?));
     }
     let namespaces: Api<Namespace> = Api::all(client.clone());
+    let claims = list(within(client, namespace)).await?;
+    let volumes = volumes(client, &claims).await?;
     Ok(Seen {
         now: now(),
         version: (version.major, version.minor),
@@ -116,7 +123,8 @@ pub(super) async fn everything(
         quotas: list(within(client, namespace)).await?,
         service_accounts: list(within(client, namespace)).await?,
         secrets: secrets(client, namespace).await?,
-        claims: list(within(client, namespace)).await?,
+        claims,
+        volumes,
         network_policies: list(within(client, namespace)).await?,
         rights: had,
     })
@@ -147,6 +155,23 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
     readable::<K, _>(api.list(&ListParams::default()).await.map(|list| list.items))
+}
+
+/// The volumes to which claims are bound, one request for each: a cluster can have many more.
+async fn volumes(
+    client: &Client,
+    claims: &Read<Vec<PersistentVolumeClaim>>,
+) -> anyhow::Result<Read<Vec<PersistentVolume>>> {
+    let api: Api<PersistentVolume> = Api::all(client.clone());
+    let mut volumes = Vec::new();
+    for claim in claims.iter().flatten() {
+        let Some(name) = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()) else { continue };
+        match one(&api, name).await? {
+            Ok(volume) => volumes.extend(volume),
+            Err(why) => return Ok(Err(why)),
+        }
+    }
+    Ok(Ok(volumes))
 }
 
 /// Names of the Secrets: their metadata is asked for, so that no content is sent.
