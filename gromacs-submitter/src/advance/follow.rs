@@ -57,6 +57,7 @@ pub(super) fn details(row: &GromacsToTune, seen: &Seen) -> Details {
         pool: !runs || has_news || may_grow,
         quota: job.is_some_and(|job| job.waiting_reason == Some(WaitingReason::QuotaExceeded)),
         image: false,
+        restart: job.is_some_and(|job| growth::is_considered(row, job, &seen.ladder)),
     }
 }
 

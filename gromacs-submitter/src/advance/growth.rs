@@ -9,18 +9,22 @@
 
 use std::time::Duration;
 
-use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus};
+use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus};
+use scavenger_vocabulary::Phase;
 
+use super::checkpoint::has_checkpoints;
 use super::deadline::Outlook;
 use super::follow::seconds_seen;
 use super::ladder::{LEAST_GAIN, asks_for, below, hours, place};
 use super::waiting::{is_held, is_operator_away};
 use super::{Action, Input, Step, act, record, settle};
+use crate::manifest::restart_seconds;
 use crate::probe::starts_by_script;
 use crate::view::{JobView, PoolView};
 
-/// What a restart costs: pods end and start, mdrun reads its checkpoint and tunes PME.
-const RESTART_SECONDS: f64 = 120.0;
+/// What it costs to stop, beside the restart, which is measured from when the next attempt is seen: mdrun writes its
+/// checkpoint, its pod ends, and the ScavengerJob is replaced and finds its capacity again.
+const STOP_SECONDS: f64 = 30.0;
 
 /// What is left must take less than this share of the time that it would take as it runs.
 const LARGEST_SHARE: f64 = 0.5;
@@ -65,7 +69,8 @@ pub(super) fn intend(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Op
     let steps = input.row.system.last_step()? - status.step?;
     let rest_ns = steps.max(0) as f64 * input.row.system.dt_ps? / 1000.0;
     let now_seconds = rest_ns / measured * 86400.0;
-    let seconds = |rung: &LadderRung| rest_ns / expected(rung, current, measured) * 86400.0 + RESTART_SECONDS;
+    let lost_seconds = STOP_SECONDS + f64::from(restart_seconds(input.seen.restart_seconds));
+    let seconds = |rung: &LadderRung| rest_ns / expected(rung, current, measured) * 86400.0 + lost_seconds;
     let larger = input
         .ladder()
         .iter()
@@ -113,8 +118,7 @@ fn may_be_stopped(status: &RowStatus, input: &Input<'_>, job: &JobView, is_late:
 
 /// True if a row can stop at a checkpoint and go on from there: SIGTERM reaches its mdrun, which then writes one.
 pub(super) fn can_grow(row: &GromacsToTune, pool: &PoolView) -> bool {
-    let saves = pool.supervises || !starts_by_script(row);
-    row.kind == Kind::Simulation && !row.is_minimisation() && saves
+    has_checkpoints(row) && (pool.supervises || !starts_by_script(row))
 }
 
 /// It runs: with more than it had, if it was stopped for that.
@@ -131,6 +135,18 @@ pub(super) fn may_grow(status: &RowStatus, ladder: &[LadderRung]) -> bool {
     let speed = |rung: &LadderRung| rung.ns_per_day_p50;
     let current = ladder.iter().find(|rung| Some(rung.rung) == status.rung).map(speed);
     current.is_some_and(|current| ladder.iter().any(|rung| speed(rung) > current))
+}
+
+/// True if a growth can be intended at this look, as far as the row and its ScavengerJob say: what a restart costs is read for
+/// that alone. An attempt whose progress was not seen before has not run for as long as it may lose.
+pub(super) fn is_considered(row: &GromacsToTune, job: &JobView, ladder: &[LadderRung]) -> bool {
+    let status = &row.status;
+    job.phase == Phase::Running
+        && !job.suspended
+        && status.progress_from_time.is_some()
+        && status.grown_from.is_none()
+        && may_grow(status, ladder)
+        && has_checkpoints(row)
 }
 
 /// What was measured says as much of a configuration of the same kind; another kind of processor may be slower than is

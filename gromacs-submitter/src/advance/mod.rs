@@ -21,7 +21,8 @@
 //! | Will it miss its deadline? | `deadline.rs` | `late_seconds` |
 //! | Does it wait for something that others do not wait for? | `blocked.rs` | `is_blocked` |
 //! | What does the tuner learn of an attempt? | `observation.rs` | `of_attempt` |
-//! | What does a restart cost? | `restart.rs` | `measured` |
+//! | What did the restart of an attempt cost? | `restart.rs` | `measured` |
+//! | What is a restart taken to cost? | `../manifest/checkpoint.rs` | `restart_seconds` |
 //! | What is different about a calibration? | `calibration.rs` | `tune` |
 //! | What becomes of it if a step can be done later? | `not_done.rs` | `with_backoff` |
 //! | What becomes of it if a step can never be done? | `not_done.rs` | `with_failure` |

@@ -44,6 +44,8 @@ pub struct Details {
     pub quota: bool,
     /// The image that ran the probe.
     pub image: bool,
+    /// What a restart of the row costs, as it was measured.
+    pub restart: bool,
 }
 
 /// A log that is worth reading.
@@ -99,6 +101,8 @@ pub struct Seen {
     pub is_followed: bool,
     /// True if another row has taken a configuration because of the room that the pool says is free.
     pub room_is_taken: bool,
+    /// Seconds that a restart of the row costs; none if nobody has measured one.
+    pub restart_seconds: Option<i32>,
     /// Memory that the running attempt uses now, bytes; none where the cluster does not measure it.
     pub memory_bytes: Option<i64>,
 }

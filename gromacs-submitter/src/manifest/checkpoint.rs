@@ -13,10 +13,10 @@ use crate::probe::starts_by_script;
 pub(super) const FILE: &str = "state.cpt";
 
 /// Seconds that a restart costs where nobody has measured it: mdrun starts, reads the checkpoint and tunes PME again.
-const RESTART_SECONDS: i64 = 30;
+const RESTART_SECONDS: i32 = 30;
 
-/// What is promised at least: an attempt that is stopped sooner than that may not have come to its first step.
-const LEAST_RESTART_SECONDS: i64 = 10;
+/// What counts at least: an attempt that is stopped sooner than that may not have come to its first step.
+const LEAST_RESTART_SECONDS: i32 = 10;
 
 /// The longest path that a ScavengerJob takes, in characters.
 const LONGEST_PATH: usize = 512;
@@ -29,14 +29,19 @@ pub(super) fn promise(row: &GromacsToTune, terms: &Terms) -> Checkpoint {
     Checkpoint {
         interval: Some(interval(row).into()),
         saves_on_sigterm: terms.supervised || !starts_by_script(row),
-        restart_seconds: terms
-            .restart_seconds
-            .map_or(RESTART_SECONDS, |measured| i64::from(measured).max(LEAST_RESTART_SECONDS)),
+        restart_seconds: restart_seconds(terms.restart_seconds).into(),
         path: path(row),
         progress_path: None,
         rank: None,
         request: None,
     }
+}
+
+/// Seconds that a restart is taken to cost, given what was measured: for the promise, and for every decision that weighs a
+/// restart.
+#[must_use]
+pub fn restart_seconds(measured: Option<i32>) -> i32 {
+    measured.map_or(RESTART_SECONDS, |measured| measured.max(LEAST_RESTART_SECONDS))
 }
 
 /// The time between two checkpoints.

@@ -24,6 +24,7 @@ use scavenger_schema::supervisor::JobSupervisor;
 use scavenger_schema::tuning::{Device, Layout, release_year};
 use sha2::{Digest, Sha256};
 
+pub use checkpoint::restart_seconds;
 pub use configurations::Configurations;
 pub use image::{pinned_image, requested_image};
 pub use row_names::{Probe, RowNames};

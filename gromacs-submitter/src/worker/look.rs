@@ -63,6 +63,9 @@ impl Worker {
         if let Some(probe) = probe.as_ref().zip(seen.probe.as_ref()).filter(|_| details.image) {
             seen.image = objects.image(probe).await?;
         }
+        if details.restart {
+            seen.restart_seconds = self.store.restart_seconds(row).await?;
+        }
         seen.room_is_taken = self.taken().covers(update_of(&seen), self.store.clock());
         Ok(seen)
     }

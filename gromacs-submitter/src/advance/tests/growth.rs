@@ -200,6 +200,28 @@ fn it_stays_as_it_is_where_nothing_much_is_gained_or_others_wait() {
     assert_eq!(scene.step().status.next_rung, None, "the operator is away");
 }
 
+/// With all that there is, the rest takes a little more than a quarter of the time, and 30 s for the stop, and the restart: of
+/// 240 s that is less than half with a restart of 22 s or less.
+#[test]
+fn a_restart_costs_what_was_measured_and_else_what_is_usual() {
+    for (measured, grows) in [
+        (Some(20), true),
+        (Some(25), false),
+        // Nothing starts within 2 s.
+        (Some(2), true),
+        (None, false),
+        (Some(300), false),
+    ] {
+        let mut scene = small();
+        scene.after(3600);
+        scene.restart_seconds = measured;
+        // 20 ns a day are 27,778 steps of 2 fs in 240 s.
+        scene.row.status.step = Some(50_000_000 - 27_778);
+        let step = scene.step();
+        assert_eq!(step.status.next_rung.is_some(), grows, "{measured:?}: {}", reason(&step));
+    }
+}
+
 fn pool_of(scene: &mut Scene) -> &mut PoolView {
     scene.pool.as_mut().expect("should have a pool")
 }

@@ -55,6 +55,7 @@ struct Scene {
     reads_md_log: bool,
     memory_bytes: Option<i64>,
     room_is_taken: bool,
+    restart_seconds: Option<i32>,
     now: Timestamp,
 }
 
@@ -76,6 +77,7 @@ impl Scene {
             reads_md_log: false,
             memory_bytes: None,
             room_is_taken: false,
+            restart_seconds: None,
             now: now(),
         }
     }
@@ -124,6 +126,7 @@ impl Scene {
             is_followed: self.is_followed && runs,
             memory_bytes: self.memory_bytes.filter(|_| runs),
             room_is_taken: self.room_is_taken,
+            restart_seconds: self.restart_seconds.filter(|_| details.restart),
             ..objects
         }
     }

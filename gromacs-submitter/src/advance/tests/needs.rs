@@ -115,6 +115,34 @@ fn the_pool_is_read_where_it_matters() {
 }
 
 #[test]
+fn what_a_restart_costs_is_read_for_a_growth_alone() {
+    let mut row = submitted();
+    row.status.state = State::Running;
+    row.status.rung = Some(2);
+    (row.status.progress_from_step, row.status.progress_from_time) = (Some(0), Some(now().into()));
+    assert!(with_job_in(&row, running(1)).restart);
+
+    assert!(!details(&row, &Seen::default()).restart, "there is no ScavengerJob");
+    assert!(!with_job_in(&row, job(Phase::Interrupted, 2)).restart, "it does not run");
+    assert!(!with_job_in(&row, JobView { suspended: true, ..running(1) }).restart, "it is to stop");
+    type Change = fn(&mut GromacsToTune);
+    let changes: [(&str, Change); 4] = [
+        ("it has the largest configuration", |row| row.status.rung = Some(1)),
+        ("nobody has seen it compute", |row| row.status.progress_from_time = None),
+        ("it is growing already", |row| row.status.grown_from = Some(3)),
+        ("a minimisation would begin again", |row| {
+            let found = [("integrator".to_owned(), "steep".to_owned())].into_iter().collect();
+            row.inspected = Some(sqlx::types::Json(found));
+        }),
+    ];
+    for (why, change) in changes {
+        let mut other = row.clone();
+        change(&mut other);
+        assert!(!with_job_in(&other, running(1)).restart, "{why}");
+    }
+}
+
+#[test]
 fn the_log_of_the_job_is_read_where_the_probe_says_nothing() {
     let mut row = submitted();
     row.status.verifying = true;
