@@ -42,6 +42,9 @@ const NEW_PARTS: Option<&str> = Some(
 const OLDER_CHECKPOINT: Option<&str> =
     Some("put it back, or move what that simulation wrote out of its folder to begin it again, and retry");
 
+const TABLE: Option<&str> =
+    Some("name the table with -tableb in mdrun_options (gromacs-submitter edit), and retry");
+
 /// What a system says of a file system whose server is away.
 const AWAY: [&str; 3] = ["Stale file handle", "Stale NFS file handle", "Transport endpoint is not connected"];
 
@@ -95,6 +98,7 @@ const PATTERNS: &[(&str, StartFailure)] = &[
             "the gmx of the image is built for library MPI; name an image with a thread-MPI build",
         )),
     ),
+    ("via the gmx mdrun -tableb command-line option", StartFailure::Input(TABLE)),
     ("can not be settled", StartFailure::Input(MINIMISE)),
     ("LINCS warnings", StartFailure::Input(MINIMISE)),
     ("LINCS WARNING", StartFailure::Input(MINIMISE)),
@@ -180,6 +184,7 @@ mod tests {
             ("a damaged checkpoint", PATTERNS[0].1),
             ("output that is missing", StartFailure::Input(NEW_PARTS)),
             ("output that was changed", StartFailure::Input(NEW_PARTS)),
+            ("a bond without its table", StartFailure::Input(TABLE)),
         ] {
             assert_eq!(classify(&seen(name)), expected, "{name}: {}", seen(name));
         }
