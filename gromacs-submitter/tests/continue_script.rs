@@ -200,6 +200,33 @@ fn gromacs_goes_on_with_the_copy_in_the_same_output() {
 }
 
 #[test]
+fn a_user_who_may_not_write_beside_the_file_is_named() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::os::unix::process::CommandExt as _;
+
+    let volume = Volume::new(&extending());
+    let file = volume.file("a.tpr");
+    let mode = |mode| {
+        std::fs::set_permissions(&volume.0, std::fs::Permissions::from_mode(mode)).expect("should be set");
+    };
+    mode(0o555);
+    let mut command = Command::new("sh");
+    command.args(["-c", INSPECT_SCRIPT, "probe"]).args([&file, &volume.0.join("gromacs-1")]);
+    let mut user = file.metadata().expect("should be a file").uid();
+    if user == 0 {
+        // Root may write everywhere.
+        user = 65534;
+        command.uid(user).gid(user);
+    }
+    let output = command.output().expect("should run sh");
+    mode(0o755);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{words}");
+    let last = format!("user {user} cannot write to {}", volume.0.display());
+    assert_eq!(words.lines().last(), Some(last.as_str()), "{words}");
+}
+
+#[test]
 fn files_that_mdrun_reads_must_be_there() {
     let volume = Volume::new(&extending());
     let (file, folder) = (volume.file("a.tpr"), volume.0.join("gromacs-1"));

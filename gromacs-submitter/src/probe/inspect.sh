@@ -7,7 +7,10 @@ if ! [ -f "$1" ]; then
     echo "there is no file $1 on the volume" >&2
     exit 4
 fi
-mkdir -p -- "$2" || exit 5
+if ! mkdir -p -- "$2"; then
+    if [ -d "${2%/*}" ] && ! [ -w "${2%/*}" ]; then echo "user $(id -u) cannot write to ${2%/*}" >&2; fi
+    exit 5
+fi
 if ! [ -w "$2" ]; then
     echo "user $(id -u) cannot write to $2" >&2
     exit 6
