@@ -14,6 +14,7 @@ mod quotas;
 mod registry;
 mod results;
 mod row_life;
+mod row_options;
 mod sidecar;
 mod tenants;
 mod usage;
