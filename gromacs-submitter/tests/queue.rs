@@ -142,7 +142,8 @@ async fn rows_are_counted_without_reading_them() {
 /// What chemists and submitters ask, with many rows of two owners: no plan reads the table.
 #[tokio::test]
 async fn no_question_reads_the_whole_table() {
-    const ROWS: i64 = 1_000_000;
+    // A quick run has fewer; Postgres already reads this table only where it must.
+    let row_count: i64 = if std::env::var_os("SCAVENGER_E2E_REPEAT").is_some() { 1_000_000 } else { 200_000 };
     let (submitter, admin, alice) = queue().await;
     let mut connection = admin.pool().acquire().await.expect("should connect");
     connection.execute("set session_replication_role = replica").await.expect("should prepare");
@@ -154,7 +155,7 @@ async fn no_question_reads_the_whole_table() {
             case when n % 200 = 0 then array[n - 100] else '{}' end, n % 200 = 0
         from generate_series(1, $1) n",
     )
-    .bind(ROWS)
+    .bind(row_count)
     .execute(&mut *connection)
     .await
     .expect("should insert");
@@ -222,7 +223,7 @@ async fn no_question_reads_the_whole_table() {
     // As the command line asks: the newest of half the rows, without reading the others.
     let rows = alice.list(&RowFilter { limit: Some(3), ..RowFilter::default() }).await.expect("should list");
     let ids: Vec<_> = rows.iter().map(|row| row["id"].as_i64().unwrap_or_default()).collect();
-    assert_eq!(ids, [ROWS - 4, ROWS - 2, ROWS]);
+    assert_eq!(ids, [row_count - 4, row_count - 2, row_count]);
     // What a claim and the completion of a row run is in functions: nothing of it reads the table, nor rows that wait.
     let scans = || async {
         let mut connection = admin.pool().acquire().await.expect("should connect");

@@ -5,3 +5,8 @@
 
 mod properties;
 mod scenarios;
+
+/// True where tests repeat in full: in `cargo xtask soak`, which asks for more cases than proptest has of its own.
+fn in_full() -> bool {
+    properties::factor() > 1
+}

@@ -17,8 +17,15 @@ use proptest::prelude::ProptestConfig;
 /// As many cases as a quick run needs, multiplied as `PROPTEST_CASES` multiplies proptest's own 256; `cargo xtask soak`
 /// sets it. What is found there must not take longer to shrink than to find.
 fn cases(modest: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases: modest.saturating_mul(factor()),
+        max_shrink_iters: 300,
+        ..ProptestConfig::default()
+    }
+}
+
+/// How many times as many cases as a quick run needs are asked for.
+pub(crate) fn factor() -> u32 {
     const OWN: u32 = 256;
-    let default = ProptestConfig::default();
-    let factor = (default.cases / OWN).max(1);
-    ProptestConfig { cases: modest.saturating_mul(factor), max_shrink_iters: 300, ..default }
+    (ProptestConfig::default().cases / OWN).max(1)
 }

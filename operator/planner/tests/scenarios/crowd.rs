@@ -53,16 +53,27 @@ fn after(cluster: &mut Cluster, settings: Settings) -> Vec<(SignedDuration, Acti
 }
 
 fn begins(action: &Action) -> bool {
-    matches!(&action.task, Task::WriteStatus(write) if write.status.phase == Phase::Starting)
+    comes_to(action, Phase::Starting)
+}
+
+fn comes_to(action: &Action, phase: Phase) -> bool {
+    matches!(&action.task, Task::WriteStatus(write) if write.status.phase == phase)
+}
+
+/// Lets time pass until so many actions of this kind were carried out. Looks at what was done, and not at each of the crowd
+/// after every step.
+fn run_until_done(cluster: &mut Cluster, what: &str, count: usize, of: impl Fn(&Action) -> bool) {
+    let before = cluster.log.len();
+    cluster.run_until(what, |cluster| {
+        cluster.log[before..].iter().filter(|(_, action)| of(action)).nth(count - 1).is_some()
+    });
 }
 
 #[test]
 fn once_it_is_paused_nothing_starts_however_many_wait() {
     let mut cluster = crowd();
     delete_those_that_run(&mut cluster);
-    cluster.run_until("the first of the crowd starts", |cluster| {
-        cluster.scavenger_jobs().any(|sj| sj.status.phase == Phase::Starting)
-    });
+    run_until_done(&mut cluster, "the first of the crowd starts", 1, begins);
     let log = after(&mut cluster, Settings { paused: true, ..pool() });
     // The watch, and the requests that were on their way when the planner heard of it.
     let known = cluster.delays.watch[&Stream::Pool] + cluster.delays.request;
@@ -142,9 +153,7 @@ fn a_device_plugin_that_starts_again_holds_nobody_up_however_many_wait() {
     for number in 0..CROWD {
         cluster.submit(sj(&format!("job{number:06}")).asking_for(gpu, 1), work(100_000));
     }
-    let running =
-        |cluster: &Cluster| cluster.scavenger_jobs().filter(|sj| sj.status.phase == Phase::Running).count();
-    cluster.run_until("most of the GPUs are in use", |cluster| running(cluster) >= 6);
+    run_until_done(&mut cluster, "most of the GPUs are in use", 6, |action| comes_to(action, Phase::Running));
     cluster.run_for(seconds(60));
     let before = cluster.log.len();
     // The kubelet says 0 until the plugin has registered again, for some seconds.

@@ -1,4 +1,4 @@
-//! 200 nodes whose ordinary pods use cpu and memory as pods of real clusters did, for two hours.
+//! 200 nodes whose ordinary pods use cpu and memory as pods of real clusters did, for an hour or two.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,9 @@ use super::*;
 const NODES: usize = 200;
 
 /// Minutes of the traces that are played; they have 300.
-const MINUTES: i64 = 120;
+fn minutes() -> i64 {
+    if crate::in_full() { 120 } else { 60 }
+}
 
 /// Millicores and MiB of a node, and what its ordinary pods have reserved of each.
 const WHOLE: i64 = 20_000;
@@ -90,7 +92,7 @@ fn nodes_that_are_used_as_in_real_clusters_stay_below_the_threshold() {
     // Since when a node has been above the threshold.
     let mut above: BTreeMap<usize, Timestamp> = BTreeMap::new();
     let (mut samples, mut samples_above, mut by_use) = (0_u32, 0_u32, 0_u32);
-    for step in 0..MINUTES * 60 / EVERY {
+    for step in 0..minutes() * 60 / EVERY {
         let minute = step * EVERY / 60;
         cluster.run_for(seconds(EVERY));
         measure(&mut cluster, |node| traces.of(node[1..].parse().unwrap(), minute));
@@ -116,7 +118,7 @@ fn nodes_that_are_used_as_in_real_clusters_stay_below_the_threshold() {
     let mut rates = Vec::new();
     for sj in cluster.scavenger_jobs().filter(|sj| sj.status.attempt.is_some()) {
         assert!(sj.status.attempt.as_ref().is_some_and(|attempt| attempt.accounting == Accounting::Usage));
-        let stretches = MINUTES * 60 / STRETCH.as_secs();
+        let stretches = minutes() * 60 / STRETCH.as_secs();
         rates.push(f64::from(sj.status.interrupted_count) / stretches as f64);
     }
     rates.sort_by(f64::total_cmp);
