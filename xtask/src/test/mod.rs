@@ -32,8 +32,11 @@ pub(crate) struct Arguments {
     /// Leave the clusters up afterwards
     #[arg(long)]
     keep: bool,
+    /// Use clusters that an earlier run with --keep left up, and install on them what was built since
+    #[arg(long)]
+    reuse: bool,
     /// Name of the tests' cluster, and the beginning of the others' names; such clusters that are left over from an
-    /// earlier run are removed first
+    /// earlier run are removed first, unless with --reuse
     #[arg(long, default_value = CLUSTER, value_name = "NAME")]
     name: cluster::Name,
     /// Run this release of Kubernetes
@@ -60,6 +63,7 @@ impl Default for Arguments {
         let name = CLUSTER.parse().expect("the default name should be a good one");
         Self {
             keep: false,
+            reuse: false,
             name,
             kubernetes: Kubernetes::default(),
             no_install: false,
@@ -151,8 +155,10 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
 
     cluster::tell_when_interrupted(&names)?;
     let prepare = |name: &cluster::Name| {
-        // Left over from a run that was stopped: its objects would be in the way.
-        cluster::down(name.as_str())?;
+        if !arguments.reuse {
+            // Left over from a run that was stopped: its objects would be in the way.
+            cluster::down(name.as_str())?;
+        }
         let cluster = cluster::up(name.as_str(), &options)?;
         install::install(&cluster, By::Kustomization("e2e/deploy"), images::Profile::Dev)?;
         images::push_to(&cluster, images::Image::Counter, images::Profile::Dev)?;

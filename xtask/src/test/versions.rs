@@ -36,6 +36,7 @@ pub(crate) fn run(arguments: &VersionsArguments) -> Result<()> {
         let result = run_at(
             &Arguments {
                 keep: false,
+                reuse: false,
                 name: arguments.name.clone(),
                 kubernetes,
                 no_install: arguments.no_install,
