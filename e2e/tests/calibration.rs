@@ -192,9 +192,9 @@ impl Chemist<'_> {
         }
         let printed = tuner(&arguments).await?;
         let ladder: Value = serde_json::from_str(&printed.stdout).with_context(|| format!("{printed:?}"))?;
-        let rungs = ladder["rungs"].as_array().context("the ladder has no rungs")?;
+        let rungs = ladder["configurations"].as_array().context("the ladder has no configurations")?;
         let one_core = rungs.iter().find(|rung| rung["resources"]["cpuMillicores"] == 1000);
-        Ok(serde_json::from_value(one_core.context("no rung has one core")?["nsPerDay"].clone())?)
+        Ok(serde_json::from_value(one_core.context("no configuration has one core")?["nsPerDay"].clone())?)
     }
 
     /// Runs the other simulation on one core and returns what it measured.

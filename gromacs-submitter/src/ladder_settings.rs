@@ -106,9 +106,9 @@ impl Chosen {
         let usual = PriceWeights::default();
         Limits {
             min_efficiency: min_efficiency.unwrap_or(limits.min_efficiency),
-            max_rungs: max_configurations
+            max_configurations: max_configurations
                 .and_then(|most| u32::try_from(most).ok())
-                .unwrap_or(limits.max_rungs),
+                .unwrap_or(limits.max_configurations),
             weights: PriceWeights {
                 core: 1.0,
                 gpu: gpu_price.unwrap_or(usual.gpu),
@@ -177,7 +177,7 @@ mod tests {
         let pool = of_pool(&BTreeMap::from([("memory".to_owned(), 0.25), ("cpu".to_owned(), 0.5)]));
         let chosen = choose(&row, &tenant, &pool, &settings(7));
         let limits = chosen.within(&Limits { max_gpus: Some(1), ..Limits::default() });
-        assert_eq!((limits.max_gpus, limits.max_rungs, limits.min_efficiency), (Some(1), 3, 0.7));
+        assert_eq!((limits.max_gpus, limits.max_configurations, limits.min_efficiency), (Some(1), 3, 0.7));
         assert_eq!(limits.weights, PriceWeights { core: 1.0, gpu: 0.0, memory_gib: 0.5 });
         let set_by = serde_json::to_value(chosen.set_by).expect("should be JSON");
         let expected = serde_json::json!({

@@ -118,7 +118,7 @@ impl TunerClient {
         nodes: &[NodeShape],
         measured: Vec<MeasuredRun>,
     ) -> Result<Ladder, TunerError> {
-        let most = usize::try_from(limits.max_rungs).unwrap_or(usize::MAX);
+        let most = usize::try_from(limits.max_configurations).unwrap_or(usize::MAX);
         let request = LadderRequest {
             system,
             limits,

@@ -53,9 +53,9 @@ pub const MAX_CPU_MILLICORES: Bounds<u32> = Bounds { min: HALF_CORE, max: 1_024_
 pub const MAX_MEMORY_BYTES: Bounds<u64> = Bounds { min: 1 << 20, max: MEMORY_BYTES.max };
 /// Limit for the GPUs of a pod.
 pub const MAX_GPUS: Bounds<u32> = Bounds { min: 0, max: 16 };
-/// Limit for the rungs of a ladder.
-pub const MAX_RUNGS: Bounds<u32> = Bounds { min: 1, max: 32 };
-/// Least efficiency of the first rung.
+/// Most configurations of a ladder.
+pub const MAX_CONFIGURATIONS: Bounds<u32> = Bounds { min: 1, max: 32 };
+/// Least efficiency of the first configuration.
 pub const MIN_EFFICIENCY: Bounds<f64> = Bounds { min: 0.01, max: 1.0 };
 /// Price of a core; not 0, so that every configuration has a price.
 pub const CORE_PRICE: Bounds<f64> = Bounds { min: 1e-6, max: 1e6 };

@@ -400,7 +400,7 @@ pub struct RecommendOptions {
     pub gpu_price: Option<f64>,
     /// Most configurations to print [default: 12]
     #[arg(long, value_name = "N", help_heading = "Scheduling")]
-    pub max_rungs: Option<u32>,
+    pub max_configurations: Option<u32>,
     /// Show what up to N simulations on one GPU would do together, 1 to 4 [default: 1]
     ///
     /// Predicted from published figures and never run.

@@ -91,7 +91,7 @@ fn sensible(field: &str) -> Option<Value> {
         "gpus" | "maxGpus" | "npme" => json!(0),
         "count" | "ntmpi" | "maxBenchmarks" => json!(1),
         "ntomp" => json!(2),
-        "maxRungs" => json!(6),
+        "maxConfigurations" => json!(6),
         "minEfficiency" => json!(0.7),
         "memoryGib" => json!(0.01),
         _ => return None,

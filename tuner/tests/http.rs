@@ -317,7 +317,7 @@ async fn requests_are_counted_by_path_and_status() {
     for line in [
         "scavenger_tuner_requests_total{path=\"/v1/ladder\",status=\"200\"} 1",
         "scavenger_tuner_requests_total{path=\"other\",status=\"404\"} 1",
-        "scavenger_tuner_ladder_rungs_count 1",
+        "scavenger_tuner_ladder_configurations_count 1",
         "scavenger_tuner_model_runs{version=",
     ] {
         assert!(text.contains(line), "{line} in\n{text}");

@@ -74,7 +74,7 @@ async fn runs_of_a_file_are_learned_from() {
     // A ladder for such a node rests on them.
     let recommend = |more: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_scavenger-tuner"))
-            .args(["recommend", "--atoms", "100000", "--max-rungs", "1"])
+            .args(["recommend", "--atoms", "100000", "--max-configurations", "1"])
             .args(["--node", "16,64Gi,node.kubernetes.io/instance-type=hpc6a.48xlarge"])
             .args(more)
             .env_clear()

@@ -233,7 +233,7 @@ fn found(prose: &str) -> Vec<(usize, &'static str, &'static str)> {
         for quoted in QUOTED {
             line = line.replace(quoted, ".");
         }
-        // A flag is a name: --max-rungs.
+        // A flag is a name: --no-rung.
         let is_flag = |text: &str| text.trim_start_matches(['[', '(', '\'', '<']).starts_with("--");
         let line =
             line.split(' ').map(|text| if is_flag(text) { "." } else { text }).collect::<Vec<_>>().join(" ");
@@ -306,7 +306,7 @@ mod tests {
     fn names_are_no_prose() {
         let code = "[\"rung\", \"select rung\n from told\"];\n\"no rung\";\n";
         assert_eq!(lines(&of_rust(code)), [(3, "rung")]);
-        assert_eq!(lines("--max-rungs [env: MAX_RUNGS] next_rung _rung_"), [(1, "rung")]);
+        assert_eq!(lines("--no-rung [env: NO_RUNG] next_rung _rung_"), [(1, "rung")]);
     }
 
     #[test]

@@ -14,8 +14,8 @@ pub struct LadderOptions {
     #[arg(long, value_name = "SHARE", env = "SCAVENGER_SUBMITTER_MIN_EFFICIENCY", default_value_t = Limits::default().min_efficiency, value_parser = share, help_heading = "Scheduling")]
     pub min_efficiency: f64,
     /// Try at most COUNT configurations
-    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_MAX_RUNGS", default_value_t = Limits::default().max_rungs, value_parser = clap::value_parser!(u32).range(i64::from(bounds::MAX_RUNGS.min)..=i64::from(bounds::MAX_RUNGS.max)), help_heading = "Scheduling")]
-    pub max_rungs: u32,
+    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_MAX_CONFIGURATIONS", default_value_t = Limits::default().max_configurations, value_parser = clap::value_parser!(u32).range(i64::from(bounds::MAX_CONFIGURATIONS.min)..=i64::from(bounds::MAX_CONFIGURATIONS.max)), help_heading = "Scheduling")]
+    pub max_configurations: u32,
     /// Count a GPU as this many cores
     ///
     /// Lower where GPUs are idle and cores are scarce. It decides how many cores pay beside a GPU.
@@ -32,7 +32,7 @@ impl LadderOptions {
     pub fn settings(self) -> LadderSettings {
         LadderSettings {
             min_efficiency: Some(self.min_efficiency),
-            max_configurations: i32::try_from(self.max_rungs).ok(),
+            max_configurations: i32::try_from(self.max_configurations).ok(),
             gpu_price: Some(self.gpu_price),
             memory_price: Some(self.memory_price),
         }
@@ -49,7 +49,7 @@ pub struct LadderFlags {
     #[arg(long, value_name = "SHARE", value_parser = share, help_heading = "Configurations")]
     pub min_efficiency: Option<f64>,
     /// Try at most COUNT configurations
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(i64::from(bounds::MAX_RUNGS.min)..=i64::from(bounds::MAX_RUNGS.max)), help_heading = "Configurations")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(i64::from(bounds::MAX_CONFIGURATIONS.min)..=i64::from(bounds::MAX_CONFIGURATIONS.max)), help_heading = "Configurations")]
     pub max_configurations: Option<i32>,
     /// Count a GPU as this many cores
     ///

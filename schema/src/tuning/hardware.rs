@@ -20,7 +20,7 @@ pub struct HardwareReply {
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CpuHardware {
-    /// Name of the class, as in `hardwareClass` of a rung.
+    /// Name of the class, as in `hardwareClass` of a configuration.
     pub class: String,
     /// Products it stands for.
     pub products: String,
@@ -41,7 +41,7 @@ pub struct CpuHardware {
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GpuHardware {
-    /// Name of the class, as in `hardwareClass` of a rung.
+    /// Name of the class, as in `hardwareClass` of a configuration.
     pub class: String,
     /// Peak single precision in TFLOP/s of one device.
     #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
@@ -79,7 +79,7 @@ pub struct ModelReply {
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ModelClass {
-    /// Name of the class, as in `hardwareClass` of a rung.
+    /// Name of the class, as in `hardwareClass` of a configuration.
     pub class: String,
     /// `cpu` or `gpu`.
     pub kind: String,

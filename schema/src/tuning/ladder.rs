@@ -100,9 +100,9 @@ pub struct Limits {
     pub max_gpus: Option<u32>,
     /// Most configurations in the reply. On one kind of hardware each has 0.35 to 0.6 of the speed of the one before, as
     /// far as sizes allow, and less if there would be more configurations than this.
-    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::MAX_RUNGS.min, max = bounds::MAX_RUNGS.max)))]
+    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::MAX_CONFIGURATIONS.min, max = bounds::MAX_CONFIGURATIONS.max)))]
     #[serde(deserialize_with = "strict::integer")]
-    pub max_rungs: u32,
+    pub max_configurations: u32,
     /// The first configuration of each kind of hardware is the largest that pays: the fastest whose speed per price is at
     /// least this share of the best on that hardware. Without a GPU that is the parallel efficiency.
     #[cfg_attr(feature = "openapi", schemars(range(min = bounds::MIN_EFFICIENCY.min, max = bounds::MIN_EFFICIENCY.max)))]
@@ -123,7 +123,7 @@ impl Default for Limits {
             max_cpu_millicores: None,
             max_memory_bytes: None,
             max_gpus: None,
-            max_rungs: 12,
+            max_configurations: 12,
             min_efficiency: 0.7,
             weights: PriceWeights::default(),
             max_simulations_per_gpu: 1,
@@ -164,7 +164,8 @@ pub struct LadderReply {
     /// same reply.
     pub model_version: String,
     /// At least one configuration, fastest first. On one kind of hardware each asks for less than the one before.
-    #[cfg_attr(feature = "openapi", schemars(length(min = bounds::MAX_RUNGS.min, max = bounds::MAX_RUNGS.max)))]
+    #[cfg_attr(feature = "openapi", schemars(length(min = bounds::MAX_CONFIGURATIONS.min, max = bounds::MAX_CONFIGURATIONS.max)))]
+    #[serde(rename = "configurations")]
     pub rungs: Vec<Rung>,
     /// What several equal simulations on one GPU would do together, if the limits allow several. Predicted, never measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -176,7 +177,7 @@ pub struct LadderReply {
 
 /// One configuration of the ladder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema), schemars(rename = "Configuration"))]
 #[serde(rename_all = "camelCase")]
 pub struct Rung {
     /// Requests of the pod; its limits are the same.

@@ -17,7 +17,7 @@ pub struct NodeShape {
     #[cfg_attr(feature = "openapi", schemars(range(min = bounds::NODES.min, max = bounds::NODES.max)))]
     #[serde(default = "one", deserialize_with = "strict::integer")]
     pub count: u32,
-    /// What one node offers to pods in all. Bounds every rung.
+    /// What one node offers to pods in all. Bounds every configuration.
     #[serde(deserialize_with = "strict::object")]
     pub allocatable: Resources,
     /// What is free at this moment on one node of this shape: the one with the most free GPUs, then the most free CPU, then

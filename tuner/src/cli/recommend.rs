@@ -69,7 +69,7 @@ fn request(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
     let limits = &mut request.limits;
     limits.max_memory_bytes = options.max_memory.or(limits.max_memory_bytes);
     limits.max_gpus = options.max_gpus.or(limits.max_gpus);
-    limits.max_rungs = options.max_rungs.unwrap_or(limits.max_rungs);
+    limits.max_configurations = options.max_configurations.unwrap_or(limits.max_configurations);
     limits.max_simulations_per_gpu = options.simulations_per_gpu.unwrap_or(limits.max_simulations_per_gpu);
     limits.min_efficiency = options.min_efficiency.unwrap_or(limits.min_efficiency);
     let weights = &mut limits.weights;

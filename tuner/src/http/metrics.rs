@@ -56,7 +56,7 @@ impl Metrics {
         });
         registry.register("request_seconds", "Time to answer a request, by path", seconds.clone());
         let rungs = Histogram::new((1..=16).map(f64::from));
-        registry.register("ladder_rungs", "Configurations per ladder", rungs.clone());
+        registry.register("ladder_configurations", "Configurations per ladder", rungs.clone());
         let versions = Family::<ModelLabels, Gauge>::default();
         registry.register(
             "model_runs",

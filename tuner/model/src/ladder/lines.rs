@@ -136,7 +136,7 @@ pub(crate) struct Chosen<'l> {
 
 /// Picks the configurations: of each line the largest that pays, then at steps of speed; fastest first.
 pub(crate) fn choose<'l>(question: &Question<'_>, lines: &'l [Line], all: &[Candidate]) -> Vec<Chosen<'l>> {
-    let most = question.limits.max_rungs as usize;
+    let most = question.limits.max_configurations as usize;
     let mut by_line: Vec<Vec<Candidate>> = Vec::new();
     for target in TARGETS {
         by_line = lines.iter().map(|line| spaced(question, line, target)).collect();

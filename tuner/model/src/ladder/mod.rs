@@ -165,7 +165,7 @@ fn check_limits(limits: &Limits) -> Result<(), FieldError> {
     if let Some(gpus) = limits.max_gpus {
         within("maxGpus", gpus, bounds::MAX_GPUS)?;
     }
-    within("maxRungs", limits.max_rungs, bounds::MAX_RUNGS)?;
+    within("maxConfigurations", limits.max_configurations, bounds::MAX_CONFIGURATIONS)?;
     within("maxSimulationsPerGpu", limits.max_simulations_per_gpu, bounds::SIMULATIONS_PER_GPU)?;
     within("minEfficiency", limits.min_efficiency, bounds::MIN_EFFICIENCY)?;
     let PriceWeights { core, memory_gib, gpu } = limits.weights;

@@ -90,7 +90,7 @@ fn limits_bound_every_rung() {
     let mut limited = request(water(1_000_000), vec![zen3(64, 256)]);
     limited.limits.max_cpu_millicores = Some(12_500);
     limited.limits.max_memory_bytes = Some(3 << 30);
-    limited.limits.max_rungs = 3;
+    limited.limits.max_configurations = 3;
     let rungs = ladder(&limited);
     assert_eq!(rungs[0].resources.cpu_millicores, 12_000);
     assert_eq!(rungs.len(), 3);
@@ -170,7 +170,7 @@ fn each_kind_of_node_keeps_its_own_line() {
 #[test]
 fn efficiency_is_parallel_efficiency_on_the_same_hardware() {
     let mut request = request(water(100_000), gpu_node_and_large_node());
-    request.limits.max_rungs = 12;
+    request.limits.max_configurations = 12;
     let rungs = ladder(&request);
     let smallest = rungs.iter().rfind(|rung| rung.resources.cpu_millicores >= 1000);
     for rung in rungs.iter().filter(|rung| rung.resources.gpus == 0 && rung.hardware_class == "zen3") {
@@ -252,7 +252,7 @@ fn bad_requests_name_the_field() {
     assert_eq!(refused(|r| r.limits.max_gpus = Some(1_000_000)), "limits.maxGpus");
     assert_eq!(refused(|r| r.limits.max_cpu_millicores = Some(100)), "limits.maxCpuMillicores");
     assert_eq!(refused(|r| r.limits.max_memory_bytes = Some(0)), "limits.maxMemoryBytes");
-    assert_eq!(refused(|r| r.limits.max_rungs = 0), "limits.maxRungs");
+    assert_eq!(refused(|r| r.limits.max_configurations = 0), "limits.maxConfigurations");
     assert_eq!(refused(|r| r.limits.min_efficiency = 0.0), "limits.minEfficiency");
     assert_eq!(refused(|r| r.limits.weights.core = f64::NAN), "limits.weights.core");
     assert_eq!(refused(|r| r.system.atoms = 0), "system.atoms");
@@ -297,7 +297,7 @@ prop_compose! {
         log_atoms in 2.0_f64..7.0,
         nodes in prop::collection::vec(any_node(), 1..5),
         max_cpu in prop::option::of(500_u32..150_000),
-        max_rungs in 1_u32..12,
+        max_configurations in 1_u32..12,
         min_efficiency in 0.3_f64..1.0,
         max_gpus in prop::option::of(0_u32..3),
         pme in any::<bool>(),
@@ -307,7 +307,7 @@ prop_compose! {
             system.pme = None;
         }
         let limits = Limits {
-            max_cpu_millicores: max_cpu, max_rungs, min_efficiency, max_gpus, ..Limits::default()
+            max_cpu_millicores: max_cpu, max_configurations, min_efficiency, max_gpus, ..Limits::default()
         };
         LadderRequest { system, limits, gromacs_version: None, build: Build::default(), owner: None, nodes, turnover_seconds: None, explore: None }
     }
@@ -343,7 +343,7 @@ proptest! {
             return Ok(());
         };
         let rungs = reply.rungs;
-        prop_assert!(!rungs.is_empty() && rungs.len() <= request.limits.max_rungs as usize);
+        prop_assert!(!rungs.is_empty() && rungs.len() <= request.limits.max_configurations as usize);
 
         prop_assert!(rungs.iter().all(|rung| pays_and_is_not_dominated(&request, rung)));
         let system = System::check(&request.system).expect("the system should be right");
@@ -412,7 +412,7 @@ proptest! {
     #[test]
     fn no_step_is_longer_than_the_sizes_demand(request in any_request()) {
         // One kind of node, and no limit on the number of configurations, which counts more than the steps.
-        let limits = Limits { max_rungs: bounds::MAX_RUNGS.max, ..request.limits.clone() };
+        let limits = Limits { max_configurations: bounds::MAX_CONFIGURATIONS.max, ..request.limits.clone() };
         let nodes = request.nodes[..1].to_vec();
         let request = LadderRequest { nodes, limits, ..request };
         let model = Model::prior();
