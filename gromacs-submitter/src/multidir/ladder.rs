@@ -4,6 +4,7 @@
 use scavenger_schema::bounds::{self, HALF_CORE, WHOLE_CORE};
 use scavenger_schema::simulation::{GromacsToTune, LadderRung};
 use scavenger_schema::tuning::{Limits, NodeShape, Resources, SharedGpu};
+use scavenger_tuner_model::hardware::is_share;
 use sqlx::types::Json;
 
 use crate::advance::NoConfiguration;
@@ -79,9 +80,12 @@ pub fn together(
     all.extend(smallest.iter().flat_map(|rung| taking_turns(rung, count)));
     all.extend(shared.iter().filter_map(|shared| on_shared_gpus(row, shared, &model_version)));
     let least = all.iter().min_by_key(|rung| (rung.gpus, rung.cpu_millicores)).map(LadderRung::resources);
+    // Of a shared GPU a pod gets one share, since several may be of the same GPU.
+    let is_several_shares = |rung: &LadderRung| rung.gpus > 1 && is_share(&rung.hardware_class);
     let fits = |rung: &LadderRung| {
         let wanted = rung.resources();
         bounds::is_pod_cpu(wanted.cpu_millicores)
+            && !is_several_shares(rung)
             && nodes.iter().any(|node| rung.may_run_on(node) && wanted.fits_in(&node.allocatable))
             && allow(limits, &wanted)
     };

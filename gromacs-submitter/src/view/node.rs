@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use scavenger_schema::scavenger_job::{AttemptNode, Quantity};
-use scavenger_vocabulary::hardware;
 
 use crate::gpus;
 
@@ -26,10 +25,8 @@ impl NodeView {
         match nodes {
             [node] if !node.allocatable.is_empty() => {
                 let mut labels = node.labels.clone();
-                // It ran on a slice, and the product of the node is that of its whole GPUs.
-                let slice = gpu_requests(requests).find_map(|(name, _)| gpus::slice(name));
-                if let Some(slice) = slice {
-                    labels.insert(hardware::GPU_PARTITION.to_owned(), slice.to_owned());
+                for (name, _) in gpu_requests(requests) {
+                    gpus::label_by_resource(&mut labels, name);
                 }
                 let millicores = |amounts: &BTreeMap<String, Quantity>| {
                     amounts.get("cpu").and_then(|cpu| i32::try_from(cpu.milli().ok()?).ok())
@@ -56,6 +53,7 @@ pub(super) fn gpu_requests(
 
 #[cfg(test)]
 mod tests {
+    use scavenger_vocabulary::hardware;
     use serde_json::json;
 
     use super::*;
@@ -89,5 +87,8 @@ mod tests {
         };
         assert_eq!(partition("nvidia.com/mig-1g.5gb").as_deref(), Some("1g.5gb"));
         assert_eq!(partition("nvidia.com/gpu"), None);
+        let found = view(nodes.clone(), json!({ "cpu": "1", "nvidia.com/gpu.shared": "1" }));
+        let labels = found.expect("should be a node").labels;
+        assert_eq!(labels.get(hardware::GPU_REPLICAS).map(String::as_str), Some("several"));
     }
 }

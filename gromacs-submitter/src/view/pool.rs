@@ -293,4 +293,26 @@ mod tests {
         assert_eq!(pool("1").most_memory_beside(&asks(4000, 0)), Some(16 << 30));
         assert_eq!(pool("1").most_memory_beside(&asks(9000, 0)), None);
     }
+
+    #[test]
+    fn shares_of_gpus_are_asked_for_by_their_name_and_are_no_whole_ones() {
+        let shape = |labels: serde_json::Value| {
+            let all = json!({ "cpu": "16", "memory": "64Gi", "nvidia.com/gpu.shared": "4" });
+            json!({ "count": 1, "allocatable": all, "largestFree": all, "labels": labels })
+        };
+        let product = json!({ "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB" });
+        let mut counted = product.clone();
+        counted["nvidia.com/gpu.replicas"] = "4".into();
+        let pool = PoolView::new(
+            &serde_json::from_value(json!({
+                "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerPool", "metadata": { "name": "default" },
+                "spec": {}, "status": { "nodeShapes": [shape(counted), shape(product)] },
+            }))
+            .expect("should be a pool"),
+        );
+        let classes: Vec<String> = pool.nodes.iter().map(|node| class_of_labels(&node.labels, 1)).collect();
+        assert_eq!(classes, ["unknown+a100-shared-4", "unknown+unknown"]);
+        let rung = LadderRung { gpus: 1, hardware_class: classes[0].clone(), ..asks(4000, 1) };
+        assert_eq!(pool.gpu_resource_for(&rung), Some("nvidia.com/gpu.shared"));
+    }
 }

@@ -6,7 +6,6 @@ use std::ops::{Deref, DerefMut};
 use scavenger_schema::scavenger_job::Quantity;
 use scavenger_schema::scavenger_pool::{Limits, NodeShape};
 use scavenger_schema::{quantity, tuning};
-use scavenger_vocabulary::hardware;
 
 use crate::gpus;
 
@@ -53,9 +52,8 @@ impl PoolNode {
             };
             let under_threshold = resources(free, resource);
             let mut labels = shape.labels.clone();
-            // The product of such a node is that of its whole GPUs.
-            if let Some(slice) = resource.and_then(|name| gpus::slice(name)) {
-                labels.insert(hardware::GPU_PARTITION.to_owned(), slice.to_owned());
+            if let Some(name) = resource {
+                gpus::label_by_resource(&mut labels, name);
             }
             let shape = tuning::NodeShape {
                 count: u32::try_from(shape.count).ok().filter(|count| *count > 0)?,

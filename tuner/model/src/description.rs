@@ -8,7 +8,7 @@ use scavenger_schema::tuning::{Layout, ModelClass};
 
 use crate::Model;
 use crate::calibrate::wanted;
-use crate::hardware::{CPU_CLASSES, CpuClass, GpuClass, Hardware, gpu_classes};
+use crate::hardware::{CPU_CLASSES, CpuClass, GpuClass, Hardware, gpu_classes, shares};
 use crate::model::Job;
 
 /// [`ModelClass::kind`] of CPUs.
@@ -29,7 +29,9 @@ pub fn classes(model: &Model) -> Vec<ModelClass> {
         let described = described(class.key, CPU, constants, half_width_of_cpu(class), class.source);
         ModelClass { simd: Some(class.simd.to_string()), ..described }
     });
-    let gpus = gpu_classes().map(|class| {
+    // Of what may be shared, what was: all products in all parts would fill the page.
+    let is_known = |class: &&GpuClass| model.residual(class.key, true).is_some();
+    let gpus = gpu_classes().chain(shares::all().filter(is_known)).map(|class| {
         let mut constants = of_gpu(class);
         constants.extend(fitted(class.key));
         described(class.key, GPU, constants, half_width_of_gpu(class), class.source)
@@ -202,6 +204,10 @@ The *half-width* says how uncertain a class is before anything is measured: 8 of
 speeds lie within that factor of the prediction. It is that of a prediction for 100,000 atoms of water on 16 cores, or on
 one GPU beside 8 cores, of a node that says whether its CPUs are hardware threads. Where that is not known, where the
 system is far from what was measured, and where cores are many for it, the interval of a prediction is wider.
+
+A GPU that 2 to 4 pods share (time slicing or MPS, by the label `nvidia.com/gpu.replicas` or
+`cloud.google.com/gke-max-shared-clients-per-gpu`) is a class of its own, such as `a100-shared-4`: its share of the product
+while all pods on it compute. Shares are not listed below.
 
 `GET /v1/model` shows the same for a running tuner, and what your cluster has taught it:
 

@@ -16,6 +16,8 @@ pub struct GpuClass {
     pub key: &'static str,
     /// Text that a product label contains, in upper case without separators.
     pub pattern: &'static str,
+    /// Pods that share a device, each of which has what Kubernetes counts as one: 1 if it is for one alone.
+    pub pods: u32,
     /// Peak single precision in TFLOP/s, of one device as Kubernetes counts them.
     pub tflops: f64,
     /// Memory bandwidth in GB/s.
@@ -40,6 +42,7 @@ macro_rules! gpu {
         GpuClass {
             key: $key,
             pattern: $pattern,
+            pods: 1,
             tflops: $tflops,
             bandwidth: $bandwidth,
             cache_mib: $cache,
@@ -137,11 +140,13 @@ impl GpuClass {
     #[must_use]
     pub fn by_key(key: &str) -> Option<&'static Self> {
         let product = GPU_CLASSES.iter().find(|class| class.key == key);
-        // The table of slices is made of the products.
-        if product.is_some() || !key.contains("-mig-") {
+        // The tables of slices and of shares are made of the products.
+        if product.is_some() {
             return product;
         }
-        super::slices::all().find(|class| class.key == key)
+        let mut shares = super::shares::all().filter(|_| super::is_share(key));
+        let mut slices = super::slices::all().filter(|_| key.contains("-mig-"));
+        shares.find(|class| class.key == key).or_else(|| slices.find(|class| class.key == key))
     }
 
     /// The class for GPUs that nothing is known of.

@@ -5,6 +5,7 @@ mod gpu;
 mod instances;
 mod products;
 mod recognise;
+pub(crate) mod shares;
 mod slices;
 
 pub use cpu::{CPU_CLASSES, CpuClass, Simd};
@@ -13,6 +14,7 @@ pub use recognise::{
     Hardware, class_of_labels, cpu_from_cpuinfo, cpu_from_labels, cpu_from_product, gpu_from_labels,
     hardware_of, labels_from_cpuinfo,
 };
+pub use shares::is_share;
 
 /// All GPU products, and the slices into which they can be divided.
 pub fn gpu_classes() -> impl Iterator<Item = &'static GpuClass> {

@@ -7,6 +7,7 @@ use scavenger_schema::hardware as label;
 
 use super::instances::{hardware_threads, instance};
 use super::products::product;
+use super::shares::share_of;
 use super::slices::slice_of;
 use super::{CpuClass, GPU_CLASSES, GpuClass};
 
@@ -247,12 +248,14 @@ pub fn gpu_from_labels(labels: &BTreeMap<String, String>) -> &'static GpuClass {
         return key.and_then(GpuClass::by_key).unwrap_or(GpuClass::unknown());
     };
     let upper = product.to_ascii_uppercase();
-    // Nobody knows how busy the others are who share a device.
-    let shares =
-        |key: &str| labels.get(key).and_then(|count| count.parse().ok()).is_some_and(|count: u32| count > 1);
-    if upper.contains("SHARED") || shares(label::GPU_REPLICAS) || shares(label::GPU_CLIENTS) {
-        return GpuClass::unknown();
-    }
+    let count = |key: &str| labels.get(key).map(|count| count.parse::<u32>());
+    let several = |key: &str| count(key)?.ok().filter(|pods| *pods > 1);
+    let pods = several(label::GPU_REPLICAS).or_else(|| several(label::GPU_CLIENTS));
+    // What a device plugin marks, or counts in a way that nobody can read.
+    let (upper, is_marked) = match upper.strip_suffix("-SHARED") {
+        Some(product) => (product.to_owned(), true),
+        None => (upper, count(label::GPU_REPLICAS).is_some_and(|count| count.is_err())),
+    };
     let (product, slice) = match upper.split_once("-MIG-") {
         Some((product, slice)) => (product, Some(slice)),
         None => (upper.as_str(), labels.get(label::GPU_PARTITION).map(String::as_str)),
@@ -263,9 +266,12 @@ pub fn gpu_from_labels(labels: &BTreeMap<String, String>) -> &'static GpuClass {
         .skip(1)
         .filter(|class| names(&words, class.pattern))
         .max_by_key(|class| class.pattern.len());
-    let found = match slice {
-        Some(slice) => whole.and_then(|whole| slice_of(whole, slice)),
-        None => whole,
+    let found = match (slice, pods) {
+        (None, Some(pods)) => whole.and_then(|whole| share_of(whole, pods)),
+        (None, None) if !is_marked => whole,
+        (Some(slice), None) if !is_marked => whole.and_then(|whole| slice_of(whole, slice)),
+        // Nobody knows how many share it, or what a share of a slice is worth.
+        _ => None,
     };
     found.unwrap_or(GpuClass::unknown())
 }
@@ -490,9 +496,20 @@ mod tests {
             gpu_from_labels(&labels(&[product, (other, value)])).key
         };
         assert_eq!(two(label::GPU_PARTITION, "2g.10gb"), "a100-mig-2g.10gb");
-        assert_eq!(two(label::GPU_CLIENTS, "4"), "unknown");
+        assert_eq!(two(label::GPU_CLIENTS, "4"), "a100-shared-4");
         assert_eq!([two(label::GPU_CLIENTS, "1"), two(label::GPU_REPLICAS, "1")], ["a100"; 2]);
-        assert_eq!(two(label::GPU_REPLICAS, "4"), "unknown");
+        assert_eq!(
+            [two(label::GPU_REPLICAS, "2"), two(label::GPU_REPLICAS, "5")],
+            ["a100-shared-2", "unknown"]
+        );
+        let all = |key: &str, value: &str| {
+            let product = ("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-40GB-SHARED");
+            gpu_from_labels(&labels(&[product, (label::GPU_REPLICAS, "3"), (key, value)])).key
+        };
+        assert_eq!(all(label::ARCH, "amd64"), "a100-shared-3");
+        assert_eq!(all(label::GPU_PARTITION, "2g.10gb"), "unknown", "a share of a slice");
+        assert_eq!(all(label::GPU_REPLICAS, "several"), "unknown");
+        assert_eq!(two(label::GPU_REPLICAS, "several"), "unknown");
         assert_eq!(of("NVIDIA-A100-SXM4-80GB"), "a100-80gb");
         assert_eq!(of("NVIDIA-A100-80GB-PCIe"), "a100-80gb-pcie");
         assert_eq!(of("NVIDIA-A100-PCIE-40GB"), "a100");

@@ -197,6 +197,8 @@ pub(crate) fn candidates(question: &Question<'_>) -> Vec<Candidate> {
     let mut gpus: Vec<&GpuClass> = kinds.iter().filter_map(|kind| kind.hardware.gpu).collect();
     gpus.sort_by_key(|gpu| gpu.key);
     gpus.dedup_by_key(|gpu| gpu.key);
+    // Who shares a GPU shares the cores beside it.
+    let pods = gpus.iter().map(|gpu| gpu.pods).min().unwrap_or(1);
     let pick = |layouts: &[Layout], cpu_millicores: u32| best_of(question, layouts, cpu_millicores);
 
     let mut found = Vec::new();
@@ -205,7 +207,7 @@ pub(crate) fn candidates(question: &Question<'_>) -> Vec<Candidate> {
     }
     for cores in core_counts(kinds, most) {
         found.extend(pick(&layout::cpu_layouts(&job.system, cores), cores * 1000));
-        if limits.max_gpus != Some(0) && cores <= MOST_CORES_PER_GPU {
+        if limits.max_gpus != Some(0) && cores <= MOST_CORES_PER_GPU / pods {
             let of = |layout: fn(&System, u32, &GpuClass) -> Option<Layout>| {
                 let mut layouts: Vec<Layout> =
                     gpus.iter().filter_map(|gpu| layout(&job.system, cores, gpu)).collect();
@@ -275,7 +277,7 @@ fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> 
             peak_bytes: *peak_bytes,
             speed,
             slowest: hardware,
-            price: price(resources, &limits.weights),
+            price: price_on(&hardware, resources, &limits.weights),
             alternative: None,
         });
     }
@@ -316,6 +318,12 @@ pub(crate) fn holding<'a>(
     let on_gpus = question.kinds.iter().filter(move |kind| resources.gpus > 0 && fits(&kind.offers));
     let on_cpus = on_cpus.map(move |one| on_smallest(one.hardware, &one.sizes));
     on_cpus.chain(on_gpus.map(move |kind| on_smallest(kind.hardware, &kind.sizes)))
+}
+
+/// What `resources` cost on hardware whose GPUs may be shared.
+pub(crate) fn price_on(hardware: &Hardware, resources: &Resources, weights: &PriceWeights) -> f64 {
+    let pods = hardware.gpu.map_or(1, |gpu| gpu.pods);
+    price(resources, &PriceWeights { gpu: weights.gpu / f64::from(pods), ..*weights })
 }
 
 /// What `resources` cost.

@@ -35,7 +35,7 @@ use lines::{Chosen, choose, lines_of};
 pub(crate) use sanity::{Asking, Sane};
 
 use crate::error::{FieldError, TuneError, within};
-use crate::hardware::{Hardware, UNKNOWN};
+use crate::hardware::{GpuClass, Hardware, UNKNOWN};
 use crate::memory::request_bytes;
 use crate::model::{Job, Model, check_node, class_name, display};
 
@@ -223,7 +223,7 @@ fn describe(question: &Question<'_>, sane: &Sane, chosen: &Chosen<'_>, request: 
     let Chosen { candidate, line, above } = chosen;
     let kinds = predictions(question, candidate);
     let hardware_class = class_name(candidate.slowest.cpu, &candidate.slowest, &candidate.layout);
-    let reason = match above {
+    let mut reason = match above {
         None if line.is_largest(candidate) => {
             format!("the most that nodes and limits allow on {hardware_class}")
         }
@@ -237,6 +237,11 @@ fn describe(question: &Question<'_>, sane: &Sane, chosen: &Chosen<'_>, request: 
             }
         ),
     };
+    let shared = candidate.slowest.gpu.filter(|gpu| candidate.resources.gpus > 0 && gpu.pods > 1);
+    if let Some(GpuClass { pods, .. }) = shared {
+        let total = candidate.speed * f64::from(*pods);
+        reason.push_str(&format!("; {pods} such simulations share a GPU, {total:.1} ns/day together"));
+    }
     Rung {
         resources: candidate.resources,
         layout: candidate.layout,
@@ -270,7 +275,16 @@ fn notes(kinds: &[Kind], job: &Job) -> Vec<String> {
         if kinds.iter().any(|kind| kind.hardware.gpu.is_some_and(|gpu| gpu.key == UNKNOWN)) {
             notes.push("the GPU of some nodes is unknown, so its speeds are uncertain".to_owned());
         }
-        if kinds.iter().flat_map(|kind| &kind.offers).any(|offer| offer.gpus > 1) {
+        let is_shared = |kind: &Kind| kind.hardware.gpu.is_some_and(|gpu| gpu.pods > 1);
+        if kinds.iter().any(is_shared) {
+            notes.push(
+                "several pods share the GPUs of some nodes: speeds are those while all of them compute, predicted from \
+                 published figures and never run"
+                    .to_owned(),
+            );
+        }
+        let whole = kinds.iter().filter(|kind| !is_shared(kind));
+        if whole.flat_map(|kind| &kind.offers).any(|offer| offer.gpus > 1) {
             notes.push("several GPUs are not proposed: unmeasured, they may be slower than one".to_owned());
         }
     }

@@ -7,14 +7,13 @@
 use scavenger_schema::tuning::{Device, Interval, Resources, SharedGpu};
 
 use super::candidates::{Candidate, MOST_CORES_PER_GPU, Question, core_counts, holding};
+use crate::hardware::shares::MOST_BUSY;
 use crate::interval::{Z90, combine, log_normal};
 use crate::layout;
 use crate::memory::request_bytes;
 use crate::model::class_name;
 use crate::system::System;
 
-/// Share of a GPU's time that several simulations together can fill: their kernels rarely fit seamlessly.
-const MOST_BUSY: f64 = 0.95;
 /// Most that was seen in total relative to one simulation alone.
 const MOST_GAIN: f64 = 1.8;
 /// Uncertainty of ln(total speed) on top of that of one simulation: nothing here was measured.
@@ -23,7 +22,11 @@ const SIGMA_SHARING: f64 = 0.25;
 /// What 2 to `limits.max_simulations_per_gpu` simulations do together, for each kind of GPU the best division of cores.
 pub(crate) fn shared_gpus(question: &Question<'_>, all: &[Candidate]) -> Vec<SharedGpu> {
     let mut classes: Vec<(String, f64)> = Vec::new();
-    for candidate in all.iter().filter(|candidate| candidate.resources.gpus == 1) {
+    // A share of a GPU is divided no further.
+    let is_whole = |candidate: &&Candidate| {
+        candidate.resources.gpus == 1 && candidate.slowest.gpu.is_some_and(|gpu| gpu.pods == 1)
+    };
+    for candidate in all.iter().filter(is_whole) {
         let class = class_name(candidate.slowest.cpu, &candidate.slowest, &candidate.layout);
         match classes.iter_mut().find(|(known, _)| *known == class) {
             Some((_, fastest)) => *fastest = fastest.max(candidate.speed),
@@ -133,6 +136,43 @@ mod tests {
             assert!(shared.ns_per_day_total.p90 / shared.ns_per_day_total.p10 > 2.0);
         }
         assert!(reply.notes.iter().any(|note| note.contains("never run")), "{:?}", reply.notes);
+    }
+
+    /// A node of 16 cores whose GPU is divided among so many pods.
+    fn on_shares(pods: u32) -> LadderReply {
+        let count = pods.to_string();
+        let labels = [
+            ("node.kubernetes.io/instance-type", "hpc6a.48xlarge"),
+            ("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-40GB"),
+            ("nvidia.com/gpu.replicas", count.as_str()),
+        ];
+        let mut request = request(water(30_000), vec![labelled(&node(16_000, 64), &labels, pods)]);
+        request.limits.max_simulations_per_gpu = 4;
+        build(&Model::prior(), &request).expect("there should be a ladder")
+    }
+
+    #[test]
+    fn where_a_pool_shares_its_gpus_single_rows_get_shares() {
+        let [whole, two, four] = [1, 2, 4].map(on_shares);
+        let on_gpu = |reply: &LadderReply| reply.rungs.iter().find(|rung| rung.resources.gpus > 0).cloned();
+        let alone = on_gpu(&whole).expect("there is a configuration with the GPU").ns_per_day.p50;
+        for (reply, pods) in [(&two, 2), (&four, 4)] {
+            let rung = on_gpu(reply).expect("there is a configuration with a share");
+            assert_eq!(rung.hardware_class, format!("zen3+a100-shared-{pods}"));
+            assert_eq!(rung.resources.gpus, 1);
+            assert!(rung.resources.cpu_millicores <= 24_000 / pods, "who shares a GPU shares the cores");
+            let total = rung.ns_per_day.p50 * f64::from(pods);
+            // Together they do more than one alone, and not more than was ever seen.
+            assert!((0.7..=1.8).contains(&(total / alone)), "{pods}: {total} {alone}");
+            assert!(
+                rung.reason.contains(&format!("{pods} such simulations share a GPU, ")),
+                "{}",
+                rung.reason
+            );
+            assert!(rung.ns_per_day.p90 / rung.ns_per_day.p10 > 2.5, "nothing of it was measured");
+            assert!(reply.shared_gpu.is_empty(), "a share is divided no further");
+            assert!(reply.notes.iter().any(|note| note.contains("never run")), "{:?}", reply.notes);
+        }
     }
 
     #[test]
